@@ -1,0 +1,2 @@
+//! The `giveway` command.
+fn main() {}

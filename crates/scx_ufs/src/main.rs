@@ -1,0 +1,2 @@
+//! UFS loader.
+fn main() {}
