@@ -1,1 +1,151 @@
-//! Placeholder.
+//! A kernel with sched_ext, anywhere.
+//!
+//! The lab boots Debian's newest kernel with `CONFIG_SCHED_CLASS_EXT` in QEMU,
+//! on a machine that may have neither such a kernel nor KVM, runs one command
+//! in it as root, streams what it prints, and returns its exit status and the
+//! files it left in `/results`.
+//!
+//! ```text
+//!   apt mirror ──► kernel   vmlinuz, config, initrd     ┐
+//!              ──► qemu     built with the lockstep     │  cache, made once,
+//!                           clock, its firmware         │  entries appear whole
+//!              ──► image    Debian trixie, PostgreSQL,  │  or not at all
+//!                           the caller's layer          ┘
+//!                    │
+//!   Machine + Job ──► vm ──► Outcome { status, results }
+//! ```
+//!
+//! Everything that enters or leaves a running guest is memory: the root file
+//! system, the job and the results are NVDIMMs mapped from files. There is no
+//! disk, no network and no host-timed interrupt, so a guest under the
+//! [lockstep clock](Clock::Lockstep) repeats itself exactly for a given seed.
+//!
+//! This crate knows nothing of schedulers, databases or benchmarks: a caller
+//! describes what the image needs beyond Debian as a [`Layer`].
+
+mod apt;
+mod cache;
+mod command;
+mod console;
+mod error;
+mod image;
+mod initrd;
+mod kernel;
+mod machine;
+mod progress;
+mod qemu;
+mod vm;
+
+use std::path::{Path, PathBuf};
+
+pub use cache::{CacheEntry, cache_root};
+pub use error::{LabError, Result};
+pub use image::{IMAGE_PACKAGES, Layer};
+pub use kernel::Kernel;
+pub use machine::{Clock, Machine};
+pub use progress::{Progress, Silent};
+pub use vm::{Job, Outcome};
+
+use cache::Cache;
+use image::Image;
+use qemu::Qemu;
+
+/// What a lab is made of, beyond the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct LabSpec {
+    /// What the caller adds to the guest image.
+    pub layer: Option<Layer>,
+    /// Look for a newer kernel even if one is in the cache.
+    pub refresh_kernel: bool,
+}
+
+/// A lab whose kernel, emulator and image are ready to boot.
+#[derive(Debug)]
+pub struct Lab {
+    cache: Cache,
+    kernel: Kernel,
+    qemu: Qemu,
+    image: Image,
+}
+
+impl Lab {
+    /// Finds every part of the lab in the cache, or makes it.
+    ///
+    /// The first call on a machine takes about five minutes on two cores,
+    /// later ones milliseconds.
+    ///
+    /// # Errors
+    /// A missing host tool (with the package that has it), no usable kernel in
+    /// the archive, a build that failed (with its last lines), too little disk.
+    pub fn open(spec: &LabSpec, progress: &dyn Progress) -> Result<Lab> {
+        command::check_tools()?;
+        let cache = Cache::open()?;
+        cache.check_space()?;
+        let qemu = Qemu::ensure(&cache, progress)?;
+        let image = Image::ensure(&cache, spec.layer.as_ref(), progress)?;
+        let kernel = Kernel::ensure(&cache, spec.refresh_kernel, progress, |candidate| {
+            vm::probe(&qemu, &image, candidate, &cache)
+        })?;
+        Ok(Lab {
+            cache,
+            kernel,
+            qemu,
+            image,
+        })
+    }
+
+    /// The kernel the guests boot.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Where the emulator lies.
+    pub fn qemu(&self) -> PathBuf {
+        self.qemu.binary()
+    }
+
+    /// Where the guest's root file system lies.
+    pub fn image(&self) -> &Path {
+        self.image.path()
+    }
+
+    /// Whether [`Clock::Real`] runs on KVM here; found by booting with it once.
+    pub fn kvm_usable(&self) -> bool {
+        vm::kvm_usable(self)
+    }
+
+    /// Boots `machine`, runs `job` in it and waits for its end. `line` gets
+    /// every line the job prints, as it is printed.
+    ///
+    /// # Errors
+    /// An impossible configuration; a guest that panicked, hung or ran past
+    /// the machine's timeout, with the last lines of its console. A job that
+    /// merely failed is not an error: see [`Outcome::status`].
+    pub fn run(&self, machine: &Machine, job: &Job, line: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        vm::run(self, machine, job, line)
+    }
+
+    /// Boots `machine` and connects its console to this terminal.
+    ///
+    /// # Errors
+    /// As [`Lab::run`].
+    pub fn shell(&self, machine: &Machine, job: &Job) -> Result<()> {
+        vm::shell(self, machine, job)
+    }
+}
+
+/// Everything the lab keeps on disk: name and size.
+///
+/// # Errors
+/// The cache directory cannot be read.
+pub fn cache_entries() -> Result<Vec<CacheEntry>> {
+    Cache::open()?.entries()
+}
+
+/// Removes everything the lab keeps on disk; returns how many bytes that freed.
+///
+/// # Errors
+/// The cache directory cannot be read or changed.
+pub fn clean() -> Result<u64> {
+    Cache::open()?.clean()
+}

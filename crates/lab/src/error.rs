@@ -1,0 +1,99 @@
+//! What can go wrong in the lab. Each message names the remedy; variants that
+//! concern a guest carry the last lines of its console.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A result whose error is a [`LabError`].
+pub type Result<T> = std::result::Result<T, LabError>;
+
+/// Why the lab could not be made, or a guest not be run to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A program the lab calls is not installed.
+    #[error("'{tool}' is not installed\nremedy: apt-get install {package}")]
+    MissingTool {
+        /// The program.
+        tool: String,
+        /// The Debian package that has it.
+        package: String,
+    },
+    /// A file or directory could not be used.
+    #[error("{what} {path}: {source}")]
+    Io {
+        /// What was tried, as a verb phrase.
+        what: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The disk that holds the cache is too full to build in.
+    #[error(
+        "{path} has {free_mib} MiB free, and the lab needs {need_mib} MiB\n\
+         remedy: free some space there, or set XDG_CACHE_HOME to another disk"
+    )]
+    DiskFull {
+        /// The cache directory.
+        path: PathBuf,
+        /// What is free there.
+        free_mib: u64,
+        /// What a build takes.
+        need_mib: u64,
+    },
+    /// A program the lab calls failed.
+    #[error("{what} failed ({status}); its last lines:\n{tail}")]
+    Command {
+        /// What it was to do.
+        what: String,
+        /// Its exit status.
+        status: String,
+        /// The end of what it printed.
+        tail: String,
+    },
+    /// No Debian mirror is configured on this machine.
+    #[error(
+        "this machine's package sources name no Debian mirror\n\
+         remedy: add a 'deb' source of Debian under /etc/apt, or set GIVEWAY_DEBIAN_MIRROR"
+    )]
+    NoMirror,
+    /// No kernel of the archive can run a sched_ext scheduler.
+    #[error("no Debian kernel can load a sched_ext scheduler:\n{tried}")]
+    NoKernel {
+        /// One line per kernel that was tried: version and reason.
+        tried: String,
+    },
+    /// The machine cannot be built as described.
+    #[error("{0}")]
+    Config(String),
+    /// The guest ran longer than it was allowed to.
+    #[error(
+        "the guest ran past its limit of {} s and was stopped; last console lines:\n{tail}",
+        limit.as_secs()
+    )]
+    Timeout {
+        /// The limit, in host time.
+        limit: Duration,
+        /// The end of its console.
+        tail: String,
+    },
+    /// The guest ended without reporting how its job ended.
+    #[error("the guest died: {reason}; last console lines:\n{tail}")]
+    GuestDied {
+        /// A kernel panic, an emulator failure, …
+        reason: String,
+        /// The end of its console.
+        tail: String,
+    },
+}
+
+impl LabError {
+    /// Turns an I/O error into a `LabError` that says what was tried.
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl Into<PathBuf>,
+    ) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |source| LabError::Io { what, path, source }
+    }
+}

@@ -1,0 +1,166 @@
+//! The guest's root file system: Debian trixie with PostgreSQL 17 and the
+//! measuring tools, plus what the caller adds as a [`Layer`].
+//!
+//! It is made in one pass by mmdebstrap, whose hooks copy files in, run the
+//! layer's command in the new tree at native speed, and turn the tree into an
+//! ext4 image. The guest mounts it read-only, so all guests share one file.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::apt::{Apt, GUEST_SUITE};
+use crate::cache::{Cache, digest};
+use crate::command;
+use crate::error::{LabError, Result};
+use crate::progress::Progress;
+
+/// Packages of every guest, beyond Debian's minimal set.
+pub const IMAGE_PACKAGES: &[&str] = &[
+    // The database under test.
+    "postgresql-17",
+    // What the scheduler's binaries link.
+    "libelf1t64",
+    "zlib1g",
+    // Timers, wake-ups and load.
+    "rt-tests",
+    "stress-ng",
+    // Traces and BPF programs.
+    "trace-cmd",
+    "bpftool",
+    "strace",
+    // Small tools of the guest's own init.
+    "busybox-static",
+    "procps",
+];
+
+/// The image's init.
+const INIT: &str = include_str!("../guest/lab-init");
+
+/// Files that a guest never reads.
+const LEFT_OUT: &[&str] = &[
+    "/usr/share/man/*",
+    "/usr/share/doc/*",
+    "/usr/share/locale/*",
+    "/usr/share/info/*",
+];
+
+/// What a caller adds to the image.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    /// Names the layer's content: a changed key makes a new image.
+    pub key: String,
+    /// Host files that the command needs, under `/layer` while it runs.
+    pub files: Vec<PathBuf>,
+    /// Run as root in the image while it is made, at native speed.
+    pub command: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Image {
+    path: PathBuf,
+}
+
+impl Image {
+    pub(crate) fn ensure(
+        cache: &Cache,
+        layer: Option<&Layer>,
+        progress: &dyn Progress,
+    ) -> Result<Image> {
+        let packages = IMAGE_PACKAGES.join(",");
+        let key = layer.map_or("", |layer| &layer.key);
+        let name = format!(
+            "image-{}",
+            digest([
+                INIT.as_bytes(),
+                packages.as_bytes(),
+                LEFT_OUT.concat().as_bytes(),
+                key.as_bytes()
+            ])
+        );
+        let dir = cache.entry(&name, |dir| {
+            let apt = Apt::open(cache, progress)?;
+            progress.begin("making the guest image");
+            build(&apt, &packages, layer, dir, progress)?;
+            progress.end("made");
+            Ok(())
+        })?;
+        Ok(Image {
+            path: dir.join("root.img"),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn build(
+    apt: &Apt,
+    packages: &str,
+    layer: Option<&Layer>,
+    dir: &Path,
+    progress: &dyn Progress,
+) -> Result<()> {
+    let init = dir.join("lab-init");
+    std::fs::write(&init, INIT).map_err(LabError::io("writing", &init))?;
+    let image = dir.join("root.img");
+    let mut command = Command::new("mmdebstrap");
+    command.args([
+        "--variant=minbase",
+        "--format=null",
+        "--aptopt=APT::Install-Recommends \"false\"",
+    ]);
+    command.arg(format!("--include={packages}"));
+    for pattern in LEFT_OUT {
+        command.arg(format!("--dpkgopt=path-exclude={pattern}"));
+    }
+    for hook in hooks(&init, layer, &image) {
+        command.arg(format!("--customize-hook={hook}"));
+    }
+    command.args([GUEST_SUITE, "/dev/null", apt.mirror()]);
+    command.env("PATH", path_with_sbin());
+    command::run("making the guest image", &mut command, progress)?;
+    std::fs::remove_file(&init).map_err(LabError::io("removing", &init))
+}
+
+/// Shell lines that mmdebstrap runs on the unpacked tree, `$1`, one after the other.
+fn hooks(init: &Path, layer: Option<&Layer>, image: &Path) -> Vec<String> {
+    let quote = |path: &Path| shell_words::quote(&path.to_string_lossy()).into_owned();
+    let mut hooks = vec![
+        format!("install -m 755 {} \"$1/sbin/lab-init\"", quote(init)),
+        // Mount points of the guest's init; everything else is read-only.
+        "mkdir -p \"$1/lab\" \"$1/results\"".into(),
+        // The package's own cluster is never used.
+        "rm -rf \"$1/var/lib/postgresql/17\"".into(),
+    ];
+    if let Some(layer) = layer {
+        hooks.push("mkdir \"$1/layer\"".into());
+        for file in &layer.files {
+            hooks.push(format!("cp {} \"$1/layer/\"", quote(file)));
+        }
+        hooks.push(format!(
+            "chroot \"$1\" {}",
+            shell_words::join(&layer.command)
+        ));
+        hooks.push("rm -rf \"$1/layer\"".into());
+    }
+    hooks.push("rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*".into());
+    // A bind mount shows the tree without the /proc, /sys and /dev that
+    // mmdebstrap has mounted on it. NVDIMMs come in steps of 64 MiB; the file
+    // system needs about a tenth for itself.
+    hooks.push(format!(
+        "set -e; mkdir \"$1.bare\"; mount --bind \"$1\" \"$1.bare\"; mib=$(du -sm \"$1.bare\" | cut -f1); \
+         size=$(( (mib + mib / 8 + 64 + 63) / 64 * 64 )); \
+         mke2fs -q -t ext4 -O ^has_journal -m 0 -L giveway-root -d \"$1.bare\" {} ${{size}}M; \
+         umount \"$1.bare\"; rmdir \"$1.bare\"",
+        quote(image)
+    ));
+    hooks
+}
+
+fn path_with_sbin() -> String {
+    format!(
+        "{}:/usr/sbin:/sbin",
+        std::env::var("PATH").unwrap_or_default()
+    )
+}

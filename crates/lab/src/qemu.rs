@@ -1,0 +1,241 @@
+//! The emulator: Debian's QEMU source with the lockstep clock added, built
+//! once, and the firmware that belongs to it.
+//!
+//! The distribution's own QEMU is not used even for functional tests, so that
+//! a guest meets one emulator everywhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::apt::{Apt, GUEST_SUITE};
+use crate::cache::{Cache, digest};
+use crate::command::{self, BUILD_TOOLS};
+use crate::error::{LabError, Result};
+use crate::progress::Progress;
+
+/// The lockstep clock, as a patch on Debian's source; `docs/clock.md` explains it.
+const PATCH: &str = include_str!("../qemu/lockstep.patch");
+
+/// Only what a guest of the lab meets.
+const CONFIGURE: &[&str] = &[
+    "--target-list=x86_64-softmmu",
+    "--without-default-features",
+    "--enable-tcg",
+    "--enable-kvm",
+    "--enable-system",
+    "--enable-fdt=system",
+    "--disable-docs",
+    "--disable-tools",
+    "--disable-install-blobs",
+    "--disable-werror",
+];
+
+/// Firmware: the BIOS, the option ROM that starts a kernel, and their kin.
+const FIRMWARE_PACKAGES: &[&str] = &["seabios", "qemu-system-data", "qemu-system-x86"];
+
+/// Libraries, by their pkg-config name and Debian package.
+const LIBRARIES: &[(&str, &str)] = &[
+    ("glib-2.0", "libglib2.0-dev"),
+    ("pixman-1", "libpixman-1-dev"),
+    ("libfdt", "libfdt-dev"),
+];
+
+#[derive(Debug)]
+pub(crate) struct Qemu {
+    dir: PathBuf,
+}
+
+impl Qemu {
+    pub(crate) fn ensure(cache: &Cache, progress: &dyn Progress) -> Result<Qemu> {
+        let name = format!(
+            "qemu-{}",
+            digest([PATCH.as_bytes(), CONFIGURE.join(" ").as_bytes()])
+        );
+        let dir = cache.entry(&name, |dir| build(cache, dir, progress))?;
+        Ok(Qemu { dir })
+    }
+
+    pub(crate) fn binary(&self) -> PathBuf {
+        self.dir.join("qemu-system-x86_64")
+    }
+
+    /// A command that starts it, with its firmware.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(self.binary());
+        for share in ["qemu", "seabios"] {
+            command.arg("-L").arg(self.dir.join("share").join(share));
+        }
+        command
+    }
+}
+
+fn build(cache: &Cache, dir: &Path, progress: &dyn Progress) -> Result<()> {
+    command::require(BUILD_TOOLS)?;
+    require_libraries()?;
+    let apt = Apt::open(cache, progress)?;
+
+    progress.begin("fetching QEMU's source and firmware");
+    let scratch = cache.scratch("qemu-build")?;
+    let firmware = scratch.path().join("firmware");
+    let packages: Vec<String> = FIRMWARE_PACKAGES
+        .iter()
+        .map(|name| format!("{name}/{GUEST_SUITE}"))
+        .collect();
+    apt.unpack(&packages, &firmware, progress)?;
+    for share in ["qemu", "seabios"] {
+        let from = firmware.join("usr/share").join(share);
+        let to = dir.join("share").join(share);
+        copy_files(&from, &to)?;
+    }
+    apt.source(&format!("qemu/{GUEST_SUITE}"), scratch.path(), progress)?;
+    let source = unpack_source(scratch.path(), progress)?;
+    progress.end("fetched");
+
+    progress.begin("building QEMU with the lockstep clock (about four minutes)");
+    apply_patches(&source, progress)?;
+    let python = meson(scratch.path(), progress)?;
+    let build = source.join("build");
+    fs::create_dir_all(&build).map_err(LabError::io("creating", &build))?;
+    let path = format!(
+        "{}:{}",
+        python.parent().unwrap_or(Path::new("/")).display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    command::run(
+        "configuring QEMU",
+        Command::new("../configure")
+            .arg(format!("--python={}", python.display()))
+            .args(CONFIGURE)
+            .env("PATH", &path)
+            .current_dir(&build),
+        progress,
+    )?;
+    command::run(
+        "compiling QEMU",
+        Command::new("ninja")
+            .arg("qemu-system-x86_64")
+            .env("PATH", &path)
+            .current_dir(&build),
+        progress,
+    )?;
+    let (from, to) = (
+        build.join("qemu-system-x86_64"),
+        dir.join("qemu-system-x86_64"),
+    );
+    fs::copy(&from, &to).map_err(LabError::io("copying", &from))?;
+    progress.end("built");
+    Ok(())
+}
+
+fn require_libraries() -> Result<()> {
+    for (library, package) in LIBRARIES {
+        let found = Command::new("pkg-config")
+            .args(["--exists", library])
+            .status();
+        if !found.is_ok_and(|status| status.success()) {
+            return Err(LabError::MissingTool {
+                tool: (*library).into(),
+                package: (*package).into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Unpacks the upstream and the Debian archive of a source package; returns the tree.
+fn unpack_source(dir: &Path, progress: &dyn Progress) -> Result<PathBuf> {
+    for archive in entries(dir)? {
+        let name = archive
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        if name.contains(".orig.tar.") || name.contains(".debian.tar.") {
+            command::run(
+                &format!("unpacking {name}"),
+                Command::new("tar")
+                    .arg("-xf")
+                    .arg(&archive)
+                    .current_dir(dir),
+                progress,
+            )?;
+        }
+    }
+    entries(dir)?
+        .into_iter()
+        .find(|path| path.join("configure").is_file())
+        .ok_or_else(|| {
+            LabError::Config(
+                "QEMU's source package has an unknown layout: no configure script".into(),
+            )
+        })
+}
+
+/// Debian's patches (they make the source build without the files Debian
+/// leaves out), then the lockstep clock.
+fn apply_patches(source: &Path, progress: &dyn Progress) -> Result<()> {
+    let patches = source.with_file_name("debian").join("patches");
+    let series_path = patches.join("series");
+    let series = fs::read_to_string(&series_path).map_err(LabError::io("reading", &series_path))?;
+    let own = source.with_file_name("lockstep.patch");
+    fs::write(&own, PATCH).map_err(LabError::io("writing", &own))?;
+    let debian = series
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim())
+        .filter(|line| !line.is_empty())
+        .map(|line| patches.join(line));
+    for patch in debian.chain([own]) {
+        command::run(
+            &format!(
+                "applying {}",
+                patch.file_name().unwrap_or_default().to_string_lossy()
+            ),
+            Command::new("patch")
+                .args(["-p1", "-s", "-i"])
+                .arg(&patch)
+                .current_dir(source),
+            progress,
+        )?;
+    }
+    Ok(())
+}
+
+/// QEMU wants a newer Meson than Debian 12 has. Returns the Python that has it.
+fn meson(dir: &Path, progress: &dyn Progress) -> Result<PathBuf> {
+    let venv = dir.join("venv");
+    command::run(
+        "making a Python environment",
+        Command::new("python3").args(["-m", "venv"]).arg(&venv),
+        progress,
+    )?;
+    let python = venv.join("bin/python");
+    command::run(
+        "installing Meson",
+        Command::new(&python).args(["-m", "pip", "install", "--quiet", "meson>=1.5,<2"]),
+        progress,
+    )?;
+    Ok(python)
+}
+
+/// Copies the regular files of a directory, following links.
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(LabError::io("creating", to))?;
+    for path in entries(from)? {
+        if path.is_file() {
+            let name = path.file_name().unwrap_or_default();
+            fs::copy(&path, to.join(name)).map_err(LabError::io("copying", &path))?;
+        }
+    }
+    Ok(())
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut paths: Vec<PathBuf> = fs::read_dir(dir)
+        .map_err(LabError::io("reading", dir))?
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    paths.sort();
+    Ok(paths)
+}

@@ -1,0 +1,600 @@
+//! One guest, from its devices to its end.
+//!
+//! ```text
+//!   host file          device    in the guest
+//!   root.img, private  NVDIMM    /, read-only
+//!   job.img, private   NVDIMM    tar archive, unpacked into /lab
+//!   results.img        NVDIMM    /results, written back as a tar archive
+//!   console            ttyS0     the kernel's messages
+//!   output             ttyS1     what the job prints
+//! ```
+//!
+//! A guest ends in one of four ways: its init reports a status and powers off;
+//! its kernel panics, which reboots, which ends QEMU; it runs past its limit
+//! and is killed; or QEMU fails. Only the first leaves an archive in
+//! `results.img`, so nothing a dying guest prints can be taken for success.
+//!
+//! Nothing is left running: QEMU dies with the thread that started it, even if
+//! that is killed.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Lab;
+use crate::cache::Cache;
+use crate::console::{self, Follower};
+use crate::error::{LabError, Result};
+use crate::image::Image;
+use crate::kernel::Kernel;
+use crate::machine::{Clock, Machine};
+use crate::qemu::Qemu;
+
+/// First bytes of a results device that no guest has written to.
+const MAGIC: &[u8] = b"giveway-results\n";
+/// Room for a job's results, in bytes; the file is sparse.
+const RESULTS_SIZE: u64 = 512 << 20;
+/// Sizes of NVDIMMs are multiples of this.
+const DIMM_STEP: u64 = 64 << 20;
+/// How often the guest's output is looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// What to run in a guest, as root, in `/lab`.
+#[derive(Clone, Debug, Default)]
+pub struct Job {
+    argv: Vec<String>,
+    env: Vec<(String, String)>,
+    files: Vec<(PathBuf, String)>,
+}
+
+impl Job {
+    /// Runs `argv`; a name without a slash is looked up in `/lab` and in PATH.
+    pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Job {
+        Job {
+            argv: argv.into_iter().map(Into::into).collect(),
+            ..Job::default()
+        }
+    }
+
+    /// Runs a shell script.
+    pub fn script(text: impl Into<String>) -> Job {
+        Job::new(["sh".into(), "-c".into(), text.into()])
+    }
+
+    /// Sets a variable of the job's environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Job {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Puts a host file or directory into the guest as `/lab/NAME`.
+    #[must_use]
+    pub fn file(mut self, host: impl Into<PathBuf>, name: impl Into<String>) -> Job {
+        self.files.push((host.into(), name.into()));
+        self
+    }
+
+    /// The shell text that runs it.
+    fn shell_text(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in &self.env {
+            text.push_str(&format!("export {name}={}\n", shell_words::quote(value)));
+        }
+        text.push_str(&shell_words::join(&self.argv));
+        text.push('\n');
+        text
+    }
+}
+
+/// How a guest's job ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The job's exit status as a shell gives it: 128 + N for signal N.
+    pub status: i32,
+    /// The guest's clock when the job ended, from the start of its kernel.
+    pub guest_uptime: Duration,
+    /// How long the whole run took on the host.
+    pub host_elapsed: Duration,
+    results: tempfile::TempDir,
+}
+
+impl Outcome {
+    /// The directory with what the job left in `/results`; removed when the
+    /// outcome is dropped.
+    pub fn results(&self) -> &Path {
+        self.results.path()
+    }
+
+    /// What the job left in `/results/NAME`.
+    ///
+    /// # Errors
+    /// The job left no such file.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.results.path().join(name);
+        fs::read(&path).map_err(LabError::io("reading the guest's result", path))
+    }
+}
+
+/// How a guest executes instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Execution {
+    Kvm,
+    Threads,
+    Lockstep { quantum_ns: u32, shift: u8 },
+}
+
+/// The parts of a guest that do not differ from run to run.
+struct Parts<'a> {
+    qemu: &'a Qemu,
+    image: &'a Image,
+    kernel: &'a Kernel,
+}
+
+impl<'a> From<&'a Lab> for Parts<'a> {
+    fn from(lab: &'a Lab) -> Parts<'a> {
+        Parts {
+            qemu: &lab.qemu,
+            image: &lab.image,
+            kernel: &lab.kernel,
+        }
+    }
+}
+
+pub(crate) fn run(
+    lab: &Lab,
+    machine: &Machine,
+    job: &Job,
+    line: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    run_on(
+        &lab.into(),
+        machine,
+        execution(lab, machine.clock),
+        job,
+        line,
+    )
+}
+
+pub(crate) fn shell(lab: &Lab, machine: &Machine, job: &Job) -> Result<()> {
+    machine.check()?;
+    let devices = Devices::create(job, true)?;
+    let mut command = command(
+        &lab.into(),
+        machine,
+        execution(lab, machine.clock),
+        &devices,
+    )?;
+    command.args([
+        "-chardev",
+        "stdio,id=console,signal=off",
+        "-serial",
+        "chardev:console",
+    ]);
+    let status = command
+        .status()
+        .map_err(LabError::io("starting", lab.qemu.binary()))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(LabError::GuestDied {
+        reason: format!("the emulator ended with {status}"),
+        tail: String::new(),
+    })
+}
+
+/// Loads a small scheduler in `kernel`; returns the reason if that fails.
+pub(crate) fn probe(
+    qemu: &Qemu,
+    image: &Image,
+    kernel: &Kernel,
+    cache: &Cache,
+) -> Result<Option<String>> {
+    let scratch = cache.scratch("probe")?;
+    let object = scratch.path().join("probe.bpf.o");
+    fs::write(
+        &object,
+        include_bytes!(concat!(env!("OUT_DIR"), "/probe.bpf.o")),
+    )
+    .map_err(LabError::io("writing", &object))?;
+    let job = Job::script(
+        "bpftool struct_ops register probe.bpf.o /sys/fs/bpf && cat /sys/kernel/sched_ext/state && \
+         grep -q enabled /sys/kernel/sched_ext/state",
+    )
+    .file(object, "probe.bpf.o");
+    let machine = Machine {
+        cpus: 2,
+        timeout: Duration::from_secs(180),
+        clock: Clock::Real,
+        ..Machine::default()
+    };
+    let mut said = Vec::new();
+    let parts = Parts {
+        qemu,
+        image,
+        kernel,
+    };
+    let outcome = run_on(&parts, &machine, Execution::Threads, &job, &mut |line| {
+        said.push(line.to_owned())
+    });
+    Ok(match outcome {
+        Ok(outcome) if outcome.status == 0 => None,
+        Ok(_) => Some(
+            said.iter()
+                .rfind(|line| !line.is_empty())
+                .cloned()
+                .unwrap_or_default(),
+        ),
+        Err(died @ (LabError::GuestDied { .. } | LabError::Timeout { .. })) => {
+            Some(died.to_string())
+        }
+        Err(other) => return Err(other),
+    })
+}
+
+/// Whether KVM boots this kernel here. `/dev/kvm` alone proves nothing: nested
+/// machines can have it and still fail, so it is tried once per host boot.
+pub(crate) fn kvm_usable(lab: &Lab) -> bool {
+    if File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm")
+        .is_err()
+    {
+        return false;
+    }
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let verdict = lab
+        .cache
+        .dir()
+        .join(format!("kvm-{}-{}", boot.trim(), lab.kernel.release()));
+    if let Ok(known) = fs::read_to_string(&verdict) {
+        return known == "usable";
+    }
+    let machine = Machine {
+        cpus: 2,
+        timeout: Duration::from_secs(20),
+        clock: Clock::Real,
+        ..Machine::default()
+    };
+    let usable = run_on(
+        &lab.into(),
+        &machine,
+        Execution::Kvm,
+        &Job::new(["true"]),
+        &mut |_| {},
+    )
+    .is_ok_and(|outcome| outcome.status == 0);
+    // An unwritten verdict only means that it is tried again.
+    let _ = fs::write(&verdict, if usable { "usable" } else { "unusable" });
+    usable
+}
+
+fn execution(lab: &Lab, clock: Clock) -> Execution {
+    match clock {
+        Clock::Lockstep { quantum_ns, shift } => Execution::Lockstep { quantum_ns, shift },
+        Clock::Real if kvm_usable(lab) => Execution::Kvm,
+        Clock::Real => Execution::Threads,
+    }
+}
+
+fn run_on(
+    parts: &Parts<'_>,
+    machine: &Machine,
+    execution: Execution,
+    job: &Job,
+    line: &mut dyn FnMut(&str),
+) -> Result<Outcome> {
+    machine.check()?;
+    let start = Instant::now();
+    let devices = Devices::create(job, false)?;
+    let console = devices.dir.path().join("console");
+    let output = devices.dir.path().join("output");
+    let errors = devices.dir.path().join("errors");
+    let mut follower = Follower::open(&output)?;
+    let error_file = File::create(&errors).map_err(LabError::io("creating", &errors))?;
+    let mut command = command(parts, machine, execution, &devices)?;
+    for (id, path) in [("console", &console), ("output", &output)] {
+        command
+            .arg("-chardev")
+            .arg(format!("file,id={id},path={}", path.display()));
+        command.arg("-serial").arg(format!("chardev:{id}"));
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(error_file);
+    let child = command
+        .spawn()
+        .map_err(LabError::io("starting", parts.qemu.binary()))?;
+    let mut guest = Guest(child);
+    let status = loop {
+        follower.poll(line);
+        if let Some(status) = guest
+            .0
+            .try_wait()
+            .map_err(LabError::io("waiting for", parts.qemu.binary()))?
+        {
+            break status;
+        }
+        if start.elapsed() > machine.timeout {
+            return Err(LabError::Timeout {
+                limit: machine.timeout,
+                tail: console::tail(&console),
+            });
+        }
+        std::thread::sleep(POLL);
+    };
+    follower.finish(line);
+    let died = |reason: String| LabError::GuestDied {
+        reason,
+        tail: format!("{}\n{}", console::tail(&console), console::tail(&errors))
+            .trim()
+            .to_owned(),
+    };
+    if !status.success() {
+        return Err(died(format!("the emulator ended with {status}")));
+    }
+    let Some(results) = devices.results()? else {
+        return Err(died(console::panic_message(&console).unwrap_or_else(
+            || "it ended before its job reported a status".into(),
+        )));
+    };
+    let number = |name: &str| -> Option<f64> {
+        fs::read_to_string(results.path().join(name))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()
+    };
+    let (Some(status), Some(uptime)) = (number(".status"), number(".uptime")) else {
+        return Err(died("its results are incomplete".into()));
+    };
+    Ok(Outcome {
+        status: status as i32,
+        guest_uptime: Duration::from_secs_f64(uptime),
+        host_elapsed: start.elapsed(),
+        results,
+    })
+}
+
+/// A running QEMU, killed when dropped.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Both fail only if it has already ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The host files of a guest's memory devices.
+struct Devices {
+    dir: tempfile::TempDir,
+    job_size: u64,
+}
+
+impl Devices {
+    fn create(job: &Job, shell: bool) -> Result<Devices> {
+        let dir = tempfile::Builder::new()
+            .prefix("giveway-lab-")
+            .tempdir()
+            .map_err(LabError::io(
+                "creating a directory in",
+                std::env::temp_dir(),
+            ))?;
+        let path = dir.path().join("job.img");
+        let job_size = write_job(job, shell, &path).map_err(LabError::io("writing", &path))?;
+        let path = dir.path().join("results.img");
+        File::create(&path)
+            .and_then(|mut file| {
+                file.write_all(MAGIC)?;
+                file.set_len(RESULTS_SIZE)
+            })
+            .map_err(LabError::io("writing", &path))?;
+        Ok(Devices { dir, job_size })
+    }
+
+    /// Unpacks what the guest left, if it left anything.
+    fn results(&self) -> Result<Option<tempfile::TempDir>> {
+        let path = self.dir.path().join("results.img");
+        let unpack = || -> std::io::Result<Option<tempfile::TempDir>> {
+            let mut file = File::open(&path)?;
+            let mut magic = [0; MAGIC.len()];
+            file.read_exact(&mut magic)?;
+            if magic == *MAGIC {
+                return Ok(None);
+            }
+            file.seek(SeekFrom::Start(0))?;
+            let results = tempfile::Builder::new()
+                .prefix("giveway-results-")
+                .tempdir()?;
+            let mut archive = tar::Archive::new(file);
+            archive.set_preserve_ownerships(false);
+            archive.unpack(results.path())?;
+            Ok(Some(results))
+        };
+        unpack().map_err(LabError::io("unpacking the guest's results from", &path))
+    }
+}
+
+/// Writes the archive a guest finds its job in; returns the device's size.
+fn write_job(job: &Job, shell: bool, path: &Path) -> std::io::Result<u64> {
+    let mut archive = tar::Builder::new(File::create(path)?);
+    let mut text = |name: &str, content: &str| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, name, content.as_bytes())
+    };
+    text(".job", &job.shell_text())?;
+    if shell {
+        text(".shell", "")?;
+    }
+    for (host, name) in &job.files {
+        if host.is_dir() {
+            archive.append_dir_all(name, host)?;
+        } else {
+            archive.append_path_with_name(host, name)?;
+        }
+    }
+    let file = archive.into_inner()?;
+    let size = file.metadata()?.len().next_multiple_of(DIMM_STEP);
+    file.set_len(size)?;
+    Ok(size)
+}
+
+/// QEMU's command line, but for the serial ports.
+fn command(
+    parts: &Parts<'_>,
+    machine: &Machine,
+    execution: Execution,
+    devices: &Devices,
+) -> Result<Command> {
+    let mut command = parts.qemu.command();
+    // la57=off: a fifth page-table level costs emulation time and no guest needs it.
+    let (accelerator, cpu): (Vec<String>, &str) = match execution {
+        Execution::Kvm => (vec!["-accel".into(), "kvm".into()], "host"),
+        Execution::Threads => (
+            vec!["-accel".into(), "tcg,thread=multi".into()],
+            "max,la57=off",
+        ),
+        Execution::Lockstep { quantum_ns, shift } => (
+            vec![
+                "-accel".into(),
+                "tcg,thread=single".into(),
+                "-icount".into(),
+                format!("shift={shift},sleep=off,lockstep=on,quantum={quantum_ns}"),
+            ],
+            "max,la57=off",
+        ),
+    };
+    command.args(accelerator).args(["-cpu", cpu]);
+    command.args(["-machine", "q35,nvdimm=on,hpet=off"]);
+    command.args(machine.topology_args());
+    // Nothing the guest can read depends on the host: not its date, not its entropy.
+    command.args([
+        "-rtc",
+        "base=2026-01-01,clock=vm",
+        "-seed",
+        &machine.seed.to_string(),
+    ]);
+    command.args(["-nodefaults", "-display", "none", "-no-reboot"]);
+    command.arg("-kernel").arg(parts.kernel.image());
+    command.arg("-initrd").arg(parts.kernel.initrd());
+    let mut cmdline = vec![
+        "console=ttyS0",
+        "quiet",
+        "panic=-1",
+        // Oops and warnings are failures, not noise.
+        "oops=panic",
+        "tsc=reliable",
+        // CPUs whose ticks coincide would meet at every lock of the tick.
+        "skew_tick=1",
+        // Work at boot that no measurement wants to meet.
+        "cryptomgr.notests",
+        // Work-arounds for faults of real CPUs, which this one does not have.
+        "mitigations=off",
+    ];
+    cmdline.extend(machine.kernel_args.iter().map(String::as_str));
+    command.arg("-append").arg(cmdline.join(" "));
+
+    let root_size = parts
+        .image
+        .path()
+        .metadata()
+        .map_err(LabError::io("reading", parts.image.path()))?
+        .len();
+    let dir = devices.dir.path();
+    for (index, (path, share, size)) in [
+        (parts.image.path().to_owned(), "off", root_size),
+        (dir.join("job.img"), "off", devices.job_size),
+        (dir.join("results.img"), "on", RESULTS_SIZE),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        command.arg("-object").arg(format!(
+            "memory-backend-file,id=dimm{index},mem-path={},share={share},size={size}",
+            path.display()
+        ));
+        command
+            .arg("-device")
+            .arg(format!("nvdimm,memdev=dimm{index},id=nvdimm{index}"));
+    }
+    // SAFETY: the closure makes one system call and touches no memory of the
+    // parent, which is all a child may do between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            Ok(())
+        });
+    }
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jobs_words_survive_the_guests_shell() {
+        let job = Job::new(["printf", "%s", "it's $HOME; rm -rf /"]).env("NAME", "a b");
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(format!("{}\nprintf ' %s' \"$NAME\"", job.shell_text()))
+            .output()
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            "it's $HOME; rm -rf / a b"
+        );
+    }
+
+    #[test]
+    fn a_job_device_is_an_archive_of_a_size_a_dimm_can_have() {
+        let dir = tempfile::tempdir().unwrap();
+        let input = dir.path().join("input");
+        fs::write(&input, "content").unwrap();
+        let path = dir.path().join("job.img");
+        let size = write_job(&Job::new(["true"]).file(&input, "sub/name"), false, &path).unwrap();
+        assert_eq!(size % DIMM_STEP, 0);
+        let names: Vec<String> = tar::Archive::new(File::open(&path).unwrap())
+            .entries()
+            .unwrap()
+            .map(|entry| {
+                entry
+                    .unwrap()
+                    .path()
+                    .unwrap()
+                    .to_string_lossy()
+                    .into_owned()
+            })
+            .collect();
+        assert_eq!(names, [".job", "sub/name"]);
+    }
+
+    #[test]
+    fn untouched_results_are_told_from_written_ones() {
+        let devices = Devices::create(&Job::new(["true"]), false).unwrap();
+        assert!(devices.results().unwrap().is_none());
+        let path = devices.dir.path().join("results.img");
+        let mut archive = tar::Builder::new(File::options().write(true).open(&path).unwrap());
+        let mut header = tar::Header::new_ustar();
+        header.set_size(2);
+        header.set_mode(0o644);
+        archive
+            .append_data(&mut header, ".status", b"0\n".as_slice())
+            .unwrap();
+        archive.into_inner().unwrap();
+        let results = devices.results().unwrap().unwrap();
+        assert_eq!(
+            fs::read_to_string(results.path().join(".status")).unwrap(),
+            "0\n"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! Guests end in every way a guest can, and the host hears of it.
+//!
+//! These boot real guests on the `real` clock; the first run on a machine
+//! makes the lab first.
+
+use std::time::{Duration, Instant};
+
+use giveway_lab::{Clock, Job, Lab, LabError, LabSpec, Machine, Silent};
+
+fn machine() -> Machine {
+    Machine {
+        cpus: 2,
+        clock: Clock::Real,
+        timeout: Duration::from_secs(180),
+        ..Machine::default()
+    }
+}
+
+fn lab() -> Lab {
+    Lab::open(&LabSpec::default(), &Silent).unwrap()
+}
+
+/// How many QEMU processes of this test process are running.
+fn emulators() -> usize {
+    let me = std::process::id().to_string();
+    let output = std::process::Command::new("pgrep")
+        .args(["-P", &me, "qemu-system"])
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().count()
+}
+
+#[test]
+fn status_output_and_files_come_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let input = dir.path().join("input");
+    std::fs::write(&input, "from the host").unwrap();
+    let job = Job::script(
+        "echo \"kernel $(uname -r)\"; cat input >/results/copy; id -u >/results/user; \
+         cat /sys/kernel/sched_ext/state >/results/state; echo $WORD >&2; exit 7",
+    )
+    .file(&input, "input")
+    .env("WORD", "two words");
+    let lab = lab();
+    let mut lines = Vec::new();
+    let outcome = lab
+        .run(&machine(), &job, &mut |line| lines.push(line.to_owned()))
+        .unwrap();
+    assert_eq!(outcome.status, 7);
+    assert_eq!(
+        lines,
+        [
+            format!("kernel {}", lab.kernel().release()),
+            "two words".into()
+        ]
+    );
+    assert_eq!(outcome.read("copy").unwrap(), b"from the host");
+    assert_eq!(outcome.read("user").unwrap(), b"0\n");
+    assert_eq!(outcome.read("state").unwrap(), b"disabled\n");
+    assert!(outcome.read("never-written").is_err());
+}
+
+#[test]
+fn cpus_sockets_threads_and_numa_nodes_are_as_asked() {
+    let machine = Machine {
+        cpus: 8,
+        sockets: 2,
+        threads: 2,
+        numa_nodes: 2,
+        ..machine()
+    };
+    let job = Job::script(
+        "lscpu -p=CPU,SOCKET,CORE,NODE | grep -v '#'; ls -1d /sys/devices/system/node/node*",
+    );
+    let mut lines = Vec::new();
+    let outcome = lab()
+        .run(&machine, &job, &mut |line| lines.push(line.to_owned()))
+        .unwrap();
+    assert_eq!(outcome.status, 0);
+    let expected = [
+        "0,0,0,0",
+        "1,0,0,0",
+        "2,0,1,0",
+        "3,0,1,0",
+        "4,1,2,1",
+        "5,1,2,1",
+        "6,1,3,1",
+        "7,1,3,1",
+        "/sys/devices/system/node/node0",
+        "/sys/devices/system/node/node1",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_kernel_panic_is_reported_with_the_last_console_lines() {
+    let error = lab()
+        .run(
+            &machine(),
+            &Job::script("echo c >/proc/sysrq-trigger"),
+            &mut |_| {},
+        )
+        .unwrap_err();
+    let LabError::GuestDied { reason, tail } = &error else {
+        panic!("{error}")
+    };
+    assert!(
+        reason.contains("Kernel panic - not syncing: sysrq triggered crash"),
+        "{reason}"
+    );
+    assert!(tail.contains("sysrq_handle_crash"), "{tail}");
+    assert_eq!(emulators(), 0);
+}
+
+#[test]
+fn a_guest_that_hangs_is_stopped_and_nothing_is_left_running() {
+    let machine = Machine {
+        timeout: Duration::from_secs(25),
+        ..machine()
+    };
+    let start = Instant::now();
+    let error = lab()
+        .run(&machine, &Job::new(["sleep", "1000"]), &mut |_| {})
+        .unwrap_err();
+    assert!(matches!(error, LabError::Timeout { .. }), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(40));
+    assert_eq!(emulators(), 0);
+}
+
+#[test]
+fn a_guest_that_powers_itself_off_is_not_taken_for_success() {
+    let error = lab()
+        .run(
+            &machine(),
+            &Job::script("echo o >/proc/sysrq-trigger; sleep 10"),
+            &mut |_| {},
+        )
+        .unwrap_err();
+    let LabError::GuestDied { reason, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(
+        reason.contains("before its job reported a status"),
+        "{reason}"
+    );
+}
