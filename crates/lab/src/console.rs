@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::error::{LabError, Result};
 
 /// How many last lines an error shows.
-const TAIL_LINES: usize = 25;
+const TAIL_LINES: usize = 40;
 
 /// A growing file, read line by line.
 #[derive(Debug)]

@@ -1,0 +1,37 @@
+# Giveway: `make demo` shows what it does, `make test` proves it.
+#
+# Every target does the set-up it needs. What takes long to make (emulator,
+# kernel, guest image) is kept in ${XDG_CACHE_HOME:-~/.cache}/giveway, outside
+# the checkout.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build test demo lab install clean
+
+GIVEWAY := target/release/giveway
+PREFIX ?= /usr/local
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+setup: ## Install the packages that building and testing take
+	@scripts/setup.sh
+
+build: setup ## Build target/release/giveway and target/release/scx_ufs
+	cargo build --release --locked
+
+test: build ## Check formatting, lints, licences; run every test
+	cargo xtask ci
+
+demo: build ## Measure three workload mixes under five schedulers, and report
+	$(GIVEWAY) bench mixed --demo
+
+lab: build ## Make the lab's emulator, kernel and image now
+	$(GIVEWAY) lab build
+
+install: build ## Install binaries, systemd units and man pages under PREFIX
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
+	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service
+	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
+
+clean: ## Remove what was built here; the cache stays (giveway lab clean)
+	cargo clean

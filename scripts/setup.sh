@@ -1,0 +1,62 @@
+#!/bin/sh
+# Installs what building and testing Giveway takes on Debian 12 and 13.
+#
+# Does nothing, quickly and without the network, when everything is there.
+# Needs root, or sudo, only when something is missing.
+set -eu
+
+# Rust of at least the version that Cargo.toml names as rust-version.
+rust_minor_min=91
+
+packages="
+build-essential git make patch pkg-config procps xz-utils zstd
+clang-19 libelf-dev zlib1g-dev
+debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
+bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build python3-venv
+postgresql
+"
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() {
+	printf 'setup: error: %s\n' "$1" >&2
+	printf 'setup: remedy: %s\n' "$2" >&2
+	exit 1
+}
+
+rust_is_recent() {
+	command -v cargo >/dev/null 2>&1 && command -v rustc >/dev/null 2>&1 || return 1
+	minor=$(rustc --version | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
+	[ -n "$minor" ] && [ "$minor" -ge "$rust_minor_min" ]
+}
+
+rust_is_recent || packages="$packages cargo-web rustc-web rustfmt-web"
+
+missing=
+for package in $packages; do
+	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+	[ "$status" = installed ] || missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+
+command -v apt-get >/dev/null 2>&1 ||
+	fail "this set-up knows Debian only, and here is no apt-get" \
+		"install the counterparts of these packages yourself:$missing"
+if [ "$(id -u)" = 0 ]; then
+	root=
+elif command -v sudo >/dev/null 2>&1; then
+	root=sudo
+else
+	fail "packages are missing and this is neither root nor a user of sudo" \
+		"as root: apt-get install$missing"
+fi
+
+say "installing:$missing"
+export DEBIAN_FRONTEND=noninteractive
+$root apt-get update -q
+# Not quoted: the list is one word per package, and an empty \$root vanishes.
+$root apt-get install -q -y --no-install-recommends $missing
+
+rust_is_recent ||
+	fail "Rust 1.$rust_minor_min or newer is needed, and $(rustc --version 2>/dev/null || echo none) is first in PATH" \
+		"rustup update, or put /usr/bin first in PATH"
+say "done"
