@@ -1,2 +1,79 @@
-//! UFS loader.
-fn main() {}
+//! `scx_ufs`: the loader of the UFS scheduler.
+//!
+//! ```text
+//! options.rs    command line, checked against itself and the watchdog
+//! scheduler.rs  load, attach, wait, report
+//! stats.rs      counters as described statistics
+//! bpf/          the scheduler
+//! ```
+//!
+//! Exit status: 0 after SIGINT or SIGTERM; 1, with the reason on stderr, when
+//! UFS could not be loaded or the kernel threw it out. A change of the set of
+//! CPUs throws UFS out with a request to restart, which is done here.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Parser as _;
+use log::{info, warn};
+use simplelog::{ConfigBuilder, LevelFilter, SimpleLogger};
+
+mod bpf_intf;
+mod bpf_skel;
+mod options;
+mod scheduler;
+mod stats;
+
+use options::Opts;
+use scheduler::Scheduler;
+
+fn main() -> Result<()> {
+    let opts = Opts::parse();
+    if opts.version {
+        println!(
+            "scx_ufs {}",
+            scx_utils::build_id::full_version(env!("CARGO_PKG_VERSION"))
+        );
+        return Ok(());
+    }
+    if opts.help_stats {
+        stats::server_data().describe_meta(&mut std::io::stdout(), None)?;
+        return Ok(());
+    }
+    let level = if opts.verbose { LevelFilter::Debug } else { LevelFilter::Info };
+    let format = ConfigBuilder::new().set_time_level(LevelFilter::Off).build();
+    SimpleLogger::init(level, format).context("cannot set up messages")?;
+
+    let shutdown = Arc::new(AtomicBool::new(false));
+    let handler = shutdown.clone();
+    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed))
+        .context("cannot handle SIGINT and SIGTERM")?;
+
+    if let Some(seconds) = opts.monitor.or(opts.stats) {
+        let interval = Duration::try_from_secs_f64(seconds)
+            .with_context(|| format!("'{seconds}' is no interval: write seconds, as in 0.5"))?;
+        let until = shutdown.clone();
+        if opts.monitor.is_some() {
+            return stats::monitor(interval, until);
+        }
+        std::thread::spawn(move || {
+            if let Err(error) = stats::monitor(interval, until) {
+                warn!("statistics have stopped: {error:#}");
+            }
+        });
+    }
+
+    let watchdog_ms = std::env::var("SCX_TIMEOUT_MS").ok().and_then(|text| text.parse().ok());
+    let config = opts.config(watchdog_ms)?;
+    let mut open_object = MaybeUninit::uninit();
+    loop {
+        let scheduler = Scheduler::init(&opts, &config, &mut open_object)?;
+        if !scheduler.run(&shutdown)?.should_restart() {
+            return Ok(());
+        }
+        info!("the set of CPUs has changed: loading again");
+    }
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Background work: the runnable tree (UFS paper, Sections 5.1.2 and 5.1.3).
+ *
+ * Each background group has a queue of its tasks in order of task virtual
+ * runtime. The tree holds the groups that have waiting tasks, in order of group
+ * virtual runtime. A CPU with nothing better to do takes the first group,
+ * moves that group's first task to itself, charges the group one slice times
+ * its scale, and puts it back:
+ *
+ *	   bg_tree  --->  [ A 1.2 s ]  [ C 1.3 s ]  [ B 1.9 s ]
+ *	                       |
+ *	   queue of A:   t3 (0.4 s)  t1 (0.5 s)  t7 (0.5 s)
+ *
+ * Worked example: A has weight 2, B has 3, one CPU, slice 10 ms. A's hweight is
+ * 0.4 and B's 0.6, so a slice costs A 25 ms and B 16.7 ms of virtual time. In
+ * 50 ms of CPU time A is picked twice and B three times, and both have moved on
+ * by 50 ms, as bg_clock has, which counts real background CPU time.
+ *
+ * The charge is made when the task is dispatched, so that other CPUs see it,
+ * and settled to what was used when the task stops.
+ *
+ * A node's life: allocated in cgroup_init, parked in the group's stash while the
+ * group has no waiting task, in the tree otherwise. group.queued says which:
+ *
+ *	enqueue:	nr_waiting += 1;  if queued 0 -> 1: stash to tree
+ *	dispatch:	take from tree;   if nr_waiting == 0: to stash, queued = 0,
+ *			and look at nr_waiting again
+ *
+ * One of the two always sees the other's first step. nr_waiting is raised before
+ * the task is in the queue, since the kernel inserts it only after enqueue has
+ * returned; the queue's own length would lose tasks here.
+ *
+ * Restricted tasks stay in the tree: a cpuset restricts every task of a
+ * workload, and a side queue would be the end of weights. A group that has
+ * waiting tasks but none for this CPU is set aside, and put back when the search
+ * ends. cpu_hint, a superset of the CPUs that its tasks may use, avoids most
+ * such searches.
+ *
+ * Known weaknesses: groups that are set aside are invisible to other CPUs for
+ * that moment; a CPU that went idle in it is woken by update_idle or, at
+ * worst, by the timer. A search gives up after SEARCH_MAX groups. A queue with
+ * many tasks pinned elsewhere is walked from its head.
+ */
+#ifndef UFS_BG_TREE_H
+#define UFS_BG_TREE_H
+
+#define SEARCH_MAX 8
+#define REKEY_MAX UFS_GROUPS_MAX
+
+struct tree_node {
+	struct bpf_rb_node rb;
+	u64 vtime;
+	u32 group;
+};
+
+struct stash {
+	struct tree_node __kptr *node;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, UFS_GROUPS_MAX);
+	__type(key, u32);
+	__type(value, struct stash);
+} stashes SEC(".maps");
+
+private(TREE) struct bpf_spin_lock tree_lock;
+private(TREE) struct bpf_rb_root bg_tree __contains(tree_node, rb);
+
+static bool node_less(struct bpf_rb_node *a, const struct bpf_rb_node *b)
+{
+	struct tree_node *left = container_of(a, struct tree_node, rb);
+	struct tree_node *right = container_of(b, struct tree_node, rb);
+
+	/* Virtual time wraps. */
+	return (s64)(left->vtime - right->vtime) < 0;
+}
+
+/* Give a background group its queue and its node. Numbers are reused together
+ * with both, so nothing is destroyed while a late task may still use it. */
+static s32 ready_bg_group(u32 index)
+{
+	struct group *g = group(index);
+	struct tree_node *node;
+	struct stash *stash;
+	s32 err;
+
+	if (g->has_dsq)
+		return 0;
+	err = scx_bpf_create_dsq(BG_DSQ + index, -1);
+	if (err)
+		return err;
+	stash = bpf_map_lookup_elem(&stashes, &index);
+	if (!stash)
+		return -ENOENT;
+	node = bpf_obj_new(struct tree_node);
+	if (!node)
+		return -ENOMEM;
+	node->group = index;
+	node->vtime = 0;
+	node = bpf_kptr_xchg(&stash->node, node);
+	if (node)
+		bpf_obj_drop(node);
+	g->has_dsq = 1;
+	return 0;
+}
+
+/* No group is further from the tier's clock than this in either direction: one
+ * slice behind, so that sleeping earns no more than that; and two slices ahead,
+ * so that a group which had idle CPUs to itself is not starved for it later. */
+static __always_inline u64 clamp_vtime(u64 vtime, u64 clock, u64 slice, bool *clamped)
+{
+	if ((s64)(clock - slice - vtime) > 0) {
+		*clamped = true;
+		return clock - slice;
+	}
+	if ((s64)(vtime - clock - 2 * slice) > 0)
+		return clock + 2 * slice;
+	return vtime;
+}
+
+/* Move the group's node from the stash into the tree. */
+static __noinline int tree_insert(u32 index)
+{
+	struct group *g = group(index);
+	struct tree_node *node;
+	struct stash *stash;
+	bool clamped = false;
+
+	stash = bpf_map_lookup_elem(&stashes, &index);
+	if (!stash)
+		return 0;
+	node = bpf_kptr_xchg(&stash->node, NULL);
+	if (!node)
+		return 0;
+	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock),
+			       scaled(bg_slice_ns, group_scale(index)), &clamped);
+	if (clamped)
+		stat_inc(UFS_BG_CLAMP);
+	node->vtime = g->vtime;
+	bpf_spin_lock(&tree_lock);
+	bpf_rbtree_add(&bg_tree, &node->rb, node_less);
+	bpf_spin_unlock(&tree_lock);
+	return 0;
+}
+
+static __always_inline void group_has_work(u32 index)
+{
+	if (__sync_val_compare_and_swap(&group(index)->queued, 0, 1) == 0)
+		tree_insert(index);
+}
+
+/* Take the first node out of the tree and park it. Returns its group, or -1. */
+static __noinline s32 tree_pop(void)
+{
+	struct bpf_rb_node *rb;
+	struct tree_node *node;
+	struct stash *stash;
+	u32 index;
+
+	bpf_spin_lock(&tree_lock);
+	rb = bpf_rbtree_first(&bg_tree);
+	if (!rb) {
+		bpf_spin_unlock(&tree_lock);
+		return -1;
+	}
+	rb = bpf_rbtree_remove(&bg_tree, rb);
+	bpf_spin_unlock(&tree_lock);
+	if (!rb)
+		return -1;
+	node = container_of(rb, struct tree_node, rb);
+	index = node->group;
+	stash = bpf_map_lookup_elem(&stashes, &index);
+	if (!stash) {
+		bpf_obj_drop(node);
+		return -1;
+	}
+	node = bpf_kptr_xchg(&stash->node, node);
+	if (node)
+		bpf_obj_drop(node);
+	return index & (UFS_GROUPS_MAX - 1);
+}
+
+/* The key of the first group; false when the tree is empty. */
+static __noinline bool tree_first(u64 *vtime)
+{
+	struct bpf_rb_node *rb;
+	bool found = false;
+
+	if (!vtime)
+		return false;
+	bpf_spin_lock(&tree_lock);
+	rb = bpf_rbtree_first(&bg_tree);
+	if (rb) {
+		*vtime = container_of(rb, struct tree_node, rb)->vtime;
+		found = true;
+	}
+	bpf_spin_unlock(&tree_lock);
+	return found;
+}
+
+static __always_inline void charge_group(u32 index, s64 ns)
+{
+	u64 scale = group_scale(index);
+	u64 cost = scaled(ns < 0 ? -ns : ns, scale);
+
+	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);
+}
+
+/* Let @cpu take the next task of the group that is most behind. */
+static __noinline bool bg_pick(u32 cpu)
+{
+	u64 bit = 1ULL << (cpu & 63);
+	u32 aside[SEARCH_MAX];
+	u32 nr_aside = 0, i;
+	bool found = false;
+	s32 index;
+
+	bpf_for(i, 0, SEARCH_MAX) {
+		struct group *g;
+
+		index = tree_pop();
+		if (index < 0)
+			break;
+		g = group(index);
+		if (!READ_ONCE(g->nr_waiting)) {
+			stat_inc(UFS_TREE_EMPTY);
+			WRITE_ONCE(g->cpu_hint, 0);
+			/* A full barrier, paired with the additions in bg_enqueue(). */
+			__sync_fetch_and_and(&g->queued, 0);
+			if (READ_ONCE(g->nr_waiting)) {
+				/* The new task's hint may be the one just cleared. */
+				WRITE_ONCE(g->cpu_hint, ~0ULL);
+				group_has_work(index);
+			}
+			continue;
+		}
+		if ((g->cpu_hint & bit) && scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
+			charge_group(index, bg_slice_ns);
+			cpu_ctx(cpu)->prepaid_group = index;
+			tree_insert(index);
+			stat_inc(UFS_BG_DISPATCH);
+			found = true;
+			break;
+		}
+		stat_inc(UFS_TREE_INELIGIBLE);
+		if (nr_aside < SEARCH_MAX)
+			aside[nr_aside++] = index;
+	}
+	bpf_for(i, 0, SEARCH_MAX) {
+		if (i >= nr_aside)
+			break;
+		tree_insert(aside[i & (SEARCH_MAX - 1)]);
+	}
+	return found;
+}
+
+#endif

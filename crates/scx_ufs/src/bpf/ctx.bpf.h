@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The state of UFS: options, clocks, CPUs, groups and tasks.
+ *
+ * CPUs and groups are plain arrays in .bss, indexed by a masked number, because
+ * such an access is two or three instructions where a map of any other kind
+ * costs a call. A task finds its group by number, never by a cgroup pointer.
+ */
+#ifndef UFS_CTX_H
+#define UFS_CTX_H
+
+/* -- Options: constants to the verifier, set by the loader before loading. -- */
+
+const volatile u64 ts_slice_ns = 3000000;
+const volatile u64 bg_slice_ns = 10000000;
+const volatile u64 preempt_lag_ns = 500000;
+const volatile u64 floor_deadline_ms = 5000;
+const volatile u64 floor_slice_ns = 1000000;
+const volatile u64 floor_interval_ns = 20000000;
+const volatile u32 nr_cpu_ids = 1;
+const volatile u32 nr_cpu_words = 1;
+const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
+const volatile u32 loader_tgid;
+/* Indexed by tier. An entry of length 0 ends the list. */
+const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
+
+/* -- Dispatch queues. -- */
+
+enum ufs_dsq {
+	FLOOR_DSQ = 1,
+	TS_DSQ = 1 << 16,	/* + CPU, in order of virtual runtime */
+	BG_DSQ = 1 << 17,	/* + group, in order of virtual runtime */
+};
+
+/* -- CPUs. -- */
+
+enum cpu_runs {
+	RUNS_OTHER = 0,		/* idle, another scheduling class, or between tasks */
+	RUNS_BG,
+	RUNS_TS,
+};
+
+struct cpu_ctx {
+	/* Written under this CPU's rq lock by running, stopping and enqueue. */
+	u32 runs;
+	u32 claimed;		/* a preempting task is in the local queue already */
+	u64 curr_start;
+	u64 curr_vtime;		/* at curr_start */
+	u64 curr_scale;
+	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
+	u64 floor_next;		/* earliest time of the next floor run */
+	u32 prepaid_group;	/* charged a slice for the task that runs next */
+	/* Written by anybody, atomically. */
+	u32 ts_waiting;
+} __attribute__((aligned(64)));
+
+struct cpu_ctx cpus[UFS_CPUS_MAX];
+struct ufs_cpu_stats cpu_stats[UFS_CPUS_MAX];
+
+/* CPUs that run background work and may be claimed. Set in running, cleared by
+ * whoever claims the CPU, or in stopping. */
+u64 bg_cpus[UFS_CPU_WORDS];
+
+/* Tasks that were given to a queue and have not run since: a little more than
+ * the queues hold, never less (see enqueue). */
+u64 ts_waiting;
+u64 bg_waiting;
+u64 floor_waiting;
+u64 ts_enq_seq;
+
+/* The clocks of the tiers: the CPU time that each has had, over all CPUs. */
+u64 ts_clock;
+u64 bg_clock;
+
+/* -- Groups: a cgroup as UFS sees it. -- */
+
+#define HWEIGHT_ONE (1ULL << 24)
+/* Fixed point of a scale: virtual nanoseconds for 256 real ones. */
+#define SCALE_SHIFT 8
+#define SCALE_ONE (1ULL << SCALE_SHIFT)
+#define SCALE_MAX (1ULL << 34)
+
+struct group {
+	u64 cgid;
+	u32 parent;		/* group; the root is its own parent */
+	u32 tier;
+	u32 weight;
+	/* Tasks that run or wait, and those of them that wait in the group's queue. */
+	u32 nr_runnable;
+	u32 nr_waiting;
+	u32 queued;		/* in the runnable tree, or just being looked at */
+	u32 active;		/* counted in the weights of the ancestors */
+	u32 has_dsq;
+	/* By tier, under weight_lock: this group and its children that are active,
+	 * and the sum of the weights of those children. */
+	u32 nr_active[2];
+	u64 child_weight[2];
+	u64 hweight_gen;
+	u64 scale;		/* HWEIGHT_ONE / hweight, fixed point */
+	u64 idle_since;
+	/* Background only: virtual runtime of the group, and of its tasks. */
+	u64 vtime;
+	u64 task_clock;
+	/* CPUs, modulo 64, on which tasks of the queue may run: a superset. */
+	u64 cpu_hint;
+	char name[UFS_NAME_LEN];
+} __attribute__((aligned(64)));
+
+struct group groups[UFS_GROUPS_MAX];
+u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
+u32 live_groups = 1;
+u64 hweight_gen = 1;
+
+/* -- Tasks. -- */
+
+enum waits_in {
+	WAITS_NOT = 0,
+	WAITS_TS,		/* .where is a CPU */
+	WAITS_BG,		/* .where is a group */
+};
+
+struct task_ctx {
+	u64 vtime;
+	u64 started;
+	u64 wake_at;		/* 0: not waking up */
+	u32 group;
+	u32 tier;
+	u32 waits;		/* enum waits_in */
+	u32 where;
+	u32 counted;		/* in nr_runnable of the group */
+	u32 idle_found;		/* select_cpu sent it to an idle CPU */
+	u32 prepaid;		/* its group was charged for a whole slice */
+	u32 floor;		/* 1: in the floor's queue, 2: runs from there */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+static __always_inline struct task_ctx *task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
+}
+
+static __always_inline struct cpu_ctx *cpu_ctx(u32 cpu)
+{
+	return &cpus[cpu & (UFS_CPUS_MAX - 1)];
+}
+
+static __always_inline struct group *group(u32 index)
+{
+	return &groups[index & (UFS_GROUPS_MAX - 1)];
+}
+
+/* Callbacks run with interrupts off, so a plain addition loses nothing. */
+static __always_inline struct ufs_cpu_stats *stats(void)
+{
+	return &cpu_stats[bpf_get_smp_processor_id() & (UFS_CPUS_MAX - 1)];
+}
+
+#define stat_inc(name) (stats()->count[name]++)
+
+static __always_inline u64 scaled(u64 ns, u64 scale)
+{
+	return (ns * scale) >> SCALE_SHIFT;
+}
+
+/* The 64 CPUs of one word on which @p may run. The first word, all that most
+ * machines have, is a plain load; the verifier allows no variable index here. */
+static __always_inline u64 allowed_word(struct task_struct *p, u32 word)
+{
+	u64 bits = 0, mask;
+
+	if (word == 0)
+		return p->cpus_ptr->bits[0];
+	mask = (u64)BPF_CORE_READ(p, cpus_ptr);
+	bpf_probe_read_kernel(&bits, sizeof(bits), (void *)(mask + word * 8));
+	return bits;
+}
+
+static __always_inline bool allowed_on(struct task_struct *p, u32 cpu)
+{
+	return allowed_word(p, cpu >> 6) & (1ULL << (cpu & 63));
+}
+
+static __always_inline void leave_queue(struct task_ctx *tc)
+{
+	if (tc->waits == WAITS_TS) {
+		__sync_fetch_and_sub(&cpu_ctx(tc->where)->ts_waiting, 1);
+		__sync_fetch_and_sub(&ts_waiting, 1);
+	} else if (tc->waits == WAITS_BG) {
+		__sync_fetch_and_sub(&group(tc->where)->nr_waiting, 1);
+		__sync_fetch_and_sub(&bg_waiting, 1);
+	}
+	tc->waits = WAITS_NOT;
+	if (tc->floor == 1)
+		__sync_fetch_and_sub(&floor_waiting, 1);
+	tc->floor = 0;
+}
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The floor: no task waits for ever (a departure from the paper).
+ *
+ * The kernel throws a scheduler out when any of its tasks has been runnable for
+ * 30 s (or ops.timeout_ms) without running. Strict tiers do that to background
+ * work under time-sensitive saturation, and weights of 1 to 10000 do it inside
+ * a tier. So:
+ *
+ *   1. A timer looks at every waiting task, in whatever queue, and at the same
+ *      age that the kernel's watchdog looks at (runnable_at). Queue order is
+ *      virtual runtime, not age, so the whole queue is walked.
+ *   2. A task older than the deadline moves to the floor's queue, first come
+ *      first served, which every CPU serves before anything else, but at most
+ *      once per interval: slice / share.
+ *   3. From there it runs for the floor's slice as if time-sensitive, so that
+ *      the next wake-up does not take the CPU back at once.
+ *
+ * If N tasks are overdue, an interval longer than deadline / N would not serve
+ * them in time; it is shortened to that, down to the slice, and the runs that
+ * came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
+ * deadline / slice tasks per deadline, which also covers tasks pinned to it.
+ *
+ * A task thus waits for at most two deadlines and a timer period, which is why
+ * the loader wants the deadline to be a third of the watchdog's or less.
+ *
+ * Known weaknesses: slices end at the timer tick, so a floor run lasts up to one
+ * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit.
+ *
+ * The same timer does what has no better place: it retires idle groups, re-keys
+ * waiting work after a change of weights, and wakes an idle CPU if work waits,
+ * the last resort of the protocols in placement.bpf.h and bg_tree.bpf.h.
+ */
+#ifndef UFS_FLOOR_H
+#define UFS_FLOOR_H
+
+#define TIMER_NS (50 * 1000 * 1000ULL)
+/* Tasks looked at in one queue at a time. */
+#define WALK_MAX 4096
+
+extern unsigned CONFIG_HZ __kconfig;
+
+struct ufs_timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct ufs_timer);
+} timers SEC(".maps");
+
+/* Set when weights have changed and keys in the queues have not. */
+u32 rekey_wanted;
+
+static __noinline int floor_collect(u64 dsq)
+{
+	u64 now = bpf_jiffies64(), limit = floor_deadline_ms * CONFIG_HZ / 1000;
+	struct task_struct *p;
+	u32 walked = 0;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		struct task_ctx *tc;
+
+		if (++walked > WALK_MAX)
+			break;
+		if ((s64)(now - p->scx.runnable_at - limit) < 0)
+			continue;
+		tc = task_ctx(p);
+		if (!tc || tc->floor)
+			continue;
+		tc->floor = 1;
+		__sync_fetch_and_add(&floor_waiting, 1);
+		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, floor_slice_ns);
+		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0)) {
+			stat_inc(UFS_FLOOR_MOVE);
+		} else if (__sync_val_compare_and_swap(&tc->floor, 1, 0) == 1) {
+			/* It left the queue before it could be moved. */
+			__sync_fetch_and_sub(&floor_waiting, 1);
+		}
+	}
+	return 0;
+}
+
+/* In dispatch, before anything else. */
+static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
+{
+	u64 interval = floor_interval_ns, waiting = READ_ONCE(floor_waiting), fit, now;
+	bool hurried = false;
+
+	if (likely(!waiting))
+		return false;
+	fit = floor_deadline_ms * 1000000 / waiting;
+	if (fit < interval) {
+		interval = fit > floor_slice_ns ? fit : floor_slice_ns;
+		hurried = true;
+	}
+	now = scx_bpf_now();
+	if (time_before(now, cc->floor_next))
+		return false;
+	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0))
+		return false;
+	cc->floor_next = now + interval;
+	stat_inc(UFS_FLOOR_RUN);
+	if (hurried)
+		stat_inc(UFS_FLOOR_HURRIED);
+	return true;
+}
+
+/* Weights have changed: groups re-enter the tree with keys of today. */
+static __noinline int rekey_tree(void)
+{
+	u64 clock = READ_ONCE(bg_clock);
+	u32 i, nr = READ_ONCE(nr_groups);
+
+	bpf_for(i, 0, REKEY_MAX) {
+		struct group *g;
+		u64 old, new;
+		s32 index = tree_pop();
+
+		if (index < 0)
+			break;
+		g = group(index);
+		old = g->scale;
+		new = group_scale(index);
+		/* A lead was paid for with time that had another price. */
+		if (old > new && (s64)(g->vtime - clock) > 0 && g->hweight_gen)
+			g->vtime = clock + (g->vtime - clock) / (old / new);
+	}
+	bpf_for(i, 0, UFS_GROUPS_MAX) {
+		if (i >= nr)
+			break;
+		if (groups[i & (UFS_GROUPS_MAX - 1)].queued)
+			tree_insert(i);
+	}
+	return 0;
+}
+
+static __noinline int rekey_ts(u64 dsq)
+{
+	struct task_struct *p;
+	u32 walked = 0;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		struct task_ctx *tc;
+		u64 before;
+
+		if (++walked > WALK_MAX)
+			break;
+		tc = task_ctx(p);
+		if (!tc)
+			continue;
+		before = tc->vtime;
+		ts_clamp(tc, task_scale(tc->group));
+		if (tc->vtime == before)
+			continue;
+		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tc->vtime);
+		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, dsq, 0);
+	}
+	return 0;
+}
+
+static int on_timer(void *map, int *key, struct bpf_timer *timer)
+{
+	u64 now = scx_bpf_now();
+	u32 i, nr = READ_ONCE(nr_groups);
+	bool rekey = __sync_lock_test_and_set(&rekey_wanted, 0);
+
+	if (READ_ONCE(ts_waiting)) {
+		bpf_for(i, 0, nr_cpu_ids) {
+			if (!READ_ONCE(cpu_ctx(i)->ts_waiting))
+				continue;
+			floor_collect(TS_DSQ + i);
+			if (rekey)
+				rekey_ts(TS_DSQ + i);
+		}
+	}
+	if (rekey)
+		rekey_tree();
+	bpf_for(i, 0, UFS_GROUPS_MAX) {
+		if (i >= nr)
+			break;
+		if (READ_ONCE(group(i)->nr_waiting))
+			floor_collect(BG_DSQ + i);
+		retire_group(i, now);
+	}
+	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting)) {
+		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+
+		bpf_for(i, 0, nr_cpu_ids) {
+			if (!bpf_cpumask_test_cpu(i, idle))
+				continue;
+			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
+			stat_inc(UFS_RESCUE_KICK);
+		}
+		scx_bpf_put_idle_cpumask(idle);
+	}
+	bpf_timer_start(timer, TIMER_NS, 0);
+	return 0;
+}
+
+static s32 start_timer(void)
+{
+	struct ufs_timer *entry;
+	u32 key = 0;
+	s32 err;
+
+	entry = bpf_map_lookup_elem(&timers, &key);
+	if (!entry)
+		return -ENOENT;
+	err = bpf_timer_init(&entry->timer, &timers, CLOCK_MONOTONIC);
+	if (err)
+		return err;
+	bpf_timer_set_callback(&entry->timer, on_timer);
+	return bpf_timer_start(&entry->timer, TIMER_NS, 0);
+}
+
+static void hurry_timer(void)
+{
+	struct ufs_timer *entry;
+	u32 key = 0;
+
+	entry = bpf_map_lookup_elem(&timers, &key);
+	if (entry)
+		bpf_timer_start(&entry->timer, 0, 0);
+}
+
+#endif

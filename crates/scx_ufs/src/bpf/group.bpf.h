@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Groups: which tier a cgroup belongs to, and what part of the tier it owns.
+ *
+ * TIER. Resolved once, in cgroup_init, from the cgroup's own name: equal to a
+ * label, or a label followed by one of . - _ @ : and anything. Without a label
+ * a cgroup is in its parent's tier; cgroup_init visits parents first. The
+ * kernel does not report renames.
+ *
+ * WEIGHT. The weights of nested groups are compounded into one number, the
+ * hierarchical weight (hweight): the part of the whole tier that a group owns
+ * when every group that is active now wants more than it gets.
+ *
+ *	root --- A (weight 300) --- B (100)		B: 3/4 * 1/3 = 0.25
+ *	     |                  \-- C (200)		C: 3/4 * 2/3 = 0.50
+ *	     \-- D (weight 100)				D: 1/4       = 0.25
+ *
+ * Only active groups count, separately for each tier: if C sleeps, B owns 3/4
+ * and D still 1/4. A group is active from its first runnable task until it has
+ * had none for IDLE_NS, so that work which sleeps between requests does not
+ * make every weight in the system change with each of them. Every change moves
+ * hweight_gen on, and a group computes its hweight anew when it notices.
+ *
+ * What is used is the inverse: "scale", the virtual nanoseconds that one real
+ * nanosecond costs.
+ *
+ * Tasks of the root group (kernel threads, scx_ufs itself) own the whole tier:
+ * their scale is 1, the least there is.
+ *
+ * LOCKS. nr_active, child_weight and weight change under weight_lock. Scales
+ * are read without it: a reader may use the old value for one more charge.
+ */
+#ifndef UFS_GROUP_H
+#define UFS_GROUP_H
+
+#define IDLE_NS (100 * 1000 * 1000ULL)
+
+private(WEIGHTS) struct bpf_spin_lock weight_lock;
+
+struct cgroup_slot {
+	u32 group;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_CGRP_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct cgroup_slot);
+} cgroup_slots SEC(".maps");
+
+/* Groups that were given back, oldest first: late reuse means that a task that
+ * outlives its cgroup by a moment does not meet the number's next owner. */
+struct {
+	__uint(type, BPF_MAP_TYPE_QUEUE);
+	__uint(max_entries, UFS_GROUPS_MAX);
+	__type(value, u32);
+} free_groups SEC(".maps");
+
+static u32 group_of_cgroup(struct cgroup *cgrp)
+{
+	struct cgroup_slot *slot = bpf_cgrp_storage_get(&cgroup_slots, cgrp, 0, 0);
+
+	return slot ? slot->group : 0;
+}
+
+/* ---- Weights ---- */
+
+/* Count @index and its ancestors as active (@sign 1) or not (-1). Call under weight_lock. */
+static __always_inline void propagate(u32 index, u32 tier, s32 sign)
+{
+	u32 level;
+
+	for (level = 0; level < UFS_DEPTH_MAX; level++) {
+		struct group *g = group(index), *parent;
+		u32 before = g->nr_active[tier];
+
+		g->nr_active[tier] = before + sign;
+		if (index == 0 || (sign > 0 ? before : before - 1))
+			return;
+		parent = group(g->parent);
+		parent->child_weight[tier] += sign * (s64)g->weight;
+		index = g->parent;
+	}
+}
+
+static __noinline int set_active(u32 index, bool active)
+{
+	struct group *g = group(index);
+	u32 tier = g->tier & 1;
+
+	/* The exchange lets one of several callers through. */
+	if (__sync_val_compare_and_swap(&g->active, !active, active) != !active)
+		return 0;
+	bpf_spin_lock(&weight_lock);
+	propagate(index, tier, active ? 1 : -1);
+	bpf_spin_unlock(&weight_lock);
+	__sync_fetch_and_add(&hweight_gen, 1);
+	return 0;
+}
+
+static __noinline u64 refresh_scale(u32 index)
+{
+	struct group *g = group(index);
+	u64 gen = READ_ONCE(hweight_gen), hweight = HWEIGHT_ONE;
+	u32 tier = g->tier & 1, at = index, level;
+
+	for (level = 0; level < UFS_DEPTH_MAX && at; level++) {
+		struct group *child = group(at);
+		u64 sum = group(child->parent)->child_weight[tier];
+
+		if (sum > child->weight)
+			hweight = hweight * child->weight / sum;
+		at = child->parent;
+	}
+	if (hweight < 1)
+		hweight = 1;
+	g->scale = (HWEIGHT_ONE << SCALE_SHIFT) / hweight;
+	g->hweight_gen = gen;
+	return g->scale;
+}
+
+/* What one nanosecond costs the group, which for background is what is charged. */
+static __always_inline u64 group_scale(u32 index)
+{
+	struct group *g = group(index);
+
+	if (index == 0)
+		return SCALE_ONE;
+	if (likely(READ_ONCE(g->hweight_gen) == READ_ONCE(hweight_gen)))
+		return g->scale;
+	return refresh_scale(index);
+}
+
+/*
+ * What one nanosecond costs a time-sensitive task: it owns its part of the
+ * group's part, so a group of three tasks gets as much as a group of one of
+ * the same weight. This makes task virtual runtimes comparable in the whole
+ * tier, and lets each CPU have a queue of its own without a tree above it.
+ */
+static __always_inline u64 task_scale(u32 index)
+{
+	u64 nr = READ_ONCE(group(index)->nr_runnable), scale;
+
+	if (index == 0 || nr <= 1)
+		return group_scale(index);
+	scale = group_scale(index) * (nr < 1024 ? nr : 1024);
+	return scale < SCALE_MAX ? scale : SCALE_MAX;
+}
+
+static __always_inline void count_runnable(struct task_ctx *tc)
+{
+	struct group *g = group(tc->group);
+
+	if (tc->counted)
+		return;
+	tc->counted = 1;
+	__sync_fetch_and_add(&g->nr_runnable, 1);
+	if (unlikely(!g->active))
+		set_active(tc->group, true);
+}
+
+static __always_inline void uncount_runnable(struct task_ctx *tc, u64 now)
+{
+	struct group *g = group(tc->group);
+
+	if (!tc->counted)
+		return;
+	tc->counted = 0;
+	if (__sync_fetch_and_sub(&g->nr_runnable, 1) == 1)
+		g->idle_since = now;
+}
+
+/* Called by the timer. */
+static __always_inline void retire_group(u32 index, u64 now)
+{
+	struct group *g = group(index);
+
+	if (index == 0 || !g->active || g->nr_runnable || time_delta(now, g->idle_since) < IDLE_NS)
+		return;
+	set_active(index, false);
+	/* Paired with count_runnable(), which adds before it looks at active: either
+	 * it saw active == 0, or this sees its task. */
+	if (READ_ONCE(g->nr_runnable))
+		set_active(index, true);
+}
+
+/* ---- Tiers ---- */
+
+static bool label_matches(const char *name, u32 tier, u32 entry)
+{
+	const volatile struct ufs_label *label;
+	u32 i, len;
+	char c;
+
+	if (tier > 1 || entry >= UFS_LABELS_MAX)
+		return false;
+	label = &labels[tier][entry];
+	len = label->len;
+	if (len == 0 || len >= UFS_LABEL_LEN)
+		return false;
+	for (i = 0; i < UFS_LABEL_LEN - 1; i++) {
+		if (i >= len)
+			break;
+		if (name[i] != label->text[i])
+			return false;
+	}
+	c = name[len & (UFS_NAME_LEN - 1)];
+	return c == '\0' || c == '.' || c == '-' || c == '_' || c == '@' || c == ':';
+}
+
+static u32 tier_by_name(const char *name, u32 inherited)
+{
+	u32 tier, entry;
+
+	bpf_for(tier, 0, 2) {
+		bpf_for(entry, 0, UFS_LABELS_MAX) {
+			if (label_matches(name, tier, entry))
+				return tier;
+		}
+	}
+	return inherited;
+}
+
+/* ---- Life of a group ---- */
+
+static s32 take_group(u32 *index)
+{
+	u32 fresh;
+
+	/* Unused numbers first: reuse comes as late as possible. */
+	if (READ_ONCE(nr_groups) < UFS_GROUPS_MAX) {
+		fresh = __sync_fetch_and_add(&nr_groups, 1);
+		if (fresh < UFS_GROUPS_MAX) {
+			*index = fresh;
+			return 0;
+		}
+		__sync_fetch_and_sub(&nr_groups, 1);
+	}
+	return bpf_map_pop_elem(&free_groups, index);
+}
+
+static s32 ready_bg_group(u32 index);
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cgroup_init_args *args)
+{
+	struct cgroup_slot *slot;
+	struct cgroup *parent;
+	struct group *g;
+	u32 up = 0, index;
+	s32 err;
+
+	slot = bpf_cgrp_storage_get(&cgroup_slots, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!slot)
+		return -ENOMEM;
+	if (cgrp->level == 0) {
+		slot->group = 0;
+		groups[0].tier = default_tier;
+		groups[0].cgid = cgrp->kn->id;
+		groups[0].scale = SCALE_ONE;
+		return ready_bg_group(0);
+	}
+	parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
+	if (parent) {
+		up = group_of_cgroup(parent);
+		bpf_cgroup_release(parent);
+	}
+	if (take_group(&index)) {
+		/* No room: the cgroup's tasks count as its parent's. */
+		stat_inc(UFS_GROUP_OVERFLOW);
+		slot->group = up;
+		return 0;
+	}
+	g = group(index);
+	g->cgid = cgrp->kn->id;
+	g->parent = up;
+	g->weight = args->weight;
+	bpf_probe_read_kernel_str(g->name, sizeof(g->name), BPF_CORE_READ(cgrp, kn, name));
+	g->tier = tier_by_name(g->name, group(up)->tier) & 1;
+	g->vtime = bg_clock;
+	g->task_clock = 0;
+	g->hweight_gen = 0;
+	if (g->tier == GIVEWAY_TIER_BACKGROUND) {
+		err = ready_bg_group(index);
+		if (err)
+			return err;
+	}
+	slot->group = index;
+	__sync_fetch_and_add(&live_groups, 1);
+	return 0;
+}
+
+void BPF_STRUCT_OPS(ufs_cgroup_exit, struct cgroup *cgrp)
+{
+	u32 index = group_of_cgroup(cgrp);
+
+	/* A cgroup that shares its parent's group gives nothing back. */
+	if (index == 0 || group(index)->cgid != cgrp->kn->id)
+		return;
+	set_active(index, false);
+	group(index)->cgid = 0;
+	__sync_fetch_and_sub(&live_groups, 1);
+	bpf_map_push_elem(&free_groups, &index, 0);
+}
+
+#endif

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * UFS, the unfair scheduler: background work gives way.
+ *
+ * Two tiers, by the name of a task's cgroup. A time-sensitive task runs before
+ * any background task; inside a tier, CPU time is shared by the weights of the
+ * cgroups, hierarchically. Source: the UFS paper, Sections 4 and 5.1; where and
+ * why this departs from it is in docs/ufs.md.
+ *
+ * STATES OF A TASK
+ *
+ *   time-sensitive:
+ *	           idle or background CPU claimed (select_cpu)
+ *	asleep ---------------------------------------------> local queue --+
+ *	  ^  \                                                   ^          |
+ *	  |   \ none      far enough behind what runs (enqueue)  |          v
+ *	  |    +------------------------------------------------ +      RUNNING
+ *	  |    |  else                    own or stolen (dispatch)       |    |
+ *	  |    +------> TS_DSQ + cpu, by virtual runtime ----------------+    |
+ *	  |                  ^                                           |    |
+ *	  |                  +----------- slice over, another is behind -+    |
+ *	  +-------------------------------------------------------------------+
+ *
+ *   background:
+ *	asleep ---> BG_DSQ + group, by virtual runtime ---> RUNNING ---> asleep
+ *	                 ^          the group is first       |
+ *	                 |          in the runnable tree     |
+ *	                 +---- preempted, or slice over -----+
+ *
+ *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
+ *
+ * WHAT A CPU DOES WHEN IT NEEDS WORK (dispatch), first match wins: an overdue
+ * task, if the floor's share allows; the waiting time-sensitive task that is
+ * most behind, in any queue, or the previous one if that is behind it; the
+ * background group that is most behind, or the previous task likewise; idle.
+ *
+ * INVARIANTS
+ *   1. A background task never sits in a local queue while it could be left in
+ *      its group's: the local queue is served before dispatch can choose.
+ *   2. A task in a queue of ours is counted (task_ctx.waits) from before it is
+ *      inserted until it runs, moves or leaves; emptiness is judged by counts.
+ *   3. A bit in bg_cpus is set only while that CPU runs background work.
+ *   4. Nothing that a cgroup or a task can do is an error: a missing context
+ *      means time-sensitive, in the root group.
+ *
+ * WEAKNESSES: slices end at the timer tick; a time-sensitive task preempted by
+ * a real-time one waits for it on its CPU; each of the headers names its own.
+ */
+#include <scx/common.bpf.h>
+
+#include "intf.h"
+#include "ctx.bpf.h"
+#include "group.bpf.h"
+#include "bg_tree.bpf.h"
+#include "placement.bpf.h"
+#include "floor.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+/* ---- Background side of the callbacks ---- */
+
+static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+{
+	u32 index = tc->group & (UFS_GROUPS_MAX - 1), word;
+	struct group *g = group(index);
+	u64 hint = allowed_word(p, 0);
+	s32 cpu;
+
+	if ((s64)(g->task_clock - bg_slice_ns - tc->vtime) > 0) {
+		tc->vtime = g->task_clock - bg_slice_ns;
+		stat_inc(UFS_BG_CLAMP);
+	}
+	if (nr_cpu_words > 1) {
+		bpf_for(word, 1, nr_cpu_words)
+			hint |= allowed_word(p, word & (UFS_CPU_WORDS - 1));
+	}
+
+	tc->waits = WAITS_BG;
+	tc->where = index;
+	__sync_fetch_and_add(&bg_waiting, 1);
+	__sync_fetch_and_add(&g->nr_waiting, 1);
+	if ((READ_ONCE(g->cpu_hint) & hint) != hint)
+		__sync_fetch_and_or(&g->cpu_hint, hint);
+	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
+	group_has_work(index);
+
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		stat_inc(tc->idle_found ? UFS_BG_WAKE_IDLE : UFS_BG_WAKE_QUEUED);
+		/* The idle CPU found is this one, and it is woken for the enqueue. */
+		if (tc->idle_found)
+			return;
+	}
+	if (!may_move(p)) {
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
+		return;
+	}
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* ---- Charging ---- */
+
+/* Account what @tc has used since it started or was last charged. */
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u64 now)
+{
+	u64 used = time_delta(now, tc->started), weighted;
+	struct group *g = group(tc->group);
+
+	/* A second at most: the fixed point of a scale has room for no more. */
+	if (used > (1ULL << 29))
+		used = 1ULL << 29;
+	tc->started = now;
+	stats()->run_ns[tc->tier & 1] += used;
+	weighted = used;
+	if (unlikely(p->scx.weight != 100) && p->scx.weight)
+		weighted = used * 100 / p->scx.weight;
+	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
+		tc->vtime += scaled(weighted, task_scale(tc->group));
+		__sync_fetch_and_add(&ts_clock, used);
+	} else {
+		tc->vtime += weighted;
+		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
+			g->task_clock = tc->vtime - bg_slice_ns;
+		__sync_fetch_and_add(&bg_clock, used);
+		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
+		tc->prepaid = 0;
+	}
+}
+
+/* Charge the group of @tc, which runs or goes on running, one slice in advance. */
+static __always_inline void prepay(struct task_ctx *tc)
+{
+	charge_group(tc->group, bg_slice_ns);
+	tc->prepaid = 1;
+}
+
+/* ---- Callbacks ---- */
+
+s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_ctx *tc = task_ctx(p);
+	bool idle = false;
+	s32 cpu;
+
+	if (unlikely(!tc)) {
+		stat_inc(UFS_NO_CTX);
+		return prev_cpu;
+	}
+	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
+		return ts_select_cpu(p, tc, prev_cpu, wake_flags);
+	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	tc->wake_at = scx_bpf_now();
+	tc->idle_found = idle;
+	return cpu;
+}
+
+void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tc = task_ctx(p);
+
+	if (unlikely(!tc)) {
+		stat_inc(UFS_NO_CTX);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags);
+		return;
+	}
+	if (unlikely(tc->waits || tc->floor))
+		leave_queue(tc);
+	count_runnable(tc);
+	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
+		tc->wake_at = scx_bpf_now();
+	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
+		ts_enqueue(p, tc, enq_flags);
+	else
+		bg_enqueue(p, tc, enq_flags);
+	if (unlikely(enq_flags & SCX_ENQ_LAST)) {
+		/* The CPU is about to go idle with this as its only task. */
+		stat_inc(UFS_ENQ_LAST);
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
+	}
+}
+
+void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	struct task_ctx *tc = NULL;
+	bool prev_ts = false, prev_bg = false;
+	u64 first, head;
+	struct group *g;
+	u32 index;
+
+	if (floor_dispatch(cc))
+		return;
+
+	/* The previous task competes with those in the queues. */
+	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
+		tc = task_ctx(prev);
+	if (tc && tc->floor != 2 && allowed_on(prev, cpu)) {
+		charge(prev, tc, scx_bpf_now());
+		prev_ts = tc->tier == GIVEWAY_TIER_TIME_SENSITIVE;
+		prev_bg = !prev_ts;
+	}
+	if (READ_ONCE(ts_waiting) && ts_dispatch(cpu, prev_ts, tc ? tc->vtime : 0))
+		return;
+	if (prev_ts) {
+		stat_inc(UFS_TS_KEEP);
+		scx_bpf_task_set_slice(prev, ts_slice_ns);
+		cc->curr_start = tc->started;
+		cc->curr_vtime = tc->vtime;
+		return;
+	}
+	if (prev_bg) {
+		index = tc->group & (UFS_GROUPS_MAX - 1);
+		g = group(index);
+		if (READ_ONCE(bg_waiting) && tree_first(&first) && (s64)(g->vtime - first) > 0) {
+			if (bg_pick(cpu))
+				return;
+		} else if (READ_ONCE(g->nr_waiting)) {
+			/* Its group goes on; with which of its tasks? */
+			struct task_struct *next = __COMPAT_scx_bpf_dsq_peek(BG_DSQ + index);
+
+			head = next ? next->scx.dsq_vtime : tc->vtime;
+			if ((s64)(head - tc->vtime) < 0 &&
+			    scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
+				charge_group(index, bg_slice_ns);
+				cc->prepaid_group = index;
+				stat_inc(UFS_BG_DISPATCH);
+				return;
+			}
+		}
+		stat_inc(UFS_BG_KEEP);
+		prepay(tc);
+		scx_bpf_task_set_slice(prev, bg_slice_ns);
+		return;
+	}
+	if (READ_ONCE(bg_waiting))
+		bg_pick(cpu);
+}
+
+void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
+{
+	struct task_ctx *tc = task_ctx(p);
+	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	u64 now = scx_bpf_now(), waited;
+	bool from_floor;
+	u32 bucket;
+
+	cc->claimed = 0;
+	if (unlikely(!tc))
+		return;
+	from_floor = tc->floor;
+	if (tc->waits || from_floor)
+		leave_queue(tc);
+	tc->started = now;
+	if (tc->wake_at) {
+		waited = time_delta(now, tc->wake_at);
+		bucket = waited ? log2_u64(waited) - 1 : 0;
+		if (bucket >= UFS_HIST_BUCKETS)
+			bucket = UFS_HIST_BUCKETS - 1;
+		stats()->wake_ns_log2[tc->tier & 1][bucket]++;
+		tc->wake_at = 0;
+	}
+	if (from_floor)
+		tc->floor = 2;
+	if (tc->tier == GIVEWAY_TIER_BACKGROUND) {
+		/* Dispatch has charged the group, unless the task came by another way:
+		 * from the floor, or back after a real-time task. */
+		if (cc->prepaid_group == tc->group)
+			tc->prepaid = 1;
+		else
+			prepay(tc);
+	}
+	cc->prepaid_group = UFS_GROUPS_MAX;
+	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE || from_floor) {
+		cc->curr_start = now;
+		/* A floor run is never ahead of anybody. */
+		cc->curr_scale = from_floor ? 0 : task_scale(tc->group);
+		cc->curr_vtime = from_floor ? ts_clock - (1ULL << 60) : tc->vtime;
+		cc->runs = RUNS_TS;
+		return;
+	}
+	cc->runs = RUNS_BG;
+	__sync_fetch_and_or(&bg_cpus[cpu >> 6], 1ULL << (cpu & 63));
+	/* Paired with ts_enqueue(): a task that was queued since dispatch looked. */
+	if (unlikely(READ_ONCE(ts_waiting) && READ_ONCE(ts_enq_seq) != cc->ts_seen)) {
+		stat_inc(UFS_LATE_PREEMPT);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+}
+
+void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *tc = task_ctx(p);
+	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	u64 now = scx_bpf_now();
+
+	if (cc->runs == RUNS_BG)
+		claim_bg_cpu(cpu);
+	cc->runs = RUNS_OTHER;
+	if (unlikely(!tc))
+		return;
+	charge(p, tc, now);
+	tc->floor = 0;
+	if (!runnable)
+		uncount_runnable(tc, now);
+}
+
+void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
+{
+	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
+
+	/* Background work goes back to dispatch while anything better waits, and is
+	 * claimable again if a claim came to nothing. */
+	if (cpu_ctx(cpu)->runs != RUNS_BG)
+		return;
+	if (READ_ONCE(ts_waiting))
+		scx_bpf_task_set_slice(p, 0);
+	else if (!(READ_ONCE(bg_cpus[cpu >> 6]) & (1ULL << (cpu & 63))))
+		__sync_fetch_and_or(&bg_cpus[cpu >> 6], 1ULL << (cpu & 63));
+}
+
+void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
+{
+	/* The idle bit is set by now; paired with the pick of an idle CPU in enqueue. */
+	if (idle && (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting)))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* ---- Tasks come, go and move ---- */
+
+static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
+{
+	u32 tier = group(index)->tier & 1;
+
+	if ((p->flags & PF_KTHREAD) || p->tgid == loader_tgid) {
+		index = 0;
+		tier = GIVEWAY_TIER_TIME_SENSITIVE;
+	}
+	tc->group = index;
+	tc->tier = tier;
+	tc->vtime = tier == GIVEWAY_TIER_TIME_SENSITIVE ? ts_clock : group(index)->task_clock;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *tc;
+
+	tc = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!tc)
+		return -ENOMEM;
+	settle_in(p, tc, group_of_cgroup(args->cgroup));
+	return 0;
+}
+
+static void forget_task(struct task_struct *p)
+{
+	struct task_ctx *tc = task_ctx(p);
+
+	if (!tc)
+		return;
+	leave_queue(tc);
+	uncount_runnable(tc, scx_bpf_now());
+}
+
+void BPF_STRUCT_OPS(ufs_disable, struct task_struct *p)
+{
+	forget_task(p);
+}
+
+void BPF_STRUCT_OPS(ufs_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	forget_task(p);
+}
+
+/* Between a dequeue and an enqueue: the task is in no queue. */
+void BPF_STRUCT_OPS(ufs_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_ctx *tc = task_ctx(p);
+
+	if (!tc)
+		return;
+	leave_queue(tc);
+	uncount_runnable(tc, scx_bpf_now());
+	settle_in(p, tc, group_of_cgroup(to));
+	stat_inc(UFS_CGROUP_MOVE);
+}
+
+void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
+{
+	u32 index = group_of_cgroup(cgrp);
+	struct group *g = group(index), *parent;
+	s64 change;
+
+	if (index == 0 || g->cgid != cgrp->kn->id)
+		return;
+	parent = group(g->parent);
+	bpf_spin_lock(&weight_lock);
+	change = (s64)weight - (s64)g->weight;
+	g->weight = weight;
+	if (g->nr_active[0])
+		parent->child_weight[0] += change;
+	if (g->nr_active[1])
+		parent->child_weight[1] += change;
+	bpf_spin_unlock(&weight_lock);
+	__sync_fetch_and_add(&hweight_gen, 1);
+	stat_inc(UFS_WEIGHT_CHANGE);
+	WRITE_ONCE(rekey_wanted, 1);
+	hurry_timer();
+}
+
+/* ---- The scheduler comes and goes ---- */
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
+{
+	u32 cpu;
+	s32 err;
+
+	err = scx_bpf_create_dsq(FLOOR_DSQ, -1);
+	if (err)
+		return err;
+	bpf_for(cpu, 0, nr_cpu_ids) {
+		err = scx_bpf_create_dsq(TS_DSQ + cpu, -1);
+		if (err)
+			return err;
+	}
+	return start_timer();
+}
+
+void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+void BPF_STRUCT_OPS(ufs_dump, struct scx_dump_ctx *dctx)
+{
+	u32 i, nr = READ_ONCE(nr_groups);
+
+	scx_bpf_dump("ufs: waiting ts=%llu bg=%llu floor=%llu, clocks ts=%llu bg=%llu", ts_waiting,
+		     bg_waiting, floor_waiting, ts_clock, bg_clock);
+	bpf_for(i, 0, UFS_GROUPS_MAX) {
+		struct group *g = group(i);
+
+		if (i >= nr)
+			break;
+		if (!g->nr_runnable && !g->nr_waiting)
+			continue;
+		scx_bpf_dump("ufs group %u: cgroup %llu tier %u weight %u scale %llu", i, g->cgid,
+			     g->tier, g->weight, g->scale);
+		scx_bpf_dump("  runnable %u waiting %u queued %u vtime %llu cpus %llx", g->nr_runnable,
+			     g->nr_waiting, g->queued, g->vtime, g->cpu_hint);
+	}
+}
+
+void BPF_STRUCT_OPS(ufs_dump_cpu, struct scx_dump_ctx *dctx, s32 cpu, bool idle)
+{
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+
+	if (!idle || cc->ts_waiting)
+		scx_bpf_dump("ufs: runs %u claimed %u ts_waiting %u", cc->runs, cc->claimed,
+			     cc->ts_waiting);
+}
+
+void BPF_STRUCT_OPS(ufs_dump_task, struct scx_dump_ctx *dctx, struct task_struct *p)
+{
+	struct task_ctx *tc = task_ctx(p);
+
+	if (tc)
+		scx_bpf_dump("ufs: tier %u group %u vtime %llu waits %u where %u floor %u", tc->tier,
+			     tc->group, tc->vtime, tc->waits, tc->where, tc->floor);
+}
+
+SCX_OPS_DEFINE(ufs_ops,
+	       .select_cpu		= (void *)ufs_select_cpu,
+	       .enqueue			= (void *)ufs_enqueue,
+	       .dispatch		= (void *)ufs_dispatch,
+	       .running			= (void *)ufs_running,
+	       .stopping		= (void *)ufs_stopping,
+	       .tick			= (void *)ufs_tick,
+	       .update_idle		= (void *)ufs_update_idle,
+	       .init_task		= (void *)ufs_init_task,
+	       .exit_task		= (void *)ufs_exit_task,
+	       .disable			= (void *)ufs_disable,
+	       .cgroup_init		= (void *)ufs_cgroup_init,
+	       .cgroup_exit		= (void *)ufs_cgroup_exit,
+	       .cgroup_move		= (void *)ufs_cgroup_move,
+	       .cgroup_set_weight	= (void *)ufs_cgroup_set_weight,
+	       .init			= (void *)ufs_init,
+	       .exit			= (void *)ufs_exit,
+	       .dump			= (void *)ufs_dump,
+	       .dump_cpu		= (void *)ufs_dump_cpu,
+	       .dump_task		= (void *)ufs_dump_task,
+	       .timeout_ms		= 30000,
+	       .name			= "ufs");

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Time-sensitive work: direct-to-CPU (UFS paper, Sections 4 and 5.1.2).
+ *
+ * At wake-up a task goes to, in this order:
+ *   1. an idle CPU;
+ *   2. a CPU that runs background work, which is preempted at once;
+ *   3. a CPU whose time-sensitive task is ahead in virtual runtime by more than
+ *      the preemption lag, which is preempted too;
+ *   4. the queue of its previous CPU, in order of virtual runtime.
+ *
+ * The kernel's local queues know no virtual runtime, so case 4 uses a queue of
+ * our own per CPU. A local queue holds a time-sensitive task only for the moment
+ * between a preemption and its effect.
+ *
+ * Claims. Idle CPUs are claimed by the kernel's test-and-clear of the idle mask,
+ * background CPUs by the same on bg_cpus. A waker that wins the bit owns the
+ * CPU's next slot, so two wakers never pick the same CPU.
+ *
+ * Virtual runtime is comparable in the whole tier (see task_scale), and ts_clock
+ * is its mean: active tasks' shares add up to one, so the mean moves by the real
+ * time spent. A waking task is at most one slice behind the clock.
+ *
+ * No time-sensitive task waits while a CPU that it may use is idle or runs
+ * background work. Whoever puts a task into a queue raises ts_waiting and then
+ * looks at the idle mask and at bg_cpus; whoever starts background work or goes
+ * idle sets its bit there and then looks at ts_waiting. One of them sees the
+ * other.
+ *
+ * Known weakness: the kernel inserts a task into a queue only after enqueue has
+ * returned. A CPU that looks in just that moment finds ts_waiting raised and the
+ * queue empty; it looks again at its next tick, or is woken by the timer.
+ */
+#ifndef UFS_PLACEMENT_H
+#define UFS_PLACEMENT_H
+
+/* CPUs looked at for a preemptible task, and queues compared in dispatch. */
+#define SCAN_MAX 8
+
+static __always_inline bool claim_bg_cpu(u32 cpu)
+{
+	u64 bit = 1ULL << (cpu & 63);
+	u64 *word = &bg_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)];
+
+	return (READ_ONCE(*word) & bit) && (__sync_fetch_and_and(word, ~bit) & bit);
+}
+
+/* Claim a background CPU of one word that @p may use, the nearest above @near first. */
+static __always_inline s32 claim_in_word(struct task_struct *p, u32 word, u32 near)
+{
+	u64 candidates = READ_ONCE(bg_cpus[word & (UFS_CPU_WORDS - 1)]);
+	u32 try;
+
+	if (!candidates)
+		return -1;
+	candidates &= allowed_word(p, word & (UFS_CPU_WORDS - 1));
+	bpf_for(try, 0, 64) {
+		u64 above = candidates & (~0ULL << (near & 63));
+		u32 cpu;
+
+		if (!candidates)
+			break;
+		cpu = (word << 6) + ctzll(above ? above : candidates);
+		if (claim_bg_cpu(cpu))
+			return cpu;
+		candidates &= ~(1ULL << (cpu & 63));
+	}
+	return -1;
+}
+
+static __always_inline s32 claim_any_bg_cpu(struct task_struct *p, u32 near)
+{
+	u32 first = near >> 6, i, word;
+	s32 cpu;
+
+	if (nr_cpu_words == 1)
+		return claim_in_word(p, 0, near);
+	bpf_for(i, 0, nr_cpu_words) {
+		word = first + i < nr_cpu_words ? first + i : first + i - nr_cpu_words;
+		cpu = claim_in_word(p, word, near);
+		if (cpu >= 0)
+			return cpu;
+	}
+	return -1;
+}
+
+/* How far the time-sensitive task on @cc is ahead of @vtime; 0 if it is not. */
+static __always_inline u64 lead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
+{
+	s64 lead;
+
+	if (cc->runs != RUNS_TS)
+		return 0;
+	lead = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale) - vtime;
+	return lead > 0 ? lead : 0;
+}
+
+/* Of @prev and a few CPUs after it, the one whose task is furthest ahead of @tc. */
+static __noinline s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime, u64 now)
+{
+	u64 most = 0, lead;
+	s32 best = prev, cpu = prev;
+	u32 i;
+
+	bpf_for(i, 0, SCAN_MAX) {
+		struct cpu_ctx *cc;
+
+		if (i >= nr_cpu_ids)
+			break;
+		cc = cpu_ctx(cpu);
+		if (!cc->claimed) {
+			lead = lead_of(cc, vtime, now);
+			if (lead > most && allowed_on(p, cpu)) {
+				most = lead;
+				best = cpu;
+			}
+		}
+		cpu = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
+	}
+	return best;
+}
+
+static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale)
+{
+	bool clamped = false;
+
+	tc->vtime = clamp_vtime(tc->vtime, READ_ONCE(ts_clock), scaled(ts_slice_ns, scale), &clamped);
+	if (clamped)
+		stat_inc(UFS_TS_CLAMP);
+}
+
+static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx *tc, s32 prev,
+					 u64 wake_flags)
+{
+	u64 now = scx_bpf_now(), scale;
+	bool idle = false;
+	s32 cpu;
+
+	tc->wake_at = now;
+	/* Without WAKE_SYNC: it would stack the task on its waker's CPU. */
+	cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	if (idle) {
+		stat_inc(UFS_TS_WAKE_IDLE);
+	} else {
+		if (allowed_on(p, prev) && claim_bg_cpu(prev)) {
+			cpu = prev;
+		} else {
+			cpu = claim_any_bg_cpu(p, prev);
+			if (cpu < 0) {
+				scale = task_scale(tc->group);
+				ts_clamp(tc, scale);
+				return pick_ts_cpu(p, prev, tc->vtime, now);
+			}
+		}
+		stat_inc(UFS_TS_WAKE_PREEMPT_BG);
+	}
+	/* The CPU is ours, and the local queue is that of the CPU returned. PREEMPT
+	 * in the idle case too: background work may have got there first. */
+	count_runnable(tc);
+	ts_clamp(tc, task_scale(tc->group));
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, SCX_ENQ_PREEMPT);
+	return cpu;
+}
+
+static __always_inline bool may_move(struct task_struct *p)
+{
+	return p->nr_cpus_allowed > 1 && !is_migration_disabled(p);
+}
+
+/* Reached by pinned tasks, by those that found no CPU, and after a slice. */
+static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+{
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	bool waking = enq_flags & SCX_ENQ_WAKEUP;
+	u64 scale = task_scale(tc->group);
+	s32 other;
+
+	ts_clamp(tc, scale);
+	/* Under the rq lock: what the CPU runs cannot change here. */
+	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
+		stat_inc(waking ? UFS_TS_WAKE_PREEMPT_BG : UFS_LATE_PREEMPT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (waking && !cc->claimed &&
+	    lead_of(cc, tc->vtime, scx_bpf_now()) > scaled(preempt_lag_ns, scale)) {
+		cc->claimed = 1;
+		stat_inc(UFS_TS_WAKE_PREEMPT_TS);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+
+	tc->waits = WAITS_TS;
+	tc->where = cpu;
+	__sync_fetch_and_add(&cc->ts_waiting, 1);
+	__sync_fetch_and_add(&ts_enq_seq, 1);
+	__sync_fetch_and_add(&ts_waiting, 1);
+	scx_bpf_dsq_insert_vtime(p, TS_DSQ + cpu, ts_slice_ns, tc->vtime, enq_flags);
+	if (waking)
+		stat_inc(UFS_TS_WAKE_QUEUED);
+
+	/* The atomic additions above are the barrier: see "No time-sensitive task
+	 * waits" at the top. Kicks act after the task is in its queue. */
+	if (!may_move(p)) {
+		if (cc->runs == RUNS_OTHER)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return;
+	}
+	other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (other >= 0) {
+		scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+		return;
+	}
+	other = claim_any_bg_cpu(p, cpu);
+	if (other >= 0) {
+		stat_inc(UFS_LATE_PREEMPT);
+		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+	}
+}
+
+/* The key of the first task in @cpu's queue. */
+static __always_inline bool ts_first(u32 cpu, u64 *vtime)
+{
+	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(TS_DSQ + cpu);
+
+	if (!head)
+		return false;
+	*vtime = head->scx.dsq_vtime;
+	return true;
+}
+
+/*
+ * Take the waiting task that is most behind, if it is behind @prev_vtime. A
+ * foreign queue is preferred to our own only if it is behind by a slice: order
+ * across CPUs is worth a migration only when it has drifted.
+ */
+static __noinline bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
+{
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	s32 best = -1, other = cpu;
+	u64 best_vtime = 0, vtime;
+	u32 seen = 0, i;
+
+	WRITE_ONCE(cc->ts_seen, READ_ONCE(ts_enq_seq));
+	if (READ_ONCE(cc->ts_waiting) && ts_first(cpu, &vtime)) {
+		best = cpu;
+		best_vtime = vtime;
+	}
+	if (READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting)) {
+		bpf_for(i, 1, nr_cpu_ids) {
+			other = other + 1 < nr_cpu_ids ? other + 1 : 0;
+			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !ts_first(other, &vtime))
+				continue;
+			if (best < 0 || (s64)(vtime + ts_slice_ns - best_vtime) < 0) {
+				best = other;
+				best_vtime = vtime;
+			}
+			if (++seen >= SCAN_MAX)
+				break;
+		}
+	}
+	if (best < 0 || (has_prev && (s64)(prev_vtime - best_vtime) <= 0))
+		return false;
+	if (scx_bpf_dsq_move_to_local(TS_DSQ + best, 0)) {
+		stat_inc(UFS_TS_DISPATCH);
+		if (best != cpu)
+			stat_inc(UFS_TS_STEAL);
+		return true;
+	}
+	/* Its tasks may not run here. Any other will do. */
+	bpf_for(i, 0, nr_cpu_ids) {
+		other = other + 1 < nr_cpu_ids ? other + 1 : 0;
+		if (other == best || !READ_ONCE(cpu_ctx(other)->ts_waiting))
+			continue;
+		if (scx_bpf_dsq_move_to_local(TS_DSQ + other, 0)) {
+			stat_inc(UFS_TS_DISPATCH);
+			if (other != cpu)
+				stat_inc(UFS_TS_STEAL);
+			return true;
+		}
+	}
+	return false;
+}
+
+#endif

@@ -1,0 +1,248 @@
+//! What the user may choose, checked before anything is loaded.
+//!
+//! [`Opts`] is the command line as written; [`Config`] is what the BPF program
+//! gets, in its units, with every rule between options enforced.
+
+use anyhow::{Result, bail};
+use giveway_hints::Tier;
+use scx_utils::libbpf_clap_opts::LibbpfOpts;
+
+use crate::bpf_intf;
+
+/// The kernel's own limit for a task's wait, in milliseconds, unless
+/// `SCX_TIMEOUT_MS` shortens it.
+const WATCHDOG_MS: u64 = 30_000;
+
+/// The command line.
+#[derive(Debug, clap::Parser)]
+#[command(
+    name = "scx_ufs",
+    disable_version_flag = true,
+    about = "UFS, the unfair scheduler: background work gives way to work that somebody waits for.",
+    long_about = "UFS, the unfair scheduler: background work gives way to work that somebody waits \
+for.\n\n\
+A task's tier is that of its cgroup. A cgroup whose name is a tier's label, or starts with the \
+label followed by one of . - _ @ : is in that tier; any other is in its parent's; at the top \
+--default-tier holds. Kernel threads and scx_ufs itself are always time-sensitive. Inside a tier \
+CPU time is shared by cpu.weight, hierarchically.\n\n\
+UFS stays loaded until it is interrupted; the kernel's own scheduler takes over when it leaves, \
+however it leaves."
+)]
+pub(crate) struct Opts {
+    /// Time slice of time-sensitive tasks, in microseconds.
+    ///
+    /// A longer slice costs fewer switches among CPU-bound time-sensitive tasks; a shorter one
+    /// shares a CPU among them more evenly. Slices end at a timer tick (1-10 ms), so values below
+    /// one tick act like one tick. Wake-ups do not wait for slices: see --preempt-lag-us.
+    #[arg(long, default_value_t = 3000, value_name = "US")]
+    slice_us: u64,
+
+    /// Time slice of background tasks, in microseconds.
+    ///
+    /// A longer slice keeps caches warm; a shorter one makes the shares of background cgroups
+    /// exact over shorter times. Time-sensitive tasks preempt background ones at once either way.
+    #[arg(long, default_value_t = 10_000, value_name = "US")]
+    bg_slice_us: u64,
+
+    /// Lag in weighted virtual runtime at which a waking time-sensitive task preempts another, in
+    /// microseconds.
+    ///
+    /// A smaller lag favours tasks that use the CPU in short bursts over CPU-bound ones of the
+    /// same tier, at the price of more switches; a lag of a slice or more means that bursty tasks
+    /// wait for slices to end.
+    #[arg(long, default_value_t = 500, value_name = "US")]
+    preempt_lag_us: u64,
+
+    /// Tier of cgroups that no label covers: time_sensitive or background.
+    ///
+    /// With background, everything that is not labelled time-sensitive gives way, system services
+    /// and logins included.
+    #[arg(long, default_value_t = Tier::TimeSensitive, value_name = "TIER")]
+    default_tier: Tier,
+
+    /// Names, or beginnings of names, of background cgroups (at most 4, separated by commas).
+    #[arg(long, value_delimiter = ',', default_value = "background", value_name = "LABEL")]
+    background_label: Vec<String>,
+
+    /// Names, or beginnings of names, of time-sensitive cgroups (at most 4, separated by commas).
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "time_sensitive,time-sensitive",
+        value_name = "LABEL"
+    )]
+    time_sensitive_label: Vec<String>,
+
+    /// Longest wait before a starving task gets CPU time all the same, in milliseconds.
+    ///
+    /// The kernel ejects a scheduler that lets a task wait for 30 s, so this can be a third of
+    /// that at most. A longer deadline keeps background work out of the way for longer; a shorter
+    /// one lets it make progress under saturation.
+    #[arg(long, default_value_t = 5000, value_name = "MS")]
+    floor_deadline_ms: u64,
+
+    /// Largest share of a CPU that overdue tasks may take from the others, in percent.
+    ///
+    /// Exceeded only when so many tasks are overdue that they would miss the kernel's limit.
+    #[arg(long, default_value_t = 5, value_name = "PERCENT")]
+    floor_share: u64,
+
+    /// Time slice of an overdue task, in microseconds; ends at a timer tick.
+    #[arg(long, default_value_t = 1000, value_name = "US")]
+    floor_slice_us: u64,
+
+    /// Length of the debug dump kept when the kernel ejects UFS, in bytes (0: the kernel's default).
+    #[arg(long, default_value_t = 0, value_name = "BYTES")]
+    pub exit_dump_len: u32,
+
+    /// Print statistics every SEC seconds while scheduling.
+    #[arg(long, value_name = "SEC")]
+    pub stats: Option<f64>,
+
+    /// Print statistics of the running scx_ufs every SEC seconds; do not schedule.
+    #[arg(long, value_name = "SEC")]
+    pub monitor: Option<f64>,
+
+    /// Describe the statistics.
+    #[arg(long)]
+    pub help_stats: bool,
+
+    /// Say more, including libbpf's messages.
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Print the version.
+    #[arg(short = 'V', long)]
+    pub version: bool,
+
+    /// How libbpf opens the program.
+    #[command(flatten, next_help_heading = "Libbpf Options")]
+    pub libbpf: LibbpfOpts,
+}
+
+/// The options in the units of the BPF program.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub ts_slice_ns: u64,
+    pub bg_slice_ns: u64,
+    pub preempt_lag_ns: u64,
+    pub floor_deadline_ms: u64,
+    pub floor_slice_ns: u64,
+    /// Shortest time between two floor runs on one CPU.
+    pub floor_interval_ns: u64,
+    pub default_tier: Tier,
+    /// Indexed by tier.
+    pub labels: [Vec<String>; 2],
+}
+
+impl Opts {
+    /// Checks the options against each other and against the watchdog, whose
+    /// limit is `watchdog_ms` milliseconds (`None`: the kernel's default).
+    pub(crate) fn config(&self, watchdog_ms: Option<u64>) -> Result<Config> {
+        let watchdog_ms = watchdog_ms.unwrap_or(WATCHDOG_MS).clamp(1, WATCHDOG_MS);
+        for (flag, us) in [
+            ("--slice-us", self.slice_us),
+            ("--bg-slice-us", self.bg_slice_us),
+            ("--floor-slice-us", self.floor_slice_us),
+        ] {
+            if !(100..=100_000).contains(&us) {
+                bail!("{flag} {us} is out of range: write 100 to 100000");
+            }
+        }
+        if self.preempt_lag_us > 1_000_000 {
+            bail!("--preempt-lag-us {} is out of range: write 0 to 1000000", self.preempt_lag_us);
+        }
+        if !(1..=50).contains(&self.floor_share) {
+            bail!("--floor-share {} is out of range: write 1 to 50", self.floor_share);
+        }
+        // A task waits for up to two deadlines and a timer period.
+        if self.floor_deadline_ms < 50 || self.floor_deadline_ms > watchdog_ms / 3 {
+            bail!(
+                "--floor-deadline-ms {} is out of range: the kernel ejects UFS when a task has \
+                 waited for {watchdog_ms} ms, so write 50 to {}",
+                self.floor_deadline_ms,
+                watchdog_ms / 3
+            );
+        }
+        let mut labels = [Vec::new(), Vec::new()];
+        for (tier, flag, given) in [
+            (Tier::Background, "--background-label", &self.background_label),
+            (Tier::TimeSensitive, "--time-sensitive-label", &self.time_sensitive_label),
+        ] {
+            labels[tier as usize] = check_labels(flag, given)?;
+        }
+        if let Some(both) = labels[0].iter().find(|label| labels[1].contains(label)) {
+            bail!("label '{both}' is given to both tiers: remove it from one");
+        }
+        Ok(Config {
+            ts_slice_ns: self.slice_us * 1000,
+            bg_slice_ns: self.bg_slice_us * 1000,
+            preempt_lag_ns: self.preempt_lag_us * 1000,
+            floor_deadline_ms: self.floor_deadline_ms,
+            floor_slice_ns: self.floor_slice_us * 1000,
+            floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
+            default_tier: self.default_tier,
+            labels,
+        })
+    }
+}
+
+fn check_labels(flag: &str, given: &[String]) -> Result<Vec<String>> {
+    let longest = bpf_intf::ufs_limits_UFS_LABEL_LEN as usize - 1;
+    let most = bpf_intf::ufs_limits_UFS_LABELS_MAX as usize;
+    let labels: Vec<String> = given.iter().filter(|label| !label.is_empty()).cloned().collect();
+    if labels.len() > most {
+        bail!("{flag} names {} labels: {most} at most", labels.len());
+    }
+    if let Some(long) = labels.iter().find(|label| label.len() > longest) {
+        bail!("label '{long}' in {flag} is too long: {longest} bytes at most");
+    }
+    if let Some(slash) = labels.iter().find(|label| label.contains('/')) {
+        bail!("label '{slash}' in {flag} is a path: write the name of one cgroup, without '/'");
+    }
+    Ok(labels)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    fn config(args: &[&str]) -> Result<Config> {
+        Opts::parse_from(["scx_ufs"].iter().chain(args)).config(None)
+    }
+
+    #[test]
+    fn defaults_are_valid_and_in_the_units_of_the_bpf_program() {
+        let config = config(&[]).unwrap();
+        assert_eq!(config.ts_slice_ns, 3_000_000);
+        assert_eq!(config.floor_interval_ns, 20_000_000);
+        assert_eq!(config.default_tier, Tier::TimeSensitive);
+        assert_eq!(config.labels[0], ["background"]);
+        assert_eq!(config.labels[1], ["time_sensitive", "time-sensitive"]);
+    }
+
+    #[test]
+    fn the_floor_deadline_leaves_the_watchdog_room() {
+        assert!(config(&["--floor-deadline-ms", "10000"]).is_ok());
+        let error = config(&["--floor-deadline-ms", "10001"]).unwrap_err().to_string();
+        assert!(error.contains("30000 ms") && error.contains("10000"), "{error}");
+        let opts = Opts::parse_from(["scx_ufs", "--floor-deadline-ms", "1001"]);
+        assert!(opts.config(Some(3000)).is_err());
+    }
+
+    #[test]
+    fn errors_name_the_flag() {
+        for (args, flag) in [
+            (["--slice-us", "0"], "--slice-us"),
+            (["--floor-share", "51"], "--floor-share"),
+            (["--background-label", "a/b"], "--background-label"),
+            (["--background-label", "a,b,c,d,e"], "--background-label"),
+            (["--background-label", "time_sensitive"], "both tiers"),
+        ] {
+            let error = config(&args).unwrap_err().to_string();
+            assert!(error.contains(flag), "{error}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Loads the BPF program, keeps it loaded, and says why it left.
+//!
+//! The program lives as long as [`Scheduler`]: dropping its link, or the death
+//! of this process, makes the kernel move every task back to its own scheduler.
+
+use std::collections::BTreeMap;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use libbpf_rs::OpenObject;
+use log::{info, warn};
+use scx_stats::prelude::*;
+use scx_utils::{
+    NR_CPU_IDS, Topology, UserExitInfo, compat, scx_ops_attach, scx_ops_load, scx_ops_open,
+    try_set_rlimit_infinity, uei_exited, uei_report,
+};
+
+use crate::bpf_intf;
+use crate::bpf_skel::{BpfSkel, BpfSkelBuilder, types};
+use crate::options::{Config, Opts};
+use crate::stats::{self, Counters, Metrics};
+
+/// UFS, loaded.
+pub(crate) struct Scheduler<'a> {
+    skel: BpfSkel<'a>,
+    link: Option<libbpf_rs::Link>,
+    cpus: Vec<u32>,
+    stats_server: StatsServer<(), Metrics>,
+}
+
+impl<'a> Scheduler<'a> {
+    /// Loads and attaches UFS.
+    pub(crate) fn init(
+        opts: &Opts,
+        config: &Config,
+        open_object: &'a mut MaybeUninit<OpenObject>,
+    ) -> Result<Self> {
+        try_set_rlimit_infinity();
+        let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
+        let cpus: Vec<u32> = topology.all_cpus.keys().map(|&cpu| cpu as u32).collect();
+        let most = bpf_intf::ufs_limits_UFS_CPUS_MAX as usize;
+        if *NR_CPU_IDS > most {
+            bail!("this machine has {} CPUs: UFS supports {most}", *NR_CPU_IDS);
+        }
+
+        let mut builder = BpfSkelBuilder::default();
+        builder.obj_builder.debug(opts.verbose);
+        let open_opts = opts.libbpf.clone().into_bpf_open_opts();
+        let mut skel = scx_ops_open!(builder, open_object, ufs_ops, open_opts)?;
+        configure(&mut skel, config)?;
+        let ops = skel.struct_ops.ufs_ops_mut();
+        ops.exit_dump_len = opts.exit_dump_len;
+        ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
+            | *compat::SCX_OPS_ENQ_LAST
+            | *compat::SCX_OPS_ENQ_EXITING
+            | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
+
+        let mut skel = scx_ops_load!(skel, ufs_ops, uei)?;
+        let link = Some(scx_ops_attach!(skel, ufs_ops)?);
+        // Statistics are a convenience: a full /run must not stop scheduling.
+        let mut server = StatsServer::new(stats::server_data());
+        server = server.launch().context(
+            "cannot serve statistics: another scheduler may own /var/run/scx, or it is read-only",
+        )?;
+        info!("scx_ufs {} schedules {} CPUs", env!("CARGO_PKG_VERSION"), cpus.len());
+        Ok(Self { skel, link, cpus, stats_server: server })
+    }
+
+    fn metrics(&self) -> Metrics {
+        let bss = self.skel.maps.bss_data.as_ref().expect("the program has a .bss");
+        let cpus: BTreeMap<u32, Counters> =
+            self.cpus.iter().map(|&cpu| (cpu, read(&bss.cpu_stats[cpu as usize]))).collect();
+        let data = self.skel.maps.data_data.as_ref().expect("the program has a .data");
+        // SAFETY: the pointer is to a live, aligned u32; the kernel changes it meanwhile.
+        let nr_cgroups = unsafe { std::ptr::read_volatile(&raw const data.live_groups) };
+        Metrics::new(&cpus, nr_cgroups.into())
+    }
+
+    /// Serves statistics until UFS is interrupted or thrown out.
+    ///
+    /// # Errors
+    /// When the kernel ejected UFS: the reason, and the kernel's dump on stderr.
+    pub(crate) fn run(mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
+        let (answers, requests) = self.stats_server.channels();
+        while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
+            match requests.recv_timeout(Duration::from_millis(200)) {
+                Ok(()) => answers.send(self.metrics())?,
+                Err(error) if error.is_timeout() => {}
+                Err(error) => {
+                    warn!("statistics have stopped: {error}");
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            }
+        }
+        drop(self.link.take());
+        uei_report!(&self.skel, uei)
+    }
+}
+
+/// Sets the constants that the verifier sees.
+fn configure(skel: &mut crate::bpf_skel::OpenBpfSkel<'_>, config: &Config) -> Result<()> {
+    let rodata = skel.maps.rodata_data.as_mut().context("the program has no .rodata")?;
+    rodata.ts_slice_ns = config.ts_slice_ns;
+    rodata.bg_slice_ns = config.bg_slice_ns;
+    rodata.preempt_lag_ns = config.preempt_lag_ns;
+    rodata.floor_deadline_ms = config.floor_deadline_ms;
+    rodata.floor_slice_ns = config.floor_slice_ns;
+    rodata.floor_interval_ns = config.floor_interval_ns;
+    rodata.default_tier = config.default_tier as u32;
+    rodata.loader_tgid = std::process::id();
+    rodata.nr_cpu_ids = *NR_CPU_IDS as u32;
+    rodata.nr_cpu_words = NR_CPU_IDS.div_ceil(64) as u32;
+    for (tier, labels) in config.labels.iter().enumerate() {
+        for (entry, label) in labels.iter().enumerate() {
+            let slot = &mut rodata.labels[tier][entry];
+            for (to, from) in slot.text.iter_mut().zip(label.bytes()) {
+                *to = from as _;
+            }
+            slot.len = label.len() as u32;
+        }
+    }
+    Ok(())
+}
+
+/// Copies the counters of one CPU while that CPU goes on counting.
+fn read(cpu: &types::ufs_cpu_stats) -> Counters {
+    // SAFETY: the pointer is to a live, aligned structure of plain integers;
+    // volatile, because a CPU in the kernel changes it meanwhile.
+    let copy = unsafe { std::ptr::read_volatile(cpu) };
+    Counters { count: copy.count, run_ns: copy.run_ns, wake_ns_log2: copy.wake_ns_log2 }
+}

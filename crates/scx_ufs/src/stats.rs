@@ -1,0 +1,381 @@
+//! Statistics: what the BPF program counts, with descriptions, on the socket
+//! that the scx tools know.
+//!
+//! All counters are totals since UFS was loaded, so that a reader may sample as
+//! it likes; `--monitor` prints the differences between its samples. Counters
+//! are read while CPUs write them: a sample may be a few events apart from
+//! itself, never lower than the one before.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use giveway_hints::Tier;
+use scx_stats::prelude::*;
+use scx_stats_derive::{Stats, stat_doc};
+use serde::{Deserialize, Serialize};
+
+use crate::bpf_intf::*;
+
+const BUCKETS: usize = ufs_limits_UFS_HIST_BUCKETS as usize;
+
+/// The counters of one CPU, or the sum of several.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters {
+    /// Indexed by `enum ufs_stat`.
+    pub count: [u64; ufs_stat_UFS_NR_STATS as usize],
+    /// Indexed by tier.
+    pub run_ns: [u64; 2],
+    /// Indexed by tier and bucket.
+    pub wake_ns_log2: [[u64; BUCKETS]; 2],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            count: [0; ufs_stat_UFS_NR_STATS as usize],
+            run_ns: [0; 2],
+            wake_ns_log2: [[0; BUCKETS]; 2],
+        }
+    }
+}
+
+impl Counters {
+    /// Adds `other`, field by field.
+    pub(crate) fn add(&mut self, other: &Counters) {
+        for (sum, n) in self.count.iter_mut().zip(other.count) {
+            *sum += n;
+        }
+        for tier in 0..2 {
+            self.run_ns[tier] += other.run_ns[tier];
+            for (sum, n) in self.wake_ns_log2[tier].iter_mut().zip(other.wake_ns_log2[tier]) {
+                *sum += n;
+            }
+        }
+    }
+
+    fn get(&self, stat: ufs_stat) -> u64 {
+        self.count[stat as usize]
+    }
+}
+
+/// One tier.
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(desc = "one tier, over all CPUs", _om_prefix = "tier_", _om_label = "tier")]
+pub struct TierStats {
+    #[stat(desc = "wake-ups that found an idle CPU")]
+    pub wake_idle: u64,
+    #[stat(desc = "wake-ups that preempted background work")]
+    pub wake_preempt_background: u64,
+    #[stat(desc = "wake-ups that preempted a time-sensitive task ahead in virtual runtime")]
+    pub wake_preempt_time_sensitive: u64,
+    #[stat(desc = "wake-ups that had to queue")]
+    pub wake_queued: u64,
+    #[stat(desc = "tasks taken from a queue by a CPU that needed work")]
+    pub dispatches: u64,
+    #[stat(desc = "those of them that came from another CPU's queue")]
+    pub steals: u64,
+    #[stat(desc = "slices renewed because nobody waiting was further behind")]
+    pub keeps: u64,
+    #[stat(desc = "virtual runtimes raised to one slice behind")]
+    pub clamps: u64,
+    #[stat(desc = "CPU time in nanoseconds")]
+    pub run_ns: u64,
+    #[stat(desc = "median of the times from wake-up to run in nanoseconds, upper bound")]
+    pub wake_to_run_p50_ns: u64,
+    #[stat(desc = "99th percentile of the times from wake-up to run in nanoseconds, upper bound")]
+    pub wake_to_run_p99_ns: u64,
+    #[stat(desc = "times from wake-up to run: entry i counts 2^i to 2^(i+1) ns", _om_skip)]
+    pub wake_to_run_log2_ns: Vec<u64>,
+}
+
+/// One CPU.
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(desc = "one CPU", _om_prefix = "cpu_", _om_label = "cpu")]
+pub struct CpuStats {
+    #[stat(desc = "CPU time of time-sensitive tasks in nanoseconds")]
+    pub time_sensitive_ns: u64,
+    #[stat(desc = "CPU time of background tasks in nanoseconds")]
+    pub background_ns: u64,
+    #[stat(desc = "time-sensitive wake-ups handled here, wherever the task went")]
+    pub wakes: u64,
+    #[stat(desc = "preemptions that this CPU asked for")]
+    pub preemptions: u64,
+    #[stat(desc = "time-sensitive tasks taken from a queue")]
+    pub dispatches: u64,
+    #[stat(desc = "those of them that came from another CPU's queue")]
+    pub steals: u64,
+    #[stat(desc = "background tasks taken from the runnable tree")]
+    pub background_dispatches: u64,
+    #[stat(desc = "overdue tasks run")]
+    pub floor_runs: u64,
+}
+
+/// Everything.
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(desc = "UFS, totals since it was loaded", top)]
+pub struct Metrics {
+    #[stat(desc = "CPUs in use")]
+    pub nr_cpus: u64,
+    #[stat(desc = "cgroups known to UFS")]
+    pub nr_cgroups: u64,
+    #[stat(desc = "cgroups that count as their parent because too many exist")]
+    pub nr_cgroup_overflows: u64,
+    #[stat(desc = "moves of a task to another cgroup")]
+    pub nr_cgroup_moves: u64,
+    #[stat(desc = "changes of cpu.weight")]
+    pub nr_weight_changes: u64,
+    #[stat(desc = "background CPUs taken after the wake-up itself found none")]
+    pub nr_late_preemptions: u64,
+    #[stat(desc = "groups found without tasks in the runnable tree")]
+    pub nr_tree_empty: u64,
+    #[stat(desc = "groups set aside because no task of theirs may run on the CPU")]
+    pub nr_tree_ineligible: u64,
+    #[stat(desc = "tasks that waited for the floor's deadline")]
+    pub nr_floor_moves: u64,
+    #[stat(desc = "runs given to such tasks")]
+    pub nr_floor_runs: u64,
+    #[stat(desc = "runs given to such tasks beyond the floor's share")]
+    pub nr_floor_hurried: u64,
+    #[stat(desc = "tasks re-queued because their CPU had no other")]
+    pub nr_enq_last: u64,
+    #[stat(desc = "idle CPUs that the timer woke although work was waiting")]
+    pub nr_rescue_kicks: u64,
+    #[stat(desc = "callbacks for tasks without a context, treated as time-sensitive")]
+    pub nr_no_context: u64,
+    #[stat(desc = "by tier")]
+    pub tiers: BTreeMap<String, TierStats>,
+    #[stat(desc = "by CPU")]
+    pub cpus: BTreeMap<u32, CpuStats>,
+}
+
+/// Upper bound of the bucket in which the `percent`-th percentile lies.
+fn percentile_ns(buckets: &[u64], percent: u64) -> u64 {
+    let total: u64 = buckets.iter().sum();
+    let wanted = (total * percent).div_ceil(100).max(1);
+    let mut seen = 0;
+    for (i, n) in buckets.iter().enumerate() {
+        seen += n;
+        if seen >= wanted {
+            return 1 << (i + 1);
+        }
+    }
+    0
+}
+
+impl TierStats {
+    fn new(tier: Tier, all: &Counters) -> Self {
+        let buckets = all.wake_ns_log2[tier as usize].to_vec();
+        let common = Self {
+            run_ns: all.run_ns[tier as usize],
+            wake_to_run_p50_ns: percentile_ns(&buckets, 50),
+            wake_to_run_p99_ns: percentile_ns(&buckets, 99),
+            wake_to_run_log2_ns: buckets,
+            ..Self::default()
+        };
+        match tier {
+            Tier::TimeSensitive => Self {
+                wake_idle: all.get(ufs_stat_UFS_TS_WAKE_IDLE),
+                wake_preempt_background: all.get(ufs_stat_UFS_TS_WAKE_PREEMPT_BG),
+                wake_preempt_time_sensitive: all.get(ufs_stat_UFS_TS_WAKE_PREEMPT_TS),
+                wake_queued: all.get(ufs_stat_UFS_TS_WAKE_QUEUED),
+                dispatches: all.get(ufs_stat_UFS_TS_DISPATCH),
+                steals: all.get(ufs_stat_UFS_TS_STEAL),
+                keeps: all.get(ufs_stat_UFS_TS_KEEP),
+                clamps: all.get(ufs_stat_UFS_TS_CLAMP),
+                ..common
+            },
+            Tier::Background => Self {
+                wake_idle: all.get(ufs_stat_UFS_BG_WAKE_IDLE),
+                wake_queued: all.get(ufs_stat_UFS_BG_WAKE_QUEUED),
+                dispatches: all.get(ufs_stat_UFS_BG_DISPATCH),
+                keeps: all.get(ufs_stat_UFS_BG_KEEP),
+                clamps: all.get(ufs_stat_UFS_BG_CLAMP),
+                ..common
+            },
+        }
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        let buckets: Vec<u64> = self
+            .wake_to_run_log2_ns
+            .iter()
+            .enumerate()
+            .map(|(i, n)| n - before.wake_to_run_log2_ns.get(i).unwrap_or(&0))
+            .collect();
+        Self {
+            wake_idle: self.wake_idle - before.wake_idle,
+            wake_preempt_background: self.wake_preempt_background - before.wake_preempt_background,
+            wake_preempt_time_sensitive: self.wake_preempt_time_sensitive
+                - before.wake_preempt_time_sensitive,
+            wake_queued: self.wake_queued - before.wake_queued,
+            dispatches: self.dispatches - before.dispatches,
+            steals: self.steals - before.steals,
+            keeps: self.keeps - before.keeps,
+            clamps: self.clamps - before.clamps,
+            run_ns: self.run_ns - before.run_ns,
+            wake_to_run_p50_ns: percentile_ns(&buckets, 50),
+            wake_to_run_p99_ns: percentile_ns(&buckets, 99),
+            wake_to_run_log2_ns: buckets,
+        }
+    }
+}
+
+impl Metrics {
+    /// Metrics of the CPUs `cpus`, by CPU number; the counts of cgroups belong
+    /// to no CPU.
+    pub(crate) fn new(cpus: &BTreeMap<u32, Counters>, nr_cgroups: u64) -> Self {
+        let mut all = Counters::default();
+        for counters in cpus.values() {
+            all.add(counters);
+        }
+        Self {
+            nr_cpus: cpus.len() as u64,
+            nr_cgroups,
+            nr_cgroup_overflows: all.get(ufs_stat_UFS_GROUP_OVERFLOW),
+            nr_cgroup_moves: all.get(ufs_stat_UFS_CGROUP_MOVE),
+            nr_weight_changes: all.get(ufs_stat_UFS_WEIGHT_CHANGE),
+            nr_late_preemptions: all.get(ufs_stat_UFS_LATE_PREEMPT),
+            nr_tree_empty: all.get(ufs_stat_UFS_TREE_EMPTY),
+            nr_tree_ineligible: all.get(ufs_stat_UFS_TREE_INELIGIBLE),
+            nr_floor_moves: all.get(ufs_stat_UFS_FLOOR_MOVE),
+            nr_floor_runs: all.get(ufs_stat_UFS_FLOOR_RUN),
+            nr_floor_hurried: all.get(ufs_stat_UFS_FLOOR_HURRIED),
+            nr_enq_last: all.get(ufs_stat_UFS_ENQ_LAST),
+            nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
+            nr_no_context: all.get(ufs_stat_UFS_NO_CTX),
+            tiers: Tier::ALL
+                .into_iter()
+                .map(|tier| (tier.to_string(), TierStats::new(tier, &all)))
+                .collect(),
+            cpus: cpus.iter().map(|(&cpu, counters)| (cpu, CpuStats::new(counters))).collect(),
+        }
+    }
+
+    fn print<W: Write>(&self, before: &Self, out: &mut W) -> Result<()> {
+        let busy_ns: u64 = self.tiers.values().map(|tier| tier.run_ns).sum();
+        let busy_before_ns: u64 = before.tiers.values().map(|tier| tier.run_ns).sum();
+        writeln!(
+            out,
+            "[ufs] cpus {} cgroups {} busy {:.3} s floor {} late {} ineligible {} rescued {}",
+            self.nr_cpus,
+            self.nr_cgroups,
+            (busy_ns - busy_before_ns) as f64 / 1e9,
+            self.nr_floor_runs - before.nr_floor_runs,
+            self.nr_late_preemptions - before.nr_late_preemptions,
+            self.nr_tree_ineligible - before.nr_tree_ineligible,
+            self.nr_rescue_kicks - before.nr_rescue_kicks,
+        )?;
+        for (name, now) in &self.tiers {
+            let none = TierStats::default();
+            let tier = now.since(before.tiers.get(name).unwrap_or(&none));
+            writeln!(
+                out,
+                "  {name:>14}: run {:.3} s | wake idle {} over-bg {} over-ts {} queued {} | \
+                 dispatch {} steal {} keep {} | wake-to-run p50 {} us p99 {} us",
+                tier.run_ns as f64 / 1e9,
+                tier.wake_idle,
+                tier.wake_preempt_background,
+                tier.wake_preempt_time_sensitive,
+                tier.wake_queued,
+                tier.dispatches,
+                tier.steals,
+                tier.keeps,
+                tier.wake_to_run_p50_ns / 1000,
+                tier.wake_to_run_p99_ns / 1000,
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl CpuStats {
+    fn new(counters: &Counters) -> Self {
+        Self {
+            time_sensitive_ns: counters.run_ns[Tier::TimeSensitive as usize],
+            background_ns: counters.run_ns[Tier::Background as usize],
+            wakes: counters.get(ufs_stat_UFS_TS_WAKE_IDLE)
+                + counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_BG)
+                + counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_TS)
+                + counters.get(ufs_stat_UFS_TS_WAKE_QUEUED),
+            preemptions: counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_BG)
+                + counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_TS)
+                + counters.get(ufs_stat_UFS_LATE_PREEMPT),
+            dispatches: counters.get(ufs_stat_UFS_TS_DISPATCH),
+            steals: counters.get(ufs_stat_UFS_TS_STEAL),
+            background_dispatches: counters.get(ufs_stat_UFS_BG_DISPATCH),
+            floor_runs: counters.get(ufs_stat_UFS_FLOOR_RUN),
+        }
+    }
+}
+
+/// What the statistics server serves: one request is one sample.
+pub(crate) fn server_data() -> StatsServerData<(), Metrics> {
+    let open: Box<dyn StatsOpener<(), Metrics>> = Box::new(move |_| {
+        let read: Box<dyn StatsReader<(), Metrics>> = Box::new(|_args, (request, answer)| {
+            request.send(())?;
+            answer.recv()?.to_json()
+        });
+        Ok(read)
+    });
+    StatsServerData::new()
+        .add_meta(TierStats::meta())
+        .add_meta(CpuStats::meta())
+        .add_meta(Metrics::meta())
+        .add_ops("top", StatsOps { open, close: None })
+}
+
+/// Prints the differences between samples taken every `interval`, until
+/// `shutdown` or until nobody reads them.
+pub(crate) fn monitor(interval: Duration, shutdown: Arc<AtomicBool>) -> Result<()> {
+    let mut before = Metrics::default();
+    scx_utils::monitor_stats::<Metrics>(
+        &[],
+        interval,
+        || shutdown.load(Ordering::Relaxed),
+        |now| {
+            // UFS was restarted: its totals began anew.
+            if now.tiers.iter().any(|(name, tier)| {
+                before.tiers.get(name).is_some_and(|old| tier.run_ns < old.run_ns)
+            }) {
+                before = Metrics::default();
+            }
+            now.print(&before, &mut std::io::stdout())?;
+            before = now;
+            Ok(())
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_upper_bounds_of_their_buckets() {
+        let mut buckets = [0; BUCKETS];
+        assert_eq!(percentile_ns(&buckets, 50), 0);
+        buckets[10] = 98;
+        buckets[20] = 2;
+        assert_eq!(percentile_ns(&buckets, 50), 2048);
+        assert_eq!(percentile_ns(&buckets, 98), 2048);
+        assert_eq!(percentile_ns(&buckets, 99), 1 << 21);
+    }
+
+    #[test]
+    fn wake_ups_of_a_cpu_are_the_sum_of_their_outcomes() {
+        let mut counters = Counters::default();
+        for stat in [ufs_stat_UFS_TS_WAKE_IDLE, ufs_stat_UFS_TS_WAKE_QUEUED] {
+            counters.count[stat as usize] = 3;
+        }
+        let metrics = Metrics::new(&BTreeMap::from([(0, counters.clone()), (7, counters)]), 2);
+        assert_eq!(metrics.cpus[&7].wakes, 6);
+        assert_eq!(metrics.tiers["time_sensitive"].wake_idle, 6);
+    }
+}
