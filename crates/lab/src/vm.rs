@@ -222,17 +222,24 @@ pub(crate) fn probe(
     });
     Ok(match outcome {
         Ok(outcome) if outcome.status == 0 => None,
-        Ok(_) => Some(
-            said.iter()
-                .rfind(|line| !line.is_empty())
-                .cloned()
-                .unwrap_or_default(),
-        ),
+        Ok(_) => Some(reason_in(&said)),
         Err(died @ (LabError::GuestDied { .. } | LabError::Timeout { .. })) => {
             Some(died.to_string())
         }
         Err(other) => return Err(other),
     })
+}
+
+/// Which of the loader's lines says why a scheduler did not load: the first
+/// that names a cause, since those after it only repeat that loading failed.
+fn reason_in(said: &[String]) -> String {
+    let cause = said
+        .iter()
+        .find(|line| line.contains("incompatible") || line.contains("not found"));
+    cause
+        .or(said.iter().rfind(|line| !line.is_empty()))
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// Whether KVM boots this kernel here. `/dev/kvm` alone proves nothing: nested

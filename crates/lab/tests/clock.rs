@@ -1,0 +1,122 @@
+//! The lockstep clock is valid: `docs/clock.md` states the claims, these show them.
+//!
+//! The bounds are those a measurement needs. A busy neighbour that slows a CPU
+//! by one per cent would be taken for a scheduler's fault, and a wake-up that
+//! is late by more than a few quanta for its merit.
+
+use std::time::Duration;
+
+use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+
+const CPUS: u32 = 6;
+const QUANTUM_NS: u32 = 10_000;
+
+fn lab() -> Lab {
+    Lab::open(&LabSpec::default(), &Silent).unwrap()
+}
+
+fn machine(seed: u64) -> Machine {
+    Machine {
+        cpus: CPUS,
+        clock: Clock::LOCKSTEP,
+        seed,
+        timeout: Duration::from_secs(300),
+        ..Machine::default()
+    }
+}
+
+fn lines(lab: &Lab, seed: u64, script: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    let outcome = lab
+        .run(&machine(seed), &Job::script(script), &mut |line| {
+            lines.push(line.to_owned())
+        })
+        .unwrap();
+    assert_eq!(outcome.status, 0, "{lines:#?}");
+    lines
+}
+
+/// A pinned loop's own CPU time, with 0 to N-1 busy neighbours.
+#[test]
+fn a_loop_takes_the_same_cpu_time_whatever_its_neighbours_do() {
+    let script = r#"
+        loop='i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done; read ns rest </proc/$$/schedstat; echo $ns'
+        sleep 0.5
+        for neighbours in 0 1 2 3 4 5; do
+            pids=
+            cpu=0
+            while [ $cpu -lt $neighbours ]; do
+                taskset -c $cpu sh -c 'while :; do :; done' &
+                pids="$pids $!"
+                cpu=$((cpu+1))
+            done
+            sleep 0.05
+            taskset -c 5 sh -c "$loop"
+            [ -z "$pids" ] || kill $pids
+            wait
+        done"#;
+    let times: Vec<f64> = lines(&lab(), 1, script)
+        .iter()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    println!("CPU time of the loop with 0 to 5 busy neighbours, ns: {times:?}");
+    assert_eq!(times.len(), 6);
+    let (low, high) = times
+        .iter()
+        .fold((f64::MAX, f64::MIN), |(low, high), &time| {
+            (low.min(time), high.max(time))
+        });
+    assert!(
+        high / low <= 1.01,
+        "the loop's CPU time differs by {:.2} %",
+        (high / low - 1.0) * 100.0
+    );
+}
+
+/// cyclictest's worst wake-up, idle and with every CPU but its own busy.
+#[test]
+fn the_worst_wakeup_is_within_three_quanta_idle_and_loaded() {
+    let script = r#"
+        measure() { cyclictest -q -m -t1 -a5 -p99 -i1000 -l1500 | grep -o 'Max: *[0-9]*' | grep -o '[0-9]*'; }
+        sleep 1
+        measure
+        pids=
+        for cpu in 0 1 2 3 4; do taskset -c $cpu sh -c 'while :; do :; done' & pids="$pids $!"; done
+        sleep 0.2
+        measure
+        kill $pids"#;
+    let worst: Vec<u32> = lines(&lab(), 1, script)
+        .iter()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    println!("cyclictest's worst wake-up, idle and loaded, us: {worst:?}");
+    let bound_us = 3 * QUANTUM_NS / 1000;
+    assert_eq!(worst.len(), 2);
+    assert!(
+        worst.iter().all(|&us| us <= bound_us),
+        "{worst:?} us exceed {bound_us} us"
+    );
+}
+
+/// Everything a guest can see of a run: messages with their times, interrupt
+/// counts, scheduling statistics, a program whose threads race.
+const TELLTALE: &str = r#"
+    hackbench -g 2 -l 200
+    cat /proc/uptime /proc/interrupts /proc/schedstat
+    dmesg
+    head -c 16 /dev/urandom | od -x"#;
+
+#[test]
+fn the_same_seed_repeats_a_run_exactly_and_another_seed_does_not() {
+    let lab = lab();
+    let first = lines(&lab, 1, TELLTALE);
+    let second = lines(&lab, 1, TELLTALE);
+    let difference = first.iter().zip(&second).find(|(a, b)| a != b);
+    assert_eq!(difference, None, "two runs of one seed differ");
+    assert_eq!(first.len(), second.len());
+    assert_ne!(
+        first,
+        lines(&lab, 2, TELLTALE),
+        "another seed made no difference"
+    );
+}
