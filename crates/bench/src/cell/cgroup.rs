@@ -1,0 +1,189 @@
+//! The cgroups of a cell: made before it, removed after it.
+//!
+//! ```text
+//! /sys/fs/cgroup/giveway-bench/
+//!   time_sensitive.clients   client CPUs
+//!   time_sensitive.high      server CPUs, weight 10000
+//!   background.low           server CPUs, weight 1
+//! ```
+//!
+//! The same three under every scheduler. They are siblings, so that weights
+//! compare directly under EEVDF, whose shares are relative to siblings; their
+//! names begin with the label of a tier, from which UFS takes it. In the 50:50
+//! mix the third is `time_sensitive.equal` with weight 10000.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use giveway_hints::{Tier, Weight};
+
+use crate::config::CellConfig;
+use crate::{Error, Result};
+
+const ROOT: &str = "/sys/fs/cgroup";
+const NAME: &str = "giveway-bench";
+const REMEDY: &str = "Run as root on a machine with cgroup v2 and its cpu and cpuset controllers";
+
+/// One cgroup; its processes move to the root and it is removed when dropped.
+#[derive(Debug)]
+pub(super) struct Group(PathBuf);
+
+impl Group {
+    fn create(path: PathBuf) -> Result<Self> {
+        match fs::create_dir(&path) {
+            Ok(()) => {}
+            // Left over from a run that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed("create it", &path)(error)),
+        }
+        Ok(Group(path))
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.0.join(file);
+        fs::write(&path, value).map_err(failed(&format!("write '{value}' to it"), &path))
+    }
+
+    /// Moves a process with all its threads.
+    pub(super) fn add(&self, pid: i32) -> Result<()> {
+        self.set("cgroup.procs", &pid.to_string())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Exiting processes keep a cgroup busy for a moment.
+        let deadline = Instant::now() + Duration::from_secs(5);
+        loop {
+            evacuate(&self.0);
+            match fs::remove_dir(&self.0) {
+                Err(error)
+                    if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                // A cgroup that stays is harmless, and the next cell takes it
+                // over.
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Moves all processes of a cgroup to the root.
+fn evacuate(path: &Path) {
+    for pid in fs::read_to_string(path.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+    {
+        let _ = fs::write(Path::new(ROOT).join("cgroup.procs"), pid);
+    }
+}
+
+fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let (what, path) = (what.to_owned(), path.to_owned());
+    move |source| Error::Cgroup {
+        what,
+        path,
+        source,
+        remedy: REMEDY,
+    }
+}
+
+/// The cgroups of one cell. Fields are dropped in order: children first.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// Clients, on their CPUs.
+    pub(super) clients: Group,
+    /// The server and its high-priority backends.
+    pub(super) high: Group,
+    /// The background's backends.
+    pub(super) background: Group,
+    _parent: Group,
+    /// Where this process was before the cell.
+    home: PathBuf,
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // On failure the process ends up in the root, when its group goes.
+        let _ = fs::write(
+            self.home.join("cgroup.procs"),
+            std::process::id().to_string(),
+        );
+    }
+}
+
+/// The cgroup of this process.
+fn own_cgroup() -> PathBuf {
+    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = text
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .unwrap_or_default();
+    Path::new(ROOT).join(path)
+}
+
+impl Tree {
+    /// Makes the cgroups and enables the controllers they need.
+    pub(super) fn create(config: &CellConfig) -> Result<Self> {
+        let home = own_cgroup();
+        let root = Path::new(ROOT);
+        let control = root.join("cgroup.subtree_control");
+        fs::write(&control, "+cpu +cpuset").map_err(failed("enable cpu and cpuset", &control))?;
+        let parent = Group::create(root.join(NAME))?;
+        parent.set("cgroup.subtree_control", "+cpu +cpuset")?;
+
+        let server = cpu_range(0, config.cpus);
+        let clients = cpu_range(config.cpus, config.client_cpus);
+        let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
+            let group = Group::create(parent.0.join(format!("{tier}.{name}")))?;
+            group.set("cpuset.cpus", cpus)?;
+            group.set("cpu.weight", &weight.to_string())?;
+            Ok(group)
+        };
+        let clients = child(Tier::TimeSensitive, "clients", &clients, Weight::DEFAULT)?;
+        let high = child(Tier::TimeSensitive, "high", &server, Weight::MAX)?;
+        let background = if config.mix.background_is_high() {
+            child(Tier::TimeSensitive, "equal", &server, Weight::MAX)?
+        } else {
+            child(Tier::Background, "low", &server, Weight::MIN)?
+        };
+        Ok(Tree {
+            clients,
+            high,
+            background,
+            _parent: parent,
+            home,
+        })
+    }
+}
+
+/// `count` CPUs from `first` on, as cpuset writes them.
+fn cpu_range(first: u32, count: u32) -> String {
+    format!("{first}-{}", first + count - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_ranges_are_adjacent() {
+        assert_eq!(cpu_range(0, 4), "0-3");
+        assert_eq!(cpu_range(4, 2), "4-5");
+    }
+
+    #[test]
+    fn a_failure_names_the_remedy() {
+        let error = Group::create(PathBuf::from("/nowhere/group"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("cgroup v2") && error.contains("/nowhere/group"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! One cell, from an idle machine to an idle machine.
+//!
+//! ```text
+//! copy data ─ start server ─ cgroups ─ scheduler ─ connect, place, prepare
+//!    ─ GO ─ warm-up ─[ window ]─ settle ─ stop ─ consistency ─ tear down
+//! ```
+//!
+//! * CPUs 0..cpus belong to the server, the next ones to the clients, to this
+//!   process and to the scheduler's own program. Both are enforced by cpuset
+//!   cgroups. `isolcpus` must not name any of them: sched_ext refuses to load.
+//! * Priorities are set up as in the paper's Table 2: see [`policy`].
+//! * Every part that is set up is a value whose drop takes it down, so that an
+//!   error at any point leaves no scheduler, cgroup, server or copy behind.
+//! * The scheduler under test must still be the kernel's at the end of the
+//!   window; otherwise the cell is an error with the scheduler's exit report.
+//!
+//! Known weakness: the kernel's own threads, and whatever else runs on the
+//! machine, may use the server's CPUs.
+
+mod cgroup;
+mod measure;
+mod policy;
+mod sched_ext;
+mod workload;
+
+use std::time::Duration;
+
+pub(crate) use measure::Busy;
+pub(crate) use workload::Done;
+
+use cgroup::Tree;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use sched_ext::Loaded;
+use workload::Workload;
+
+use crate::config::CellConfig;
+use crate::dataset::{self, Manifest};
+use crate::files::{PrivateDir, copy_tree};
+use crate::postgres::{Installation, Session};
+use crate::result::Row;
+use crate::tpcc::check;
+use crate::tpcc::terminal::Window;
+use crate::{Error, Progress, Result};
+
+/// How long to wait, after the window, for the background's next completions.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// Measures one cell. Needs root, cgroup v2 with the cpu and cpuset
+/// controllers, and for `ufs` and `scx_*` a kernel with sched_ext.
+pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
+    config.validate()?;
+    measure::require_cpus(config.cpus + config.client_cpus)?;
+    let manifest = dataset::read_manifest(&config.data_dir)?;
+    require_warehouses(config, &manifest)?;
+    let postgres = Installation::find()?;
+
+    progress(&format!("{}: copying the data", config.title()));
+    let work = PrivateDir::new(&config.work_dir, postgres.owner())?;
+    let data = work.path().join("data");
+    copy_tree(&config.data_dir, &data, postgres.owner())?;
+    let server = postgres.start(&data, &server_settings(config))?;
+    let control = Session::connect(&server, "control", &[])?;
+    prewarm(&control)?;
+
+    let tree = Tree::create(config)?;
+    policy::place_server(&tree, server.pid())?;
+    tree.clients.add(std::process::id() as i32)?;
+    let scheduler = Loaded::start(config)?;
+
+    progress(&format!("{}: connecting", config.title()));
+    let mut load = Workload::connect(config, &server, manifest.spec.warehouses)?;
+    policy::place_backends(&tree, config, load.terminal_pids(), load.background_pids())?;
+
+    progress(&format!(
+        "{}: measuring for {} s",
+        config.title(),
+        config.seconds
+    ));
+    let window = Window::after(
+        Duration::from_secs_f64(config.warmup_s),
+        Duration::from_secs_f64(config.seconds),
+    );
+    load.go(window);
+    let busy = measure::busy(window)?;
+    let scheduler_name = scheduler.as_ref().map(Loaded::confirm).transpose()?;
+    load.settle(window, SETTLE);
+
+    // Signals need no CPU of the server's to be sent: a saturated real-time
+    // class cannot hold up the end of the cell.
+    load.request_stop();
+    for pid in load.background_pids() {
+        let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
+    }
+    let done = load.finish(window)?;
+    if let Some(scheduler) = scheduler {
+        scheduler.stop()?;
+    }
+
+    if config.mix.has_time_sensitive() {
+        progress(&format!("{}: checking consistency", config.title()));
+        check::consistency(&control)?;
+    }
+    drop(control);
+    server.abandon()?;
+    Ok(Row::new(config, scheduler_name, &done, &busy))
+}
+
+/// "One warehouse per terminal or more", as the workload is defined.
+fn require_warehouses(config: &CellConfig, manifest: &Manifest) -> Result<()> {
+    let (terminals, warehouses) = (config.terminal_count(), manifest.spec.warehouses);
+    if terminals <= warehouses {
+        return Ok(());
+    }
+    Err(Error::Config(format!(
+        "{terminals} terminals need as many warehouses, and {} has {warehouses}: prepare data \
+         with --warehouses {terminals}",
+        config.data_dir.display()
+    )))
+}
+
+/// The server's settings, the same for every scheduler. All data is in memory,
+/// so durability costs system calls but no waiting; what would make one window
+/// unlike the next (checkpoints, autovacuum, full pages after a checkpoint, JIT
+/// compilation, parallel workers) is off.
+fn server_settings(config: &CellConfig) -> Vec<(&'static str, String)> {
+    let connections = config.terminal_count() + config.background_count() + 10;
+    vec![
+        ("shared_buffers", "640MB".to_owned()),
+        ("huge_pages", "off".to_owned()),
+        ("max_connections", connections.to_string()),
+        ("fsync", "on".to_owned()),
+        ("synchronous_commit", "on".to_owned()),
+        ("full_page_writes", "off".to_owned()),
+        ("wal_level", "minimal".to_owned()),
+        ("max_wal_senders", "0".to_owned()),
+        ("wal_init_zero", "off".to_owned()),
+        ("max_wal_size", "8GB".to_owned()),
+        ("checkpoint_timeout", "1d".to_owned()),
+        ("autovacuum", "off".to_owned()),
+        ("jit", "off".to_owned()),
+        ("max_parallel_workers_per_gather", "0".to_owned()),
+    ]
+}
+
+/// Reads every table and index into the server's buffers, so that the window
+/// does not depend on how far the warm-up got.
+fn prewarm(control: &Session) -> Result<()> {
+    control.execute(
+        "reading the data into memory",
+        "SELECT sum(pg_prewarm(oid)) FROM pg_class \
+         WHERE relkind IN ('r', 'i') AND relnamespace = 'public'::regnamespace",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dataset::DatasetSpec;
+
+    #[test]
+    fn too_few_warehouses_are_refused_with_the_remedy() {
+        let config = CellConfig {
+            terminals: 6,
+            ..CellConfig::default()
+        };
+        let mut manifest = Manifest {
+            version: 1,
+            postgresql: "17".to_owned(),
+            spec: DatasetSpec {
+                warehouses: 4,
+                ..DatasetSpec::default()
+            },
+        };
+        let error = require_warehouses(&config, &manifest)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("--warehouses 6"), "{error}");
+        manifest.spec.warehouses = 6;
+        require_warehouses(&config, &manifest).unwrap();
+    }
+}

@@ -1,0 +1,139 @@
+//! Priorities as in the paper's Table 2.
+//!
+//! | scheduler | high priority            | low priority                 |
+//! |-----------|--------------------------|------------------------------|
+//! | EEVDF     | NORMAL, weight 10000     | NORMAL, weight 1             |
+//! | IDLE      | NORMAL, weight 10000     | IDLE, weight 1               |
+//! | FIFO, RR  | FIFO or RR, priority 99  | NORMAL, weight 1             |
+//! | UFS       | time-sensitive, 10000    | background, weight 1         |
+//! | scx_NAME  | as EEVDF; what the scheduler makes of it is its affair  |
+//!
+//! In the 50:50 mix the background's backends are given the high column.
+//! `sched_rt_runtime_us` and the kernel's fair server keep their defaults, so
+//! real-time backends leave NORMAL processes about 5 % of a CPU, as on any
+//! machine. Only backends become real-time: the server's own processes
+//! (postmaster, checkpointer, WAL writer) stay NORMAL in the high group.
+
+use super::cgroup::Tree;
+use crate::config::{CellConfig, Scheduler};
+use crate::{Error, Result};
+
+/// The highest real-time priority (the paper's Table 2).
+const PRIORITY: i32 = 99;
+
+/// A scheduling class that backends are put into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Normal,
+    Idle,
+    Fifo,
+    Rr,
+}
+
+impl Class {
+    fn apply(self, pid: i32) -> Result<()> {
+        let (policy, priority, class) = match self {
+            Class::Normal => return Ok(()),
+            Class::Idle => (libc::SCHED_IDLE, 0, "SCHED_IDLE"),
+            Class::Fifo => (libc::SCHED_FIFO, PRIORITY, "SCHED_FIFO"),
+            Class::Rr => (libc::SCHED_RR, PRIORITY, "SCHED_RR"),
+        };
+        let parameters = libc::sched_param {
+            sched_priority: priority,
+        };
+        // SAFETY: the kernel only reads `parameters`, which outlives the call.
+        match unsafe { libc::sched_setscheduler(pid, policy, &parameters) } {
+            0 => Ok(()),
+            _ => Err(Error::Class {
+                pid,
+                class,
+                source: std::io::Error::last_os_error(),
+            }),
+        }
+    }
+}
+
+/// The class of backends with the high or the low priority.
+fn class(scheduler: &Scheduler, high: bool) -> Class {
+    match (scheduler, high) {
+        (Scheduler::Idle, false) => Class::Idle,
+        (Scheduler::Fifo, true) => Class::Fifo,
+        (Scheduler::Rr, true) => Class::Rr,
+        _ => Class::Normal,
+    }
+}
+
+/// Puts the server and everything it has started into the high group; what it
+/// starts later is born there.
+pub(super) fn place_server(tree: &Tree, postmaster: i32) -> Result<()> {
+    tree.high.add(postmaster)?;
+    let path = format!("/proc/{postmaster}/task/{postmaster}/children");
+    let children = std::fs::read_to_string(&path).map_err(Error::file("read", path.as_ref()))?;
+    for child in children
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+    {
+        match tree.high.add(child) {
+            // It ended meanwhile.
+            Err(Error::Cgroup { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Gives each backend its cgroup and class.
+pub(super) fn place_backends(
+    tree: &Tree,
+    config: &CellConfig,
+    terminals: &[i32],
+    background: &[i32],
+) -> Result<()> {
+    for pid in terminals {
+        tree.high.add(*pid)?;
+        class(&config.scheduler, true).apply(*pid)?;
+    }
+    for pid in background {
+        tree.background.add(*pid)?;
+        class(&config.scheduler, config.mix.background_is_high()).apply(*pid)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_those_of_the_papers_table_2() {
+        use Scheduler::{Eevdf, Fifo, Idle, Rr, Ufs};
+        let classes = [Eevdf, Idle, Fifo, Rr, Ufs].map(|s| (class(&s, true), class(&s, false)));
+        assert_eq!(
+            classes,
+            [
+                (Class::Normal, Class::Normal),
+                (Class::Normal, Class::Idle),
+                (Class::Fifo, Class::Normal),
+                (Class::Rr, Class::Normal),
+                (Class::Normal, Class::Normal),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_class_that_was_applied_is_the_processes_own() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        // SCHED_IDLE needs no privilege.
+        let applied = Class::Idle.apply(pid);
+        // SAFETY: the call takes no pointers.
+        let policy = unsafe { libc::sched_getscheduler(pid) };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        applied.unwrap();
+        assert_eq!(policy, libc::SCHED_IDLE);
+    }
+}

@@ -1,0 +1,444 @@
+//! What one cell measures, and which cells an experiment consists of.
+//!
+//! Every field has a default, so that a configuration file or a command line
+//! need only say what differs.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// How the server's processes are scheduled: the rows of the paper's Table 2,
+/// UFS, and any other sched_ext scheduler.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Scheduler {
+    /// The kernel's own fair scheduler; priority is `cpu.weight` 10000 and 1.
+    Eevdf,
+    /// As EEVDF, and low-priority processes are SCHED_IDLE.
+    Idle,
+    /// High-priority processes are SCHED_FIFO with priority 99.
+    Fifo,
+    /// High-priority processes are SCHED_RR with priority 99.
+    Rr,
+    /// `scx_ufs`: priority is the tier.
+    Ufs,
+    /// Another sched_ext scheduler, by its program's name (`scx_bpfland`), with
+    /// the cgroups of EEVDF.
+    Scx(String),
+}
+
+impl Scheduler {
+    /// The five that the paper compares, in its order.
+    pub const PAPER: [Scheduler; 5] = [
+        Scheduler::Eevdf,
+        Scheduler::Idle,
+        Scheduler::Fifo,
+        Scheduler::Rr,
+        Scheduler::Ufs,
+    ];
+
+    /// The program that must run while the cell is measured.
+    pub fn program(&self) -> Option<String> {
+        match self {
+            Scheduler::Ufs => Some("scx_ufs".to_owned()),
+            Scheduler::Scx(name) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether the kernel must have sched_ext.
+    pub fn needs_sched_ext(&self) -> bool {
+        self.program().is_some()
+    }
+
+    /// The name that is printed in tables and plots.
+    pub fn label(&self) -> String {
+        match self {
+            Scheduler::Scx(name) => name.clone(),
+            other => other.to_string().to_uppercase(),
+        }
+    }
+
+    /// The position in tables: the paper's order, then the others.
+    pub(crate) fn rank(&self) -> (usize, String) {
+        let rank = Scheduler::PAPER.iter().position(|known| known == self);
+        (rank.unwrap_or(Scheduler::PAPER.len()), self.to_string())
+    }
+
+    /// Whether a mix under this scheduler says anything new. IDLE differs from
+    /// EEVDF only in MIN:MAX (the paper's Section 3).
+    pub fn is_relevant(&self, mix: Mix) -> bool {
+        *self != Scheduler::Idle || mix == Mix::MinMax
+    }
+
+    /// The scheduler whose SOLO is this one's baseline.
+    pub(crate) fn baseline(&self) -> Scheduler {
+        match self {
+            Scheduler::Idle => Scheduler::Eevdf,
+            other => other.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Scheduler::Eevdf => "eevdf",
+            Scheduler::Idle => "idle",
+            Scheduler::Fifo => "fifo",
+            Scheduler::Rr => "rr",
+            Scheduler::Ufs => "ufs",
+            Scheduler::Scx(name) => name,
+        })
+    }
+}
+
+impl FromStr for Scheduler {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        Ok(match text {
+            "eevdf" => Scheduler::Eevdf,
+            "idle" => Scheduler::Idle,
+            "fifo" => Scheduler::Fifo,
+            "rr" => Scheduler::Rr,
+            "ufs" | "scx_ufs" => Scheduler::Ufs,
+            name if name.len() > 4 && name.starts_with("scx_") && name.chars().all(is_name) => {
+                Scheduler::Scx(name.to_owned())
+            }
+            other => {
+                return Err(Error::Config(format!(
+                    "unknown scheduler '{other}': write eevdf, idle, fifo, rr, ufs or scx_NAME"
+                )));
+            }
+        })
+    }
+}
+
+impl TryFrom<String> for Scheduler {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Scheduler> for String {
+    fn from(scheduler: Scheduler) -> String {
+        scheduler.to_string()
+    }
+}
+
+/// What runs, and with which priorities (the paper's Table 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Mix {
+    /// TPC-C alone: the baseline.
+    #[serde(rename = "SOLO")]
+    Solo,
+    /// Q17 alone: the background's baseline (Section 6.1).
+    #[serde(rename = "SOLO-BG")]
+    SoloBackground,
+    /// TPC-C with the highest priority, Q17 with the lowest.
+    #[serde(rename = "MIN:MAX")]
+    MinMax,
+    /// Both with the same, high priority.
+    #[serde(rename = "50:50")]
+    FiftyFifty,
+}
+
+impl Mix {
+    /// All mixes, in the order in which they are measured.
+    pub const ALL: [Mix; 4] = [Mix::Solo, Mix::SoloBackground, Mix::MinMax, Mix::FiftyFifty];
+
+    /// Whether TPC-C runs.
+    pub fn has_time_sensitive(self) -> bool {
+        self != Mix::SoloBackground
+    }
+
+    /// Whether Q17 runs.
+    pub fn has_background(self) -> bool {
+        self != Mix::Solo
+    }
+
+    /// Whether Q17 has the high priority.
+    pub fn background_is_high(self) -> bool {
+        self == Mix::FiftyFifty
+    }
+
+    /// The name as the paper writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mix::Solo => "SOLO",
+            Mix::SoloBackground => "SOLO-BG",
+            Mix::MinMax => "MIN:MAX",
+            Mix::FiftyFifty => "50:50",
+        }
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Mix {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        Mix::ALL
+            .into_iter()
+            .find(|mix| mix.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                Error::Config(format!(
+                    "unknown mix '{text}': write SOLO, SOLO-BG, MIN:MAX or 50:50"
+                ))
+            })
+    }
+}
+
+/// One measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CellConfig {
+    /// How the server is scheduled.
+    pub scheduler: Scheduler,
+    /// What runs.
+    pub mix: Mix,
+    /// CPUs of the server: 0 to `cpus` - 1.
+    pub cpus: u32,
+    /// CPUs of the clients: those after the server's. They stand for the
+    /// paper's second machine, so that clients never compete with the server.
+    pub client_cpus: u32,
+    /// TPC-C terminals, one connection and home warehouse each; 0: as many as
+    /// server CPUs, as in the paper.
+    pub terminals: u32,
+    /// Connections that run Q17 in a loop; 0: as many as server CPUs.
+    pub background_workers: u32,
+    /// Seconds from the first transaction to the window.
+    pub warmup_s: f64,
+    /// Seconds of the window in which everything is counted.
+    pub seconds: f64,
+    /// Which repeat this is, from 0; only written to the row.
+    pub repeat: u32,
+    /// Seed of the terminals' inputs.
+    pub seed: u64,
+    /// Data made by [`crate::dataset::prepare`]; copied, never written.
+    pub data_dir: PathBuf,
+    /// Where the copy goes: a tmpfs, so that storage plays no part.
+    pub work_dir: PathBuf,
+    /// Command that runs a sched_ext scheduler until it is told to stop;
+    /// empty: the scheduler's program, found in PATH.
+    pub scheduler_command: Vec<String>,
+}
+
+impl Default for CellConfig {
+    fn default() -> Self {
+        CellConfig {
+            scheduler: Scheduler::Eevdf,
+            mix: Mix::Solo,
+            cpus: 4,
+            client_cpus: CellConfig::default_client_cpus(4),
+            terminals: 0,
+            background_workers: 0,
+            warmup_s: 1.0,
+            seconds: 4.0,
+            repeat: 0,
+            seed: 1,
+            data_dir: PathBuf::from("/var/lib/giveway/bench"),
+            work_dir: PathBuf::from("/dev/shm"),
+            scheduler_command: Vec::new(),
+        }
+    }
+}
+
+impl CellConfig {
+    /// Client CPUs that keep clients from being the bottleneck: half as many
+    /// as the server has, at least two.
+    pub fn default_client_cpus(cpus: u32) -> u32 {
+        (cpus / 2).max(2)
+    }
+
+    /// Number of terminals that run.
+    pub fn terminal_count(&self) -> u32 {
+        match (self.mix.has_time_sensitive(), self.terminals) {
+            (false, _) => 0,
+            (true, 0) => self.cpus,
+            (true, count) => count,
+        }
+    }
+
+    /// Number of background workers that run.
+    pub fn background_count(&self) -> u32 {
+        match (self.mix.has_background(), self.background_workers) {
+            (false, _) => 0,
+            (true, 0) => self.cpus,
+            (true, count) => count,
+        }
+    }
+
+    /// A name for progress lines: `MIN:MAX under UFS, repeat 2`.
+    pub fn title(&self) -> String {
+        format!(
+            "{} under {}, repeat {}",
+            self.mix,
+            self.scheduler.label(),
+            self.repeat + 1
+        )
+    }
+
+    /// Refuses settings that cannot be measured.
+    pub fn validate(&self) -> Result<()> {
+        let refuse = |reason: &str| Err(Error::Config(reason.to_owned()));
+        if self.cpus == 0 || self.client_cpus == 0 {
+            return refuse("server and clients need at least one CPU each");
+        }
+        if !(self.seconds.is_finite() && self.seconds > 0.0) {
+            return refuse("the window must be longer than 0 seconds");
+        }
+        if !(self.warmup_s.is_finite() && self.warmup_s >= 0.0) {
+            return refuse("the warm-up cannot be negative");
+        }
+        Ok(())
+    }
+}
+
+/// The cells of the `mixed` experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Schedulers, in the order in which they are measured.
+    pub schedulers: Vec<Scheduler>,
+    /// Mixes, in the order in which they are measured.
+    pub mixes: Vec<Mix>,
+    /// CPUs of the server.
+    pub cpus: u32,
+    /// CPUs of the clients.
+    pub client_cpus: u32,
+    /// Seconds of warm-up.
+    pub warmup_s: f64,
+    /// Seconds of the window.
+    pub seconds: f64,
+    /// Repeats of every cell.
+    pub repeat: u32,
+    /// Seed of the first repeat; the others count on from it.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// The full experiment: every mix, windows of 4 s after 1 s of warm-up.
+    pub fn new(schedulers: Vec<Scheduler>, cpus: u32) -> Self {
+        Plan {
+            schedulers,
+            mixes: Mix::ALL.to_vec(),
+            cpus,
+            client_cpus: CellConfig::default_client_cpus(cpus),
+            warmup_s: 1.0,
+            seconds: 4.0,
+            repeat: 1,
+            seed: 1,
+        }
+    }
+
+    /// A shorter one for a first look: one repeat, windows of 2 s after half a
+    /// second.
+    pub fn quick(self) -> Self {
+        Plan {
+            warmup_s: 0.5,
+            seconds: 2.0,
+            repeat: 1,
+            ..self
+        }
+    }
+
+    /// The cells, all of one repeat before the next, so that a run which is cut
+    /// short has whole repeats. Every scheduler sees the same seeds.
+    pub fn cells(&self) -> Vec<CellConfig> {
+        let mut cells = Vec::new();
+        for repeat in 0..self.repeat {
+            for mix in &self.mixes {
+                for scheduler in self.schedulers.iter().filter(|s| s.is_relevant(*mix)) {
+                    cells.push(CellConfig {
+                        scheduler: scheduler.clone(),
+                        mix: *mix,
+                        cpus: self.cpus,
+                        client_cpus: self.client_cpus,
+                        warmup_s: self.warmup_s,
+                        seconds: self.seconds,
+                        repeat,
+                        seed: self.seed + u64::from(repeat),
+                        ..CellConfig::default()
+                    });
+                }
+            }
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_through_text_and_json() {
+        let other = Scheduler::Scx("scx_bpfland".to_owned());
+        for scheduler in Scheduler::PAPER.into_iter().chain([other]) {
+            assert_eq!(
+                scheduler.to_string().parse::<Scheduler>().unwrap(),
+                scheduler
+            );
+            let json = serde_json::to_string(&scheduler).unwrap();
+            assert_eq!(json, format!("\"{scheduler}\""));
+            assert_eq!(serde_json::from_str::<Scheduler>(&json).unwrap(), scheduler);
+        }
+        for mix in Mix::ALL {
+            assert_eq!(mix.to_string().parse::<Mix>().unwrap(), mix);
+            assert_eq!(serde_json::to_string(&mix).unwrap(), format!("\"{mix}\""));
+        }
+    }
+
+    #[test]
+    fn an_unknown_scheduler_is_refused_with_the_choices() {
+        for bad in ["cfs", "scx_", "scx_a/b", ""] {
+            let error = bad.parse::<Scheduler>().unwrap_err().to_string();
+            assert!(error.contains("scx_NAME"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_file_need_only_say_what_differs() {
+        let cell: CellConfig =
+            serde_json::from_str(r#"{"scheduler":"rr","mix":"50:50","seconds":2}"#).unwrap();
+        assert_eq!(cell.scheduler, Scheduler::Rr);
+        assert_eq!(
+            (cell.cpus, cell.terminal_count(), cell.background_count()),
+            (4, 4, 4)
+        );
+        assert!(serde_json::from_str::<CellConfig>(r#"{"secnods":2}"#).is_err());
+    }
+
+    #[test]
+    fn idle_is_measured_where_it_differs_and_seeds_follow_the_repeat() {
+        let plan = Plan {
+            repeat: 2,
+            ..Plan::new(Scheduler::PAPER.to_vec(), 4)
+        };
+        let cells = plan.cells();
+        assert_eq!(cells.len(), 2 * (4 * 4 + 1));
+        let idle: Vec<_> = cells
+            .iter()
+            .filter(|c| c.scheduler == Scheduler::Idle)
+            .collect();
+        assert!(idle.iter().all(|cell| cell.mix == Mix::MinMax) && idle.len() == 2);
+        assert!(
+            cells
+                .iter()
+                .all(|cell| cell.seed == 1 + u64::from(cell.repeat))
+        );
+    }
+}

@@ -1,0 +1,409 @@
+//! Results as they are stored: one JSON file per run, from which every table
+//! and report is made.
+//!
+//! ```text
+//! {"experiment": "mixed",
+//!  "environment": {"kernel", "cpus", "clock", "commit", …},
+//!  "rows": [{"scheduler", "mix", "ts_tps", "ts_p95_ms", "bg_per_s", …}]}
+//! ```
+//!
+//! A row is one cell. Numbers that a mix does not have are null. Rows of
+//! several runs may be merged when they come from the same environment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::cell::{Busy, Done};
+use crate::config::{CellConfig, Mix, Scheduler};
+use crate::dataset::DATASET_VERSION;
+use crate::files;
+use crate::postgres::Installation;
+use crate::tpcc::terminal::{Counts, Tally};
+use crate::{Error, Result};
+
+const MS_PER_NS: f64 = 1e-6;
+
+/// Where and with what the rows were measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Environment {
+    /// The kernel's release, such as `7.2.13-cloud-amd64`.
+    pub kernel: String,
+    /// CPUs of the machine that measured, virtual or not.
+    pub cpus: u32,
+    /// What time is: `lockstep` (virtual time, the same for all CPUs), or
+    /// `native`.
+    pub clock: String,
+    /// Commit of the program.
+    pub commit: String,
+    /// Day of the measurement, `2026-01-31`.
+    pub date: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The CPU's model.
+    pub cpu_model: String,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The server's version.
+    pub postgresql: String,
+    /// [`DATASET_VERSION`].
+    pub dataset_version: u32,
+}
+
+impl Environment {
+    /// Looks at the machine it is called on; call it where the cells run.
+    /// `clock` and `commit` are the caller's to know. What cannot be found out
+    /// is left empty.
+    pub fn probe(clock: &str, commit: &str) -> Self {
+        let line = |path: &str| {
+            fs::read_to_string(path)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let field = |path: &str, name: &str| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(name))
+                .unwrap_or_default();
+            line.split_once(':')
+                .map_or(String::new(), |(_, value)| value.trim().to_owned())
+        };
+        let kib = field("/proc/meminfo", "MemTotal");
+        let kib = kib
+            .split_whitespace()
+            .next()
+            .and_then(|kib| kib.parse::<u64>().ok());
+        Environment {
+            kernel: line("/proc/sys/kernel/osrelease"),
+            cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            clock: clock.to_owned(),
+            commit: commit.to_owned(),
+            date: today(),
+            machine: line("/proc/sys/kernel/hostname"),
+            cpu_model: field("/proc/cpuinfo", "model name"),
+            memory_mib: kib.unwrap_or_default() / 1024,
+            postgresql: Installation::find()
+                .and_then(|postgres| postgres.version())
+                .unwrap_or_default(),
+            dataset_version: DATASET_VERSION,
+        }
+    }
+}
+
+/// The date in UTC.
+fn today() -> String {
+    let now = std::time::SystemTime::now();
+    let seconds = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |age| age.as_secs());
+    date((seconds / 86_400) as i64)
+}
+
+/// The date `days` after 1970-01-01, by counting whole 400-year cycles of
+/// 146097 days from 0000-03-01, so that leap days come last in a year.
+fn date(days: i64) -> String {
+    let shifted = days + 719_468;
+    let (cycle, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    format!("{:04}-{month:02}-{day:02}", year + cycle * 400 + carry)
+}
+
+/// One measured cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The scheduler.
+    pub scheduler: Scheduler,
+    /// The mix.
+    pub mix: Mix,
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// Seed of the terminals' inputs.
+    pub seed: u64,
+    /// Length of the window in seconds.
+    pub seconds: f64,
+    /// Length of the warm-up in seconds.
+    pub warmup_s: f64,
+    /// CPUs of the server.
+    pub cpus: u32,
+    /// CPUs of the clients.
+    pub client_cpus: u32,
+    /// TPC-C terminals.
+    pub terminals: u32,
+    /// Q17 workers.
+    pub background_workers: u32,
+    /// Name and version of the sched_ext scheduler, as the kernel has it.
+    pub scheduler_version: Option<String>,
+    /// TPC-C transactions per second.
+    pub ts_tps: Option<f64>,
+    /// Mean latency of a transaction in milliseconds.
+    pub ts_mean_ms: Option<f64>,
+    /// Median latency.
+    pub ts_p50_ms: Option<f64>,
+    /// 95th percentile.
+    pub ts_p95_ms: Option<f64>,
+    /// 99th percentile.
+    pub ts_p99_ms: Option<f64>,
+    /// Q17 queries per second.
+    pub bg_per_s: Option<f64>,
+    /// Share of the window in which the server's CPUs were not idle, 0 to 1.
+    pub busy_fraction: f64,
+    /// The same for each CPU of the server.
+    pub busy_fraction_per_cpu: Vec<f64>,
+    /// The same for the clients' CPUs together: near 1, they were the
+    /// bottleneck, and the row says little about the server.
+    pub client_busy_fraction: f64,
+    /// Transactions by type, and retries.
+    pub transactions: Option<Counts>,
+    /// Latencies: pairs of milliseconds and how many transactions took that
+    /// long (to 3 significant digits).
+    pub latency_histogram: Vec<(f64, u64)>,
+}
+
+impl Row {
+    /// The row of a cell that was measured.
+    pub(crate) fn new(
+        config: &CellConfig,
+        scheduler_version: Option<String>,
+        done: &Done,
+        busy: &Busy,
+    ) -> Self {
+        let tally = done.terminals.as_ref();
+        // A window without a single transaction has a throughput and no latency.
+        let latency = tally
+            .map(|tally| &tally.latency_ns)
+            .filter(|latency| !latency.is_empty());
+        let quantile =
+            |q: f64| latency.map(|latency| latency.value_at_quantile(q) as f64 * MS_PER_NS);
+        Row {
+            scheduler: config.scheduler.clone(),
+            mix: config.mix,
+            repeat: config.repeat,
+            seed: config.seed,
+            seconds: config.seconds,
+            warmup_s: config.warmup_s,
+            cpus: config.cpus,
+            client_cpus: config.client_cpus,
+            terminals: config.terminal_count(),
+            background_workers: config.background_count(),
+            scheduler_version,
+            ts_tps: tally.map(|tally| tally.counts.total() as f64 / config.seconds),
+            ts_mean_ms: latency.map(|latency| latency.mean() * MS_PER_NS),
+            ts_p50_ms: quantile(0.50),
+            ts_p95_ms: quantile(0.95),
+            ts_p99_ms: quantile(0.99),
+            bg_per_s: done.background.map(|queries| queries / config.seconds),
+            busy_fraction: busy.mean(0, config.cpus),
+            busy_fraction_per_cpu: busy.0[..config.cpus as usize].to_vec(),
+            client_busy_fraction: busy.mean(config.cpus, config.client_cpus),
+            transactions: tally.map(|tally| tally.counts),
+            latency_histogram: tally.map(pairs).unwrap_or_default(),
+        }
+    }
+}
+
+/// A histogram as pairs, empty buckets left out.
+fn pairs(tally: &Tally) -> Vec<(f64, u64)> {
+    tally
+        .latency_ns
+        .iter_recorded()
+        .map(|bucket| {
+            let us = (bucket.value_iterated_to() as f64 / 1_000.0).round();
+            (us / 1_000.0, bucket.count_at_value())
+        })
+        .collect()
+}
+
+/// The JSON of a part of a report.
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("results are plain data")
+}
+
+/// All rows of an experiment in one environment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Where the rows come from.
+    pub environment: Environment,
+    /// The rows, in the order in which they were measured.
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// A report without rows.
+    pub fn new(experiment: &str, environment: Environment) -> Self {
+        Report {
+            experiment: experiment.to_owned(),
+            environment,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Reads a results file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = fs::read(path).map_err(Error::file("read", path))?;
+        serde_json::from_slice(&text).map_err(|error| Error::Results {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        })
+    }
+
+    /// The file's text, with one row a line.
+    fn to_json(&self) -> String {
+        let rows: Vec<String> = self
+            .rows
+            .iter()
+            .map(|row| format!("  {}", json(row)))
+            .collect();
+        format!(
+            "{{\"experiment\": {},\n\"environment\": {},\n\"rows\": [\n{}\n]}}\n",
+            json(&self.experiment),
+            json(&self.environment),
+            rows.join(",\n")
+        )
+    }
+
+    /// Writes a results file, replacing it at once.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        files::replace(path, self.to_json().as_bytes())
+    }
+
+    /// Adds the rows of another run. Runs of another experiment, kernel, clock,
+    /// commit, server or data are refused: their rows would not be comparable.
+    pub fn merge(&mut self, other: Report) -> Result<()> {
+        let (ours, theirs) = (&self.environment, &other.environment);
+        let properties = [
+            ("experiments", &self.experiment, &other.experiment),
+            ("kernels", &ours.kernel, &theirs.kernel),
+            ("clocks", &ours.clock, &theirs.clock),
+            ("commits", &ours.commit, &theirs.commit),
+            ("PostgreSQL versions", &ours.postgresql, &theirs.postgresql),
+            (
+                "data",
+                &ours.dataset_version.to_string(),
+                &theirs.dataset_version.to_string(),
+            ),
+        ];
+        for (what, left, right) in properties {
+            if left != right {
+                return Err(Error::Mixed {
+                    what,
+                    left: left.clone(),
+                    right: right.clone(),
+                });
+            }
+        }
+        self.rows.extend(other.rows);
+        Ok(())
+    }
+
+    /// Keeps the raw rows in `results_dir/<date>-<machine>/`, in a file of
+    /// their own, and returns its path.
+    pub fn save_raw(&self, results_dir: &Path) -> Result<PathBuf> {
+        let Environment { date, machine, .. } = &self.environment;
+        let dir = results_dir.join(format!("{date}-{machine}"));
+        let mut number = 1;
+        loop {
+            let path = dir.join(format!("{}-{number}.json", self.experiment));
+            if !path.exists() {
+                self.write(&path)?;
+                return Ok(path);
+            }
+            number += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(11_016), "2000-02-29");
+        assert_eq!(date(20_778), "2026-11-21");
+        assert_eq!(date(47_540), "2100-02-28");
+        assert_eq!(date(47_541), "2100-03-01");
+    }
+
+    #[test]
+    fn a_report_survives_its_file_and_has_the_schema() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sub/report.json");
+        let report = samples::report();
+        report.write(&path).unwrap();
+        assert_eq!(Report::read(&path).unwrap(), report);
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(json["experiment"], "mixed");
+        for key in ["kernel", "cpus", "clock", "commit"] {
+            assert!(json["environment"].get(key).is_some(), "{key}");
+        }
+        for key in [
+            "scheduler",
+            "mix",
+            "ts_tps",
+            "ts_mean_ms",
+            "ts_p50_ms",
+            "ts_p95_ms",
+            "ts_p99_ms",
+            "bg_per_s",
+            "busy_fraction",
+            "repeat",
+        ] {
+            assert!(json["rows"][0].get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_report_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.json");
+        fs::write(&path, "{\"experiment\": 5}").unwrap();
+        let error = Report::read(&path).unwrap_err().to_string();
+        assert!(error.contains("x.json"), "{error}");
+    }
+
+    #[test]
+    fn only_comparable_rows_are_merged() {
+        let mut report = samples::report();
+        let count = report.rows.len();
+        report.merge(samples::report()).unwrap();
+        assert_eq!(report.rows.len(), 2 * count);
+        let mut other = samples::report();
+        other.environment.clock = "native".to_owned();
+        let error = report.merge(other).unwrap_err().to_string();
+        assert!(
+            error.contains("clocks") && error.contains("native"),
+            "{error}"
+        );
+        assert_eq!(report.rows.len(), 2 * count);
+    }
+
+    #[test]
+    fn raw_rows_are_never_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let report = samples::report();
+        let paths = [
+            report.save_raw(dir.path()).unwrap(),
+            report.save_raw(dir.path()).unwrap(),
+        ];
+        assert_ne!(paths[0], paths[1]);
+        assert!(paths.iter().all(|path| path.exists()));
+        assert!(paths[0].parent().unwrap().ends_with("2026-11-21-sample"));
+    }
+}
