@@ -174,8 +174,12 @@ static __always_inline u64 allowed_word(struct task_struct *p, u32 word)
 {
 	u64 bits = 0, mask;
 
-	if (word == 0)
-		return p->cpus_ptr->bits[0];
+	if (word == 0) {
+		bits = p->cpus_ptr->bits[0];
+		/* Keeps the compiler from merging this load with the one below. */
+		__sink(bits);
+		return bits;
+	}
 	mask = (u64)BPF_CORE_READ(p, cpus_ptr);
 	bpf_probe_read_kernel(&bits, sizeof(bits), (void *)(mask + word * 8));
 	return bits;
@@ -184,6 +188,20 @@ static __always_inline u64 allowed_word(struct task_struct *p, u32 word)
 static __always_inline bool allowed_on(struct task_struct *p, u32 cpu)
 {
 	return allowed_word(p, cpu >> 6) & (1ULL << (cpu & 63));
+}
+
+/* The key of the first task in a queue that is in order of virtual runtime. */
+static __always_inline bool queue_first(u64 dsq, u64 *vtime)
+{
+	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(dsq);
+	u64 key;
+
+	if (!head)
+		return false;
+	key = head->scx.dsq_vtime;
+	__sink(key);
+	*vtime = key;
+	return true;
 }
 
 static __always_inline void leave_queue(struct task_ctx *tc)

@@ -60,6 +60,8 @@ static __noinline int floor_collect(u64 dsq)
 	struct task_struct *p;
 	u32 walked = 0;
 
+	/* To the verifier an unknown number, so that it need not walk them all. */
+	__sink(walked);
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tc;
 
@@ -142,6 +144,8 @@ static __noinline int rekey_ts(u64 dsq)
 	struct task_struct *p;
 	u32 walked = 0;
 
+	/* To the verifier an unknown number, so that it need not walk them all. */
+	__sink(walked);
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tc;
 		u64 before;

@@ -187,7 +187,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	struct task_ctx *tc = NULL;
 	bool prev_ts = false, prev_bg = false;
-	u64 first, head;
+	u64 first;
 	struct group *g;
 	u32 index;
 
@@ -219,10 +219,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 				return;
 		} else if (READ_ONCE(g->nr_waiting)) {
 			/* Its group goes on; with which of its tasks? */
-			struct task_struct *next = __COMPAT_scx_bpf_dsq_peek(BG_DSQ + index);
-
-			head = next ? next->scx.dsq_vtime : tc->vtime;
-			if ((s64)(head - tc->vtime) < 0 &&
+			if (queue_first(BG_DSQ + index, &first) && (s64)(first - tc->vtime) < 0 &&
 			    scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
 				charge_group(index, bg_slice_ns);
 				cc->prepaid_group = index;
@@ -345,7 +342,8 @@ static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
 	tc->vtime = tier == GIVEWAY_TIER_TIME_SENSITIVE ? ts_clock : group(index)->task_clock;
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init_task, struct task_struct *p, struct scx_init_task_args *args)
+/* Not sleepable: the verifier does not trust args->cgroup in a sleepable one. */
+s32 BPF_STRUCT_OPS(ufs_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_ctx *tc;
 

@@ -219,17 +219,6 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	}
 }
 
-/* The key of the first task in @cpu's queue. */
-static __always_inline bool ts_first(u32 cpu, u64 *vtime)
-{
-	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(TS_DSQ + cpu);
-
-	if (!head)
-		return false;
-	*vtime = head->scx.dsq_vtime;
-	return true;
-}
-
 /*
  * Take the waiting task that is most behind, if it is behind @prev_vtime. A
  * foreign queue is preferred to our own only if it is behind by a slice: order
@@ -243,14 +232,15 @@ static __noinline bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 	u32 seen = 0, i;
 
 	WRITE_ONCE(cc->ts_seen, READ_ONCE(ts_enq_seq));
-	if (READ_ONCE(cc->ts_waiting) && ts_first(cpu, &vtime)) {
+	if (READ_ONCE(cc->ts_waiting) && queue_first(TS_DSQ + cpu, &vtime)) {
 		best = cpu;
 		best_vtime = vtime;
 	}
 	if (READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting)) {
+		__sink(seen);
 		bpf_for(i, 1, nr_cpu_ids) {
 			other = other + 1 < nr_cpu_ids ? other + 1 : 0;
-			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !ts_first(other, &vtime))
+			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !queue_first(TS_DSQ + other, &vtime))
 				continue;
 			if (best < 0 || (s64)(vtime + ts_slice_ns - best_vtime) < 0) {
 				best = other;
