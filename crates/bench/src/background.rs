@@ -7,7 +7,7 @@
 //! progress is taken as linear between two notices and fractions count: see
 //! [`completed`].
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::Poll;
@@ -115,7 +115,7 @@ impl Background {
 
 /// The thread: connects all workers, starts them, and stamps their notices.
 fn serve(
-    socket_dir: &PathBuf,
+    socket_dir: &Path,
     marks: &[Marks],
     connected: mpsc::Sender<Vec<i32>>,
     started: tokio::sync::oneshot::Receiver<()>,

@@ -21,7 +21,7 @@ mod error;
 mod experiments;
 mod files;
 pub mod postgres;
-//mod report;
+mod report;
 pub mod result;
 pub mod tpcc;
 
@@ -29,7 +29,7 @@ pub use cell::run_cell;
 pub use config::{CellConfig, Mix, Plan, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
-//pub use report::{html, sentence, table};
+pub use report::{html, sentence, table};
 pub use result::{Environment, Report, Row};
 
 /// Called with one short line for each step that takes a while.

@@ -1,0 +1,212 @@
+//! The results as text of at most 80 columns.
+
+use std::fmt::Write as _;
+
+use super::stats::{Cell, Spread, Summary};
+use crate::config::Mix;
+use crate::result::{Environment, Report};
+
+/// Renders medians over repeats, with half the distance between the extremes
+/// as the spread of the throughput.
+pub fn render(report: &Report) -> String {
+    let summary = Summary::of(report);
+    let mut text = String::new();
+    for line in heading(report) {
+        text.push_str(&line);
+        text.push('\n');
+    }
+    for mix in summary.mixes() {
+        text.push('\n');
+        let _ = writeln!(text, "{mix}: {}", explain(mix));
+        let cells: Vec<&Cell<'_>> = summary.mix(mix).collect();
+        let width = cells
+            .iter()
+            .map(|cell| cell.scheduler.label().len())
+            .max()
+            .unwrap_or(0);
+        let width = width.clamp(5, 11);
+        let _ = writeln!(
+            text,
+            "  {:width$} {:>12} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>4} {:>5}",
+            "",
+            "TPC-C tps",
+            "/solo",
+            "/eevdf",
+            "p50 ms",
+            "p95 ms",
+            "p99 ms",
+            "Q17/s",
+            "/bg",
+            "busy"
+        );
+        for cell in cells {
+            let label: String = cell.scheduler.label().chars().take(width).collect();
+            let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
+            let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |r| format!("{r:.2}"));
+            let bare = |value: Option<f64>| {
+                let text = ratio(value);
+                text.strip_prefix('0').map_or(text.clone(), str::to_owned)
+            };
+            let _ = writeln!(
+                text,
+                "  {label:width$} {:>12} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>4} {:>5}",
+                cell.spread(|row| row.ts_tps)
+                    .map_or("-".to_owned(), throughput),
+                ratio(summary.tps_to_solo(cell)),
+                ratio(summary.tps_to_eevdf(cell)),
+                number(cell.median(|row| row.ts_p50_ms)),
+                number(cell.median(|row| row.ts_p95_ms)),
+                number(cell.median(|row| row.ts_p99_ms)),
+                number(cell.median(|row| row.bg_per_s)),
+                bare(summary.bg_to_solo(cell)),
+                ratio(cell.median(|row| Some(row.busy_fraction))),
+            );
+        }
+    }
+    let _ = write!(
+        text,
+        "\n/solo, /bg: relative to the scheduler's own SOLO and SOLO-BG (IDLE: EEVDF's).\n\
+         busy: share of the server CPUs' time. Medians; ± half the range of the repeats.\n"
+    );
+    text
+}
+
+/// What runs, in one line.
+pub(super) fn explain(mix: Mix) -> &'static str {
+    match mix {
+        Mix::Solo => "TPC-C alone",
+        Mix::SoloBackground => "Q17 alone",
+        Mix::MinMax => "TPC-C with the highest priority, Q17 with the lowest",
+        Mix::FiftyFifty => "TPC-C and Q17 with the same, high priority",
+    }
+}
+
+/// Where the numbers come from: two lines, and one for each thing to beware of.
+pub(super) fn heading(report: &Report) -> Vec<String> {
+    let Environment {
+        kernel,
+        clock,
+        postgresql,
+        commit,
+        date,
+        machine,
+        ..
+    } = &report.environment;
+    let commit: String = commit.chars().take(12).collect();
+    let mut lines = vec![
+        format!("{} on {machine}, {date}: Linux {kernel}", report.experiment),
+        format!("PostgreSQL {postgresql}, clock {clock}, commit {commit}"),
+    ];
+    if let Some(row) = report.rows.first() {
+        let repeats = report.rows.iter().map(|row| row.repeat).max().unwrap_or(0) + 1;
+        lines.push(format!(
+            "{} server CPUs, {} client CPUs; {repeats} x {} s after {} s of warm-up",
+            row.cpus, row.client_cpus, row.seconds, row.warmup_s
+        ));
+    }
+    let clients = report
+        .rows
+        .iter()
+        .map(|row| row.client_busy_fraction)
+        .fold(0.0, f64::max);
+    if clients > 0.9 {
+        lines.push(format!(
+            "Beware: the client CPUs were busy up to {:.0} % of the time and may limit throughput.",
+            clients * 100.0
+        ));
+    }
+    lines
+}
+
+/// A throughput with its spread.
+fn throughput(spread: Spread) -> String {
+    if spread.min == spread.max {
+        return short(spread.median);
+    }
+    format!(
+        "{} ±{}",
+        short(spread.median),
+        short((spread.max - spread.min) / 2.0)
+    )
+}
+
+/// Three significant digits or so.
+pub(super) fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Scheduler;
+    use crate::report::samples;
+
+    #[test]
+    fn the_table_shows_medians_ratios_and_spread_within_80_columns() {
+        let text = render(&samples::report());
+        for line in text.lines() {
+            assert!(
+                line.chars().count() <= 80,
+                "{} columns: {line}",
+                line.chars().count()
+            );
+        }
+        let section = text.split("MIN:MAX:").nth(1).unwrap();
+        let ufs: Vec<&str> = section
+            .lines()
+            .find(|l| l.contains("UFS"))
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        assert_eq!(
+            ufs,
+            [
+                "UFS", "396", "±7.92", "0.99", "1.98", "10.1", "19.2", "25.2", "62.0", ".39",
+                "0.99"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_cell_without_transactions_shows_zero_and_no_latency() {
+        let text = render(&samples::report());
+        let section = text.split("50:50:").nth(1).unwrap();
+        let fifo: Vec<&str> = section
+            .lines()
+            .find(|l| l.contains("FIFO"))
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        assert_eq!(fifo[..7], ["FIFO", "0.00", "0.00", "0.00", "-", "-", "-"]);
+    }
+
+    #[test]
+    fn clients_that_limit_throughput_are_pointed_out() {
+        let mut report = samples::report();
+        assert!(!render(&report).contains("Beware"));
+        report.rows[0].client_busy_fraction = 0.97;
+        assert!(render(&report).contains("Beware"));
+    }
+
+    #[test]
+    fn long_names_and_large_numbers_still_fit() {
+        let mut report = samples::report();
+        let name = "scx_a_very_long_scheduler_name".to_owned();
+        for row in &mut report.rows {
+            row.scheduler = Scheduler::Scx(name.clone());
+            row.ts_tps = row.ts_tps.map(|tps| tps * 300.0);
+        }
+        report.environment.kernel = "7.2.13-a-rather-long-flavour-amd64".to_owned();
+        for line in render(&report).lines() {
+            assert!(
+                line.chars().count() <= 80,
+                "{} columns: {line}",
+                line.chars().count()
+            );
+        }
+    }
+}
