@@ -1,0 +1,74 @@
+//! `giveway bench`: measures workloads under several schedulers.
+//!
+//! ```text
+//!   options ─► plan of cells ─► pool ─► place ─► row ─► report
+//!   (mixed)    (giveway-bench)   │       ├ native: this machine, one at a time
+//!                                │       └ lab: a virtual machine per cell, as
+//!                                │              many at once as host CPUs
+//!                                └► observer: progress on the terminal
+//! ```
+//!
+//! Only `progress` and this file print. A cell that fails is reported with the
+//! end of its console, the others go on, and the command ends with status 1;
+//! it is not tried again, since a measurement that works every other time is
+//! itself a finding.
+
+mod guest;
+mod mixed;
+mod place;
+mod pool;
+mod progress;
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use giveway_bench::experiments;
+
+use crate::error::Failure;
+
+pub(crate) use place::image_layer;
+
+/// The commit this program was built from; results carry it.
+pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
+
+/// Measure workloads under several schedulers
+#[derive(Args, Debug)]
+#[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
+pub(crate) struct BenchArgs {
+    /// Name all experiments
+    #[arg(long)]
+    list: bool,
+    #[command(subcommand)]
+    experiment: Option<Experiment>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Experiment {
+    /// Measure TPC-C beside TPC-H Q17 on the same CPUs
+    Mixed(mixed::MixedArgs),
+    /// Make the data that experiments copy
+    #[command(hide = true)]
+    Prepare(guest::PrepareArgs),
+    /// Measure one cell on this machine
+    #[command(hide = true)]
+    Cell(guest::CellArgs),
+}
+
+/// Runs the experiment; answers with the exit status.
+pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
+    match args.experiment {
+        Some(Experiment::Mixed(args)) => mixed::mixed(&args),
+        Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
+        Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),
+        None => list().map(|()| 0),
+    }
+}
+
+fn list() -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for experiment in experiments() {
+        writeln!(out, "{:<10} {}", experiment.name, experiment.summary)?;
+        writeln!(out, "{:<10} {}", "", experiment.section)?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,423 @@
+//! The part of cgroup v2 that Giveway needs: a leaf of its own for one run,
+//! and a list of the cgroups that carry a tier.
+//!
+//! ```text
+//! BASE                      top of the hierarchy, or of the user's own part
+//! └ giveway                 +cpu +cpuset in subtree_control, as in BASE
+//!   ├ time_sensitive        cpu.weight 10000
+//!   │ └ run-4711            cpu.weight as asked for; removed after the run
+//!   └ background            cpu.weight 1
+//!     └ run-4712
+//! ```
+//!
+//! UFS reads the tier from the directory's name. The weights of the two tier
+//! directories are for machines without UFS: Linux's own scheduler then gives
+//! background work 1 part of 10001 when both tiers are busy, the nearest it
+//! can come (and, as the paper shows, not near enough).
+//!
+//! Root uses the top of the hierarchy. Anybody else may move a process only
+//! inside a part whose `cgroup.procs` they may write, up to the common
+//! ancestor (cgroup-v2.rst, "Delegation Containment"); BASE is then the
+//! highest such ancestor of the caller's own cgroup.
+//!
+//! Known weakness: a run whose supervisor dies of SIGKILL leaves its leaf
+//! behind; the next run in the tier removes the leaves of dead supervisors.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use giveway_hints::{Tier, Weight};
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+
+use crate::error::{Context, Failure};
+use crate::tier;
+
+/// The directory under BASE that holds everything Giveway makes.
+const OURS: &str = "giveway";
+/// Where a caller that sits alone in its delegated cgroup steps aside to.
+const CALLER: &str = "giveway-caller";
+/// What the two tier directories weigh against each other without UFS.
+const TIER_WEIGHT: [(Tier, &str); 2] = [(Tier::TimeSensitive, "10000"), (Tier::Background, "1")];
+
+/// A mounted cgroup v2 hierarchy.
+#[derive(Debug)]
+pub(crate) struct Hierarchy {
+    mount: PathBuf,
+}
+
+impl Hierarchy {
+    /// The hierarchy at `mount`.
+    pub(crate) fn at(mount: impl Into<PathBuf>) -> Self {
+        Hierarchy {
+            mount: mount.into(),
+        }
+    }
+
+    /// The hierarchy that a mount table (`/proc/self/mountinfo`) names.
+    pub(crate) fn in_mounts(mountinfo: &str) -> Option<Self> {
+        mountinfo.lines().find_map(|line| {
+            let (mount, kind) = line.split_once(" - ")?;
+            let path = mount.split(' ').nth(4)?;
+            kind.starts_with("cgroup2 ")
+                .then(|| Hierarchy::at(path.replace("\\040", " ")))
+        })
+    }
+
+    /// The hierarchy of this machine, with the cpu controller in it.
+    pub(crate) fn with_cpu() -> Result<Self, Failure> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").cannot("read the mount table")?;
+        let found = Hierarchy::in_mounts(&mounts).ok_or_else(|| {
+            Failure::new("cgroup v2 is not mounted").with_remedy(
+                "mount -t cgroup2 none /sys/fs/cgroup, or boot with \
+                 systemd.unified_cgroup_hierarchy=1",
+            )
+        })?;
+        if !found.controllers().iter().any(|name| name == "cpu") {
+            return Err(Failure::new(format_args!(
+                "cgroup v2 at {} has no cpu controller: cgroup v1 holds it",
+                found.mount.display()
+            ))
+            .with_remedy("boot with systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all"));
+        }
+        Ok(found)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn mount(&self) -> &Path {
+        &self.mount
+    }
+
+    /// The controllers it offers at the top.
+    pub(crate) fn controllers(&self) -> Vec<String> {
+        words(&self.mount.join("cgroup.controllers"))
+    }
+
+    /// The highest directory in which a caller in the cgroup `own` (a path as
+    /// in `/proc/self/cgroup`) may make cgroups and move processes.
+    fn base(&self, own: &Path, is_root: bool) -> Result<PathBuf, Failure> {
+        if is_root {
+            return Ok(self.mount.clone());
+        }
+        let own = self.mount.join(own.strip_prefix("/").unwrap_or(own));
+        own.ancestors()
+            .take_while(|dir| dir.starts_with(&self.mount) && writable(dir))
+            .last()
+            .map(Path::to_path_buf)
+            .ok_or_else(|| {
+                Failure::new(format_args!(
+                    "this user may not make cgroups: {} is not delegated to them",
+                    own.display()
+                ))
+                .with_remedy(
+                    "put 'systemd-run --user --scope -p Delegate=yes' before the command, \
+                     or use sudo",
+                )
+            })
+    }
+
+    /// Makes the leaf for one run and the directories above it.
+    ///
+    /// Without the cpu controller (a delegated part may lack it) the leaf has a
+    /// tier but no weight, which is an error only if one was asked for.
+    pub(crate) fn leaf(
+        &self,
+        tier: Tier,
+        weight: Option<Weight>,
+        caller: &Caller,
+    ) -> Result<Leaf, Failure> {
+        let base = self.base(&caller.cgroup, caller.is_root)?;
+        let ours = base.join(OURS);
+        let parent = ours.join(tier.name());
+        enable(&base, caller.pid)?;
+        make(&ours)?;
+        enable(&ours, caller.pid)?;
+        for (tier, weight) in TIER_WEIGHT {
+            let dir = ours.join(tier.name());
+            make(&dir)?;
+            write_if_there(&dir.join("cpu.weight"), weight)?;
+        }
+        enable(&parent, caller.pid)?;
+        sweep(&parent);
+        let leaf = Leaf::make(&parent, caller.pid)?;
+        if let Some(weight) = weight {
+            let set = write_if_there(&leaf.dir.join("cpu.weight"), &weight.to_string())?;
+            if !set {
+                return Err(Failure::new(format_args!(
+                    "cannot set weight {weight}: the cpu controller is not delegated to {}",
+                    base.display()
+                ))
+                .with_remedy(
+                    "let systemd delegate it ('sudo systemctl edit user@.service', [Service], \
+                     Delegate=cpu cpuset memory pids) and log in again; or leave out --weight",
+                ));
+            }
+        }
+        Ok(leaf)
+    }
+
+    /// Every cgroup whose own name gives it a tier, the outermost first.
+    pub(crate) fn labelled(&self) -> Vec<Labelled> {
+        let mut found = Vec::new();
+        let mut queue = VecDeque::from([(self.mount.clone(), false)]);
+        while let Some((dir, inside)) = queue.pop_front() {
+            for child in children(&dir) {
+                let name = child.file_name().unwrap_or_default().to_string_lossy();
+                let own = tier::of_name(&name);
+                // A labelled cgroup and its direct children are worth a line
+                // each: the children are what weights divide the tier between.
+                let listed = own.or(inside.then(|| tier::of_path(self.relative(&child))));
+                if let Some(tier) = listed {
+                    found.push(Labelled {
+                        tier,
+                        path: self.relative(&child).to_path_buf(),
+                        weight: read(&child.join("cpu.weight")).and_then(|w| w.parse().ok()),
+                        tasks: tasks(&child),
+                    });
+                }
+                queue.push_back((child.clone(), own.is_some()));
+            }
+        }
+        found
+    }
+
+    fn relative<'a>(&self, dir: &'a Path) -> &'a Path {
+        dir.strip_prefix(&self.mount).unwrap_or(dir)
+    }
+}
+
+/// Who asks for a leaf.
+pub(crate) struct Caller {
+    /// Path in the hierarchy, as `/proc/self/cgroup` has it.
+    pub(crate) cgroup: PathBuf,
+    pub(crate) is_root: bool,
+    pub(crate) pid: u32,
+}
+
+impl Caller {
+    /// This process.
+    pub(crate) fn this() -> Result<Self, Failure> {
+        let text = fs::read_to_string("/proc/self/cgroup").cannot("read the caller's cgroup")?;
+        Ok(Caller {
+            cgroup: unified_path(&text).unwrap_or_else(|| PathBuf::from("/")),
+            is_root: nix::unistd::geteuid().is_root(),
+            pid: std::process::id(),
+        })
+    }
+
+    /// The tier the caller runs in.
+    pub(crate) fn tier(&self) -> Tier {
+        tier::of_path(&self.cgroup)
+    }
+}
+
+/// The cgroup v2 line of `/proc/PID/cgroup`.
+fn unified_path(text: &str) -> Option<PathBuf> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(PathBuf::from)
+}
+
+/// One line of `giveway status`.
+#[derive(Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Labelled {
+    pub(crate) tier: Tier,
+    pub(crate) path: PathBuf,
+    /// `cpu.weight`, where the cpu controller is enabled.
+    pub(crate) weight: Option<u32>,
+    /// Threads in it and below it.
+    pub(crate) tasks: usize,
+}
+
+/// The cgroup of one run; removed when dropped, if it is empty by then.
+#[derive(Debug)]
+pub(crate) struct Leaf {
+    dir: PathBuf,
+}
+
+impl Leaf {
+    fn make(parent: &Path, pid: u32) -> Result<Self, Failure> {
+        // The plain name may be taken by a leaf that a process of the same id
+        // left populated, before the counter of process ids went round.
+        for suffix in 0.. {
+            let dir = parent.join(match suffix {
+                0 => format!("run-{pid}"),
+                _ => format!("run-{pid}.{suffix}"),
+            });
+            match fs::create_dir(&dir) {
+                Ok(()) => return Ok(Leaf { dir }),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e).cannot(format_args!("make {}", dir.display())),
+            }
+        }
+        unreachable!("the counter of suffixes does not end")
+    }
+
+    /// Opens the file through which a process moves into the leaf.
+    pub(crate) fn entrance(&self) -> Result<File, Failure> {
+        let path = self.dir.join("cgroup.procs");
+        OpenOptions::new()
+            .write(true)
+            .open(&path)
+            .cannot(format_args!("open {}", path.display()))
+    }
+
+    /// Its directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Removes the leaf; answers with the number of tasks that keep it alive.
+    pub(crate) fn remove(self) -> usize {
+        // A task that has ended still counts until the kernel is done with it.
+        for _ in 0..50 {
+            if fs::remove_dir(&self.dir).is_ok() {
+                break;
+            }
+            let left = tasks(&self.dir);
+            if left > 0 {
+                return left;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        0
+    }
+}
+
+impl Drop for Leaf {
+    fn drop(&mut self) {
+        // Fails when removed already or still populated; both are fine.
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+/// Removes the leaves whose supervisor has died without doing so.
+fn sweep(parent: &Path) {
+    for leaf in children(parent) {
+        let name = leaf.file_name().unwrap_or_default().to_string_lossy();
+        let supervisor = name.strip_prefix("run-").map(|rest| {
+            rest.split_once('.')
+                .map_or(rest, |(pid, _)| pid)
+                .parse::<u32>()
+        });
+        if let Some(Ok(pid)) = supervisor
+            && !Path::new("/proc").join(pid.to_string()).exists()
+        {
+            // Refused by the kernel while the leaf is populated, as it should be.
+            let _ = fs::remove_dir(&leaf);
+        }
+    }
+}
+
+/// Hands the cpu and cpuset controllers down to the children of `dir`, where
+/// `dir` has them.
+fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
+    let control = dir.join("cgroup.subtree_control");
+    let available = words(&dir.join("cgroup.controllers"));
+    for controller in ["cpu", "cpuset"] {
+        let has = |list: &[String]| list.iter().any(|name| name == controller);
+        if !has(&available) || has(&words(&control)) {
+            continue;
+        }
+        let request = format!("+{controller}");
+        let mut answer = fs::write(&control, &request);
+        if is_busy(&answer) && step_aside(dir, pid) {
+            answer = fs::write(&control, &request);
+        }
+        // Weights need cpu; cpuset only lets users restrict a run to CPUs later.
+        if controller == "cpu" {
+            let busy = is_busy(&answer);
+            answer
+                .cannot(format_args!("enable {controller} in {}", control.display()))
+                .map_err(|failure| match busy {
+                    true => failure.with_remedy(
+                        "processes live in that cgroup itself; start the command from \
+                         'systemd-run --user --scope -p Delegate=yes', or as root",
+                    ),
+                    false => failure,
+                })?;
+        }
+    }
+    Ok(())
+}
+
+fn is_busy(answer: &io::Result<()>) -> bool {
+    matches!(answer, Err(e) if e.raw_os_error() == Some(Errno::EBUSY as i32))
+}
+
+/// A cgroup with processes of its own cannot hand controllers down. Where the
+/// caller is its only process (a scope made for one command), it moves into a
+/// child, which is its right; other people's processes are left alone.
+fn step_aside(dir: &Path, pid: u32) -> bool {
+    let aside = dir.join(CALLER);
+    words(&dir.join("cgroup.procs")) == [pid.to_string()]
+        && make(&aside).is_ok()
+        && fs::write(aside.join("cgroup.procs"), pid.to_string()).is_ok()
+}
+
+fn make(dir: &Path) -> Result<(), Failure> {
+    match fs::create_dir(dir) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            Err(e).cannot(format_args!("make {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes to a cgroup file; false when the kernel does not offer the file.
+fn write_if_there(path: &Path, text: &str) -> Result<bool, Failure> {
+    match OpenOptions::new().write(true).open(path) {
+        Ok(mut file) => {
+            file.write_all(text.as_bytes())
+                .cannot(format_args!("write {text} to {}", path.display()))?;
+            Ok(true)
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e).cannot(format_args!("open {}", path.display())),
+    }
+}
+
+fn writable(dir: &Path) -> bool {
+    access(dir, AccessFlags::W_OK).is_ok()
+        && access(&dir.join("cgroup.procs"), AccessFlags::W_OK).is_ok()
+}
+
+fn children(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// Threads in a cgroup and below it.
+fn tasks(dir: &Path) -> usize {
+    let own = words(&dir.join("cgroup.threads")).len();
+    own + children(dir)
+        .iter()
+        .map(|child| tasks(child))
+        .sum::<usize>()
+}
+
+fn read(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn words(path: &Path) -> Vec<String> {
+    read(path)
+        .unwrap_or_default()
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! Directories stand in for the hierarchy here: they keep no rules, so these
+//! tests check what is asked of the kernel, and the tests in a virtual machine
+//! check that it agrees.
+
+use super::*;
+
+const V2: &str = "\
+24 1 0:22 / /proc rw - proc proc rw
+30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate
+";
+
+const HYBRID: &str = "\
+30 1 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw
+31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+32 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+";
+
+#[test]
+fn the_hierarchy_is_found_in_the_mount_table() {
+    let mount = |text| Hierarchy::in_mounts(text).map(|h| h.mount);
+    assert_eq!(mount(V2), Some("/sys/fs/cgroup".into()));
+    assert_eq!(mount(HYBRID), Some("/sys/fs/cgroup/unified".into()));
+    assert_eq!(mount("24 1 0:22 / /proc rw - proc proc rw\n"), None);
+}
+
+/// A directory that looks like a hierarchy with these controllers.
+fn hierarchy(controllers: &str) -> (tempfile::TempDir, Hierarchy) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("cgroup.controllers"), controllers).unwrap();
+    fs::write(dir.path().join("cgroup.procs"), "").unwrap();
+    let found = Hierarchy::at(dir.path());
+    (dir, found)
+}
+
+fn caller(pid: u32) -> Caller {
+    Caller {
+        cgroup: "/".into(),
+        is_root: true,
+        pid,
+    }
+}
+
+#[test]
+fn a_leaf_asks_for_the_cpu_controller_and_goes_away() {
+    let (dir, hierarchy) = hierarchy("cpuset cpu io memory");
+    let leaf = hierarchy.leaf(Tier::Background, None, &caller(7)).unwrap();
+    assert_eq!(leaf.dir(), dir.path().join("giveway/background/run-7"));
+    let asked = fs::read_to_string(dir.path().join("cgroup.subtree_control")).unwrap();
+    assert_eq!(asked, "+cpuset");
+    assert!(dir.path().join("giveway/time_sensitive").is_dir());
+    assert_eq!(leaf.remove(), 0);
+    assert!(!dir.path().join("giveway/background/run-7").exists());
+}
+
+#[test]
+fn a_weight_that_cannot_be_set_is_refused_with_the_remedy() {
+    let (dir, hierarchy) = hierarchy("memory pids");
+    let failure = hierarchy
+        .leaf(Tier::Background, Some(Weight::DEFAULT), &caller(7))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        failure.contains("weight 100") && failure.contains("remedy:"),
+        "{failure}"
+    );
+    assert!(!dir.path().join("giveway/background/run-7").exists());
+}
+
+#[test]
+fn leaves_of_dead_supervisors_are_swept_and_of_living_ones_kept() {
+    let (dir, hierarchy) = hierarchy("");
+    let tier = dir.path().join("giveway/background");
+    let alive = format!("run-{}.1", std::process::id());
+    // Process ids end at 4194304.
+    for leaf in ["run-99999999", "run-99999999.3", &alive, "reports"] {
+        fs::create_dir_all(tier.join(leaf)).unwrap();
+    }
+    let _leaf = hierarchy.leaf(Tier::Background, None, &caller(0)).unwrap();
+    let names: Vec<String> = children(&tier)
+        .iter()
+        .map(|child| child.file_name().unwrap().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(names, ["reports", "run-0", &alive]);
+}
+
+#[test]
+fn status_lists_labelled_cgroups_and_their_children_with_tasks_below() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    let reports = dir.path().join("system.slice/background-reports/a/b");
+    fs::create_dir_all(&reports).unwrap();
+    fs::create_dir_all(dir.path().join("user.slice/x")).unwrap();
+    fs::write(reports.join("cgroup.threads"), "11\n12\n").unwrap();
+    fs::write(reports.join("../cpu.weight"), "40\n").unwrap();
+    let line = |path: &str, weight| Labelled {
+        tier: Tier::Background,
+        path: path.into(),
+        weight,
+        tasks: 2,
+    };
+    assert_eq!(
+        hierarchy.labelled(),
+        [
+            line("system.slice/background-reports", None),
+            line("system.slice/background-reports/a", Some(40)),
+        ]
+    );
+}
+
+#[test]
+fn the_caller_s_tier_is_that_of_its_cgroup() {
+    let text = "1:name=systemd:/\n0::/giveway/background/run-3\n";
+    let caller = Caller {
+        cgroup: unified_path(text).unwrap(),
+        ..caller(3)
+    };
+    assert_eq!(caller.tier(), Tier::Background);
+}

@@ -1,0 +1,192 @@
+//! `giveway doctor`: what this machine has, what it lacks, what mends it.
+//!
+//! Each line is one finding of `probes`. A finding counts for one of the two
+//! ways in which Giveway runs: natively (sched_ext in this kernel, root, cgroup
+//! v2) or in the lab (QEMU, disk, memory). The exit status is 0 if one of them
+//! is open, and the last line says which one `giveway bench` takes.
+//!
+//! Nothing here changes the machine: no scheduler is loaded, no guest booted,
+//! no package fetched. What only an attempt would tell (whether a scheduler
+//! loads, whether KVM can boot a kernel) is reported as far as files tell.
+
+mod probes;
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::error::Failure;
+use crate::output;
+
+pub(crate) use probes::BTF_REMEDY;
+
+/// Say what this machine has, what it lacks, and what mends it
+///
+/// Changes nothing. Exit status 0 when UFS can run on this machine or the lab
+/// can; else 1.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a finding means for its part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Health {
+    /// There.
+    Ok,
+    /// Missing, and the way it belongs to is closed.
+    Missing,
+    /// Missing or not to be told; the way stays open.
+    Note,
+}
+
+/// Which way of running needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Way {
+    /// UFS in this machine's own kernel.
+    Native,
+    /// UFS in a virtual machine.
+    Lab,
+    /// Building from source.
+    Build,
+}
+
+/// One line.
+#[derive(Debug, Serialize)]
+struct Finding {
+    way: Way,
+    name: &'static str,
+    health: Health,
+    detail: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// Everything found, and what follows.
+#[derive(Debug, Serialize)]
+struct Examination {
+    native: bool,
+    lab: bool,
+    /// Where `giveway bench` measures: `native`, `lab`, or `nowhere`.
+    bench: &'static str,
+    findings: Vec<Finding>,
+}
+
+impl Examination {
+    fn of(findings: Vec<Finding>) -> Self {
+        let open = |way| {
+            !findings
+                .iter()
+                .any(|f| f.way == way && f.health == Health::Missing)
+        };
+        let (native, lab) = (open(Way::Native), open(Way::Lab));
+        Examination {
+            native,
+            lab,
+            bench: match (native, lab) {
+                (true, _) => "native",
+                (false, true) => "lab",
+                (false, false) => "nowhere",
+            },
+            findings,
+        }
+    }
+}
+
+/// Prints the examination; answers with the exit status.
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
+    let found = Examination::of(probes::all(Path::new("/")));
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &found)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", text(&found, output::fancy_stdout()))?;
+    }
+    out.flush()?;
+    Ok(u8::from(!(found.native || found.lab)))
+}
+
+fn text(found: &Examination, fancy: bool) -> String {
+    let mut lines = Vec::new();
+    let parts = [
+        (Way::Native, "UFS in this machine's kernel"),
+        (Way::Lab, "UFS in a virtual machine"),
+        (Way::Build, "Building from source"),
+    ];
+    for (way, title) in parts {
+        lines.push(title.to_owned());
+        for finding in found.findings.iter().filter(|f| f.way == way) {
+            let mark = match (finding.health, fancy) {
+                (Health::Ok, true) => "✓",
+                (Health::Missing, true) => "✗",
+                (Health::Note, true) => "•",
+                (Health::Ok, false) => "ok  ",
+                (Health::Missing, false) => "FAIL",
+                (Health::Note, false) => "note",
+            };
+            lines.push(format!("  {mark} {:<12} {}", finding.name, finding.detail));
+            if let Some(remedy) = &finding.remedy {
+                let indent = if fancy { 4 } else { 7 };
+                lines.push(format!("{:indent$}remedy: {remedy}", ""));
+            }
+        }
+        lines.push(String::new());
+    }
+    lines.push(match found.bench {
+        "native" => "giveway bench measures on this machine itself.".to_owned(),
+        "lab" => "giveway bench measures in the lab, in virtual machines.".to_owned(),
+        _ => "giveway bench cannot measure here: follow a remedy above first.".to_owned(),
+    });
+    lines.join("\n") + "\n"
+}
+
+/// Whether measurements can run on this machine itself: sched_ext, root, and
+/// the controllers. The reason why not, otherwise.
+pub(crate) fn native_obstacle() -> Option<String> {
+    probes::all(Path::new("/"))
+        .into_iter()
+        .find(|f| f.way == Way::Native && f.health == Health::Missing)
+        .map(|f| f.detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(way: Way, health: Health) -> Finding {
+        Finding {
+            way,
+            name: "thing",
+            health,
+            detail: "is so".into(),
+            remedy: (health != Health::Ok).then(|| "mend it".into()),
+        }
+    }
+
+    #[test]
+    fn bench_goes_native_where_it_can_else_to_the_lab() {
+        let bench = |native, lab| {
+            Examination::of(vec![finding(Way::Native, native), finding(Way::Lab, lab)]).bench
+        };
+        assert_eq!(bench(Health::Ok, Health::Missing), "native");
+        assert_eq!(bench(Health::Note, Health::Ok), "native");
+        assert_eq!(bench(Health::Missing, Health::Note), "lab");
+        assert_eq!(bench(Health::Missing, Health::Missing), "nowhere");
+    }
+
+    #[test]
+    fn what_is_missing_has_its_remedy_below_it_in_plain_text_too() {
+        let found = Examination::of(vec![finding(Way::Native, Health::Missing)]);
+        let plain = text(&found, false);
+        assert!(plain.is_ascii(), "{plain}");
+        assert!(plain.contains("  FAIL thing        is so\n       remedy: mend it\n"));
+        assert!(text(&found, true).contains("  ✗ thing"));
+    }
+}

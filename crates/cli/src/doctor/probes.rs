@@ -1,0 +1,425 @@
+//! One function per question. Files are read below a root directory, so that
+//! tests can describe a machine as a tree of files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Finding, Health, Way};
+use crate::cgroup::Hierarchy;
+use crate::sched_ext::{SchedExt, State};
+use crate::service;
+
+/// What helps against type information that the kernel itself rejects. Kernels
+/// of 7.1 and later pass implicit arguments to kfuncs, which pahole before 1.26
+/// describes wrongly, so that every scheduler is refused.
+pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pahole: install a build of it made with \
+     pahole 1.26 or newer (on Debian, linux-image-amd64 from sid rather than backports)";
+
+const KERNEL_REMEDY: &str = "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y";
+/// What the lab occupies once built, in MiB, and what building it takes.
+const LAB_BUILD_MIB: u64 = 6 * 1024;
+/// What one guest takes, in MiB.
+const LAB_GUEST_MIB: u64 = 4 * 1024;
+
+/// Every finding about the machine whose root directory is `root`.
+pub(super) fn all(root: &Path) -> Vec<Finding> {
+    let mut found = vec![
+        sched_ext(root),
+        btf(root),
+        tracer(root),
+        cgroups(root),
+        permissions(root),
+        scheduler(),
+        postgres(root),
+    ];
+    found.extend(lab(root));
+    found.push(clang());
+    found
+}
+
+fn ok(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
+    Finding {
+        way,
+        name,
+        health: Health::Ok,
+        detail: detail.into(),
+        remedy: None,
+    }
+}
+
+fn missing(
+    way: Way,
+    name: &'static str,
+    detail: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
+    Finding {
+        way,
+        name,
+        health: Health::Missing,
+        detail: detail.into(),
+        remedy: Some(remedy.into()),
+    }
+}
+
+fn note(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
+    Finding {
+        way,
+        name,
+        health: Health::Note,
+        detail: detail.into(),
+        remedy: None,
+    }
+}
+
+fn text(root: &Path, path: &str) -> Option<String> {
+    Some(fs::read_to_string(root.join(path)).ok()?.trim().to_owned())
+}
+
+fn release(root: &Path) -> String {
+    text(root, "proc/sys/kernel/osrelease").unwrap_or_else(|| "of unknown version".into())
+}
+
+fn sched_ext(root: &Path) -> Finding {
+    let release = release(root);
+    match SchedExt::under(root).state() {
+        State::Unsupported => missing(
+            Way::Native,
+            "kernel",
+            format!("Linux {release} has no sched_ext"),
+            KERNEL_REMEDY,
+        ),
+        State::Enabled(ops) if !State::Enabled(ops.clone()).is_ufs() => missing(
+            Way::Native,
+            "kernel",
+            format!("another sched_ext scheduler is loaded: {ops}"),
+            "stop it as it was started (systemctl stop scx, or kill its process)",
+        ),
+        State::Enabled(ops) => ok(
+            Way::Native,
+            "kernel",
+            format!("Linux {release} with sched_ext, {ops} is loaded"),
+        ),
+        _ => ok(
+            Way::Native,
+            "kernel",
+            format!("Linux {release} with sched_ext"),
+        ),
+    }
+}
+
+/// The kernel's configuration, where distributions leave it.
+fn config(root: &Path) -> Option<String> {
+    let release = release(root);
+    [
+        format!("boot/config-{release}"),
+        format!("usr/lib/modules/{release}/config"),
+        format!("lib/modules/{release}/config"),
+    ]
+    .iter()
+    .find_map(|path| fs::read_to_string(root.join(path)).ok())
+}
+
+fn btf(root: &Path) -> Finding {
+    if !root.join("sys/kernel/btf/vmlinux").is_file() {
+        return missing(
+            Way::Native,
+            "BTF",
+            "the kernel carries no type information",
+            "boot a kernel with CONFIG_DEBUG_INFO_BTF=y",
+        );
+    }
+    // PAHOLE_VERSION is 125 for 1.25.
+    let pahole = config(root).and_then(|config| number(&config, "CONFIG_PAHOLE_VERSION="));
+    match (pahole, version(&release(root))) {
+        (Some(pahole), Some(kernel)) if pahole < 126 && kernel >= (7, 1) => missing(
+            Way::Native,
+            "BTF",
+            format!(
+                "made by pahole 1.{}; this kernel will refuse every scheduler \
+                 ('func_proto incompatible with vmlinux')",
+                pahole - 100
+            ),
+            BTF_REMEDY,
+        ),
+        (Some(pahole), _) => ok(
+            Way::Native,
+            "BTF",
+            format!("made by pahole 1.{}", pahole - 100),
+        ),
+        (None, _) => ok(Way::Native, "BTF", "/sys/kernel/btf/vmlinux"),
+    }
+}
+
+fn tracer(root: &Path) -> Finding {
+    let name = "tracer";
+    match config(root) {
+        None => note(
+            Way::Native,
+            name,
+            "the kernel's configuration cannot be read; it must have CONFIG_FUNCTION_TRACER=y",
+        ),
+        Some(config)
+            if config
+                .lines()
+                .any(|line| line == "CONFIG_FUNCTION_TRACER=y") =>
+        {
+            ok(Way::Native, name, "CONFIG_FUNCTION_TRACER=y")
+        }
+        Some(_) => missing(
+            Way::Native,
+            name,
+            "the kernel has no CONFIG_FUNCTION_TRACER, which loading a scheduler needs",
+            "boot a kernel with CONFIG_FUNCTION_TRACER=y",
+        ),
+    }
+}
+
+fn cgroups(root: &Path) -> Finding {
+    let name = "cgroups";
+    let mounts = text(root, "proc/self/mountinfo").unwrap_or_default();
+    let hybrid = mounts.contains(" - cgroup ");
+    let remedy = match hybrid {
+        true => "boot with systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all",
+        false => "mount -t cgroup2 none /sys/fs/cgroup",
+    };
+    let Some(found) = Hierarchy::in_mounts(&mounts) else {
+        return missing(Way::Native, name, "cgroup v2 is not mounted", remedy);
+    };
+    // A test's tree has its mount points below its root.
+    let mount = root.join(found.mount().strip_prefix("/").unwrap_or(found.mount()));
+    let has = Hierarchy::at(&mount).controllers();
+    let lacks: Vec<&str> = ["cpu", "cpuset"]
+        .into_iter()
+        .filter(|wanted| !has.iter().any(|name| name == wanted))
+        .collect();
+    let path = found.mount().display();
+    match lacks.as_slice() {
+        [] => ok(
+            Way::Native,
+            name,
+            format!("v2 at {path} with cpu and cpuset"),
+        ),
+        lacks => missing(
+            Way::Native,
+            name,
+            format!(
+                "v2 at {path} lacks {}{}",
+                lacks.join(" and "),
+                if hybrid {
+                    ", which cgroup v1 holds"
+                } else {
+                    ""
+                }
+            ),
+            if hybrid {
+                remedy
+            } else {
+                "boot a kernel with CONFIG_CGROUP_SCHED=y CONFIG_CPUSETS=y"
+            },
+        ),
+    }
+}
+
+/// Capability bits: CAP_SYS_ADMIN and CAP_BPF.
+const CAPABILITIES: [(u32, &str); 2] = [(21, "CAP_SYS_ADMIN"), (39, "CAP_BPF")];
+
+fn permissions(root: &Path) -> Finding {
+    let name = "permissions";
+    let status = text(root, "proc/self/status").unwrap_or_default();
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.split_whitespace().next_back()?.to_owned())
+    };
+    let effective = field("CapEff:").and_then(|hex| u64::from_str_radix(&hex, 16).ok());
+    let lacks: Vec<&str> = CAPABILITIES
+        .iter()
+        .filter(|(bit, _)| effective.unwrap_or(0) >> bit & 1 == 0)
+        .map(|(_, name)| *name)
+        .collect();
+    match lacks.as_slice() {
+        [] => ok(Way::Native, name, "may load BPF programs and schedulers"),
+        lacks => missing(
+            Way::Native,
+            name,
+            format!("this user lacks {}", lacks.join(" and ")),
+            "use sudo",
+        ),
+    }
+}
+
+fn scheduler() -> Finding {
+    match service::program() {
+        Some(path) => ok(Way::Native, "scx_ufs", path.display().to_string()),
+        None => missing(
+            Way::Native,
+            "scx_ufs",
+            "neither beside this program nor in PATH",
+            "make install",
+        ),
+    }
+}
+
+/// Only `bench` needs a PostgreSQL here, so its absence closes no way.
+fn postgres(root: &Path) -> Finding {
+    let name = "PostgreSQL";
+    let mut versions: Vec<(u32, PathBuf)> = fs::read_dir(root.join("usr/lib/postgresql"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let bin = entry.path().join("bin/postgres");
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            bin.is_file().then_some((version, bin))
+        })
+        .collect();
+    versions.sort();
+    match versions.pop() {
+        Some((version, path)) if version >= 14 => ok(
+            Way::Native,
+            name,
+            format!("{version} at {}", path.display()),
+        ),
+        found => Finding {
+            remedy: Some("apt-get install postgresql".into()),
+            ..note(
+                Way::Native,
+                name,
+                match found {
+                    Some((version, _)) => format!("{version} is too old for native benchmarks"),
+                    None => "not installed; only native benchmarks need it".to_owned(),
+                },
+            )
+        },
+    }
+}
+
+/// What the lab needs. Anything already in its cache was checked when made.
+fn lab(root: &Path) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let cache = giveway_lab::cache_root();
+    let built = giveway_lab::cache_entries().unwrap_or_default();
+    let has = |part: &str| built.iter().any(|entry| entry.name.starts_with(part));
+    let parts = ["qemu", "kernel", "image"];
+    let absent: Vec<&str> = parts.into_iter().filter(|part| !has(part)).collect();
+    let complete = absent.is_empty();
+    found.push(match complete {
+        true => ok(Way::Lab, "lab", format!("built, in {}", cache.display())),
+        false => Finding {
+            remedy: Some("giveway lab build (the first measurement does it, too)".into()),
+            ..note(
+                Way::Lab,
+                "lab",
+                format!("not built yet: {} to be made", absent.join(", ")),
+            )
+        },
+    });
+    found.push(kvm(root));
+    found.push(disk(&cache, complete));
+    found.push(memory(root));
+    found
+}
+
+fn kvm(root: &Path) -> Finding {
+    let name = "KVM";
+    match fs::metadata(root.join("dev/kvm")) {
+        Ok(_) => note(
+            Way::Lab,
+            name,
+            "/dev/kvm is there; 'giveway lab info' tells whether a kernel boots with it",
+        ),
+        Err(_) => note(
+            Way::Lab,
+            name,
+            "not there; guests are emulated, which is slower",
+        ),
+    }
+}
+
+fn disk(cache: &Path, built: bool) -> Finding {
+    let existing = cache.ancestors().find(|dir| dir.is_dir());
+    let free = existing
+        .and_then(|dir| nix::sys::statvfs::statvfs(dir).ok())
+        .map(|fs| (fs.blocks_available() * fs.fragment_size()) >> 20);
+    match free {
+        Some(free) if built || free >= LAB_BUILD_MIB => ok(
+            Way::Lab,
+            "disk",
+            format!("{free} MiB free for {}", cache.display()),
+        ),
+        Some(free) => missing(
+            Way::Lab,
+            "disk",
+            format!(
+                "{free} MiB free for {}, building takes {LAB_BUILD_MIB}",
+                cache.display()
+            ),
+            "free some, or set XDG_CACHE_HOME to another disk",
+        ),
+        None => note(Way::Lab, "disk", "free space cannot be read"),
+    }
+}
+
+fn memory(root: &Path) -> Finding {
+    let info = text(root, "proc/meminfo").unwrap_or_default();
+    match number(&info, "MemAvailable:").map(|kib| kib >> 10) {
+        Some(free) if free >= LAB_GUEST_MIB => {
+            ok(Way::Lab, "memory", format!("{free} MiB available"))
+        }
+        Some(free) => missing(
+            Way::Lab,
+            "memory",
+            format!("{free} MiB available, a guest takes {LAB_GUEST_MIB}"),
+            "end other programs, or give the machine more memory",
+        ),
+        None => note(Way::Lab, "memory", "available memory cannot be read"),
+    }
+}
+
+fn clang() -> Finding {
+    let wanted = std::env::var("BPF_CLANG").ok();
+    let names = wanted
+        .into_iter()
+        .chain(["clang", "clang-19", "clang-18", "clang-17", "clang-16"].map(str::to_owned));
+    let best = names
+        .filter_map(|name| Some((clang_version(&name)?, name)))
+        .max_by_key(|(version, _)| *version);
+    match best {
+        Some((version, name)) if version >= 16 => {
+            ok(Way::Build, "clang", format!("{name} is version {version}"))
+        }
+        other => missing(
+            Way::Build,
+            "clang",
+            match other {
+                Some((version, name)) => format!("{name} is version {version}, too old"),
+                None => "not installed".into(),
+            },
+            "apt-get install clang-19 (16 or newer is needed)",
+        ),
+    }
+}
+
+fn clang_version(program: &str) -> Option<u64> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    number(&String::from_utf8_lossy(&output.stdout), "clang version ")
+}
+
+/// The number that follows `label` in a text.
+fn number(text: &str, label: &str) -> Option<u64> {
+    let rest = text.split_once(label)?.1.trim_start();
+    let end = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+/// Major and minor version of a kernel release such as `7.2.13+deb14-amd64`.
+fn version(release: &str) -> Option<(u64, u64)> {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+//! `scx_ufs` as a process of ours: found, started as a daemon, remembered in a
+//! pid file, ended.
+//!
+//! The pid file is a hint: a process counts only if the kernel says that its
+//! program is `scx_ufs`. Without a file (a scheduler started by hand) the
+//! process table is searched.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{AccessFlags, Pid, access, setsid};
+
+use crate::error::{Context, Failure};
+
+/// Where pid file, log and lock lie; gone after a reboot, as the process is.
+pub(crate) const RUN_DIR: &str = "/run/giveway";
+/// The scheduler's program, and the name the kernel gives its process.
+const PROGRAM: &str = "scx_ufs";
+
+/// Held while a scheduler is loaded or unloaded.
+pub(crate) struct Lock {
+    _file: Flock<File>,
+}
+
+impl Lock {
+    pub(crate) fn take() -> io::Result<Self> {
+        fs::create_dir_all(RUN_DIR)?;
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(Path::new(RUN_DIR).join("lock"))?;
+        let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+        Ok(Lock { _file: file })
+    }
+}
+
+pub(crate) fn log_path() -> PathBuf {
+    Path::new(RUN_DIR).join("scx_ufs.log")
+}
+
+fn pid_path() -> PathBuf {
+    Path::new(RUN_DIR).join("scx_ufs.pid")
+}
+
+/// Forgets the process that has ended; its log stays, for `status`.
+pub(crate) fn forget() {
+    let _ = fs::remove_file(pid_path());
+}
+
+/// A running `scx_ufs`.
+pub(crate) struct Process {
+    pid: i32,
+    /// Set when this command started it, so that its end can be noticed.
+    child: Option<Child>,
+}
+
+impl Process {
+    /// Starts the program detached from this terminal.
+    pub(crate) fn start(options: &[String]) -> Result<Self, Failure> {
+        let program = program().ok_or_else(|| {
+            Failure::new("scx_ufs is neither beside this program nor in PATH")
+                .with_remedy("install it: make install")
+        })?;
+        let log = File::create(log_path()).cannot("make the log file")?;
+        let log_too = log.try_clone().cannot("share the log file")?;
+        let mut command = Command::new(&program);
+        command
+            .args(options)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(log_too);
+        // SAFETY: setsid is a system call and allocates nothing.
+        unsafe {
+            command.pre_exec(|| {
+                setsid()?;
+                Ok(())
+            });
+        }
+        let child = command
+            .spawn()
+            .cannot(format_args!("start {}", program.display()))?;
+        let pid = child.id() as i32;
+        fs::write(pid_path(), format!("{pid}\n")).cannot("write the pid file")?;
+        Ok(Process {
+            pid,
+            child: Some(child),
+        })
+    }
+
+    /// The running scheduler: that of the pid file, else any.
+    pub(crate) fn find() -> Option<Self> {
+        let remembered = fs::read_to_string(pid_path()).ok();
+        remembered
+            .and_then(|text| text.trim().parse().ok())
+            .filter(|pid| is_scheduler(*pid))
+            .or_else(|| {
+                let names = fs::read_dir("/proc").ok()?.flatten();
+                let mut pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+                pids.find(|pid| is_scheduler(*pid))
+            })
+            .map(|pid| Process { pid, child: None })
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// How long it has run.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        let uptime = fs::read_to_string("/proc/uptime").ok()?;
+        let ticks = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK).ok()??;
+        age(&stat, &uptime, ticks as f64)
+    }
+
+    /// Whether the child of this command has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        match &mut self.child {
+            Some(child) => !matches!(child.try_wait(), Ok(None)),
+            None => !is_scheduler(self.pid),
+        }
+    }
+
+    /// Asks it to unload and end.
+    pub(crate) fn terminate(&self) {
+        let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
+    }
+
+    /// Ends it; the kernel unloads what it had loaded.
+    pub(crate) fn kill(&self) {
+        let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+    }
+}
+
+/// The scheduler's program: beside this one first, then in PATH.
+pub(crate) fn program() -> Option<PathBuf> {
+    find_program(PROGRAM)
+}
+
+/// A program of this name: beside this one first, then in PATH.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let beside = std::env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.join(name)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    beside
+        .into_iter()
+        .chain(std::env::split_paths(&path).map(|dir| dir.join(name)))
+        .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
+}
+
+fn is_scheduler(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == PROGRAM)
+}
+
+/// A process's age from `/proc/PID/stat` and `/proc/uptime`.
+fn age(stat: &str, uptime: &str, ticks_per_s: f64) -> Option<Duration> {
+    // The program's name may hold blanks and parentheses: count after the last.
+    let started: f64 = stat
+        .rsplit_once(')')?
+        .1
+        .split_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()?;
+    let now: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+    Duration::try_from_secs_f64(now - started / ticks_per_s).ok()
+}
+
+/// Why the scheduler left last, in its own words: the last exit report in a
+/// log. The scx project's loaders all print `EXIT: reason`.
+pub(crate) fn last_exit(log: &str) -> Option<String> {
+    log.lines()
+        .rev()
+        .find_map(|line| line.split_once("EXIT: "))
+        .map(|(_, reason)| reason.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_age_is_counted_after_the_program_s_name() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 0 0 0 0 0 1 2 3 4 20 0 1 0 250 9 9";
+        assert_eq!(
+            age(stat, "12.5 20.0\n", 100.0),
+            Some(Duration::from_secs(10))
+        );
+        assert_eq!(age("", "12.5", 100.0), None);
+    }
+
+    #[test]
+    fn the_last_exit_report_counts() {
+        let log = "EXIT: old\nloaded\n[now] EXIT: runnable task stall (x failed)\nbye\n";
+        assert_eq!(last_exit(log).unwrap(), "runnable task stall (x failed)");
+        assert_eq!(last_exit("loaded\n"), None);
+    }
+}

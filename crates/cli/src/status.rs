@@ -1,0 +1,155 @@
+//! `giveway status`: the scheduler, and the work in each tier.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::Args;
+use giveway_hints::Tier;
+use serde::Serialize;
+
+use crate::cgroup::{Hierarchy, Labelled};
+use crate::error::Failure;
+use crate::output::human;
+use crate::sched_ext::{SchedExt, State};
+use crate::service::{Process, RUN_DIR, Unit, last_exit};
+
+/// Say which scheduler is loaded and what runs in each tier
+///
+/// Lists the cgroups that carry a tier and those directly inside them. Exit
+/// status 0 whether or not UFS is loaded.
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Status {
+    /// `unsupported`, `disabled`, `enabled`, `enabling` or `disabling`.
+    state: String,
+    /// The loaded scheduler's full name.
+    scheduler: Option<String>,
+    ufs: bool,
+    pid: Option<i32>,
+    uptime_s: Option<f64>,
+    /// Schedulers loaded since boot.
+    loads: Option<u64>,
+    /// Why UFS left last, if it has.
+    last_exit: Option<String>,
+    cgroups: Vec<Labelled>,
+}
+
+/// Prints the status.
+pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
+    let found = look();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &found)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", text(&found))?;
+    }
+    Ok(out.flush()?)
+}
+
+fn look() -> Status {
+    let kernel = SchedExt::under(Path::new("/"));
+    let state = kernel.state();
+    let process = state.is_ufs().then(Process::find).flatten();
+    let log = std::fs::read_to_string(Path::new(RUN_DIR).join("scx_ufs.log")).ok();
+    let log = log.or_else(|| Unit::installed().map(|unit| unit.log()));
+    let (word, scheduler) = match &state {
+        State::Unsupported => ("unsupported", None),
+        State::Disabled => ("disabled", None),
+        State::Enabled(ops) => ("enabled", Some(ops.clone())),
+        State::Changing(word) => (word.as_str(), None),
+    };
+    let cgroups = std::fs::read_to_string("/proc/self/mountinfo")
+        .ok()
+        .and_then(|mounts| Hierarchy::in_mounts(&mounts))
+        .map(|hierarchy| hierarchy.labelled())
+        .unwrap_or_default();
+    Status {
+        ufs: state.is_ufs(),
+        pid: process.as_ref().map(Process::pid),
+        uptime_s: process
+            .as_ref()
+            .and_then(Process::age)
+            .map(|age| age.as_secs_f64()),
+        loads: kernel.loads(),
+        last_exit: log.as_deref().and_then(last_exit),
+        state: word.to_owned(),
+        scheduler,
+        cgroups,
+    }
+}
+
+fn text(status: &Status) -> String {
+    let mut lines = vec![match (&status.scheduler, status.ufs) {
+        (Some(name), true) => format!("scheduler  UFS ({name})"),
+        (Some(name), false) => format!("scheduler  {name}, not UFS"),
+        (None, _) => format!("scheduler  Linux's own; sched_ext is {}", status.state),
+    }];
+    if let Some(pid) = status.pid {
+        lines.push(format!("process    {pid}"));
+    }
+    if let Some(uptime) = status.uptime_s {
+        let uptime = std::time::Duration::from_secs_f64(uptime);
+        lines.push(format!("uptime     {}", human(uptime)));
+    }
+    if let Some(reason) = &status.last_exit {
+        lines.push(format!("last exit  {reason}"));
+    }
+    for tier in Tier::ALL {
+        let mut rows = status
+            .cgroups
+            .iter()
+            .filter(|row| row.tier == tier)
+            .peekable();
+        if rows.peek().is_some() {
+            lines.push(format!("\n{:>6} {:>6}  {tier}", "weight", "tasks"));
+        }
+        lines.extend(rows.map(|row| {
+            let weight = row
+                .weight
+                .map_or("-".to_owned(), |weight| weight.to_string());
+            format!("{weight:>6} {:>6}  /{}", row.tasks, row.path.display())
+        }));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiers_are_listed_apart_the_urgent_one_first() {
+        let row = |tier, path: &str, weight| Labelled {
+            tier,
+            path: path.into(),
+            weight,
+            tasks: 3,
+        };
+        let found = Status {
+            state: "enabled".into(),
+            scheduler: Some("ufs_0.1".into()),
+            ufs: true,
+            pid: Some(9),
+            uptime_s: Some(61.0),
+            loads: Some(1),
+            last_exit: None,
+            cgroups: vec![
+                row(Tier::Background, "giveway/background/run-1", Some(50)),
+                row(Tier::TimeSensitive, "time_sensitive.slice", None),
+            ],
+        };
+        assert_eq!(
+            text(&found),
+            "scheduler  UFS (ufs_0.1)\nprocess    9\nuptime     1 min 1 s\n\n\
+             weight  tasks  time_sensitive\n     -      3  /time_sensitive.slice\n\n\
+             weight  tasks  background\n    50      3  /giveway/background/run-1\n"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! The command as a user meets it: what it says to wrong input, how its help
+//! looks, and how it ends. Nothing here needs a particular kernel.
+
+use std::process::{Command, Output, Stdio};
+
+use assert_cmd::cargo::cargo_bin;
+
+fn giveway(args: &[&str]) -> Output {
+    Command::new(cargo_bin!("giveway"))
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Wrong usage: status 2, nothing on standard output, and the error says this.
+fn refused(args: &[&str], expected: &str) {
+    let output = giveway(args);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    assert!(said.starts_with("giveway: error: "), "{args:?}: {said}");
+    assert!(said.contains(expected), "{args:?}: {said}");
+}
+
+#[test]
+fn wrong_input_is_refused_with_what_to_write_instead() {
+    refused(
+        &["run", "--tier", "urgent", "true"],
+        "time_sensitive or background",
+    );
+    refused(&["run", "--weight", "0", "true"], "from 1 to 10000");
+    refused(&["run"], "<COMMAND>");
+    refused(&["bench", "mixed", "--schedulers", "cfs"], "scx_NAME");
+    refused(&["bench", "mixed", "--mixes", "HALF"], "MIN:MAX");
+    refused(&["bench", "mixed", "--seconds", "0"], "above 0");
+    refused(&["bench", "mixed", "--seconds", "nan"], "above 0");
+    refused(&["bench", "mixed", "--cpus", "0"], "1..=32");
+    refused(
+        &["bench", "mixed", "--lab", "--native"],
+        "cannot be used with",
+    );
+    refused(
+        &["bench", "mixed", "--schedulers", "idle", "--mixes", "SOLO"],
+        "remedy: ",
+    );
+    refused(
+        &["lab", "run", "--quantum", "9000", "true"],
+        "--clock lockstep",
+    );
+    refused(
+        &["lab", "run", "--file", "/no/such/file", "true"],
+        "no such file",
+    );
+    refused(&["lab", "run", "--env", "X", "true"], "NAME=VALUE");
+    refused(&["nonsense"], "unrecognized subcommand");
+    refused(&["report"], "<FILE>");
+}
+
+#[test]
+fn a_missing_result_file_is_named() {
+    let output = giveway(&["report", "/no/such/results.json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.starts_with("giveway: error: ") && said.contains("/no/such/results.json"));
+}
+
+/// Every subcommand's name, as the parts of a command line.
+fn subcommands() -> Vec<Vec<&'static str>> {
+    let lines = "|run|start|stop|status|doctor|bench|bench mixed|report|lab|lab run|lab shell\
+                 |lab build|lab info|lab clean|completions|man";
+    lines
+        .split('|')
+        .map(|line| line.split_whitespace().collect())
+        .collect()
+}
+
+#[test]
+fn help_fits_80_columns_and_every_line_of_it_says_something() {
+    for command in subcommands() {
+        for flag in ["-h", "--help"] {
+            let mut args = command.clone();
+            args.push(flag);
+            let output = giveway(&args);
+            let help = text(&output.stdout);
+            assert!(
+                output.status.success() && help.contains("Usage: giveway"),
+                "{args:?}"
+            );
+            for line in help.lines() {
+                assert!(line.chars().count() <= 80, "{args:?}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_overview_lists_what_there_is() {
+    let help = text(&giveway(&["--help"]).stdout);
+    let listed: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert_eq!(
+        listed,
+        [
+            "run",
+            "start",
+            "stop",
+            "status",
+            "doctor",
+            "bench",
+            "report",
+            "lab",
+            "completions",
+            "man",
+            "help"
+        ]
+    );
+}
+
+#[test]
+fn without_arguments_the_overview_is_shown_and_the_status_is_wrong_usage() {
+    let output = giveway(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("Usage: giveway"));
+}
+
+#[test]
+fn bench_list_names_the_experiments() {
+    let output = giveway(&["bench", "--list"]);
+    assert!(output.status.success());
+    assert!(text(&output.stdout).starts_with("mixed "));
+}
+
+#[test]
+fn doctor_speaks_plainly_to_a_pipe_and_json_to_programs() {
+    let plain = giveway(&["doctor"]);
+    let said = text(&plain.stdout);
+    assert!(said.is_ascii() && said.contains("giveway bench "), "{said}");
+    let json = giveway(&["doctor", "--json"]);
+    let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let open = found["native"] == true || found["lab"] == true;
+    assert_eq!(json.status.code(), Some(i32::from(!open)));
+    assert_eq!(plain.status.code(), json.status.code());
+    for finding in found["findings"].as_array().unwrap() {
+        assert!(
+            finding["health"] != "missing" || finding["remedy"].is_string(),
+            "{finding}"
+        );
+    }
+}
+
+#[test]
+fn status_is_json_for_programs() {
+    let output = giveway(&["status", "--json"]);
+    assert!(output.status.success());
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(status["state"].is_string() && status["cgroups"].is_array());
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = Command::new(cargo_bin!("giveway"))
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_subcommand_but_the_hidden_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().join("man1");
+    let output = giveway(&["man", target.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for command in subcommands() {
+        let name: Vec<&str> = std::iter::once("giveway").chain(command).collect();
+        let page = target.join(format!("{}.1", name.join("-")));
+        let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page:?}: {e}"));
+        assert!(page.contains(".SH SYNOPSIS"));
+    }
+    assert!(!target.join("giveway-bench-cell.1").exists());
+}
