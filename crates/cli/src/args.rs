@@ -20,25 +20,16 @@ pub(crate) struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
+// The texts stand with the arguments: a text here would hide the longer one there.
 pub(crate) enum Command {
-    /// Run a command in a tier
     Run(run::RunArgs),
-    /// Load the UFS scheduler
     Start(service::StartArgs),
-    /// Unload the UFS scheduler
     Stop(service::StopArgs),
-    /// Say which scheduler is loaded and what runs in each tier
     Status(status::StatusArgs),
-    /// Say what this machine has, what it lacks, and what mends it
     Doctor(doctor::DoctorArgs),
-    /// Measure workloads under several schedulers
     Bench(bench::BenchArgs),
-    /// Render results as a table or a page
     Report(report::ReportArgs),
-    /// Run commands in a virtual machine whose kernel has sched_ext
     Lab(lab::LabArgs),
-    /// Print completions for a shell
     Completions(generate::CompletionsArgs),
-    /// Write the manual pages into a directory
     Man(generate::ManArgs),
 }

@@ -44,7 +44,6 @@ pub(crate) struct BenchArgs {
 
 #[derive(Subcommand, Debug)]
 enum Experiment {
-    /// Measure TPC-C beside TPC-H Q17 on the same CPUs
     Mixed(mixed::MixedArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]

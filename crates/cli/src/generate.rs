@@ -11,12 +11,14 @@ use clap_complete::Shell;
 use crate::args::Cli;
 use crate::error::{Context, Failure};
 
+/// Print completions for a shell
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
     /// The shell to complete in
     shell: Shell,
 }
 
+/// Write the manual pages into a directory
 #[derive(Args, Debug)]
 pub(crate) struct ManArgs {
     /// Directory for the pages; made if it is not there

@@ -144,6 +144,10 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
         ))
         .with_remedy("echo s > /proc/sysrq-trigger unloads any sched_ext scheduler"));
     }
+    // It still has to write its exit report.
+    if let Some(mut process) = process {
+        kernel.wait(limit, |_| false, || process.has_ended());
+    }
     process::forget();
     println!("UFS is unloaded");
     Ok(())

@@ -119,6 +119,14 @@ fn config(root: &Path) -> Option<String> {
     ]
     .iter()
     .find_map(|path| fs::read_to_string(root.join(path)).ok())
+    .or_else(|| {
+        let packed = root.join("proc/config.gz");
+        let output = Command::new("gzip").arg("-dc").arg(packed).output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    })
 }
 
 fn btf(root: &Path) -> Finding {

@@ -157,8 +157,17 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
 }
 
+/// Whether the process runs the scheduler. One that has ended and waits to be
+/// reaped does not, though its entry still has the name.
 fn is_scheduler(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim() == PROGRAM)
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_live(&stat))
+}
+
+fn is_live(stat: &str) -> bool {
+    let name = stat
+        .split_once('(')
+        .and_then(|(_, rest)| rest.rsplit_once(") "));
+    name.is_some_and(|(name, rest)| name == PROGRAM && !rest.starts_with(['Z', 'X']))
 }
 
 /// A process's age from `/proc/PID/stat` and `/proc/uptime`.
@@ -196,6 +205,14 @@ mod tests {
             Some(Duration::from_secs(10))
         );
         assert_eq!(age("", "12.5", 100.0), None);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_no_scheduler() {
+        assert!(is_live("7 (scx_ufs) S 1 7"));
+        assert!(!is_live("7 (scx_ufs) Z 1 7"));
+        assert!(!is_live("7 (scx_lavd) S 1 7"));
+        assert!(!is_live(""));
     }
 
     #[test]

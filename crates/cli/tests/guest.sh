@@ -1,0 +1,105 @@
+#!/bin/sh
+# Tries `giveway run`, `start`, `stop` and `status` as root in a kernel with
+# sched_ext and without systemd. Each claim ends in one line, `ok NAME` or
+# `not ok NAME: what was there instead`; tests/in_kernel.rs knows the names.
+
+claim() { # NAME WHAT-IS-THERE WHAT-SHOULD-BE
+	if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: '$2' instead of '$3'"; fi
+}
+has() { # NAME TEXT PATTERN
+	case $2 in *$3*) echo "ok $1" ;; *) echo "not ok $1: '$2' lacks '$3'" ;; esac
+}
+until_there() { for _ in $(seq 600); do [ -e "$1" ] && return; sleep 0.1; done; }
+until_state() { for _ in $(seq 600); do [ "$(cat $ext/state)" = "$1" ] && return; sleep 0.1; done; }
+# Without those that have ended and that nobody has reaped yet.
+running() { ps -C scx_ufs -o stat= | grep -vc Z; }
+leaves() { ls $cg/giveway/background | grep -c '^run-'; }
+
+cg=/sys/fs/cgroup ext=/sys/kernel/sched_ext
+chmod 755 /lab /lab/giveway
+
+# What the command sees of its tier.
+seen=$(giveway run -q --tier background --weight 50 -- sh -c \
+	'p=$(cut -d: -f3 /proc/self/cgroup); echo $p $(cat /sys/fs/cgroup$p/cpu.weight)')
+has tier "$seen" "/giveway/background/run-"
+claim weight "${seen##* }" 50
+claim tier_weights "$(cat $cg/giveway/time_sensitive/cpu.weight $cg/giveway/background/cpu.weight | tr '\n' ' ')" "10000 1 "
+claim leaf_removed "$(leaves)" 0
+
+# Exit statuses.
+giveway run -q -- sh -c 'exit 7'; claim status "$?" 7
+giveway run -q -- sh -c 'kill -9 $$'; claim killed "$?" 137
+giveway run -q -- /no/such/command 2>/tmp/err; claim not_found "$?" 127
+giveway run -q -- /etc/passwd 2>/tmp/err; claim not_executable "$?" 126
+claim leaf_removed_after_failure "$(leaves)" 0
+
+# Signals reach the command, and its answer comes back.
+giveway run -q -- sh -c 'trap "exit 3" TERM; : >/tmp/ready; while :; do sleep 0.1; done' &
+until_there /tmp/ready; kill -TERM $!; wait $!; claim signal "$?" 3
+
+# A supervisor that was killed leaves its leaf; the next run tidies up.
+giveway run -q -- sh -c ': >/tmp/sleeping; exec sleep 1000' & pid=$!
+until_there /tmp/sleeping; kill -9 $pid; wait $pid
+claim orphan_kept "$(leaves)" 1
+kill $(cat $cg/giveway/background/run-$pid/cgroup.procs); sleep 1
+giveway run -q -- true; claim orphan_swept "$(leaves)" 0
+
+# What a child leaves running is told.
+has left_running "$(giveway run -- sh -c 'sleep 30 & exit 0' 2>&1 >/dev/null)" "1 tasks of the command still run"
+
+# The note without UFS.
+has note "$(giveway run -- true 2>&1)" "UFS is not loaded"
+claim quiet "$(giveway run -q -- true 2>&1)" ""
+
+# Other users.
+as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
+as_nobody giveway run -q -- true 2>/tmp/err; claim undelegated "$?" 125
+has undelegated_remedy "$(cat /tmp/err)" "systemd-run --user --scope"
+mkdir -p $cg/theirs/own
+for dir in $cg/theirs $cg/theirs/own; do
+	chown 65534 $dir $dir/cgroup.procs $dir/cgroup.subtree_control $dir/cgroup.threads
+done
+in_theirs() { ( sh -c 'echo $PPID' >$1/cgroup.procs; shift; as_nobody "$@" ); }
+seen=$(in_theirs $cg/theirs/own giveway run -q -w 30 -- cat /proc/self/cgroup 2>&1)
+has delegated "$seen" "0::/theirs/giveway/background/run-"
+mkdir -p $cg/background-x
+in_theirs $cg/background-x giveway run -q -t time_sensitive -- true 2>/tmp/err
+claim raising "$?" 125
+has raising_error "$(cat /tmp/err)" "only root"
+
+# Another scheduler in the way: the kernel's words, said by a directory.
+mkdir -p /tmp/other/root; echo enabled >/tmp/other/state; echo lavd_1.1 >/tmp/other/root/ops
+mount --bind /tmp/other $ext
+giveway start 2>/tmp/err; claim start_occupied "$?" 1
+has start_occupied_names "$(cat /tmp/err)" "another sched_ext scheduler is loaded: lavd_1.1"
+giveway stop 2>/tmp/err; claim stop_occupied "$?" 1
+umount $ext
+
+# Loading and unloading.
+as_nobody giveway start 2>/tmp/err; claim start_not_root "$?" 1
+giveway stop >/tmp/said; claim stop_when_out "$? $(cat /tmp/said)" "0 UFS is not loaded"
+giveway start -- --no-such-option 2>/tmp/err; claim start_bad_option "$?" 1
+has start_bad_option_says "$(cat /tmp/err)" "no-such-option"
+claim start_bad_option_leaves "$(cat $ext/state) $(running)" "disabled 0"
+giveway start 2>&1; claim start "$? $(cat $ext/state)" "0 enabled"
+has start_ops "$(cat $ext/root/ops)" "ufs"
+has doctor_native "$(giveway doctor)" "measures on this machine itself"
+giveway start >/tmp/said; claim start_again "$? $(cat /tmp/said)" "0 UFS is loaded already"
+giveway start -- --verbose 2>/tmp/err; claim start_again_with_options "$?" 1
+claim no_note "$(giveway run -- true 2>&1)" ""
+giveway run -q -w 70 -- sh -c ': >/tmp/listed; sleep 1000' & run=$!
+until_there /tmp/listed; giveway status >/tmp/said; cat /tmp/said
+has status_scheduler "$(cat /tmp/said)" "scheduler  UFS (ufs"
+has status_uptime "$(cat /tmp/said)" "uptime     "
+has status_leaf "$(grep "run-$run" /tmp/said)" "    70      2  /giveway/background/run-$run"
+kill $run; wait $run
+giveway stop; claim stop "$? $(cat $ext/state)" "0 disabled"
+claim stop_leaves "$(running)" 0
+has status_last_exit "$(giveway status)" "last exit  "
+
+# A scheduler that was killed can be started again.
+giveway start; pkill -9 scx_ufs; until_state disabled
+giveway status; claim killed_is_out "$(giveway status --json | grep -c '"ufs": false')" 1
+giveway start; claim start_after_kill "$? $(cat $ext/state)" "0 enabled"
+giveway stop; claim stop_after_kill "$? $(cat $ext/state)" "0 disabled"
+exit 0
