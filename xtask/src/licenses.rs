@@ -1,118 +1,101 @@
-//! Licences of what is linked.
+//! `cargo xtask licenses`: what we ship may be shipped under the licences that
+//! we state.
 //!
-//! Every crate of the project but `scx_ufs` is MIT OR Apache-2.0, so nothing it
-//! links may be under terms that forbid that. `scx_ufs` is GPL-2.0-only and may
-//! link GPL-2.0-only crates; nobody else may.
+//! Every dependency's licence expression must be satisfiable by the allow list.
+//! The scheduler is GPL-2.0-only, since it links code that is; in its tree,
+//! and only there, licences compatible with that are allowed as well. A crate
+//! that only tests use is not shipped and does not count.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use anyhow::{Context, Result, bail};
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, PackageId};
-use spdx::Expression;
+use anyhow::{Context, Result};
+use cargo_metadata::{DependencyKind, Metadata, PackageId};
 
-/// Licences that a program under MIT OR Apache-2.0 may link.
-const ALLOWED: &[&str] = &[
+use crate::verdict;
+
+/// Licences under which a dependency can be part of MIT or Apache-2.0 code.
+const PERMISSIVE: &[&str] = &[
     "0BSD",
     "Apache-2.0",
+    "BSD-1-Clause",
     "BSD-2-Clause",
     "BSD-3-Clause",
     "BSL-1.0",
     "CC0-1.0",
     "ISC",
-    "LGPL-2.1-only",
     "MIT",
     "MIT-0",
-    "MPL-2.0",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
 ];
-
-/// Licences that only the GPL program may link, too.
-const ALLOWED_IN_GPL: &[&str] = &["GPL-2.0-only", "GPL-2.0-or-later"];
-
-/// The one GPL crate.
+/// Further licences in the tree of the scheduler: the GPL itself, and those
+/// that are compatible with it when linked as a library.
+const WITH_GPL: &[&str] = &["GPL-2.0-only", "GPL-2.0", "LGPL-2.1-only", "LGPL-2.1"];
+/// The package whose tree may hold the licences above.
 const GPL_PACKAGE: &str = "scx_ufs";
 
-pub(crate) fn run(root: &Path) -> Result<()> {
-    let metadata = MetadataCommand::new()
-        .current_dir(root)
-        .other_options([
-            "--locked".into(),
-            "--filter-platform".into(),
-            "x86_64-unknown-linux-gnu".into(),
-        ])
-        .exec()
-        .context("reading the dependency tree")?;
-    let problems = check(&metadata)?;
-    for problem in &problems {
-        eprintln!("{problem}");
-    }
-    if problems.is_empty() {
-        Ok(())
-    } else {
-        bail!("{} licence problems", problems.len())
-    }
-}
-
-fn check(metadata: &Metadata) -> Result<BTreeSet<String>> {
-    let resolve = metadata
-        .resolve
-        .as_ref()
-        .context("cargo gave no resolved tree")?;
-    // What each package links: build scripts and tests are run, not linked.
-    let links: BTreeMap<&PackageId, Vec<&PackageId>> = resolve
-        .nodes
-        .iter()
-        .map(|node| {
-            let linked = node
-                .deps
-                .iter()
-                .filter(|dep| {
-                    dep.dep_kinds
-                        .iter()
-                        .any(|kind| kind.kind == DependencyKind::Normal)
-                })
-                .map(|dep| &dep.pkg)
-                .collect();
-            (&node.id, linked)
-        })
-        .collect();
-    let mut problems = BTreeSet::new();
-    for member in metadata.workspace_packages() {
-        let gpl = member.name.as_str() == GPL_PACKAGE;
+/// Checks the tree of every workspace package.
+pub(crate) fn check(workspace: &Metadata) -> Result<()> {
+    let resolve = workspace.resolve.as_ref().context("no dependency graph")?;
+    let nodes: HashMap<&PackageId, _> = resolve.nodes.iter().map(|n| (&n.id, n)).collect();
+    let packages: HashMap<&PackageId, _> = workspace.packages.iter().map(|p| (&p.id, p)).collect();
+    // One complaint per dependency, with the packages of ours that ship it.
+    let mut complaints: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    let mut seen_somewhere = BTreeSet::new();
+    for top in workspace.workspace_packages() {
+        let mut waiting = vec![&top.id];
         let mut seen = BTreeSet::new();
-        let mut todo = vec![&member.id];
-        while let Some(id) = todo.pop() {
+        while let Some(id) = waiting.pop() {
             if !seen.insert(id) {
                 continue;
             }
-            todo.extend(links.get(id).into_iter().flatten());
-            let package = &metadata[id];
-            let licence = package.license.as_deref().unwrap_or("");
-            if !allowed(licence, gpl) {
-                problems.insert(format!(
-                    "{} links {} {}, whose licence is '{licence}'",
-                    member.name, package.name, package.version
-                ));
+            let package = packages.get(id).context("a node without a package")?;
+            let licence = package.license.as_deref().unwrap_or_default();
+            if let Some(what) = complaint(licence, *top.name == GPL_PACKAGE) {
+                let what = format!("{} {}: {what}", package.name, package.version);
+                complaints.entry(what).or_default().insert(&top.name);
             }
+            let shipped = |kinds: &[cargo_metadata::DepKindInfo]| {
+                kinds
+                    .iter()
+                    .any(|info| info.kind != DependencyKind::Development)
+            };
+            let used = nodes.get(id).context("a package without a node")?;
+            waiting.extend(
+                used.deps
+                    .iter()
+                    .filter(|dependency| shipped(&dependency.dep_kinds))
+                    .map(|dependency| &dependency.pkg),
+            );
         }
+        seen_somewhere.extend(seen);
     }
-    Ok(problems)
+    println!("licences of {} packages", seen_somewhere.len());
+    let complaints: Vec<String> = complaints
+        .into_iter()
+        .map(|(what, tops)| format!("{what} (in {})", Vec::from_iter(tops).join(", ")))
+        .collect();
+    verdict("licenses", &complaints)
 }
 
-/// Whether one of a licence expression's choices is allowed.
-fn allowed(licence: &str, gpl: bool) -> bool {
-    // Old crates separate choices by a slash.
-    let Ok(expression) = Expression::parse(&licence.replace('/', " OR ")) else {
-        return false;
+/// Why a licence expression is not acceptable, if it is not.
+fn complaint(licence: &str, in_gpl_tree: bool) -> Option<String> {
+    if licence.is_empty() {
+        return Some("declares no licence".to_owned());
+    }
+    // Old manifests write a slash for OR, and GPL-2.0 for GPL-2.0-only.
+    let parsed = spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX);
+    let Ok(expression) = parsed else {
+        return Some(format!("'{licence}' is no licence expression"));
     };
-    expression.evaluate(|requirement| {
-        requirement.license.id().is_some_and(|id| {
-            ALLOWED.contains(&id.name) || gpl && ALLOWED_IN_GPL.contains(&id.name)
-        })
-    })
+    let allowed = expression.evaluate(|requirement| {
+        let Some(id) = requirement.license.id() else {
+            return false;
+        };
+        PERMISSIVE.contains(&id.name) || (in_gpl_tree && WITH_GPL.contains(&id.name))
+    });
+    (!allowed).then(|| format!("'{licence}' is not on the allow list"))
 }
 
 #[cfg(test)]
@@ -120,17 +103,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_allowed_choice_is_enough_and_all_conditions_are_needed() {
-        assert!(allowed("MIT OR GPL-3.0-only", false));
-        assert!(allowed("MIT/Apache-2.0", false));
-        assert!(!allowed("MIT AND GPL-3.0-only", false));
-        assert!(!allowed("", false));
-        assert!(!allowed("no licence at all", false));
+    fn one_allowed_choice_is_enough_and_every_conjunct_is_needed() {
+        assert_eq!(complaint("MIT OR GPL-3.0-only", false), None);
+        assert_eq!(complaint("MIT/Apache-2.0", false), None);
+        assert_eq!(
+            complaint("(MIT OR Apache-2.0) AND Unicode-3.0", false),
+            None
+        );
+        assert_eq!(complaint("Apache-2.0 WITH LLVM-exception", false), None);
+        assert!(complaint("MIT AND GPL-3.0-only", false).is_some());
     }
 
     #[test]
-    fn gpl_crates_are_for_the_gpl_program_alone() {
-        assert!(allowed("GPL-2.0-only", true));
-        assert!(!allowed("GPL-2.0-only", false));
+    fn the_gpl_stays_in_the_scheduler_s_tree() {
+        assert_eq!(complaint("GPL-2.0-only", true), None);
+        assert_eq!(complaint("LGPL-2.1-only OR BSD-2-Clause", false), None);
+        assert!(complaint("GPL-2.0-only", false).is_some());
+        assert!(complaint("LGPL-2.1-only", false).is_some());
+        assert!(complaint("GPL-3.0-only", true).is_some());
+    }
+
+    #[test]
+    fn a_package_without_a_licence_is_refused() {
+        assert!(complaint("", false).is_some());
+        assert!(complaint("see LICENSE", false).is_some());
     }
 }

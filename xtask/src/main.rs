@@ -1,13 +1,19 @@
-//! Developer tasks: `cargo xtask ci` is what `make test` runs, and each of its
-//! steps can be run alone.
+//! Checks for developers, as commands that run on any machine.
+//!
+//! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
+//! licenses` holds dependencies to ours, and `cargo xtask ci` runs these two
+//! and everything else that must pass. A CI service only calls `ci`.
 
 mod ci;
+mod graph;
 mod licenses;
 mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
+use cargo_metadata::{Metadata, MetadataCommand};
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
@@ -28,13 +34,12 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    let root = workspace_root();
-    let result = match Args::parse().task {
-        Task::Ci => ci::run(&root),
-        Task::Tidy => tidy::run(&root),
-        Task::Licenses => licenses::run(&root),
+    let done = match Args::parse().task {
+        Task::Ci => ci::run(&root()),
+        Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
+        Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
     };
-    match result {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xtask: {error:#}");
@@ -43,10 +48,32 @@ fn main() -> ExitCode {
     }
 }
 
-/// The directory of the workspace, wherever this is called from.
-fn workspace_root() -> PathBuf {
+/// The top of the source tree.
+fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .parent()
-        .expect("xtask lies in the workspace")
-        .to_owned()
+        .map(PathBuf::from)
+        .unwrap_or_default()
+}
+
+fn workspace() -> Result<Metadata> {
+    MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .other_options(["--locked".to_owned()])
+        .exec()
+        .context("cargo metadata")
+}
+
+/// Turns a list of complaints into the answer of a check.
+fn verdict(check: &str, complaints: &[String]) -> Result<()> {
+    for complaint in complaints {
+        eprintln!("{complaint}");
+    }
+    match complaints.len() {
+        0 => {
+            println!("{check}: nothing to complain about");
+            Ok(())
+        }
+        count => anyhow::bail!("{check}: {count} complaints"),
+    }
 }

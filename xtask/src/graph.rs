@@ -1,0 +1,83 @@
+//! Who may depend on whom among our own crates.
+//!
+//! Dependencies point one way, so that each crate can be understood, and used,
+//! without those above it. Nothing depends on the command-line program. Crates
+//! that only tests need (the lab, for tests that take a kernel) are free.
+
+use std::collections::BTreeMap;
+
+use cargo_metadata::{DependencyKind, Metadata};
+
+/// What each crate may use of the others. `None`: anything.
+const ALLOWED: [(&str, Option<&[&str]>); 6] = [
+    ("giveway-hints", Some(&[])),
+    ("giveway-lab", Some(&[])),
+    ("scx_ufs", Some(&["giveway-hints"])),
+    ("giveway-bench", Some(&["giveway-hints"])),
+    ("giveway", None),
+    ("xtask", Some(&[])),
+];
+/// Nothing depends on these.
+const TOPS: [&str; 2] = ["giveway", "xtask"];
+
+/// Complaints about dependencies between the workspace's packages.
+pub(crate) fn check(workspace: &Metadata) -> Vec<String> {
+    let ours: Vec<_> = workspace.workspace_packages();
+    let mut uses = BTreeMap::new();
+    for package in &ours {
+        let used: Vec<String> = package
+            .dependencies
+            .iter()
+            .filter(|dependency| dependency.kind != DependencyKind::Development)
+            .filter(|dependency| ours.iter().any(|other| *other.name == dependency.name))
+            .map(|dependency| dependency.name.clone())
+            .collect();
+        uses.insert(package.name.to_string(), used);
+    }
+    complaints(&uses)
+}
+
+fn complaints(uses: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (package, used) in uses {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == package) else {
+            found.push(format!(
+                "{package}: a new crate; say in xtask/src/graph.rs what it may use"
+            ));
+            continue;
+        };
+        for other in used {
+            let above = TOPS.contains(&other.as_str());
+            if above || allowed.is_some_and(|allowed| !allowed.contains(&other.as_str())) {
+                found.push(format!("{package} may not depend on {other}"));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints_about(package: &str, used: &[&str]) -> Vec<String> {
+        let used = used.iter().map(|name| name.to_string()).collect();
+        complaints(&BTreeMap::from([(package.to_owned(), used)]))
+    }
+
+    #[test]
+    fn dependencies_point_one_way() {
+        assert!(complaints_about("giveway-bench", &["giveway-hints"]).is_empty());
+        assert!(complaints_about("giveway", &["giveway-lab", "giveway-bench"]).is_empty());
+        assert_eq!(
+            complaints_about("giveway-lab", &["giveway-bench"]),
+            ["giveway-lab may not depend on giveway-bench"]
+        );
+        assert_eq!(complaints_about("scx_ufs", &["giveway"]).len(), 1);
+    }
+
+    #[test]
+    fn a_new_crate_has_to_be_placed() {
+        assert!(complaints_about("giveway-sql", &[])[0].contains("what it may use"));
+    }
+}
