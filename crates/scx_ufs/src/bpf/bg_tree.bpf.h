@@ -106,18 +106,36 @@ static s32 ready_bg_group(u32 index)
 	return 0;
 }
 
-/* No group is further from the tier's clock than this in either direction: one
- * slice behind, so that sleeping earns no more than that; and two slices ahead,
- * so that a group which had idle CPUs to itself is not starved for it later. */
-static __always_inline u64 clamp_vtime(u64 vtime, u64 clock, u64 slice, bool *clamped)
+/*
+ * Nothing is further from its tier's clock than this, in either direction.
+ * Behind: one slice after sleeping, so that sleep earns no more than that; more
+ * for what stayed runnable, since it was made to wait. Ahead: so that whoever
+ * had idle CPUs to itself is not starved for it later.
+ */
+#define BEHIND_AWAKE 8
+#define AHEAD 4
+
+static __always_inline u64 clamp_vtime(u64 vtime, u64 clock, u64 behind, u64 ahead, bool *clamped)
 {
-	if ((s64)(clock - slice - vtime) > 0) {
+	if ((s64)(clock - behind - vtime) > 0) {
 		*clamped = true;
-		return clock - slice;
+		return clock - behind;
 	}
-	if ((s64)(vtime - clock - 2 * slice) > 0)
-		return clock + 2 * slice;
+	if ((s64)(vtime - clock - ahead) > 0)
+		return clock + ahead;
 	return vtime;
+}
+
+static __always_inline void bg_clamp(u32 index, u32 slices)
+{
+	struct group *g = group(index);
+	u64 slice = scaled(bg_slice_ns, group_scale(index));
+	bool clamped = false;
+
+	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock), slices * slice, AHEAD * slice,
+			       &clamped);
+	if (clamped)
+		stat_inc(UFS_BG_CLAMP);
 }
 
 /* Move the group's node from the stash into the tree. */
@@ -126,7 +144,6 @@ static __noinline int tree_insert(u32 index)
 	struct group *g = group(index);
 	struct tree_node *node;
 	struct stash *stash;
-	bool clamped = false;
 
 	stash = bpf_map_lookup_elem(&stashes, &index);
 	if (!stash)
@@ -134,10 +151,7 @@ static __noinline int tree_insert(u32 index)
 	node = bpf_kptr_xchg(&stash->node, NULL);
 	if (!node)
 		return 0;
-	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock),
-			       scaled(bg_slice_ns, group_scale(index)), &clamped);
-	if (clamped)
-		stat_inc(UFS_BG_CLAMP);
+	bg_clamp(index, BEHIND_AWAKE);
 	node->vtime = g->vtime;
 	bpf_spin_lock(&tree_lock);
 	bpf_rbtree_add(&bg_tree, &node->rb, node_less);

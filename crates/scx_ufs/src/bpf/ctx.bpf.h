@@ -68,7 +68,7 @@ u64 bg_waiting;
 u64 floor_waiting;
 u64 ts_enq_seq;
 
-/* The clocks of the tiers: the CPU time that each has had, over all CPUs. */
+/* The clocks of the tiers: mean virtual runtime, see advance_clock(). */
 u64 ts_clock;
 u64 bg_clock;
 

@@ -156,7 +156,7 @@ static __noinline int rekey_ts(u64 dsq)
 		if (!tc)
 			continue;
 		before = tc->vtime;
-		ts_clamp(tc, task_scale(tc->group));
+		ts_clamp(tc, task_scale(tc->group), BEHIND_AWAKE);
 		if (tc->vtime == before)
 			continue;
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tc->vtime);

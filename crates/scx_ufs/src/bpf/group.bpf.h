@@ -147,6 +147,8 @@ static __always_inline u64 task_scale(u32 index)
 	return scale < SCALE_MAX ? scale : SCALE_MAX;
 }
 
+static __always_inline void bg_clamp(u32 index, u32 slices);
+
 static __always_inline void count_runnable(struct task_ctx *tc)
 {
 	struct group *g = group(tc->group);
@@ -154,7 +156,8 @@ static __always_inline void count_runnable(struct task_ctx *tc)
 	if (tc->counted)
 		return;
 	tc->counted = 1;
-	__sync_fetch_and_add(&g->nr_runnable, 1);
+	if (__sync_fetch_and_add(&g->nr_runnable, 1) == 0 && g->tier == GIVEWAY_TIER_BACKGROUND)
+		bg_clamp(tc->group, 1);
 	if (unlikely(!g->active))
 		set_active(tc->group, true);
 }

@@ -103,6 +103,23 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 
 /* ---- Charging ---- */
 
+/*
+ * Move a tier's clock, the mean virtual runtime, on by @used. The groups below
+ * the root own 1 together, each task of the root owns 1 by itself; without the
+ * root's part the clock would run ahead of everybody whenever a kernel thread
+ * runs, and the clamp would eat the lag that weights are made of.
+ */
+static __always_inline void advance_clock(u32 tier, u64 used)
+{
+	u64 owners = groups[0].child_weight[tier & 1] ? 1 : 0;
+
+	if (groups[0].tier == tier || tier == GIVEWAY_TIER_TIME_SENSITIVE)
+		owners += READ_ONCE(groups[0].nr_runnable);
+	if (owners > 1)
+		used /= owners;
+	__sync_fetch_and_add(tier == GIVEWAY_TIER_TIME_SENSITIVE ? &ts_clock : &bg_clock, used);
+}
+
 /* Account what @tc has used since it started or was last charged. */
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u64 now)
 {
@@ -119,12 +136,12 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u
 		weighted = used * 100 / p->scx.weight;
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
 		tc->vtime += scaled(weighted, task_scale(tc->group));
-		__sync_fetch_and_add(&ts_clock, used);
+		advance_clock(GIVEWAY_TIER_TIME_SENSITIVE, used);
 	} else {
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
-		__sync_fetch_and_add(&bg_clock, used);
+		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
 		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
 		tc->prepaid = 0;
 	}
@@ -248,6 +265,9 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	cc->claimed = 0;
 	if (unlikely(!tc))
 		return;
+	/* A task that changes its cgroup while it runs comes back without enqueue. */
+	if (unlikely(!tc->counted))
+		count_runnable(tc);
 	from_floor = tc->floor;
 	if (tc->waits || from_floor)
 		leave_queue(tc);

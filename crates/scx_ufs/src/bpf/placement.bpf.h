@@ -120,11 +120,13 @@ static __noinline s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev,
 	return best;
 }
 
-static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale)
+static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale, u32 slices)
 {
+	u64 slice = scaled(ts_slice_ns, scale);
 	bool clamped = false;
 
-	tc->vtime = clamp_vtime(tc->vtime, READ_ONCE(ts_clock), scaled(ts_slice_ns, scale), &clamped);
+	tc->vtime = clamp_vtime(tc->vtime, READ_ONCE(ts_clock), slices * slice, AHEAD * slice,
+				&clamped);
 	if (clamped)
 		stat_inc(UFS_TS_CLAMP);
 }
@@ -148,7 +150,7 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 			cpu = claim_any_bg_cpu(p, prev);
 			if (cpu < 0) {
 				scale = task_scale(tc->group);
-				ts_clamp(tc, scale);
+				ts_clamp(tc, scale, 1);
 				return pick_ts_cpu(p, prev, tc->vtime, now);
 			}
 		}
@@ -157,7 +159,7 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 	/* The CPU is ours, and the local queue is that of the CPU returned. PREEMPT
 	 * in the idle case too: background work may have got there first. */
 	count_runnable(tc);
-	ts_clamp(tc, task_scale(tc->group));
+	ts_clamp(tc, task_scale(tc->group), 1);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, SCX_ENQ_PREEMPT);
 	return cpu;
 }
@@ -176,7 +178,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	u64 scale = task_scale(tc->group);
 	s32 other;
 
-	ts_clamp(tc, scale);
+	ts_clamp(tc, scale, waking ? 1 : BEHIND_AWAKE);
 	/* Under the rq lock: what the CPU runs cannot change here. */
 	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
 		stat_inc(waking ? UFS_TS_WAKE_PREEMPT_BG : UFS_LATE_PREEMPT);
