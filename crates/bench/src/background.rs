@@ -94,7 +94,11 @@ impl Background {
     pub fn completed(&self, window: Window) -> f64 {
         let of =
             |marks: &Marks| completed(&marks.lock().expect("no holder of the lock panics"), window);
-        self.marks.iter().map(of).sum()
+        // From +0: the sum of nothing is otherwise -0.
+        self.marks
+            .iter()
+            .map(of)
+            .fold(0.0, |sum, queries| sum + queries)
     }
 
     /// Declares that the workers' backends are about to be ended, so that the
@@ -200,7 +204,10 @@ fn completed(marks: &[Instant], window: Window) -> f64 {
             f64::from(u8::from(window.contains(pair[1])))
         }
     };
-    marks.windows(2).map(overlap).sum()
+    marks
+        .windows(2)
+        .map(overlap)
+        .fold(0.0, |sum, queries| sum + queries)
 }
 
 #[cfg(test)]
@@ -222,7 +229,7 @@ mod tests {
         // A query longer than the window; one that never ended; none at all.
         assert_eq!(count(&[50, 250]), 0.5);
         assert_eq!(count(&[50]), 0.0);
-        assert_eq!(count(&[]), 0.0);
+        assert!(count(&[]).is_sign_positive() && count(&[]) == 0.0);
         assert_eq!(count(&[0, 50, 100]), 0.0);
     }
 }

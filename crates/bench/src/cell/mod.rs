@@ -139,6 +139,9 @@ fn server_settings(config: &CellConfig) -> Vec<(&'static str, String)> {
         ("checkpoint_timeout", "1d".to_owned()),
         ("autovacuum", "off".to_owned()),
         ("jit", "off".to_owned()),
+        // A page in memory costs the same wherever it lies; the default speaks
+        // of disks, and makes Q17 scan all of lineitem.
+        ("random_page_cost", "1.1".to_owned()),
         ("max_parallel_workers_per_gather", "0".to_owned()),
     ]
 }

@@ -14,7 +14,7 @@ const STYLE: &str = "
 :root { color-scheme: light; }
 body { font: 16px/1.55 system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif; color: #202428;
   background: #f5f6f7; margin: 0; }
-main { max-width: 1180px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+main { max-width: 1240px; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
 h1 { font-size: 1.7rem; margin: 0 0 .25rem; letter-spacing: -.01em; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; }
 .where { color: #5f666d; font-size: .9rem; margin: 0; }
@@ -32,8 +32,8 @@ svg { display: block; width: 100%; height: auto; }
   margin-right: .4rem; vertical-align: -1px; }
 .card { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;
-  font-size: .92rem; }
-th, td { text-align: right; padding: .32rem .6rem; white-space: nowrap; }
+  font-size: .88rem; }
+th, td { text-align: right; padding: .32rem .45rem; white-space: nowrap; }
 th { font-weight: 600; color: #5f666d; border-bottom: 1px solid #d5d9dd; }
 th:first-child, td:first-child { text-align: left; }
 tbody tr.mix td { text-align: left; font-weight: 600; background: #f0f2f4; }

@@ -191,6 +191,9 @@ pub(super) fn latency(summary: &Summary<'_>, mix: Mix) -> Option<String> {
             .map(|point| point.0.max(0.001))
     };
     let (least, most) = (all().reduce(f64::min)?, all().reduce(f64::max)?);
+    // Whole decades, so that there are numbers on the axis.
+    let decade = |value: f64| 10.0_f64.powf(value);
+    let (least, most) = (decade(least.log10().floor()), decade(most.log10().ceil()));
     let title = format!("{mix}: share of transactions that took at most …");
     Some(draw(&title, |area| {
         let mut chart = ChartBuilder::on(area)
@@ -198,7 +201,7 @@ pub(super) fn latency(summary: &Summary<'_>, mix: Mix) -> Option<String> {
             .margin_right(18)
             .x_label_area_size(44)
             .y_label_area_size(48)
-            .build_cartesian_2d((least * 0.8..most * 1.25).log_scale(), 0.0..1.0)?;
+            .build_cartesian_2d((least..most).log_scale(), 0.0..1.0)?;
         chart
             .configure_mesh()
             .y_labels(5)
@@ -211,11 +214,11 @@ pub(super) fn latency(summary: &Summary<'_>, mix: Mix) -> Option<String> {
             .axis_style(FAINT)
             .label_style((FONT, 12).into_font().color(&TEXT))
             .draw()?;
-        let p95 = [(least * 0.8, 0.95), (most * 1.25, 0.95)];
+        let p95 = [(least, 0.95), (most, 0.95)];
         chart
             .plotting_area()
             .draw(&PathElement::new(p95, TEXT.mix(0.35)))?;
-        let (x, y) = chart.backend_coord(&(most * 1.25, 0.95));
+        let (x, y) = chart.backend_coord(&(most, 0.95));
         let style = (FONT, 10)
             .into_font()
             .color(&TEXT)
