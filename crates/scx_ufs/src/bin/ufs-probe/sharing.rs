@@ -1,0 +1,239 @@
+//! Claims about tiers and weights.
+
+use std::collections::HashSet;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::cgroup::Cgroup;
+use crate::trace;
+use crate::ufs::Ufs;
+use crate::worker::{Worker, burners, nr_cpus, percentile};
+
+const MS: Duration = Duration::from_millis(1);
+const US: Duration = Duration::from_micros(1);
+
+/// Shares may be this far from the weights' ratio.
+const TOLERANCE: f64 = 0.05;
+
+/// A cgroup's own label decides; without one, its parent's tier; at the top,
+/// time-sensitive.
+pub(crate) fn tiers(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 100)?;
+    let reports = top.child("background-reports", 100)?;
+    let sensitive = background.child("time_sensitive@x", 100)?;
+    let cases = [
+        (top.child("plain", 100)?, "time_sensitive", "no label"),
+        (top.child("backgrounds", 100)?, "time_sensitive", "a label followed by a letter"),
+        (background.child("inner", 100)?, "background", "inherited"),
+        (reports, "background", "a label followed by '-'"),
+        (sensitive.child("deep", 100)?, "time_sensitive", "inherited from a label below a label"),
+    ];
+    for (group, tier, why) in &cases {
+        let before = ufs.tier_seconds("background")?;
+        let worker = Worker::burner(group, &[])?;
+        sleep(300 * MS);
+        let used = group.seconds()?;
+        drop(worker);
+        let background = ufs.tier_seconds("background")? - before;
+        let found = if background > used / 2.0 { "background" } else { "time_sensitive" };
+        if found != *tier {
+            bail!("{why}: {found}, not {tier} ({background:.3} s of {used:.3} s as background)");
+        }
+    }
+    Ok(format!("{} kinds of name", cases.len()))
+}
+
+/// Runs one sleeper among saturating background work and returns its delays.
+fn delays_over_background(ufs: &mut Ufs, cpus: &[usize]) -> Result<(Vec<u64>, f64)> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 10_000)?;
+    let sensitive = top.child("time_sensitive", 1)?;
+    let _burners = burners(&background, &[], 2 * nr_cpus())?;
+    sleep(200 * MS);
+    let before = ufs.stats()?;
+    let rounds = 400;
+    let sleeper = Worker::sleeper(&sensitive, cpus, 2 * MS, 200 * US, rounds)?;
+    let delays = sleeper.delays_ns()?;
+    let after = ufs.stats()?;
+    let count = |sample: &serde_json::Value| {
+        sample["tiers"]["time_sensitive"]["wake_preempt_background"].as_u64().unwrap_or(0)
+    };
+    let preempted = (count(&after) - count(&before)) as f64 / f64::from(rounds);
+    Ok((delays, preempted))
+}
+
+/// Without preemption a wake-up waits for the end of a background slice, 10 ms;
+/// with it for an interrupt and a switch. The bound is a twentieth of a slice.
+fn prompt(delays: &[u64], preempted: f64) -> Result<String> {
+    let numbers = format!(
+        "wake-up to run p50 {} us, p99 {} us, worst {} us; {:.0} % of wake-ups preempted background",
+        percentile(delays, 50) / 1000,
+        percentile(delays, 99) / 1000,
+        delays[delays.len() - 1] / 1000,
+        preempted * 100.0,
+    );
+    if percentile(delays, 99) > 500_000 || preempted < 0.9 {
+        bail!("{numbers}; wanted p99 below 500 us and 90 %");
+    }
+    Ok(numbers)
+}
+
+/// A time-sensitive task of weight 1 wakes up among background work of weight 10000.
+pub(crate) fn wakeup_preempts_background(ufs: &mut Ufs) -> Result<String> {
+    let (delays, preempted) = delays_over_background(ufs, &[])?;
+    prompt(&delays, preempted)
+}
+
+/// The same for a task that may run on one CPU only, which select_cpu never sees.
+pub(crate) fn pinned_wakeup_preempts_background(ufs: &mut Ufs) -> Result<String> {
+    let (delays, preempted) = delays_over_background(ufs, &[nr_cpus() - 1])?;
+    prompt(&delays, preempted)
+}
+
+/// From the trace: background work runs while a time-sensitive task waits only
+/// for as long as a switch takes. Time-sensitive tasks burn, sleep and are
+/// pinned, more of them than CPUs at times and fewer at others.
+pub(crate) fn strict_tiers(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 10_000)?;
+    let sensitive = top.child("time_sensitive", 1)?;
+    let cpus = nr_cpus();
+    let bg = burners(&background, &[], 2 * cpus)?;
+    sleep(100 * MS);
+    trace::start()?;
+    let mut ts: Vec<Worker> = Vec::new();
+    for i in 0..2 * cpus as u64 {
+        let (nap, busy) = ((1000 + 300 * i) as u32, (700 + 400 * i) as u32);
+        ts.push(Worker::sleeper(&sensitive, &[], nap * US, busy * US, 300)?);
+    }
+    let ts_pids: HashSet<i32> = ts.iter().map(Worker::pid).collect();
+    let bg_pids: HashSet<i32> = bg.iter().map(Worker::pid).collect();
+    for sleeper in ts {
+        sleeper.delays_ns()?;
+    }
+    let found = trace::overlaps(&trace::stop()?, &ts_pids, &bg_pids)?;
+    let total: u64 = found.ns.iter().sum();
+    let (p99, worst) = if found.ns.is_empty() {
+        (0, 0)
+    } else {
+        (percentile(&found.ns, 99), found.ns[found.ns.len() - 1])
+    };
+    let numbers = format!(
+        "{} waits in {} ms; background ran meanwhile for {} us in all, p99 {} us, worst {} us",
+        found.waits,
+        found.span_ns / 1_000_000,
+        total / 1000,
+        p99 / 1000,
+        worst / 1000,
+    );
+    // An interrupt and a switch; the worst case of a missed look is one tick.
+    if p99 > 200_000 || worst > 5_000_000 {
+        bail!("{numbers}; wanted p99 below 200 us and the worst below 5000 us");
+    }
+    Ok(numbers)
+}
+
+/// What each of two cgroups used while both burned for `span`.
+fn used_by(a: &Cgroup, b: &Cgroup, span: Duration) -> Result<(f64, f64)> {
+    let before = (a.seconds()?, b.seconds()?);
+    sleep(span);
+    Ok((a.seconds()? - before.0, b.seconds()? - before.1))
+}
+
+fn in_ratio((a, b): (f64, f64), wanted: f64) -> Result<String> {
+    let found = a / b.max(1e-9);
+    let numbers = format!("{a:.2} s to {b:.2} s is {found:.3}, by weight {wanted:.3}");
+    if (found / wanted - 1.0).abs() > TOLERANCE {
+        bail!("{numbers}");
+    }
+    Ok(numbers)
+}
+
+/// Burns in two cgroups of `tier` and compares their times with their weights.
+fn weights(
+    ufs: &mut Ufs,
+    tier: &str,
+    (weight_a, tasks_a): (u32, usize),
+    (weight_b, tasks_b): (u32, usize),
+    cpus: &[usize],
+) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let tier = top.child(tier, 100)?;
+    let (a, b) = (tier.child("a", weight_a)?, tier.child("b", weight_b)?);
+    let _burners = (burners(&a, cpus, tasks_a)?, burners(&b, cpus, tasks_b)?);
+    sleep(300 * MS);
+    in_ratio(used_by(&a, &b, 3000 * MS)?, f64::from(weight_a) / f64::from(weight_b))
+}
+
+/// The tasks may use only some of the CPUs, as under a cpuset: restriction must
+/// not take them out of the runnable tree.
+pub(crate) fn background_weights(ufs: &mut Ufs) -> Result<String> {
+    let cpus: Vec<usize> = (0..nr_cpus().max(2) - 1).collect();
+    weights(ufs, "background", (2, 2 * cpus.len()), (3, 2 * cpus.len()), &cpus)
+}
+
+/// A weight is the cgroup's, however many tasks share it.
+pub(crate) fn background_weights_uneven(ufs: &mut Ufs) -> Result<String> {
+    weights(ufs, "background", (2, 1), (3, 3), &[0])
+}
+
+/// As above, in the other tier, on all CPUs.
+pub(crate) fn time_sensitive_weights(ufs: &mut Ufs) -> Result<String> {
+    weights(ufs, "time_sensitive", (6667, 2 * nr_cpus()), (10_000, 2 * nr_cpus()), &[])
+}
+
+/// One task against three, on two CPUs, so that the one can get what it owns.
+pub(crate) fn time_sensitive_weights_uneven(ufs: &mut Ufs) -> Result<String> {
+    weights(ufs, "time_sensitive", (6667, 1), (10_000, 3), &[0, 1])
+}
+
+/// root/{x 300/{p 100, q 200}, y 100}: 1/4, 1/2, 1/4 of the tier.
+pub(crate) fn nested_weights(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let mut verdicts = Vec::new();
+    for name in ["background", "time_sensitive"] {
+        let tier = top.child(name, 100)?;
+        let (x, y) = (tier.child("x", 300)?, tier.child("y", 100)?);
+        let (p, q) = (x.child("p", 100)?, x.child("q", 200)?);
+        let _burners =
+            (burners(&p, &[0], 2)?, burners(&q, &[0], 2)?, burners(&y, &[0], 2)?);
+        sleep(300 * MS);
+        let before = y.seconds()?;
+        let (of_p, of_q) = used_by(&p, &q, 3000 * MS)?;
+        let of_y = y.seconds()? - before;
+        verdicts.push(format!("{name} p:q {}", in_ratio((of_p, of_q), 0.5)?));
+        verdicts.push(format!("q:y {}", in_ratio((of_q, of_y), 2.0)?));
+    }
+    Ok(verdicts.join("; "))
+}
+
+/// Two cgroups at 1 to 10000 trade places; in the second that follows, their
+/// shares have too, whatever they had used before.
+pub(crate) fn weight_change(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let mut verdicts = Vec::new();
+    for name in ["background", "time_sensitive"] {
+        let tier = top.child(name, 100)?;
+        let (a, b) = (tier.child("a", 1)?, tier.child("b", 10_000)?);
+        let _burners = (burners(&a, &[0], 2)?, burners(&b, &[0], 2)?);
+        sleep(1500 * MS);
+        a.set_weight(10_000)?;
+        b.set_weight(1)?;
+        let (of_a, of_b) = used_by(&a, &b, 1000 * MS)?;
+        let share = of_a / (of_a + of_b);
+        verdicts.push(format!("{name} {:.1} % in the second after", share * 100.0));
+        if share < 0.9 {
+            bail!("{}; wanted 90 %", verdicts.join(", "));
+        }
+    }
+    Ok(verdicts.join(", "))
+}

@@ -1,0 +1,251 @@
+//! Claims about storms, floors and ways to leave.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::cgroup::Cgroup;
+use crate::ufs::{Ufs, enable_seq, state, wait_until};
+use crate::worker::{Worker, burners, nr_cpus, percentile};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// xorshift64: small, seeded, the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}
+
+/// Ten seconds of forks, exits, affinity changes, cgroup creation, moves,
+/// weight changes and removals. A watcher among them must never be kept from
+/// its wake-ups, and UFS must stay loaded.
+pub(crate) fn storm(ufs: &mut Ufs) -> Result<String> {
+    const SEED: u64 = 0x5eed_0f57_0a11;
+    ufs.load(&[])?;
+    let seq = enable_seq();
+    let top = Cgroup::top()?;
+    let names = ["background", "time_sensitive", "background-x", "plain"];
+    let tiers = names.map(|name| top.child(name, 100));
+    let tiers: Vec<Cgroup> = tiers.into_iter().collect::<Result<_>>()?;
+    let watched = top.child("time_sensitive-watcher", 100)?;
+    let watcher = Worker::sleeper(&watched, &[], 5 * MS, MS / 10, 1500)?;
+    let cpus = nr_cpus();
+    let mut random = Random(SEED);
+    let mut groups: Vec<Cgroup> = Vec::new();
+    let mut workers: Vec<Worker> = Vec::new();
+    let start = Instant::now();
+    let mut steps = 0;
+    while start.elapsed() < Duration::from_secs(10) {
+        steps += 1;
+        match random.below(6) {
+            0 if groups.len() < 40 => {
+                let parent = &tiers[random.below(tiers.len())];
+                let weight = 1 + random.below(10_000) as u32;
+                groups.push(parent.child(&format!("s{steps}"), weight)?);
+            }
+            1 if groups.len() > 8 => drop(groups.swap_remove(random.below(groups.len()))),
+            2 if !groups.is_empty() && workers.len() < 3 * cpus => {
+                let group = &groups[random.below(groups.len())];
+                workers.push(if random.below(2) == 0 {
+                    Worker::burner(group, &[])?
+                } else {
+                    Worker::sleeper(group, &[], MS, MS / 2, 200)?
+                });
+            }
+            3 if !workers.is_empty() => drop(workers.swap_remove(random.below(workers.len()))),
+            4 if !workers.is_empty() => {
+                let mut set = CpuSet::new();
+                set.set(random.below(cpus))?;
+                set.set(random.below(cpus))?;
+                let pid = Pid::from_raw(workers[random.below(workers.len())].pid());
+                // The worker may have ended.
+                let _ = sched_setaffinity(pid, &set);
+            }
+            5 if !workers.is_empty() && !groups.is_empty() => {
+                let group = &groups[random.below(groups.len())];
+                let pid = workers[random.below(workers.len())].pid();
+                let _ = fs::write(group.procs(), pid.to_string());
+                group.set_weight(1 + random.below(10_000) as u32)?;
+            }
+            _ => {}
+        }
+    }
+    let delays = watcher.delays_ns()?;
+    let worst = Duration::from_nanos(delays[delays.len() - 1]);
+    ufs.still_loaded_since(seq)?;
+    drop(workers);
+    drop(groups);
+    // After the storm every CPU must still be found by work that waits.
+    let after = burners(&tiers[0], &[], cpus)?;
+    let before = tiers[0].seconds()?;
+    sleep(1000 * MS);
+    let used = tiers[0].seconds()? - before;
+    drop(after);
+    let numbers = format!(
+        "seed {SEED:#x}, {steps} steps; a watcher woke {} times, p99 {} us late, worst {} us; \
+         afterwards background work used {used:.2} CPUs of {cpus}",
+        delays.len(),
+        percentile(&delays, 99) / 1000,
+        worst.as_micros(),
+    );
+    if worst > Duration::from_secs(1) {
+        bail!("{numbers}: a wake-up was lost");
+    }
+    if used < cpus as f64 * 0.5 {
+        bail!("{numbers}: CPUs were left idle");
+    }
+    Ok(numbers)
+}
+
+/// Saturates every CPU with time-sensitive work above free, pinned and
+/// low-weight background tasks and low-weight time-sensitive ones.
+fn saturate(ufs: &mut Ufs, span: Duration, args: &[&str], env: &[(&str, &str)]) -> Result<String> {
+    ufs.load_with(args, env)?;
+    let seq = enable_seq();
+    let top = Cgroup::top()?;
+    let background = top.child("background", 1)?;
+    let sensitive = top.child("time_sensitive", 10_000)?;
+    let low = top.child("plain", 1)?;
+    let starving =
+        [background.child("free", 1)?, background.child("pinned", 1)?, background.child("heavy", 10_000)?];
+    let _starving = (
+        burners(&starving[0], &[], 3)?,
+        burners(&starving[1], &[0], 3)?,
+        burners(&starving[2], &[], 1)?,
+        burners(&low, &[], 1)?,
+    );
+    let _saturating = burners(&sensitive, &[], 2 * nr_cpus())?;
+    sleep(span);
+    ufs.still_loaded_since(seq)?;
+    let floor_runs = ufs.stats()?["nr_floor_runs"].as_u64().unwrap_or(0);
+    let used: f64 = background.seconds()?;
+    let share = used / (span.as_secs_f64() * nr_cpus() as f64);
+    let numbers = format!(
+        "{} s of saturation, {floor_runs} floor runs, background had {:.2} % of the CPUs",
+        span.as_secs(),
+        share * 100.0
+    );
+    if floor_runs == 0 {
+        bail!("{numbers}: the floor was not needed, so it was not tested");
+    }
+    for group in &starving {
+        if group.seconds()? == 0.0 {
+            bail!("{numbers}: a cgroup never ran");
+        }
+    }
+    // The floor's share is 5 %, plus a tick for each run and the start.
+    if share > 0.15 {
+        bail!("{numbers}: the floor takes more than it may");
+    }
+    Ok(numbers)
+}
+
+/// With the kernel's limit at 4 s, so that 16 s are four times too long.
+pub(crate) fn floor_short(ufs: &mut Ufs) -> Result<String> {
+    saturate(
+        ufs,
+        Duration::from_secs(16),
+        &["--floor-deadline-ms", "1000"],
+        &[("SCX_TIMEOUT_MS", "4000")],
+    )
+}
+
+/// With every default: the kernel's limit is 30 s.
+pub(crate) fn floor_long(ufs: &mut Ufs) -> Result<String> {
+    saturate(ufs, Duration::from_secs(120), &[], &[])
+}
+
+/// A CPU leaves and comes back; UFS restarts each time, and work goes on.
+pub(crate) fn hotplug(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let last = nr_cpus() - 1;
+    let online = format!("/sys/devices/system/cpu/cpu{last}/online");
+    let top = Cgroup::top()?;
+    let background = top.child("background", 100)?;
+    let _burners = burners(&background, &[], 2)?;
+    let mut took = Vec::new();
+    for value in ["0", "1"] {
+        let seq = enable_seq();
+        fs::write(&online, value).with_context(|| format!("cannot write {online}"))?;
+        let again = wait_until("UFS loading again", Duration::from_secs(120), || {
+            enable_seq() > seq && state() == "enabled"
+        })
+        .with_context(|| ufs.log())?;
+        took.push(again.as_millis());
+        let before = background.seconds()?;
+        sleep(500 * MS);
+        if background.seconds()? - before < 0.1 {
+            bail!("work has stopped after CPU {last} went to {value}");
+        }
+    }
+    Ok(format!("loaded again after {} ms and {} ms", took[0], took[1]))
+}
+
+/// Work goes on in `group` under the kernel's own scheduler.
+fn goes_on(group: &Cgroup) -> Result<()> {
+    let before = group.seconds()?;
+    sleep(500 * MS);
+    if state() != "disabled" {
+        bail!("the state is {}, not disabled", state());
+    }
+    if group.seconds()? - before < 0.1 {
+        bail!("work has stopped");
+    }
+    Ok(())
+}
+
+fn left_by(
+    ufs: &mut Ufs,
+    leave: impl FnOnce(Pid) -> Result<()>,
+) -> Result<(std::process::ExitStatus, String)> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 100)?;
+    let _burners = burners(&background, &[], 2 * nr_cpus())?;
+    sleep(100 * MS);
+    let start = Instant::now();
+    leave(ufs.pid()?)?;
+    wait_until("the kernel's scheduler", Duration::from_secs(30), || state() == "disabled")?;
+    let took = start.elapsed();
+    let status = ufs.wait()?;
+    goes_on(&background)?;
+    Ok((status, format!("the kernel's scheduler was back after {} ms", took.as_millis())))
+}
+
+/// The loader has no time to say good-bye.
+pub(crate) fn kill9(ufs: &mut Ufs) -> Result<String> {
+    let (_, numbers) = left_by(ufs, |pid| Ok(kill(pid, Signal::SIGKILL)?))?;
+    Ok(numbers)
+}
+
+/// Exit status 0.
+pub(crate) fn sigterm(ufs: &mut Ufs) -> Result<String> {
+    let (status, numbers) = left_by(ufs, |pid| Ok(kill(pid, Signal::SIGTERM)?))?;
+    if !status.success() {
+        bail!("{numbers}, but scx_ufs ended with {status}:\n{}", ufs.log());
+    }
+    Ok(numbers)
+}
+
+/// Exit status not 0, and the reason on stderr.
+pub(crate) fn sysrq(ufs: &mut Ufs) -> Result<String> {
+    let (status, numbers) = left_by(ufs, |_| {
+        fs::write("/proc/sys/kernel/sysrq", "1")?;
+        Ok(fs::write("/proc/sysrq-trigger", "S")?)
+    })?;
+    if status.success() || !ufs.log().to_lowercase().contains("sysrq") {
+        bail!("{numbers}, but scx_ufs ended with {status} and said:\n{}", ufs.log());
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,143 @@
+//! `scx_ufs` as a child process.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const LOG: &str = "/tmp/ufs-probe.scx_ufs.log";
+/// The verifier takes seconds under emulation.
+const LOAD_LIMIT: Duration = Duration::from_secs(120);
+
+/// The loader: not started, or running since some claim started it.
+pub(crate) struct Ufs {
+    binary: PathBuf,
+    args: Vec<String>,
+    child: Option<Child>,
+}
+
+/// What the kernel says about sched_ext.
+pub(crate) fn state() -> String {
+    let state = fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default();
+    state.trim().to_owned()
+}
+
+/// How often a scheduler was enabled since boot.
+pub(crate) fn enable_seq() -> u64 {
+    let text = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Waits until `done`, for `limit` at most.
+pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Result<Duration> {
+    let start = Instant::now();
+    while !done() {
+        if start.elapsed() > limit {
+            bail!("{what}: not within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(start.elapsed())
+}
+
+impl Ufs {
+    pub(crate) fn new(binary: PathBuf) -> Self {
+        Self { binary, args: Vec::new(), child: None }
+    }
+
+    /// Has UFS loaded with exactly these arguments; loading takes a while, so a
+    /// loader that has them is kept.
+    pub(crate) fn load(&mut self, args: &[&str]) -> Result<()> {
+        if self.child.is_some() && self.args == args && state() == "enabled" {
+            return Ok(());
+        }
+        self.load_with(args, &[])
+    }
+
+    /// Starts a new loader, with these environment variables.
+    pub(crate) fn load_with(&mut self, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+        self.stop(Signal::SIGTERM)?;
+        let log = File::create(LOG).context(LOG)?;
+        let child = Command::new(&self.binary)
+            .args(args)
+            .envs(env.iter().copied())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.binary.display()))?;
+        self.child = Some(child);
+        self.args = args.iter().map(|&arg| arg.to_owned()).collect();
+        wait_until("loading UFS", LOAD_LIMIT, || state() == "enabled").with_context(log_tail)?;
+        // Tasks move over and the statistics socket opens after that.
+        wait_until("statistics", LOAD_LIMIT, || self.stats().is_ok()).map(drop)
+    }
+
+    /// The loader's process.
+    pub(crate) fn pid(&self) -> Result<Pid> {
+        let child = self.child.as_ref().context("scx_ufs is not running")?;
+        Ok(Pid::from_raw(child.id() as i32))
+    }
+
+    /// Sends `signal`, if the loader runs, and waits for its end.
+    pub(crate) fn stop(&mut self, signal: Signal) -> Result<Option<ExitStatus>> {
+        if self.child.is_none() {
+            return Ok(None);
+        }
+        let _ = kill(self.pid()?, signal);
+        self.wait().map(Some)
+    }
+
+    /// Waits for the loader's end and for the kernel's own scheduler.
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
+        let mut child = self.child.take().context("scx_ufs is not running")?;
+        let mut status = None;
+        wait_until("the end of scx_ufs", LOAD_LIMIT, || {
+            status = child.try_wait().ok().flatten();
+            status.is_some()
+        })
+        .with_context(log_tail)?;
+        wait_until("the kernel's scheduler", LOAD_LIMIT, || state() == "disabled")?;
+        status.context("no exit status")
+    }
+
+    /// What scx_ufs has printed.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(LOG).unwrap_or_default()
+    }
+
+    /// A sample of the statistics.
+    pub(crate) fn stats(&self) -> Result<Value> {
+        scx_stats::StatsClient::new().connect(None)?.request::<Value>("stats", vec![])
+    }
+
+    /// CPU time of `tier` so far, in seconds.
+    pub(crate) fn tier_seconds(&self, tier: &str) -> Result<f64> {
+        let ns = self.stats()?["tiers"][tier]["run_ns"].as_u64().context("no run_ns")?;
+        Ok(ns as f64 / 1e9)
+    }
+
+    /// Fails unless UFS is loaded and has not been reloaded since `seq`.
+    pub(crate) fn still_loaded_since(&self, seq: u64) -> Result<()> {
+        if state() != "enabled" || enable_seq() != seq {
+            bail!("UFS did not stay loaded: state {}\n{}", state(), log_tail());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ufs {
+    fn drop(&mut self) {
+        let _ = self.stop(Signal::SIGTERM);
+    }
+}
+
+fn log_tail() -> String {
+    let log = fs::read_to_string(LOG).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(30)..].join("\n")
+}

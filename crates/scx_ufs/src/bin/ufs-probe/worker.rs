@@ -1,0 +1,130 @@
+//! Processes that do something simple in a cgroup: this program, started again.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::cgroup::Cgroup;
+
+/// A worker; dropping it kills it.
+pub(crate) struct Worker(Child);
+
+impl Worker {
+    fn start(group: &Cgroup, cpus: &[usize], kind: &str, args: &[String]) -> Result<Self> {
+        let procs = group.procs();
+        let mut set = CpuSet::new();
+        for &cpu in cpus {
+            set.set(cpu)?;
+        }
+        let restricted = !cpus.is_empty();
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg(format!("--worker={kind}")).args(args).stdout(Stdio::piped());
+        // SAFETY: between fork and exec of a process with one thread.
+        unsafe {
+            command.pre_exec(move || {
+                fs::write(&procs, "0")?;
+                if restricted {
+                    sched_setaffinity(Pid::from_raw(0), &set)?;
+                }
+                Ok(())
+            });
+        }
+        Ok(Self(command.spawn().context("cannot start a worker")?))
+    }
+
+    /// Burns CPU time for ever. `cpus`: where it may run; empty means anywhere.
+    pub(crate) fn burner(group: &Cgroup, cpus: &[usize]) -> Result<Self> {
+        Self::start(group, cpus, "burn", &[])
+    }
+
+    /// Burns `busy` after each sleep of `sleep`, `rounds` times, and prints how
+    /// late each sleep ended.
+    pub(crate) fn sleeper(
+        group: &Cgroup,
+        cpus: &[usize],
+        sleep: Duration,
+        busy: Duration,
+        rounds: u32,
+    ) -> Result<Self> {
+        let args = [sleep.as_nanos().to_string(), busy.as_nanos().to_string(), rounds.to_string()];
+        Self::start(group, cpus, "sleep", &args)
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.0.id() as i32
+    }
+
+    /// Waits for a sleeper's end; its delays, sorted, in nanoseconds.
+    pub(crate) fn delays_ns(mut self) -> Result<Vec<u64>> {
+        let mut text = String::new();
+        if let Some(mut out) = self.0.stdout.take() {
+            std::io::Read::read_to_string(&mut out, &mut text)?;
+        }
+        let mut delays = text.lines().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+        if delays.is_empty() {
+            bail!("a sleeper measured nothing");
+        }
+        delays.sort_unstable();
+        Ok(delays)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `count` burners.
+pub(crate) fn burners(group: &Cgroup, cpus: &[usize], count: usize) -> Result<Vec<Worker>> {
+    (0..count).map(|_| Worker::burner(group, cpus)).collect()
+}
+
+/// The `percent`-th percentile of sorted numbers.
+pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+/// The CPUs of this machine.
+pub(crate) fn nr_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+fn burn_for(span: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < span {
+        std::hint::spin_loop();
+    }
+}
+
+/// What a worker does.
+pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
+    match (kind, args) {
+        ("burn", _) => loop {
+            burn_for(Duration::from_secs(1));
+        },
+        ("sleep", [sleep, busy, rounds]) => {
+            let (sleep, busy) = (
+                Duration::from_nanos(sleep.parse()?),
+                Duration::from_nanos(busy.parse()?),
+            );
+            let mut delays = String::new();
+            for _ in 0..rounds.parse()? {
+                let start = Instant::now();
+                std::thread::sleep(sleep);
+                let late = start.elapsed().saturating_sub(sleep);
+                delays.push_str(&format!("{}\n", late.as_nanos()));
+                burn_for(busy);
+            }
+            print!("{delays}");
+            Ok(())
+        }
+        _ => bail!("there is no worker '{kind}'"),
+    }
+}

@@ -1,0 +1,85 @@
+//! UFS in a kernel that can load it: boots a virtual machine and has
+//! `ufs-probe` prove UFS's claims there. Claims about shares and latencies are
+//! measured under the lockstep clock, where every CPU has the same speed
+//! whatever the host does; claims about survival under the real one.
+
+use std::time::Duration;
+
+use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+
+/// Boots one machine for several claims, since booting and loading cost more
+/// than most of them, and fails with what the probe printed.
+fn prove(cpus: u32, clock: Clock, limit: Duration, claims: &[&str]) {
+    let lab = Lab::open(&LabSpec::default(), &Silent).unwrap_or_else(|error| panic!("{error}"));
+    let job = Job::script(format!("./ufs-probe --scx-ufs ./scx_ufs {}", claims.join(" ")))
+        .file(env!("CARGO_BIN_EXE_scx_ufs"), "scx_ufs")
+        .file(env!("CARGO_BIN_EXE_ufs-probe"), "ufs-probe");
+    let machine = Machine { cpus, clock, timeout: limit, ..Machine::default() };
+    let mut printed = String::new();
+    let outcome = lab
+        .run(&machine, &job, &mut |line| {
+            println!("{line}");
+            printed.push_str(line);
+            printed.push('\n');
+        })
+        .unwrap_or_else(|error| panic!("{error}\n{printed}"));
+    for claim in claims {
+        let passed = printed.lines().any(|line| line.starts_with(&format!("PASS {claim}:")));
+        assert!(passed, "{claim} was not shown:\n{printed}");
+    }
+    assert_eq!(outcome.status, 0, "{printed}");
+}
+
+#[test]
+fn tiers_are_strict_and_wakeups_preempt_background() {
+    prove(
+        3,
+        Clock::LOCKSTEP,
+        Duration::from_secs(600),
+        &[
+            "tier_comes_from_cgroup_name_and_is_inherited",
+            "wakeup_preempts_background",
+            "pinned_wakeup_preempts_background",
+            "no_background_runs_while_time_sensitive_waits",
+        ],
+    );
+}
+
+#[test]
+fn time_is_shared_by_weight_within_a_tier() {
+    prove(
+        2,
+        Clock::LOCKSTEP,
+        Duration::from_secs(600),
+        &[
+            "background_weights_2_3_within_a_restricted_set_of_cpus",
+            "background_weights_2_3_with_1_and_3_tasks",
+            "time_sensitive_weights_6667_10000",
+            "time_sensitive_weights_6667_10000_with_1_and_3_tasks",
+            "nested_weights_compound",
+            "weight_change_takes_effect_at_once",
+        ],
+    );
+}
+
+#[test]
+fn ufs_survives_storms_and_leaves_cleanly() {
+    prove(
+        4,
+        Clock::Real,
+        Duration::from_secs(600),
+        &[
+            "storm_loses_no_wakeup",
+            "floor_keeps_ufs_loaded",
+            "hotplug_restarts_ufs",
+            "kill9_of_the_loader_leaves_the_system_running",
+            "sysrq_ends_ufs_with_the_reason",
+            "sigterm_leaves_cleanly",
+        ],
+    );
+}
+
+#[test]
+fn two_minutes_of_saturation_leave_ufs_loaded() {
+    prove(2, Clock::Real, Duration::from_secs(600), &["floor_keeps_ufs_loaded_for_120_s"]);
+}
