@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
-use giveway_bench::{CellConfig, Report, Scheduler};
+use giveway_bench::{CellConfig, Environment, Report, Scheduler};
 use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
 
 use super::guest;
@@ -131,6 +131,8 @@ pub(super) struct Guests {
     lab: Lab,
     clock: Clock,
     schedulers: Vec<(Scheduler, PathBuf)>,
+    /// What rows say of the host: a guest knows neither the day nor a name.
+    host: Environment,
 }
 
 impl Guests {
@@ -145,6 +147,7 @@ impl Guests {
             lab: Lab::open(&spec, &Steps::new())?,
             clock: Clock::LOCKSTEP,
             schedulers,
+            host: Environment::probe(Clock::LOCKSTEP.name(), super::COMMIT),
         })
     }
 
@@ -200,7 +203,10 @@ impl Guests {
                 tail.text()
             )));
         }
-        Ok(Report::read(&outcome.results().join("report.json"))?)
+        let mut report = Report::read(&outcome.results().join("report.json"))?;
+        report.environment.date.clone_from(&self.host.date);
+        report.environment.machine.clone_from(&self.host.machine);
+        Ok(report)
     }
 }
 
