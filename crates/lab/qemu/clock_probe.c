@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * clock_probe: is the guest's clock fit for measuring?
  *

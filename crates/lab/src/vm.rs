@@ -318,7 +318,9 @@ fn run_on(
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(error_file);
+        .stderr(error_file)
+        // An interrupt at the terminal is for the caller to act on.
+        .process_group(0);
     let child = command
         .spawn()
         .map_err(LabError::io("starting", parts.qemu.binary()))?;
