@@ -145,6 +145,9 @@ pub struct Row {
     pub background_workers: u32,
     /// Name and version of the sched_ext scheduler, as the kernel has it.
     pub scheduler_version: Option<String>,
+    /// Whether the server's shared memory was in huge pages; rows that differ
+    /// in this are not comparable.
+    pub huge_pages: bool,
     /// TPC-C transactions per second.
     pub ts_tps: Option<f64>,
     /// Mean latency of a transaction in milliseconds.
@@ -176,6 +179,7 @@ impl Row {
     pub(crate) fn new(
         config: &CellConfig,
         scheduler_version: Option<String>,
+        huge_pages: bool,
         done: &Done,
         busy: &Busy,
     ) -> Self {
@@ -198,6 +202,7 @@ impl Row {
             terminals: config.terminal_count(),
             background_workers: config.background_count(),
             scheduler_version,
+            huge_pages,
             ts_tps: tally.map(|tally| tally.counts.total() as f64 / config.seconds),
             ts_mean_ms: latency.map(|latency| latency.mean() * MS_PER_NS),
             ts_p50_ms: quantile(0.50),

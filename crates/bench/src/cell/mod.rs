@@ -19,6 +19,7 @@
 
 mod cgroup;
 mod measure;
+mod memory;
 mod policy;
 mod sched_ext;
 mod workload;
@@ -29,6 +30,7 @@ pub(crate) use measure::Busy;
 pub(crate) use workload::Done;
 
 use cgroup::Tree;
+use memory::HugePages;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sched_ext::Loaded;
@@ -59,7 +61,14 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     let work = PrivateDir::new(&config.work_dir, postgres.owner())?;
     let data = work.path().join("data");
     copy_tree(&config.data_dir, &data, postgres.owner())?;
-    let server = postgres.start(&data, &server_settings(config))?;
+    let mut settings = server_settings(config, memory::buffers_mib(&data)?);
+    // Declared before the server, so that it outlives it.
+    let huge_pages = HugePages::reserve(&postgres, &data, &settings)?;
+    settings.push((
+        "huge_pages",
+        if huge_pages.is_some() { "on" } else { "off" }.to_owned(),
+    ));
+    let server = postgres.start(&data, &settings)?;
     let control = Session::connect(&server, "control", &[])?;
     prewarm(&control)?;
 
@@ -103,7 +112,13 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     }
     drop(control);
     server.abandon()?;
-    Ok(Row::new(config, scheduler_name, &done, &busy))
+    Ok(Row::new(
+        config,
+        scheduler_name,
+        huge_pages.is_some(),
+        &done,
+        &busy,
+    ))
 }
 
 /// "One warehouse per terminal or more", as the workload is defined.
@@ -123,11 +138,10 @@ fn require_warehouses(config: &CellConfig, manifest: &Manifest) -> Result<()> {
 /// so durability costs system calls but no waiting; what would make one window
 /// unlike the next (checkpoints, autovacuum, full pages after a checkpoint, JIT
 /// compilation, parallel workers) is off.
-fn server_settings(config: &CellConfig) -> Vec<(&'static str, String)> {
+fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, String)> {
     let connections = config.terminal_count() + config.background_count() + 10;
     vec![
-        ("shared_buffers", "640MB".to_owned()),
-        ("huge_pages", "off".to_owned()),
+        ("shared_buffers", format!("{buffers_mib}MB")),
         ("max_connections", connections.to_string()),
         ("fsync", "on".to_owned()),
         ("synchronous_commit", "on".to_owned()),

@@ -29,6 +29,7 @@ pub(crate) fn row(
         scheduler_version: scheduler
             .program()
             .map(|name| format!("{}_0.1.0", &name[4..])),
+        huge_pages: true,
         scheduler,
         mix,
         repeat,

@@ -131,8 +131,13 @@ impl Terminal {
     /// Connects terminal `number` (from 0) to the server whose socket is in
     /// `socket_dir`.
     pub fn connect(socket_dir: &Path, number: u32, seed: u64, warehouses: u32) -> Result<Self> {
-        let isolation = [("default_transaction_isolation", "repeatable\\ read")];
-        let session = Session::connect_at(socket_dir, &format!("terminal-{number}"), &isolation)?;
+        let options = [
+            ("default_transaction_isolation", "repeatable\\ read"),
+            // The plans that a long-lived connection ends up with, from the
+            // first execution on rather than the sixth.
+            ("plan_cache_mode", "force_generic_plan"),
+        ];
+        let session = Session::connect_at(socket_dir, &format!("terminal-{number}"), &options)?;
         let statements = session
             .wait(Statements::prepare(&session.client))
             .map_err(Error::sql("preparing TPC-C's statements"))?;
