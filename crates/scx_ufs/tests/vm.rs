@@ -31,7 +31,7 @@ fn prove(cpus: u32, clock: Clock, limit: Duration, claims: &[&str]) {
 }
 
 #[test]
-fn tiers_are_strict_and_wakeups_preempt_background() {
+fn tiers_are_strict_and_wakeups_are_prompt() {
     prove(
         3,
         Clock::LOCKSTEP,
@@ -41,6 +41,7 @@ fn tiers_are_strict_and_wakeups_preempt_background() {
             "wakeup_preempts_background",
             "pinned_wakeup_preempts_background",
             "no_background_runs_while_time_sensitive_waits",
+            "storm_delays_no_wakeup",
         ],
     );
 }

@@ -226,10 +226,12 @@ static __always_inline void charge_group(u32 index, s64 ns)
 static __noinline bool bg_pick(u32 cpu)
 {
 	u64 bit = 1ULL << (cpu & 63);
-	u32 aside[SEARCH_MAX];
-	u32 nr_aside = 0, i;
+	u32 aside = 0, i;
 	bool found = false;
 	s32 index;
+
+	/* Keeps the verifier from following each list of groups by itself. */
+	__sink(aside);
 
 	bpf_for(i, 0, SEARCH_MAX) {
 		struct group *g;
@@ -259,13 +261,17 @@ static __noinline bool bg_pick(u32 cpu)
 			break;
 		}
 		stat_inc(UFS_TREE_INELIGIBLE);
-		if (nr_aside < SEARCH_MAX)
-			aside[nr_aside++] = index;
+		/* Out of the tree and not in anybody's hands but ours: the link is
+		 * private. Numbers are stored plus one, so that 0 ends the list. */
+		g->next_aside = aside;
+		aside = index + 1;
 	}
 	bpf_for(i, 0, SEARCH_MAX) {
-		if (i >= nr_aside)
+		if (!aside)
 			break;
-		tree_insert(aside[i & (SEARCH_MAX - 1)]);
+		index = (aside - 1) & (UFS_GROUPS_MAX - 1);
+		aside = group(index)->next_aside;
+		tree_insert(index);
 	}
 	return found;
 }

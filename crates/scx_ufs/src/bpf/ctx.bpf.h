@@ -91,6 +91,7 @@ struct group {
 	u32 queued;		/* in the runnable tree, or just being looked at */
 	u32 active;		/* counted in the weights of the ancestors */
 	u32 has_dsq;
+	u32 next_aside;		/* see bg_pick() */
 	/* By tier, under weight_lock: this group and its children that are active,
 	 * and the sum of the weights of those children. */
 	u32 nr_active[2];

@@ -240,6 +240,7 @@ static __noinline bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 	}
 	if (READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting)) {
 		__sink(seen);
+		__sink(best);
 		bpf_for(i, 1, nr_cpu_ids) {
 			other = other + 1 < nr_cpu_ids ? other + 1 : 0;
 			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !queue_first(TS_DSQ + other, &vtime))
