@@ -160,12 +160,14 @@ pub struct Row {
     pub ts_p99_ms: Option<f64>,
     /// Q17 queries per second.
     pub bg_per_s: Option<f64>,
-    /// Share of the window in which the server's CPUs were not idle, 0 to 1.
+    /// CPU time of the server's processes, as a share of what its CPUs had.
     pub busy_fraction: f64,
-    /// The same for each CPU of the server.
+    /// The part of it that went to the background's backends.
+    pub bg_busy_fraction: f64,
+    /// How busy each CPU of the server was, sampled by the kernel's ticks.
     pub busy_fraction_per_cpu: Vec<f64>,
-    /// The same for the clients' CPUs together: near 1, they were the
-    /// bottleneck, and the row says little about the server.
+    /// CPU time of the clients, as a share of what theirs had: near 1, they were
+    /// the bottleneck, and the row says little about the server.
     pub client_busy_fraction: f64,
     /// Transactions by type, and retries.
     pub transactions: Option<Counts>,
@@ -209,9 +211,10 @@ impl Row {
             ts_p95_ms: quantile(0.95),
             ts_p99_ms: quantile(0.99),
             bg_per_s: done.background.map(|queries| queries / config.seconds),
-            busy_fraction: busy.mean(0, config.cpus),
-            busy_fraction_per_cpu: busy.0[..config.cpus as usize].to_vec(),
-            client_busy_fraction: busy.mean(config.cpus, config.client_cpus),
+            busy_fraction: busy.server,
+            bg_busy_fraction: busy.background,
+            busy_fraction_per_cpu: busy.per_cpu.clone(),
+            client_busy_fraction: busy.clients,
             transactions: tally.map(|tally| tally.counts),
             latency_histogram: tally.map(pairs).unwrap_or_default(),
         }

@@ -46,6 +46,18 @@ impl Group {
         fs::write(&path, value).map_err(failed(&format!("write '{value}' to it"), &path))
     }
 
+    /// CPU time that processes have spent in it.
+    pub(super) fn cpu_time(&self) -> Result<Duration> {
+        let path = self.0.join("cpu.stat");
+        let text = fs::read_to_string(&path).map_err(failed("read it", &path))?;
+        let usage = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
+        usage.map(Duration::from_micros).ok_or_else(|| {
+            failed("find usage_usec in it", &path)(io::ErrorKind::InvalidData.into())
+        })
+    }
+
     /// Moves a process with all its threads.
     pub(super) fn add(&self, pid: i32) -> Result<()> {
         self.set("cgroup.procs", &pid.to_string())

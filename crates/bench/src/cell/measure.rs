@@ -1,36 +1,82 @@
-//! How busy each CPU was inside the window, from `/proc/stat`.
+//! How busy the CPUs were inside the window.
 //!
-//! The kernel measures idle time exactly but samples the rest at its ticks,
-//! which misses work that begins and ends between two of them. So busy is what
-//! idle and waiting leave of the time that passed. The file counts in 1/100 s:
-//! a window of 4 s resolves 0.25 % of a CPU.
+//! Means come from the cgroups' `cpu.stat`, where the kernel adds up exact run
+//! times of the server's and the clients' processes; what the kernel itself
+//! does beside them is not in it. `/proc/stat` tells single CPUs apart, but
+//! samples at the kernel's ticks: bursts between two ticks, which is what
+//! clients consist of, hardly show in it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::cgroup::Tree;
 use crate::tpcc::terminal::Window;
 use crate::{Error, Result};
 
 const STAT: &str = "/proc/stat";
 
-/// Units of the file in a second: Linux's USER_HZ on every architecture it
-/// runs PostgreSQL on.
+/// Units of [`STAT`] in a second: Linux's USER_HZ on every architecture that
+/// runs PostgreSQL.
 const PER_SECOND: f64 = 100.0;
 
-/// Fractions of time that each CPU was not idle, from CPU 0 on.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Busy(pub(crate) Vec<f64>);
+/// CPU time inside the window, as fractions of what there was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Busy {
+    /// The server's processes, of the server's CPUs.
+    pub(crate) server: f64,
+    /// The background's backends, of the server's CPUs.
+    pub(crate) background: f64,
+    /// The clients, of the clients' CPUs.
+    pub(crate) clients: f64,
+    /// Each CPU of the server, sampled.
+    pub(crate) per_cpu: Vec<f64>,
+}
 
-impl Busy {
-    /// The mean of `count` CPUs from `first` on.
-    pub(crate) fn mean(&self, first: u32, count: u32) -> f64 {
-        let cpus = &self.0[first as usize..(first + count) as usize];
-        cpus.iter().sum::<f64>() / cpus.len() as f64
+/// Counters at one instant.
+#[derive(Clone, Debug)]
+struct Reading {
+    at: Instant,
+    high: Duration,
+    background: Duration,
+    clients: Duration,
+    idle: Vec<u64>,
+}
+
+impl Reading {
+    fn take(tree: &Tree) -> Result<Self> {
+        Ok(Reading {
+            high: tree.high.cpu_time()?,
+            background: tree.background.cpu_time()?,
+            clients: tree.clients.cpu_time()?,
+            idle: read_idle()?,
+            at: Instant::now(),
+        })
+    }
+
+    /// What happened since `before`, on so many CPUs.
+    fn since(&self, before: &Reading, cpus: u32, client_cpus: u32) -> Busy {
+        let elapsed = (self.at - before.at).as_secs_f64();
+        let share = |now: Duration, then: Duration, cpus: u32| {
+            now.saturating_sub(then).as_secs_f64() / (elapsed * f64::from(cpus))
+        };
+        let background = share(self.background, before.background, cpus);
+        let idle = before.idle.iter().zip(&self.idle).take(cpus as usize);
+        Busy {
+            server: share(self.high, before.high, cpus) + background,
+            background,
+            clients: share(self.clients, before.clients, client_cpus),
+            per_cpu: idle
+                .map(|(then, now)| {
+                    let idle = now.saturating_sub(*then) as f64;
+                    (1.0 - idle / (elapsed * PER_SECOND)).clamp(0.0, 1.0)
+                })
+                .collect(),
+        }
     }
 }
 
 /// Idle and waiting time of each CPU since it came up.
-fn parse(text: &str) -> Vec<u64> {
+fn parse_idle(text: &str) -> Vec<u64> {
     let mut cpus = Vec::new();
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -50,32 +96,22 @@ fn parse(text: &str) -> Vec<u64> {
     cpus
 }
 
-fn read() -> Result<(Instant, Vec<u64>)> {
+fn read_idle() -> Result<Vec<u64>> {
     let text = std::fs::read_to_string(STAT).map_err(Error::file("read", Path::new(STAT)))?;
-    Ok((Instant::now(), parse(&text)))
-}
-
-fn between(before: &[u64], after: &[u64], elapsed: Duration) -> Busy {
-    let units = elapsed.as_secs_f64() * PER_SECOND;
-    let fraction = |(before, after): (&u64, &u64)| {
-        let idle = after.saturating_sub(*before) as f64;
-        (1.0 - idle / units).clamp(0.0, 1.0)
-    };
-    Busy(before.iter().zip(after).map(fraction).collect())
+    Ok(parse_idle(&text))
 }
 
 /// Sleeps to the end of the window and tells how busy the CPUs were inside it.
-pub(super) fn busy(window: Window) -> Result<Busy> {
+pub(super) fn busy(tree: &Tree, window: Window, cpus: u32, client_cpus: u32) -> Result<Busy> {
     std::thread::sleep(window.start.saturating_duration_since(Instant::now()));
-    let (started, before) = read()?;
+    let before = Reading::take(tree)?;
     std::thread::sleep(window.end.saturating_duration_since(Instant::now()));
-    let (ended, after) = read()?;
-    Ok(between(&before, &after, ended - started))
+    Ok(Reading::take(tree)?.since(&before, cpus, client_cpus))
 }
 
 /// Refuses a machine with fewer online CPUs than the cell needs.
 pub(super) fn require_cpus(count: u32) -> Result<()> {
-    let online = read()?.1.len() as u32;
+    let online = read_idle()?.len() as u32;
     if online >= count {
         return Ok(());
     }
@@ -90,15 +126,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn busy_is_what_idle_and_waiting_leave() {
-        let before =
-            parse("cpu 9 9 9 9\ncpu0 10 0 10 100 5 1 1 0 0 0\ncpu1 0 0 0 50 0 0 0 0 0 0\n");
-        let after = parse("cpu0 10 0 10 140 15 1 1 0 0 0\ncpu1 0 0 0 151 0 0 0 0 0 0\nintr 5\n");
-        // Of one second, CPU 0 was idle for 0.4 s and waited for 0.1 s; CPU 1's
-        // time is rounded up.
-        let busy = between(&before, &after, Duration::from_secs(1));
-        assert_eq!(busy, Busy(vec![0.5, 0.0]));
-        assert_eq!(busy.mean(0, 2), 0.25);
+    fn idle_is_read_for_each_cpu() {
+        let text = "cpu 9 9 9 9\ncpu0 10 0 10 100 5 1 1 0 0 0\ncpu1 0 0 0 50 0 0 0 0 0 0\nintr 5\n";
+        assert_eq!(parse_idle(text), [105, 50]);
+    }
+
+    #[test]
+    fn fractions_are_of_the_cpus_there_were() {
+        let start = Instant::now();
+        let reading = |at, high, background, clients, idle| Reading {
+            at: start + Duration::from_secs(at),
+            high: Duration::from_secs(high),
+            background: Duration::from_secs(background),
+            clients: Duration::from_secs(clients),
+            idle,
+        };
+        let before = reading(0, 10, 20, 30, vec![100, 1_000, 7]);
+        let after = reading(2, 11, 22, 31, vec![200, 1_000, 7]);
+        let busy = after.since(&before, 2, 1);
+        assert_eq!(
+            (busy.server, busy.background, busy.clients),
+            (0.75, 0.5, 0.5)
+        );
+        // CPU 0 was idle for half the time; CPU 2 is not the server's.
+        assert_eq!(busy.per_cpu, [0.5, 1.0]);
     }
 
     #[test]

@@ -91,7 +91,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
         Duration::from_secs_f64(config.seconds),
     );
     load.go(window);
-    let busy = measure::busy(window)?;
+    let busy = measure::busy(&tree, window, config.cpus, config.client_cpus)?;
     let scheduler_name = scheduler.as_ref().map(Loaded::confirm).transpose()?;
     load.settle(window, SETTLE);
 

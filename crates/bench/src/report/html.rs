@@ -129,12 +129,12 @@ fn table(page: &mut String, summary: &Summary<'_>) {
         "<h2>Numbers</h2>\n<div class=\"card\"><table><thead><tr><th>scheduler</th>\
          <th>TPC-C tps</th><th>of own SOLO</th><th>of EEVDF</th><th>mean ms</th><th>p50 ms</th>\
          <th>p95 ms</th><th>p99 ms</th><th>Q17/s</th><th>of own SOLO</th><th>server busy</th>\
-         <th>clients busy</th><th>retries</th></tr></thead><tbody>\n",
+         <th>with Q17</th><th>clients busy</th><th>retries</th></tr></thead><tbody>\n",
     );
     for mix in summary.mixes() {
         let _ = writeln!(
             page,
-            "<tr class=\"mix\"><td colspan=\"13\">{mix}: {}</td></tr>",
+            "<tr class=\"mix\"><td colspan=\"14\">{mix}: {}</td></tr>",
             explain(mix)
         );
         for cell in summary.mix(mix) {
@@ -172,6 +172,7 @@ fn table_row(page: &mut String, summary: &Summary<'_>, cell: &Cell<'_>) {
         number(cell.median(|row| row.bg_per_s)),
         ratio(summary.bg_to_solo(cell)),
         share(cell.median(|row| Some(row.busy_fraction))),
+        share(cell.median(|row| Some(row.bg_busy_fraction))),
         share(cell.median(|row| Some(row.client_busy_fraction))),
         cell.median(|row| row.transactions.map(|counts| counts.retries as f64))
             .map_or("–".to_owned(), |retries| format!("{retries:.0}")),

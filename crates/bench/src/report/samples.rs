@@ -47,6 +47,7 @@ pub(crate) fn row(
         ts_p99_ms: latency(2.5),
         bg_per_s: bg,
         busy_fraction: if mix.has_background() { 0.995 } else { 0.62 },
+        bg_busy_fraction: if mix.has_background() { 0.38 } else { 0.0 },
         busy_fraction_per_cpu: vec![0.6; 4],
         client_busy_fraction: 0.4,
         transactions,
