@@ -43,8 +43,14 @@ fn main() -> Result<()> {
         stats::server_data().describe_meta(&mut std::io::stdout(), None)?;
         return Ok(());
     }
-    let level = if opts.verbose { LevelFilter::Debug } else { LevelFilter::Info };
-    let format = ConfigBuilder::new().set_time_level(LevelFilter::Off).build();
+    let level = if opts.verbose {
+        LevelFilter::Debug
+    } else {
+        LevelFilter::Info
+    };
+    let format = ConfigBuilder::new()
+        .set_time_level(LevelFilter::Off)
+        .build();
     SimpleLogger::init(level, format).context("cannot set up messages")?;
 
     let shutdown = Arc::new(AtomicBool::new(false));
@@ -66,7 +72,9 @@ fn main() -> Result<()> {
         });
     }
 
-    let watchdog_ms = std::env::var("SCX_TIMEOUT_MS").ok().and_then(|text| text.parse().ok());
+    let watchdog_ms = std::env::var("SCX_TIMEOUT_MS")
+        .ok()
+        .and_then(|text| text.parse().ok());
     let config = opts.config(watchdog_ms)?;
     let mut open_object = MaybeUninit::uninit();
     loop {

@@ -61,7 +61,12 @@ pub(crate) struct Opts {
     default_tier: Tier,
 
     /// Names, or beginnings of names, of background cgroups (at most 4, separated by commas).
-    #[arg(long, value_delimiter = ',', default_value = "background", value_name = "LABEL")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "background",
+        value_name = "LABEL"
+    )]
     background_label: Vec<String>,
 
     /// Names, or beginnings of names, of time-sensitive cgroups (at most 4, separated by commas).
@@ -150,10 +155,16 @@ impl Opts {
             }
         }
         if self.preempt_lag_us > 1_000_000 {
-            bail!("--preempt-lag-us {} is out of range: write 0 to 1000000", self.preempt_lag_us);
+            bail!(
+                "--preempt-lag-us {} is out of range: write 0 to 1000000",
+                self.preempt_lag_us
+            );
         }
         if !(1..=50).contains(&self.floor_share) {
-            bail!("--floor-share {} is out of range: write 1 to 50", self.floor_share);
+            bail!(
+                "--floor-share {} is out of range: write 1 to 50",
+                self.floor_share
+            );
         }
         // A task waits for up to two deadlines and a timer period.
         if self.floor_deadline_ms < 50 || self.floor_deadline_ms > watchdog_ms / 3 {
@@ -166,8 +177,16 @@ impl Opts {
         }
         let mut labels = [Vec::new(), Vec::new()];
         for (tier, flag, given) in [
-            (Tier::Background, "--background-label", &self.background_label),
-            (Tier::TimeSensitive, "--time-sensitive-label", &self.time_sensitive_label),
+            (
+                Tier::Background,
+                "--background-label",
+                &self.background_label,
+            ),
+            (
+                Tier::TimeSensitive,
+                "--time-sensitive-label",
+                &self.time_sensitive_label,
+            ),
         ] {
             labels[tier as usize] = check_labels(flag, given)?;
         }
@@ -190,7 +209,11 @@ impl Opts {
 fn check_labels(flag: &str, given: &[String]) -> Result<Vec<String>> {
     let longest = bpf_intf::ufs_limits_UFS_LABEL_LEN as usize - 1;
     let most = bpf_intf::ufs_limits_UFS_LABELS_MAX as usize;
-    let labels: Vec<String> = given.iter().filter(|label| !label.is_empty()).cloned().collect();
+    let labels: Vec<String> = given
+        .iter()
+        .filter(|label| !label.is_empty())
+        .cloned()
+        .collect();
     if labels.len() > most {
         bail!("{flag} names {} labels: {most} at most", labels.len());
     }
@@ -226,8 +249,13 @@ mod tests {
     #[test]
     fn the_floor_deadline_leaves_the_watchdog_room() {
         assert!(config(&["--floor-deadline-ms", "10000"]).is_ok());
-        let error = config(&["--floor-deadline-ms", "10001"]).unwrap_err().to_string();
-        assert!(error.contains("30000 ms") && error.contains("10000"), "{error}");
+        let error = config(&["--floor-deadline-ms", "10001"])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("30000 ms") && error.contains("10000"),
+            "{error}"
+        );
         let opts = Opts::parse_from(["scx_ufs", "--floor-deadline-ms", "1001"]);
         assert!(opts.config(Some(3000)).is_err());
     }

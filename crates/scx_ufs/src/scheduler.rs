@@ -64,15 +64,37 @@ impl<'a> Scheduler<'a> {
         server = server.launch().context(
             "cannot serve statistics: another scheduler may own /var/run/scx, or it is read-only",
         )?;
-        info!("scx_ufs {} schedules {} CPUs", env!("CARGO_PKG_VERSION"), cpus.len());
-        Ok(Self { skel, link, cpus, stats_server: server })
+        info!(
+            "scx_ufs {} schedules {} CPUs",
+            env!("CARGO_PKG_VERSION"),
+            cpus.len()
+        );
+        Ok(Self {
+            skel,
+            link,
+            cpus,
+            stats_server: server,
+        })
     }
 
     fn metrics(&self) -> Metrics {
-        let bss = self.skel.maps.bss_data.as_ref().expect("the program has a .bss");
-        let cpus: BTreeMap<u32, Counters> =
-            self.cpus.iter().map(|&cpu| (cpu, read(&bss.cpu_stats[cpu as usize]))).collect();
-        let data = self.skel.maps.data_data.as_ref().expect("the program has a .data");
+        let bss = self
+            .skel
+            .maps
+            .bss_data
+            .as_ref()
+            .expect("the program has a .bss");
+        let cpus: BTreeMap<u32, Counters> = self
+            .cpus
+            .iter()
+            .map(|&cpu| (cpu, read(&bss.cpu_stats[cpu as usize])))
+            .collect();
+        let data = self
+            .skel
+            .maps
+            .data_data
+            .as_ref()
+            .expect("the program has a .data");
         // SAFETY: the pointer is to a live, aligned u32; the kernel changes it meanwhile.
         let nr_cgroups = unsafe { std::ptr::read_volatile(&raw const data.live_groups) };
         Metrics::new(&cpus, nr_cgroups.into())
@@ -101,7 +123,11 @@ impl<'a> Scheduler<'a> {
 
 /// Sets the constants that the verifier sees.
 fn configure(skel: &mut crate::bpf_skel::OpenBpfSkel<'_>, config: &Config) -> Result<()> {
-    let rodata = skel.maps.rodata_data.as_mut().context("the program has no .rodata")?;
+    let rodata = skel
+        .maps
+        .rodata_data
+        .as_mut()
+        .context("the program has no .rodata")?;
     rodata.ts_slice_ns = config.ts_slice_ns;
     rodata.bg_slice_ns = config.bg_slice_ns;
     rodata.preempt_lag_ns = config.preempt_lag_ns;
@@ -129,5 +155,9 @@ fn read(cpu: &types::ufs_cpu_stats) -> Counters {
     // SAFETY: the pointer is to a live, aligned structure of plain integers;
     // volatile, because a CPU in the kernel changes it meanwhile.
     let copy = unsafe { std::ptr::read_volatile(cpu) };
-    Counters { count: copy.count, run_ns: copy.run_ns, wake_ns_log2: copy.wake_ns_log2 }
+    Counters {
+        count: copy.count,
+        run_ns: copy.run_ns,
+        wake_ns_log2: copy.wake_ns_log2,
+    }
 }

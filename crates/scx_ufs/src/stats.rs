@@ -51,7 +51,10 @@ impl Counters {
         }
         for tier in 0..2 {
             self.run_ns[tier] += other.run_ns[tier];
-            for (sum, n) in self.wake_ns_log2[tier].iter_mut().zip(other.wake_ns_log2[tier]) {
+            for (sum, n) in self.wake_ns_log2[tier]
+                .iter_mut()
+                .zip(other.wake_ns_log2[tier])
+            {
                 *sum += n;
             }
         }
@@ -65,7 +68,11 @@ impl Counters {
 /// One tier.
 #[stat_doc]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
-#[stat(desc = "one tier, over all CPUs", _om_prefix = "tier_", _om_label = "tier")]
+#[stat(
+    desc = "one tier, over all CPUs",
+    _om_prefix = "tier_",
+    _om_label = "tier"
+)]
 pub struct TierStats {
     #[stat(desc = "wake-ups that found an idle CPU")]
     pub wake_idle: u64,
@@ -89,7 +96,10 @@ pub struct TierStats {
     pub wake_to_run_p50_ns: u64,
     #[stat(desc = "99th percentile of the times from wake-up to run in nanoseconds, upper bound")]
     pub wake_to_run_p99_ns: u64,
-    #[stat(desc = "times from wake-up to run: entry i counts 2^i to 2^(i+1) ns", _om_skip)]
+    #[stat(
+        desc = "times from wake-up to run: entry i counts 2^i to 2^(i+1) ns",
+        _om_skip
+    )]
     pub wake_to_run_log2_ns: Vec<u64>,
 }
 
@@ -254,7 +264,10 @@ impl Metrics {
                 .into_iter()
                 .map(|tier| (tier.to_string(), TierStats::new(tier, &all)))
                 .collect(),
-            cpus: cpus.iter().map(|(&cpu, counters)| (cpu, CpuStats::new(counters))).collect(),
+            cpus: cpus
+                .iter()
+                .map(|(&cpu, counters)| (cpu, CpuStats::new(counters)))
+                .collect(),
         }
     }
 
@@ -342,7 +355,10 @@ pub(crate) fn monitor(interval: Duration, shutdown: Arc<AtomicBool>) -> Result<(
         |now| {
             // UFS was restarted: its totals began anew.
             if now.tiers.iter().any(|(name, tier)| {
-                before.tiers.get(name).is_some_and(|old| tier.run_ns < old.run_ns)
+                before
+                    .tiers
+                    .get(name)
+                    .is_some_and(|old| tier.run_ns < old.run_ns)
             }) {
                 before = Metrics::default();
             }

@@ -11,10 +11,18 @@ use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
 /// than most of them, and fails with what the probe printed.
 fn prove(cpus: u32, clock: Clock, limit: Duration, claims: &[&str]) {
     let lab = Lab::open(&LabSpec::default(), &Silent).unwrap_or_else(|error| panic!("{error}"));
-    let job = Job::script(format!("./ufs-probe --scx-ufs ./scx_ufs {}", claims.join(" ")))
-        .file(env!("CARGO_BIN_EXE_scx_ufs"), "scx_ufs")
-        .file(env!("CARGO_BIN_EXE_ufs-probe"), "ufs-probe");
-    let machine = Machine { cpus, clock, timeout: limit, ..Machine::default() };
+    let job = Job::script(format!(
+        "./ufs-probe --scx-ufs ./scx_ufs {}",
+        claims.join(" ")
+    ))
+    .file(env!("CARGO_BIN_EXE_scx_ufs"), "scx_ufs")
+    .file(env!("CARGO_BIN_EXE_ufs-probe"), "ufs-probe");
+    let machine = Machine {
+        cpus,
+        clock,
+        timeout: limit,
+        ..Machine::default()
+    };
     let mut printed = String::new();
     let outcome = lab
         .run(&machine, &job, &mut |line| {
@@ -24,7 +32,9 @@ fn prove(cpus: u32, clock: Clock, limit: Duration, claims: &[&str]) {
         })
         .unwrap_or_else(|error| panic!("{error}\n{printed}"));
     for claim in claims {
-        let passed = printed.lines().any(|line| line.starts_with(&format!("PASS {claim}:")));
+        let passed = printed
+            .lines()
+            .any(|line| line.starts_with(&format!("PASS {claim}:")));
         assert!(passed, "{claim} was not shown:\n{printed}");
     }
     assert_eq!(outcome.status, 0, "{printed}");
@@ -82,5 +92,10 @@ fn ufs_survives_storms_and_leaves_cleanly() {
 
 #[test]
 fn two_minutes_of_saturation_leave_ufs_loaded() {
-    prove(2, Clock::Real, Duration::from_secs(600), &["floor_keeps_ufs_loaded_for_120_s"]);
+    prove(
+        2,
+        Clock::Real,
+        Duration::from_secs(600),
+        &["floor_keeps_ufs_loaded_for_120_s"],
+    );
 }

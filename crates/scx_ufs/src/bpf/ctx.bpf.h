@@ -67,6 +67,10 @@ u64 ts_waiting;
 u64 bg_waiting;
 u64 floor_waiting;
 u64 ts_enq_seq;
+/* CPUs, modulo 64, on which some waiting background task may run: a superset,
+ * added to by enqueue and renewed by the timer. A CPU that is not in it need not
+ * look at the runnable tree, which it would disturb for others. */
+u64 bg_hint;
 
 /* The clocks of the tiers: mean virtual runtime, see advance_clock(). */
 u64 ts_clock;
@@ -189,6 +193,11 @@ static __always_inline u64 allowed_word(struct task_struct *p, u32 word)
 static __always_inline bool allowed_on(struct task_struct *p, u32 cpu)
 {
 	return allowed_word(p, cpu >> 6) & (1ULL << (cpu & 63));
+}
+
+static __always_inline bool bg_work_for(u32 cpu)
+{
+	return READ_ONCE(bg_waiting) && (READ_ONCE(bg_hint) & (1ULL << (cpu & 63)));
 }
 
 /* The key of the first task in a queue that is in order of virtual runtime. */

@@ -165,6 +165,24 @@ static __noinline int rekey_ts(u64 dsq)
 	return 0;
 }
 
+/* Hints only grow in between. A bit that is cleared against an enqueue that is
+ * setting it just now comes back with the next enqueue or the next renewal. */
+static __noinline int renew_hint(u32 nr)
+{
+	u64 hint = 0;
+	u32 i;
+
+	__sink(hint);
+	bpf_for(i, 0, UFS_GROUPS_MAX) {
+		if (i >= nr)
+			break;
+		if (READ_ONCE(group(i)->nr_waiting))
+			hint |= READ_ONCE(group(i)->cpu_hint);
+	}
+	WRITE_ONCE(bg_hint, hint);
+	return 0;
+}
+
 static int on_timer(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
@@ -189,11 +207,13 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 			floor_collect(BG_DSQ + i);
 		retire_group(i, now);
 	}
+	renew_hint(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 
 		bpf_for(i, 0, nr_cpu_ids) {
-			if (!bpf_cpumask_test_cpu(i, idle))
+			if (!bpf_cpumask_test_cpu(i, idle) ||
+			    !(READ_ONCE(ts_waiting) || bg_work_for(i)))
 				continue;
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
 			stat_inc(UFS_RESCUE_KICK);

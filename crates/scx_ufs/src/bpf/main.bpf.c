@@ -83,6 +83,8 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 	__sync_fetch_and_add(&g->nr_waiting, 1);
 	if ((READ_ONCE(g->cpu_hint) & hint) != hint)
 		__sync_fetch_and_or(&g->cpu_hint, hint);
+	if ((READ_ONCE(bg_hint) & hint) != hint)
+		__sync_fetch_and_or(&bg_hint, hint);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
 	group_has_work(index);
 
@@ -231,7 +233,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev_bg) {
 		index = tc->group & (UFS_GROUPS_MAX - 1);
 		g = group(index);
-		if (READ_ONCE(bg_waiting) && tree_first(&first) && (s64)(g->vtime - first) > 0) {
+		if (bg_work_for(cpu) && tree_first(&first) && (s64)(g->vtime - first) > 0) {
 			if (bg_pick(cpu))
 				return;
 		} else if (READ_ONCE(g->nr_waiting)) {
@@ -249,7 +251,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
 		return;
 	}
-	if (READ_ONCE(bg_waiting))
+	if (bg_work_for(cpu))
 		bg_pick(cpu);
 }
 
@@ -343,7 +345,7 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 {
 	/* The idle bit is set by now; paired with the pick of an idle CPU in enqueue. */
-	if (idle && (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting)))
+	if (idle && (READ_ONCE(ts_waiting) || bg_work_for(cpu)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 

@@ -27,7 +27,10 @@ impl Cgroup {
             && error.kind() != std::io::ErrorKind::AlreadyExists
         {
             return Err(error).with_context(|| {
-                format!("cannot create {}: run as root, with cgroup v2", path.display())
+                format!(
+                    "cannot create {}: run as root, with cgroup v2",
+                    path.display()
+                )
             });
         }
         Ok(Self { path })
@@ -35,8 +38,12 @@ impl Cgroup {
 
     /// A child of this cgroup with that weight.
     pub(crate) fn child(&self, name: &str, weight: u32) -> Result<Self> {
-        fs::write(self.path.join("cgroup.subtree_control"), "+cpu")
-            .with_context(|| format!("cannot enable the cpu controller in {}", self.path.display()))?;
+        fs::write(self.path.join("cgroup.subtree_control"), "+cpu").with_context(|| {
+            format!(
+                "cannot enable the cpu controller in {}",
+                self.path.display()
+            )
+        })?;
         let child = Self::create(self.path.join(name))?;
         child.set_weight(weight)?;
         Ok(child)
@@ -55,7 +62,9 @@ impl Cgroup {
     /// CPU time used so far, in seconds, as the kernel counts it.
     pub(crate) fn seconds(&self) -> Result<f64> {
         let text = fs::read_to_string(self.path.join("cpu.stat"))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "));
         let usec: f64 = line.context("no usage_usec in cpu.stat")?.parse()?;
         Ok(usec / 1e6)
     }

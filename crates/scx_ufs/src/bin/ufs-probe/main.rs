@@ -35,14 +35,38 @@ mod worker;
 type Claim = (&'static str, fn(&mut ufs::Ufs) -> Result<String>);
 
 const CLAIMS: &[Claim] = &[
-    ("tier_comes_from_cgroup_name_and_is_inherited", sharing::tiers),
-    ("wakeup_preempts_background", sharing::wakeup_preempts_background),
-    ("pinned_wakeup_preempts_background", sharing::pinned_wakeup_preempts_background),
-    ("no_background_runs_while_time_sensitive_waits", sharing::strict_tiers),
-    ("background_weights_2_3_within_a_restricted_set_of_cpus", sharing::background_weights),
-    ("background_weights_2_3_with_1_and_3_tasks", sharing::background_weights_uneven),
-    ("time_sensitive_weights_6667_10000", sharing::time_sensitive_weights),
-    ("time_sensitive_weights_6667_10000_with_1_and_3_tasks", sharing::time_sensitive_weights_uneven),
+    (
+        "tier_comes_from_cgroup_name_and_is_inherited",
+        sharing::tiers,
+    ),
+    (
+        "wakeup_preempts_background",
+        sharing::wakeup_preempts_background,
+    ),
+    (
+        "pinned_wakeup_preempts_background",
+        sharing::pinned_wakeup_preempts_background,
+    ),
+    (
+        "no_background_runs_while_time_sensitive_waits",
+        sharing::strict_tiers,
+    ),
+    (
+        "background_weights_2_3_within_a_restricted_set_of_cpus",
+        sharing::background_weights,
+    ),
+    (
+        "background_weights_2_3_with_1_and_3_tasks",
+        sharing::background_weights_uneven,
+    ),
+    (
+        "time_sensitive_weights_6667_10000",
+        sharing::time_sensitive_weights,
+    ),
+    (
+        "time_sensitive_weights_6667_10000_with_1_and_3_tasks",
+        sharing::time_sensitive_weights_uneven,
+    ),
     ("nested_weights_compound", sharing::nested_weights),
     ("weight_change_takes_effect_at_once", sharing::weight_change),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
@@ -50,7 +74,10 @@ const CLAIMS: &[Claim] = &[
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
     ("hotplug_restarts_ufs", survival::hotplug),
-    ("kill9_of_the_loader_leaves_the_system_running", survival::kill9),
+    (
+        "kill9_of_the_loader_leaves_the_system_running",
+        survival::kill9,
+    ),
     ("sigterm_leaves_cleanly", survival::sigterm),
     ("sysrq_ends_ufs_with_the_reason", survival::sysrq),
 ];

@@ -27,10 +27,18 @@ pub(crate) fn tiers(ufs: &mut Ufs) -> Result<String> {
     let sensitive = background.child("time_sensitive@x", 100)?;
     let cases = [
         (top.child("plain", 100)?, "time_sensitive", "no label"),
-        (top.child("backgrounds", 100)?, "time_sensitive", "a label followed by a letter"),
+        (
+            top.child("backgrounds", 100)?,
+            "time_sensitive",
+            "a label followed by a letter",
+        ),
         (background.child("inner", 100)?, "background", "inherited"),
         (reports, "background", "a label followed by '-'"),
-        (sensitive.child("deep", 100)?, "time_sensitive", "inherited from a label below a label"),
+        (
+            sensitive.child("deep", 100)?,
+            "time_sensitive",
+            "inherited from a label below a label",
+        ),
     ];
     for (group, tier, why) in &cases {
         let before = ufs.tier_seconds("background")?;
@@ -39,7 +47,11 @@ pub(crate) fn tiers(ufs: &mut Ufs) -> Result<String> {
         let used = group.seconds()?;
         drop(worker);
         let background = ufs.tier_seconds("background")? - before;
-        let found = if background > used / 2.0 { "background" } else { "time_sensitive" };
+        let found = if background > used / 2.0 {
+            "background"
+        } else {
+            "time_sensitive"
+        };
         if found != *tier {
             bail!("{why}: {found}, not {tier} ({background:.3} s of {used:.3} s as background)");
         }
@@ -61,7 +73,9 @@ fn delays_over_background(ufs: &mut Ufs, cpus: &[usize]) -> Result<(Vec<u64>, f6
     let delays = sleeper.delays_ns()?;
     let after = ufs.stats()?;
     let count = |sample: &serde_json::Value| {
-        sample["tiers"]["time_sensitive"]["wake_preempt_background"].as_u64().unwrap_or(0)
+        sample["tiers"]["time_sensitive"]["wake_preempt_background"]
+            .as_u64()
+            .unwrap_or(0)
     };
     let preempted = (count(&after) - count(&before)) as f64 / f64::from(rounds);
     Ok((delays, preempted))
@@ -169,14 +183,23 @@ fn weights(
     let (a, b) = (tier.child("a", weight_a)?, tier.child("b", weight_b)?);
     let _burners = (burners(&a, cpus, tasks_a)?, burners(&b, cpus, tasks_b)?);
     sleep(300 * MS);
-    in_ratio(used_by(&a, &b, 3000 * MS)?, f64::from(weight_a) / f64::from(weight_b))
+    in_ratio(
+        used_by(&a, &b, 3000 * MS)?,
+        f64::from(weight_a) / f64::from(weight_b),
+    )
 }
 
 /// The tasks may use only some of the CPUs, as under a cpuset: restriction must
 /// not take them out of the runnable tree.
 pub(crate) fn background_weights(ufs: &mut Ufs) -> Result<String> {
     let cpus: Vec<usize> = (0..nr_cpus().max(2) - 1).collect();
-    weights(ufs, "background", (2, 2 * cpus.len()), (3, 2 * cpus.len()), &cpus)
+    weights(
+        ufs,
+        "background",
+        (2, 2 * cpus.len()),
+        (3, 2 * cpus.len()),
+        &cpus,
+    )
 }
 
 /// A weight is the cgroup's, however many tasks share it.
@@ -186,7 +209,13 @@ pub(crate) fn background_weights_uneven(ufs: &mut Ufs) -> Result<String> {
 
 /// As above, in the other tier, on all CPUs.
 pub(crate) fn time_sensitive_weights(ufs: &mut Ufs) -> Result<String> {
-    weights(ufs, "time_sensitive", (6667, 2 * nr_cpus()), (10_000, 2 * nr_cpus()), &[])
+    weights(
+        ufs,
+        "time_sensitive",
+        (6667, 2 * nr_cpus()),
+        (10_000, 2 * nr_cpus()),
+        &[],
+    )
 }
 
 /// One task against three, on two CPUs, so that the one can get what it owns.
@@ -203,8 +232,11 @@ pub(crate) fn nested_weights(ufs: &mut Ufs) -> Result<String> {
         let tier = top.child(name, 100)?;
         let (x, y) = (tier.child("x", 300)?, tier.child("y", 100)?);
         let (p, q) = (x.child("p", 100)?, x.child("q", 200)?);
-        let _burners =
-            (burners(&p, &[0], 2)?, burners(&q, &[0], 2)?, burners(&y, &[0], 2)?);
+        let _burners = (
+            burners(&p, &[0], 2)?,
+            burners(&q, &[0], 2)?,
+            burners(&y, &[0], 2)?,
+        );
         sleep(300 * MS);
         let before = y.seconds()?;
         let (of_p, of_q) = used_by(&p, &q, 3000 * MS)?;

@@ -129,8 +129,11 @@ fn saturate(ufs: &mut Ufs, span: Duration, args: &[&str], env: &[(&str, &str)]) 
     let background = top.child("background", 1)?;
     let sensitive = top.child("time_sensitive", 10_000)?;
     let low = top.child("plain", 1)?;
-    let starving =
-        [background.child("free", 1)?, background.child("pinned", 1)?, background.child("heavy", 10_000)?];
+    let starving = [
+        background.child("free", 1)?,
+        background.child("pinned", 1)?,
+        background.child("heavy", 10_000)?,
+    ];
     let _starving = (
         burners(&starving[0], &[], 3)?,
         burners(&starving[1], &[0], 3)?,
@@ -201,7 +204,10 @@ pub(crate) fn hotplug(ufs: &mut Ufs) -> Result<String> {
             bail!("work has stopped after CPU {last} went to {value}");
         }
     }
-    Ok(format!("loaded again after {} ms and {} ms", took[0], took[1]))
+    Ok(format!(
+        "loaded again after {} ms and {} ms",
+        took[0], took[1]
+    ))
 }
 
 /// Work goes on in `group` under the kernel's own scheduler.
@@ -228,11 +234,19 @@ fn left_by(
     sleep(100 * MS);
     let start = Instant::now();
     leave(ufs.pid()?)?;
-    wait_until("the kernel's scheduler", Duration::from_secs(30), || state() == "disabled")?;
+    wait_until("the kernel's scheduler", Duration::from_secs(30), || {
+        state() == "disabled"
+    })?;
     let took = start.elapsed();
     let status = ufs.wait()?;
     goes_on(&background)?;
-    Ok((status, format!("the kernel's scheduler was back after {} ms", took.as_millis())))
+    Ok((
+        status,
+        format!(
+            "the kernel's scheduler was back after {} ms",
+            took.as_millis()
+        ),
+    ))
 }
 
 /// The loader has no time to say good-bye.
@@ -257,7 +271,10 @@ pub(crate) fn sysrq(ufs: &mut Ufs) -> Result<String> {
         Ok(fs::write("/proc/sysrq-trigger", "S")?)
     })?;
     if status.success() || !ufs.log().to_lowercase().contains("sysrq") {
-        bail!("{numbers}, but scx_ufs ended with {status} and said:\n{}", ufs.log());
+        bail!(
+            "{numbers}, but scx_ufs ended with {status} and said:\n{}",
+            ufs.log()
+        );
     }
     Ok(numbers)
 }

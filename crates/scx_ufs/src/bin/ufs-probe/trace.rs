@@ -16,7 +16,9 @@ fn set(file: &str, value: &str) -> Result<()> {
 /// Starts recording.
 pub(crate) fn start() -> Result<()> {
     if !std::path::Path::new(TRACEFS).join("trace").exists() {
-        let _ = std::process::Command::new("mount").args(["-t", "tracefs", "t", TRACEFS]).status();
+        let _ = std::process::Command::new("mount")
+            .args(["-t", "tracefs", "t", TRACEFS])
+            .status();
     }
     set("tracing_on", "0")?;
     set("buffer_size_kb", "16384")?;
@@ -63,9 +65,15 @@ pub(crate) fn overlaps(record: &str, ts: &HashSet<i32>, bg: &HashSet<i32>) -> Re
     let mut first = None;
     let mut at = 0;
     for line in record.lines().filter(|line| !line.starts_with('#')) {
-        let Some((head, rest)) = line.split_once(": sched_") else { continue };
+        let Some((head, rest)) = line.split_once(": sched_") else {
+            continue;
+        };
         let Some(open) = head.find('[') else { continue };
-        let cpu: u32 = head[open + 1..].split(']').next().unwrap_or_default().parse()?;
+        let cpu: u32 = head[open + 1..]
+            .split(']')
+            .next()
+            .unwrap_or_default()
+            .parse()?;
         let stamp = head.rsplit(' ').next().unwrap_or_default();
         let (sec, fraction) = stamp.split_once('.').context("no time stamp")?;
         at = sec.parse::<u64>()? * 1_000_000_000 + fraction.parse::<u64>()? * 1000;

@@ -34,7 +34,11 @@ pub(crate) fn enable_seq() -> u64 {
 }
 
 /// Waits until `done`, for `limit` at most.
-pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> bool) -> Result<Duration> {
+pub(crate) fn wait_until(
+    what: &str,
+    limit: Duration,
+    mut done: impl FnMut() -> bool,
+) -> Result<Duration> {
     let start = Instant::now();
     while !done() {
         if start.elapsed() > limit {
@@ -47,7 +51,11 @@ pub(crate) fn wait_until(what: &str, limit: Duration, mut done: impl FnMut() -> 
 
 impl Ufs {
     pub(crate) fn new(binary: PathBuf) -> Self {
-        Self { binary, args: Vec::new(), child: None }
+        Self {
+            binary,
+            args: Vec::new(),
+            child: None,
+        }
     }
 
     /// Has UFS loaded with exactly these arguments; loading takes a while, so a
@@ -101,7 +109,9 @@ impl Ufs {
             status.is_some()
         })
         .with_context(log_tail)?;
-        wait_until("the kernel's scheduler", LOAD_LIMIT, || state() == "disabled")?;
+        wait_until("the kernel's scheduler", LOAD_LIMIT, || {
+            state() == "disabled"
+        })?;
         status.context("no exit status")
     }
 
@@ -112,12 +122,16 @@ impl Ufs {
 
     /// A sample of the statistics.
     pub(crate) fn stats(&self) -> Result<Value> {
-        scx_stats::StatsClient::new().connect(None)?.request::<Value>("stats", vec![])
+        scx_stats::StatsClient::new()
+            .connect(None)?
+            .request::<Value>("stats", vec![])
     }
 
     /// CPU time of `tier` so far, in seconds.
     pub(crate) fn tier_seconds(&self, tier: &str) -> Result<f64> {
-        let ns = self.stats()?["tiers"][tier]["run_ns"].as_u64().context("no run_ns")?;
+        let ns = self.stats()?["tiers"][tier]["run_ns"]
+            .as_u64()
+            .context("no run_ns")?;
         Ok(ns as f64 / 1e9)
     }
 

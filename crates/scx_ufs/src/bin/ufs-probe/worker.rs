@@ -23,7 +23,10 @@ impl Worker {
         }
         let restricted = !cpus.is_empty();
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg(format!("--worker={kind}")).args(args).stdout(Stdio::piped());
+        command
+            .arg(format!("--worker={kind}"))
+            .args(args)
+            .stdout(Stdio::piped());
         // SAFETY: between fork and exec of a process with one thread.
         unsafe {
             command.pre_exec(move || {
@@ -51,7 +54,11 @@ impl Worker {
         busy: Duration,
         rounds: u32,
     ) -> Result<Self> {
-        let args = [sleep.as_nanos().to_string(), busy.as_nanos().to_string(), rounds.to_string()];
+        let args = [
+            sleep.as_nanos().to_string(),
+            busy.as_nanos().to_string(),
+            rounds.to_string(),
+        ];
         Self::start(group, cpus, "sleep", &args)
     }
 
@@ -65,7 +72,10 @@ impl Worker {
         if let Some(mut out) = self.0.stdout.take() {
             std::io::Read::read_to_string(&mut out, &mut text)?;
         }
-        let mut delays = text.lines().map(str::parse).collect::<Result<Vec<u64>, _>>()?;
+        let mut delays = text
+            .lines()
+            .map(str::parse)
+            .collect::<Result<Vec<u64>, _>>()?;
         if delays.is_empty() {
             bail!("a sleeper measured nothing");
         }
