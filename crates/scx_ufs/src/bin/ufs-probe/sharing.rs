@@ -247,8 +247,9 @@ pub(crate) fn nested_weights(ufs: &mut Ufs) -> Result<String> {
     Ok(verdicts.join("; "))
 }
 
-/// Two cgroups at 1 to 10000 trade places; in the second that follows, their
-/// shares have too, whatever they had used before.
+/// Two cgroups at 1 to 10000 become equal, then trade places; in the second
+/// that follows each change their shares have too, whatever they had used
+/// before. The first step fails if waiting work keeps its old price.
 pub(crate) fn weight_change(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&[])?;
     let top = Cgroup::top()?;
@@ -259,12 +260,17 @@ pub(crate) fn weight_change(ufs: &mut Ufs) -> Result<String> {
         let _burners = (burners(&a, &[0], 2)?, burners(&b, &[0], 2)?);
         sleep(1500 * MS);
         a.set_weight(10_000)?;
+        let equal = used_by(&a, &b, 1000 * MS)?;
         b.set_weight(1)?;
-        let (of_a, of_b) = used_by(&a, &b, 1000 * MS)?;
-        let share = of_a / (of_a + of_b);
-        verdicts.push(format!("{name} {:.1} % in the second after", share * 100.0));
-        if share < 0.9 {
-            bail!("{}; wanted 90 %", verdicts.join(", "));
+        let traded = used_by(&a, &b, 1000 * MS)?;
+        let [first, second] = [equal, traded].map(|(of_a, of_b)| of_a / (of_a + of_b));
+        verdicts.push(format!(
+            "{name} {:.1} % in the second after becoming equal, {:.1} % after trading places",
+            first * 100.0,
+            second * 100.0
+        ));
+        if (first - 0.5).abs() > 0.1 || second < 0.9 {
+            bail!("{}; wanted 50 % and 90 %", verdicts.join(", "));
         }
     }
     Ok(verdicts.join(", "))
