@@ -61,6 +61,11 @@ struct ufs_cpu_stats cpu_stats[UFS_CPUS_MAX];
  * whoever claims the CPU, or in stopping. */
 u64 bg_cpus[UFS_CPU_WORDS];
 
+/* Idle CPUs: a cheap superset of the kernel's mask, which costs a call to ask.
+ * A CPU sets its bit in update_idle and then looks for waiting work; whoever
+ * makes work wait raises a count and then looks here. One sees the other. */
+u64 idle_cpus[UFS_CPU_WORDS];
+
 /* Tasks that were given to a queue and have not run since: a little more than
  * the queues hold, never less (see enqueue). */
 u64 ts_waiting;
@@ -188,6 +193,24 @@ static __always_inline u64 allowed_word(struct task_struct *p, u32 word)
 	mask = (u64)BPF_CORE_READ(p, cpus_ptr);
 	bpf_probe_read_kernel(&bits, sizeof(bits), (void *)(mask + word * 8));
 	return bits;
+}
+
+/* Whether it is worth asking the kernel for an idle CPU that @p may use. */
+static __always_inline bool idle_cpu_for(struct task_struct *p)
+{
+	u32 word;
+
+	if (READ_ONCE(idle_cpus[0]) & allowed_word(p, 0))
+		return true;
+	if (nr_cpu_words == 1)
+		return false;
+	bpf_for(word, 1, nr_cpu_words) {
+		u64 idle = READ_ONCE(idle_cpus[word & (UFS_CPU_WORDS - 1)]);
+
+		if (idle && (idle & allowed_word(p, word & (UFS_CPU_WORDS - 1))))
+			return true;
+	}
+	return false;
 }
 
 static __always_inline bool allowed_on(struct task_struct *p, u32 cpu)

@@ -98,7 +98,7 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 		return;
 	}
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	cpu = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
@@ -162,7 +162,7 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 {
 	struct task_ctx *tc = task_ctx(p);
 	bool idle = false;
-	s32 cpu;
+	s32 cpu = prev_cpu;
 
 	if (unlikely(!tc)) {
 		stat_inc(UFS_NO_CTX);
@@ -170,7 +170,8 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	}
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		return ts_select_cpu(p, tc, prev_cpu, wake_flags);
-	cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	if (idle_cpu_for(p))
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
 	tc->wake_at = scx_bpf_now();
 	tc->idle_found = idle;
 	return cpu;
@@ -344,8 +345,16 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 
 void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 {
-	/* The idle bit is set by now; paired with the pick of an idle CPU in enqueue. */
-	if (idle && (READ_ONCE(ts_waiting) || bg_work_for(cpu)))
+	u64 bit = 1ULL << (cpu & 63);
+	u64 *word = &idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)];
+
+	if (!idle) {
+		__sync_fetch_and_and(word, ~bit);
+		return;
+	}
+	/* A full barrier: paired with the search for an idle CPU in enqueue. */
+	__sync_fetch_and_or(word, bit);
+	if (READ_ONCE(ts_waiting) || bg_work_for(cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
@@ -446,6 +455,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 		err = scx_bpf_create_dsq(TS_DSQ + cpu, -1);
 		if (err)
 			return err;
+		/* No CPU tells that it has been idle all along. */
+		idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)] |= 1ULL << (cpu & 63);
 	}
 	return start_timer();
 }

@@ -136,11 +136,12 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 {
 	u64 now = scx_bpf_now(), scale;
 	bool idle = false;
-	s32 cpu;
+	s32 cpu = prev;
 
 	tc->wake_at = now;
 	/* Without WAKE_SYNC: it would stack the task on its waker's CPU. */
-	cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	if (idle_cpu_for(p))
+		cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags & ~SCX_WAKE_SYNC, &idle);
 	if (idle) {
 		stat_inc(UFS_TS_WAKE_IDLE);
 	} else {
@@ -209,7 +210,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	other = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	other = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
 	if (other >= 0) {
 		scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
 		return;
