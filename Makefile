@@ -23,7 +23,7 @@ test: build ## Check formatting, lints, licences; run every test
 	cargo xtask ci
 
 demo: build ## Measure three workload mixes under five schedulers, and report
-	$(GIVEWAY) bench mixed --demo
+	$(GIVEWAY) bench mixed --html report.html
 
 lab: build ## Make the lab's emulator, kernel and image now
 	$(GIVEWAY) lab build

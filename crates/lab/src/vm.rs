@@ -472,10 +472,7 @@ fn command(
     let mut command = parts.qemu.command();
     let (accelerator, cpu): (Vec<String>, &str) = match execution {
         Execution::Kvm => (vec!["-accel".into(), "kvm".into()], "host"),
-        Execution::Threads => (
-            vec!["-accel".into(), "tcg,thread=multi".into()],
-            CPU,
-        ),
+        Execution::Threads => (vec!["-accel".into(), "tcg,thread=multi".into()], CPU),
         Execution::Lockstep { quantum_ns, shift } => (
             vec![
                 "-accel".into(),

@@ -67,10 +67,6 @@ pub(crate) struct MixedArgs {
     /// Measure on this machine itself, or fail
     #[arg(long)]
     native: bool,
-    /// Quick, repeated three times unless --repeat says otherwise, with a page
-    /// in report.html: what 'make demo' shows
-    #[arg(long)]
-    demo: bool,
 }
 
 /// Measures and reports; answers with the exit status.
@@ -126,15 +122,13 @@ impl MixedArgs {
             seed: self.seed,
             ..Plan::new(self.schedulers.clone(), self.cpus)
         };
-        let mut plan = match self.quick || self.demo {
+        let mut plan = match self.quick {
             true => plan.quick(),
             false => plan,
         };
         plan.seconds = self.seconds.unwrap_or(plan.seconds);
         plan.warmup_s = self.warmup.unwrap_or(plan.warmup_s);
-        plan.repeat = self
-            .repeat
-            .unwrap_or(if self.demo { 3 } else { plan.repeat });
+        plan.repeat = self.repeat.unwrap_or(plan.repeat);
         plan
     }
 
@@ -156,9 +150,8 @@ impl MixedArgs {
         if let Some(path) = &self.json {
             whole.write(path)?;
         }
-        let page = self.html.clone();
-        if let Some(path) = page.or_else(|| self.demo.then(|| "report.html".into())) {
-            fs::write(&path, html::render(whole))
+        if let Some(path) = &self.html {
+            fs::write(path, html::render(whole))
                 .cannot(format_args!("write {}", path.display()))?;
             eprintln!("page: {}", path.display());
         }
