@@ -5,7 +5,7 @@
 //! a worker stays CPU-bound. One client thread stamps the notices of all
 //! workers. A window is short compared with one query of a starved worker, so
 //! progress is taken as linear between two notices and fractions count: see
-//! [`completed`].
+//! `completed`.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

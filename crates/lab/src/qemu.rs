@@ -34,11 +34,12 @@ const CONFIGURE: &[&str] = &[
 /// Firmware: the BIOS, the option ROM that starts a kernel, and their kin.
 const FIRMWARE_PACKAGES: &[&str] = &["seabios", "qemu-system-data", "qemu-system-x86"];
 
-/// Libraries, by their pkg-config name and Debian package.
+/// Headers of the libraries it links, and the Debian package of each. Not all
+/// of them come with a pkg-config file on every release.
 const LIBRARIES: &[(&str, &str)] = &[
-    ("glib-2.0", "libglib2.0-dev"),
-    ("pixman-1", "libpixman-1-dev"),
-    ("libfdt", "libfdt-dev"),
+    ("glib-2.0/glib.h", "libglib2.0-dev"),
+    ("pixman-1/pixman.h", "libpixman-1-dev"),
+    ("libfdt.h", "libfdt-dev"),
 ];
 
 #[derive(Debug)]
@@ -129,13 +130,10 @@ fn build(cache: &Cache, dir: &Path, progress: &dyn Progress) -> Result<()> {
 }
 
 fn require_libraries() -> Result<()> {
-    for (library, package) in LIBRARIES {
-        let found = Command::new("pkg-config")
-            .args(["--exists", library])
-            .status();
-        if !found.is_ok_and(|status| status.success()) {
+    for (header, package) in LIBRARIES {
+        if !Path::new("/usr/include").join(header).is_file() {
             return Err(LabError::MissingTool {
-                tool: (*library).into(),
+                tool: (*header).into(),
                 package: (*package).into(),
             });
         }

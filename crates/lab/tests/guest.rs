@@ -3,6 +3,7 @@
 //! These boot real guests on the `real` clock; the first run on a machine
 //! makes the lab first.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use giveway_lab::{Clock, Job, Lab, LabError, LabSpec, Machine, Silent};
@@ -20,6 +21,12 @@ fn lab() -> Lab {
     Lab::open(&LabSpec::default(), &Silent).unwrap()
 }
 
+/// One guest at a time, so that a test that counts emulators counts its own.
+fn alone() -> MutexGuard<'static, ()> {
+    static GUESTS: Mutex<()> = Mutex::new(());
+    GUESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// How many QEMU processes of this test process are running.
 fn emulators() -> usize {
     let me = std::process::id().to_string();
@@ -32,6 +39,7 @@ fn emulators() -> usize {
 
 #[test]
 fn status_output_and_files_come_back() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let input = dir.path().join("input");
     std::fs::write(&input, "from the host").unwrap();
@@ -62,6 +70,7 @@ fn status_output_and_files_come_back() {
 
 #[test]
 fn cpus_sockets_threads_and_numa_nodes_are_as_asked() {
+    let _alone = alone();
     let machine = Machine {
         cpus: 8,
         sockets: 2,
@@ -94,6 +103,7 @@ fn cpus_sockets_threads_and_numa_nodes_are_as_asked() {
 
 #[test]
 fn a_kernel_panic_is_reported_with_the_last_console_lines() {
+    let _alone = alone();
     let error = lab()
         .run(
             &machine(),
@@ -114,6 +124,7 @@ fn a_kernel_panic_is_reported_with_the_last_console_lines() {
 
 #[test]
 fn a_guest_that_hangs_is_stopped_and_nothing_is_left_running() {
+    let _alone = alone();
     let machine = Machine {
         timeout: Duration::from_secs(25),
         ..machine()
@@ -129,6 +140,7 @@ fn a_guest_that_hangs_is_stopped_and_nothing_is_left_running() {
 
 #[test]
 fn a_guest_that_powers_itself_off_is_not_taken_for_success() {
+    let _alone = alone();
     let error = lab()
         .run(
             &machine(),

@@ -9,8 +9,8 @@
 //! terminal has a home warehouse.
 //!
 //! * [`generate`]: the specification's random values and a terminal's inputs;
-//! * [`statements`]: the SQL, prepared once per terminal;
-//! * [`transactions`]: the five transactions;
+//! * `statements`: the SQL, prepared once per terminal;
+//! * `transactions`: the five transactions;
 //! * [`terminal`]: the loop, retries, and what is recorded;
 //! * [`check`]: consistency conditions 3.3.2.1 to 3.3.2.4;
 //! * [`number`]: exact decimals on the wire.
