@@ -9,7 +9,7 @@ set -eu
 rust_minor_min=91
 
 packages="
-build-essential git make patch pkg-config procps xz-utils zstd
+build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
 clang-19 libelf-dev zlib1g-dev
 debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
 bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build python3-venv
