@@ -29,7 +29,7 @@ fn said() -> &'static str {
         let lab = Lab::open(&LabSpec::default(), &Silent).unwrap();
         let machine = Machine {
             cpus: 2,
-            clock: Clock::Real,
+            clock: Clock::LOCKSTEP,
             timeout: Duration::from_secs(600),
             ..Machine::default()
         };

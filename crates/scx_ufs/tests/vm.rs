@@ -1,7 +1,8 @@
 //! UFS in a kernel that can load it: boots a virtual machine and has
-//! `ufs-probe` prove UFS's claims there. Claims about shares and latencies are
-//! measured under the lockstep clock, where every CPU has the same speed
-//! whatever the host does; claims about survival under the real one.
+//! `ufs-probe` prove UFS's claims there, on the lockstep clock: every CPU has
+//! the same speed whatever the host does, and the kernel patches its code (as
+//! it does whenever a scheduler comes or goes) with no CPU executing it
+//! meanwhile, which multi-threaded emulation gets wrong now and then.
 
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ fn time_is_shared_by_weight_within_a_tier() {
 fn ufs_survives_storms_and_leaves_cleanly() {
     prove(
         4,
-        Clock::Real,
+        Clock::LOCKSTEP,
         Duration::from_secs(600),
         &[
             "storm_loses_no_wakeup",
@@ -94,7 +95,7 @@ fn ufs_survives_storms_and_leaves_cleanly() {
 fn two_minutes_of_saturation_leave_ufs_loaded() {
     prove(
         2,
-        Clock::Real,
+        Clock::LOCKSTEP,
         Duration::from_secs(600),
         &["floor_keeps_ufs_loaded_for_120_s"],
     );
