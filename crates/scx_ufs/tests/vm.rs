@@ -2,7 +2,7 @@
 //! `ufs-probe` prove UFS's claims there, on the lockstep clock: every CPU has
 //! the same speed whatever the host does, and the kernel patches its code (as
 //! it does whenever a scheduler comes or goes) with no CPU executing it
-//! meanwhile, which multi-threaded emulation gets wrong now and then.
+//! meanwhile, which multi-threaded emulation is suspected of getting wrong.
 
 use std::time::Duration;
 
