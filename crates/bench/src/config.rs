@@ -220,6 +220,9 @@ pub struct CellConfig {
     pub terminals: u32,
     /// Connections that run Q17 in a loop; 0: as many as server CPUs.
     pub background_workers: u32,
+    /// Microseconds that each round trip of a terminal spends in a network;
+    /// the paper's clients are on another machine.
+    pub network_us: u32,
     /// Seconds from the first transaction to the window.
     pub warmup_s: f64,
     /// Seconds of the window in which everything is counted.
@@ -246,6 +249,7 @@ impl Default for CellConfig {
             client_cpus: CellConfig::default_client_cpus(4),
             terminals: 0,
             background_workers: 0,
+            network_us: 0,
             warmup_s: 1.0,
             seconds: 4.0,
             repeat: 0,
@@ -319,6 +323,8 @@ pub struct Plan {
     pub cpus: u32,
     /// CPUs of the clients.
     pub client_cpus: u32,
+    /// [`CellConfig::network_us`].
+    pub network_us: u32,
     /// Seconds of warm-up.
     pub warmup_s: f64,
     /// Seconds of the window.
@@ -337,6 +343,7 @@ impl Plan {
             mixes: Mix::ALL.to_vec(),
             cpus,
             client_cpus: CellConfig::default_client_cpus(cpus),
+            network_us: 0,
             warmup_s: 1.0,
             seconds: 4.0,
             repeat: 1,
@@ -367,6 +374,7 @@ impl Plan {
                         mix: *mix,
                         cpus: self.cpus,
                         client_cpus: self.client_cpus,
+                        network_us: self.network_us,
                         warmup_s: self.warmup_s,
                         seconds: self.seconds,
                         repeat,

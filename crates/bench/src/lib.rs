@@ -20,6 +20,7 @@ pub mod dataset;
 mod error;
 mod experiments;
 mod files;
+mod network;
 pub mod postgres;
 mod report;
 pub mod result;

@@ -19,10 +19,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User, geteuid};
+use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Config, Connection, NoTls, Socket, tls::NoTlsStream};
 
 use crate::files::PrivateDir;
+use crate::network::Distant;
 use crate::{Error, Result};
 
 /// How long a server may take to start or stop before it counts as hanging.
@@ -250,18 +252,25 @@ pub(crate) async fn connect_raw(
     name: &str,
     options: &[(&str, &str)],
 ) -> Result<(Client, RawConnection), tokio_postgres::Error> {
+    login(name, options)
+        .host_path(socket_dir)
+        .connect(NoTls)
+        .await
+}
+
+/// Who connects, and with which settings of the session.
+fn login(name: &str, options: &[(&str, &str)]) -> Config {
     let options: Vec<String> = options
         .iter()
         .map(|(name, value)| format!("-c {name}={value}"))
         .collect();
-    Config::new()
-        .host_path(socket_dir)
+    let mut config = Config::new();
+    config
         .user("postgres")
         .dbname("postgres")
         .application_name(name)
-        .options(options.join(" "))
-        .connect(NoTls)
-        .await
+        .options(options.join(" "));
+    config
 }
 
 /// A runtime that runs on its caller only.
@@ -276,16 +285,27 @@ impl Session {
     /// Connects as the superuser. `options` are settings (name, value without
     /// spaces) of this session.
     pub fn connect(server: &Server, name: &str, options: &[(&str, &str)]) -> Result<Self> {
-        Session::connect_at(server.socket_dir(), name, options)
+        Session::connect_at(server.socket_dir(), name, options, Duration::ZERO)
     }
 
-    /// As [`Session::connect`], by the socket's directory.
-    pub fn connect_at(socket_dir: &Path, name: &str, options: &[(&str, &str)]) -> Result<Self> {
+    /// As [`Session::connect`], by the socket's directory and as if from far
+    /// away: every round trip takes `round_trip` longer.
+    pub fn connect_at(
+        socket_dir: &Path,
+        name: &str,
+        options: &[(&str, &str)],
+        round_trip: Duration,
+    ) -> Result<Self> {
         let runtime = runtime()?;
         let what = format!("connecting ({name})");
+        let socket = socket_dir.join(".s.PGSQL.5432");
+        let stream = runtime
+            .block_on(UnixStream::connect(&socket))
+            .map_err(Error::file("connect to", &socket))?;
         let (client, backend) = runtime
             .block_on(async {
-                let (client, connection) = connect_raw(socket_dir, name, options).await?;
+                let stream = Distant::new(stream, round_trip);
+                let (client, connection) = login(name, options).connect_raw(stream, NoTls).await?;
                 // The driver ends with the client. An error of its own also
                 // fails the statement in flight, which reports it.
                 tokio::spawn(async move {

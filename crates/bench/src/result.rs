@@ -143,6 +143,9 @@ pub struct Row {
     pub terminals: u32,
     /// Q17 workers.
     pub background_workers: u32,
+    /// [`CellConfig::network_us`]; older results have none.
+    #[serde(default)]
+    pub network_us: u32,
     /// Name and version of the sched_ext scheduler, as the kernel has it.
     pub scheduler_version: Option<String>,
     /// Whether the server's shared memory was in huge pages; rows that differ
@@ -203,6 +206,7 @@ impl Row {
             client_cpus: config.client_cpus,
             terminals: config.terminal_count(),
             background_workers: config.background_count(),
+            network_us: config.network_us,
             scheduler_version,
             huge_pages,
             ts_tps: tally.map(|tally| tally.counts.total() as f64 / config.seconds),

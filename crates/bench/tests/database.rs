@@ -105,7 +105,10 @@ fn population_is_the_specifications(session: &Session) {
 fn run(server: &Server) -> (Tally, f64) {
     let mut background = Background::connect(server.socket_dir(), 1).unwrap();
     let terminals: Vec<Terminal> = (0..TERMINALS)
-        .map(|number| Terminal::connect(server.socket_dir(), number, 1, SPEC.warehouses).unwrap())
+        .map(|number| {
+            let near = Duration::ZERO;
+            Terminal::connect(server.socket_dir(), number, 1, SPEC.warehouses, near).unwrap()
+        })
         .collect();
     let window = Window::after(Duration::from_millis(300), Duration::from_secs(1));
     let stop = AtomicBool::new(false);

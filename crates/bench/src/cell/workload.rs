@@ -46,9 +46,11 @@ impl Workload {
             let (go, wait) = mpsc::channel();
             let (connected, pid) = mpsc::channel();
             let (socket_dir, seed) = (server.socket_dir().to_owned(), config.seed);
+            let round_trip = Duration::from_micros(config.network_us.into());
             let stop = Arc::clone(&stop);
             let thread = std::thread::spawn(move || {
-                let terminal = Terminal::connect(&socket_dir, number, seed, warehouses)?;
+                let terminal =
+                    Terminal::connect(&socket_dir, number, seed, warehouses, round_trip)?;
                 // Either channel is closed when the cell gave up.
                 let _ = connected.send(terminal.backend_pid());
                 match wait.recv() {

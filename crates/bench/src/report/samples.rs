@@ -40,6 +40,7 @@ pub(crate) fn row(
         client_cpus: 2,
         terminals: if mix.has_time_sensitive() { 4 } else { 0 },
         background_workers: if mix.has_background() { 4 } else { 0 },
+        network_us: 0,
         ts_tps: tps,
         ts_mean_ms: latency(1.1),
         ts_p50_ms: latency(1.0),

@@ -103,6 +103,12 @@ pub(super) fn heading(report: &Report) -> Vec<String> {
             "{} server CPUs, {} client CPUs; {repeats} x {} s after {} s of warm-up",
             row.cpus, row.client_cpus, row.seconds, row.warmup_s
         ));
+        if row.network_us > 0 {
+            lines.push(format!(
+                "A network of {} us a round trip is between the clients and the server.",
+                row.network_us
+            ));
+        }
     }
     let clients = report
         .rows

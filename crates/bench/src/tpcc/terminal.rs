@@ -129,15 +129,23 @@ pub struct Terminal {
 
 impl Terminal {
     /// Connects terminal `number` (from 0) to the server whose socket is in
-    /// `socket_dir`.
-    pub fn connect(socket_dir: &Path, number: u32, seed: u64, warehouses: u32) -> Result<Self> {
+    /// `socket_dir`. Each of its round trips takes `round_trip` longer than
+    /// server and client need for it.
+    pub fn connect(
+        socket_dir: &Path,
+        number: u32,
+        seed: u64,
+        warehouses: u32,
+        round_trip: Duration,
+    ) -> Result<Self> {
         let options = [
             ("default_transaction_isolation", "repeatable\\ read"),
             // The plans that a long-lived connection ends up with, from the
             // first execution on rather than the sixth.
             ("plan_cache_mode", "force_generic_plan"),
         ];
-        let session = Session::connect_at(socket_dir, &format!("terminal-{number}"), &options)?;
+        let name = format!("terminal-{number}");
+        let session = Session::connect_at(socket_dir, &name, &options, round_trip)?;
         let statements = session
             .wait(Statements::prepare(&session.client))
             .map_err(Error::sql("preparing TPC-C's statements"))?;

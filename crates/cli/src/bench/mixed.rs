@@ -37,6 +37,11 @@ pub(crate) struct MixedArgs {
     #[arg(long, default_value_t = 4, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=32))]
     cpus: u32,
+    /// Time that each of TPC-C's round trips spends in a network, in
+    /// microseconds: the paper's clients are on another machine
+    #[arg(long, default_value_t = 0, value_name = "US",
+          value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    network_us: u32,
     /// Length of the measured window [default: 4, with --quick 2]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
@@ -120,6 +125,7 @@ impl MixedArgs {
         let plan = Plan {
             mixes: self.mixes.clone(),
             seed: self.seed,
+            network_us: self.network_us,
             ..Plan::new(self.schedulers.clone(), self.cpus)
         };
         let mut plan = match self.quick {

@@ -19,7 +19,8 @@
  *
  * Virtual runtime is comparable in the whole tier (see task_scale), and ts_clock
  * is its mean: active tasks' shares add up to one, so the mean moves by the real
- * time spent. A waking task is at most one slice behind the clock.
+ * time spent. Where tasks compete it is put right (see ts_meet). A waking task
+ * is at most one slice behind the clock.
  *
  * No time-sensitive task waits while a CPU that it may use is idle or runs
  * background work. Whoever puts a task into a queue raises ts_waiting and then
@@ -120,6 +121,29 @@ static __noinline s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev,
 	return best;
 }
 
+/*
+ * Put the clock between the task that wakes up for @cc and the one that runs there.
+ *
+ * ts_clock is the mean of the whole tier, and runs away from tasks that compete
+ * when others get more than their weights would give them, on CPUs that nobody
+ * else may use. Where two tasks meet, time is between theirs.
+ */
+static __always_inline void ts_meet(struct cpu_ctx *cc, u64 vtime, u64 now)
+{
+	u64 clock = READ_ONCE(ts_clock), other, low, high, meet;
+
+	/* The scale is 0 in a floor run, whose virtual runtime says nothing. */
+	if (cc->runs != RUNS_TS || !cc->curr_scale)
+		return;
+	other = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale);
+	low = (s64)(vtime - other) < 0 ? vtime : other;
+	high = low == vtime ? other : vtime;
+	meet = (s64)(clock - high) > 0 ? high : (s64)(clock - low) < 0 ? low : clock;
+	/* A lost race leaves somebody else's meeting, or an advance: as good. */
+	if (meet != clock)
+		__sync_val_compare_and_swap(&ts_clock, clock, meet);
+}
+
 static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale, u32 slices)
 {
 	u64 slice = scaled(ts_slice_ns, scale);
@@ -134,7 +158,7 @@ static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale, u32 slices)
 static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx *tc, s32 prev,
 					 u64 wake_flags)
 {
-	u64 now = scx_bpf_now(), scale;
+	u64 now = scx_bpf_now();
 	bool idle = false;
 	s32 cpu = prev;
 
@@ -149,11 +173,8 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 			cpu = prev;
 		} else {
 			cpu = claim_any_bg_cpu(p, prev);
-			if (cpu < 0) {
-				scale = task_scale(tc->group);
-				ts_clamp(tc, scale, 1);
+			if (cpu < 0)
 				return pick_ts_cpu(p, prev, tc->vtime, now);
-			}
 		}
 		stat_inc(UFS_TS_WAKE_PREEMPT_BG);
 	}
@@ -179,6 +200,8 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	u64 scale = task_scale(tc->group);
 	s32 other;
 
+	if (waking)
+		ts_meet(cc, tc->vtime, scx_bpf_now());
 	ts_clamp(tc, scale, waking ? 1 : BEHIND_AWAKE);
 	/* Under the rq lock: what the CPU runs cannot change here. */
 	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
