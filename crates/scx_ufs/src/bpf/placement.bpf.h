@@ -122,26 +122,27 @@ static __noinline s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev,
 }
 
 /*
- * Put the clock between the task that wakes up for @cc and the one that runs there.
+ * Take the clock back to the later of the task that wakes up for @cc and the
+ * one that runs there, if it is ahead of both.
  *
  * ts_clock is the mean of the whole tier, and runs away from tasks that compete
  * when others get more than their weights would give them, on CPUs that nobody
- * else may use. Where two tasks meet, time is between theirs.
+ * else may use. Where two tasks meet, time is between theirs. It is not taken
+ * forward likewise: those others meet too, far ahead of everybody.
  */
 static __always_inline void ts_meet(struct cpu_ctx *cc, u64 vtime, u64 now)
 {
-	u64 clock = READ_ONCE(ts_clock), other, low, high, meet;
+	u64 clock = READ_ONCE(ts_clock), later;
 
 	/* The scale is 0 in a floor run, whose virtual runtime says nothing. */
 	if (cc->runs != RUNS_TS || !cc->curr_scale)
 		return;
-	other = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale);
-	low = (s64)(vtime - other) < 0 ? vtime : other;
-	high = low == vtime ? other : vtime;
-	meet = (s64)(clock - high) > 0 ? high : (s64)(clock - low) < 0 ? low : clock;
+	later = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale);
+	if ((s64)(vtime - later) > 0)
+		later = vtime;
 	/* A lost race leaves somebody else's meeting, or an advance: as good. */
-	if (meet != clock)
-		__sync_val_compare_and_swap(&ts_clock, clock, meet);
+	if ((s64)(clock - later) > 0)
+		__sync_val_compare_and_swap(&ts_clock, clock, later);
 }
 
 static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale, u32 slices)
