@@ -69,6 +69,7 @@ fn time_is_shared_by_weight_within_a_tier() {
             "time_sensitive_weights_6667_10000",
             "time_sensitive_weights_6667_10000_with_1_and_3_tasks",
             "nested_weights_compound",
+            "bursty_work_gets_its_share_whatever_others_use_elsewhere",
             "weight_change_takes_effect_at_once",
         ],
     );

@@ -68,6 +68,10 @@ const CLAIMS: &[Claim] = &[
         sharing::time_sensitive_weights_uneven,
     ),
     ("nested_weights_compound", sharing::nested_weights),
+    (
+        "bursty_work_gets_its_share_whatever_others_use_elsewhere",
+        sharing::bursty_share,
+    ),
     ("weight_change_takes_effect_at_once", sharing::weight_change),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),

@@ -223,6 +223,30 @@ pub(crate) fn time_sensitive_weights_uneven(ufs: &mut Ufs) -> Result<String> {
     weights(ufs, "time_sensitive", (6667, 1), (10_000, 3), &[0, 1])
 }
 
+/// On CPU 0 a task that sleeps a third of the time competes with one that never
+/// does, at equal weights. It gets its half, whatever a third cgroup of a
+/// hundredth of the weight uses of the other CPUs, which nobody contests.
+pub(crate) fn bursty_share(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let tier = top.child("time_sensitive", 100)?;
+    let (bursty, bound) = (tier.child("bursty", 10_000)?, tier.child("bound", 10_000)?);
+    let others = tier.child("others", 100)?;
+    let elsewhere: Vec<usize> = (1..nr_cpus()).collect();
+    let _workers = (
+        Worker::sleeper(&bursty, &[0], 150 * US, 400 * US, 100_000)?,
+        Worker::burner(&bound, &[0])?,
+        burners(&others, &elsewhere, elsewhere.len())?,
+    );
+    sleep(1000 * MS);
+    let (a, b) = used_by(&bursty, &bound, 3000 * MS)?;
+    let numbers = format!("{:.1} % of the CPU", 100.0 * a / (a + b));
+    if a / (a + b) < 0.47 {
+        bail!("{numbers}; wanted 47 %");
+    }
+    Ok(numbers)
+}
+
 /// root/{x 300/{p 100, q 200}, y 100}: 1/4, 1/2, 1/4 of the tier.
 pub(crate) fn nested_weights(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&[])?;
