@@ -1,0 +1,1 @@
+//! Completely fair locking for programs that cannot be changed.

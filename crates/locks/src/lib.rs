@@ -1,0 +1,1 @@
+//! Completely fair locking: locks that share hold time by weight.
