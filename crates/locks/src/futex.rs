@@ -120,8 +120,8 @@ pub fn wake(word: &AtomicU32, count: u32) -> usize {
     })
 }
 
-#[cfg(not(any(loom, shuttle)))]
-fn preserving_errno<R>(call: impl FnOnce(*mut libc::c_int) -> R) -> R {
+/// Makes a call that may change `errno`, to which it gets the address.
+pub(crate) fn preserving_errno<R>(call: impl FnOnce(*mut libc::c_int) -> R) -> R {
     // SAFETY: the C library returns the address of this thread's `errno`,
     // which is valid as long as the thread runs.
     unsafe {

@@ -65,7 +65,7 @@ pub use condvar::RawCondvar;
 pub use group::{Group, GroupError};
 pub use mutex::{RawMutex, RawSpinlock};
 pub use options::{Criteria, NotForAll, Options, Profile, Scope, TooManyProfiles};
-pub use rules::{CgroupError, Rules, register, register_by_cgroup};
+pub use rules::{CgroupError, Rules, matches, register, register_by_cgroup, register_other};
 pub use stats::{GroupSnapshot, Snapshot, ThreadShare, jain, jain_by_weight};
 pub use topology::Topology;
 

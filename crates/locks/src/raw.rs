@@ -137,7 +137,15 @@ impl<'a> LockRef<'a> {
         self.core.load() & TAIL != 0
     }
 
-    /// Gives a lock that nobody uses yet its profile.
+    /// The number of the lock's profile; 0 is the default one.
+    #[inline]
+    pub fn profile_index(self) -> u16 {
+        self.extra.profile()
+    }
+
+    /// Gives the lock a profile, for all acquisitions from the next on. Meant
+    /// for locks that nobody uses yet; if somebody does, those that are in the
+    /// queue go by the old or the new one.
     pub fn set_profile(self, profile: Profile) {
         self.extra.set_profile(profile.index());
         if profile.metered() {

@@ -5,10 +5,14 @@
 //! an interposer that sees `pthread_setname_np`) calls after a change. Applying
 //! them allocates nothing, because that first lock may be the allocator's.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ffi::CStr;
+use std::fmt;
+use std::io::Write as _;
+use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
+use crate::futex::preserving_errno;
 use crate::group::{Group, GroupError};
-use crate::thread;
+use crate::thread::{self, Thread};
 
 /// Patterns and groups; the first match wins.
 #[derive(Clone, Debug, Default)]
@@ -75,6 +79,12 @@ impl Rules {
         });
         matching.map(|rule| rule.group)
     }
+
+    fn place(&self, thread: &Thread, name: &[u8], cgroup: impl FnOnce() -> CgroupPath) {
+        if let Some(group) = self.group_for(name, cgroup) {
+            thread.assign(group.gid());
+        }
+    }
 }
 
 /// Applies the installed rules to the current thread anew. A group chosen with
@@ -83,6 +93,23 @@ pub fn register() {
     // Taking a slot applies the rules, so they may be applied twice: no harm.
     if thread::current_index() != 0 {
         apply();
+    }
+}
+
+/// Applies the installed rules anew to another thread of this process, named by
+/// the kernel's thread id. A thread that has not contended yet is left alone:
+/// the rules are applied when it does.
+pub fn register_other(tid: u32) {
+    // Who calls has changed the name before. Pairs with the fence in `apply`:
+    // either the slot is seen here, or its thread sees the name.
+    fence(Ordering::SeqCst);
+    let other = thread::all().find(|thread| thread.tid.load(Ordering::Relaxed) == tid);
+    if let (Some(rules), Some(other)) = (installed(), other) {
+        let mut name = [0; 16];
+        let length = read(format_args!("/proc/self/task/{tid}/comm"), &mut name);
+        let name = name[..length].strip_suffix(b"\n").unwrap_or_default();
+        let cgroup = || cgroup(format_args!("/proc/self/task/{tid}/cgroup"));
+        rules.place(other, name, cgroup);
     }
 }
 
@@ -124,15 +151,17 @@ pub enum CgroupError {
     Group(#[from] GroupError),
 }
 
-/// Applies the installed rules to the current thread.
+/// Applies the installed rules to the current thread, which has its slot.
 pub(crate) fn apply() {
-    // SAFETY: null, or a box that `install` made and nobody frees.
-    let rules = unsafe { INSTALLED.load(Ordering::Acquire).as_ref() };
-    if let (Some(rules), Some(thread)) = (rules, thread::current())
-        && let Some(group) = rules.group_for(trim(&thread_name()), current_cgroup)
-    {
-        thread.assign(group.gid());
+    fence(Ordering::SeqCst);
+    if let (Some(rules), Some(thread)) = (installed(), thread::current()) {
+        rules.place(thread, trim(&thread_name()), current_cgroup);
     }
+}
+
+fn installed() -> Option<&'static Rules> {
+    // SAFETY: null, or a box that `install` made and nobody frees.
+    unsafe { INSTALLED.load(Ordering::Acquire).as_ref() }
 }
 
 fn thread_name() -> [u8; 16] {
@@ -163,26 +192,17 @@ impl CgroupPath {
     }
 }
 
-/// The current thread's cgroup v2 path; empty if there is none, or if it lies
-/// beyond what fits on the stack.
 fn current_cgroup() -> CgroupPath {
+    cgroup(format_args!("/proc/thread-self/cgroup"))
+}
+
+/// The cgroup v2 path in this file; empty if there is none, or if it lies
+/// beyond what fits on the stack.
+fn cgroup(file: fmt::Arguments<'_>) -> CgroupPath {
     let mut buffer = [0; 2048];
-    let mut filled = 0;
-    // SAFETY: the path ends with a zero byte; the buffer is as long as is said;
-    // the descriptor is this function's own.
-    unsafe {
-        let file = libc::open(
-            c"/proc/thread-self/cgroup".as_ptr(),
-            libc::O_RDONLY | libc::O_CLOEXEC,
-        );
-        if file >= 0 {
-            let read = libc::read(file, buffer.as_mut_ptr().cast(), buffer.len());
-            filled = usize::try_from(read).unwrap_or(0);
-            libc::close(file);
-        }
-    }
+    let length = read(file, &mut buffer);
     let mut path = CgroupPath::NONE;
-    let mut lines = buffer[..filled].split(|&byte| byte == b'\n');
+    let mut lines = buffer[..length].split(|&byte| byte == b'\n');
     if let Some(found) = lines.find_map(|line| line.strip_prefix(b"0::"))
         && found.len() <= path.bytes.len()
     {
@@ -192,8 +212,31 @@ fn current_cgroup() -> CgroupPath {
     path
 }
 
-/// Whether a pattern with `*` and `?` matches the whole text.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
+/// Reads the beginning of a file; 0 bytes if that fails.
+fn read(path: fmt::Arguments<'_>, buffer: &mut [u8]) -> usize {
+    let mut name = [0; 64];
+    // One byte stays zero. A name that was cut names no file.
+    let _cut = write!(&mut name[..63], "{path}");
+    let Ok(name) = CStr::from_bytes_until_nul(&name) else {
+        return 0;
+    };
+    // SAFETY: the path ends with a zero byte; the buffer is as long as is said;
+    // the descriptor is this function's own.
+    preserving_errno(|_| unsafe {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, name.as_ptr(), flags);
+        if file < 0 {
+            return 0;
+        }
+        let length = libc::syscall(libc::SYS_read, file, buffer.as_mut_ptr(), buffer.len());
+        libc::syscall(libc::SYS_close, file);
+        usize::try_from(length).unwrap_or(0)
+    })
+}
+
+/// Whether a pattern, in which `*` stands for any bytes and `?` for one, matches
+/// the whole text: what the rules do with names.
+pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     // On a mismatch, the last star takes one byte more.
     let (mut p, mut t) = (0, 0);
     let mut star = None;
@@ -245,6 +288,37 @@ mod tests {
                 "{pattern} {text}"
             );
         }
+    }
+
+    #[test]
+    fn a_thread_is_placed_by_the_name_that_another_gives_it() {
+        let group = Group::new("rules-named").unwrap();
+        Rules::new().thread("rules-named", group).install();
+        let (ask, asked) = std::sync::mpsc::channel();
+        let (answer, answers) = std::sync::mpsc::channel();
+        let worker = std::thread::spawn(move || {
+            for () in asked {
+                // SAFETY: the call has no arguments and cannot fail.
+                let tid = unsafe { libc::gettid() } as u32;
+                answer.send((tid, thread::group())).unwrap();
+            }
+        });
+        let state = || {
+            ask.send(()).unwrap();
+            answers.recv().unwrap()
+        };
+        let (tid, before) = state();
+        assert_eq!(before, Group::ROOT);
+        std::fs::write(format!("/proc/self/task/{tid}/comm"), "rules-named").unwrap();
+        assert_eq!(state().1, Group::ROOT);
+        register_other(tid);
+        assert_eq!(state().1, group);
+        // A name that no rule knows leaves it where it is.
+        std::fs::write(format!("/proc/self/task/{tid}/comm"), "other").unwrap();
+        register_other(tid);
+        assert_eq!(state().1, group);
+        drop(ask);
+        worker.join().unwrap();
     }
 
     #[test]
