@@ -37,7 +37,7 @@ use crate::thread::Thread;
 use crate::{clock, fork, futex, group, release, thread};
 
 /// Looks at a held lock before a thread that may steal queues; about 2 µs.
-const STEAL_SPINS: u32 = if MODEL { 1 } else { 64 };
+const STEAL_SPINS: u32 = if MODEL { 0 } else { 64 };
 /// Looks of a follower at its word before it sleeps, with CPUs to spare.
 const FOLLOWER_SPINS: u32 = if MODEL { 0 } else { 128 };
 /// How long the head lets a free lock lie, in looks: the thread that has just
@@ -133,7 +133,8 @@ fn try_set(lock: LockRef<'_>, from: u64, to: u64) -> Result<u64, u64> {
 /// the chance.
 fn steal(policy: &Policy<'_>, standing: Standing) -> bool {
     let lock = policy.lock;
-    for _ in 0..=if cpus() > 1 { STEAL_SPINS } else { 0 } {
+    let spins = if cpus() > 1 { STEAL_SPINS } else { 0 };
+    for spin in 0..=spins {
         let state = lock.core.load();
         let wanted = state & TAIL != 0;
         if wanted && (state & CLAIMED != 0 || !policy.may_steal(standing)) {
@@ -145,7 +146,9 @@ fn steal(policy: &Policy<'_>, standing: Standing) -> bool {
             }
             return true;
         }
-        relax();
+        if spin < spins {
+            relax();
+        }
     }
     false
 }

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::futex::{self, Deadline, WaitResult};
-use crate::sync::{AcqRel, AtomicU32, Relaxed, const_fn};
+use crate::sync::{AcqRel, AtomicU32, Relaxed};
 
 /// The condition variable of locks of the type `R`. 8 bytes.
 pub struct RawCondvar<R> {
@@ -24,14 +24,12 @@ pub struct RawCondvar<R> {
 }
 
 impl<R> RawCondvar<R> {
-    const_fn! {
-        /// Nobody waits.
-        pub fn new() -> Self {
-            RawCondvar {
-                sequence: AtomicU32::new(0),
-                waiters: AtomicU32::new(0),
-                lock: PhantomData,
-            }
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        RawCondvar {
+            sequence: AtomicU32::new(0),
+            waiters: AtomicU32::new(0),
+            lock: PhantomData,
         }
     }
 
@@ -53,7 +51,6 @@ impl<R> Default for RawCondvar<R> {
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
 impl<R: lock_api::RawMutex> RawCondvar<R> {
     /// True if the wait ended by its deadline.
     ///
@@ -75,7 +72,6 @@ impl<R: lock_api::RawMutex> RawCondvar<R> {
 }
 
 // SAFETY: `wait` releases and re-acquires the mutex by the guard it was given.
-#[cfg(not(any(loom, shuttle)))]
 unsafe impl<R: lock_api::RawMutex> lock_api::RawCondvar for RawCondvar<R> {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = RawCondvar::new();
@@ -97,7 +93,6 @@ unsafe impl<R: lock_api::RawMutex> lock_api::RawCondvar for RawCondvar<R> {
 }
 
 // SAFETY: as above.
-#[cfg(not(any(loom, shuttle)))]
 unsafe impl<R> lock_api::RawCondvarTimed for RawCondvar<R>
 where
     R: lock_api::RawMutexTimed<Duration = Duration, Instant = Instant>,

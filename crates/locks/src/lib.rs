@@ -41,11 +41,13 @@
 mod account;
 mod acquire;
 mod clock;
+#[cfg(not(any(loom, shuttle)))]
 mod condvar;
 mod criteria;
 mod fork;
 pub mod futex;
 mod group;
+#[cfg(not(any(loom, shuttle)))]
 pub mod mutex;
 mod node;
 mod options;
@@ -61,8 +63,10 @@ pub mod thread;
 mod topology;
 
 pub use clock::VirtualClock;
+#[cfg(not(any(loom, shuttle)))]
 pub use condvar::RawCondvar;
 pub use group::{Group, GroupError};
+#[cfg(not(any(loom, shuttle)))]
 pub use mutex::{RawMutex, RawSpinlock};
 pub use options::{Criteria, NotForAll, Options, Profile, Scope, TooManyProfiles};
 pub use rules::{CgroupError, Rules, matches, register, register_by_cgroup, register_other};

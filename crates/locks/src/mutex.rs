@@ -7,7 +7,6 @@ use crate::options::Profile;
 use crate::raw::{Core, Extra, HoldStart, Kind, LockRef};
 use crate::state::METERED;
 use crate::stats::ThreadShare;
-use crate::sync::const_fn;
 
 macro_rules! raw_lock {
     ($(#[$meta:meta])* $name:ident, $kind:expr) => {
@@ -20,23 +19,19 @@ macro_rules! raw_lock {
         }
 
         impl $name {
-            const_fn! {
-                /// An unlocked lock with the default profile.
-                pub fn new() -> Self {
-                    $name {
-                        core: Core::new(),
-                        extra: Extra::new(),
-                    }
+            /// An unlocked lock with the default profile.
+            pub const fn new() -> Self {
+                $name {
+                    core: Core::new(),
+                    extra: Extra::new(),
                 }
             }
 
-            const_fn! {
-                /// An unlocked lock with this profile.
-                pub fn with_profile(profile: Profile) -> Self {
-                    $name {
-                        core: Core::in_state(if profile.metered() { METERED } else { 0 }),
-                        extra: Extra::with_profile(profile.index()),
-                    }
+            /// An unlocked lock with this profile.
+            pub const fn with_profile(profile: Profile) -> Self {
+                $name {
+                    core: Core::in_state(if profile.metered() { METERED } else { 0 }),
+                    extra: Extra::with_profile(profile.index()),
                 }
             }
 
@@ -56,7 +51,6 @@ macro_rules! raw_lock {
         // SAFETY: a lock is held by at most one thread: it is acquired only by
         // the compare-exchange that sets LOCKED where it was clear, and LOCKED
         // is cleared only by a release. Acquire and release order the data.
-        #[cfg(not(any(loom, shuttle)))]
         unsafe impl lock_api::RawMutex for $name {
             #[allow(clippy::declare_interior_mutable_const)]
             const INIT: Self = $name::new();
@@ -87,7 +81,6 @@ macro_rules! raw_lock {
 
         // SAFETY: as above; a timed acquisition that fails leaves no trace that
         // the holder could meet.
-        #[cfg(not(any(loom, shuttle)))]
         unsafe impl lock_api::RawMutexTimed for $name {
             type Duration = Duration;
             type Instant = Instant;

@@ -37,13 +37,13 @@ pub(crate) use const_fn;
 
 /// A static that a model checker starts afresh in every execution.
 macro_rules! model_static {
-    ($vis:vis static $name:ident: $type:ty = $init:expr;) => {
+    ($(pub($scope:ident))? static $name:ident: $type:ty = $init:expr;) => {
         #[cfg(not(any(loom, shuttle)))]
-        $vis static $name: $type = $init;
+        $(pub($scope))? static $name: $type = $init;
         #[cfg(loom)]
-        loom::lazy_static! { $vis static ref $name: $type = $init; }
+        loom::lazy_static! { $(pub($scope))? static ref $name: $type = $init; }
         #[cfg(shuttle)]
-        shuttle::lazy_static! { $vis static ref $name: $type = $init; }
+        shuttle::lazy_static! { $(pub($scope))? static ref $name: $type = $init; }
     };
 }
 pub(crate) use model_static;
