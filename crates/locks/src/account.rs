@@ -16,6 +16,7 @@
 //! holder in the same group: then a charge may be lost or land in the wrong
 //! account, which costs a little fairness and no safety.
 
+use crate::options::Scope;
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Relaxed, const_fn};
 
 /// The weight of who does not ask for one.
@@ -28,6 +29,18 @@ pub(crate) fn virtual_ns(held_ns: u64, weight: u32) -> u64 {
         0 | DEFAULT_WEIGHT => held_ns,
         _ => held_ns.saturating_mul(DEFAULT_WEIGHT.into()) / u64::from(weight),
     }
+}
+
+/// A measured hold, with those that it stands for.
+pub(crate) struct Hold {
+    /// The lock's address.
+    pub(crate) lock: usize,
+    pub(crate) scope: Scope,
+    /// Of all of them together.
+    pub(crate) ns: u64,
+    pub(crate) holds: u64,
+    /// When it ended, in ticks.
+    pub(crate) now: u64,
 }
 
 /// What one thread, or one group, has had of one lock.
@@ -105,18 +118,24 @@ impl Account {
         self.vlht.load(Relaxed)
     }
 
+    /// Whether [`place`](Self::place) with this or a greater lag may change
+    /// anything.
+    #[inline]
+    pub(crate) fn lags(&self, reference: u64, lag: u64) -> bool {
+        self.placed.load(Relaxed) == 0 || self.vlht().saturating_add(lag) < reference
+    }
+
     /// Starvation prevention (Section 3.4.3): an account that was never placed
     /// is put at `reference`, one that lags by more than `lag` at that distance
-    /// from it. Returns the vLHT.
-    pub(crate) fn place(&self, reference: u64, lag: u64) -> u64 {
+    /// from it.
+    pub(crate) fn place(&self, reference: u64, lag: u64) {
         let lag = if self.placed.load(Relaxed) == 0 {
             0
         } else {
             lag
         };
         self.placed.store(1, Relaxed);
-        let least = reference.saturating_sub(lag);
-        self.vlht.fetch_max(least, Relaxed).max(least)
+        self.vlht.fetch_max(reference.saturating_sub(lag), Relaxed);
     }
 }
 

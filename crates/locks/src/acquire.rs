@@ -64,22 +64,22 @@ pub(crate) fn contended(
     fork::check(lock);
     let policy = Policy::of(lock);
     let strict = policy.settings.strict();
-    if !strict && take_unwanted(lock) {
-        return Some(HoldStart::now());
-    }
-    let came = clock::now();
     let thread = thread::current();
+    if !strict && take_unwanted(lock) {
+        return Some(sampled_start(thread));
+    }
     let Some((thread, own)) = thread.and_then(|thread| Some((thread, thread.own_node()?))) else {
         return beside_the_queue(lock, deadline);
     };
-    let standing = policy.standing(thread, came);
+    let standing = policy.standing(thread);
     if strict && !policy.over_served(standing) && take_unwanted(lock) {
         return Some(HoldStart::now());
     }
     let barging = policy.settings.barging(kind == Kind::Mutex);
     if barging && steal(&policy, standing) {
-        return Some(HoldStart::now());
+        return Some(sampled_start(Some(thread)));
     }
+    let came = clock::now();
     let mut waiter = Waiter {
         policy,
         kind,
@@ -97,6 +97,15 @@ pub(crate) fn contended(
     let waited = clock::ns(clock::now().saturating_sub(came));
     waiter.enter_wait(waited, acquired);
     acquired.then(HoldStart::now)
+}
+
+/// The start of a hold that met no queue, measured or not.
+fn sampled_start(thread: Option<&Thread>) -> HoldStart {
+    if thread.is_some_and(Thread::skips_measuring) {
+        HoldStart::SKIPPED
+    } else {
+        HoldStart::now()
+    }
 }
 
 /// Acquires if nobody holds the lock and no waiter has claimed it.
@@ -484,6 +493,7 @@ impl Waiter<'_> {
     /// Sleeps as the head. False if the lock is free.
     fn sleep_as_head(&mut self) -> bool {
         let core = self.policy.lock.core;
+        self.node.parked_at.store(clock::now(), Relaxed);
         let word = self.node.tell(PARKED) | PARKED;
         let mut state = core.load();
         loop {

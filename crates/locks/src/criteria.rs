@@ -20,6 +20,7 @@
 //! distance is that of the strict guarantee, `6 ms × (1 + log₂ CPUs)`, for who
 //! was away for as long, and 16 times that for who was not.
 
+use crate::account::Account;
 use crate::node::Standing;
 use crate::options::{Criteria, Scope, Settings, sched_latency_ns, settings};
 use crate::raw::LockRef;
@@ -65,29 +66,21 @@ impl<'a> Policy<'a> {
 
     /// The standing of a thread that comes to the lock, after starvation
     /// prevention.
-    pub(crate) fn standing(&self, thread: &Thread, now: clock::Ticks) -> Standing {
+    pub(crate) fn standing(&self, thread: &Thread) -> Standing {
         let key = self.lock.key();
         let gid = thread.gid();
-        let lag_allowed = |last| {
-            let away = clock::ns(now.saturating_sub(last)) > sched_latency_ns();
-            sched_latency_ns() * if away { 1 } else { 16 }
-        };
-        let min_gid = state::min_gid(self.lock.core.load());
-        let comparable = !self.by_group() || gid == min_gid;
         let account = thread.account_for(key, self.scope);
-        let vlht = match self.lock.core.verdict() {
-            Some(verdict) if comparable => {
-                account.place(verdict.avg, lag_allowed(thread.last_seen()))
-            }
-            Some(_) => {
+        if let Some(verdict) = self.lock.core.verdict() {
+            let min_gid = state::min_gid(self.lock.core.load());
+            if !self.by_group() || gid == min_gid {
+                place(account, verdict.avg, || thread.last_seen());
+            } else {
                 let (group, last) = group::account_for(gid, key, self.scope);
-                group.place(self.group_vlht(min_gid), lag_allowed(last));
-                account.vlht()
+                place(group, self.group_vlht(min_gid), || last);
             }
-            None => account.vlht(),
-        };
+        }
         Standing {
-            vlht,
+            vlht: account.vlht(),
             sid: if self.by_socket() { thread.socket() } else { 0 },
             gid,
         }
@@ -145,5 +138,15 @@ impl<'a> Policy<'a> {
     /// Whether a thread has had so much that others go first.
     pub(crate) fn over_served(&self, standing: Standing) -> bool {
         self.lead(standing) > self.tolerance()
+    }
+}
+
+/// Starvation prevention for one account, last used at `last_seen`. Reads the
+/// clock only for one that lags.
+fn place(account: &Account, reference: u64, last_seen: impl FnOnce() -> clock::Ticks) {
+    let limit = sched_latency_ns();
+    if account.lags(reference, limit) {
+        let away = clock::ns(clock::now().saturating_sub(last_seen())) > limit;
+        account.place(reference, if away { limit } else { 16 * limit });
     }
 }

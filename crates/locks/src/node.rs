@@ -56,7 +56,7 @@ crate::sync::model_static! {
     pub(crate) static SLAB: Slab<Node, NODES> = Slab::new();
 }
 
-/// One waiter. 48 bytes, alone in a cache line.
+/// One waiter. 56 bytes, alone in a cache line.
 #[repr(align(64))]
 pub(crate) struct Node {
     pub(crate) word: AtomicU32,
@@ -64,6 +64,8 @@ pub(crate) struct Node {
     pub(crate) prev: AtomicU32,
     /// With the role: the last node that the scheduler before looked at.
     pub(crate) memo: AtomicU32,
+    /// When the head went to sleep, in ticks.
+    pub(crate) parked_at: AtomicU64,
     vlht: AtomicU64,
     lock: AtomicUsize,
     /// Socket in the lower half, group in the upper.
@@ -88,6 +90,7 @@ macro_rules! node {
             next: AtomicU32::new(0),
             prev: AtomicU32::new(0),
             memo: AtomicU32::new(0),
+            parked_at: AtomicU64::new(0),
             vlht: AtomicU64::new(0),
             lock: AtomicUsize::new(0),
             sid_gid: AtomicU32::new(0),

@@ -28,17 +28,20 @@ pub enum Kind {
 
 /// When a hold began. The holder gives it back to the lock.
 ///
-/// 0 means that nobody contended lately, so the hold is not measured.
+/// 0 and 1 are no times: the hold is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a lock is released with the start of its hold"]
 pub struct HoldStart(u64);
 
 impl HoldStart {
+    /// Nobody contended lately.
     pub(crate) const UNMETERED: HoldStart = HoldStart(0);
+    /// The lock is contended, but this hold was not drawn to be measured.
+    pub(crate) const SKIPPED: HoldStart = HoldStart(1);
 
     /// A hold that begins now.
     pub(crate) fn now() -> HoldStart {
-        HoldStart(clock::now().max(1))
+        HoldStart(clock::now().max(2))
     }
 
     /// The number to keep beside a lock in C.
@@ -53,7 +56,7 @@ impl HoldStart {
 
     #[inline]
     pub(crate) fn is_metered(self) -> bool {
-        self.0 != 0
+        self.0 > 1
     }
 }
 
@@ -104,10 +107,9 @@ impl<'a> LockRef<'a> {
 
     #[inline]
     fn take_uncontended(self) -> bool {
-        self.core
-            .state
-            .compare_exchange(0, LOCKED, Acquire, Relaxed)
-            .is_ok()
+        // Looking first saves a contended lock an exchange that would fail.
+        let state = &self.core.state;
+        state.load(Relaxed) == 0 && state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
     }
 
     /// Releases.
@@ -120,7 +122,7 @@ impl<'a> LockRef<'a> {
         if start.is_metered() {
             release::settle(self, start);
         }
-        release::release(self);
+        release::release(self, start);
         if start.is_metered() {
             thread::end_of_release();
         }

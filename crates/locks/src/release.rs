@@ -6,17 +6,30 @@
 //! word that was replaced, and a node is always there (N1).
 //!
 //! A lock that nobody contends is not metered: reading a clock twice would cost
-//! more than locking. The first thread that queues turns metering on, so the
-//! hold that it meets is the one that is not counted. It is turned off again by
-//! chance, with each hold that met nobody, once in [`COOL_DOWN`] on average.
+//! more than locking. The first thread that queues turns metering on. It is
+//! turned off again by chance, with each hold that met nobody, once in
+//! [`COOL_DOWN`] on average.
+//!
+//! A contended lock with very short critical sections would still spend more
+//! time on clocks than on work. So after a hold shorter than 500 ns a thread
+//! skips measuring for 0 to 15 holds, drawn at random, if they met no queue. The
+//! hold measured next counts for them too, each as 500 ns at most: were they as
+//! long as one during which the thread lost its CPU, that would be charged
+//! sixteen times.
+//!
+//! A hold that is not measured and turns out long is noticed by who waits for
+//! it: the head watches, then sleeps, and notes when. The release that has to
+//! wake it charges the time since then. What stays uncounted is the head's
+//! watching, 50 µs unless changed, of a long hold that follows a short one.
 
+use crate::account::Hold;
 use crate::criteria::Policy;
 use crate::group;
 use crate::node::{PARKED, node};
 use crate::raw::{HoldStart, LockRef};
 use crate::state::{self, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
 use crate::sync::{Relaxed, Release};
-use crate::{clock, futex, thread};
+use crate::{clock, futex, options, thread};
 
 /// Uncontended holds until metering ends, on average.
 const COOL_DOWN: u64 = 64;
@@ -26,19 +39,27 @@ const COOL_DOWN: u64 = 64;
 pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     let policy = Policy::of(lock);
     let now = clock::now();
-    let held_ns = clock::ns(now.saturating_sub(start.to_bits()));
-    let statistics = policy.settings.statistics();
-    if statistics {
-        let counters = &policy.settings.counters;
-        counters.acquisitions.fetch_add(1, Relaxed);
-        counters.hold_ns.fetch_add(held_ns, Relaxed);
-    }
+    let measured_ns = clock::ns(now.saturating_sub(start.to_bits()));
     let Some(thread) = thread::current() else {
         return;
     };
-    let charge = thread.charge(lock.key(), policy.scope, held_ns, now, statistics);
+    let (ns, holds) = thread.sampled(measured_ns, now);
+    let hold = Hold {
+        lock: lock.key(),
+        scope: policy.scope,
+        ns,
+        holds,
+        now,
+    };
+    let statistics = policy.settings.statistics();
+    if statistics {
+        let counters = &policy.settings.counters;
+        counters.acquisitions.fetch_add(holds, Relaxed);
+        counters.hold_ns.fetch_add(hold.ns, Relaxed);
+    }
+    let charge = thread.charge(&hold, statistics);
     if policy.by_group() {
-        group::charge(thread.gid(), lock.key(), policy.scope, held_ns, now);
+        group::charge(thread.gid(), &hold);
     }
     let state = lock.core.load();
     if state & TAIL == 0 && !policy.settings.strict() {
@@ -69,20 +90,22 @@ fn advance_alone(policy: &Policy<'_>, thread: &thread::Thread, charge: u64) {
 
 /// Makes the lock free, and wakes the head if it sleeps.
 #[inline]
-pub(crate) fn release(lock: LockRef<'_>) {
-    if lock
-        .core
-        .state
-        .compare_exchange(LOCKED, 0, Release, Relaxed)
-        .is_err()
-    {
-        release_watched(lock);
+pub(crate) fn release(lock: LockRef<'_>, start: HoldStart) {
+    let state = &lock.core.state;
+    let unwatched = start == HoldStart::UNMETERED;
+    if !unwatched || state.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
+        release_watched(lock, start);
     }
 }
 
 #[inline(never)]
-fn release_watched(lock: LockRef<'_>) {
+fn release_watched(lock: LockRef<'_>, start: HoldStart) {
+    let settings = options::settings(lock.extra.profile());
     let mut state = lock.core.load();
+    if state & HEAD_PARKED != 0 && !start.is_metered() {
+        let since = node(state::parked_head(state)).parked_at.load(Relaxed);
+        settle(lock, HoldStart::from_bits(since));
+    }
     while let Err(now) = lock.core.state.compare_exchange_weak(
         state,
         state & !(LOCKED | HEAD_PARKED),
@@ -91,9 +114,9 @@ fn release_watched(lock: LockRef<'_>) {
     ) {
         state = now;
     }
-    // From here on only `state`, a copy, is looked at.
-    if state & HEAD_PARKED != 0 {
-        wake(state::parked_head(state));
+    // From here on only `state`, a copy, is looked at, and the static settings.
+    if state & HEAD_PARKED != 0 && wake(state::parked_head(state)) && settings.statistics() {
+        settings.counters.wakes.fetch_add(1, Relaxed);
     }
 }
 

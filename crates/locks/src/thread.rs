@@ -16,7 +16,7 @@
 //! - **T2** `node` is 0 or a node that the thread owns (N2) whenever the thread
 //!   does not wait.
 
-use crate::account::{Account, Accounts, DEFAULT_WEIGHT, add, virtual_ns};
+use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add, virtual_ns};
 use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
@@ -27,6 +27,10 @@ use crate::{node, topology};
 const THREADS: usize = node::NODES;
 /// Locks per thread whose accounts are told apart.
 const LOCKS: usize = 8;
+/// After a hold shorter than this, ns, the next 0 to 15 are not measured.
+const SHORT_NS: u64 = 500;
+/// Spreads the low bits of the time over the high ones (2⁶⁴ / φ).
+const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// In the thread-local number: the key's destructor has run.
 const LATE: u32 = 1 << 31;
 
@@ -53,6 +57,10 @@ pub(crate) struct Thread {
     /// Socket plus 1; 0 is "never looked".
     sid: AtomicU32,
     sid_age: AtomicU32,
+    /// Holds still to go unmeasured, and those that have since the last one
+    /// that was measured.
+    skip: AtomicU32,
+    skipped: AtomicU32,
     /// Whether the group was chosen by a call, which rules do not undo.
     chosen: AtomicU32,
     accounts: Accounts<LOCKS>,
@@ -70,6 +78,8 @@ macro_rules! thread {
             node: AtomicU32::new(0),
             sid: AtomicU32::new(0),
             sid_age: AtomicU32::new(0),
+            skip: AtomicU32::new(0),
+            skipped: AtomicU32::new(0),
             chosen: AtomicU32::new(0),
             accounts: $accounts,
         }
@@ -331,29 +341,48 @@ impl Thread {
 
     /// Enters a hold; returns what it cost in virtual time. With `detailed`,
     /// the account for this lock is kept even if another one decides.
-    pub(crate) fn charge(
-        &self,
-        lock: usize,
-        scope: Scope,
-        held_ns: u64,
-        now: u64,
-        detailed: bool,
-    ) -> u64 {
-        let charge = virtual_ns(held_ns, self.weight.load(Relaxed));
-        if scope == Scope::Thread {
+    pub(crate) fn charge(&self, hold: &Hold, detailed: bool) -> u64 {
+        let charge = virtual_ns(hold.ns, self.weight.load(Relaxed));
+        if hold.scope == Scope::Thread {
             // Only this thread writes it, so no locked instruction.
             self.total.charge_alone(charge);
         }
-        if scope == Scope::Lock || detailed {
-            let account = self.accounts.open(lock);
-            add(&account.hold_ns, held_ns);
-            add(&account.acquisitions, 1);
-            if scope == Scope::Lock {
+        if hold.scope == Scope::Lock || detailed {
+            let account = self.accounts.open(hold.lock);
+            add(&account.hold_ns, hold.ns);
+            add(&account.acquisitions, hold.holds);
+            if hold.scope == Scope::Lock {
                 account.charge_alone(charge);
             }
         }
-        self.last.store(now, Relaxed);
+        self.last.store(hold.now, Relaxed);
         charge
+    }
+
+    /// Whether the next hold, which met no queue, goes unmeasured.
+    #[inline]
+    pub(crate) fn skips_measuring(&self) -> bool {
+        let skip = self.skip.load(Relaxed);
+        if skip == 0 {
+            return false;
+        }
+        self.skip.store(skip - 1, Relaxed);
+        self.skipped.store(self.skipped.load(Relaxed) + 1, Relaxed);
+        true
+    }
+
+    /// What a hold of this length counts for, in ns and number, together with
+    /// those that were skipped before it. Draws how many are to be skipped next.
+    pub(crate) fn sampled(&self, held_ns: u64, now: u64) -> (u64, u64) {
+        let skipped = u64::from(self.skipped.load(Relaxed));
+        self.skipped.store(0, Relaxed);
+        let skip = if held_ns < SHORT_NS {
+            now.wrapping_mul(RANDOMISER) >> 60
+        } else {
+            0
+        };
+        self.skip.store(skip as u32, Relaxed);
+        (held_ns + skipped * held_ns.min(SHORT_NS), skipped + 1)
     }
 
     /// The group.
