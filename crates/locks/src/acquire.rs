@@ -31,7 +31,7 @@ use crate::node::{ABANDONED, HEAD, Node, PARKED, ROLE, SLAB, Standing, node};
 use crate::options::sched_latency_ns;
 use crate::raw::{HoldStart, Kind, LockRef};
 use crate::scheduler::{self, replace_tail, wait_for_next};
-use crate::state::{self, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, METERED, TAIL};
+use crate::state::{self, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, METERED, TAIL, WATCHED};
 use crate::sync::{AcqRel, Acquire, AtomicU64, MODEL, Relaxed, Release, cpus, give_cpu, relax};
 use crate::thread::Thread;
 use crate::{clock, fork, futex, group, release, thread};
@@ -72,11 +72,11 @@ pub(crate) fn contended(
         return beside_the_queue(lock, deadline);
     };
     let standing = policy.standing(thread);
-    if strict && !policy.over_served(standing) && take_unwanted(lock) {
+    if strict && policy.left(standing, thread.weight()) >= 0 && take_unwanted(lock) {
         return Some(HoldStart::now());
     }
     let barging = policy.settings.barging(kind == Kind::Mutex);
-    if barging && steal(&policy, standing) {
+    if barging && steal(&policy, standing, thread.weight()) {
         return Some(sampled_start(Some(thread)));
     }
     let came = clock::now();
@@ -140,13 +140,14 @@ fn try_set(lock: LockRef<'_>, from: u64, to: u64) -> Result<u64, u64> {
 
 /// Barging (Section 3.3): acquires although others wait, or waits a moment for
 /// the chance.
-fn steal(policy: &Policy<'_>, standing: Standing) -> bool {
+fn steal(policy: &Policy<'_>, standing: Standing, weight: u32) -> bool {
     let lock = policy.lock;
     let spins = if cpus() > 1 { STEAL_SPINS } else { 0 };
     for spin in 0..=spins {
         let state = lock.core.load();
         let wanted = state & TAIL != 0;
-        if wanted && (state & CLAIMED != 0 || !policy.may_steal(standing)) {
+        let watched = state & WATCHED != 0;
+        if wanted && (state & CLAIMED != 0 || !policy.may_steal(standing, weight, watched)) {
             return false;
         }
         if state & LOCKED == 0 && try_set(lock, state, state | LOCKED).is_ok() {
@@ -301,7 +302,10 @@ impl Waiter<'_> {
                     return self.give_way();
                 }
             }
-            let state = core.load();
+            let mut state = core.load();
+            if state & WATCHED == 0 {
+                state = core.state.fetch_or(WATCHED, Relaxed) | WATCHED;
+            }
             if state & LOCKED == 0 {
                 if self.should_idle(state, &watch) {
                     self.idle(&mut watch);
@@ -363,7 +367,7 @@ impl Waiter<'_> {
     fn should_idle(&self, state: u64, watch: &Watch) -> bool {
         self.policy.settings.strict()
             && state::tail(state) == self.me
-            && self.policy.over_served(self.standing)
+            && self.left() < 0
             && watch.idle_ns() < sched_latency_ns()
     }
 
@@ -391,7 +395,7 @@ impl Waiter<'_> {
     /// Acquires as the head, and leaves the queue.
     fn acquire(&mut self, state: u64) -> bool {
         let alone = state::tail(state) == self.me;
-        let mut new = (state | LOCKED) & !(CLAIMED | HEAD_PARKED);
+        let mut new = (state | LOCKED) & !(CLAIMED | WATCHED | HEAD_PARKED);
         if alone {
             new = state::with_tail(new, 0) & !LS_TAKEN;
         }
@@ -400,8 +404,7 @@ impl Waiter<'_> {
         }
         if !alone {
             self.hand_on_role();
-            let lasts = self.policy.tolerance() - self.policy.lead(self.standing);
-            self.pass_head(self.barging && lasts > WAKE_NS);
+            self.pass_head(self.barging && self.left() > WAKE_NS);
         }
         self.node.retire();
         true
@@ -410,7 +413,7 @@ impl Waiter<'_> {
     /// Leaves the queue as the head, without the lock.
     fn leave(&mut self) {
         self.drop_role();
-        self.unclaim();
+        self.stop_watching();
         if !replace_tail(&self.policy, self.me, 0) {
             self.pass_head(false);
         }
@@ -501,7 +504,7 @@ impl Waiter<'_> {
                 self.node.untell(PARKED);
                 return false;
             }
-            let new = state::with_parked_head(state, self.me);
+            let new = state::with_parked_head(state, self.me) & !WATCHED;
             // Acquire and release: the holder that sees the flag sees PARKED.
             match core
                 .state
@@ -553,7 +556,7 @@ impl Waiter<'_> {
         let memo = self.node.memo.swap(0, Relaxed);
         let mut waiters = 0;
         if memo == 0 || is_head {
-            waiters = scheduler::census(&self.policy, self.me, is_head);
+            waiters = scheduler::census(&self.policy, self.me, self.weight(), is_head);
         }
         let walk = scheduler::relink(&self.policy, self.me, memo, is_head);
         self.last = if walk.last == self.me { 0 } else { walk.last };
@@ -625,7 +628,7 @@ impl Waiter<'_> {
 
     /// Whether the head has had so much that those behind it should go first.
     fn may_give_way(&self) -> bool {
-        self.last != 0 && !self.claimed && self.policy.over_served(self.standing)
+        self.last != 0 && !self.claimed && self.left() < 0
     }
 
     /// Lets the waiters that qualify go first.
@@ -633,6 +636,7 @@ impl Waiter<'_> {
         self.count(|counters| &counters.gave_way);
         let first = scheduler::step_behind(&self.policy, self.me, self.last);
         self.last = 0;
+        self.stop_watching();
         self.node.untell(HEAD);
         self.drop_role();
         self.make_head(first);
@@ -657,11 +661,20 @@ impl Waiter<'_> {
         }
     }
 
-    fn unclaim(&mut self) {
-        if self.claimed {
-            self.claimed = false;
-            self.policy.lock.core.state.fetch_and(!CLAIMED, Relaxed);
-        }
+    /// The head is none any more: others need not heed it.
+    fn stop_watching(&mut self) {
+        self.claimed = false;
+        let state = &self.policy.lock.core.state;
+        state.fetch_and(!(CLAIMED | WATCHED), Relaxed);
+    }
+
+    fn weight(&self) -> u32 {
+        self.thread.weight()
+    }
+
+    /// What is left of the thread's slice, ns of virtual time.
+    fn left(&self) -> i64 {
+        self.policy.left(self.standing, self.weight())
     }
 
     fn count(&self, counter: impl Fn(&crate::stats::Counters) -> &AtomicU64) {

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | [`Policy::qualifies`] | the lock scheduler, of a waiter | below the average, on `min_sid`, in `min_gid` |
 //! | [`Policy::may_steal`] | a running thread, of itself | less than a slice ahead, on `min_sid` |
-//! | [`Policy::lead`] | the head, of itself | how far ahead, in ns of virtual time |
+//! | [`Policy::left`] | the head, of itself | what is left of its slice |
 //!
 //! With groups the questions have two levels. A thread of `min_gid` is compared
 //! with the average of that group's waiters, a thread of another group by its
@@ -20,7 +20,7 @@
 //! distance is that of the strict guarantee, `6 ms × (1 + log₂ CPUs)`, for who
 //! was away for as long, and 16 times that for who was not.
 
-use crate::account::Account;
+use crate::account::{Account, DEFAULT_WEIGHT};
 use crate::node::Standing;
 use crate::options::{Criteria, Scope, Settings, sched_latency_ns, settings};
 use crate::raw::LockRef;
@@ -64,6 +64,21 @@ impl<'a> Policy<'a> {
         group::vlht(gid, self.lock.key(), self.scope)
     }
 
+    /// Whether a group has held a lock in the last few slices, so that it
+    /// counts as a competitor although none of its threads waits.
+    pub(crate) fn active_lately(&self, gid: u32) -> bool {
+        let (_, last) = group::account_for(gid, self.lock.key(), self.scope);
+        let ago = clock::ns(clock::now().saturating_sub(last));
+        last != 0 && ago < 4 * self.settings.slice_ns().max(1_000_000)
+    }
+
+    /// What the average may advance by although nobody has held the lock, ns of
+    /// virtual time, so that it finds the waiters in the end if those that held
+    /// it back have gone.
+    pub(crate) fn least_credit(&self) -> u64 {
+        self.settings.slice_ns() / 64 + 1_000
+    }
+
     /// The standing of a thread that comes to the lock, after starvation
     /// prevention.
     pub(crate) fn standing(&self, thread: &Thread) -> Standing {
@@ -97,47 +112,66 @@ impl<'a> Policy<'a> {
         self.criteria != Criteria::NONE && below && here && ours
     }
 
-    /// How far a thread is ahead of who should be next, ns of virtual time;
-    /// negative if it is behind.
-    pub(crate) fn lead(&self, standing: Standing) -> i64 {
+    /// How far a thread of this weight is ahead of who should be next, and how
+    /// far it may be and go on; ns of virtual time.
+    fn lead(&self, standing: Standing, weight: u32) -> (i64, i64) {
         let min_gid = state::min_gid(self.lock.core.load());
         if self.by_group() && standing.gid != min_gid {
             let ours = self.group_vlht(standing.gid);
-            return ours.wrapping_sub(self.group_vlht(min_gid)) as i64;
+            let lead = ours.wrapping_sub(self.group_vlht(min_gid)) as i64;
+            return (lead, self.tolerance(group::weight(standing.gid)));
         }
+        let tolerance = self.tolerance(weight);
         match self.lock.core.verdict() {
             Some(verdict) if self.criteria.contains(Criteria::VLHT) => {
-                standing.vlht.wrapping_sub(verdict.avg) as i64
+                (standing.vlht.wrapping_sub(verdict.avg) as i64, tolerance)
             }
-            _ => 0,
+            _ => (0, tolerance),
         }
     }
 
-    /// How far a thread may lead and go on, ns of virtual time.
-    pub(crate) fn tolerance(&self) -> i64 {
-        let slice = self.settings.slice_ns() as i64;
-        if self.settings.strict() {
+    /// The slice for this weight, ns of virtual time. For who is heavier than
+    /// the default it is the slice in hold time, so that heavy threads take
+    /// turns as often as others do. Who is lighter gets less, because the time
+    /// that its turn takes is worth that much more to the others.
+    fn tolerance(&self, weight: u32) -> i64 {
+        let slice = self.settings.slice_ns();
+        let slice = if self.settings.strict() {
             slice / 4
         } else {
             slice
-        }
+        };
+        let (weight, default) = (u64::from(weight), u64::from(DEFAULT_WEIGHT));
+        let scaled = if weight > default {
+            slice * default / weight
+        } else {
+            slice * weight / default
+        };
+        scaled as i64
     }
 
-    /// Whether a running thread may take the lock before the waiters
-    /// (Section 3.3).
-    pub(crate) fn may_steal(&self, standing: Standing) -> bool {
-        self.criteria != Criteria::NONE
-            && self
-                .lock
-                .core
-                .verdict()
-                .is_some_and(|verdict| !self.by_socket() || standing.sid == verdict.sid)
-            && self.lead(standing) < self.tolerance()
+    /// What is left of a thread's slice, ns of virtual time; negative if it has
+    /// had so much that others go first.
+    pub(crate) fn left(&self, standing: Standing, weight: u32) -> i64 {
+        let (lead, tolerance) = self.lead(standing, weight);
+        tolerance - lead
     }
 
-    /// Whether a thread has had so much that others go first.
-    pub(crate) fn over_served(&self, standing: Standing) -> bool {
-        self.lead(standing) > self.tolerance()
+    /// Whether a running thread may take the free lock before the waiters
+    /// (Section 3.3). While the head is still waking up nobody else could take
+    /// it, so the slice counts four times then.
+    pub(crate) fn may_steal(&self, standing: Standing, weight: u32, watched: bool) -> bool {
+        let Some(verdict) = self.lock.core.verdict() else {
+            return false;
+        };
+        let here = !self.by_socket() || standing.sid == verdict.sid;
+        let (lead, tolerance) = self.lead(standing, weight);
+        let patience = if watched || self.settings.strict() {
+            1
+        } else {
+            4
+        };
+        self.criteria != Criteria::NONE && here && lead < tolerance * patience
     }
 }
 

@@ -182,10 +182,7 @@ impl Group {
         let slot = SLAB.get(self.0);
         GroupSnapshot {
             name: self.name(),
-            weight: match slot.weight.load(Relaxed) {
-                0 => DEFAULT_WEIGHT,
-                weight => weight,
-            },
+            weight: weight(self.0),
             vlht_ns: slot.total.vlht(),
             hold_ns: slot.hold_ns.load(Relaxed),
             wait_ns: slot.wait_ns.load(Relaxed),
@@ -212,6 +209,15 @@ impl fmt::Debug for Group {
 #[inline]
 pub(crate) fn in_use() -> bool {
     IN_USE.load(Relaxed) != 0
+}
+
+/// The weight of a group.
+#[inline]
+pub(crate) fn weight(gid: u32) -> u32 {
+    match SLAB.get(gid).weight.load(Relaxed) {
+        0 => DEFAULT_WEIGHT,
+        weight => weight,
+    }
 }
 
 /// The vLHT of a group, ns of virtual time, as this lock sees it.

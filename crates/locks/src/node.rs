@@ -177,3 +177,12 @@ impl Node {
         self.word.fetch_and(!bits, AcqRel)
     }
 }
+
+/// Fills all nodes' links with numbers that mean trouble to who reads them
+/// before [`Node::prepare`] is visible to it.
+#[cfg(loom)]
+pub fn soil_for_test() {
+    for index in 0..NODES as u32 {
+        node(index).next.store(NODES as u32 - 1, Relaxed);
+    }
+}

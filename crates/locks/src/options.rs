@@ -93,7 +93,7 @@ impl Default for Options {
 }
 
 /// Default of [`Options::slice`], ns.
-const SLICE_NS: u64 = 1_000_000;
+const SLICE_NS: u64 = 250_000;
 /// Default of [`Options::spin`], ns.
 const SPIN_NS: u64 = 50_000;
 
@@ -123,7 +123,7 @@ impl Options {
 
     /// How long the favoured socket stays (Section 3.4.5), at least. Fewer
     /// transfers between sockets, less short-term fairness. The paper uses
-    /// 50 ms. Default: 0.
+    /// 50 ms. At most a minute. Default: 0.
     pub fn grace_period(mut self, grace: Duration) -> Options {
         self.grace_period = grace;
         self
@@ -131,8 +131,10 @@ impl Options {
 
     /// How far, in virtual time, a running thread may lead the average before
     /// it has to queue. Longer slices mean fewer switches and more throughput;
-    /// shares are exact over many slices. 0 is the paper to the letter: only
-    /// threads below the average pass sleeping waiters. Default: 1 ms.
+    /// shares are exact over many slices. It counts four times while the head is
+    /// still waking up, and less for threads lighter or heavier than the
+    /// default. 0 is the paper to the letter: only threads below the average
+    /// pass sleeping waiters. Default: 250 µs.
     pub fn slice(mut self, slice: Duration) -> Options {
         self.slice = slice;
         self
@@ -308,7 +310,8 @@ impl Settings {
             .store(ns(options.slice).wrapping_sub(SLICE_NS), Relaxed);
         self.spin
             .store(ns(options.spin).wrapping_sub(SPIN_NS), Relaxed);
-        self.grace_ns.store(ns(options.grace_period), Relaxed);
+        let grace = options.grace_period.min(Duration::from_secs(60));
+        self.grace_ns.store(ns(grace), Relaxed);
         let name = &name.as_bytes()[..name.len().min(NAME)];
         for (word, bytes) in self.name.iter().zip(name.chunks(8)) {
             let mut padded = [0; 8];

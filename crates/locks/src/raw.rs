@@ -209,4 +209,7 @@ pub fn verdict(lock: LockRef<'_>) -> Option<(u64, u32)> {
         .map(|verdict| (verdict.avg, verdict.sid))
 }
 
+#[cfg(loom)]
+pub use crate::node::soil_for_test;
+
 const _: () = assert!(state::TAIL >> 48 == 0xffff);

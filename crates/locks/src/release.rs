@@ -58,8 +58,12 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
         counters.hold_ns.fetch_add(hold.ns, Relaxed);
     }
     let charge = thread.charge(&hold, statistics);
+    if !policy.settings.strict() {
+        lock.extra.add_credit(charge, now);
+    }
     if policy.by_group() {
         group::charge(thread.gid(), &hold);
+        favour_own_group(&policy, thread);
     }
     let state = lock.core.load();
     if state & TAIL == 0 && !policy.settings.strict() {
@@ -67,6 +71,21 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     }
     if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
         lock.core.state.fetch_and(!METERED, Relaxed);
+    }
+}
+
+/// The census only sees groups that wait. The group of a holder that has had
+/// less than the favoured one takes its place.
+fn favour_own_group(policy: &Policy<'_>, thread: &thread::Thread) {
+    let core = policy.lock.core;
+    let (own, favoured) = (thread.gid(), state::min_gid(core.load()));
+    if own != favoured && policy.group_vlht(own) < policy.group_vlht(favoured) {
+        core.set_min_gid(own);
+        // The average was the other group's.
+        if let Some(verdict) = core.verdict() {
+            let avg = thread.account_for(policy.lock.key(), policy.scope).vlht();
+            core.set_verdict(Verdict { avg, ..verdict });
+        }
     }
 }
 

@@ -15,6 +15,10 @@
 //! - The census comes before relinking, not after: a waiter is judged by an
 //!   average that includes it, and the first pass over a new queue already has
 //!   one. (In Figure 4 `avg_vLHT` is 0 until then, and nobody is below it.)
+//! - The average advances by no more than was held since the census before. The
+//!   waiters at one moment may all be threads that have had too much, while
+//!   those that are owed time run and steal; an average that jumped to the
+//!   former would allow them to go on.
 //! - The average counts a waiter no further ahead of the lowest than
 //!   [`sched_latency_ns`]. One thread of weight 1 after a long hold would
 //!   otherwise lift the average so far that it tells the others nothing.
@@ -45,14 +49,20 @@ pub(crate) struct Walk {
 }
 
 /// Averages the waiters and publishes the verdict; returns how many they are.
-pub(crate) fn census(policy: &Policy<'_>, me: u32, is_head: bool) -> u32 {
+pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -> u32 {
     let core = policy.lock.core;
     let key = policy.lock.key();
     let own = node(me).standing();
     let mut min_gid = own.gid;
+    let mut same_group = true;
     if policy.by_group() {
-        let mut lowest = policy.group_vlht(own.gid);
-        let mut seen = own.gid;
+        let before = state::min_gid(core.load());
+        // A group that runs and does not wait still competes.
+        if policy.active_lately(before) {
+            min_gid = before;
+        }
+        let mut lowest = policy.group_vlht(min_gid);
+        let mut seen = min_gid;
         for_each_waiter(key, me, is_head, |waiter| {
             if waiter.gid != seen {
                 seen = waiter.gid;
@@ -63,6 +73,7 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, is_head: bool) -> u32 {
             }
         });
         core.set_min_gid(min_gid);
+        same_group = min_gid == before;
     }
     let counts = |waiter: &Standing| !policy.by_group() || waiter.gid == min_gid;
 
@@ -90,15 +101,23 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, is_head: bool) -> u32 {
             sockets[waiter.sid as usize % SOCKETS].add(vlht);
         }
     });
-    let alone_and_ahead = all == 1 && policy.settings.strict() && policy.over_served(own);
+    let alone_and_ahead = all == 1 && policy.settings.strict() && policy.left(own, weight) < 0;
     if !alone_and_ahead && let Some(avg) = total.mean() {
         let with_lowest = sockets
             .iter()
             .enumerate()
             .filter(|(_, tally)| tally.count > 0);
         let lowest = with_lowest.min_by_key(|(_, tally)| tally.mean());
+        let mean = own.vlht.wrapping_add_signed(avg);
+        let credit = policy.lock.extra.take_credit() + policy.least_credit();
+        let avg = match core.verdict() {
+            Some(before) if same_group && !policy.settings.strict() => {
+                mean.min(before.avg + credit)
+            }
+            _ => mean,
+        };
         core.set_verdict(Verdict {
-            avg: own.vlht.wrapping_add_signed(avg),
+            avg,
             sid: settle_socket(policy, lowest.map_or(0, |(sid, _)| sid as u32)),
         });
     }
@@ -132,14 +151,12 @@ fn settle_socket(policy: &Policy<'_>, proposed: u32) -> u32 {
     if proposed == before.sid || grace_ns == 0 {
         return proposed;
     }
-    // 2²⁰ ns, about a millisecond; ticks are only converted, never compared
-    // with another clock's.
-    let now = (clock::ns(clock::now()) >> 20) as u32;
-    let since = policy.lock.extra.sid_since.load(Relaxed);
-    if since != 0 && u64::from(now.wrapping_sub(since)) << 20 < grace_ns {
+    let now = ((clock::ns(clock::now()) / 1_000_000) as u16).max(1);
+    let since = policy.lock.extra.sid_since();
+    if since != 0 && u64::from(now.wrapping_sub(since)) * 1_000_000 < grace_ns {
         return before.sid;
     }
-    policy.lock.extra.sid_since.store(now.max(1), Relaxed);
+    policy.lock.extra.set_sid_since(now);
     proposed
 }
 

@@ -5,7 +5,7 @@
 //! ┌──────────────────────────────────────────┐     ┌──────────────────────┐
 //! │ state u64: tail │ head │ min_gid │ flags  │     │ profile │ generation │
 //! ├──────────────────────────────────────────┤     ├──────────────────────┤
-//! │ verdict u64: avg_vLHT            │ sid   │     │ sid_since            │
+//! │ verdict u64: avg_vLHT            │ sid   │     │ credit  │ sid_since  │
 //! └──────────────────────────────────────────┘     └──────────────────────┘
 //! tail: node of the last waiter, 0 = no queue; head: node to wake, see HEAD_PARKED
 //! ```
@@ -21,6 +21,7 @@
 //! | --- | --- |
 //! | `state` | everybody, by read-modify-write operations only |
 //! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; `verdict` also the holder when nobody waits |
+//! | `credit` | the holder adds, the lock scheduler takes |
 //! | `profile` | who makes the lock |
 //! | `generation` | the first slow path after a fork |
 //!
@@ -39,6 +40,8 @@ pub(crate) const METERED: u64 = 4;
 pub(crate) const LS_TAKEN: u64 = 8;
 /// The head has waited for long: nobody may pass it any more.
 pub(crate) const CLAIMED: u64 = 16;
+/// The head is awake and watches the lock.
+pub(crate) const WATCHED: u64 = 32;
 const GID_SHIFT: u32 = 16;
 const HEAD_SHIFT: u32 = 32;
 const TAIL_SHIFT: u32 = 48;
@@ -87,8 +90,9 @@ pub struct Core {
 pub struct Extra {
     /// Profile in the lower half, generation in the upper.
     profile_generation: AtomicU32,
-    /// When `min_sid` last changed, in units of 2²⁰ ns; wraps after 52 days.
-    pub(crate) sid_since: AtomicU32,
+    /// Credit in the lower half, time of the last change of `min_sid` in the
+    /// upper.
+    credit_since: AtomicU32,
 }
 
 /// What the lock scheduler last published.
@@ -172,7 +176,7 @@ impl Extra {
         pub(crate) fn with_profile(profile: u16) -> Extra {
             Extra {
                 profile_generation: AtomicU32::new(profile as u32),
-                sid_since: AtomicU32::new(0),
+                credit_since: AtomicU32::new(0),
             }
         }
     }
@@ -201,6 +205,40 @@ impl Extra {
                 .profile_generation
                 .compare_exchange(word, (word & 0xffff) | u32::from(to) << 16, AcqRel, Relaxed)
                 .is_ok()
+    }
+}
+
+/// What a unit of credit is worth, ns of virtual time.
+const CREDIT_UNIT: u64 = 1024;
+
+impl Extra {
+    /// Enters what a hold cost, so that the average may advance by as much.
+    /// Parts of a unit are rounded by `chance`, which is any changing number.
+    pub(crate) fn add_credit(&self, virtual_ns: u64, chance: u64) {
+        let units = (virtual_ns + chance % CREDIT_UNIT) / CREDIT_UNIT;
+        if units > 0 {
+            let add = |word: u32| {
+                let credit = (u64::from(word & 0xffff) + units).min(0xffff);
+                Some((word & 0xffff_0000) | credit as u32)
+            };
+            let _ = self.credit_since.fetch_update(Relaxed, Relaxed, add);
+        }
+    }
+
+    /// Takes all credit, ns of virtual time.
+    pub(crate) fn take_credit(&self) -> u64 {
+        let word = self.credit_since.fetch_and(0xffff_0000, Relaxed);
+        u64::from(word & 0xffff) * CREDIT_UNIT
+    }
+
+    /// When `min_sid` last changed, in ms modulo 2¹⁶; 0 if it never has.
+    pub(crate) fn sid_since(&self) -> u16 {
+        (self.credit_since.load(Relaxed) >> 16) as u16
+    }
+
+    pub(crate) fn set_sid_since(&self, ms: u16) {
+        let set = |word: u32| Some((word & 0xffff) | u32::from(ms) << 16);
+        let _ = self.credit_since.fetch_update(Relaxed, Relaxed, set);
     }
 }
 

@@ -67,7 +67,11 @@ fn model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
-    builder.check(body);
+    builder.check(move || {
+        // As if the nodes had been in other queues before.
+        giveway_locks::raw::soil_for_test();
+        body();
+    });
 }
 
 /// Spawns a thread for each body, runs the last one here, and joins.
