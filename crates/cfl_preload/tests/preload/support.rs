@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -101,6 +102,8 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
+        // So that its children, which hold the pipes too, end with it.
+        .process_group(0)
         .spawn()
         .unwrap_or_else(|error| panic!("{command:?}: {error}"));
     fn reader(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<String> {
@@ -118,7 +121,9 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
             break Some(status);
         }
         if Instant::now() > end {
-            child.kill().unwrap();
+            let group = libc::pid_t::try_from(child.id()).unwrap();
+            // SAFETY: the group was made for the child, which is not reaped yet.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
             child.wait().unwrap();
             break None;
         }
