@@ -4,17 +4,16 @@
 //! `report RESULTS.json PAGE.html`
 
 use std::error::Error;
-use std::path::Path;
 
-use giveway_bench::{Report, html, sentence, table};
+use giveway_bench::read_reports;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [results, page] = arguments.as_slice() else {
         return Err("usage: report RESULTS.json PAGE.html".into());
     };
-    let report = Report::read(Path::new(results))?;
-    std::fs::write(page, html::render(&report))?;
-    println!("{}\n{}", table::render(&report), sentence(&report));
+    let report = read_reports(&[results.into()])?;
+    std::fs::write(page, report.page())?;
+    println!("{}\n{}", report.table(), report.sentence());
     Ok(())
 }

@@ -103,6 +103,27 @@ pub enum Error {
     /// The database no longer holds what the workload must preserve.
     #[error("the database is inconsistent after the run: {0}")]
     Inconsistent(crate::tpcc::check::Violation),
+    /// A lock let two threads in at once.
+    #[error(
+        "{lock} does not exclude: its threads took {turns} turns, of which {seen} were seen; \
+         leave it out of --locks"
+    )]
+    NotExclusive {
+        /// The lock.
+        lock: String,
+        /// Turns that threads took.
+        turns: u64,
+        /// Turns that the protected counter shows.
+        seen: u64,
+    },
+    /// A shared library holds no lock.
+    #[error("{}: {reason}; see docs/bench-locks.md for what a library must have", path.display())]
+    Library {
+        /// The library's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A results file is not one.
     #[error("{}: not a results file: {reason}", path.display())]
     Results {
@@ -128,6 +149,18 @@ impl Error {
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_owned();
         move |source| Error::File { what, path, source }
+    }
+
+    /// Names the lock of a run.
+    pub(crate) fn of_lock(self, name: &str) -> Self {
+        match self {
+            Error::NotExclusive { turns, seen, .. } => Error::NotExclusive {
+                lock: name.to_owned(),
+                turns,
+                seen,
+            },
+            other => other,
+        }
     }
 
     /// Wraps a client error with what was being done.

@@ -13,10 +13,24 @@ pub struct Experiment {
 
 /// All experiments, in the order in which they are listed.
 pub fn experiments() -> &'static [Experiment] {
-    &[Experiment {
-        name: "mixed",
-        summary: "TPC-C beside TPC-H Q17 on the same CPUs: throughput and latency \
+    &[
+        Experiment {
+            name: "mixed",
+            summary: "TPC-C beside TPC-H Q17 on the same CPUs: throughput and latency \
                   under SOLO, MIN:MAX and 50:50, per scheduler",
-        section: "UFS (paper 000), Sections 3, 6.1, 6.2",
-    }]
+            section: "UFS (paper 000), Sections 3, 6.1, 6.2",
+        },
+        Experiment {
+            name: "locks",
+            summary: "threads at one lock: who gets how much of it, at what price, under \
+                  CFL, u-SCL and the usual mutexes",
+            section: "CFL (paper 004), Sections 3.4, 4.5, 4.6",
+        },
+        Experiment {
+            name: "rocksdb",
+            summary: "db_bench's foreground beside background threads with low priority, \
+                  with the C library's mutexes and with CFL's",
+            section: "CFL (paper 004), Section 4.3, Figure 6",
+        },
+    ]
 }

@@ -13,6 +13,7 @@
 //! This crate runs on whatever machine it is called on: it knows nothing of
 //! virtual machines, and a sched_ext scheduler is to it a program to start.
 
+mod any_report;
 pub mod background;
 mod cell;
 pub mod config;
@@ -20,18 +21,20 @@ pub mod dataset;
 mod error;
 mod experiments;
 mod files;
+pub mod locks;
 mod network;
 pub mod postgres;
 mod report;
 pub mod result;
+pub mod rocksdb;
 pub mod tpcc;
 
+pub use any_report::{AnyReport, read_reports};
 pub use cell::run_cell;
 pub use config::{CellConfig, Mix, Plan, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
-pub use report::{html, sentence, table};
-pub use result::{Environment, Report, Row};
+pub use result::{Environment, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);

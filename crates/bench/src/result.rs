@@ -7,12 +7,14 @@
 //!  "rows": [{"scheduler", "mix", "ts_tps", "ts_p95_ms", "bg_per_s", …}]}
 //! ```
 //!
-//! A row is one cell. Numbers that a mix does not have are null. Rows of
-//! several runs may be merged when they come from the same environment.
+//! A row is one cell; what it holds depends on the experiment ([`Record`]).
+//! Numbers that a mix does not have are null. Rows of several runs may be
+//! merged when they come from the same environment.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::cell::{Busy, Done};
@@ -46,9 +48,11 @@ pub struct Environment {
     pub cpu_model: String,
     /// Memory in MiB.
     pub memory_mib: u64,
-    /// The server's version.
+    /// The server's version; empty without a server.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub postgresql: String,
-    /// [`DATASET_VERSION`].
+    /// [`DATASET_VERSION`]; 0 without data.
+    #[serde(skip_serializing_if = "is_zero")]
     pub dataset_version: u32,
 }
 
@@ -57,6 +61,17 @@ impl Environment {
     /// `clock` and `commit` are the caller's to know. What cannot be found out
     /// is left empty.
     pub fn probe(clock: &str, commit: &str) -> Self {
+        Environment {
+            postgresql: Installation::find()
+                .and_then(|postgres| postgres.version())
+                .unwrap_or_default(),
+            dataset_version: DATASET_VERSION,
+            ..Environment::without_server(clock, commit)
+        }
+    }
+
+    /// The same for experiments that use no database.
+    pub fn without_server(clock: &str, commit: &str) -> Self {
         let line = |path: &str| {
             fs::read_to_string(path)
                 .unwrap_or_default()
@@ -86,12 +101,14 @@ impl Environment {
             machine: line("/proc/sys/kernel/hostname"),
             cpu_model: field("/proc/cpuinfo", "model name"),
             memory_mib: kib.unwrap_or_default() / 1024,
-            postgresql: Installation::find()
-                .and_then(|postgres| postgres.version())
-                .unwrap_or_default(),
-            dataset_version: DATASET_VERSION,
+            ..Environment::default()
         }
     }
+}
+
+/// Whether a field is worth writing.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The date in UTC.
@@ -242,18 +259,36 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("results are plain data")
 }
 
+/// A kind of row: what is measured, and how a report of it reads.
+pub trait Record: Serialize + DeserializeOwned {
+    /// Text of at most 80 columns.
+    fn table(report: &Report<Self>) -> String;
+
+    /// A self-contained page with plots.
+    fn page(report: &Report<Self>) -> String;
+
+    /// What the reader should see, in one sentence.
+    fn sentence(report: &Report<Self>) -> String;
+
+    /// What all rows of a report have in common beyond the environment, since
+    /// they are compared.
+    fn setting(&self) -> String {
+        String::new()
+    }
+}
+
 /// All rows of an experiment in one environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct Report<R = Row> {
     /// The experiment's name.
     pub experiment: String,
     /// Where the rows come from.
     pub environment: Environment,
     /// The rows, in the order in which they were measured.
-    pub rows: Vec<Row>,
+    pub rows: Vec<R>,
 }
 
-impl Report {
+impl<R: Record> Report<R> {
     /// A report without rows.
     pub fn new(experiment: &str, environment: Environment) -> Self {
         Report {
@@ -270,6 +305,21 @@ impl Report {
             path: path.to_owned(),
             reason: error.to_string(),
         })
+    }
+
+    /// Text of at most 80 columns.
+    pub fn table(&self) -> String {
+        R::table(self)
+    }
+
+    /// A self-contained page with plots.
+    pub fn page(&self) -> String {
+        R::page(self)
+    }
+
+    /// What the reader should see, in one sentence.
+    pub fn sentence(&self) -> String {
+        R::sentence(self)
     }
 
     /// The file's text, with one row a line.
@@ -294,9 +344,14 @@ impl Report {
 
     /// Adds the rows of another run. Runs of another experiment, kernel, clock,
     /// commit, server or data are refused: their rows would not be comparable.
-    pub fn merge(&mut self, other: Report) -> Result<()> {
+    pub fn merge(&mut self, other: Self) -> Result<()> {
         let (ours, theirs) = (&self.environment, &other.environment);
+        let setting = |report: &Self| report.rows.first().map(R::setting);
+        // A report without rows fits every setting.
+        let of_ours = setting(self).or(setting(&other)).unwrap_or_default();
+        let of_theirs = setting(&other).unwrap_or_else(|| of_ours.clone());
         let properties = [
+            ("settings", &of_ours, &of_theirs),
             ("experiments", &self.experiment, &other.experiment),
             ("kernels", &ours.kernel, &theirs.kernel),
             ("clocks", &ours.clock, &theirs.clock),
@@ -341,7 +396,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::report::mixed::samples;
 
     #[test]
     fn dates_are_those_of_the_calendar() {
@@ -358,7 +413,7 @@ mod tests {
         let path = dir.path().join("sub/report.json");
         let report = samples::report();
         report.write(&path).unwrap();
-        assert!(Report::read(&path).unwrap() == report);
+        assert!(Report::<Row>::read(&path).unwrap() == report);
         let json: serde_json::Value =
             serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(json["experiment"], "mixed");
@@ -386,7 +441,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.json");
         fs::write(&path, "{\"experiment\": 5}").unwrap();
-        let error = Report::read(&path).unwrap_err().to_string();
+        let error = Report::<Row>::read(&path).unwrap_err().to_string();
         assert!(error.contains("x.json"), "{error}");
     }
 
@@ -403,6 +458,10 @@ mod tests {
             error.contains("clocks") && error.contains("native"),
             "{error}"
         );
+        let mut other = samples::report();
+        other.rows[0].network_us = 100;
+        let error = report.merge(other).unwrap_err().to_string();
+        assert!(error.contains("a network of 100 us"), "{error}");
         assert_eq!(report.rows.len(), 2 * count);
     }
 

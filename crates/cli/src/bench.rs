@@ -1,9 +1,9 @@
-//! `giveway bench`: measures workloads under several schedulers.
+//! `giveway bench`: measures workloads under several schedulers or locks.
 //!
 //! ```text
-//!   options ─► plan of cells ─► pool ─► place ─► row ─► report
-//!   (mixed)    (giveway-bench)   │       ├ native: this machine, one at a time
-//!                                │       └ lab: a virtual machine per cell, as
+//!   options ─► plan of cells ─► pool ─► place ─► rows ─► report
+//!   (mixed,    (giveway-bench)   │       ├ native: this machine, one at a time
+//!    locks, …)                    │       └ lab: a virtual machine per cell, as
 //!                                │              many at once as host CPUs
 //!                                └► observer: progress on the terminal
 //! ```
@@ -14,10 +14,13 @@
 //! itself a finding.
 
 mod guest;
+mod keep;
+mod locks;
 mod mixed;
 mod place;
 mod pool;
 mod progress;
+mod rocksdb;
 
 use std::io::Write;
 
@@ -31,7 +34,7 @@ pub(crate) use place::image_layer;
 /// The commit this program was built from; results carry it.
 pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
 
-/// Measure workloads under several schedulers
+/// Measure workloads under several schedulers or locks
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
@@ -45,6 +48,8 @@ pub(crate) struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Experiment {
     Mixed(mixed::MixedArgs),
+    Locks(locks::LocksArgs),
+    Rocksdb(rocksdb::RocksArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]
     Prepare(guest::PrepareArgs),
@@ -57,6 +62,8 @@ enum Experiment {
 pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
     match args.experiment {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
+        Some(Experiment::Locks(args)) => locks::locks(&args),
+        Some(Experiment::Rocksdb(args)) => rocksdb::rocksdb(&args),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),
         None => list().map(|()| 0),

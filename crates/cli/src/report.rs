@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use giveway_bench::{Report, html, sentence, table};
+use giveway_bench::{AnyReport, read_reports};
 
 use crate::error::{Context, Failure};
 
@@ -28,33 +28,24 @@ pub(crate) struct ReportArgs {
 
 /// Renders the files.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
-    let mut files = args.files.iter();
-    let mut whole: Option<Report> = None;
-    for file in &mut files {
-        let next = Report::read(file)?;
-        match &mut whole {
-            Some(whole) => whole.merge(next)?,
-            None => whole = Some(next),
-        }
-    }
-    let whole = whole.ok_or_else(|| Failure::usage("no result files"))?;
+    let whole = read_reports(&args.files)?;
     if let Some(path) = &args.html {
-        fs::write(path, html::render(&whole)).cannot(format_args!("write {}", path.display()))?;
+        fs::write(path, whole.page()).cannot(format_args!("write {}", path.display()))?;
     }
     if args.table || args.html.is_none() {
-        print(&whole)?;
+        print(whole.as_ref())?;
     }
     Ok(())
 }
 
 /// Prints the table and what the reader should see in it.
-pub(crate) fn print(report: &Report) -> Result<(), Failure> {
+pub(crate) fn print(report: &dyn AnyReport) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
         "{}\n\n{}",
-        table::render(report).trim_end(),
-        sentence(report)
+        report.table().trim_end(),
+        report.sentence()
     )?;
     Ok(out.flush()?)
 }

@@ -1,13 +1,13 @@
 //! From rows to what a person reads: a table for the terminal, a page with
 //! plots, and one sentence. All of them are functions of a
 //! [`crate::result::Report`] and of nothing else.
+//!
+//! Each kind of row has a module of its own; numbers, plots and pages have in
+//! common what `number`, `canvas` and `page` hold.
 
-pub mod html;
-mod plots;
-#[cfg(test)]
-pub(crate) mod samples;
-mod sentence;
-mod stats;
-pub mod table;
-
-pub use sentence::sentence;
+mod canvas;
+pub(crate) mod locks;
+pub(crate) mod mixed;
+mod number;
+mod page;
+pub(crate) mod rocksdb;

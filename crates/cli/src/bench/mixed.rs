@@ -1,19 +1,12 @@
 //! `giveway bench mixed`: from options to a report.
 
-use std::fs;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use clap::Args;
-use giveway_bench::{CellConfig, Mix, Plan, Report, Scheduler, html};
+use giveway_bench::{CellConfig, Mix, Plan, Scheduler};
 
+use super::keep::{KeepArgs, interruptible, positive};
 use super::place::{Guests, Native, dataset_for};
-use super::pool::{self, Place};
-use super::progress::Board;
 use crate::doctor;
-use crate::error::{Context, Failure};
-use crate::report;
+use crate::error::Failure;
 
 /// The experiment's name.
 pub(super) const NAME: &str = "mixed";
@@ -57,15 +50,8 @@ pub(crate) struct MixedArgs {
     /// Seed of the first repeat
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
-    /// Write the results here, too
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write a page with plots
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Directory under which results are kept, by date and machine
-    #[arg(long, default_value = "results", value_name = "DIR")]
-    results: PathBuf,
+    #[command(flatten)]
+    keep: KeepArgs,
     /// Measure in virtual machines, even if this machine could
     #[arg(long, conflicts_with = "native")]
     lab: bool,
@@ -89,12 +75,13 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
     }
     let stop = interruptible()?;
     let data = dataset_for(plan.cpus);
-    let (answers, failed) = match args.obstacle()? {
+    match args.obstacle()? {
         None => {
             enough_cpus(&plan)?;
             eprintln!("measuring on this machine itself, {} cells", cells.len());
             let place = Native::open(&data, &plan.schedulers)?;
-            measure(&cells, &place, 1, &stop)
+            let keep = &args.keep;
+            keep.measure(&cells, CellConfig::title, &place, 1, &stop)
         }
         Some(reason) => {
             let width = Guests::width().min(cells.len());
@@ -103,21 +90,10 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
                 cells.len()
             );
             let place = Guests::open(&data, &plan.schedulers)?;
-            measure(&cells, &place, width, &stop)
+            let keep = &args.keep;
+            keep.measure(&cells, CellConfig::title, &place, width, &stop)
         }
-    };
-    let Some(whole) = merged(answers)? else {
-        return Err(Failure::new("no cell was measured"));
-    };
-    args.keep(&whole)?;
-    report::print(&whole)?;
-    if failed > 0 {
-        return Err(Failure::new(format_args!(
-            "{failed} of {} cells were not measured; the rest is reported above",
-            cells.len()
-        )));
     }
-    Ok(0)
 }
 
 impl MixedArgs {
@@ -149,61 +125,6 @@ impl MixedArgs {
             (_, _, obstacle) => Ok(obstacle),
         }
     }
-
-    fn keep(&self, whole: &Report) -> Result<(), Failure> {
-        let raw = whole.save_raw(&self.results)?;
-        eprintln!("results: {}", raw.display());
-        if let Some(path) = &self.json {
-            whole.write(path)?;
-        }
-        if let Some(path) = &self.html {
-            fs::write(path, html::render(whole))
-                .cannot(format_args!("write {}", path.display()))?;
-            eprintln!("page: {}", path.display());
-        }
-        Ok(())
-    }
-}
-
-/// Runs the cells; answers with the reports and how many there should be more.
-fn measure(
-    cells: &[CellConfig],
-    place: &dyn Place<CellConfig, Report>,
-    width: usize,
-    stop: &AtomicBool,
-) -> (Vec<Report>, usize) {
-    let board = Board::new(cells);
-    let answers = pool::run_all(cells, place, width, stop, &board);
-    board.finish();
-    let reports: Vec<Report> = answers.into_iter().flatten().flatten().collect();
-    let failed = cells.len() - reports.len();
-    (reports, failed)
-}
-
-fn merged(reports: Vec<Report>) -> Result<Option<Report>, Failure> {
-    let mut reports = reports.into_iter();
-    let Some(mut whole) = reports.next() else {
-        return Ok(None);
-    };
-    for next in reports {
-        whole.merge(next)?;
-    }
-    Ok(Some(whole))
-}
-
-/// The first interrupt lets running cells end and reports what there is; the
-/// second ends the program, and the kernel ends the guests with it.
-fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-        eprintln!("giveway: waiting for the running cells; interrupt again to give up");
-    })
-    .cannot("watch for interrupts")?;
-    Ok(stop)
 }
 
 fn enough_cpus(plan: &Plan) -> Result<(), Failure> {
@@ -216,13 +137,6 @@ fn enough_cpus(plan: &Plan) -> Result<(), Failure> {
         "server and clients need {need} CPUs, and this machine has {have}"
     ))
     .with_remedy("choose fewer with --cpus, or measure with --lab"))
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        _ => Err("write a number of seconds above 0".to_owned()),
-    }
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {

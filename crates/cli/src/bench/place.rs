@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
-use giveway_bench::{CellConfig, Environment, Report, Scheduler};
+use giveway_bench::{CellConfig, Environment, Record, Report, Scheduler};
 use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
 
 use super::guest;
@@ -26,6 +26,10 @@ const NATIVE_DATA: &str = "/var/lib/giveway";
 const GUEST_MIB: u32 = 3072;
 /// What a guest takes from the host beside its memory, in MiB.
 const OVERHEAD_MIB: u64 = 1024;
+/// The report of a guest's command, where the guest has it, and in what comes
+/// back.
+pub(super) const GUEST_REPORT: &str = "/results/report.json";
+const REPORT: &str = "report.json";
 /// Last lines of a failed cell that are kept.
 const TAIL_LINES: usize = 12;
 
@@ -151,12 +155,9 @@ impl Guests {
         })
     }
 
-    /// How many guests run at once: they cannot disturb each other's clock, but
-    /// each takes one host CPU and its memory.
+    /// How many guests run at once.
     pub(super) fn width() -> usize {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        let memory = available_mib().unwrap_or(u64::MAX) / (u64::from(GUEST_MIB) + OVERHEAD_MIB);
-        cpus.min(usize::try_from(memory).unwrap_or(cpus)).max(1)
+        width(GUEST_MIB)
     }
 
     fn job(&self, cell: &CellConfig, file: &Path) -> Result<Job, Failure> {
@@ -167,7 +168,7 @@ impl Guests {
             "--config",
             "/lab/cell.json",
             "--out",
-            "/results/report.json",
+            GUEST_REPORT,
             "--clock",
             self.clock.name(),
         ];
@@ -189,21 +190,8 @@ impl Guests {
         serde_json::to_writer(&mut file, &in_guest)?;
         file.flush()?;
         let machine = machine(cell, self.clock);
-        let mut tail = Tail::default();
-        let outcome = self
-            .lab
-            .run(&machine, &self.job(cell, file.path())?, &mut |text| {
-                tail.push(text);
-                line(text);
-            })?;
-        if outcome.status != 0 {
-            return Err(Failure::new(format_args!(
-                "the guest's command ended with status {}; its last lines:\n  {}",
-                outcome.status,
-                tail.text()
-            )));
-        }
-        let mut report = Report::read(&outcome.results().join("report.json"))?;
+        let job = self.job(cell, file.path())?;
+        let mut report: Report = report_of(&self.lab, &machine, &job, line)?;
         report.environment.date.clone_from(&self.host.date);
         report.environment.machine.clone_from(&self.host.machine);
         Ok(report)
@@ -215,6 +203,39 @@ impl Place<CellConfig, Report> for Guests {
         self.measure(cell, line)
             .map_err(|failure| failure.message())
     }
+}
+
+/// How many guests of that size run at once: they cannot disturb each other's
+/// clock, but each takes one host CPU and its memory.
+pub(super) fn width(guest_mib: u32) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = available_mib().unwrap_or(u64::MAX) / (u64::from(guest_mib) + OVERHEAD_MIB);
+    cpus.min(usize::try_from(memory).unwrap_or(cpus)).max(1)
+}
+
+/// Boots the machine for the job and reads the report that it leaves.
+///
+/// # Errors
+/// A guest that failed, or a command in it, with its last lines.
+pub(super) fn report_of<R: Record>(
+    lab: &Lab,
+    machine: &Machine,
+    job: &Job,
+    line: &mut dyn FnMut(&str),
+) -> Result<Report<R>, Failure> {
+    let mut tail = Tail::default();
+    let outcome = lab.run(machine, job, &mut |text| {
+        tail.push(text);
+        line(text);
+    })?;
+    if outcome.status != 0 {
+        return Err(Failure::new(format_args!(
+            "the guest's command ended with status {}; its last lines:\n  {}",
+            outcome.status,
+            tail.text()
+        )));
+    }
+    Ok(Report::read(&outcome.results().join(REPORT))?)
 }
 
 /// The machine that measures a cell: same seed, same machine, same result.

@@ -6,7 +6,6 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use giveway_bench::{CellConfig, Report};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::pool::Observer;
@@ -22,9 +21,10 @@ pub(super) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(cells: &[CellConfig]) -> Self {
+    /// For cells of these titles.
+    pub(super) fn new(titles: Vec<String>) -> Self {
         let bars = MultiProgress::new();
-        let all = bars.add(ProgressBar::new(cells.len() as u64));
+        let all = bars.add(ProgressBar::new(titles.len() as u64));
         all.set_style(style(
             "{bar:30} {pos}/{len} cells, {elapsed} gone, {eta} to go",
         ));
@@ -33,7 +33,7 @@ impl Board {
             all.enable_steady_tick(Duration::from_millis(500));
         }
         Board {
-            titles: cells.iter().map(CellConfig::title).collect(),
+            titles,
             bars,
             all,
             running: Mutex::default(),
@@ -67,7 +67,7 @@ impl Board {
     }
 }
 
-impl Observer<Report> for Board {
+impl<Answer> Observer<Answer> for Board {
     fn started(&self, cell: usize) {
         if !self.is_terminal {
             return eprintln!("{} ...", self.number(cell));
@@ -87,7 +87,7 @@ impl Observer<Report> for Board {
         }
     }
 
-    fn ended(&self, cell: usize, answer: &Result<Report, String>, took: Duration) {
+    fn ended(&self, cell: usize, answer: &Result<Answer, String>, took: Duration) {
         if let Some(bar) = self.running().remove(&cell) {
             bar.finish_and_clear();
         }

@@ -1,31 +1,8 @@
-//! Summaries of repeats. The median of three boots is what one row of a table
-//! says, with the smallest and largest beside it; nothing is dropped.
+//! Summaries of repeats.
 
 use crate::config::{Mix, Scheduler};
+use crate::report::number::Spread;
 use crate::result::{Report, Row};
-
-/// The middle and the extremes of some measurements.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    /// None of nothing.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = match values.len() % 2 {
-            1 => values[middle],
-            _ => (values[middle - 1] + values[middle]) / 2.0,
-        };
-        Some(Spread { median, min, max })
-    }
-}
 
 /// The repeats of one scheduler and mix.
 #[derive(Clone, Debug)]
@@ -161,15 +138,7 @@ impl<'a> Summary<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
-
-    #[test]
-    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
-        let spread = Spread::of([5.0, 1.0, 3.0]).unwrap();
-        assert_eq!((spread.median, spread.min, spread.max), (3.0, 1.0, 5.0));
-        assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap().median, 2.5);
-        assert_eq!(Spread::of([]), None);
-    }
+    use crate::report::mixed::samples;
 
     #[test]
     fn ratios_are_to_the_own_solo_and_idle_borrows_eevdfs() {

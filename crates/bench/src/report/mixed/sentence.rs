@@ -10,7 +10,7 @@ use crate::result::Report;
 const KEEPS: f64 = 0.97;
 
 /// What the reader should see.
-pub fn sentence(report: &Report) -> String {
+pub(super) fn sentence(report: &Report) -> String {
     let summary = Summary::of(report);
     let Some(ufs) = summary.cell(&Scheduler::Ufs, Mix::MinMax) else {
         return without_ufs(&summary);
@@ -127,7 +127,7 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::samples;
+    use crate::report::mixed::samples;
 
     #[test]
     fn the_papers_result_reads_like_the_papers_result() {

@@ -2,13 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::stats::{Cell, Spread, Summary};
+use super::stats::{Cell, Summary};
 use crate::config::Mix;
+use crate::report::number::{Spread, short};
 use crate::result::{Environment, Report};
 
 /// Renders medians over repeats, with half the distance between the extremes
 /// as the spread of the throughput.
-pub fn render(report: &Report) -> String {
+pub(super) fn render(report: &Report) -> String {
     let summary = Summary::of(report);
     let mut text = String::new();
     for line in heading(report) {
@@ -136,20 +137,11 @@ fn throughput(spread: Spread) -> String {
     )
 }
 
-/// Three significant digits or so.
-pub(super) fn short(value: f64) -> String {
-    match value.abs() {
-        v if v >= 99.95 => format!("{value:.0}"),
-        v if v >= 9.995 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Scheduler;
-    use crate::report::samples;
+    use crate::report::mixed::samples;
 
     #[test]
     fn the_table_shows_medians_ratios_and_spread_within_80_columns() {

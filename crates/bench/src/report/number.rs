@@ -1,0 +1,57 @@
+//! Numbers of several repeats, and numbers as text. The median of the repeats
+//! is what one row of a table says, with the smallest and largest beside it;
+//! nothing is dropped.
+
+/// The middle and the extremes of some measurements.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// None of nothing.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = match values.len() % 2 {
+            1 => values[middle],
+            _ => (values[middle - 1] + values[middle]) / 2.0,
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+/// Three significant digits or so.
+pub(crate) fn short(value: f64) -> String {
+    match value.abs() {
+        v if v >= 99.95 => format!("{value:.0}"),
+        v if v >= 9.995 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Three significant digits in six characters, thousands as k, millions as M.
+pub(crate) fn large(value: f64) -> String {
+    match value {
+        v if v >= 999_500.0 => format!("{}M", short(v / 1e6)),
+        v if v >= 9_999.5 => format!("{}k", short(v / 1e3)),
+        v => short(v),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_the_mean_of_the_two_middle_ones() {
+        let spread = Spread::of([5.0, 1.0, 3.0]).unwrap();
+        assert_eq!((spread.median, spread.min, spread.max), (3.0, 1.0, 5.0));
+        assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap().median, 2.5);
+        assert_eq!(Spread::of([]), None);
+    }
+}

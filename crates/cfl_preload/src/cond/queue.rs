@@ -1,0 +1,451 @@
+//! The queue of a condition variable: who waits, who is woken, who has left.
+//!
+//! ```text
+//! byte  0  lock      generation << 2 | free, held or contended
+//!       8  first     the waiter that has waited longest, or null
+//!      16  last
+//!      24  tickets   waiters that ever came
+//!      32  pins      signalled waiters that have not seen it yet
+//!      36  flags     glibc's place and bits: 1 shared between processes, 2 CLOCK_MONOTONIC
+//! ```
+//!
+//! All zero is an empty condition variable, so static initialisers work. The
+//! queue is made of `Waiter`s on the stacks of those who wait:
+//!
+//! ```text
+//! WAITING --signal---------> SIGNALLED   out of the queue; holds a pin
+//!    |------broadcast------> RELEASED    out of the queue
+//!    '------timeout, cancel-> LEAVING    still queued; takes itself out
+//! ```
+//!
+//! Invariants:
+//!
+//! 1. The queue is read and changed only with `lock` held.
+//! 2. A waiter in the queue is WAITING or LEAVING, and its frame is alive: it
+//!    returns only after it was made SIGNALLED or RELEASED, or took itself out.
+//! 3. Who makes a waiter SIGNALLED or RELEASED does not touch it afterwards,
+//!    except to wake the address, which needs no memory there.
+//! 4. A RELEASED waiter does not touch the condition variable, so that may be
+//!    destroyed as soon as a broadcast returns. For waiters that are LEAVING or
+//!    hold a pin, destroying waits; they are on their way out.
+//! 5. A waiter that was signalled and is cancelled passes the signal on, and
+//!    holds its pin until it has.
+//! 6. Whoever holds `lock` cannot be cancelled and runs a bounded number of
+//!    steps.
+//!
+//! Fork: the child has the queue but not the threads in it, whose stacks glibc
+//! reuses. The lock therefore carries the generation, a count of forks
+//! (`fork.rs`); who finds another one empties the queue and drops the pins.
+//!
+//! Weakness: a broadcast wakes with one system call per waiter.
+
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+use libc::{pthread_cond_t, pthread_mutex_t};
+
+use crate::{fork, futex};
+
+/// Bits of `flags`.
+pub(super) const SHARED: u32 = 1;
+pub(super) const MONOTONIC: u32 = 2;
+
+/// Values of `lock` below the generation.
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const CONTENDED: u32 = 2;
+const GENERATION_SHIFT: u32 = 2;
+
+/// Values of `Waiter::state`.
+pub(super) const WAITING: u32 = 0;
+const SIGNALLED: u32 = 1;
+const LEAVING: u32 = 2;
+const RELEASED: u32 = 3;
+
+/// Addresses that a broadcast collects before it wakes them.
+const BATCH: usize = 32;
+/// Looks at a held lock before sleeping; it is held for some ten instructions.
+const SPINS: u32 = 50;
+
+/// A condition variable: see the module's drawing.
+#[repr(C)]
+pub(super) struct Cond {
+    lock: AtomicU32,
+    first: AtomicPtr<Waiter>,
+    last: AtomicPtr<Waiter>,
+    tickets: AtomicU64,
+    pins: AtomicU32,
+    flags: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Cond>() <= size_of::<pthread_cond_t>());
+const _: () = assert!(align_of::<Cond>() <= align_of::<pthread_cond_t>());
+const _: () = assert!(std::mem::offset_of!(Cond, flags) == 36);
+
+/// One thread that waits. All atomic: others read it while its thread does.
+pub(super) struct Waiter {
+    state: AtomicU32,
+    /// Its place in the order of coming.
+    ticket: AtomicU64,
+    next: AtomicPtr<Waiter>,
+    previous: AtomicPtr<Waiter>,
+    cond: *const Cond,
+    mutex: *mut pthread_mutex_t,
+}
+
+impl Waiter {
+    pub(super) fn new(cond: &Cond, mutex: *mut pthread_mutex_t) -> Waiter {
+        Waiter {
+            state: AtomicU32::new(WAITING),
+            ticket: AtomicU64::new(0),
+            next: AtomicPtr::default(),
+            previous: AtomicPtr::default(),
+            cond,
+            mutex,
+        }
+    }
+
+    /// Whether it has not been woken.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state.load(Acquire) == WAITING
+    }
+
+    /// What the waiter sleeps on.
+    pub(super) fn word(&self) -> &AtomicU32 {
+        &self.state
+    }
+
+    pub(super) fn cond(&self) -> *const Cond {
+        self.cond
+    }
+
+    /// The mutex to be locked again.
+    pub(super) fn mutex(&self) -> *mut pthread_mutex_t {
+        self.mutex
+    }
+}
+
+impl Cond {
+    pub(super) fn flags(&self) -> u32 {
+        self.flags.load(Relaxed)
+    }
+
+    pub(super) fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Relaxed);
+    }
+
+    /// Whether a thread may still touch the memory (4).
+    pub(super) fn is_in_use(&self) -> bool {
+        self.lock();
+        let used = !self.first.load(Relaxed).is_null() || self.pins.load(Acquire) != 0;
+        self.unlock();
+        used
+    }
+
+    fn lock(&self) {
+        let generation = fork::generation() << GENERATION_SHIFT;
+        let mut spins = 0;
+        // Who has slept cannot know whether others still do.
+        let mut taken = HELD;
+        loop {
+            let word = self.lock.load(Relaxed);
+            if word & !0b11 != generation {
+                // The queue is of threads that this process does not have, or
+                // of no threads at all.
+                let won = self
+                    .lock
+                    .compare_exchange(word, generation | HELD, Acquire, Relaxed);
+                if won.is_ok() {
+                    self.first.store(ptr::null_mut(), Relaxed);
+                    self.last.store(ptr::null_mut(), Relaxed);
+                    self.pins.store(0, Relaxed);
+                    return;
+                }
+            } else if word & 0b11 == FREE {
+                let won = self
+                    .lock
+                    .compare_exchange(word, generation | taken, Acquire, Relaxed);
+                if won.is_ok() {
+                    return;
+                }
+            } else if spins < SPINS {
+                spins += 1;
+                std::hint::spin_loop();
+            } else {
+                let contended = generation | CONTENDED;
+                if word == contended
+                    || (self
+                        .lock
+                        .compare_exchange(word, contended, Relaxed, Relaxed))
+                    .is_ok()
+                {
+                    futex::wait(&self.lock, contended);
+                    taken = CONTENDED;
+                }
+            }
+        }
+    }
+
+    fn unlock(&self) {
+        let generation = fork::generation() << GENERATION_SHIFT;
+        if self.lock.swap(generation | FREE, Release) & 0b11 == CONTENDED {
+            futex::wake_one(&self.lock);
+        }
+    }
+
+    /// Appends `waiter`, which stays where it is until it has left.
+    pub(super) fn enqueue(&self, waiter: &Waiter) {
+        self.lock();
+        let ticket = self.tickets.load(Relaxed);
+        self.tickets.store(ticket + 1, Relaxed);
+        waiter.ticket.store(ticket, Relaxed);
+        let last = self.last.load(Relaxed);
+        waiter.previous.store(last, Relaxed);
+        let waiter = ptr::from_ref(waiter).cast_mut();
+        // SAFETY: the lock is held (1), so `last` is a live waiter (2).
+        match unsafe { last.as_ref() } {
+            Some(last) => last.next.store(waiter, Relaxed),
+            None => self.first.store(waiter, Relaxed),
+        }
+        self.last.store(waiter, Relaxed);
+        self.unlock();
+    }
+
+    /// Closes the gap between two neighbours. The lock is held (1).
+    fn join(&self, previous: *mut Waiter, next: *mut Waiter) {
+        // SAFETY: both are in the queue, hence alive (2).
+        unsafe {
+            match previous.as_ref() {
+                Some(previous) => previous.next.store(next, Relaxed),
+                None => self.first.store(next, Relaxed),
+            }
+            match next.as_ref() {
+                Some(next) => next.previous.store(previous, Relaxed),
+                None => self.last.store(previous, Relaxed),
+            }
+        }
+    }
+
+    /// The waiter gives up. Whether it did: if not, it was woken before.
+    pub(super) fn leave(&self, waiter: &Waiter) -> bool {
+        // From here on nobody wakes it, and destroying waits for it (4).
+        let left = waiter
+            .state
+            .compare_exchange(WAITING, LEAVING, Acquire, Acquire);
+        if left.is_ok() {
+            self.lock();
+            self.join(waiter.previous.load(Relaxed), waiter.next.load(Relaxed));
+            self.unlock();
+        }
+        left.is_ok()
+    }
+
+    /// The waiter, woken, knows it. The last touch of the condition variable.
+    pub(super) fn see(&self, waiter: &Waiter) {
+        if waiter.state.load(Relaxed) == SIGNALLED {
+            self.pins.fetch_sub(1, Release);
+        }
+    }
+
+    /// The waiter gives up and does not want a signal either (5).
+    pub(super) fn abandon(&self, waiter: &Waiter) {
+        if !self.leave(waiter) && waiter.state.load(Relaxed) == SIGNALLED {
+            self.signal();
+            self.see(waiter);
+        }
+    }
+
+    /// Wakes the first waiter, if there is one.
+    pub(super) fn signal(&self) {
+        // An empty queue needs no lock: a waiter that the caller has to wake
+        // queued itself before it unlocked the mutex under which the caller
+        // changed what it waits for.
+        if self.first.load(Acquire).is_null() {
+            return;
+        }
+        let mut woken = [ptr::null()];
+        if self.take(&mut woken, u64::MAX, SIGNALLED) == 1 {
+            futex::wake_one(woken[0]);
+        }
+    }
+
+    /// Wakes those who wait now.
+    pub(super) fn broadcast(&self) {
+        if self.first.load(Acquire).is_null() {
+            return;
+        }
+        // Those who come while this goes on are not meant.
+        let newest = self.tickets.load(Relaxed);
+        loop {
+            let mut woken = [ptr::null(); BATCH];
+            let count = self.take(&mut woken, newest, RELEASED);
+            for address in &woken[..count] {
+                futex::wake_one(*address);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    /// Makes the waiters that came first, and before the ticket `newest`,
+    /// SIGNALLED or RELEASED; stores the addresses that wake them, and returns
+    /// how many.
+    fn take(&self, woken: &mut [*const AtomicU32], newest: u64, as_state: u32) -> usize {
+        let mut count = 0;
+        self.lock();
+        let mut next = self.first.load(Relaxed);
+        // SAFETY: the lock is held (1), so what the queue leads to is alive (2).
+        while let Some(waiter) = unsafe { next.as_ref() } {
+            if count == woken.len() || waiter.ticket.load(Relaxed) >= newest {
+                break;
+            }
+            // Read now: once woken, the waiter's frame may be gone (3).
+            let previous = waiter.previous.load(Relaxed);
+            next = waiter.next.load(Relaxed);
+            let address: *const AtomicU32 = &waiter.state;
+            if as_state == SIGNALLED {
+                // Before the waiter can see that it has one.
+                self.pins.fetch_add(1, Relaxed);
+            }
+            let won = (waiter.state).compare_exchange(WAITING, as_state, Release, Relaxed);
+            if won.is_ok() {
+                self.join(previous, next);
+                woken[count] = address;
+                count += 1;
+            } else if as_state == SIGNALLED {
+                // LEAVING: it takes itself out.
+                self.pins.fetch_sub(1, Relaxed);
+            }
+        }
+        self.unlock();
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cond() -> Cond {
+        // SAFETY: all zero is an empty condition variable.
+        unsafe { std::mem::zeroed() }
+    }
+
+    /// Three waiters, queued in this order.
+    fn three(cond: &Cond) -> [Box<Waiter>; 3] {
+        let waiters = [(); 3].map(|()| Box::new(Waiter::new(cond, ptr::null_mut())));
+        for waiter in &waiters {
+            cond.enqueue(waiter);
+        }
+        waiters
+    }
+
+    fn states(waiters: &[Box<Waiter>]) -> Vec<u32> {
+        (waiters.iter())
+            .map(|waiter| waiter.state.load(Relaxed))
+            .collect()
+    }
+
+    #[test]
+    fn a_signal_wakes_who_has_waited_longest_and_a_broadcast_the_rest() {
+        let cond = cond();
+        let waiters = three(&cond);
+        cond.signal();
+        assert_eq!(states(&waiters), [SIGNALLED, WAITING, WAITING]);
+        cond.broadcast();
+        assert_eq!(states(&waiters), [SIGNALLED, RELEASED, RELEASED]);
+        assert!(cond.first.load(Relaxed).is_null() && cond.last.load(Relaxed).is_null());
+        // Nobody waits: nothing is remembered.
+        cond.signal();
+        let late = Waiter::new(&cond, ptr::null_mut());
+        cond.enqueue(&late);
+        assert!(late.is_waiting() && cond.leave(&late));
+    }
+
+    #[test]
+    fn more_waiters_than_a_batch_are_woken_and_none_that_came_later() {
+        let cond = cond();
+        let waiters: Vec<_> = (0..2 * BATCH + 3)
+            .map(|_| Box::new(Waiter::new(&cond, ptr::null_mut())))
+            .collect();
+        for waiter in &waiters {
+            cond.enqueue(waiter);
+        }
+        cond.broadcast();
+        assert!(states(&waiters).iter().all(|state| *state == RELEASED));
+        let [first, second, third] = three(&cond);
+        let mut woken = [ptr::null(); BATCH];
+        assert_eq!(
+            cond.take(&mut woken, third.ticket.load(Relaxed), RELEASED),
+            2
+        );
+        assert_eq!(
+            states(&[first, second, third]),
+            [RELEASED, RELEASED, WAITING]
+        );
+    }
+
+    #[test]
+    fn a_waiter_that_leaves_is_passed_over_and_keeps_the_memory_in_use() {
+        let cond = cond();
+        let waiters = three(&cond);
+        // Between giving up and taking itself out of the queue.
+        waiters[0].state.store(LEAVING, Relaxed);
+        cond.signal();
+        assert_eq!(states(&waiters), [LEAVING, SIGNALLED, WAITING]);
+        cond.broadcast();
+        assert_eq!(states(&waiters), [LEAVING, SIGNALLED, RELEASED]);
+        cond.see(&waiters[1]);
+        assert!(cond.is_in_use());
+        waiters[0].state.store(WAITING, Relaxed);
+        assert!(cond.leave(&waiters[0]));
+        assert!(!cond.is_in_use());
+    }
+
+    #[test]
+    fn who_was_signalled_keeps_the_memory_in_use_until_it_knows_and_who_was_released_does_not() {
+        let cond = cond();
+        let waiters = three(&cond);
+        cond.signal();
+        cond.broadcast();
+        assert!(cond.is_in_use());
+        assert!(!cond.leave(&waiters[0]) && !cond.leave(&waiters[1]));
+        cond.see(&waiters[1]);
+        assert!(cond.is_in_use());
+        cond.see(&waiters[0]);
+        assert!(!cond.is_in_use());
+    }
+
+    #[test]
+    fn a_signal_that_its_receiver_does_not_want_goes_to_the_next() {
+        let cond = cond();
+        let waiters = three(&cond);
+        cond.signal();
+        cond.abandon(&waiters[0]);
+        assert_eq!(states(&waiters), [SIGNALLED, SIGNALLED, WAITING]);
+        // One that was not signalled takes nobody's place.
+        cond.abandon(&waiters[2]);
+        assert_eq!(states(&waiters), [SIGNALLED, SIGNALLED, LEAVING]);
+        cond.see(&waiters[1]);
+        assert!(!cond.is_in_use());
+    }
+
+    #[test]
+    fn a_queue_from_before_a_fork_is_given_up_even_if_it_was_locked() {
+        let cond = cond();
+        let stack = three(&cond);
+        cond.signal();
+        let earlier = fork::generation().wrapping_sub(1) << GENERATION_SHIFT;
+        cond.lock.store(earlier | CONTENDED, Relaxed);
+        // Reused for something else.
+        drop(stack);
+        cond.signal();
+        assert!(!cond.is_in_use());
+        let waiter = Waiter::new(&cond, ptr::null_mut());
+        cond.enqueue(&waiter);
+        cond.signal();
+        assert_eq!(waiter.state.load(Relaxed), SIGNALLED);
+    }
+}

@@ -1,0 +1,171 @@
+//! The core's lock, as the mutex uses it, and the options that all locks have.
+//!
+//! A static mutex is zero, which the core takes for its default profile. Some
+//! options cannot be the default's: those that need every hold measured
+//! (`strict_guarantee`, and the statistics of groups). If one of them is set,
+//! each lock is given a profile of its own kind before it is first taken. That
+//! may happen in several threads at once, all giving it the same.
+
+use std::ffi::c_int;
+use std::sync::OnceLock;
+
+use giveway_locks::futex::Deadline;
+use giveway_locks::raw::{self, HoldStart, Kind, LockRef};
+use giveway_locks::{Criteria, Options, Profile, Scope};
+use libc::{clockid_t, timespec};
+
+use crate::config::{self, Criterion, LockSettings};
+
+pub(crate) use giveway_locks::raw::{Core, Extra, HoldStart as Hold};
+
+/// The profile that locks get which were made without one. Nothing: the
+/// default is right.
+static PROFILE: OnceLock<Profile> = OnceLock::new();
+
+/// Gets the core ready, and sets the options of all locks. `metered`: whether
+/// every hold is to be measured.
+///
+/// # Errors
+///
+/// A sentence if the core refuses the options.
+pub(crate) fn prepare(settings: &LockSettings, metered: bool) -> Result<(), String> {
+    raw::prepare();
+    let mut options = Options::default();
+    if let Some(scope) = settings.scope {
+        options = options.scope(match scope {
+            config::Scope::Thread => Scope::Thread,
+            config::Scope::Lock => Scope::Lock,
+        });
+    }
+    if let Some(criteria) = &settings.criteria {
+        let flags = criteria.iter().map(|criterion| match criterion {
+            Criterion::Vlht => Criteria::VLHT,
+            Criterion::Socket => Criteria::SOCKET,
+            Criterion::Group => Criteria::GROUP,
+        });
+        options = options.criteria(flags.fold(Criteria::NONE, Criteria::and));
+    }
+    if let Some(time) = config::microseconds(settings.grace_period_us) {
+        options = options.grace_period(time);
+    }
+    if let Some(time) = config::microseconds(settings.slice_us) {
+        options = options.slice(time);
+    }
+    if let Some(time) = config::microseconds(settings.spin_us) {
+        options = options.spin(time);
+    }
+    if let Some(barging) = settings.barging {
+        options = options.barging(barging);
+    }
+    let strict = settings.strict_guarantee.unwrap_or(false);
+    if !strict && !metered {
+        return options.set_default().map_err(|error| error.to_string());
+    }
+    let options = options.strict_guarantee(strict).statistics(metered);
+    let profile = options
+        .register("preload")
+        .map_err(|error| error.to_string())?;
+    // Nobody else sets it.
+    let _first = PROFILE.set(profile);
+    Ok(())
+}
+
+/// A CFL lock in two pieces of a mutex.
+pub(crate) struct Lock<'a>(LockRef<'a>);
+
+impl<'a> Lock<'a> {
+    #[inline]
+    pub(crate) fn new(core: &'a Core, extra: &'a Extra) -> Lock<'a> {
+        Lock(LockRef::new(core, extra))
+    }
+
+    /// Gives the lock its profile, if that is not the default.
+    #[inline]
+    fn adopt(&self) {
+        if let Some(profile) = PROFILE.get()
+            && self.0.profile_index() != profile.index()
+        {
+            self.0.set_profile(*profile);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Hold {
+        self.adopt();
+        self.0.lock(Kind::Mutex)
+    }
+
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Hold> {
+        self.adopt();
+        self.0.try_lock()
+    }
+
+    /// Nothing if the time, of a clock that [`deadline`] knows, has come.
+    pub(crate) fn lock_until(&self, deadline: Deadline) -> Option<Hold> {
+        self.adopt();
+        self.0.lock_until(Kind::Mutex, deadline)
+    }
+
+    /// # Safety
+    ///
+    /// The lock is held, and `hold` is what the holder got for it.
+    #[inline]
+    pub(crate) unsafe fn unlock(&self, hold: HoldStart) {
+        // SAFETY: by the caller. Another thread than the holder may do it, as
+        // glibc allows for normal mutexes: then that thread is charged, and
+        // nothing else depends on who releases.
+        unsafe { self.0.unlock(hold) };
+    }
+
+    #[inline]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+/// `time` of `clock` as the core wants it; nothing for another clock than
+/// `CLOCK_REALTIME` and `CLOCK_MONOTONIC`. A time before the clock's beginning
+/// has passed, as has the beginning; one too far off to count is the farthest.
+pub(crate) fn deadline(clock: clockid_t, time: &timespec) -> Option<Deadline> {
+    let ns = match u64::try_from(time.tv_sec) {
+        Ok(seconds) => (seconds.saturating_mul(1_000_000_000))
+            .saturating_add(time.tv_nsec as u64)
+            .min(i64::MAX as u64),
+        Err(_) => 0,
+    };
+    match clock as c_int {
+        libc::CLOCK_MONOTONIC => Some(Deadline::Monotonic(ns)),
+        libc::CLOCK_REALTIME => Some(Deadline::Realtime(ns)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_counted_in_nanoseconds_and_end_somewhere() {
+        let at = |tv_sec, tv_nsec| deadline(libc::CLOCK_REALTIME, &timespec { tv_sec, tv_nsec });
+        assert_eq!(at(2, 5), Some(Deadline::Realtime(2_000_000_005)));
+        assert_eq!(at(-7, 5), Some(Deadline::Realtime(0)));
+        assert_eq!(at(i64::MAX, 0), Some(Deadline::Realtime(i64::MAX as u64)));
+        let monotonic = deadline(
+            libc::CLOCK_MONOTONIC,
+            &timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            },
+        );
+        assert_eq!(monotonic, Some(Deadline::Monotonic(1_000_000_000)));
+        let other = deadline(
+            libc::CLOCK_TAI,
+            &timespec {
+                tv_sec: 1,
+                tv_nsec: 0,
+            },
+        );
+        assert_eq!(other, None);
+    }
+}

@@ -1,0 +1,176 @@
+//! Programs that other people wrote, unmodified: what they compute is the same
+//! on our locks as on glibc's, and their own checks pass.
+
+use std::path::Path;
+use std::process::{Child, Command};
+
+use tempfile::tempdir;
+
+use crate::support::{command, counting, installed, preload, reports, run, total};
+
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs");
+
+/// Keys that RocksDB holds after a load by four threads, and what its own
+/// checks say.
+fn rocksdb(directory: &Path, prepare: impl Fn(&mut Command)) -> String {
+    let database = format!("--db={}/db", directory.display());
+    let mut bench = command("db_bench");
+    bench.args([
+        // All keys, written again and again by all threads and, until the
+        // readers are done, by one: enough for flushes and compactions in the
+        // background.
+        "--benchmarks=fillseq,overwrite,readwhilewriting,compact,verifychecksum",
+        "--threads=4",
+        "--num=6000",
+        "--key_size=16",
+        "--value_size=400",
+        "--seed=7",
+        "--write_buffer_size=1000000",
+        "--target_file_size_base=1000000",
+        "--max_background_jobs=4",
+        "--compression_type=none",
+        &database,
+    ]);
+    prepare(&mut bench);
+    let benched = run(&mut bench);
+    assert_eq!(
+        benched.code,
+        Some(0),
+        "{}{}",
+        benched.stdout,
+        benched.stderr
+    );
+    let mut said = String::new();
+    for line in benched.stdout.lines() {
+        // Figures differ; which benchmarks ran does not.
+        if let Some((name, _)) = line.split_once(" : ") {
+            said += name.trim();
+            said += "\n";
+        }
+    }
+    for check in [&["checkconsistency"][..], &["scan", "--hex", "--no_value"]] {
+        let mut ldb = command("ldb");
+        ldb.arg(&database).args(check);
+        prepare(&mut ldb);
+        let checked = run(&mut ldb);
+        assert_eq!(
+            checked.code,
+            Some(0),
+            "{}{}",
+            checked.stdout,
+            checked.stderr
+        );
+        said += &checked.stdout;
+    }
+    said
+}
+
+#[test]
+fn rocksdb_holds_the_same_keys() {
+    if !installed("db_bench", "rocksdb-tools") {
+        return;
+    }
+    let (glibcs, ours) = (tempdir().unwrap(), tempdir().unwrap());
+    let expected = rocksdb(glibcs.path(), |_| {});
+    assert!(expected.lines().count() > 6000, "{expected}");
+    assert!(expected.contains("OK"), "{expected}");
+    let settings = counting(
+        ours.path(),
+        "group front weight=800 threads=db_bench; group back weight=100 threads=rocksdb:*",
+    );
+    let said = rocksdb(ours.path(), |command| {
+        preload(command.env("GIVEWAY_CFL", &settings));
+    });
+    // Not assert_eq: it would print some ten thousand keys.
+    assert!(said == expected, "other keys, or other answers");
+    let reports = reports(ours.path());
+    assert!(total(&reports, "acquisitions") > 10_000);
+    // The background threads are named by whoever starts them.
+    let back = (reports
+        .iter()
+        .flat_map(|report| report["groups"].as_array().unwrap()))
+    .filter(|group| group["name"] == "back")
+    .map(|group| group["acquisitions"].as_u64().unwrap())
+    .max();
+    assert!(back > Some(0), "{back:?}");
+}
+
+#[test]
+fn python_and_sqlite_compute_the_same() {
+    if !installed("python3", "python3") {
+        return;
+    }
+    let python = |directory: &Path, prepare: &dyn Fn(&mut Command)| {
+        let mut python = command("python3");
+        python
+            .arg(format!("{SOURCES}/workload.py"))
+            .arg(directory.join("data.db"));
+        prepare(&mut python);
+        let mut said = run(&mut python).good();
+        if installed("sqlite3", "sqlite3") {
+            let mut shell = command("sqlite3");
+            shell
+                .arg(directory.join("data.db"))
+                .arg("pragma integrity_check; select writer, count(*), sum(n) from log group by 1");
+            prepare(&mut shell);
+            said += &run(&mut shell).good();
+        }
+        said
+    };
+    let (glibcs, ours) = (tempdir().unwrap(), tempdir().unwrap());
+    let expected = python(glibcs.path(), &|_| {});
+    assert!(expected.contains("integrity [('ok',)]"), "{expected}");
+    let settings = counting(ours.path(), "");
+    let said = python(ours.path(), &|command| {
+        preload(command.env("GIVEWAY_CFL", &settings));
+    });
+    assert_eq!(said, expected);
+    assert!(total(&reports(ours.path()), "acquisitions") > 1000);
+}
+
+/// A server that does not outlive the test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already; then there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn memcached_keeps_what_it_was_given() {
+    if !installed("memcached", "memcached") || !installed("python3", "python3") {
+        return;
+    }
+    let memcached = |directory: &Path, prepare: &dyn Fn(&mut Command)| {
+        let socket = directory.join("socket");
+        let mut server = command("memcached");
+        server
+            .args(["-t", "4", "-m", "64", "-u", "root", "-s"])
+            .arg(&socket);
+        prepare(&mut server);
+        let mut server = Server(server.spawn().unwrap());
+        // The client is the same in both runs.
+        let mut client = command("python3");
+        client
+            .arg(format!("{SOURCES}/memcached_client.py"))
+            .arg(&socket);
+        let said = run(&mut client).good();
+        // Asked to end, so that it runs its exit handlers.
+        let id = server.0.id().to_string();
+        assert_eq!(run(command("kill").args(["-TERM", &id])).code, Some(0));
+        assert!(server.0.wait().unwrap().success());
+        said
+    };
+    let (glibcs, ours) = (tempdir().unwrap(), tempdir().unwrap());
+    let expected = memcached(glibcs.path(), &|_| {});
+    assert!(expected.starts_with("wrong []\n"), "{expected}");
+    let settings = counting(ours.path(), "");
+    let said = memcached(ours.path(), &|command| {
+        preload(command.env("GIVEWAY_CFL", &settings));
+    });
+    assert_eq!(said, expected);
+    assert!(total(&reports(ours.path()), "acquisitions") > 1000);
+}

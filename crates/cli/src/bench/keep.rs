@@ -1,0 +1,100 @@
+//! What all experiments have in common once rows are there, and before: where
+//! results are kept, interrupts, numbers of seconds.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use giveway_bench::{Record, Report};
+
+use super::pool::{self, Place};
+use super::progress::Board;
+use crate::error::{Context, Failure};
+use crate::report;
+
+/// Where results go.
+#[derive(Args, Debug)]
+pub(super) struct KeepArgs {
+    /// Write the results here, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write a page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Directory under which results are kept, by date and machine
+    #[arg(long, default_value = "results", value_name = "DIR")]
+    results: PathBuf,
+}
+
+impl KeepArgs {
+    /// Writes the files that were asked for and the raw rows.
+    fn keep<R: Record>(&self, whole: &Report<R>) -> Result<(), Failure> {
+        let raw = whole.save_raw(&self.results)?;
+        eprintln!("results: {}", raw.display());
+        if let Some(path) = &self.json {
+            whole.write(path)?;
+        }
+        if let Some(path) = &self.html {
+            fs::write(path, whole.page()).cannot(format_args!("write {}", path.display()))?;
+            eprintln!("page: {}", path.display());
+        }
+        Ok(())
+    }
+
+    /// Measures every cell, keeps the rows and prints the report; answers with
+    /// the exit status. A failed cell fails the command after the report.
+    pub(super) fn measure<Cell: Sync, R: Record + Send>(
+        &self,
+        cells: &[Cell],
+        title: impl Fn(&Cell) -> String,
+        place: &dyn Place<Cell, Report<R>>,
+        width: usize,
+        stop: &AtomicBool,
+    ) -> Result<u8, Failure> {
+        let board = Board::new(cells.iter().map(title).collect());
+        let answers = pool::run_all(cells, place, width, stop, &board);
+        board.finish();
+        let reports: Vec<Report<R>> = answers.into_iter().flatten().flatten().collect();
+        let failed = cells.len() - reports.len();
+        let mut reports = reports.into_iter();
+        let Some(mut whole) = reports.next() else {
+            return Err(Failure::new("no cell was measured"));
+        };
+        for next in reports {
+            whole.merge(next)?;
+        }
+        self.keep(&whole)?;
+        report::print(&whole)?;
+        if failed > 0 {
+            return Err(Failure::new(format_args!(
+                "{failed} of {} cells were not measured; the rest is reported above",
+                cells.len()
+            )));
+        }
+        Ok(0)
+    }
+}
+
+/// The first interrupt lets running cells end and reports what there is; the
+/// second ends the program, and the kernel ends the guests with it.
+pub(super) fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("giveway: waiting for the running cells; interrupt again to give up");
+    })
+    .cannot("watch for interrupts")?;
+    Ok(stop)
+}
+
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
+        _ => Err("write a number above 0".to_owned()),
+    }
+}

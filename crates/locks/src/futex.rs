@@ -1,0 +1,201 @@
+//! Sleeping until a word changes, and waking who sleeps.
+//!
+//! Every wait may end without a reason; callers look at their word again. A
+//! sleep never loses a wake-up as long as the waker changes the word first: the
+//! kernel compares under its own lock before it sleeps.
+//!
+//! The system calls preserve `errno`, because they run inside functions of the
+//! C library that do.
+
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::sync::AtomicU32;
+
+/// When waiting ends without success.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// A time of `CLOCK_MONOTONIC`, in nanoseconds.
+    Monotonic(u64),
+    /// A time of `CLOCK_REALTIME`, in nanoseconds; it moves when the system's
+    /// date is changed.
+    Realtime(u64),
+}
+
+impl Deadline {
+    /// So far from now. `None` if that is beyond what the clock can count.
+    pub fn after(timeout: Duration) -> Option<Deadline> {
+        let timeout = u64::try_from(timeout.as_nanos()).ok()?;
+        let end = clock::monotonic_ns().checked_add(timeout)?;
+        // The kernel's time is signed.
+        (end <= i64::MAX as u64).then_some(Deadline::Monotonic(end))
+    }
+
+    /// The deadline that an [`Instant`] means.
+    pub fn at(instant: Instant) -> Option<Deadline> {
+        Deadline::after(instant.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether it has passed.
+    pub fn passed(self) -> bool {
+        if crate::sync::MODEL {
+            return true;
+        }
+        match self {
+            Deadline::Monotonic(end) => clock::monotonic_ns() >= end,
+            Deadline::Realtime(end) => realtime_ns() >= end,
+        }
+    }
+}
+
+fn realtime_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a valid place for the result; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitResult {
+    /// Woken, or the word was different, or for no reason.
+    Woken,
+    /// The deadline has passed.
+    TimedOut,
+}
+
+/// Sleeps while `word` is `expected`, until woken or until the deadline.
+#[cfg(not(any(loom, shuttle)))]
+pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> WaitResult {
+    let (clock, end) = match deadline {
+        None => (0, None),
+        Some(Deadline::Monotonic(ns)) => (0, Some(ns)),
+        Some(Deadline::Realtime(ns)) => (libc::FUTEX_CLOCK_REALTIME, Some(ns)),
+    };
+    let end = end.map(|ns| libc::timespec {
+        tv_sec: (ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (ns % 1_000_000_000) as _,
+    });
+    let end = end.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    preserving_errno(|errno| {
+        // SAFETY: `word` is a valid aligned 32-bit word for the whole call, and
+        // `end` is null or points to a timespec that outlives it.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG | clock,
+                expected,
+                end,
+                std::ptr::null::<u32>(),
+                libc::FUTEX_BITSET_MATCH_ANY,
+            )
+        };
+        // SAFETY: `errno` is this thread's, as `preserving_errno` says.
+        if result == -1 && unsafe { *errno } == libc::ETIMEDOUT {
+            WaitResult::TimedOut
+        } else {
+            WaitResult::Woken
+        }
+    })
+}
+
+/// Wakes up to `count` sleepers of `word`; returns how many.
+#[cfg(not(any(loom, shuttle)))]
+pub fn wake(word: &AtomicU32, count: u32) -> usize {
+    preserving_errno(|_| {
+        // SAFETY: the kernel only uses the address of `word` as a name here.
+        let woken = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                count.min(i32::MAX as u32),
+            )
+        };
+        usize::try_from(woken).unwrap_or(0)
+    })
+}
+
+/// Makes a call that may change `errno`, to which it gets the address.
+pub(crate) fn preserving_errno<R>(call: impl FnOnce(*mut libc::c_int) -> R) -> R {
+    // SAFETY: the C library returns the address of this thread's `errno`,
+    // which is valid as long as the thread runs.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let result = call(errno);
+        *errno = before;
+        result
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+pub use model::{wait, wake};
+
+/// The kernel's promise in the words of a model checker: compare and sleep are
+/// one step, a wake-up reaches who sleeps and nobody who comes later. There is
+/// one queue for all words, so every sleeper sees every wake-up and looks at
+/// its word: a wake-up that never comes still leaves it asleep, which the
+/// checker reports as a deadlock.
+#[cfg(any(loom, shuttle))]
+mod model {
+    use super::{AtomicU32, Deadline, WaitResult};
+    #[cfg(loom)]
+    use loom::sync::{Condvar, Mutex};
+    #[cfg(shuttle)]
+    use shuttle::sync::{Condvar, Mutex};
+    use std::sync::atomic::Ordering::SeqCst;
+
+    crate::sync::model_static! {
+        static QUEUE: Queue = Queue { woken: Mutex::new(Vec::new()), any: Condvar::new() };
+    }
+
+    struct Queue {
+        /// Wake-ups so far for each word that was ever waited for.
+        woken: Mutex<Vec<(usize, u64)>>,
+        any: Condvar,
+    }
+
+    /// See the module above.
+    pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> WaitResult {
+        let name = std::ptr::from_ref(word).addr();
+        let mut woken = QUEUE.woken.lock().expect("the model does not panic");
+        if word.load(SeqCst) != expected {
+            return WaitResult::Woken;
+        }
+        if deadline.is_some() {
+            drop(woken);
+            super::super::sync::give_cpu();
+            return WaitResult::TimedOut;
+        }
+        if !woken.iter().any(|(other, _)| *other == name) {
+            woken.push((name, 0));
+        }
+        let count = |woken: &[(usize, u64)]| {
+            let entry = woken.iter().find(|(other, _)| *other == name);
+            entry.expect("entered above").1
+        };
+        let before = count(&woken);
+        while count(&woken) == before {
+            woken = QUEUE.any.wait(woken).expect("the model does not panic");
+        }
+        WaitResult::Woken
+    }
+
+    /// See the module above. Wakes all sleepers of the word, which a caller
+    /// cannot tell from wake-ups without a reason.
+    pub fn wake(word: &AtomicU32, _count: u32) -> usize {
+        let name = std::ptr::from_ref(word).addr();
+        let mut woken = QUEUE.woken.lock().expect("the model does not panic");
+        let Some((_, count)) = woken.iter_mut().find(|(other, _)| *other == name) else {
+            return 0;
+        };
+        *count += 1;
+        QUEUE.any.notify_all();
+        1
+    }
+}

@@ -1,0 +1,150 @@
+//! Releasing (Section 3.2.1, Figure 3 lines 27 to 31).
+//!
+//! First the hold is entered in the accounts, then one write to the lock makes
+//! it free, then a sleeping head is woken. After the write the lock is not
+//! touched (see [`state`](crate::state)): the head's node is known from the
+//! word that was replaced, and a node is always there (N1).
+//!
+//! A lock that nobody contends is not metered: reading a clock twice would cost
+//! more than locking. The first thread that queues turns metering on. It is
+//! turned off again by chance, with each hold that met nobody, once in
+//! [`COOL_DOWN`] on average.
+//!
+//! A contended lock with very short critical sections would still spend more
+//! time on clocks than on work. So after a hold shorter than 500 ns a thread
+//! skips measuring for 0 to 15 holds, drawn at random, if they met no queue. The
+//! hold measured next counts for them too, each as 500 ns at most: were they as
+//! long as one during which the thread lost its CPU, that would be charged
+//! sixteen times.
+//!
+//! A hold that is not measured and turns out long is noticed by who waits for
+//! it: the head watches, then sleeps, and notes when. The release that has to
+//! wake it charges the time since then. What stays uncounted is the head's
+//! watching, 50 µs unless changed, of a long hold that follows a short one.
+
+use crate::account::Hold;
+use crate::criteria::Policy;
+use crate::group;
+use crate::node::{PARKED, node};
+use crate::raw::{HoldStart, LockRef};
+use crate::state::{self, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
+use crate::sync::{Relaxed, Release};
+use crate::{clock, futex, options, thread};
+
+/// Uncontended holds until metering ends, on average.
+const COOL_DOWN: u64 = 64;
+
+/// Enters a metered hold. The caller still holds the lock.
+#[inline(never)]
+pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
+    let policy = Policy::of(lock);
+    let now = clock::now();
+    let measured_ns = clock::ns(now.saturating_sub(start.to_bits()));
+    let Some(thread) = thread::current() else {
+        return;
+    };
+    let (ns, holds) = thread.sampled(measured_ns, now);
+    let hold = Hold {
+        lock: lock.key(),
+        scope: policy.scope,
+        ns,
+        holds,
+        now,
+    };
+    let statistics = policy.settings.statistics();
+    if statistics {
+        let counters = &policy.settings.counters;
+        counters.acquisitions.fetch_add(holds, Relaxed);
+        counters.hold_ns.fetch_add(hold.ns, Relaxed);
+    }
+    let charge = thread.charge(&hold, statistics);
+    if !policy.settings.strict() {
+        lock.extra.add_credit(charge, now);
+    }
+    if policy.by_group() {
+        group::charge(thread.gid(), &hold);
+        favour_own_group(&policy, thread);
+    }
+    let state = lock.core.load();
+    if state & TAIL == 0 && !policy.settings.strict() {
+        advance_alone(&policy, thread, charge);
+    }
+    if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
+        lock.core.state.fetch_and(!METERED, Relaxed);
+    }
+}
+
+/// The census only sees groups that wait. The group of a holder that has had
+/// less than the favoured one takes its place.
+fn favour_own_group(policy: &Policy<'_>, thread: &thread::Thread) {
+    let core = policy.lock.core;
+    let (own, favoured) = (thread.gid(), state::min_gid(core.load()));
+    if own != favoured && policy.group_vlht(own) < policy.group_vlht(favoured) {
+        core.set_min_gid(own);
+        // The average was the other group's.
+        if let Some(verdict) = core.verdict() {
+            let avg = thread.account_for(policy.lock.key(), policy.scope).vlht();
+            core.set_verdict(Verdict { avg, ..verdict });
+        }
+    }
+}
+
+/// With nobody waiting there is no census, so the average follows the one
+/// thread that holds the lock: by its own charge and never beyond its vLHT, as
+/// CFS lets `min_vruntime` follow a lone task. Else a thread that comes back
+/// would be owed all the time that it was not there.
+fn advance_alone(policy: &Policy<'_>, thread: &thread::Thread, charge: u64) {
+    let Some(verdict) = policy.lock.core.verdict() else {
+        return;
+    };
+    if policy.by_group() && thread.gid() != state::min_gid(policy.lock.core.load()) {
+        return;
+    }
+    let own = thread.account_for(policy.lock.key(), policy.scope).vlht();
+    let avg = (verdict.avg + charge).min(own);
+    if avg > verdict.avg {
+        policy.lock.core.set_verdict(Verdict { avg, ..verdict });
+    }
+}
+
+/// Makes the lock free, and wakes the head if it sleeps.
+#[inline]
+pub(crate) fn release(lock: LockRef<'_>, start: HoldStart) {
+    let state = &lock.core.state;
+    let unwatched = start == HoldStart::UNMETERED;
+    if !unwatched || state.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
+        release_watched(lock, start);
+    }
+}
+
+#[inline(never)]
+fn release_watched(lock: LockRef<'_>, start: HoldStart) {
+    let settings = options::settings(lock.extra.profile());
+    let mut state = lock.core.load();
+    if state & HEAD_PARKED != 0 && !start.is_metered() {
+        let since = node(state::parked_head(state)).parked_at.load(Relaxed);
+        settle(lock, HoldStart::from_bits(since));
+    }
+    while let Err(now) = lock.core.state.compare_exchange_weak(
+        state,
+        state & !(LOCKED | HEAD_PARKED),
+        Release,
+        Relaxed,
+    ) {
+        state = now;
+    }
+    // From here on only `state`, a copy, is looked at, and the static settings.
+    if state & HEAD_PARKED != 0 && wake(state::parked_head(state)) && settings.statistics() {
+        settings.counters.wakes.fetch_add(1, Relaxed);
+    }
+}
+
+/// Wakes the waiter of this node, if it sleeps. A waiter that should not have
+/// been woken looks around and sleeps again.
+pub(crate) fn wake(at: u32) -> bool {
+    let sleeps = node(at).untell(PARKED) & PARKED != 0;
+    if sleeps {
+        futex::wake(&node(at).word, 1);
+    }
+    sleeps
+}

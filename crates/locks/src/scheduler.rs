@@ -1,0 +1,321 @@
+//! The lock scheduler's work: census, relinking, giving way (Section 3.2.2).
+//!
+//! ```text
+//! head …  p ── p ── LS ── M ── M ── · ── · ── q ── · ── tail
+//!         reverse    │    moved      │  ↑      qualifies: unlinked here,
+//!         traversal ←┘    before     └──┘      linked behind the last M
+//! ```
+//!
+//! Functions here are called by the waiter that has the role (N4), on its own
+//! node `me`. They may then read every node behind `me` for certain, because
+//! those stay linked (N3), and write the links among them.
+//!
+//! Departures from the paper, with reasons:
+//!
+//! - The census comes before relinking, not after: a waiter is judged by an
+//!   average that includes it, and the first pass over a new queue already has
+//!   one. (In Figure 4 `avg_vLHT` is 0 until then, and nobody is below it.)
+//! - The average advances by no more than was held since the census before. The
+//!   waiters at one moment may all be threads that have had too much, while
+//!   those that are owed time run and steal; an average that jumped to the
+//!   former would allow them to go on.
+//! - The average counts a waiter no further ahead of the lowest than
+//!   [`sched_latency_ns`]. One thread of weight 1 after a long hold would
+//!   otherwise lift the average so far that it tells the others nothing.
+//! - The tail can be moved too: it is first replaced in the lock's word by its
+//!   predecessor. ShflLock leaves it in place, and with few waiters the tail is
+//!   often the one that should go first.
+//! - A head that is itself over-served gives way to the waiters moved behind
+//!   it. In the paper whoever got to the head acquires.
+
+use crate::clock;
+use crate::criteria::Policy;
+use crate::node::{self, ABANDONED, NODES, Standing, node};
+use crate::options::{Criteria, sched_latency_ns};
+use crate::state::{self, LOCKED, Verdict};
+use crate::sync::{AcqRel, Acquire, Relaxed, Release, relax};
+use crate::topology::SOCKETS;
+
+/// What a walk that relinks has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Walk {
+    /// The last waiter in the run of qualifying ones behind the scheduler, or
+    /// the scheduler itself.
+    pub(crate) last: u32,
+    /// The last waiter looked at, for the next scheduler (Section 3.4.1).
+    pub(crate) checked: u32,
+    /// Waiters moved.
+    pub(crate) moved: u32,
+}
+
+/// Averages the waiters and publishes the verdict; returns how many they are.
+pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -> u32 {
+    let core = policy.lock.core;
+    let key = policy.lock.key();
+    let own = node(me).standing();
+    let mut min_gid = own.gid;
+    let mut same_group = true;
+    if policy.by_group() {
+        let before = state::min_gid(core.load());
+        // A group that runs and does not wait still competes.
+        if policy.active_lately(before) {
+            min_gid = before;
+        }
+        let mut lowest = policy.group_vlht(min_gid);
+        let mut seen = min_gid;
+        for_each_waiter(key, me, is_head, |waiter| {
+            if waiter.gid != seen {
+                seen = waiter.gid;
+                let vlht = policy.group_vlht(seen);
+                if vlht < lowest {
+                    (lowest, min_gid) = (vlht, seen);
+                }
+            }
+        });
+        core.set_min_gid(min_gid);
+        same_group = min_gid == before;
+    }
+    let counts = |waiter: &Standing| !policy.by_group() || waiter.gid == min_gid;
+
+    // All relative to one waiter, so that sums do not overflow.
+    let mut all = 0;
+    let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
+    let relative = |waiter: &Standing| waiter.vlht.wrapping_sub(own.vlht) as i64;
+    for_each_waiter(key, me, is_head, |waiter| {
+        all += 1;
+        if counts(&waiter) {
+            lowest = lowest.min(relative(&waiter));
+            highest = highest.max(relative(&waiter));
+        }
+    });
+    if lowest > highest {
+        return all;
+    }
+    let cap = lowest.saturating_add(sched_latency_ns() as i64);
+    let mut total = Tally::default();
+    let mut sockets = [Tally::default(); SOCKETS];
+    for_each_waiter(key, me, is_head, |waiter| {
+        if counts(&waiter) {
+            let vlht = relative(&waiter).min(cap);
+            total.add(vlht);
+            sockets[waiter.sid as usize % SOCKETS].add(vlht);
+        }
+    });
+    let alone_and_ahead = all == 1 && policy.settings.strict() && policy.left(own, weight) < 0;
+    if !alone_and_ahead && let Some(avg) = total.mean() {
+        let with_lowest = sockets
+            .iter()
+            .enumerate()
+            .filter(|(_, tally)| tally.count > 0);
+        let lowest = with_lowest.min_by_key(|(_, tally)| tally.mean());
+        let mean = own.vlht.wrapping_add_signed(avg);
+        let credit = policy.lock.extra.take_credit() + policy.least_credit();
+        let avg = match core.verdict() {
+            Some(before) if same_group && !policy.settings.strict() => {
+                mean.min(before.avg + credit)
+            }
+            _ => mean,
+        };
+        core.set_verdict(Verdict {
+            avg,
+            sid: settle_socket(policy, lowest.map_or(0, |(sid, _)| sid as u32)),
+        });
+    }
+    all
+}
+
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    sum: i128,
+    count: u32,
+}
+
+impl Tally {
+    fn add(&mut self, vlht: i64) {
+        self.sum += i128::from(vlht);
+        self.count += 1;
+    }
+
+    fn mean(&self) -> Option<i64> {
+        (self.count > 0).then(|| (self.sum / i128::from(self.count)) as i64)
+    }
+}
+
+/// The socket to favour: the proposed one, unless another's grace period runs
+/// (Section 3.4.5).
+fn settle_socket(policy: &Policy<'_>, proposed: u32) -> u32 {
+    let Some(before) = policy.lock.core.verdict() else {
+        return proposed;
+    };
+    let grace_ns = policy.settings.grace_ns();
+    if proposed == before.sid || grace_ns == 0 {
+        return proposed;
+    }
+    let now = ((clock::ns(clock::now()) / 1_000_000) as u16).max(1);
+    let since = policy.lock.extra.sid_since();
+    if since != 0 && u64::from(now.wrapping_sub(since)) * 1_000_000 < grace_ns {
+        return before.sid;
+    }
+    policy.lock.extra.set_sid_since(now);
+    proposed
+}
+
+/// Calls `look` for every waiter: from `me` to the tail for certain, from `me`
+/// towards the head as far as the hints lead (N1).
+fn for_each_waiter(key: usize, me: u32, is_head: bool, mut look: impl FnMut(Standing)) {
+    let mut at = me;
+    while at != 0 {
+        let waiter = node(at);
+        if waiter.word.load(Relaxed) & ABANDONED == 0 {
+            look(waiter.standing());
+        }
+        at = waiter.next.load(Acquire);
+    }
+    if is_head {
+        return;
+    }
+    at = node(me).prev.load(Relaxed);
+    // Stale hints can form a circle.
+    for _ in 0..NODES {
+        if at == 0 || at == me {
+            return;
+        }
+        let waiter = node(at);
+        let Some((standing, before)) = waiter.glimpse(key) else {
+            return;
+        };
+        look(standing);
+        if waiter.word.load(Relaxed) & node::HEAD != 0 {
+            return;
+        }
+        at = before;
+    }
+}
+
+/// Moves qualifying waiters behind `me`, in order, and unlinks abandoned ones.
+/// Starts behind `memo` if there is one. Stops early when `me` could acquire.
+pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, is_head: bool) -> Walk {
+    let mut walk = Walk {
+        last: me,
+        checked: if memo == 0 { me } else { memo },
+        moved: 0,
+    };
+    let mut steps = 0_u32;
+    loop {
+        let at = node(walk.checked).next.load(Acquire);
+        if at == 0 {
+            return walk;
+        }
+        steps += 1;
+        let acquirable = is_head && policy.lock.core.load() & LOCKED == 0;
+        if steps.is_multiple_of(16) && acquirable {
+            return walk;
+        }
+        let waiter = node(at);
+        if waiter.word.load(Acquire) & ABANDONED != 0 {
+            if unlink(policy, walk.checked, at) {
+                node::SLAB.give(at);
+            }
+        } else if !policy.qualifies(waiter.standing()) {
+            walk.checked = at;
+        } else if walk.checked == walk.last {
+            // Already where it would be moved to.
+            walk.last = at;
+            walk.checked = at;
+        } else if unlink(policy, walk.checked, at) {
+            link_behind(walk.last, at);
+            walk.last = at;
+            walk.moved += 1;
+        }
+    }
+}
+
+/// Takes `at`, which follows `before`, out of the queue. False if it must be
+/// tried again, because `at` has just got a successor.
+///
+/// Both are behind the scheduler or `before` is the scheduler, so nobody else
+/// writes their links, with one exception: `at.next` while `at` is the tail (N3).
+fn unlink(policy: &Policy<'_>, before: u32, at: u32) -> bool {
+    let next = node(at).next.load(Acquire);
+    if next != 0 {
+        node(before).next.store(next, Release);
+        node(next).prev.store(before, Relaxed);
+        return true;
+    }
+    // `before` must look like a tail before it is one: who replaces it as the
+    // tail writes its `next` at once.
+    node(before).next.store(0, Relaxed);
+    if replace_tail(policy, at, before) {
+        return true;
+    }
+    node(before).next.store(at, Release);
+    wait_for_next(at);
+    false
+}
+
+/// Makes `to` the tail if `from` is.
+pub(crate) fn replace_tail(policy: &Policy<'_>, from: u32, to: u32) -> bool {
+    let core = policy.lock.core;
+    let mut word = core.load();
+    while state::tail(word) == from {
+        let new = state::with_tail(word, to);
+        match core.state.compare_exchange_weak(word, new, AcqRel, Relaxed) {
+            Ok(_) => return true,
+            Err(now) => word = now,
+        }
+    }
+    false
+}
+
+/// The successor of a node that is not the tail. Its thread writes it right
+/// after it has become the tail.
+pub(crate) fn wait_for_next(at: u32) -> u32 {
+    let mut spins = 0_u32;
+    loop {
+        let next = node(at).next.load(Acquire);
+        if next != 0 {
+            return next;
+        }
+        spins += 1;
+        if spins.is_multiple_of(256) {
+            crate::sync::give_cpu()
+        } else {
+            relax()
+        }
+    }
+}
+
+/// Puts `at`, which is in no queue, behind `before`, which is not the tail.
+fn link_behind(before: u32, at: u32) {
+    let next = node(before).next.load(Acquire);
+    node(at).next.store(next, Relaxed);
+    node(at).prev.store(before, Relaxed);
+    node(next).prev.store(at, Relaxed);
+    node(before).next.store(at, Release);
+}
+
+/// Puts the head `me` behind `last`, and returns who is first now. The caller
+/// must make that one the head.
+pub(crate) fn step_behind(policy: &Policy<'_>, me: u32, last: u32) -> u32 {
+    let first = node(me).next.load(Acquire);
+    let behind = node(last).next.load(Acquire);
+    node(me).prev.store(last, Relaxed);
+    if behind == 0 {
+        node(me).next.store(0, Relaxed);
+        if replace_tail(policy, last, me) {
+            node(last).next.store(me, Release);
+            return first;
+        }
+    }
+    let behind = wait_for_next(last);
+    node(me).next.store(behind, Relaxed);
+    node(behind).prev.store(me, Relaxed);
+    node(last).next.store(me, Release);
+    first
+}
+
+/// Whether the criteria leave any choice, so that nobody meeting them is worth
+/// counting.
+pub(crate) fn is_conjunction(policy: &Policy<'_>) -> bool {
+    policy.criteria != Criteria::VLHT && (policy.by_group() || policy.by_socket())
+}

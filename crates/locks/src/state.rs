@@ -1,0 +1,261 @@
+//! What a lock is made of.
+//!
+//! ```text
+//! Core, 16 bytes                                    Extra, 8 bytes
+//! ┌──────────────────────────────────────────┐     ┌──────────────────────┐
+//! │ state u64: tail │ head │ min_gid │ flags  │     │ profile │ generation │
+//! ├──────────────────────────────────────────┤     ├──────────────────────┤
+//! │ verdict u64: avg_vLHT            │ sid   │     │ credit  │ sid_since  │
+//! └──────────────────────────────────────────┘     └──────────────────────┘
+//! tail: node of the last waiter, 0 = no queue; head: node to wake, see HEAD_PARKED
+//! ```
+//!
+//! Core is what Table 1 of the paper counts (13 bytes, 17 with groups): word,
+//! `avg_vLHT`, `min_sid`, `min_gid`. Extra is what the options take. Both are
+//! valid when zeroed: unlocked, default options. They are two pieces so that a
+//! C program's mutex can hold them on both sides of a field that is not ours.
+//!
+//! Who writes what:
+//!
+//! | field | written by |
+//! | --- | --- |
+//! | `state` | everybody, by read-modify-write operations only |
+//! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; `verdict` also the holder when nobody waits |
+//! | `credit` | the holder adds, the lock scheduler takes |
+//! | `profile` | who makes the lock |
+//! | `generation` | the first slow path after a fork |
+//!
+//! One word holds everything that a release looks at. A release must not touch
+//! the lock after its one write: whoever takes the lock next may free it.
+
+use crate::sync::{AtomicU32, AtomicU64, Relaxed, const_fn};
+
+/// Somebody holds the lock.
+pub(crate) const LOCKED: u64 = 1;
+/// The head of the queue sleeps: a release must wake the node in the field.
+pub(crate) const HEAD_PARKED: u64 = 2;
+/// Threads have met at this lock lately: holds are measured.
+pub(crate) const METERED: u64 = 4;
+/// A waiter has the role of the lock scheduler.
+pub(crate) const LS_TAKEN: u64 = 8;
+/// The head has waited for long: nobody may pass it any more.
+pub(crate) const CLAIMED: u64 = 16;
+/// The head is awake and watches the lock.
+pub(crate) const WATCHED: u64 = 32;
+const GID_SHIFT: u32 = 16;
+const HEAD_SHIFT: u32 = 32;
+const TAIL_SHIFT: u32 = 48;
+/// The bits of the tail.
+pub(crate) const TAIL: u64 = 0xffff << TAIL_SHIFT;
+
+/// The node of the last waiter, or 0.
+#[inline]
+pub(crate) fn tail(state: u64) -> u32 {
+    (state >> TAIL_SHIFT) as u32
+}
+
+/// `state` with another last waiter.
+#[inline]
+pub(crate) fn with_tail(state: u64, node: u32) -> u64 {
+    (state & !TAIL) | u64::from(node) << TAIL_SHIFT
+}
+
+/// The node that [`HEAD_PARKED`] is about.
+#[inline]
+pub(crate) fn parked_head(state: u64) -> u32 {
+    (state >> HEAD_SHIFT) as u32 & 0xffff
+}
+
+/// `state` with this node as the sleeping head.
+#[inline]
+pub(crate) fn with_parked_head(state: u64, node: u32) -> u64 {
+    (state & !(0xffff << HEAD_SHIFT)) | u64::from(node) << HEAD_SHIFT | HEAD_PARKED
+}
+
+/// The waiting group with the lowest vLHT.
+#[inline]
+pub(crate) fn min_gid(state: u64) -> u32 {
+    (state >> GID_SHIFT) as u32 & 0xffff
+}
+
+/// The lock itself. Zeroed memory is an unlocked lock.
+#[repr(C, align(8))]
+pub struct Core {
+    pub(crate) state: AtomicU64,
+    verdict: AtomicU64,
+}
+
+/// What a lock's options take. Zeroed memory means the default options.
+#[repr(C)]
+pub struct Extra {
+    /// Profile in the lower half, generation in the upper.
+    profile_generation: AtomicU32,
+    /// Credit in the lower half, time of the last change of `min_sid` in the
+    /// upper.
+    credit_since: AtomicU32,
+}
+
+/// What the lock scheduler last published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// Average vLHT of the waiters, in ns of virtual time.
+    pub(crate) avg: u64,
+    /// The socket whose waiters have the lowest average.
+    pub(crate) sid: u32,
+}
+
+/// The average has 56 bits in units of 4 ns: nine years.
+const AVG_UNIT: u64 = 4;
+
+impl Core {
+    const_fn! {
+        /// An unlocked lock.
+        pub fn new() -> Core {
+            Core::in_state(0)
+        }
+    }
+
+    const_fn! {
+        /// An unlocked lock with these flags set.
+        pub(crate) fn in_state(flags: u64) -> Core {
+            Core {
+                state: AtomicU64::new(flags),
+                verdict: AtomicU64::new(0),
+            }
+        }
+    }
+
+    /// `None` before the first pass over a queue of this lock.
+    #[inline]
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        match self.verdict.load(Relaxed) {
+            0 => None,
+            word => Some(Verdict {
+                avg: (word >> 8) * AVG_UNIT,
+                sid: (word & 0xff) as u32,
+            }),
+        }
+    }
+
+    /// Publishes. An average of 0 becomes the smallest that is not "none".
+    pub(crate) fn set_verdict(&self, verdict: Verdict) {
+        let avg = (verdict.avg / AVG_UNIT).max(1);
+        self.verdict
+            .store(avg << 8 | u64::from(verdict.sid & 0xff), Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> u64 {
+        self.state.load(Relaxed)
+    }
+
+    pub(crate) fn set_min_gid(&self, gid: u32) {
+        let mut state = self.load();
+        while min_gid(state) != gid {
+            let new = (state & !(0xffff << GID_SHIFT)) | u64::from(gid) << GID_SHIFT;
+            match self
+                .state
+                .compare_exchange_weak(state, new, Relaxed, Relaxed)
+            {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
+    }
+}
+
+impl Extra {
+    const_fn! {
+        /// Default options.
+        pub fn new() -> Extra {
+            Extra::with_profile(0)
+        }
+    }
+
+    const_fn! {
+        pub(crate) fn with_profile(profile: u16) -> Extra {
+            Extra {
+                profile_generation: AtomicU32::new(profile as u32),
+                credit_since: AtomicU32::new(0),
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn profile(&self) -> u16 {
+        self.profile_generation.load(Relaxed) as u16
+    }
+
+    pub(crate) fn set_profile(&self, profile: u16) {
+        let set = |word| Some((word & 0xffff_0000) | u32::from(profile));
+        let _ = self.profile_generation.fetch_update(Relaxed, Relaxed, set);
+    }
+
+    #[inline]
+    pub(crate) fn generation(&self) -> u16 {
+        (self.profile_generation.load(Relaxed) >> 16) as u16
+    }
+
+    /// Changes the generation; false if somebody else did.
+    pub(crate) fn replace_generation(&self, from: u16, to: u16) -> bool {
+        use crate::sync::AcqRel;
+        let word = self.profile_generation.load(Relaxed);
+        (word >> 16) as u16 == from
+            && self
+                .profile_generation
+                .compare_exchange(word, (word & 0xffff) | u32::from(to) << 16, AcqRel, Relaxed)
+                .is_ok()
+    }
+}
+
+/// What a unit of credit is worth, ns of virtual time.
+const CREDIT_UNIT: u64 = 1024;
+
+impl Extra {
+    /// Enters what a hold cost, so that the average may advance by as much.
+    /// Parts of a unit are rounded by `chance`, which is any changing number.
+    pub(crate) fn add_credit(&self, virtual_ns: u64, chance: u64) {
+        let units = (virtual_ns + chance % CREDIT_UNIT) / CREDIT_UNIT;
+        if units > 0 {
+            let add = |word: u32| {
+                let credit = (u64::from(word & 0xffff) + units).min(0xffff);
+                Some((word & 0xffff_0000) | credit as u32)
+            };
+            let _ = self.credit_since.fetch_update(Relaxed, Relaxed, add);
+        }
+    }
+
+    /// Takes all credit, ns of virtual time.
+    pub(crate) fn take_credit(&self) -> u64 {
+        let word = self.credit_since.fetch_and(0xffff_0000, Relaxed);
+        u64::from(word & 0xffff) * CREDIT_UNIT
+    }
+
+    /// When `min_sid` last changed, in ms modulo 2¹⁶; 0 if it never has.
+    pub(crate) fn sid_since(&self) -> u16 {
+        (self.credit_since.load(Relaxed) >> 16) as u16
+    }
+
+    pub(crate) fn set_sid_since(&self, ms: u16) {
+        let set = |word: u32| Some((word & 0xffff) | u32::from(ms) << 16);
+        let _ = self.credit_since.fetch_update(Relaxed, Relaxed, set);
+    }
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        Core::new()
+    }
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Extra::new()
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = {
+    assert!(size_of::<Core>() == 16 && align_of::<Core>() == 8);
+    assert!(size_of::<Extra>() == 8 && align_of::<Extra>() == 4);
+};

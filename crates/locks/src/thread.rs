@@ -1,0 +1,420 @@
+//! What a thread brings to a lock: weight, group, vLHT, a node.
+//!
+//! A thread takes a slot when it first meets a contended lock and gives it back
+//! when it ends. The way there is made for locks that an allocator uses: the
+//! thread-local variable is a plain number without a destructor, and the slot
+//! comes from a slab. The end of the thread is noticed by a `pthread_key`,
+//! whose destructor frees the slot. A thread that locks after that, in another
+//! key's destructor, takes a temporary slot, which its next release frees.
+//!
+//! If all slots are taken, a thread goes on without one: it is not charged, and
+//! waits beside the queue.
+//!
+//! Invariants:
+//! - **T1** A slot is written by the thread that has it; others only read it,
+//!   but for `weight` and `gid`, which are single words.
+//! - **T2** `node` is 0 or a node that the thread owns (N2) whenever the thread
+//!   does not wait.
+
+use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add, virtual_ns};
+use crate::group::{Group, GroupError};
+use crate::options::Scope;
+use crate::slab::{Slab, Slot};
+use crate::sync::{AtomicU32, AtomicU64, Relaxed};
+use crate::{node, topology};
+
+/// As many threads can have met a contended lock and live, in one process.
+const THREADS: usize = node::NODES;
+/// Locks per thread whose accounts are told apart.
+const LOCKS: usize = 8;
+/// After a hold shorter than this, ns, the next 0 to 15 are not measured.
+const SHORT_NS: u64 = 500;
+/// Spreads the low bits of the time over the high ones (2⁶⁴ / φ).
+const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
+/// In the thread-local number: the key's destructor has run.
+const LATE: u32 = 1 << 31;
+
+crate::sync::model_static! {
+    static SLAB: Slab<Thread, THREADS> = Slab::new();
+}
+crate::sync::local_number! {
+    static SLOT;
+}
+
+/// A thread's slot.
+#[repr(align(64))]
+pub(crate) struct Thread {
+    link: AtomicU32,
+    /// 0 while the slot is free.
+    pub(crate) tid: AtomicU32,
+    pub(crate) weight: AtomicU32,
+    pub(crate) gid: AtomicU32,
+    /// Across locks.
+    total: Account,
+    /// When the thread last released a metered lock, in ticks.
+    last: AtomicU64,
+    node: AtomicU32,
+    /// Socket plus 1; 0 is "never looked".
+    sid: AtomicU32,
+    sid_age: AtomicU32,
+    /// Holds still to go unmeasured, and those that have since the last one
+    /// that was measured.
+    skip: AtomicU32,
+    skipped: AtomicU32,
+    /// Whether the group was chosen by a call, which rules do not undo.
+    chosen: AtomicU32,
+    accounts: Accounts<LOCKS>,
+}
+
+macro_rules! thread {
+    ($total:expr, $accounts:expr) => {
+        Thread {
+            link: AtomicU32::new(0),
+            tid: AtomicU32::new(0),
+            weight: AtomicU32::new(0),
+            gid: AtomicU32::new(0),
+            total: $total,
+            last: AtomicU64::new(0),
+            node: AtomicU32::new(0),
+            sid: AtomicU32::new(0),
+            sid_age: AtomicU32::new(0),
+            skip: AtomicU32::new(0),
+            skipped: AtomicU32::new(0),
+            chosen: AtomicU32::new(0),
+            accounts: $accounts,
+        }
+    };
+}
+
+impl Slot for Thread {
+    #[cfg(not(any(loom, shuttle)))]
+    const ZERO: Thread = thread!(Account::zero(), Accounts::zero());
+    #[cfg(any(loom, shuttle))]
+    fn zero() -> Thread {
+        thread!(Account::zero(), Accounts::zero())
+    }
+    fn link(&self) -> &AtomicU32 {
+        &self.link
+    }
+}
+
+/// Puts the current thread into a group.
+pub fn join(group: Group) {
+    if let Some(thread) = current() {
+        thread.gid.store(group.gid(), Relaxed);
+        thread.chosen.store(1, Relaxed);
+    }
+}
+
+/// The current thread's group.
+pub fn group() -> Group {
+    current().map_or(Group::ROOT, |thread| {
+        Group::from_gid(thread.gid.load(Relaxed))
+    })
+}
+
+/// Sets the current thread's weight inside its group, 1 to 10000. Takes effect
+/// with its next release of a lock.
+///
+/// # Errors
+/// If the weight is out of range.
+pub fn set_weight(weight: u32) -> Result<(), GroupError> {
+    if !(1..=10_000).contains(&weight) {
+        return Err(GroupError::Weight(weight));
+    }
+    if let Some(thread) = current() {
+        thread.weight.store(weight, Relaxed);
+    }
+    Ok(())
+}
+
+/// The current thread's vLHT across locks, in ns of virtual time.
+pub fn vlht_ns() -> u64 {
+    current().map_or(0, |thread| thread.total.vlht())
+}
+
+/// The index of the current thread's slot, taking one if need be; 0 if all are
+/// taken.
+#[inline]
+pub(crate) fn current_index() -> u32 {
+    let slot = SLOT.with(|slot| slot.get());
+    if slot & !LATE != 0 {
+        slot & !LATE
+    } else {
+        take_slot(slot)
+    }
+}
+
+/// The current thread's slot.
+#[inline]
+pub(crate) fn current() -> Option<&'static Thread> {
+    match current_index() {
+        0 => None,
+        index => Some(SLAB.get(index)),
+    }
+}
+
+/// Frees a temporary slot. Called at the end of a release.
+#[inline]
+pub(crate) fn end_of_release() {
+    let slot = SLOT.with(|slot| slot.get());
+    if slot & LATE != 0 && slot != LATE {
+        SLOT.with(|own| own.set(LATE));
+        free_slot(slot & !LATE);
+    }
+}
+
+/// All slots in use.
+pub(crate) fn all() -> impl Iterator<Item = &'static Thread> {
+    SLAB.known()
+        .map(|(_, thread)| thread)
+        .filter(|thread| thread.tid.load(Relaxed) != 0)
+}
+
+/// In the child of a fork: only the current thread is left.
+pub(crate) fn after_fork() {
+    let index = SLOT.with(|slot| slot.get()) & !LATE;
+    for (other, thread) in SLAB.known() {
+        if other != index {
+            thread.tid.store(0, Relaxed);
+            thread.accounts.clear();
+            thread.node.store(0, Relaxed);
+        }
+    }
+    SLAB.keep_only(&[index]);
+    let own_node = SLAB.get(index).node.load(Relaxed);
+    node::SLAB.keep_only(&[own_node]);
+    if index != 0 {
+        SLAB.get(index).tid.store(kernel_id(), Relaxed);
+    }
+}
+
+#[cold]
+fn take_slot(late: u32) -> u32 {
+    let Some(index) = SLAB.take() else {
+        return 0;
+    };
+    let thread = SLAB.get(index);
+    for number in [
+        &thread.weight,
+        &thread.gid,
+        &thread.node,
+        &thread.sid,
+        &thread.chosen,
+    ] {
+        number.store(0, Relaxed);
+    }
+    thread.total.clear();
+    thread.last.store(0, Relaxed);
+    thread.accounts.clear();
+    thread.tid.store(kernel_id(), Relaxed);
+    SLOT.with(|slot| slot.set(index | late));
+    if late == 0 {
+        at_exit::arm(index);
+        crate::rules::apply();
+    }
+    index
+}
+
+fn free_slot(index: u32) {
+    let thread = SLAB.get(index);
+    let node = thread.node.load(Relaxed);
+    if node != 0 {
+        thread.node.store(0, Relaxed);
+        node::SLAB.give(node);
+    }
+    thread.tid.store(0, Relaxed);
+    SLAB.give(index);
+}
+
+fn kernel_id() -> u32 {
+    if crate::sync::MODEL || cfg!(miri) {
+        return 1;
+    }
+    // SAFETY: the call has no arguments and cannot fail.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Frees a thread's slot when the thread ends.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod at_exit {
+    use super::{LATE, SLOT, free_slot};
+    use std::ffi::c_void;
+    use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
+
+    /// The key plus 1; 0 before it is made.
+    static KEY: AtomicU32 = AtomicU32::new(0);
+
+    /// Makes the key. Called early, because the C library keeps the first 32
+    /// keys' values in the thread itself and allocates for later ones.
+    pub(crate) fn prepare() -> Option<libc::pthread_key_t> {
+        let key = KEY.load(Acquire);
+        if key != 0 {
+            return Some(key - 1);
+        }
+        let mut made: libc::pthread_key_t = 0;
+        // SAFETY: `made` is a valid place for the key, and `end` is sound to
+        // call with any value.
+        if unsafe { libc::pthread_key_create(&mut made, Some(end)) } != 0 {
+            return None;
+        }
+        match KEY.compare_exchange(0, made + 1, AcqRel, Acquire) {
+            Ok(_) => Some(made),
+            Err(other) => {
+                // SAFETY: nobody else knows this key.
+                unsafe { libc::pthread_key_delete(made) };
+                Some(other - 1)
+            }
+        }
+    }
+
+    /// Notices the end of the current thread.
+    pub(super) fn arm(index: u32) {
+        if let Some(key) = prepare() {
+            let value = std::ptr::without_provenance::<c_void>(index as usize);
+            // SAFETY: the key was made above and is never deleted. Failure
+            // means that the slot is not freed, which is all it can mean.
+            unsafe { libc::pthread_setspecific(key, value) };
+        }
+    }
+
+    extern "C" fn end(_value: *mut c_void) {
+        let index = SLOT.with(|slot| slot.replace(LATE));
+        if index & !LATE != 0 {
+            free_slot(index & !LATE);
+        }
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) mod at_exit {
+    pub(super) fn arm(_index: u32) {}
+    pub(crate) fn prepare() {}
+}
+
+impl Thread {
+    /// A node of the thread's own (T2), or `None` if all are taken.
+    pub(crate) fn own_node(&self) -> Option<u32> {
+        match self.node.load(Relaxed) {
+            0 => {
+                let node = node::SLAB.take()?;
+                self.node.store(node, Relaxed);
+                Some(node)
+            }
+            node => Some(node),
+        }
+    }
+
+    /// The node now belongs to the queue (N2).
+    pub(crate) fn lose_node(&self) {
+        self.node.store(0, Relaxed);
+    }
+
+    /// The socket the thread is on, or was lately.
+    pub(crate) fn socket(&self) -> u32 {
+        if topology::sockets() == 1 {
+            return 0;
+        }
+        let (known, age) = (self.sid.load(Relaxed), self.sid_age.load(Relaxed));
+        if known != 0 && age < topology::REFRESH {
+            self.sid_age.store(age + 1, Relaxed);
+            return known - 1;
+        }
+        let sid = topology::socket(known.checked_sub(1));
+        self.sid.store(sid + 1, Relaxed);
+        self.sid_age.store(0, Relaxed);
+        sid
+    }
+
+    /// The account that decides at this lock.
+    pub(crate) fn account_for(&self, lock: usize, scope: Scope) -> &Account {
+        match scope {
+            Scope::Thread => &self.total,
+            Scope::Lock => self.accounts.open(lock),
+        }
+    }
+
+    /// When the thread last released a metered lock, in ticks.
+    pub(crate) fn last_seen(&self) -> u64 {
+        self.last.load(Relaxed)
+    }
+
+    /// Enters a hold; returns what it cost in virtual time. With `detailed`,
+    /// the account for this lock is kept even if another one decides.
+    pub(crate) fn charge(&self, hold: &Hold, detailed: bool) -> u64 {
+        let charge = virtual_ns(hold.ns, self.weight.load(Relaxed));
+        if hold.scope == Scope::Thread {
+            // Only this thread writes it, so no locked instruction.
+            self.total.charge_alone(charge);
+        }
+        if hold.scope == Scope::Lock || detailed {
+            let account = self.accounts.open(hold.lock);
+            add(&account.hold_ns, hold.ns);
+            add(&account.acquisitions, hold.holds);
+            if hold.scope == Scope::Lock {
+                account.charge_alone(charge);
+            }
+        }
+        self.last.store(hold.now, Relaxed);
+        charge
+    }
+
+    /// Whether the next hold, which met no queue, goes unmeasured.
+    #[inline]
+    pub(crate) fn skips_measuring(&self) -> bool {
+        let skip = self.skip.load(Relaxed);
+        if skip == 0 {
+            return false;
+        }
+        self.skip.store(skip - 1, Relaxed);
+        self.skipped.store(self.skipped.load(Relaxed) + 1, Relaxed);
+        true
+    }
+
+    /// What a hold of this length counts for, in ns and number, together with
+    /// those that were skipped before it. Draws how many are to be skipped next.
+    pub(crate) fn sampled(&self, held_ns: u64, now: u64) -> (u64, u64) {
+        let skipped = u64::from(self.skipped.load(Relaxed));
+        self.skipped.store(0, Relaxed);
+        let skip = if held_ns < SHORT_NS {
+            now.wrapping_mul(RANDOMISER) >> 60
+        } else {
+            0
+        };
+        self.skip.store(skip as u32, Relaxed);
+        (held_ns + skipped * held_ns.min(SHORT_NS), skipped + 1)
+    }
+
+    /// The group.
+    pub(crate) fn gid(&self) -> u32 {
+        self.gid.load(Relaxed)
+    }
+
+    /// The thread's account for a lock, if it is kept.
+    pub(crate) fn account(&self, lock: usize) -> Option<&Account> {
+        self.accounts.find(lock)
+    }
+
+    /// The weight, 100 if none was set.
+    pub(crate) fn weight(&self) -> u32 {
+        match self.weight.load(Relaxed) {
+            0 => DEFAULT_WEIGHT,
+            weight => weight,
+        }
+    }
+
+    /// Puts the thread into a group by rule, unless a call has chosen one.
+    pub(crate) fn assign(&self, gid: u32) {
+        if self.chosen.load(Relaxed) == 0 {
+            self.gid.store(gid, Relaxed);
+        }
+    }
+}
+
+/// Moves the current thread's vLHT, so that a model meets unequal threads.
+#[cfg(any(loom, shuttle))]
+pub fn charge_for_test(virtual_ns: u64) {
+    if let Some(thread) = current() {
+        thread.total.charge_alone(virtual_ns);
+    }
+}
