@@ -127,9 +127,7 @@ pub(crate) fn turn<L: BenchLock>(
     handle.lock();
     let began_ns = field.now_ns();
     // SAFETY: the lock is held from here to `unlock`.
-    let before = unsafe { field.ledger.turn() };
-    // SAFETY: as above.
-    unsafe { field.ledger.work(steps) };
+    let before = unsafe { field.ledger.turn(steps) };
     let ended_ns = field.now_ns();
     // SAFETY: it was taken through this handle.
     unsafe { handle.unlock() };

@@ -7,8 +7,8 @@
 //! and more.
 //!
 //! ```text
-//!   name ──► Kind ──► Measured ──► contend::<L>   a run under contention
-//!                        │    └──► Alone          rounds without any
+//!   name ──► Kind ──► Measured ──► contend::run::<L>     a run under contention
+//!                        │    └──► Rounds::serve::<L>    rounds without any
 //!                        └ made from a closure that makes an L
 //! ```
 
@@ -17,7 +17,7 @@ use std::marker::PhantomData;
 
 use super::contend::{self, Outcome};
 use super::scenario::Scenario;
-use super::uncontended::Alone;
+use super::uncontended::Rounds;
 use crate::Result;
 
 /// Who a thread is to a lock that asks.
@@ -80,8 +80,9 @@ pub(crate) trait Measured: Send + Sync {
     /// One run under contention.
     fn contend(&self, scenario: &Scenario) -> Result<Outcome>;
 
-    /// The lock alone, for rounds of uncontended pairs.
-    fn alone(&self) -> Result<Box<dyn Alone>>;
+    /// The lock with the calling thread alone: rounds of uncontended pairs,
+    /// as they are asked for.
+    fn alone(&self, rounds: &Rounds) -> Result<()>;
 }
 
 /// A lock as `--locks` names it.
@@ -144,7 +145,8 @@ where
         contend::run(&(self.0)()?, scenario)
     }
 
-    fn alone(&self) -> Result<Box<dyn Alone>> {
-        Ok(Box::new((self.0)()?))
+    fn alone(&self, rounds: &Rounds) -> Result<()> {
+        rounds.serve(&(self.0)()?);
+        Ok(())
     }
 }

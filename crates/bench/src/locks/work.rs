@@ -6,8 +6,8 @@
 //! calibrated once per process; rows carry the result.
 //!
 //! The protected memory also proves exclusion: [`Ledger::turn`] counts turns by
-//! a load and a store. Two threads inside at once lose a count sooner or later,
-//! and the run is refused.
+//! a load before the work and a store after it. Two threads inside at once lose
+//! a count, and the run is refused.
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -33,7 +33,7 @@ pub(crate) struct Ledger {
 #[repr(align(128))]
 struct Turns(AtomicU64);
 
-// SAFETY: `words` is touched by `work` only, whose caller holds the lock.
+// SAFETY: `words` is touched by `turn` only, whose caller holds the lock.
 unsafe impl Sync for Ledger {}
 
 impl Ledger {
@@ -49,25 +49,19 @@ impl Ledger {
         self.turns.0.load(Ordering::Relaxed)
     }
 
-    /// Counts a turn and returns how many there were before. Deliberately not
-    /// one atomic operation: see the module's text.
+    /// A critical section of so many steps; returns how many turns there were
+    /// before. The count is read at its begin and written at its end, so that
+    /// turns that overlap are counted once.
     ///
     /// # Safety
     /// The caller holds the lock.
-    pub(crate) unsafe fn turn(&self) -> u64 {
+    pub(crate) unsafe fn turn(&self, steps: u32) -> u64 {
         let before = self.turns.0.load(Ordering::Relaxed);
-        self.turns.0.store(before + 1, Ordering::Relaxed);
-        before
-    }
-
-    /// A critical section of so many steps.
-    ///
-    /// # Safety
-    /// The caller holds the lock.
-    pub(crate) unsafe fn work(&self, steps: u32) {
         // SAFETY: nobody else touches the words while the caller holds the
         // lock.
         walk(unsafe { &mut *self.words.get() }, steps);
+        self.turns.0.store(before + 1, Ordering::Relaxed);
+        before
     }
 }
 

@@ -21,9 +21,8 @@ fn lost<L: BenchLock>(lock: &L) -> u64 {
                     // SAFETY: the lock is held, unless it is broken, which is
                     // what is to be found out.
                     unsafe {
-                        ledger.turn();
-                        // A turn that is long enough to be preempted in.
-                        ledger.work(50);
+                        // Long enough to overlap, and to be preempted in.
+                        ledger.turn(50);
                         handle.unlock();
                     }
                 }

@@ -136,3 +136,22 @@ fn rank(lock: &str) -> (usize, String) {
     let rank = known.iter().position(|(name, _)| name == lock);
     (rank.unwrap_or(known.len()), lock.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::locks::samples;
+
+    #[test]
+    fn the_best_unfair_lock_is_never_a_fair_one() {
+        let mut report = samples::report();
+        for row in &mut report.rows {
+            if let ("u-scl", Some(contended)) = (row.lock.as_str(), &mut row.contended) {
+                contended.turns_per_s = 1e9;
+            }
+        }
+        let summary = Summary::of(&report);
+        let group = summary.experiment(LockExperiment::Equal).next().unwrap();
+        assert_eq!(group.best_unfair().unwrap().lock, "parking_lot-0.13");
+    }
+}
