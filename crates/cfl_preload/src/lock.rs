@@ -30,6 +30,18 @@ static PROFILE: OnceLock<Profile> = OnceLock::new();
 /// A sentence if the core refuses the options.
 pub(crate) fn prepare(settings: &LockSettings, metered: bool) -> Result<(), String> {
     raw::prepare();
+    let options = options(settings).statistics(metered);
+    if !metered && settings.strict_guarantee != Some(true) {
+        return options.set_default().map_err(|error| error.to_string());
+    }
+    let profile = (options.register("preload")).map_err(|error| error.to_string())?;
+    // Nobody else sets it.
+    let _first = PROFILE.set(profile);
+    Ok(())
+}
+
+/// The core's options with what is set.
+fn options(settings: &LockSettings) -> Options {
     let mut options = Options::default();
     if let Some(scope) = settings.scope {
         options = options.scope(match scope {
@@ -57,17 +69,10 @@ pub(crate) fn prepare(settings: &LockSettings, metered: bool) -> Result<(), Stri
     if let Some(barging) = settings.barging {
         options = options.barging(barging);
     }
-    let strict = settings.strict_guarantee.unwrap_or(false);
-    if !strict && !metered {
-        return options.set_default().map_err(|error| error.to_string());
+    if let Some(strict) = settings.strict_guarantee {
+        options = options.strict_guarantee(strict);
     }
-    let options = options.strict_guarantee(strict).statistics(metered);
-    let profile = options
-        .register("preload")
-        .map_err(|error| error.to_string())?;
-    // Nobody else sets it.
-    let _first = PROFILE.set(profile);
-    Ok(())
+    options
 }
 
 /// A CFL lock in two pieces of a mutex.
@@ -143,7 +148,32 @@ pub(crate) fn deadline(clock: clockid_t, time: &timespec) -> Option<Deadline> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn every_setting_reaches_the_core_and_none_is_the_default() {
+        assert_eq!(options(&LockSettings::default()), Options::default());
+        let all = LockSettings {
+            scope: Some(config::Scope::Lock),
+            criteria: Some(vec![Criterion::Vlht, Criterion::Group]),
+            strict_guarantee: Some(true),
+            grace_period_us: Some(7),
+            slice_us: Some(0),
+            spin_us: Some(3),
+            barging: Some(false),
+        };
+        let expected = Options::default()
+            .scope(Scope::Lock)
+            .criteria(Criteria::VLHT.and(Criteria::GROUP))
+            .strict_guarantee(true)
+            .grace_period(Duration::from_micros(7))
+            .slice(Duration::ZERO)
+            .spin(Duration::from_micros(3))
+            .barging(false);
+        assert_eq!(options(&all), expected);
+    }
 
     #[test]
     fn deadlines_are_counted_in_nanoseconds_and_end_somewhere() {

@@ -28,7 +28,7 @@
 use crate::criteria::Policy;
 use crate::futex::Deadline;
 use crate::node::{ABANDONED, HEAD, Node, PARKED, ROLE, SLAB, Standing, node};
-use crate::options::sched_latency_ns;
+use crate::options::{Criteria, sched_latency_ns};
 use crate::raw::{HoldStart, Kind, LockRef};
 use crate::scheduler::{self, replace_tail, wait_for_next};
 use crate::state::{self, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, METERED, TAIL, WATCHED};
@@ -72,11 +72,12 @@ pub(crate) fn contended(
         return beside_the_queue(lock, deadline);
     };
     let standing = policy.standing(thread);
-    if strict && policy.left(standing, thread.weight()) >= 0 && take_unwanted(lock) {
+    let entitled = !strict || policy.left(standing, thread.weight()) >= 0;
+    if strict && entitled && take_unwanted(lock) {
         return Some(HoldStart::now());
     }
     let barging = policy.settings.barging(kind == Kind::Mutex);
-    if barging && steal(&policy, standing, thread.weight()) {
+    if barging && entitled && steal(&policy, standing, thread.weight()) {
         return Some(sampled_start(Some(thread)));
     }
     let came = clock::now();
@@ -89,6 +90,7 @@ pub(crate) fn contended(
         standing,
         me: own,
         node: node(own),
+        mean: 0,
         last: 0,
         claimed: false,
     };
@@ -205,6 +207,8 @@ struct Waiter<'a> {
     standing: Standing,
     me: u32,
     node: &'static Node,
+    /// The average that the latest walk went by.
+    mean: u64,
     /// The last of the waiters that the latest walk found next in line; 0 if
     /// there was no walk or none was found.
     last: u32,
@@ -327,7 +331,8 @@ impl Waiter<'_> {
                 return End::TimedOut;
             }
             let waited = watch.waited_ns();
-            if self.barging && !self.claimed && waited > self.claim_after_ns() {
+            let overdue = waited > self.claim_after_ns() && self.left() >= 0;
+            if self.barging && !self.claimed && overdue {
                 self.claimed = true;
                 core.state.fetch_or(CLAIMED, Relaxed);
             }
@@ -556,9 +561,12 @@ impl Waiter<'_> {
         let memo = self.node.memo.swap(0, Relaxed);
         let mut waiters = 0;
         if memo == 0 || is_head {
-            waiters = scheduler::census(&self.policy, self.me, self.weight(), is_head);
+            let census = scheduler::census(&self.policy, self.me, self.weight(), is_head);
+            (waiters, self.mean) = (census.waiters, census.mean);
+        } else if let Some(verdict) = self.policy.lock.core.verdict() {
+            self.mean = verdict.avg;
         }
-        let walk = scheduler::relink(&self.policy, self.me, memo, is_head);
+        let walk = scheduler::relink(&self.policy, self.me, memo, self.mean, is_head);
         self.last = if walk.last == self.me { 0 } else { walk.last };
         self.count(|counters| &counters.passes);
         self.add(|counters| &counters.reorders, walk.moved.into());
@@ -628,7 +636,11 @@ impl Waiter<'_> {
 
     /// Whether the head has had so much that those behind it should go first.
     fn may_give_way(&self) -> bool {
-        self.last != 0 && !self.claimed && self.left() < 0
+        let ahead = self.standing.vlht.wrapping_sub(self.mean) as i64;
+        let by_mean = self.policy.criteria.contains(Criteria::VLHT)
+            && self.policy.favours_group_of(self.standing)
+            && ahead > self.policy.tolerance(self.weight());
+        self.last != 0 && !self.claimed && (by_mean || self.left() < 0)
     }
 
     /// Lets the waiters that qualify go first.

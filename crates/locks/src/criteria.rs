@@ -101,15 +101,18 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// Whether a waiter is to be moved forward.
-    pub(crate) fn qualifies(&self, standing: Standing) -> bool {
-        let Some(verdict) = self.lock.core.verdict() else {
-            return false;
-        };
-        let below = !self.criteria.contains(Criteria::VLHT) || standing.vlht < verdict.avg;
-        let here = !self.by_socket() || standing.sid == verdict.sid;
+    /// Whether a waiter is to be moved forward, if this is the average.
+    pub(crate) fn qualifies(&self, standing: Standing, avg: u64) -> bool {
+        let sid = self.lock.core.verdict().map(|verdict| verdict.sid);
+        let below = !self.criteria.contains(Criteria::VLHT) || standing.vlht < avg;
+        let here = !self.by_socket() || Some(standing.sid) == sid;
         let ours = !self.by_group() || standing.gid == state::min_gid(self.lock.core.load());
         self.criteria != Criteria::NONE && below && here && ours
+    }
+
+    /// Whether this thread's vLHT is comparable with the average.
+    pub(crate) fn favours_group_of(&self, standing: Standing) -> bool {
+        !self.by_group() || standing.gid == state::min_gid(self.lock.core.load())
     }
 
     /// How far a thread of this weight is ahead of who should be next, and how
@@ -134,7 +137,7 @@ impl<'a> Policy<'a> {
     /// the default it is the slice in hold time, so that heavy threads take
     /// turns as often as others do. Who is lighter gets less, because the time
     /// that its turn takes is worth that much more to the others.
-    fn tolerance(&self, weight: u32) -> i64 {
+    pub(crate) fn tolerance(&self, weight: u32) -> i64 {
         let slice = self.settings.slice_ns();
         let slice = if self.settings.strict() {
             slice / 4
@@ -158,7 +161,9 @@ impl<'a> Policy<'a> {
     }
 
     /// Whether a running thread may take the free lock before the waiters
-    /// (Section 3.3). While the head is still waking up nobody else could take
+    /// (Section 3.3): only one of the favoured group, because the average is that
+    /// group's, and a thread of another could go on at its fellows' expense. It
+    /// queues, and the census that follows compares the groups. While the head is still waking up nobody else could take
     /// it, so the slice counts four times then.
     pub(crate) fn may_steal(&self, standing: Standing, weight: u32, watched: bool) -> bool {
         let Some(verdict) = self.lock.core.verdict() else {
@@ -171,7 +176,8 @@ impl<'a> Policy<'a> {
         } else {
             4
         };
-        self.criteria != Criteria::NONE && here && lead < tolerance * patience
+        let ours = self.favours_group_of(standing);
+        self.criteria != Criteria::NONE && here && ours && lead < tolerance * patience
     }
 }
 

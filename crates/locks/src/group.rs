@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, virtual_ns};
+use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::stats::GroupSnapshot;
@@ -232,11 +232,8 @@ pub(crate) fn vlht(gid: u32, lock: usize, scope: Scope) -> u64 {
 /// Enters a hold of one of the group's threads. The caller holds the lock.
 pub(crate) fn charge(gid: u32, hold: &Hold) {
     let slot = SLAB.get(gid);
-    let charge = virtual_ns(hold.ns, slot.weight.load(Relaxed));
-    match hold.scope {
-        Scope::Thread => slot.total.charge(charge),
-        Scope::Lock => slot.accounts.open(hold.lock).charge(charge),
-    }
+    let (account, _) = account_for(gid, hold.lock, hold.scope);
+    account.charge(hold.ns, slot.weight.load(Relaxed));
     slot.hold_ns.fetch_add(hold.ns, Relaxed);
     slot.acquisitions.fetch_add(hold.holds, Relaxed);
     slot.last.store(hold.now, Relaxed);

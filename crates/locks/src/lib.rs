@@ -61,6 +61,8 @@ mod stats;
 mod sync;
 pub mod thread;
 mod topology;
+#[cfg(all(feature = "lock_api_04", not(any(loom, shuttle))))]
+pub mod v04;
 
 pub use clock::VirtualClock;
 #[cfg(not(any(loom, shuttle)))]

@@ -63,29 +63,13 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     }
     if policy.by_group() {
         group::charge(thread.gid(), &hold);
-        favour_own_group(&policy, thread);
     }
     let state = lock.core.load();
-    if state & TAIL == 0 && !policy.settings.strict() {
+    if state & TAIL == 0 {
         advance_alone(&policy, thread, charge);
     }
     if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
         lock.core.state.fetch_and(!METERED, Relaxed);
-    }
-}
-
-/// The census only sees groups that wait. The group of a holder that has had
-/// less than the favoured one takes its place.
-fn favour_own_group(policy: &Policy<'_>, thread: &thread::Thread) {
-    let core = policy.lock.core;
-    let (own, favoured) = (thread.gid(), state::min_gid(core.load()));
-    if own != favoured && policy.group_vlht(own) < policy.group_vlht(favoured) {
-        core.set_min_gid(own);
-        // The average was the other group's.
-        if let Some(verdict) = core.verdict() {
-            let avg = thread.account_for(policy.lock.key(), policy.scope).vlht();
-            core.set_verdict(Verdict { avg, ..verdict });
-        }
     }
 }
 
@@ -94,16 +78,20 @@ fn favour_own_group(policy: &Policy<'_>, thread: &thread::Thread) {
 /// CFS lets `min_vruntime` follow a lone task. Else a thread that comes back
 /// would be owed all the time that it was not there.
 fn advance_alone(policy: &Policy<'_>, thread: &thread::Thread, charge: u64) {
-    let Some(verdict) = policy.lock.core.verdict() else {
-        return;
-    };
-    if policy.by_group() && thread.gid() != state::min_gid(policy.lock.core.load()) {
+    let core = policy.lock.core;
+    if policy.by_group() && thread.gid() != state::min_gid(core.load()) {
         return;
     }
     let own = thread.account_for(policy.lock.key(), policy.scope).vlht();
-    let avg = (verdict.avg + charge).min(own);
-    if avg > verdict.avg {
-        policy.lock.core.set_verdict(Verdict { avg, ..verdict });
+    let before = match core.verdict() {
+        None => Verdict { avg: own, sid: 0 },
+        // Under the strict guarantee a thread alone still waits for others.
+        Some(_) if policy.settings.strict() => return,
+        Some(before) => before,
+    };
+    let avg = (before.avg + charge).min(own);
+    if avg >= before.avg {
+        core.set_verdict(Verdict { avg, ..before });
     }
 }
 

@@ -15,10 +15,12 @@
 //! - The census comes before relinking, not after: a waiter is judged by an
 //!   average that includes it, and the first pass over a new queue already has
 //!   one. (In Figure 4 `avg_vLHT` is 0 until then, and nobody is below it.)
-//! - The average advances by no more than was held since the census before. The
+//! - There are two averages. Waiters are compared with each other, by the mean
+//!   of the census. Threads that steal are compared with what is published, and
+//!   that advances by no more than was held since the census before: the
 //!   waiters at one moment may all be threads that have had too much, while
-//!   those that are owed time run and steal; an average that jumped to the
-//!   former would allow them to go on.
+//!   those that are owed time run and steal, and a published average that
+//!   jumped to the former would allow them to go on.
 //! - The average counts a waiter no further ahead of the lowest than
 //!   [`sched_latency_ns`]. One thread of weight 1 after a long hold would
 //!   otherwise lift the average so far that it tells the others nothing.
@@ -48,8 +50,16 @@ pub(crate) struct Walk {
     pub(crate) moved: u32,
 }
 
-/// Averages the waiters and publishes the verdict; returns how many they are.
-pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -> u32 {
+/// What a census has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Census {
+    pub(crate) waiters: u32,
+    /// The average vLHT of those that count.
+    pub(crate) mean: u64,
+}
+
+/// Averages the waiters and publishes the verdict.
+pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -> Census {
     let core = policy.lock.core;
     let key = policy.lock.key();
     let own = node(me).standing();
@@ -89,7 +99,11 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
         }
     });
     if lowest > highest {
-        return all;
+        // The favoured group runs and does not wait.
+        return Census {
+            waiters: all,
+            mean: 0,
+        };
     }
     let cap = lowest.saturating_add(sched_latency_ns() as i64);
     let mut total = Tally::default();
@@ -102,13 +116,13 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
         }
     });
     let alone_and_ahead = all == 1 && policy.settings.strict() && policy.left(own, weight) < 0;
-    if !alone_and_ahead && let Some(avg) = total.mean() {
+    let mean = own.vlht.wrapping_add_signed(total.mean().unwrap_or(0));
+    if !alone_and_ahead {
         let with_lowest = sockets
             .iter()
             .enumerate()
             .filter(|(_, tally)| tally.count > 0);
         let lowest = with_lowest.min_by_key(|(_, tally)| tally.mean());
-        let mean = own.vlht.wrapping_add_signed(avg);
         let credit = policy.lock.extra.take_credit() + policy.least_credit();
         let avg = match core.verdict() {
             Some(before) if same_group && !policy.settings.strict() => {
@@ -121,7 +135,7 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
             sid: settle_socket(policy, lowest.map_or(0, |(sid, _)| sid as u32)),
         });
     }
-    all
+    Census { waiters: all, mean }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -192,9 +206,10 @@ fn for_each_waiter(key: usize, me: u32, is_head: bool, mut look: impl FnMut(Stan
     }
 }
 
-/// Moves qualifying waiters behind `me`, in order, and unlinks abandoned ones.
-/// Starts behind `memo` if there is one. Stops early when `me` could acquire.
-pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, is_head: bool) -> Walk {
+/// Moves waiters that qualify by this average behind `me`, in order, and unlinks
+/// abandoned ones. Starts behind `memo` if there is one. Stops early when `me`
+/// could acquire.
+pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, avg: u64, is_head: bool) -> Walk {
     let mut walk = Walk {
         last: me,
         checked: if memo == 0 { me } else { memo },
@@ -216,7 +231,7 @@ pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, is_head: bool) -> 
             if unlink(policy, walk.checked, at) {
                 node::SLAB.give(at);
             }
-        } else if !policy.qualifies(waiter.standing()) {
+        } else if !policy.qualifies(waiter.standing(), avg) {
             walk.checked = at;
         } else if walk.checked == walk.last {
             // Already where it would be moved to.

@@ -16,7 +16,7 @@
 //! - **T2** `node` is 0 or a node that the thread owns (N2) whenever the thread
 //!   does not wait.
 
-use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add, virtual_ns};
+use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add};
 use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
@@ -342,18 +342,14 @@ impl Thread {
     /// Enters a hold; returns what it cost in virtual time. With `detailed`,
     /// the account for this lock is kept even if another one decides.
     pub(crate) fn charge(&self, hold: &Hold, detailed: bool) -> u64 {
-        let charge = virtual_ns(hold.ns, self.weight.load(Relaxed));
-        if hold.scope == Scope::Thread {
-            // Only this thread writes it, so no locked instruction.
-            self.total.charge_alone(charge);
-        }
+        let weight = self.weight.load(Relaxed);
+        let charge = self
+            .account_for(hold.lock, hold.scope)
+            .charge(hold.ns, weight);
         if hold.scope == Scope::Lock || detailed {
             let account = self.accounts.open(hold.lock);
             add(&account.hold_ns, hold.ns);
             add(&account.acquisitions, hold.holds);
-            if hold.scope == Scope::Lock {
-                account.charge_alone(charge);
-            }
         }
         self.last.store(hold.now, Relaxed);
         charge
@@ -415,6 +411,6 @@ impl Thread {
 #[cfg(any(loom, shuttle))]
 pub fn charge_for_test(virtual_ns: u64) {
     if let Some(thread) = current() {
-        thread.total.charge_alone(virtual_ns);
+        thread.total.charge(virtual_ns, 0);
     }
 }

@@ -75,15 +75,18 @@ static void *answer(void *argument)
 	return argument;
 }
 
-static int child(void)
+/* `wakes`: whether the first thing it does with the condition is to wake those
+ * who are not there; else it would take them for waiters before its own. */
+static int child(int wakes)
 {
 	pthread_t threads[3], partner;
 
 	if (owns)
 		return 1;
-	/* Nobody waits here, whatever the queue says. */
-	MUST(pthread_cond_signal(&cond));
-	MUST(pthread_cond_broadcast(&cond));
+	if (wakes) {
+		MUST(pthread_cond_signal(&cond));
+		MUST(pthread_cond_broadcast(&cond));
+	}
 	stop = 0;
 	for (int i = 0; i < 3; i++)
 		threads[i] = start(contend, NULL);
@@ -128,13 +131,13 @@ int main(void)
 			pid_t grandchild = round % 3 ? -1 : fork();
 
 			if (grandchild == 0)
-				_exit(child());
+				_exit(child(round % 2));
 			if (grandchild > 0) {
 				waitpid(grandchild, &status, 0);
 				if (WEXITSTATUS(status) != 42)
 					_exit(1);
 			}
-			_exit(child());
+			_exit(child(round % 2));
 		}
 		waitpid(pid, &status, 0);
 		good += WIFEXITED(status) && WEXITSTATUS(status) == 42;

@@ -12,6 +12,14 @@ static void *die_holding(void *argument)
 	return NULL;
 }
 
+/* glibc notes the owner of the mutexes that it locks. */
+static void whose(pthread_mutex_t *m)
+{
+	MUST(pthread_mutex_lock(m));
+	printf("locked by glibc: %d\n", m->__data.__owner == gettid());
+	MUST(pthread_mutex_unlock(m));
+}
+
 static void make(pthread_mutex_t *m, int robust, int protocol, int pshared)
 {
 	pthread_mutexattr_t attr;
@@ -96,6 +104,9 @@ static void mixed(const char *what, int protocol, int robust, int mutex_shared, 
 	printf("-- %s\n", what);
 	make(&p.mutex, robust, protocol, mutex_shared);
 	make_cond(&p.cond, cond_shared, CLOCK_MONOTONIC);
+	if (protocol != PTHREAD_PRIO_NONE || robust == PTHREAD_MUTEX_ROBUST ||
+	    mutex_shared == PTHREAD_PROCESS_SHARED)
+		whose(&p.mutex);
 	play(&p);
 	MUST(pthread_mutex_lock(&p.mutex));
 	soon = in_ms(CLOCK_MONOTONIC, 20);

@@ -1,0 +1,362 @@
+//! Shares of lock hold time, exact: on a virtual clock that only holders move.
+//!
+//! Every holder waits until all other threads want the lock, so there is
+//! nothing but the lock to decide who gets it; what the machine does to the
+//! threads in between costs no virtual time. Bounds are what is left after so
+//! many slices, not noise.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Barrier, Mutex as StdMutex, MutexGuard as StdGuard};
+use std::time::Duration;
+
+use giveway_locks::{
+    Criteria, Group, Mutex, Options, Profile, RawMutex, Scope, VirtualClock, jain_by_weight, thread,
+};
+
+/// The clock is the process's, so the tests take turns.
+fn clock() -> (VirtualClock, StdGuard<'static, ()>) {
+    static TURN: StdMutex<()> = StdMutex::new(());
+    let turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    (VirtualClock::install(), turn)
+}
+
+#[derive(Clone, Copy)]
+struct Spec {
+    group: Group,
+    weight: u32,
+    section: Duration,
+}
+
+fn spec(section_us: u64) -> Spec {
+    Spec {
+        group: Group::ROOT,
+        weight: 100,
+        section: Duration::from_micros(section_us),
+    }
+}
+
+/// What a thread had.
+#[derive(Clone, Copy, Default, Debug)]
+struct Had {
+    hold: Duration,
+    /// The most acquisitions of others while it waited for one.
+    bypassed: u64,
+}
+
+/// Runs threads that want nothing but the lock for this virtual time, of which
+/// the first tenth does not count.
+fn saturate(lock: &Mutex<()>, clock: VirtualClock, threads: &[Spec], time: Duration) -> Vec<Had> {
+    let (wanting, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let acquisitions = AtomicU64::new(0);
+    let start = Barrier::new(threads.len());
+    let begin = clock.elapsed();
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = threads
+            .iter()
+            .map(|spec| {
+                let (wanting, done, start) = (&wanting, &done, &start);
+                let acquisitions = &acquisitions;
+                scope.spawn(move || {
+                    thread::join(spec.group);
+                    thread::set_weight(spec.weight).unwrap();
+                    let mut had = Had::default();
+                    start.wait();
+                    loop {
+                        wanting.fetch_add(1, SeqCst);
+                        let before = acquisitions.load(SeqCst);
+                        let guard = lock.lock();
+                        let others = acquisitions.fetch_add(1, SeqCst) - before;
+                        wanting.fetch_sub(1, SeqCst);
+                        while wanting.load(SeqCst) + 1 < threads.len() && !done.load(SeqCst) {
+                            std::thread::yield_now();
+                        }
+                        clock.advance(spec.section);
+                        let passed = clock.elapsed() - begin;
+                        if passed > time / 10 {
+                            had.hold += spec.section;
+                            had.bypassed = had.bypassed.max(others);
+                        }
+                        if passed > time {
+                            done.store(true, SeqCst);
+                        }
+                        drop(guard);
+                        if done.load(SeqCst) {
+                            return had;
+                        }
+                    }
+                })
+            })
+            .collect();
+        handles
+            .into_iter()
+            .map(|handle| handle.join().unwrap())
+            .collect()
+    })
+}
+
+fn lock_with(options: Options, name: &str) -> (Mutex<()>, Profile) {
+    let profile = options.register(name).unwrap();
+    (
+        Mutex::from_raw(RawMutex::with_profile(profile), ()),
+        profile,
+    )
+}
+
+/// Hold time of the first `split` threads over that of the others.
+fn ratio(had: &[Had], split: usize) -> f64 {
+    let sum = |part: &[Had]| part.iter().map(|had| had.hold.as_secs_f64()).sum::<f64>();
+    sum(&had[..split]) / sum(&had[split..])
+}
+
+#[track_caller]
+fn assert_ratio(found: f64, wanted: f64, within: f64) {
+    let off = found / wanted - 1.0;
+    assert!(
+        off.abs() < within,
+        "{found:.4} instead of {wanted}: {:.1} %",
+        off * 100.0
+    );
+}
+
+#[test]
+fn long_and_short_sections_share_equally() {
+    let (clock, _turn) = clock();
+    for scope in [Scope::Thread, Scope::Lock] {
+        let (lock, _) = lock_with(Options::default().scope(scope), "equal");
+        let threads = [[spec(30); 4], [spec(90); 4]].concat();
+        let had = saturate(&lock, clock, &threads, Duration::from_secs(1));
+        assert_ratio(ratio(&had, 4), 1.0, 0.02);
+    }
+}
+
+#[test]
+fn shares_follow_weights() {
+    let (clock, _turn) = clock();
+    for (light, heavy, section_us, ms) in
+        [(100, 200, 20, 500), (100, 800, 20, 500), (9, 9216, 1, 1500)]
+    {
+        let (lock, _) = lock_with(Options::default(), "weights");
+        let weighted = |weight| Spec {
+            weight,
+            ..spec(section_us)
+        };
+        // Enough heavy threads that one always waits: a lock that is free goes
+        // to whoever is there.
+        let threads = [vec![weighted(heavy); 6], vec![weighted(light); 2]].concat();
+        let had = saturate(&lock, clock, &threads, Duration::from_millis(ms));
+        assert_ratio(
+            ratio(&had, 6),
+            3.0 * f64::from(heavy) / f64::from(light),
+            0.05,
+        );
+    }
+}
+
+#[test]
+fn a_group_shares_by_its_weight_however_many_threads_it_has() {
+    let (clock, _turn) = clock();
+    for (one, many) in [(100, 100), (800, 100), (100, 200)] {
+        let (lock, _) = lock_with(Options::default(), "groups");
+        let name = |of: &str| format!("{of} {one}:{many}");
+        let few = Group::new(&name("few")).unwrap().weight(one).unwrap();
+        let crowd = Group::new(&name("crowd")).unwrap().weight(many).unwrap();
+        let threads = [
+            vec![
+                Spec {
+                    group: few,
+                    ..spec(20)
+                };
+                1
+            ],
+            vec![
+                Spec {
+                    group: crowd,
+                    ..spec(20)
+                };
+                5
+            ],
+        ]
+        .concat();
+        let had = saturate(&lock, clock, &threads, Duration::from_millis(500));
+        assert_ratio(ratio(&had, 1), f64::from(one) / f64::from(many), 0.05);
+        // Inside the group all are equal.
+        assert_ratio(ratio(&had[1..], 2), 2.0 / 3.0, 0.1);
+    }
+}
+
+#[test]
+fn without_the_group_criterion_the_crowd_gets_more() {
+    let (clock, _turn) = clock();
+    let options = Options::default().criteria(Criteria::VLHT);
+    let (lock, _) = lock_with(options, "no groups");
+    let crowd = Group::new("ungrouped crowd").unwrap();
+    let threads = [
+        vec![spec(20); 1],
+        vec![
+            Spec {
+                group: crowd,
+                ..spec(20)
+            };
+            5
+        ],
+    ]
+    .concat();
+    let had = saturate(&lock, clock, &threads, Duration::from_millis(300));
+    assert_ratio(ratio(&had, 1), 1.0 / 5.0, 0.05);
+}
+
+#[test]
+fn the_strict_guarantee_holds_for_two_and_four_threads() {
+    let (clock, _turn) = clock();
+    for half in [1, 2] {
+        let (lock, _) = lock_with(Options::default().strict_guarantee(true), "strict");
+        let threads = [vec![spec(30); half], vec![spec(90); half]].concat();
+        let had = saturate(&lock, clock, &threads, Duration::from_millis(600));
+        assert_ratio(ratio(&had, half), 1.0, 0.02);
+    }
+}
+
+/// Two threads that never meet: the one with the short section comes back only
+/// after a pause in which the lock is free.
+#[test]
+fn the_strict_guarantee_idles_a_thread_that_meets_nobody() {
+    let (clock, _turn) = clock();
+    for (strict, wanted) in [(true, 1.0), (false, 9.0)] {
+        let options = Options::default().strict_guarantee(strict).statistics(true);
+        let (lock, profile) = lock_with(options, "idling");
+        let (long, short) = (Duration::from_micros(450), Duration::from_micros(50));
+        let end = clock.elapsed() + Duration::from_millis(300);
+        let done = AtomicBool::new(false);
+        let held = |section: Duration, lock: &Mutex<()>| {
+            let mut held = 0.0;
+            while clock.elapsed() < end {
+                drop({
+                    let guard = lock.lock();
+                    clock.advance(section);
+                    held += section.as_secs_f64();
+                    guard
+                });
+                // Long enough for the other one to come and go.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            held
+        };
+        let (of_long, of_short) = std::thread::scope(|scope| {
+            // Idling must end when nobody else moves the clock.
+            scope.spawn(|| {
+                while !done.load(SeqCst) {
+                    std::thread::sleep(Duration::from_micros(50));
+                    clock.advance(Duration::from_micros(5));
+                }
+            });
+            let other = scope.spawn(|| held(short, &lock));
+            let both = (held(long, &lock), other.join().unwrap());
+            done.store(true, SeqCst);
+            both
+        });
+        let found = of_long / of_short;
+        if strict {
+            assert!(
+                found < wanted * 1.25,
+                "long sections had {found:.2} times the short ones'"
+            );
+            assert!(profile.statistics().idles > 0);
+        } else {
+            assert!(
+                found > wanted / 3.0,
+                "without it, {found:.2}: the test shows nothing"
+            );
+        }
+    }
+}
+
+#[test]
+fn nobody_is_passed_by_more_than_the_slices_of_all_others() {
+    let (clock, _turn) = clock();
+    let (lock, _) = lock_with(Options::default(), "bypass");
+    let had = saturate(&lock, clock, &[spec(10); 8], Duration::from_millis(500));
+    // Each of seven others may go from a slice behind to four slices ahead of
+    // the average, and the head may be passed for four slices more.
+    // The average moves meanwhile, for which as much again is allowed.
+    let most = 2 * (7 * (5 * 250 / 10) + 4 * 250 / 10);
+    for had in &had {
+        assert!(had.bypassed <= most, "{had:?}, bound {most}");
+    }
+}
+
+#[test]
+fn a_newcomer_is_served_soon_and_does_not_take_over() {
+    let (clock, _turn) = clock();
+    let (lock, _) = lock_with(Options::default(), "newcomer");
+    let (stop, joined) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (others, own) = (AtomicU64::new(0), AtomicU64::new(0));
+    let section = Duration::from_micros(20);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !stop.load(SeqCst) {
+                    let _guard = lock.lock();
+                    clock.advance(section);
+                    if joined.load(SeqCst) {
+                        others.fetch_add(1, SeqCst);
+                    }
+                }
+            });
+        }
+        // The others have had two virtual seconds before the newcomer comes.
+        let begin = clock.elapsed();
+        while clock.elapsed() - begin < Duration::from_secs(2) {
+            std::thread::yield_now();
+        }
+        joined.store(true, SeqCst);
+        let guard = lock.lock();
+        let before_first = others.load(SeqCst);
+        clock.advance(section);
+        drop(guard);
+        while own.load(SeqCst) + others.load(SeqCst) < 40_000 {
+            let _guard = lock.lock();
+            clock.advance(section);
+            own.fetch_add(1, SeqCst);
+        }
+        stop.store(true, SeqCst);
+        // Four others, each up to five slices of 12 sections.
+        assert!(
+            before_first <= 4 * 5 * 13 + 50,
+            "{before_first} before the first"
+        );
+    });
+    // Its share is a fifth, 8000; two virtual seconds of arrears would be all
+    // 40000. What it may have beyond is the distance it may lag by.
+    let own = own.load(SeqCst);
+    assert!(own < 8000 + 10_000, "the newcomer took {own} of 40000");
+}
+
+#[test]
+fn statistics_tell_what_was_held() {
+    let (clock, _turn) = clock();
+    let (lock, profile) = lock_with(Options::default().statistics(true), "statistics");
+    let (ready, go) = (Barrier::new(2), Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..10 {
+                let _guard = lock.lock();
+                clock.advance(Duration::from_micros(100));
+            }
+            ready.wait();
+            go.wait();
+        });
+        ready.wait();
+        drop(lock.lock());
+        // SAFETY: only reads the raw lock's accounts.
+        let shares = unsafe { lock.raw() }.shares();
+        go.wait();
+        let most = shares.iter().max_by_key(|share| share.hold_ns).unwrap();
+        assert_eq!((most.hold_ns, most.acquisitions), (1_000_000, 10));
+        assert!(jain_by_weight(&shares) < 0.51, "one of two threads had all");
+    });
+    let seen = profile.statistics();
+    assert_eq!(
+        (seen.acquisitions, seen.hold_ns, seen.contended),
+        (11, 1_000_000, 0)
+    );
+}
