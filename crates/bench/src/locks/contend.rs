@@ -15,13 +15,17 @@
 //! being taken); what is bounded here is fairness in order, whatever time does.
 //!
 //! The time of a turn is measured with two readings of the clock inside the
-//! critical section's bounds, which is the same for all locks.
+//! critical section's bounds, the same for all locks. The lock sees them too, as
+//! part of what it was held for, so they must be short: the CPU's cycle counter
+//! where it can be trusted. A system clock's microsecond per turn would favour
+//! short turns over long ones by some percent.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use quanta::Clock;
 
 use super::arrivals::{self, Arrived};
 use super::lock::{BenchLock, LockHandle};
@@ -40,7 +44,9 @@ pub(crate) struct Field<'l, L> {
     pub(crate) lock: &'l L,
     pub(crate) ledger: Ledger,
     phase: AtomicU8,
-    begun: Instant,
+    clock: Clock,
+    /// In units of the clock.
+    begun: u64,
 }
 
 impl<L> Field<'_, L> {
@@ -54,8 +60,7 @@ impl<L> Field<'_, L> {
 
     /// Time since the run began.
     pub(crate) fn now_ns(&self) -> u64 {
-        // Runs are shorter than 584 years.
-        self.begun.elapsed().as_nanos() as u64
+        self.clock.delta_as_nanos(self.begun, self.clock.raw())
     }
 }
 
@@ -159,11 +164,13 @@ impl Tally {
 
 /// Runs the scenario on a lock.
 pub(crate) fn run<L: BenchLock>(lock: &L, scenario: &Scenario) -> Result<Outcome> {
+    let clock = Clock::new();
     let field = Field {
         lock,
         ledger: Ledger::new(),
         phase: AtomicU8::new(WARM_UP),
-        begun: Instant::now(),
+        begun: clock.raw(),
+        clock,
     };
     let members = scenario.sets.iter().map(|set| set.threads).sum::<u32>() as usize;
     let ready = Barrier::new(members + 1);
