@@ -334,3 +334,76 @@ pub(crate) fn step_behind(policy: &Policy<'_>, me: u32, last: u32) -> u32 {
 pub(crate) fn is_conjunction(policy: &Policy<'_>) -> bool {
     policy.criteria != Criteria::VLHT && (policy.by_group() || policy.by_socket())
 }
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::raw::{Core, Extra, LockRef};
+    use proptest::prelude::*;
+
+    /// Queues a node of this vLHT behind `before`.
+    fn queue(lock: LockRef<'_>, before: u32, vlht: u64, abandoned: bool) -> u32 {
+        let at = node::SLAB.take().expect("few nodes are in use");
+        let standing = Standing {
+            vlht,
+            sid: 0,
+            gid: 0,
+        };
+        node(at).prepare(lock.key(), standing);
+        if abandoned {
+            node(at).tell(ABANDONED);
+        }
+        if before != 0 {
+            node(at).prev.store(before, Relaxed);
+            node(before).next.store(at, Relaxed);
+        }
+        let set = |word| Some(state::with_tail(word, at));
+        let _ = lock.core.state.fetch_update(Relaxed, Relaxed, set);
+        at
+    }
+
+    proptest! {
+        /// Whoever waited still waits, once; who qualifies is in front, in order;
+        /// the abandoned are gone; the tail is the tail.
+        #[test]
+        fn relinking_permutes_the_queue(
+            waiters in proptest::collection::vec((0_u64..100, 0_u32..10), 0..40),
+            avg in 0_u64..100,
+        ) {
+            let (core, extra) = (Core::in_state(LOCKED), Extra::new());
+            let lock = LockRef::new(&core, &extra);
+            let policy = Policy::of(lock);
+            let me = queue(lock, 0, 50, false);
+            let mut last = me;
+            let mut living = Vec::new();
+            for (vlht, fate) in waiters {
+                last = queue(lock, last, vlht, fate == 0);
+                if fate != 0 {
+                    living.push((last, vlht));
+                }
+            }
+            let moved_to_front = living.iter().filter(|(_, vlht)| *vlht < avg);
+            let others = living.iter().filter(|(_, vlht)| *vlht >= avg);
+            let expected: Vec<u32> = moved_to_front.chain(others).map(|(at, _)| *at).collect();
+
+            relink(&policy, me, 0, avg, true);
+
+            let mut found = Vec::new();
+            let mut at = node(me).next.load(Relaxed);
+            let mut before = me;
+            while at != 0 {
+                prop_assert!(found.len() <= living.len(), "a circle");
+                prop_assert_eq!(node(at).prev.load(Relaxed), before);
+                found.push(at);
+                before = at;
+                at = node(at).next.load(Relaxed);
+            }
+            prop_assert_eq!(state::tail(core.load()), before);
+            prop_assert_eq!(&found, &expected);
+            for at in found.into_iter().chain([me]) {
+                node(at).retire();
+                node::SLAB.give(at);
+            }
+        }
+    }
+}

@@ -108,7 +108,7 @@ fn mutex_of_two() {
 /// A queue of two behind a holder: the head passes its place on.
 #[test]
 fn mutex_of_three() {
-    model(2, || {
+    model(1, || {
         let lock = Guarded::new();
         let entered = run(vec![
             entering(&lock, Kind::Mutex, 1),
@@ -136,7 +136,7 @@ fn spinlock_of_three() {
 /// Waiters with unequal vLHT are relinked, or give way, while others queue.
 #[test]
 fn reordering() {
-    model(2, || {
+    model(1, || {
         let lock = Guarded::new();
         let unequal = |weight: u32| -> Box<dyn FnOnce() -> u32 + Send> {
             let lock = lock.clone();
@@ -153,7 +153,7 @@ fn reordering() {
 /// A waiter that gives up, as the head or behind it, leaves a queue that works.
 #[test]
 fn deadlines() {
-    model(2, || {
+    model(1, || {
         let lock = Guarded::new();
         let timed = {
             let lock = lock.clone();

@@ -11,6 +11,8 @@ __attribute__((constructor)) static void begin(void)
 {
 	struct timespec soon = in_ms(CLOCK_REALTIME, 5);
 
+	/* The first lock of all is the allocator's, for the output's buffer. */
+	puts("-- constructor");
 	SAY(pthread_mutex_lock(&early_recursive));
 	SAY(pthread_mutex_lock(&early_recursive));
 	SAY(pthread_mutex_lock(&early_mutex));

@@ -31,6 +31,7 @@ OLD(int, old_broadcast, pthread_cond_broadcast, pthread_cond_t *c);
 OLD(int, old_destroy, pthread_cond_destroy, pthread_cond_t *c);
 
 static pthread_mutex_t m;
+static pthread_mutex_t knows_owner = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t c;
 static int turn;
 
@@ -62,6 +63,15 @@ int main(void)
 {
 	struct timespec soon;
 	pthread_t other;
+
+	SAY(pthread_mutex_lock(&knows_owner));
+	SAY(alias_lock(&knows_owner));
+	SAY(alias_trylock(&knows_owner));
+	SAY(alias_unlock(&knows_owner));
+	SAY(alias_unlock(&knows_owner));
+	SAY(alias_destroy(&knows_owner));
+	SAY(alias_unlock(&knows_owner));
+	SAY(alias_destroy(&knows_owner));
 
 	SAY(alias_init(&m, NULL));
 	SAY(pthread_mutex_lock(&m));

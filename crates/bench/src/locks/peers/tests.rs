@@ -1,35 +1,48 @@
 //! Every peer excludes. That u-SCL shares takes a quieter place than a test
 //! among others: `tests/locks.rs`.
 
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
 use super::*;
 use crate::locks::lock::{BenchLock, LockHandle, Member};
 use crate::locks::work::Ledger;
 
-const THREADS: u64 = 4;
-const TURNS: u64 = 1_000;
+const THREADS: usize = 4;
+/// Long enough for threads to meet on few and busy CPUs.
+const TIME: Duration = Duration::from_millis(150);
 
 /// Threads that do nothing but count under the lock: what the counter lacks in
 /// the end was counted by two at once.
 fn lost<L: BenchLock>(lock: &L) -> u64 {
     let ledger = Ledger::new();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                let mut handle = lock.join(&Member::EQUAL);
-                for _ in 0..TURNS {
-                    handle.lock();
-                    // SAFETY: the lock is held, unless it is broken, which is
-                    // what is to be found out.
-                    unsafe {
-                        // Long enough to overlap, and to be preempted in.
-                        ledger.turn(50);
-                        handle.unlock();
-                    }
-                }
-            });
+    let ready = Barrier::new(THREADS);
+    let member = || {
+        let mut handle = lock.join(&Member::EQUAL);
+        ready.wait();
+        let begun = Instant::now();
+        let mut turns = 0;
+        while begun.elapsed() < TIME {
+            handle.lock();
+            // SAFETY: the lock is held, unless it is broken, which is what is
+            // to be found out.
+            unsafe {
+                // Long enough to overlap, and to be preempted in.
+                ledger.turn(50);
+                handle.unlock();
+            }
+            turns += 1;
         }
+        turns
+    };
+    let taken: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(member)).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum()
     });
-    THREADS * TURNS - ledger.turns()
+    taken - ledger.turns()
 }
 
 #[test]

@@ -34,8 +34,9 @@
 //!
 //! - The owner enters again only by the exchange RUNNABLE → NEXT. The original
 //!   also enters if the state is below RUNNABLE, after a check of the time; an
-//!   owner that is preempted between the two enters beside the next owner. At
-//!   release the state is always RUNNABLE, so nothing is lost.
+//!   owner that is preempted between the two would enter beside the next owner
+//!   (argued from the code, not observed). At release the state is always
+//!   RUNNABLE, so nothing is lost.
 //! - Multiplied before divided: 3/2 is 1.5 and not 1, or a weight of 2 against
 //!   1 would be one of 3 against 1.
 //! - The next in line sleeps until the end of the slice. The original compares

@@ -337,7 +337,8 @@ mod tests {
     fn names_cannot_break_the_page() {
         let mut report = samples::report();
         report.rows[0].lock = "<b>&\"".to_owned();
-        assert!(render(&report).contains("&lt;b&gt;&amp;&quot;"));
+        let page = render(&report);
+        assert!(page.contains("&lt;b&gt;&amp;&quot;") && !page.contains("<b>&"));
     }
 
     #[test]
