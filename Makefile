@@ -28,9 +28,10 @@ demo: build ## Measure three workload mixes under five schedulers, and report
 lab: build ## Make the lab's emulator, kernel and image now
 	$(GIVEWAY) lab build
 
-install: build ## Install binaries, systemd units and man pages under PREFIX
+install: build ## Install binaries, library, systemd units and man pages under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
 	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
 
 clean: ## Remove what was built here; the cache stays (giveway lab clean)
