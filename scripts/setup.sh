@@ -6,7 +6,7 @@
 set -eu
 
 # Rust of at least the version that Cargo.toml names as rust-version.
-rust_minor_min=91
+rust_minor_min=95
 
 packages="
 build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
