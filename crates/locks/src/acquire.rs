@@ -635,12 +635,17 @@ impl Waiter<'_> {
     }
 
     /// Whether the head has had so much that those behind it should go first.
+    /// It is compared with what they are compared with: who qualifies is below
+    /// the mean, so no two heads give way to each other.
     fn may_give_way(&self) -> bool {
-        let ahead = self.standing.vlht.wrapping_sub(self.mean) as i64;
-        let by_mean = self.policy.criteria.contains(Criteria::VLHT)
-            && self.policy.favours_group_of(self.standing)
-            && ahead > self.policy.tolerance(self.weight());
-        self.last != 0 && !self.claimed && (by_mean || self.left() < 0)
+        let ahead = if self.policy.favours_group_of(self.standing) {
+            let lead = self.standing.vlht.wrapping_sub(self.mean) as i64;
+            let tolerance = self.policy.tolerance(self.weight());
+            self.policy.criteria.contains(Criteria::VLHT) && lead > tolerance
+        } else {
+            self.left() < 0
+        };
+        self.last != 0 && !self.claimed && ahead
     }
 
     /// Lets the waiters that qualify go first.

@@ -101,10 +101,12 @@ impl<'a> Policy<'a> {
         }
     }
 
-    /// Whether a waiter is to be moved forward, if this is the average.
+    /// Whether a waiter is to be moved forward, if this is the average. Being
+    /// at the average is enough: the only waiter of the favoured group is its
+    /// own average.
     pub(crate) fn qualifies(&self, standing: Standing, avg: u64) -> bool {
         let sid = self.lock.core.verdict().map(|verdict| verdict.sid);
-        let below = !self.criteria.contains(Criteria::VLHT) || standing.vlht < avg;
+        let below = !self.criteria.contains(Criteria::VLHT) || standing.vlht <= avg;
         let here = !self.by_socket() || Some(standing.sid) == sid;
         let ours = !self.by_group() || standing.gid == state::min_gid(self.lock.core.load());
         self.criteria != Criteria::NONE && below && here && ours

@@ -382,8 +382,8 @@ mod tests {
                     living.push((last, vlht));
                 }
             }
-            let moved_to_front = living.iter().filter(|(_, vlht)| *vlht < avg);
-            let others = living.iter().filter(|(_, vlht)| *vlht >= avg);
+            let moved_to_front = living.iter().filter(|(_, vlht)| *vlht <= avg);
+            let others = living.iter().filter(|(_, vlht)| *vlht > avg);
             let expected: Vec<u32> = moved_to_front.chain(others).map(|(at, _)| *at).collect();
 
             relink(&policy, me, 0, avg, true);

@@ -177,7 +177,7 @@ fn a_group_shares_by_its_weight_however_many_threads_it_has() {
             ],
         ]
         .concat();
-        let had = saturate(&lock, clock, &threads, Duration::from_millis(500));
+        let had = saturate(&lock, clock, &threads, Duration::from_millis(1500));
         assert_ratio(ratio(&had, 1), f64::from(one) / f64::from(many), 0.05);
         // Inside the group all are equal.
         assert_ratio(ratio(&had[1..], 2), 2.0 / 3.0, 0.1);
