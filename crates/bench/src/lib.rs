@@ -1,14 +1,13 @@
-//! Mixed database workloads, the runner that measures them side by side under
-//! several schedulers, and the report.
+//! Workloads, the runner that measures them, and the reports.
 //!
-//! One measurement is a *cell*: a scheduler, a workload mix and a repeat.
-//! [`run_cell`] copies a prepared database ([`dataset::prepare`]) to memory,
-//! starts PostgreSQL on CPUs of its own, drives TPC-C ([`tpcc`]) from other
-//! CPUs and TPC-H Q17 in a loop inside the server ([`background`]), and
-//! returns a [`Row`]. Rows make a [`Report`], which is rendered as a
-//! [`table`], a page ([`html`]) and one [`sentence`].
+//! An experiment is a set of cells or runs; each leaves a row, rows make a
+//! [`Report`], and a report becomes a table, a page with plots and a sentence.
 //!
-//! The experiment is that of UFS (paper 000), Sections 3, 6.1 and 6.2.
+//! | experiment | what | paper |
+//! | --- | --- | --- |
+//! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
+//! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
+//! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
 //! This crate runs on whatever machine it is called on: it knows nothing of
 //! virtual machines, and a sched_ext scheduler is to it a program to start.

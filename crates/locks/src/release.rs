@@ -2,7 +2,7 @@
 //!
 //! First the hold is entered in the accounts, then one write to the lock makes
 //! it free, then a sleeping head is woken. After the write the lock is not
-//! touched (see [`state`](crate::state)): the head's node is known from the
+//! touched (see [`crate::state`]): the head's node is known from the
 //! word that was replaced, and a node is always there (N1).
 //!
 //! A lock that nobody contends is not metered: reading a clock twice would cost

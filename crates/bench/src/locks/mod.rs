@@ -7,8 +7,8 @@
 //!
 //! The experiments are those of CFL (paper 004), Sections 4.5 and 4.6, and the
 //! promises of Section 3.4; [`LockExperiment`] lists them. Each lock runs in
-//! code compiled for it ([`lock`]), on critical sections of a fixed number of
-//! instructions ([`work`]), and every run checks that the lock excluded.
+//! code compiled for it (`lock`), on critical sections of a fixed number of
+//! instructions (`work`), and every run checks that the lock excluded.
 //!
 //! Where it runs is not known here: natively, or in a guest whose CPUs keep
 //! the same pace.

@@ -285,7 +285,7 @@ fn arrival_row(arrived: &Arrived, veterans: u32) -> ArrivalRow {
     }
 }
 
-/// Jain's fairness index ([32] in the CFL paper).
+/// Jain's fairness index (reference 32 of the CFL paper).
 fn jain(values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|value| value * value).sum();

@@ -1,4 +1,4 @@
-//! u-SCL, the scheduler-cooperative mutex of Patel et al. (EuroSys 2020; [48]
+//! u-SCL, the scheduler-cooperative mutex of Patel et al. (EuroSys 2020; reference 48
 //! in the CFL paper), as the rival in fairness.
 //!
 //! A thread owns the lock for a *slice* of 2 ms, in which it takes and gives
