@@ -133,9 +133,11 @@ fn long_and_short_sections_share_equally() {
 fn shares_follow_weights() {
     let (clock, _turn) = clock();
     // So long that a slice more or less for a light thread is about 1 %.
-    for (light, heavy, section_us, ms) in
-        [(100, 200, 40, 1000), (100, 800, 80, 2000), (9, 9216, 1, 1500)]
-    {
+    for (light, heavy, section_us, ms) in [
+        (100, 200, 40, 1000),
+        (100, 800, 80, 2000),
+        (9, 9216, 1, 1500),
+    ] {
         let (lock, _) = lock_with(Options::default(), "weights");
         let weighted = |weight| Spec {
             weight,
