@@ -111,6 +111,24 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+impl<R> Report<R> {
+    /// The first line of every heading: what, where and when.
+    pub(crate) fn headline(&self) -> String {
+        let Environment {
+            kernel,
+            date,
+            machine,
+            ..
+        } = &self.environment;
+        format!("{} on {machine}, {date}: Linux {kernel}", self.experiment)
+    }
+
+    /// The beginning of the commit, as long as it is shown.
+    pub(crate) fn short_commit(&self) -> String {
+        self.environment.commit.chars().take(12).collect()
+    }
+}
+
 /// The date in UTC.
 fn today() -> String {
     let now = std::time::SystemTime::now();

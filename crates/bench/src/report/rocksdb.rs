@@ -79,12 +79,9 @@ fn to_pthread(
 
 fn heading(report: &Report<RocksRow>) -> Vec<String> {
     let environment = &report.environment;
-    let commit: String = environment.commit.chars().take(12).collect();
+    let commit = report.short_commit();
     let mut lines = vec![
-        format!(
-            "{} on {}, {}: Linux {}",
-            report.experiment, environment.machine, environment.date, environment.kernel
-        ),
+        report.headline(),
         format!(
             "{} CPUs, clock {}, commit {commit}",
             environment.cpus, environment.clock

@@ -43,18 +43,10 @@ pub(super) fn render(report: &Report<LockRow>) -> String {
 
 /// Where the numbers come from, and what to beware of.
 pub(super) fn heading(report: &Report<LockRow>) -> Vec<String> {
-    let Environment {
-        kernel,
-        cpus,
-        clock,
-        commit,
-        date,
-        machine,
-        ..
-    } = &report.environment;
-    let commit: String = commit.chars().take(12).collect();
+    let Environment { cpus, clock, .. } = &report.environment;
+    let commit = report.short_commit();
     let mut lines = vec![
-        format!("{} on {machine}, {date}: Linux {kernel}", report.experiment),
+        report.headline(),
         format!("{cpus} CPUs, clock {clock}, commit {commit}"),
     ];
     let repeats = report.rows.iter().map(|row| row.repeat).max();

@@ -85,17 +85,11 @@ pub(super) fn explain(mix: Mix) -> &'static str {
 /// Where the numbers come from: two lines, and one for each thing to beware of.
 pub(super) fn heading(report: &Report) -> Vec<String> {
     let Environment {
-        kernel,
-        clock,
-        postgresql,
-        commit,
-        date,
-        machine,
-        ..
+        clock, postgresql, ..
     } = &report.environment;
-    let commit: String = commit.chars().take(12).collect();
+    let commit = report.short_commit();
     let mut lines = vec![
-        format!("{} on {machine}, {date}: Linux {kernel}", report.experiment),
+        report.headline(),
         format!("PostgreSQL {postgresql}, clock {clock}, commit {commit}"),
     ];
     if let Some(row) = report.rows.first() {
