@@ -23,8 +23,8 @@ use std::sync::atomic::AtomicU32;
 
 use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, timespec};
 
-use crate::futex::{self, Errno};
-use crate::{glibc, mode, mutex, shared};
+use crate::errno::Errno;
+use crate::{glibc, mode, mutex, shared, time};
 use queue::{Cond, MONOTONIC, SHARED, WAITING, Waiter};
 
 unsafe extern "C-unwind" {
@@ -153,12 +153,12 @@ pub(crate) unsafe fn wait(
         Until::Time(time) => (libc::CLOCK_REALTIME, time),
         Until::ClockTime(clock, time) => (clock, time),
     };
-    let Some(clock_flag) = futex::clock_flag(clock) else {
+    let Some(clock_flag) = time::clock_flag(clock) else {
         return libc::EINVAL;
     };
     // SAFETY: by the caller, a time where it is not null.
-    let time = unsafe { deadline.as_ref() };
-    if time.is_some_and(|time| !futex::is_valid(time)) {
+    let end = unsafe { deadline.as_ref() };
+    if end.is_some_and(|end| !time::is_valid(end)) {
         return libc::EINVAL;
     }
 
@@ -176,7 +176,7 @@ pub(crate) unsafe fn wait(
         return unlocked;
     }
     // A time before the epoch is one the kernel does not take.
-    let mut timed_out = time.is_some_and(|time| time.tv_sec < 0);
+    let mut timed_out = end.is_some_and(|end| end.tv_sec < 0);
     while !timed_out && waiter.is_waiting() {
         // SAFETY: the waiter and the deadline outlive the call. No frame
         // between here and the caller of this library has anything to drop, so

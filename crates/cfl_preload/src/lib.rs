@@ -20,7 +20,8 @@
 //!   mode ──► config          once, at the first call: ours or glibc's?
 //!   threads                  whose group, when a thread gets a name; and who it is
 //!   stats ──► report         per lock, if asked for
-//!   fork, futex, message     small change
+//!   time                     what programs wait until
+//!   errno, fork, message     small change
 //!   arena                    memory, never the program's
 //! ```
 //!
@@ -56,9 +57,9 @@ mod arena;
 mod c11;
 mod cond;
 mod config;
+mod errno;
 mod exports;
 mod fork;
-mod futex;
 mod glibc;
 mod lock;
 mod message;
@@ -68,6 +69,7 @@ mod report;
 mod shared;
 mod stats;
 mod threads;
+mod time;
 
 /// Unit tests run on the usual allocator; the arena gives little back.
 #[cfg(not(test))]

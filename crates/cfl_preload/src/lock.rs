@@ -6,13 +6,11 @@
 //! each lock is given a profile of its own kind before it is first taken. That
 //! may happen in several threads at once, all giving it the same.
 
-use std::ffi::c_int;
 use std::sync::OnceLock;
 
 use giveway_locks::futex::Deadline;
 use giveway_locks::raw::{self, HoldStart, Kind, LockRef};
 use giveway_locks::{Criteria, Options, Profile, Scope};
-use libc::{clockid_t, timespec};
 
 use crate::config::{self, Criterion, LockSettings};
 
@@ -106,7 +104,7 @@ impl<'a> Lock<'a> {
         self.0.try_lock()
     }
 
-    /// Nothing if the time, of a clock that [`deadline`] knows, has come.
+    /// Nothing if the time, of a clock that [`time`](crate::time) knows, has come.
     pub(crate) fn lock_until(&self, deadline: Deadline) -> Option<Hold> {
         self.adopt();
         self.0.lock_until(Kind::Mutex, deadline)
@@ -126,23 +124,6 @@ impl<'a> Lock<'a> {
     #[inline]
     pub(crate) fn is_locked(&self) -> bool {
         self.0.is_locked()
-    }
-}
-
-/// `time` of `clock` as the core wants it; nothing for another clock than
-/// `CLOCK_REALTIME` and `CLOCK_MONOTONIC`. A time before the clock's beginning
-/// has passed, as has the beginning; one too far off to count is the farthest.
-pub(crate) fn deadline(clock: clockid_t, time: &timespec) -> Option<Deadline> {
-    let ns = match u64::try_from(time.tv_sec) {
-        Ok(seconds) => (seconds.saturating_mul(1_000_000_000))
-            .saturating_add(time.tv_nsec as u64)
-            .min(i64::MAX as u64),
-        Err(_) => 0,
-    };
-    match clock as c_int {
-        libc::CLOCK_MONOTONIC => Some(Deadline::Monotonic(ns)),
-        libc::CLOCK_REALTIME => Some(Deadline::Realtime(ns)),
-        _ => None,
     }
 }
 
@@ -173,29 +154,5 @@ mod tests {
             .spin(Duration::from_micros(3))
             .barging(false);
         assert_eq!(options(&all), expected);
-    }
-
-    #[test]
-    fn deadlines_are_counted_in_nanoseconds_and_end_somewhere() {
-        let at = |tv_sec, tv_nsec| deadline(libc::CLOCK_REALTIME, &timespec { tv_sec, tv_nsec });
-        assert_eq!(at(2, 5), Some(Deadline::Realtime(2_000_000_005)));
-        assert_eq!(at(-7, 5), Some(Deadline::Realtime(0)));
-        assert_eq!(at(i64::MAX, 0), Some(Deadline::Realtime(i64::MAX as u64)));
-        let monotonic = deadline(
-            libc::CLOCK_MONOTONIC,
-            &timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            },
-        );
-        assert_eq!(monotonic, Some(Deadline::Monotonic(1_000_000_000)));
-        let other = deadline(
-            libc::CLOCK_TAI,
-            &timespec {
-                tv_sec: 1,
-                tv_nsec: 0,
-            },
-        );
-        assert_eq!(other, None);
     }
 }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use crate::config::{self, Settings};
-use crate::futex::Errno;
+use crate::errno::Errno;
 use crate::{fork, lock, message, stats, threads};
 
 const UNDECIDED: u32 = 0;

@@ -40,8 +40,8 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use libc::{clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
-use crate::lock::{self, Core, Extra, Hold, Lock};
-use crate::{futex, glibc, mode, stats, threads};
+use crate::lock::{Core, Extra, Hold, Lock};
+use crate::{glibc, mode, stats, threads, time};
 
 /// Bits of `kind`: the type, and glibc's notes about lock elision.
 const TYPE: u16 = 3;
@@ -295,7 +295,7 @@ impl Mutex {
     }
 
     fn lock_until(&self, clock: clockid_t, until: &timespec) -> c_int {
-        let Some(deadline) = lock::deadline(clock, until) else {
+        let Some(deadline) = time::deadline(clock, until) else {
             return libc::EINVAL;
         };
         if let Entry::Owned(answer) = self.enter(libc::EDEADLK) {
@@ -305,7 +305,7 @@ impl Mutex {
         // The time matters only if there is something to wait for.
         let hold = match self.lock().try_lock() {
             Some(hold) => Some(hold),
-            None if !futex::is_valid(until) => return libc::EINVAL,
+            None if !time::is_valid(until) => return libc::EINVAL,
             None => self.lock().lock_until(deadline),
         };
         match hold {

@@ -16,7 +16,7 @@ use giveway_locks::{Group, Rules};
 use libc::{clockid_t, pthread_t};
 
 use crate::config::GroupSettings;
-use crate::futex::Errno;
+use crate::errno::Errno;
 use crate::{glibc, mode};
 
 thread_local! {

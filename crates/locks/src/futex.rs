@@ -1,8 +1,16 @@
-//! Sleeping until a word changes, and waking who sleeps.
+//! Sleeping until a word changes, and waking who sleeps: for the locks, the
+//! interposer and the rivals that are measured beside them.
 //!
 //! Every wait may end without a reason; callers look at their word again. A
 //! sleep never loses a wake-up as long as the waker changes the word first: the
 //! kernel compares under its own lock before it sleeps.
+//!
+//! Who wakes often does so last, when the sleeper may already have seen the
+//! change, gone on, and freed the memory the word was in. So [`wait`] takes a
+//! reference, because the kernel reads the word, and [`wake`] an address,
+//! because the kernel does not: waking goes by the number alone (a private
+//! futex is known by its address space and address). If something else lives
+//! there by now and sleeps on it, that sleep ends without a reason, as any may.
 //!
 //! The system calls preserve `errno`, because they run inside functions of the
 //! C library that do.
@@ -103,15 +111,17 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
     })
 }
 
-/// Wakes up to `count` sleepers of `word`; returns how many.
+/// Wakes up to `count` sleepers of `word`, which need not exist any more;
+/// returns how many.
 #[cfg(not(any(loom, shuttle)))]
-pub fn wake(word: &AtomicU32, count: u32) -> usize {
+pub fn wake(word: *const AtomicU32, count: u32) -> usize {
     preserving_errno(|_| {
-        // SAFETY: the kernel only uses the address of `word` as a name here.
+        // SAFETY: the address of a private futex is a name to the kernel, which
+        // neither reads nor writes there.
         let woken = unsafe {
             libc::syscall(
                 libc::SYS_futex,
-                word.as_ptr(),
+                word.addr(),
                 libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
                 count.min(i32::MAX as u32),
             )
@@ -188,8 +198,8 @@ mod model {
 
     /// See the module above. Wakes all sleepers of the word, which a caller
     /// cannot tell from wake-ups without a reason.
-    pub fn wake(word: &AtomicU32, _count: u32) -> usize {
-        let name = std::ptr::from_ref(word).addr();
+    pub fn wake(word: *const AtomicU32, _count: u32) -> usize {
+        let name = word.addr();
         let mut woken = QUEUE.woken.lock().expect("the model does not panic");
         let Some((_, count)) = woken.iter_mut().find(|(other, _)| *other == name) else {
             return 0;

@@ -43,9 +43,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use giveway_locks::futex;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use crate::{fork, futex};
+use crate::fork;
 
 /// Bits of `flags`.
 pub(super) const SHARED: u32 = 1;
@@ -180,7 +181,7 @@ impl Cond {
                         .compare_exchange(word, contended, Relaxed, Relaxed))
                     .is_ok()
                 {
-                    futex::wait(&self.lock, contended);
+                    futex::wait(&self.lock, contended, None);
                     taken = CONTENDED;
                 }
             }
@@ -190,7 +191,7 @@ impl Cond {
     fn unlock(&self) {
         let generation = fork::generation() << GENERATION_SHIFT;
         if self.lock.swap(generation | FREE, Release) & 0b11 == CONTENDED {
-            futex::wake_one(&self.lock);
+            futex::wake(&self.lock, 1);
         }
     }
 
@@ -266,7 +267,7 @@ impl Cond {
         }
         let mut woken = [ptr::null()];
         if self.take(&mut woken, u64::MAX, SIGNALLED) == 1 {
-            futex::wake_one(woken[0]);
+            futex::wake(woken[0], 1);
         }
     }
 
@@ -281,7 +282,7 @@ impl Cond {
             let mut woken = [ptr::null(); BATCH];
             let count = self.take(&mut woken, newest, RELEASED);
             for address in &woken[..count] {
-                futex::wake_one(*address);
+                futex::wake(*address, 1);
             }
             if count < BATCH {
                 return;

@@ -1,7 +1,6 @@
 //! The locks that are compared, by name.
 
 mod cfl;
-mod futex;
 mod library;
 mod pthread;
 mod queue;

@@ -18,7 +18,9 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use super::{futex, spin};
+use giveway_locks::futex;
+
+use super::spin;
 use crate::locks::lock::{BenchLock, LockHandle, Member};
 
 const WAITING: u32 = 0;
@@ -80,7 +82,7 @@ impl Wait for SpinThenPark {
     fn grant(state: *const AtomicU32) {
         // SAFETY: by invariant 2 the waiter's node is there until it is granted.
         if unsafe { (*state).swap(GRANTED, Ordering::Release) } == ASLEEP {
-            futex::wake_one(state);
+            futex::wake(state, 1);
         }
     }
 }

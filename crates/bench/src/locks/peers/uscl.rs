@@ -52,7 +52,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::futex;
+use giveway_locks::futex::{self, Deadline};
+
 use crate::locks::lock::{BenchLock, LockHandle, Member};
 
 const SLICE_NS: u64 = 2_000_000;
@@ -268,7 +269,7 @@ impl Thread<'_> {
                 break;
             }
             let limit = Duration::from_nanos(left - left % SLEEP_GRAIN_NS);
-            futex::wait(&lock.slice_valid.0, 1, Some(limit));
+            futex::wait(&lock.slice_valid.0, 1, Deadline::after(limit));
         }
         wait_until(|| !lock.slice_is_valid() || lock.now_ns() >= ends_ns());
         lock.slice_valid.0.store(0, Ordering::Release);
@@ -310,7 +311,7 @@ impl Thread<'_> {
             // SAFETY: invariant 1.
             let state = unsafe { &(*next).state };
             state.store(NEXT, Ordering::Release);
-            futex::wake_one(state);
+            futex::wake(state, 1);
         }
     }
 }
@@ -358,7 +359,7 @@ unsafe impl LockHandle for Thread<'_> {
             let valid = &lock.slice_valid.0;
             let ended = valid.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed);
             if ended.is_ok() {
-                futex::wake_one(valid);
+                futex::wake(valid, 1);
             }
         }
     }
