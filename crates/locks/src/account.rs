@@ -17,7 +17,7 @@
 //! account, which costs a little fairness and no safety.
 
 use crate::options::Scope;
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Relaxed, const_fn};
+use crate::sync::{LooseU32, LooseU64, LooseUsize, Relaxed, const_fn};
 
 /// The weight of who does not ask for one.
 pub(crate) const DEFAULT_WEIGHT: u32 = 100;
@@ -36,20 +36,20 @@ pub(crate) struct Hold {
 
 /// What one thread, or one group, has had of one lock.
 pub(crate) struct Account {
-    lock: AtomicUsize,
-    vlht: AtomicU64,
+    lock: LooseUsize,
+    vlht: LooseU64,
     /// What the last division left over.
-    rest: AtomicU32,
+    rest: LooseU32,
     /// Whether the vLHT has been compared with others' yet.
-    placed: AtomicU32,
+    placed: LooseU32,
     /// Metered hold time, ns, not weighted.
-    pub(crate) hold_ns: AtomicU64,
-    pub(crate) acquisitions: AtomicU64,
+    pub(crate) hold_ns: LooseU64,
+    pub(crate) acquisitions: LooseU64,
 }
 
 /// Adds to a number that nobody else writes at the same time.
 #[inline]
-pub(crate) fn add(number: &AtomicU64, by: u64) {
+pub(crate) fn add(number: &LooseU64, by: u64) {
     number.store(number.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
@@ -57,14 +57,14 @@ pub(crate) fn add(number: &AtomicU64, by: u64) {
 pub(crate) struct Accounts<const N: usize> {
     entries: [Account; N],
     /// The next entry to forget.
-    hand: AtomicU32,
+    hand: LooseU32,
 }
 
 macro_rules! accounts {
     ($make:expr) => {
         Accounts {
             entries: $make,
-            hand: AtomicU32::new(0),
+            hand: LooseU32::new(0),
         }
     };
 }
@@ -72,12 +72,12 @@ macro_rules! accounts {
 macro_rules! account {
     () => {
         Account {
-            lock: AtomicUsize::new(0),
-            vlht: AtomicU64::new(0),
-            rest: AtomicU32::new(0),
-            placed: AtomicU32::new(0),
-            hold_ns: AtomicU64::new(0),
-            acquisitions: AtomicU64::new(0),
+            lock: LooseUsize::new(0),
+            vlht: LooseU64::new(0),
+            rest: LooseU32::new(0),
+            placed: LooseU32::new(0),
+            hold_ns: LooseU64::new(0),
+            acquisitions: LooseU64::new(0),
         }
     };
 }

@@ -32,7 +32,7 @@ use crate::options::{Criteria, sched_latency_ns};
 use crate::raw::{HoldStart, Kind, LockRef};
 use crate::scheduler::{self, replace_tail, wait_for_next};
 use crate::state::{self, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, METERED, TAIL, WATCHED};
-use crate::sync::{AcqRel, Acquire, AtomicU64, MODEL, Relaxed, Release, cpus, give_cpu, relax};
+use crate::sync::{AcqRel, Acquire, LooseU64, MODEL, Relaxed, Release, cpus, give_cpu, relax};
 use crate::thread::Thread;
 use crate::{clock, fork, futex, group, release, thread};
 
@@ -694,11 +694,11 @@ impl Waiter<'_> {
         self.policy.left(self.standing, self.weight())
     }
 
-    fn count(&self, counter: impl Fn(&crate::stats::Counters) -> &AtomicU64) {
+    fn count(&self, counter: impl Fn(&crate::stats::Counters) -> &LooseU64) {
         self.add(counter, 1);
     }
 
-    fn add(&self, counter: impl Fn(&crate::stats::Counters) -> &AtomicU64, by: u64) {
+    fn add(&self, counter: impl Fn(&crate::stats::Counters) -> &LooseU64, by: u64) {
         if by > 0 && self.policy.settings.statistics() {
             counter(&self.policy.settings.counters).fetch_add(by, Relaxed);
         }

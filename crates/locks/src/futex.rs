@@ -147,10 +147,9 @@ pub(crate) fn preserving_errno<R>(call: impl FnOnce(*mut libc::c_int) -> R) -> R
 pub use model::{wait, wake};
 
 /// The kernel's promise in the words of a model checker: compare and sleep are
-/// one step, a wake-up reaches who sleeps and nobody who comes later. There is
-/// one queue for all words, so every sleeper sees every wake-up and looks at
-/// its word: a wake-up that never comes still leaves it asleep, which the
-/// checker reports as a deadlock.
+/// one step, a wake-up reaches who sleeps and nobody who comes later. A wake-up
+/// that never comes leaves its sleeper asleep, which the checker reports as a
+/// deadlock.
 #[cfg(any(loom, shuttle))]
 mod model {
     use super::{AtomicU32, Deadline, WaitResult};
@@ -158,40 +157,50 @@ mod model {
     use loom::sync::{Condvar, Mutex};
     #[cfg(shuttle)]
     use shuttle::sync::{Condvar, Mutex};
+    use std::sync::Arc;
     use std::sync::atomic::Ordering::SeqCst;
 
     crate::sync::model_static! {
-        static QUEUE: Queue = Queue { woken: Mutex::new(Vec::new()), any: Condvar::new() };
+        // No lock that the model sees: it is never waited for.
+        static BUCKETS: std::sync::Mutex<Vec<(usize, Arc<Bucket>)>> = std::sync::Mutex::new(Vec::new());
     }
 
-    struct Queue {
-        /// Wake-ups so far for each word that was ever waited for.
-        woken: Mutex<Vec<(usize, u64)>>,
-        any: Condvar,
+    /// The sleepers of one word.
+    struct Bucket {
+        /// Wake-ups so far.
+        wakes: Mutex<u64>,
+        woken: Condvar,
+    }
+
+    fn bucket(word: *const AtomicU32) -> Arc<Bucket> {
+        let name = word.addr();
+        let mut buckets = BUCKETS.lock().expect("the model does not panic");
+        if let Some((_, bucket)) = buckets.iter().find(|(other, _)| *other == name) {
+            return bucket.clone();
+        }
+        let bucket = Arc::new(Bucket {
+            wakes: Mutex::new(0),
+            woken: Condvar::new(),
+        });
+        buckets.push((name, bucket.clone()));
+        bucket
     }
 
     /// See the module above.
     pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> WaitResult {
-        let name = std::ptr::from_ref(word).addr();
-        let mut woken = QUEUE.woken.lock().expect("the model does not panic");
+        let bucket = bucket(word);
+        let mut wakes = bucket.wakes.lock().expect("the model does not panic");
         if word.load(SeqCst) != expected {
             return WaitResult::Woken;
         }
         if deadline.is_some() {
-            drop(woken);
-            super::super::sync::give_cpu();
+            drop(wakes);
+            crate::sync::give_cpu();
             return WaitResult::TimedOut;
         }
-        if !woken.iter().any(|(other, _)| *other == name) {
-            woken.push((name, 0));
-        }
-        let count = |woken: &[(usize, u64)]| {
-            let entry = woken.iter().find(|(other, _)| *other == name);
-            entry.expect("entered above").1
-        };
-        let before = count(&woken);
-        while count(&woken) == before {
-            woken = QUEUE.any.wait(woken).expect("the model does not panic");
+        let before = *wakes;
+        while *wakes == before {
+            wakes = bucket.woken.wait(wakes).expect("the model does not panic");
         }
         WaitResult::Woken
     }
@@ -199,13 +208,9 @@ mod model {
     /// See the module above. Wakes all sleepers of the word, which a caller
     /// cannot tell from wake-ups without a reason.
     pub fn wake(word: *const AtomicU32, _count: u32) -> usize {
-        let name = word.addr();
-        let mut woken = QUEUE.woken.lock().expect("the model does not panic");
-        let Some((_, count)) = woken.iter_mut().find(|(other, _)| *other == name) else {
-            return 0;
-        };
-        *count += 1;
-        QUEUE.any.notify_all();
+        let bucket = bucket(word);
+        *bucket.wakes.lock().expect("the model does not panic") += 1;
+        bucket.woken.notify_all();
         1
     }
 }

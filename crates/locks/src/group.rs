@@ -18,7 +18,7 @@ use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::stats::GroupSnapshot;
-use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release};
+use crate::sync::{Acquire, AtomicU32, LooseU32, LooseU64, Relaxed, Release};
 
 /// Groups, with the root, that can exist at a time.
 const GROUPS: usize = if crate::sync::MODEL { 5 } else { 1024 };
@@ -32,38 +32,38 @@ crate::sync::model_static! {
 }
 // Written with the lock below held; read without.
 crate::sync::model_static! {
-    static IN_USE: AtomicU32 = AtomicU32::new(0);
+    static IN_USE: LooseU32 = LooseU32::new(0);
 }
 /// One maker of groups at a time.
 static MAKING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 struct Slotted {
     link: AtomicU32,
-    weight: AtomicU32,
+    weight: LooseU32,
     /// Across locks.
     total: Account,
     /// When a thread of the group last released a metered lock, in ticks.
-    last: AtomicU64,
-    hold_ns: AtomicU64,
-    wait_ns: AtomicU64,
-    acquisitions: AtomicU64,
+    last: LooseU64,
+    hold_ns: LooseU64,
+    wait_ns: LooseU64,
+    acquisitions: LooseU64,
     accounts: Accounts<LOCKS>,
-    name_len: AtomicU32,
-    name: [AtomicU64; NAME / 8],
+    name_len: LooseU32,
+    name: [LooseU64; NAME / 8],
 }
 
 macro_rules! slotted {
     ($total:expr, $accounts:expr, $name:expr) => {
         Slotted {
             link: AtomicU32::new(0),
-            weight: AtomicU32::new(0),
+            weight: LooseU32::new(0),
             total: $total,
-            last: AtomicU64::new(0),
-            hold_ns: AtomicU64::new(0),
-            wait_ns: AtomicU64::new(0),
-            acquisitions: AtomicU64::new(0),
+            last: LooseU64::new(0),
+            hold_ns: LooseU64::new(0),
+            wait_ns: LooseU64::new(0),
+            acquisitions: LooseU64::new(0),
             accounts: $accounts,
-            name_len: AtomicU32::new(0),
+            name_len: LooseU32::new(0),
             name: $name,
         }
     };
@@ -74,14 +74,14 @@ impl Slot for Slotted {
     const ZERO: Slotted = slotted!(
         Account::zero(),
         Accounts::zero(),
-        [const { AtomicU64::new(0) }; NAME / 8]
+        [const { LooseU64::new(0) }; NAME / 8]
     );
     #[cfg(any(loom, shuttle))]
     fn zero() -> Slotted {
         slotted!(
             Account::zero(),
             Accounts::zero(),
-            std::array::from_fn(|_| AtomicU64::new(0))
+            std::array::from_fn(|_| LooseU64::new(0))
         )
     }
     fn link(&self) -> &AtomicU32 {

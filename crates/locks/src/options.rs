@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::slab::{Slab, Slot};
 use crate::stats::{Counters, Snapshot};
-use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release};
+use crate::sync::{Acquire, AtomicU32, LooseU32, LooseU64, Relaxed, Release};
 
 /// Profiles, with the default one.
 const PROFILES: usize = if crate::sync::MODEL { 4 } else { 4096 };
@@ -252,14 +252,14 @@ pub(crate) fn settings(profile: u16) -> &'static Settings {
 /// Options as the lock paths read them. Zeroes mean the default options.
 pub(crate) struct Settings {
     link: AtomicU32,
-    flags: AtomicU32,
+    flags: LooseU32,
     /// Differences from the defaults, so that zero is the default.
-    slice: AtomicU64,
-    spin: AtomicU64,
-    grace_ns: AtomicU64,
+    slice: LooseU64,
+    spin: LooseU64,
+    grace_ns: LooseU64,
     pub(crate) counters: Counters,
-    name_len: AtomicU32,
-    name: [AtomicU64; NAME / 8],
+    name_len: LooseU32,
+    name: [LooseU64; NAME / 8],
 }
 
 /// In `flags`. The criteria are the lowest bits, inverted.
@@ -273,12 +273,12 @@ macro_rules! settings {
     ($name:expr) => {
         Settings {
             link: AtomicU32::new(0),
-            flags: AtomicU32::new(0),
-            slice: AtomicU64::new(0),
-            spin: AtomicU64::new(0),
-            grace_ns: AtomicU64::new(0),
+            flags: LooseU32::new(0),
+            slice: LooseU64::new(0),
+            spin: LooseU64::new(0),
+            grace_ns: LooseU64::new(0),
             counters: Counters::new(),
-            name_len: AtomicU32::new(0),
+            name_len: LooseU32::new(0),
             name: $name,
         }
     };
@@ -286,10 +286,10 @@ macro_rules! settings {
 
 impl Slot for Settings {
     #[cfg(not(any(loom, shuttle)))]
-    const ZERO: Settings = settings!([const { AtomicU64::new(0) }; NAME / 8]);
+    const ZERO: Settings = settings!([const { LooseU64::new(0) }; NAME / 8]);
     #[cfg(any(loom, shuttle))]
     fn zero() -> Settings {
-        settings!(std::array::from_fn(|_| AtomicU64::new(0)))
+        settings!(std::array::from_fn(|_| LooseU64::new(0)))
     }
     fn link(&self) -> &AtomicU32 {
         &self.link

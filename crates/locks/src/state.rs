@@ -28,7 +28,7 @@
 //! One word holds everything that a release looks at. A release must not touch
 //! the lock after its one write: whoever takes the lock next may free it.
 
-use crate::sync::{AtomicU32, AtomicU64, Relaxed, const_fn};
+use crate::sync::{AtomicU32, AtomicU64, LooseU32, LooseU64, Relaxed, const_fn};
 
 /// Somebody holds the lock.
 pub(crate) const LOCKED: u64 = 1;
@@ -82,7 +82,7 @@ pub(crate) fn min_gid(state: u64) -> u32 {
 #[repr(C, align(8))]
 pub struct Core {
     pub(crate) state: AtomicU64,
-    verdict: AtomicU64,
+    verdict: LooseU64,
 }
 
 /// What a lock's options take. Zeroed memory means the default options.
@@ -92,7 +92,7 @@ pub struct Extra {
     profile_generation: AtomicU32,
     /// Credit in the lower half, time of the last change of `min_sid` in the
     /// upper.
-    credit_since: AtomicU32,
+    credit_since: LooseU32,
 }
 
 /// What the lock scheduler last published.
@@ -120,7 +120,7 @@ impl Core {
         pub(crate) fn in_state(flags: u64) -> Core {
             Core {
                 state: AtomicU64::new(flags),
-                verdict: AtomicU64::new(0),
+                verdict: LooseU64::new(0),
             }
         }
     }
@@ -176,7 +176,7 @@ impl Extra {
         pub(crate) fn with_profile(profile: u16) -> Extra {
             Extra {
                 profile_generation: AtomicU32::new(profile as u32),
-                credit_since: AtomicU32::new(0),
+                credit_since: LooseU32::new(0),
             }
         }
     }

@@ -4,25 +4,25 @@
 //! they are relaxed additions on slow or metered paths. A snapshot is not a
 //! consistent cut: its numbers were read one after the other.
 
-use crate::sync::{AtomicU64, Relaxed, const_fn};
+use crate::sync::{LooseU64, Relaxed, const_fn};
 use crate::thread;
 
 /// The counters of a profile.
 pub(crate) struct Counters {
-    pub(crate) acquisitions: AtomicU64,
-    pub(crate) contended: AtomicU64,
-    pub(crate) steals: AtomicU64,
-    pub(crate) timeouts: AtomicU64,
-    pub(crate) hold_ns: AtomicU64,
-    pub(crate) wait_ns: AtomicU64,
-    pub(crate) wait_ns_max: AtomicU64,
-    pub(crate) passes: AtomicU64,
-    pub(crate) reorders: AtomicU64,
-    pub(crate) gave_way: AtomicU64,
-    pub(crate) nobody_matched: AtomicU64,
-    pub(crate) idles: AtomicU64,
-    pub(crate) parks: AtomicU64,
-    pub(crate) wakes: AtomicU64,
+    pub(crate) acquisitions: LooseU64,
+    pub(crate) contended: LooseU64,
+    pub(crate) steals: LooseU64,
+    pub(crate) timeouts: LooseU64,
+    pub(crate) hold_ns: LooseU64,
+    pub(crate) wait_ns: LooseU64,
+    pub(crate) wait_ns_max: LooseU64,
+    pub(crate) passes: LooseU64,
+    pub(crate) reorders: LooseU64,
+    pub(crate) gave_way: LooseU64,
+    pub(crate) nobody_matched: LooseU64,
+    pub(crate) idles: LooseU64,
+    pub(crate) parks: LooseU64,
+    pub(crate) wakes: LooseU64,
 }
 
 /// What the locks of a profile have seen.
@@ -124,20 +124,20 @@ impl Counters {
     const_fn! {
         pub(crate) fn new() -> Counters {
             Counters {
-                acquisitions: AtomicU64::new(0),
-                contended: AtomicU64::new(0),
-                steals: AtomicU64::new(0),
-                timeouts: AtomicU64::new(0),
-                hold_ns: AtomicU64::new(0),
-                wait_ns: AtomicU64::new(0),
-                wait_ns_max: AtomicU64::new(0),
-                passes: AtomicU64::new(0),
-                reorders: AtomicU64::new(0),
-                gave_way: AtomicU64::new(0),
-                nobody_matched: AtomicU64::new(0),
-                idles: AtomicU64::new(0),
-                parks: AtomicU64::new(0),
-                wakes: AtomicU64::new(0),
+                acquisitions: LooseU64::new(0),
+                contended: LooseU64::new(0),
+                steals: LooseU64::new(0),
+                timeouts: LooseU64::new(0),
+                hold_ns: LooseU64::new(0),
+                wait_ns: LooseU64::new(0),
+                wait_ns_max: LooseU64::new(0),
+                passes: LooseU64::new(0),
+                reorders: LooseU64::new(0),
+                gave_way: LooseU64::new(0),
+                nobody_matched: LooseU64::new(0),
+                idles: LooseU64::new(0),
+                parks: LooseU64::new(0),
+                wakes: LooseU64::new(0),
             }
         }
     }

@@ -11,6 +11,12 @@
 //!
 //! Time does not pass by itself in a model: the clock is the virtual one, and
 //! every deadline has passed when it is looked at.
+//!
+//! Some numbers only say who should go first, or what has happened: accounts,
+//! averages, options, counters. Whatever is read from one, the lock works, and
+//! nothing in the queue is ordered by one. They are [`LooseU64`] and its like: atomics as all
+//! others, but not shown to loom, which would otherwise try every order in which
+//! a statistic can be read before it comes to the queue.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
@@ -18,6 +24,15 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{
+    AtomicU32 as LooseU32, AtomicU64 as LooseU64, AtomicUsize as LooseUsize,
+};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::atomic::{
+    AtomicU32 as LooseU32, AtomicU64 as LooseU64, AtomicUsize as LooseUsize,
+};
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 

@@ -20,7 +20,7 @@ use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add};
 use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
-use crate::sync::{AtomicU32, AtomicU64, Relaxed};
+use crate::sync::{AtomicU32, LooseU32, LooseU64, Relaxed};
 use crate::{node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
@@ -46,23 +46,23 @@ crate::sync::local_number! {
 pub(crate) struct Thread {
     link: AtomicU32,
     /// 0 while the slot is free.
-    pub(crate) tid: AtomicU32,
-    pub(crate) weight: AtomicU32,
-    pub(crate) gid: AtomicU32,
+    pub(crate) tid: LooseU32,
+    pub(crate) weight: LooseU32,
+    pub(crate) gid: LooseU32,
     /// Across locks.
     total: Account,
     /// When the thread last released a metered lock, in ticks.
-    last: AtomicU64,
-    node: AtomicU32,
+    last: LooseU64,
+    node: LooseU32,
     /// Socket plus 1; 0 is "never looked".
-    sid: AtomicU32,
-    sid_age: AtomicU32,
+    sid: LooseU32,
+    sid_age: LooseU32,
     /// Holds still to go unmeasured, and those that have since the last one
     /// that was measured.
-    skip: AtomicU32,
-    skipped: AtomicU32,
+    skip: LooseU32,
+    skipped: LooseU32,
     /// Whether the group was chosen by a call, which rules do not undo.
-    chosen: AtomicU32,
+    chosen: LooseU32,
     accounts: Accounts<LOCKS>,
 }
 
@@ -70,17 +70,17 @@ macro_rules! thread {
     ($total:expr, $accounts:expr) => {
         Thread {
             link: AtomicU32::new(0),
-            tid: AtomicU32::new(0),
-            weight: AtomicU32::new(0),
-            gid: AtomicU32::new(0),
+            tid: LooseU32::new(0),
+            weight: LooseU32::new(0),
+            gid: LooseU32::new(0),
             total: $total,
-            last: AtomicU64::new(0),
-            node: AtomicU32::new(0),
-            sid: AtomicU32::new(0),
-            sid_age: AtomicU32::new(0),
-            skip: AtomicU32::new(0),
-            skipped: AtomicU32::new(0),
-            chosen: AtomicU32::new(0),
+            last: LooseU64::new(0),
+            node: LooseU32::new(0),
+            sid: LooseU32::new(0),
+            sid_age: LooseU32::new(0),
+            skip: LooseU32::new(0),
+            skipped: LooseU32::new(0),
+            chosen: LooseU32::new(0),
             accounts: $accounts,
         }
     };
@@ -131,6 +131,12 @@ pub fn set_weight(weight: u32) -> Result<(), GroupError> {
 /// The current thread's vLHT across locks, in ns of virtual time.
 pub fn vlht_ns() -> u64 {
     current().map_or(0, |thread| thread.total.vlht())
+}
+
+/// The socket that the current thread is on, or was lately, as locks see it;
+/// see [`Topology`](crate::Topology).
+pub fn socket() -> u32 {
+    current().map_or(0, Thread::socket)
 }
 
 /// The index of the current thread's slot, taking one if need be; 0 if all are
@@ -413,4 +419,22 @@ pub fn charge_for_test(virtual_ns: u64) {
     if let Some(thread) = current() {
         thread.total.charge(virtual_ns, 0);
     }
+}
+
+/// Takes a slot and a node for each of so many threads of a model, before they
+/// run: in which order they would take them is the slab's business, and is
+/// checked there.
+#[cfg(loom)]
+pub fn seats_for_test(count: u32) {
+    for _ in 0..count {
+        let index = SLAB.take().expect("no more threads than slots");
+        SLAB.get(index).tid.store(index, Relaxed);
+        let _ = SLAB.get(index).own_node();
+    }
+}
+
+/// Gives one of these slots, counted from 1, to the current thread.
+#[cfg(loom)]
+pub fn sit_for_test(index: u32) {
+    SLOT.with(|slot| slot.set(index));
 }

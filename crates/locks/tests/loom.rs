@@ -70,13 +70,20 @@ fn model(preemptions: usize, body: impl Fn() + Send + Sync + 'static) {
     builder.check(move || {
         // As if the nodes had been in other queues before.
         giveway_locks::raw::soil_for_test();
+        thread::seats_for_test(3);
         body();
     });
 }
 
 /// Spawns a thread for each body, runs the last one here, and joins.
 fn run(bodies: Vec<Box<dyn FnOnce() -> u32 + Send>>) -> u32 {
-    let mut bodies = bodies;
+    let seated = (1..).zip(bodies).map(|(seat, body)| {
+        move || {
+            thread::sit_for_test(seat);
+            body()
+        }
+    });
+    let mut bodies: Vec<_> = seated.collect();
     let own = bodies.pop().expect("at least one");
     let threads: Vec<_> = bodies.into_iter().map(loom::thread::spawn).collect();
     let entered = own();
