@@ -558,11 +558,14 @@ impl Waiter<'_> {
             return false;
         }
         seen.tail = tail;
-        let memo = self.node.memo.swap(0, Relaxed);
+        let mut memo = self.node.memo.swap(0, Relaxed);
         let mut waiters = 0;
         if memo == 0 || is_head {
             let census = scheduler::census(&self.policy, self.me, self.weight(), is_head);
             (waiters, self.mean) = (census.waiters, census.mean);
+            if census.turned {
+                memo = 0;
+            }
         } else if let Some(verdict) = self.policy.lock.core.verdict() {
             self.mean = verdict.avg;
         }
@@ -638,7 +641,9 @@ impl Waiter<'_> {
     /// It is compared with what they are compared with: who qualifies is below
     /// the mean, so no two heads give way to each other.
     fn may_give_way(&self) -> bool {
-        let ahead = if self.policy.favours_group_of(self.standing) {
+        let ahead = if !self.policy.favours_socket_of(self.standing) {
+            true
+        } else if self.policy.favours_group_of(self.standing) {
             let lead = self.standing.vlht.wrapping_sub(self.mean) as i64;
             let tolerance = self.policy.tolerance(self.weight());
             self.policy.criteria.contains(Criteria::VLHT) && lead > tolerance

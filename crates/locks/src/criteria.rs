@@ -11,7 +11,8 @@
 //! group's vLHT with that of `min_gid`. The paper takes one average over all
 //! groups: then the threads of a small group, which have more each, are above
 //! it whenever their group is owed time, no waiter meets all criteria, and the
-//! groups share first come, first served.
+//! groups share first come, first served. Inside a group it is the average of the
+//! favoured socket's waiters, for a like reason ([`socket`](crate::socket)).
 //!
 //! Starvation prevention (3.4.3) departs from the paper in one thing. A new
 //! thread starts at the average, as there. A thread that lags because it was
@@ -105,16 +106,21 @@ impl<'a> Policy<'a> {
     /// at the average is enough: the only waiter of the favoured group is its
     /// own average.
     pub(crate) fn qualifies(&self, standing: Standing, avg: u64) -> bool {
-        let sid = self.lock.core.verdict().map(|verdict| verdict.sid);
         let below = !self.criteria.contains(Criteria::VLHT) || standing.vlht <= avg;
-        let here = !self.by_socket() || Some(standing.sid) == sid;
-        let ours = !self.by_group() || standing.gid == state::min_gid(self.lock.core.load());
+        let here = self.favours_socket_of(standing);
+        let ours = self.favours_group_of(standing);
         self.criteria != Criteria::NONE && below && here && ours
     }
 
     /// Whether this thread's vLHT is comparable with the average.
     pub(crate) fn favours_group_of(&self, standing: Standing) -> bool {
         !self.by_group() || standing.gid == state::min_gid(self.lock.core.load())
+    }
+
+    /// Whether this thread's socket has its turn.
+    pub(crate) fn favours_socket_of(&self, standing: Standing) -> bool {
+        let sid = || self.lock.core.verdict().map(|verdict| verdict.sid);
+        !self.by_socket() || sid() == Some(standing.sid)
     }
 
     /// How far a thread of this weight is ahead of who should be next, and how
@@ -168,10 +174,10 @@ impl<'a> Policy<'a> {
     /// queues, and the census that follows compares the groups. While the head is still waking up nobody else could take
     /// it, so the slice counts four times then.
     pub(crate) fn may_steal(&self, standing: Standing, weight: u32, watched: bool) -> bool {
-        let Some(verdict) = self.lock.core.verdict() else {
+        if self.lock.core.verdict().is_none() {
             return false;
-        };
-        let here = !self.by_socket() || standing.sid == verdict.sid;
+        }
+        let here = self.favours_socket_of(standing);
         let (lead, tolerance) = self.lead(standing, weight);
         let patience = if watched || self.settings.strict() {
             1

@@ -34,7 +34,7 @@
 //! | `state`, `node` | What is a lock, what is a waiter, who may write what? |
 //! | `account`, `thread`, `group`, `rules` | Who has had how much? |
 //! | `options`, `stats` | What can be chosen, what can be seen? |
-//! | `criteria`, `scheduler` | Who should be next? |
+//! | `criteria`, `socket`, `scheduler` | Who should be next? |
 //! | `acquire`, `release`, `fork` | How does the lock change hands? |
 //! | [`raw`], [`mutex`], `condvar` | How is it used? |
 
@@ -56,6 +56,7 @@ mod release;
 mod rules;
 mod scheduler;
 mod slab;
+mod socket;
 mod state;
 mod stats;
 mod sync;

@@ -93,7 +93,7 @@ impl Default for Options {
 }
 
 /// Default of [`Options::slice`], ns.
-const SLICE_NS: u64 = 250_000;
+pub(crate) const SLICE_NS: u64 = 250_000;
 /// Default of [`Options::spin`], ns.
 const SPIN_NS: u64 = 50_000;
 
@@ -121,9 +121,11 @@ impl Options {
         self
     }
 
-    /// How long the favoured socket stays (Section 3.4.5), at least. Fewer
-    /// transfers between sockets, less short-term fairness. The paper uses
-    /// 50 ms. At most a minute. Default: 0.
+    /// How long the favoured socket stays (Section 3.4.5), at least, as long as
+    /// threads on it wait; counted in whole milliseconds. Fewer transfers
+    /// between sockets; threads on the others wait for as long. The paper uses
+    /// 50 ms. At most a minute. Default: 0, and a socket has its turn until it
+    /// leads by a slice.
     pub fn grace_period(mut self, grace: Duration) -> Options {
         self.grace_period = grace;
         self

@@ -21,6 +21,8 @@
 //!   waiters at one moment may all be threads that have had too much, while
 //!   those that are owed time run and steal, and a published average that
 //!   jumped to the former would allow them to go on.
+//! - The average is of the favoured group's and socket's waiters, for the reason
+//!   given in [`socket`].
 //! - The average counts a waiter no further ahead of the lowest than
 //!   [`sched_latency_ns`]. One thread of weight 1 after a long hold would
 //!   otherwise lift the average so far that it tells the others nothing.
@@ -30,10 +32,10 @@
 //! - A head that is itself over-served gives way to the waiters moved behind
 //!   it. In the paper whoever got to the head acquires.
 
-use crate::clock;
 use crate::criteria::Policy;
 use crate::node::{self, ABANDONED, NODES, Standing, node};
 use crate::options::{Criteria, sched_latency_ns};
+use crate::socket;
 use crate::state::{self, LOCKED, Verdict};
 use crate::sync::{AcqRel, Acquire, Relaxed, Release, relax};
 use crate::topology::SOCKETS;
@@ -56,6 +58,9 @@ pub(crate) struct Census {
     pub(crate) waiters: u32,
     /// The average vLHT of those that count.
     pub(crate) mean: u64,
+    /// Whether another group or socket has its turn now, so that those who were
+    /// passed over must be looked at again (Section 3.4.1).
+    pub(crate) turned: bool,
 }
 
 /// Averages the waiters and publishes the verdict.
@@ -85,12 +90,27 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
         core.set_min_gid(min_gid);
         same_group = min_gid == before;
     }
-    let counts = |waiter: &Standing| !policy.by_group() || waiter.gid == min_gid;
+    let of_group = |waiter: &Standing| !policy.by_group() || waiter.gid == min_gid;
 
     // All relative to one waiter, so that sums do not overflow.
+    let relative = |waiter: &Standing| waiter.vlht.wrapping_sub(own.vlht) as i64;
+    let before = core.verdict();
+    let mut sid = 0;
+    if policy.by_socket() {
+        let mut sockets = [Tally::default(); SOCKETS];
+        for_each_waiter(key, me, is_head, |waiter| {
+            if of_group(&waiter) {
+                sockets[waiter.sid as usize % SOCKETS].add(relative(&waiter));
+            }
+        });
+        sid = socket::favoured(policy, &sockets.map(|tally| tally.mean()));
+    }
+    let same_turn = same_group && before.is_some_and(|before| before.sid == sid);
+    let of_socket = |waiter: &Standing| !policy.by_socket() || waiter.sid == sid;
+    let counts = |waiter: &Standing| of_group(waiter) && of_socket(waiter);
+
     let mut all = 0;
     let (mut lowest, mut highest) = (i64::MAX, i64::MIN);
-    let relative = |waiter: &Standing| waiter.vlht.wrapping_sub(own.vlht) as i64;
     for_each_waiter(key, me, is_head, |waiter| {
         all += 1;
         if counts(&waiter) {
@@ -103,39 +123,31 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
         return Census {
             waiters: all,
             mean: 0,
+            turned: !same_group,
         };
     }
     let cap = lowest.saturating_add(sched_latency_ns() as i64);
     let mut total = Tally::default();
-    let mut sockets = [Tally::default(); SOCKETS];
     for_each_waiter(key, me, is_head, |waiter| {
         if counts(&waiter) {
-            let vlht = relative(&waiter).min(cap);
-            total.add(vlht);
-            sockets[waiter.sid as usize % SOCKETS].add(vlht);
+            total.add(relative(&waiter).min(cap));
         }
     });
     let alone_and_ahead = all == 1 && policy.settings.strict() && policy.left(own, weight) < 0;
     let mean = own.vlht.wrapping_add_signed(total.mean().unwrap_or(0));
     if !alone_and_ahead {
-        let with_lowest = sockets
-            .iter()
-            .enumerate()
-            .filter(|(_, tally)| tally.count > 0);
-        let lowest = with_lowest.min_by_key(|(_, tally)| tally.mean());
         let credit = policy.lock.extra.take_credit() + policy.least_credit();
-        let avg = match core.verdict() {
-            Some(before) if same_group && !policy.settings.strict() => {
-                mean.min(before.avg + credit)
-            }
+        let avg = match before {
+            Some(before) if same_turn && !policy.settings.strict() => mean.min(before.avg + credit),
             _ => mean,
         };
-        core.set_verdict(Verdict {
-            avg,
-            sid: settle_socket(policy, lowest.map_or(0, |(sid, _)| sid as u32)),
-        });
+        core.set_verdict(Verdict { avg, sid });
     }
-    Census { waiters: all, mean }
+    Census {
+        waiters: all,
+        mean,
+        turned: !same_turn,
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -153,25 +165,6 @@ impl Tally {
     fn mean(&self) -> Option<i64> {
         (self.count > 0).then(|| (self.sum / i128::from(self.count)) as i64)
     }
-}
-
-/// The socket to favour: the proposed one, unless another's grace period runs
-/// (Section 3.4.5).
-fn settle_socket(policy: &Policy<'_>, proposed: u32) -> u32 {
-    let Some(before) = policy.lock.core.verdict() else {
-        return proposed;
-    };
-    let grace_ns = policy.settings.grace_ns();
-    if proposed == before.sid || grace_ns == 0 {
-        return proposed;
-    }
-    let now = ((clock::ns(clock::now()) / 1_000_000) as u16).max(1);
-    let since = policy.lock.extra.sid_since();
-    if since != 0 && u64::from(now.wrapping_sub(since)) * 1_000_000 < grace_ns {
-        return before.sid;
-    }
-    policy.lock.extra.set_sid_since(now);
-    proposed
 }
 
 /// Calls `look` for every waiter: from `me` to the tail for certain, from `me`

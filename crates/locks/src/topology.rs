@@ -49,6 +49,11 @@ impl Topology {
         FAKE.store(fake, Relaxed);
         COUNT.store(count, Relaxed);
     }
+
+    /// How many sockets the topology in use has.
+    pub fn sockets() -> u32 {
+        sockets()
+    }
 }
 
 /// How many sockets there are.
