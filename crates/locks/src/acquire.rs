@@ -25,6 +25,9 @@
 //! gives way if somebody waits, and idles if not, until another thread has
 //! caught up (and therefore queues) or until the threshold of Section 3.4.4.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use crate::criteria::Policy;
 use crate::futex::Deadline;
 use crate::node::{ABANDONED, HEAD, Node, PARKED, ROLE, SLAB, Standing, node};

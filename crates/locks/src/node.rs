@@ -125,8 +125,9 @@ impl Node {
         self.word.store(0, Relaxed);
         self.next.store(0, Relaxed);
         self.prev.store(0, Relaxed);
-        self.seq
-            .store(self.seq.load(Relaxed).wrapping_add(1) | 1, Relaxed);
+        // Even already, unless the node was abandoned.
+        let away = self.seq.load(Relaxed).wrapping_add(1) & !1;
+        self.seq.store(away, Relaxed);
         // Pairs with the fence of a reader: who sees a new number also sees
         // that `seq` has changed.
         fence(Release);
@@ -134,12 +135,14 @@ impl Node {
         self.sid_gid
             .store(standing.sid | standing.gid << 16, Relaxed);
         self.lock.store(lock, Relaxed);
+        // Who sees this sees the new numbers.
+        self.seq.store(away | 1, Release);
     }
 
     /// Ends the node's time in a queue. The caller owns it (N2).
     pub(crate) fn retire(&self) {
         self.seq
-            .store(self.seq.load(Relaxed).wrapping_add(1) & !1, Release);
+            .store(self.seq.load(Relaxed).wrapping_add(1) & !1, Relaxed);
     }
 
     /// The standing of a node known to be queued.
@@ -184,5 +187,48 @@ impl Node {
 pub fn soil_for_test() {
     for index in 0..NODES as u32 {
         node(index).next.store(NODES as u32 - 1, Relaxed);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// A glimpse of a node that leaves one queue and enters another is all of
+    /// one stay, or nothing.
+    #[test]
+    fn a_glimpse_never_mixes_two_stays() {
+        let standing = |number: u32| Standing {
+            vlht: number.into(),
+            sid: number,
+            gid: number,
+        };
+        for retired in [true, false] {
+            crate::sync::check(move || {
+                let shared = Arc::new(Node::zero());
+                shared.prepare(1, standing(1));
+                let glimpses = loom::thread::spawn({
+                    let shared = shared.clone();
+                    move || [shared.glimpse(1), shared.glimpse(2)]
+                });
+                let owner = loom::thread::spawn({
+                    let shared = shared.clone();
+                    move || {
+                        // An abandoned node is not retired.
+                        if retired {
+                            shared.retire();
+                        }
+                        shared.prepare(2, standing(2));
+                    }
+                });
+                owner.join().unwrap();
+                for (number, glimpse) in (1..).zip(glimpses.join().unwrap()) {
+                    if let Some((seen, _)) = glimpse {
+                        assert_eq!(seen, standing(number));
+                    }
+                }
+            });
+        }
     }
 }

@@ -28,7 +28,7 @@ use crate::group;
 use crate::node::{PARKED, node};
 use crate::raw::{HoldStart, LockRef};
 use crate::state::{self, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
-use crate::sync::{Relaxed, Release};
+use crate::sync::{Acquire, Relaxed, Release, fence};
 use crate::{clock, futex, options, thread};
 
 /// Uncontended holds until metering ends, on average.
@@ -110,6 +110,9 @@ fn release_watched(lock: LockRef<'_>, start: HoldStart) {
     let settings = options::settings(lock.extra.profile());
     let mut state = lock.core.load();
     if state & HEAD_PARKED != 0 && !start.is_metered() {
+        // Pairs with the release of the flag by the head, which has noted the
+        // time before.
+        fence(Acquire);
         let since = node(state::parked_head(state)).parked_at.load(Relaxed);
         settle(lock, HoldStart::from_bits(since));
     }
@@ -125,6 +128,7 @@ fn release_watched(lock: LockRef<'_>, start: HoldStart) {
     if state & HEAD_PARKED != 0 && wake(state::parked_head(state)) && settings.statistics() {
         settings.counters.wakes.fetch_add(1, Relaxed);
     }
+    thread::end_of_turn();
 }
 
 /// Wakes the waiter of this node, if it sleeps. A waiter that should not have

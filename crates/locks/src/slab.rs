@@ -164,3 +164,71 @@ mod tests {
         assert_eq!((SLAB.take(), SLAB.take()), (Some(2), None));
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+
+    struct Cell {
+        link: AtomicU32,
+        /// loom reports an access that the slab does not order.
+        content: UnsafeCell<u32>,
+    }
+
+    // SAFETY: `content` is only touched by who has the slot (S2), which is what
+    // loom checks.
+    unsafe impl Sync for Cell {}
+    // SAFETY: as above.
+    unsafe impl Send for Cell {}
+
+    impl Slot for Cell {
+        fn zero() -> Self {
+            Cell {
+                link: AtomicU32::new(0),
+                content: UnsafeCell::new(0),
+            }
+        }
+        fn link(&self) -> &AtomicU32 {
+            &self.link
+        }
+    }
+
+    /// Takes a slot and writes to it, as its only user.
+    fn take(slab: &Slab<Cell, 4>) -> u32 {
+        let index = slab.take().expect("as many slots as are taken");
+        // SAFETY: the slot is this thread's (S2).
+        let write = |content: *mut u32| unsafe { *content += 1 };
+        slab.get(index).content.with_mut(write);
+        index
+    }
+
+    /// One thread pops while another pops twice and pushes the first again, so
+    /// that the stack's head is what it was and its second slot is not.
+    #[test]
+    fn no_slot_is_handed_out_twice() {
+        crate::sync::check(|| {
+            let slab = Arc::new(Slab::<Cell, 4>::new());
+            for index in [take(&slab), take(&slab), take(&slab)] {
+                slab.give(index);
+            }
+            let one = loom::thread::spawn({
+                let slab = slab.clone();
+                move || take(&slab)
+            });
+            let other = loom::thread::spawn({
+                let slab = slab.clone();
+                move || {
+                    let (first, second) = (take(&slab), take(&slab));
+                    slab.give(first);
+                    second
+                }
+            });
+            let (others, second) = (one.join().unwrap(), other.join().unwrap());
+            let mut all = [others, second, take(&slab)];
+            all.sort_unstable();
+            assert_eq!(all, [1, 2, 3]);
+        });
+    }
+}

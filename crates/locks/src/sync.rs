@@ -99,6 +99,21 @@ pub(crate) fn give_cpu() {
     std::thread::yield_now();
 }
 
+/// Runs a model of one step in every order with at most three preemptions.
+///
+/// Threads that are to overtake each other must all be spawned. loom remembers
+/// one access to an atomic, the last: a read followed by another thread's read
+/// is forgotten, and with it the order in which that thread wrote first. What
+/// makes up for it is that loom also tries others wherever a thread begins to
+/// run, and the model's first thread begins when there are no others.
+#[cfg(all(test, loom))]
+pub(crate) fn check(body: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 2_000;
+    builder.check(body);
+}
+
 /// CPUs this process may use, asked for once.
 pub(crate) fn cpus() -> u32 {
     if MODEL {
