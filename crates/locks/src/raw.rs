@@ -93,7 +93,11 @@ impl<'a> LockRef<'a> {
         if self.take_uncontended() {
             return Some(HoldStart::UNMETERED);
         }
-        acquire::contended(self, kind, Some(deadline))
+        let start = acquire::contended(self, kind, Some(deadline));
+        if start.is_none() {
+            thread::end_of_turn();
+        }
+        start
     }
 
     /// Acquires if nobody holds the lock and no waiter has claimed it.
@@ -123,9 +127,6 @@ impl<'a> LockRef<'a> {
             release::settle(self, start);
         }
         release::release(self, start);
-        if start.is_metered() {
-            thread::end_of_release();
-        }
     }
 
     /// Whether somebody holds the lock.

@@ -5,7 +5,8 @@
 //! thread-local variable is a plain number without a destructor, and the slot
 //! comes from a slab. The end of the thread is noticed by a `pthread_key`,
 //! whose destructor frees the slot. A thread that locks after that, in another
-//! key's destructor, takes a temporary slot, which its next release frees.
+//! key's destructor, takes a temporary slot, which its next release or time-out
+//! frees.
 //!
 //! If all slots are taken, a thread goes on without one: it is not charged, and
 //! waits beside the queue.
@@ -160,9 +161,10 @@ pub(crate) fn current() -> Option<&'static Thread> {
     }
 }
 
-/// Frees a temporary slot. Called at the end of a release.
+/// Frees a temporary slot. Called when the thread has released a lock, unless by
+/// the one exchange that needs no slot, and when it has waited in vain.
 #[inline]
-pub(crate) fn end_of_release() {
+pub(crate) fn end_of_turn() {
     let slot = SLOT.with(|slot| slot.get());
     if slot & LATE != 0 && slot != LATE {
         SLOT.with(|own| own.set(LATE));
@@ -206,6 +208,8 @@ fn take_slot(late: u32) -> u32 {
         &thread.gid,
         &thread.node,
         &thread.sid,
+        &thread.skip,
+        &thread.skipped,
         &thread.chosen,
     ] {
         number.store(0, Relaxed);
