@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use giveway_locks::{Condvar, Mutex};
+use giveway_locks::raw::HoldStart;
+use giveway_locks::{Condvar, Mutex, RawCondvar, RawMutex};
 
 /// Runs `body`, which must come to its end.
 #[track_caller]
@@ -161,5 +162,51 @@ fn a_wait_with_a_limit_ends_by_it_or_by_a_notification_and_has_the_lock_again() 
         assert!(!free_for_others());
         drop(guard);
         assert!(free_for_others());
+    });
+}
+
+/// A mutex whose release is followed by a notification at once, before its
+/// thread can do anything else.
+struct NotifiesWhenReleased(RawMutex);
+
+static RELEASED: RawCondvar<NotifiesWhenReleased> = RawCondvar::new();
+
+// SAFETY: it is the mutex inside.
+unsafe impl lock_api::RawMutex for NotifiesWhenReleased {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: Self = NotifiesWhenReleased(RawMutex::new());
+
+    type Guard = HoldStart;
+
+    fn lock(&self) -> HoldStart {
+        self.0.lock()
+    }
+
+    fn try_lock(&self) -> Option<HoldStart> {
+        self.0.try_lock()
+    }
+
+    unsafe fn unlock(&self, guard: HoldStart) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.0.unlock(guard) };
+        lock_api::RawCondvar::notify_one(&RELEASED);
+    }
+
+    fn is_locked(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
+#[test]
+fn a_notification_between_the_release_and_the_sleep_is_not_lost() {
+    use lock_api::{RawCondvar as _, RawMutex as _};
+
+    ends(|| {
+        let lock = NotifiesWhenReleased::INIT;
+        let mut guard = lock.lock();
+        // SAFETY: the lock is held by this guard.
+        unsafe { RELEASED.wait(&lock, &mut guard) };
+        // SAFETY: as above.
+        unsafe { lock.unlock(guard) };
     });
 }

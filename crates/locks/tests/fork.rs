@@ -41,6 +41,15 @@ fn fork_while_others_wait(lock: &Mutex<u64>, child: impl FnOnce(&Mutex<u64>) -> 
     assert!(exited && code == 42, "the child ended with {status:#x}");
 }
 
+/// Sets the flag also if a test fails, so that threads which wait for it end.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// Runs `body` while three threads contend for the lock; all their turns count.
 fn while_contended(lock: &Mutex<u64>, body: impl FnOnce()) {
     let (stop, turns) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -53,13 +62,13 @@ fn while_contended(lock: &Mutex<u64>, body: impl FnOnce()) {
                 }
             });
         }
+        let _stop = SetAtEnd(&stop);
         body();
         // They still get the lock.
         let before = turns.load(SeqCst);
         while turns.load(SeqCst) < before + 100 {
             std::thread::yield_now();
         }
-        stop.store(true, SeqCst);
     });
     assert_eq!(*lock.lock(), turns.load(SeqCst));
 }
@@ -126,6 +135,7 @@ fn what_a_thread_held_that_is_not_there_stays_locked() {
                 std::thread::yield_now();
             }
         });
+        let _done = SetAtEnd(&done);
         while !held.load(SeqCst) {
             std::thread::yield_now();
         }
@@ -135,7 +145,6 @@ fn what_a_thread_held_that_is_not_there_stays_locked() {
                 other.try_lock().is_none() && other.try_lock_for(soon).is_none()
             });
         });
-        done.store(true, SeqCst);
     });
     assert!(other.try_lock().is_some());
 }
