@@ -71,6 +71,13 @@ const STEPS: &[Step] = &[
         optional: None,
     },
     Step {
+        name: "models",
+        program: "cargo",
+        args: &["xtask", "models"],
+        env: &[],
+        optional: None,
+    },
+    Step {
         name: "tests",
         program: "cargo",
         args: &["test", "--locked", "--workspace", "--no-fail-fast"],
