@@ -17,7 +17,8 @@
 //!   one. (In Figure 4 `avg_vLHT` is 0 until then, and nobody is below it.)
 //! - There are two averages. Waiters are compared with each other, by the mean
 //!   of the census. Threads that steal are compared with what is published, and
-//!   that advances by no more than was held since the census before: the
+//!   that advances by no more than was held since the census before (at this
+//!   lock, or at all of them, as the accounts are): the
 //!   waiters at one moment may all be threads that have had too much, while
 //!   those that are owed time run and steal, and a published average that
 //!   jumped to the former would allow them to go on.
@@ -123,7 +124,7 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
             .enumerate()
             .filter(|(_, tally)| tally.count > 0);
         let lowest = with_lowest.min_by_key(|(_, tally)| tally.mean());
-        let credit = policy.lock.extra.take_credit() + policy.least_credit();
+        let credit = policy.take_credit() + policy.least_credit();
         let avg = match core.verdict() {
             Some(before) if same_group && !policy.settings.strict() => {
                 mean.min(before.avg + credit)
@@ -165,9 +166,11 @@ fn settle_socket(policy: &Policy<'_>, proposed: u32) -> u32 {
     if proposed == before.sid || grace_ns == 0 {
         return proposed;
     }
-    let now = ((clock::ns(clock::now()) / 1_000_000) as u16).max(1);
+    // In 16ths of the period. Eight bits of them come round: a change that is
+    // due may then wait for one period more.
+    let now = ((clock::ns(clock::now()) / (grace_ns / 16).max(1)) as u8).max(1);
     let since = policy.lock.extra.sid_since();
-    if since != 0 && u64::from(now.wrapping_sub(since)) * 1_000_000 < grace_ns {
+    if since != 0 && now.wrapping_sub(since) < 16 {
         return before.sid;
     }
     policy.lock.extra.set_sid_since(now);

@@ -21,7 +21,7 @@ use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::sync::{AtomicU32, AtomicU64, Relaxed};
-use crate::{node, topology};
+use crate::{held, node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
 const THREADS: usize = node::NODES;
@@ -54,6 +54,8 @@ pub(crate) struct Thread {
     /// When the thread last released a metered lock, in ticks.
     last: AtomicU64,
     node: AtomicU32,
+    /// Virtual time, ns, that is not in the process's total yet.
+    gathered: AtomicU32,
     /// Socket plus 1; 0 is "never looked".
     sid: AtomicU32,
     sid_age: AtomicU32,
@@ -76,6 +78,7 @@ macro_rules! thread {
             total: $total,
             last: AtomicU64::new(0),
             node: AtomicU32::new(0),
+            gathered: AtomicU32::new(0),
             sid: AtomicU32::new(0),
             sid_age: AtomicU32::new(0),
             skip: AtomicU32::new(0),
@@ -350,6 +353,9 @@ impl Thread {
             let account = self.accounts.open(hold.lock);
             add(&account.hold_ns, hold.ns);
             add(&account.acquisitions, hold.holds);
+        }
+        if hold.scope == Scope::Thread {
+            held::add(&self.gathered, charge);
         }
         self.last.store(hold.now, Relaxed);
         charge

@@ -363,3 +363,48 @@ fn statistics_tell_what_was_held() {
         (11, 1_000_000, 0)
     );
 }
+
+/// Two threads meet at a lock now and then, and each holds another one for long
+/// in between, as a cache's locks are used. If the average that the lock has
+/// published fell behind what its visitors have had, all of them would be
+/// over-served, nobody could steal, and every meeting would end in the queue.
+#[test]
+fn a_lock_that_is_seldom_contended_keeps_up_with_what_is_held_elsewhere() {
+    const MEETINGS: u64 = 40;
+    let (clock, _turn) = clock();
+    let measured = |name: &str| lock_with(Options::default().statistics(true), name);
+    let (seldom, profile) = measured("seldom");
+    let (elsewhere, _) = measured("elsewhere");
+    let meet = Barrier::new(2);
+    let hold_elsewhere = || {
+        let guard = elsewhere.lock();
+        clock.advance(Duration::from_millis(10));
+        drop(guard);
+    };
+    let contended = || profile.statistics().contended;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..MEETINGS {
+                hold_elsewhere();
+                meet.wait();
+                meet.wait();
+                drop(seldom.lock());
+            }
+        });
+        for _ in 0..MEETINGS {
+            meet.wait();
+            hold_elsewhere();
+            let guard = seldom.lock();
+            let before = contended();
+            meet.wait();
+            while contended() == before {
+                std::thread::yield_now();
+            }
+            drop(guard);
+            // The other one is the head, and polite for a moment.
+            drop(seldom.lock());
+        }
+    });
+    let steals = profile.statistics().steals;
+    assert!(steals > MEETINGS / 3, "{steals} of {MEETINGS} meetings");
+}
