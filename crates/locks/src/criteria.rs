@@ -26,7 +26,7 @@ use crate::node::Standing;
 use crate::options::{Criteria, Scope, Settings, sched_latency_ns, settings};
 use crate::raw::LockRef;
 use crate::thread::Thread;
-use crate::{clock, group, state, topology};
+use crate::{clock, group, held, state, topology};
 
 /// How a lock judges.
 #[derive(Clone, Copy)]
@@ -71,6 +71,15 @@ impl<'a> Policy<'a> {
         let (_, last) = group::account_for(gid, self.lock.key(), self.scope);
         let ago = clock::ns(clock::now().saturating_sub(last));
         last != 0 && ago < 4 * self.settings.slice_ns().max(1_000_000)
+    }
+
+    /// What has been held since the last census, ns of virtual time: here, or
+    /// anywhere if a thread's account is one for all locks.
+    pub(crate) fn take_credit(&self) -> u64 {
+        match self.scope {
+            Scope::Lock => self.lock.extra.take_credit(),
+            Scope::Thread => self.lock.extra.take_credit_of_all(held::units()),
+        }
     }
 
     /// What the average may advance by although nobody has held the lock, ns of
@@ -171,8 +180,9 @@ impl<'a> Policy<'a> {
     /// Whether a running thread may take the free lock before the waiters
     /// (Section 3.3): only one of the favoured group, because the average is that
     /// group's, and a thread of another could go on at its fellows' expense. It
-    /// queues, and the census that follows compares the groups. While the head is still waking up nobody else could take
-    /// it, so the slice counts four times then.
+    /// queues, and the census that follows compares the groups. While the head is
+    /// still waking up nobody else could take it, so the slice counts four times
+    /// then.
     pub(crate) fn may_steal(&self, standing: Standing, weight: u32, watched: bool) -> bool {
         if self.lock.core.verdict().is_none() {
             return false;

@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | `sync`, `clock`, `futex`, `topology`, `slab` | What do we stand on? |
 //! | `state`, `node` | What is a lock, what is a waiter, who may write what? |
-//! | `account`, `thread`, `group`, `rules` | Who has had how much? |
+//! | `account`, `held`, `thread`, `group`, `rules` | Who has had how much? |
 //! | `options`, `stats` | What can be chosen, what can be seen? |
 //! | `criteria`, `socket`, `scheduler` | Who should be next? |
 //! | `acquire`, `release`, `fork` | How does the lock change hands? |
@@ -47,6 +47,7 @@ mod criteria;
 mod fork;
 pub mod futex;
 mod group;
+mod held;
 #[cfg(not(any(loom, shuttle)))]
 pub mod mutex;
 mod node;

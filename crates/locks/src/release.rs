@@ -26,6 +26,7 @@ use crate::account::Hold;
 use crate::criteria::Policy;
 use crate::group;
 use crate::node::{PARKED, node};
+use crate::options::Scope;
 use crate::raw::{HoldStart, LockRef};
 use crate::state::{self, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
 use crate::sync::{Acquire, Relaxed, Release, fence};
@@ -58,7 +59,7 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
         counters.hold_ns.fetch_add(hold.ns, Relaxed);
     }
     let charge = thread.charge(&hold, statistics);
-    if !policy.settings.strict() {
+    if !policy.settings.strict() && policy.scope == Scope::Lock {
         lock.extra.add_credit(charge, now);
     }
     if policy.by_group() {

@@ -17,7 +17,8 @@
 //!   one. (In Figure 4 `avg_vLHT` is 0 until then, and nobody is below it.)
 //! - There are two averages. Waiters are compared with each other, by the mean
 //!   of the census. Threads that steal are compared with what is published, and
-//!   that advances by no more than was held since the census before: the
+//!   that advances by no more than was held since the census before (at this
+//!   lock, or at all of them, as the accounts are): the
 //!   waiters at one moment may all be threads that have had too much, while
 //!   those that are owed time run and steal, and a published average that
 //!   jumped to the former would allow them to go on.
@@ -136,7 +137,7 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
     let alone_and_ahead = all == 1 && policy.settings.strict() && policy.left(own, weight) < 0;
     let mean = own.vlht.wrapping_add_signed(total.mean().unwrap_or(0));
     if !alone_and_ahead {
-        let credit = policy.lock.extra.take_credit() + policy.least_credit();
+        let credit = policy.take_credit() + policy.least_credit();
         let avg = match before {
             Some(before) if same_turn && !policy.settings.strict() => mean.min(before.avg + credit),
             _ => mean,
@@ -331,7 +332,10 @@ pub(crate) fn is_conjunction(policy: &Policy<'_>) -> bool {
 #[cfg(all(test, not(any(loom, shuttle, miri))))]
 mod tests {
     use super::*;
+    use crate::account::DEFAULT_WEIGHT;
+    use crate::held;
     use crate::raw::{Core, Extra, LockRef};
+    use crate::sync::LooseU32;
     use proptest::prelude::*;
 
     /// Queues a node of this vLHT behind `before`.
@@ -353,6 +357,31 @@ mod tests {
         let set = |word| Some(state::with_tail(word, at));
         let _ = lock.core.state.fetch_update(Relaxed, Relaxed, set);
         at
+    }
+
+    /// A lock that is contended now and then, as a cache's locks are. If the
+    /// average that it has published fell behind what its visitors have had of
+    /// other locks, all of them would be over-served, nobody could steal, and
+    /// each meeting would end in the queue.
+    #[test]
+    fn the_average_keeps_up_with_what_is_held_elsewhere() {
+        let (core, extra) = (Core::in_state(LOCKED), Extra::new());
+        let lock = LockRef::new(&core, &extra);
+        let policy = Policy::of(lock);
+        let average_with = |vlht| {
+            let me = queue(lock, 0, vlht, false);
+            census(&policy, me, DEFAULT_WEIGHT, true);
+            node::SLAB.give(me);
+            core.verdict().map(|verdict| verdict.avg)
+        };
+        const LATER: u64 = 10_000_000;
+        assert_eq!(average_with(LATER), Some(LATER));
+        let held_meanwhile = LATER;
+        held::add(&LooseU32::new(0), held_meanwhile);
+        assert_eq!(average_with(2 * LATER), Some(2 * LATER));
+        // But not by more than that: see the departures above.
+        let far = average_with(1_000 * LATER).unwrap();
+        assert!(far < 3 * LATER, "{far}");
     }
 
     proptest! {

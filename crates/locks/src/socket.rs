@@ -51,20 +51,22 @@ pub(crate) fn favoured(policy: &Policy<'_>, means: &[Option<i64>; SOCKETS]) -> u
     }
 }
 
-/// Time as a lock keeps it: ms, 16 bits, never 0.
-fn now_ms() -> u16 {
-    ((clock::ns(clock::now()) / 1_000_000) as u16).max(1)
+/// Time as a lock keeps it: 8 bits, never 0, in 16ths of the grace period. It
+/// comes round: a change that is due may then wait for one period more.
+fn now(grace_ns: u64) -> u8 {
+    ((clock::ns(clock::now()) / (grace_ns / 16).max(1)) as u8).max(1)
 }
 
 fn in_grace(policy: &Policy<'_>) -> bool {
+    let grace_ns = policy.settings.grace_ns();
     let since = policy.lock.extra.sid_since();
-    let passed_ms = u64::from(now_ms().wrapping_sub(since));
-    since != 0 && passed_ms * 1_000_000 < policy.settings.grace_ns()
+    grace_ns != 0 && since != 0 && now(grace_ns).wrapping_sub(since) < 16
 }
 
 fn begin_grace(policy: &Policy<'_>) {
-    if policy.settings.grace_ns() != 0 {
-        policy.lock.extra.set_sid_since(now_ms());
+    let grace_ns = policy.settings.grace_ns();
+    if grace_ns != 0 {
+        policy.lock.extra.set_sid_since(now(grace_ns));
     }
 }
 

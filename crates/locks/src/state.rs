@@ -21,13 +21,14 @@
 //! | --- | --- |
 //! | `state` | everybody, by read-modify-write operations only |
 //! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; `verdict` also the holder when nobody waits |
-//! | `credit` | the holder adds, the lock scheduler takes |
+//! | `credit` | the lock scheduler; with accounts by lock the holder adds to it |
 //! | `profile` | who makes the lock |
 //! | `generation` | the first slow path after a fork |
 //!
 //! One word holds everything that a release looks at. A release must not touch
 //! the lock after its one write: whoever takes the lock next may free it.
 
+use crate::held;
 use crate::sync::{AtomicU32, AtomicU64, LooseU32, LooseU64, Relaxed, const_fn};
 
 /// Somebody holds the lock.
@@ -90,8 +91,8 @@ pub struct Core {
 pub struct Extra {
     /// Profile in the lower half, generation in the upper.
     profile_generation: AtomicU32,
-    /// Credit in the lower half, time of the last change of `min_sid` in the
-    /// upper.
+    /// Credit in the lower 24 bits, time of the last change of `min_sid` in the
+    /// upper 8.
     credit_since: LooseU32,
 }
 
@@ -208,36 +209,57 @@ impl Extra {
     }
 }
 
-/// What a unit of credit is worth, ns of virtual time.
-const CREDIT_UNIT: u64 = 1024;
+/// The bits of the credit, in units of [`held::UNIT_NS`].
+const CREDIT: u32 = 0x00ff_ffff;
 
+/// By how much the published average may advance. With accounts by lock the
+/// credit is what was held here since the last census, 17 s at most. With
+/// accounts across locks it is what all locks had been held at that census,
+/// modulo 17 s: a lock that meets contention once in so long advances by too
+/// little, and makes up for it with its next censuses.
 impl Extra {
-    /// Enters what a hold cost, so that the average may advance by as much.
-    /// Parts of a unit are rounded by `chance`, which is any changing number.
+    /// Enters what a hold cost. Parts of a unit are rounded by `chance`, which
+    /// is any changing number.
     pub(crate) fn add_credit(&self, virtual_ns: u64, chance: u64) {
-        let units = (virtual_ns + chance % CREDIT_UNIT) / CREDIT_UNIT;
+        let units = (virtual_ns + chance % held::UNIT_NS) / held::UNIT_NS;
         if units > 0 {
             let add = |word: u32| {
-                let credit = (u64::from(word & 0xffff) + units).min(0xffff);
-                Some((word & 0xffff_0000) | credit as u32)
+                let credit = (u64::from(word & CREDIT) + units).min(CREDIT.into());
+                Some((word & !CREDIT) | credit as u32)
             };
             let _ = self.credit_since.fetch_update(Relaxed, Relaxed, add);
         }
     }
 
-    /// Takes all credit, ns of virtual time.
+    /// Takes what was held here, ns of virtual time.
     pub(crate) fn take_credit(&self) -> u64 {
-        let word = self.credit_since.fetch_and(0xffff_0000, Relaxed);
-        u64::from(word & 0xffff) * CREDIT_UNIT
+        let word = self.credit_since.fetch_and(!CREDIT, Relaxed);
+        u64::from(word & CREDIT) * held::UNIT_NS
     }
 
-    /// When `min_sid` last changed, in ms modulo 2¹⁶; 0 if it never has.
-    pub(crate) fn sid_since(&self) -> u16 {
-        (self.credit_since.load(Relaxed) >> 16) as u16
+    /// Takes what was held anywhere, ns of virtual time. `units` is
+    /// [`held::units`].
+    pub(crate) fn take_credit_of_all(&self, units: u64) -> u64 {
+        let now = units as u32 & CREDIT;
+        let word = self.replace_credit(now);
+        u64::from(now.wrapping_sub(word) & CREDIT) * held::UNIT_NS
     }
 
-    pub(crate) fn set_sid_since(&self, ms: u16) {
-        let set = |word: u32| Some((word & 0xffff) | u32::from(ms) << 16);
+    fn replace_credit(&self, credit: u32) -> u32 {
+        let set = |word: u32| Some((word & !CREDIT) | credit);
+        match self.credit_since.fetch_update(Relaxed, Relaxed, set) {
+            Ok(before) | Err(before) => before,
+        }
+    }
+
+    /// When `min_sid` last changed, in a unit of the caller's modulo 256; 0 if
+    /// it never has.
+    pub(crate) fn sid_since(&self) -> u8 {
+        (self.credit_since.load(Relaxed) >> 24) as u8
+    }
+
+    pub(crate) fn set_sid_since(&self, time: u8) {
+        let set = |word: u32| Some((word & CREDIT) | u32::from(time) << 24);
         let _ = self.credit_since.fetch_update(Relaxed, Relaxed, set);
     }
 }

@@ -22,7 +22,7 @@ use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::sync::{AtomicU32, LooseU32, LooseU64, Relaxed};
-use crate::{node, topology};
+use crate::{held, node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
 const THREADS: usize = node::NODES;
@@ -55,6 +55,8 @@ pub(crate) struct Thread {
     /// When the thread last released a metered lock, in ticks.
     last: LooseU64,
     node: LooseU32,
+    /// Virtual time, ns, that is not in the process's total yet.
+    gathered: LooseU32,
     /// Socket plus 1; 0 is "never looked".
     sid: LooseU32,
     sid_age: LooseU32,
@@ -77,6 +79,7 @@ macro_rules! thread {
             total: $total,
             last: LooseU64::new(0),
             node: LooseU32::new(0),
+            gathered: LooseU32::new(0),
             sid: LooseU32::new(0),
             sid_age: LooseU32::new(0),
             skip: LooseU32::new(0),
@@ -360,6 +363,9 @@ impl Thread {
             let account = self.accounts.open(hold.lock);
             add(&account.hold_ns, hold.ns);
             add(&account.acquisitions, hold.holds);
+        }
+        if hold.scope == Scope::Thread {
+            held::add(&self.gathered, charge);
         }
         self.last.store(hold.now, Relaxed);
         charge
