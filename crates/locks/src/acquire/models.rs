@@ -195,18 +195,37 @@ fn an_heir_sees_the_queue_as_the_scheduler_left_it() {
         seat(0, RICH),
     ];
     model(LS_TAKEN, seats, |lock| {
-        let scheduler = |lock: &Lock| {
-            let mut scheduler = lock.waiter(1);
-            scheduler.walk(true);
-            while !scheduler.acquire(lock.core.load()) {
-                relax();
-            }
-        };
-        let heir = |lock: &Lock| lock.waiter(2).as_follower();
-        let (_, end) = together(&lock, scheduler, heir);
-        assert!(matches!(end, End::IsHead));
+        assert!(matches!(inherit(&lock), End::IsHead));
         lock.assert_queue(&[2, 4], &[3]);
     });
+}
+
+/// The same where the heir goes on from the memo, and takes no census first.
+#[test]
+fn an_heir_sees_the_rest_of_the_queue_as_the_scheduler_left_it() {
+    let seats = [
+        seat(HEAD | ROLE, RICH),
+        seat(0, POOR),
+        seat(0, RICH),
+        seat(ABANDONED, POOR),
+    ];
+    model(LS_TAKEN, seats, |lock| {
+        assert!(matches!(inherit(&lock), End::IsHead));
+        lock.assert_queue(&[2, 3], &[4]);
+    });
+}
+
+/// The head walks, acquires, and hands on role and place; the next one waits for
+/// them, and walks if it gets the role first.
+fn inherit(lock: &Arc<Lock>) -> End {
+    let head = |lock: &Lock| {
+        let mut head = lock.waiter(1);
+        head.walk(true);
+        while !head.acquire(lock.core.load()) {
+            relax();
+        }
+    };
+    together(lock, head, |lock| lock.waiter(2).as_follower()).1
 }
 
 /// Vacant role: who takes it sees the links that the one who dropped it wrote.
