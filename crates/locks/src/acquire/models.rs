@@ -16,9 +16,12 @@
 //! N3), and so does a second head or role (N4, N5). Which ordering each model
 //! was seen to need is listed in `docs/locks.md`.
 
+use super::role::Seen;
 use super::*;
-use crate::node::soil_for_test;
+use crate::node::{ABANDONED, HEAD, PARKED, ROLE, SLAB, soil_for_test};
 use crate::raw::{Core, Extra};
+use crate::release;
+use crate::state::{self, LOCKED, LS_TAKEN};
 use crate::sync::{check, relax};
 use crate::thread::{seats_for_test, sit_for_test};
 use loom::sync::Arc;
