@@ -34,7 +34,7 @@
 //! | `state`, `node` | What is a lock, what is a waiter, who may write what? |
 //! | `account`, `thread`, `group`, `rules` | Who has had how much? |
 //! | `options`, `stats` | What can be chosen, what can be seen? |
-//! | `criteria`, `socket`, `scheduler` | Who should be next? |
+//! | `criteria`, `socket`, `scheduler`, `links` | Who should be next? |
 //! | `acquire`, `release`, `fork` | How does the lock change hands? |
 //! | [`raw`], [`mutex`], `condvar` | How is it used? |
 
@@ -47,6 +47,7 @@ mod criteria;
 mod fork;
 pub mod futex;
 mod group;
+mod links;
 #[cfg(not(any(loom, shuttle)))]
 pub mod mutex;
 mod node;

@@ -12,10 +12,11 @@
 //! that word.
 
 use super::Waiter;
+use crate::links::wait_for_next;
 use crate::node::{ABANDONED, PARKED, ROLE, node};
 use crate::raw::Kind;
 use crate::release;
-use crate::scheduler::{self, wait_for_next};
+use crate::scheduler;
 use crate::state::{self, LS_TAKEN};
 use crate::sync::{AcqRel, Acquire, Relaxed, Release, cpus};
 

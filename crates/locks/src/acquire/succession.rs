@@ -7,10 +7,10 @@
 //! next release.
 
 use super::{End, Waiter};
+use crate::links::{replace_tail, step_behind, wait_for_next};
 use crate::node::{ABANDONED, HEAD, PARKED, SLAB, node};
 use crate::options::Criteria;
 use crate::release;
-use crate::scheduler::{self, replace_tail, wait_for_next};
 use crate::state::{self, CLAIMED, WATCHED};
 use crate::sync::{Acquire, Relaxed, Release};
 
@@ -69,7 +69,7 @@ impl Waiter<'_> {
     /// Lets the waiters that qualify go first.
     pub(super) fn give_way(&mut self) -> End {
         self.count(|counters| &counters.gave_way);
-        let first = scheduler::step_behind(&self.policy, self.me, self.last);
+        let first = step_behind(&self.policy, self.me, self.last);
         self.last = 0;
         self.stop_watching();
         self.node.untell(HEAD);
