@@ -34,7 +34,7 @@
 //! | `state`, `node` | What is a lock, what is a waiter, who may write what? |
 //! | `account`, `held`, `thread`, `group`, `rules` | Who has had how much? |
 //! | `options`, `stats` | What can be chosen, what can be seen? |
-//! | `criteria`, `socket`, `scheduler` | Who should be next? |
+//! | `criteria`, `socket`, `scheduler`, `links` | Who should be next? |
 //! | `acquire`, `release`, `fork` | How does the lock change hands? |
 //! | [`raw`], [`mutex`], `condvar` | How is it used? |
 
@@ -48,6 +48,7 @@ mod fork;
 pub mod futex;
 mod group;
 mod held;
+mod links;
 #[cfg(not(any(loom, shuttle)))]
 pub mod mutex;
 mod node;

@@ -34,11 +34,12 @@
 //!   it. In the paper whoever got to the head acquires.
 
 use crate::criteria::Policy;
+use crate::links::{link_behind, unlink};
 use crate::node::{self, ABANDONED, NODES, Standing, node};
 use crate::options::{Criteria, sched_latency_ns};
 use crate::socket;
 use crate::state::{self, LOCKED, Verdict};
-use crate::sync::{AcqRel, Acquire, Relaxed, Release, relax};
+use crate::sync::{Acquire, Relaxed};
 use crate::topology::SOCKETS;
 
 /// What a walk that relinks has found.
@@ -237,90 +238,6 @@ pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, avg: u64, is_head:
             walk.moved += 1;
         }
     }
-}
-
-/// Takes `at`, which follows `before`, out of the queue. False if it must be
-/// tried again, because `at` has just got a successor.
-///
-/// Both are behind the scheduler or `before` is the scheduler, so nobody else
-/// writes their links, with one exception: `at.next` while `at` is the tail (N3).
-fn unlink(policy: &Policy<'_>, before: u32, at: u32) -> bool {
-    let next = node(at).next.load(Acquire);
-    if next != 0 {
-        node(before).next.store(next, Release);
-        node(next).prev.store(before, Relaxed);
-        return true;
-    }
-    // `before` must look like a tail before it is one: who replaces it as the
-    // tail writes its `next` at once.
-    node(before).next.store(0, Relaxed);
-    if replace_tail(policy, at, before) {
-        return true;
-    }
-    node(before).next.store(at, Release);
-    wait_for_next(at);
-    false
-}
-
-/// Makes `to` the tail if `from` is.
-pub(crate) fn replace_tail(policy: &Policy<'_>, from: u32, to: u32) -> bool {
-    let core = policy.lock.core;
-    let mut word = core.load();
-    while state::tail(word) == from {
-        let new = state::with_tail(word, to);
-        match core.state.compare_exchange_weak(word, new, AcqRel, Relaxed) {
-            Ok(_) => return true,
-            Err(now) => word = now,
-        }
-    }
-    false
-}
-
-/// The successor of a node that is not the tail. Its thread writes it right
-/// after it has become the tail.
-pub(crate) fn wait_for_next(at: u32) -> u32 {
-    let mut spins = 0_u32;
-    loop {
-        let next = node(at).next.load(Acquire);
-        if next != 0 {
-            return next;
-        }
-        spins += 1;
-        if spins.is_multiple_of(256) {
-            crate::sync::give_cpu()
-        } else {
-            relax()
-        }
-    }
-}
-
-/// Puts `at`, which is in no queue, behind `before`, which is not the tail.
-fn link_behind(before: u32, at: u32) {
-    let next = node(before).next.load(Acquire);
-    node(at).next.store(next, Relaxed);
-    node(at).prev.store(before, Relaxed);
-    node(next).prev.store(at, Relaxed);
-    node(before).next.store(at, Release);
-}
-
-/// Puts the head `me` behind `last`, and returns who is first now. The caller
-/// must make that one the head.
-pub(crate) fn step_behind(policy: &Policy<'_>, me: u32, last: u32) -> u32 {
-    let first = node(me).next.load(Acquire);
-    let behind = node(last).next.load(Acquire);
-    node(me).prev.store(last, Relaxed);
-    if behind == 0 {
-        node(me).next.store(0, Relaxed);
-        if replace_tail(policy, last, me) {
-            node(last).next.store(me, Release);
-            return first;
-        }
-    }
-    let behind = wait_for_next(last);
-    node(me).next.store(behind, Relaxed);
-    node(behind).prev.store(me, Relaxed);
-    node(last).next.store(me, Release);
-    first
 }
 
 /// Whether the criteria leave any choice, so that nobody meeting them is worth

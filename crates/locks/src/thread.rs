@@ -17,6 +17,9 @@
 //! - **T2** `node` is 0 or a node that the thread owns (N2) whenever the thread
 //!   does not wait.
 
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod at_exit;
+
 use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add};
 use crate::group::{Group, GroupError};
 use crate::options::Scope;
@@ -248,61 +251,13 @@ fn kernel_id() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// Frees a thread's slot when the thread ends.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) mod at_exit {
-    use super::{LATE, SLOT, free_slot};
-    use std::ffi::c_void;
-    use std::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Acquire};
-
-    /// The key plus 1; 0 before it is made.
-    static KEY: AtomicU32 = AtomicU32::new(0);
-
-    /// Makes the key. Called early, because the C library keeps the first 32
-    /// keys' values in the thread itself and allocates for later ones.
-    pub(crate) fn prepare() -> Option<libc::pthread_key_t> {
-        let key = KEY.load(Acquire);
-        if key != 0 {
-            return Some(key - 1);
-        }
-        let mut made: libc::pthread_key_t = 0;
-        // SAFETY: `made` is a valid place for the key, and `end` is sound to
-        // call with any value.
-        if unsafe { libc::pthread_key_create(&mut made, Some(end)) } != 0 {
-            return None;
-        }
-        match KEY.compare_exchange(0, made + 1, AcqRel, Acquire) {
-            Ok(_) => Some(made),
-            Err(other) => {
-                // SAFETY: nobody else knows this key.
-                unsafe { libc::pthread_key_delete(made) };
-                Some(other - 1)
-            }
-        }
-    }
-
-    /// Notices the end of the current thread.
-    pub(super) fn arm(index: u32) {
-        if let Some(key) = prepare() {
-            let value = std::ptr::without_provenance::<c_void>(index as usize);
-            // SAFETY: the key was made above and is never deleted. Failure
-            // means that the slot is not freed, which is all it can mean.
-            unsafe { libc::pthread_setspecific(key, value) };
-        }
-    }
-
-    extern "C" fn end(_value: *mut c_void) {
-        let index = SLOT.with(|slot| slot.replace(LATE));
-        if index & !LATE != 0 {
-            free_slot(index & !LATE);
-        }
-    }
-}
-
+/// The threads of a model take their slots with them.
 #[cfg(any(loom, shuttle))]
 pub(crate) mod at_exit {
     pub(super) fn arm(_index: u32) {}
-    pub(crate) fn prepare() {}
+    pub(crate) fn prepare() -> Option<()> {
+        None
+    }
 }
 
 impl Thread {

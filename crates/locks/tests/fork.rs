@@ -2,7 +2,7 @@
 //! thread holds or finds free, and the parent does not notice.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Mutex as StdMutex, MutexGuard as StdGuard};
+use std::sync::{Barrier, Mutex as StdMutex, MutexGuard as StdGuard};
 use std::time::Duration;
 
 use giveway_locks::{Mutex, raw};
@@ -80,18 +80,22 @@ fn the_child_goes_on_and_the_parent_does_not_notice() {
         for _ in 0..20 {
             let slot = raw::current_slot();
             fork_while_others_wait(&lock, |lock| {
-                // Alone first, then with threads of its own, and in its child.
+                // Alone first, then against threads of its own.
                 let before = *lock.lock();
+                // So many that they use all slots which the parent's had.
+                let together = Barrier::new(24);
                 let contend = || {
-                    std::thread::scope(|scope| {
-                        for _ in 0..3 {
-                            scope.spawn(|| (0..200).for_each(|_| *lock.lock() += 1));
-                        }
-                    });
+                    together.wait();
+                    (0..200).for_each(|_| *lock.lock() += 1);
+                    let slot = raw::current_slot();
+                    together.wait();
+                    slot
                 };
-                contend();
-                let same = raw::current_slot() == slot;
-                same && *lock.lock() == before + 600
+                let (own, others) = std::thread::scope(|scope| {
+                    let others = [(); 23].map(|()| scope.spawn(contend));
+                    (contend(), others.map(|other| other.join().unwrap()))
+                });
+                own == slot && !others.contains(&slot) && *lock.lock() == before + 24 * 200
             });
         }
     });

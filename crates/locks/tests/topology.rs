@@ -6,11 +6,11 @@
 //! acquisition goes through the queue: what is counted is the queue's order and
 //! not how fast the machine wakes threads.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex as StdMutex, MutexGuard as StdGuard};
 use std::time::Duration;
 
-use giveway_locks::{Criteria, Mutex, Options, RawMutex, Topology, VirtualClock, thread};
+use giveway_locks::{Criteria, Mutex, Options, RawMutex, Topology, VirtualClock, raw, thread};
 
 /// The default slice: how far a socket may lead before others have their turn.
 const SLICE: Duration = Duration::from_micros(250);
@@ -172,4 +172,55 @@ fn a_grace_period_keeps_the_socket_and_makes_the_others_wait() {
     // the four threads, and the millisecond.
     assert_shared(&with, (grace + millisecond) / 2);
     assert_shared(&without, 2 * SLICE + 4 * LONGEST);
+}
+
+/// With barging: a thread that runs may pass the waiters if they have had as
+/// much as it has, but not from another socket than the favoured one.
+#[test]
+fn who_runs_elsewhere_does_not_pass_the_favoured_sockets_waiters() {
+    let (_clock, _turn) = sockets(2);
+    const ROUNDS: u32 = 200;
+    let passed = |criteria: Criteria| {
+        let lock = lock_with(Options::default().criteria(criteria));
+        let (round, served) = (Barrier::new(2), AtomicBool::new(false));
+        let here = thread::socket();
+        // Sockets are dealt out in turn: behind this one comes the other.
+        while std::thread::spawn(thread::socket).join().unwrap() != here {}
+        let there = AtomicU32::new(u32::MAX);
+        let mut passed = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                there.store(thread::socket(), SeqCst);
+                for _ in 0..ROUNDS {
+                    round.wait();
+                    let guard = lock.lock();
+                    served.store(true, SeqCst);
+                    drop(guard);
+                    round.wait();
+                }
+            });
+            for _ in 0..ROUNDS {
+                served.store(false, SeqCst);
+                let guard = lock.lock();
+                round.wait();
+                // SAFETY: only looks at the raw lock.
+                let raw = unsafe { lock.raw() }.as_ref();
+                let favoured = || raw::verdict(raw).map(|(_, sid)| sid);
+                let by_socket = criteria.contains(Criteria::SOCKET);
+                while !raw.has_waiters() || by_socket && favoured() != Some(there.load(SeqCst)) {
+                    std::thread::yield_now();
+                }
+                drop(guard);
+                let again = lock.lock();
+                passed += u32::from(!served.load(SeqCst));
+                drop(again);
+                round.wait();
+            }
+        });
+        assert_ne!(there.load(SeqCst), here);
+        passed
+    };
+    assert_eq!(passed(Criteria::ALL), 0);
+    // Else it goes on with its slice, most of the times.
+    assert!(passed(Criteria::VLHT) > 0);
 }

@@ -29,6 +29,7 @@ use quanta::Clock;
 
 use super::arrivals::{self, Arrived};
 use super::lock::{BenchLock, LockHandle};
+use super::numa::{Handovers, Numa};
 use super::scenario::{Scenario, Set};
 use super::usage::Usage;
 use super::work::{Desk, Ledger, steps_for};
@@ -43,6 +44,8 @@ const STOP: u8 = 2;
 pub(crate) struct Field<'l, L> {
     pub(crate) lock: &'l L,
     pub(crate) ledger: Ledger,
+    /// Where hand-overs are counted.
+    numa: Option<Numa>,
     phase: AtomicU8,
     clock: Clock,
     /// In units of the clock.
@@ -74,6 +77,8 @@ pub(crate) struct Outcome {
     pub(crate) arrived: Option<Arrived>,
     /// What the process used in the window.
     pub(crate) usage: Usage,
+    /// NUMA nodes, as the lock library sees them.
+    pub(crate) nodes: u32,
 }
 
 /// What one thread got.
@@ -83,6 +88,8 @@ pub(crate) struct Tally {
     pub(crate) held_ns: u64,
     pub(crate) wait_ns: Histogram<u64>,
     pub(crate) bypass_max: u64,
+    /// With more than one NUMA node.
+    pub(crate) handovers: Handovers,
     /// Turns at any time, for the check of exclusion.
     turns_ever: u64,
 }
@@ -94,6 +101,7 @@ impl Tally {
             held_ns: 0,
             wait_ns: waits(),
             bypass_max: 0,
+            handovers: Handovers::default(),
             turns_ever: 0,
         }
     }
@@ -118,6 +126,7 @@ pub(crate) struct Turn {
     pub(crate) began_ns: u64,
     pub(crate) ended_ns: u64,
     pub(crate) bypass: u64,
+    pub(crate) handovers: Handovers,
 }
 
 /// Asks for the lock, works `steps` steps and gives it back.
@@ -131,6 +140,7 @@ pub(crate) fn turn<L: BenchLock>(
     let turns = field.ledger.turns();
     handle.lock();
     let began_ns = field.now_ns();
+    let handovers = field.numa.as_ref().map(Numa::count);
     // SAFETY: the lock is held from here to `unlock`.
     let before = unsafe { field.ledger.turn(steps) };
     let ended_ns = field.now_ns();
@@ -143,6 +153,7 @@ pub(crate) fn turn<L: BenchLock>(
         // Less than zero only if turns were lost, which the end of the run
         // finds out.
         bypass: before.saturating_sub(turns),
+        handovers: handovers.unwrap_or_default(),
     }
 }
 
@@ -153,6 +164,7 @@ impl Tally {
         if began_inside {
             self.turns += 1;
             self.held_ns += turn.ended_ns - turn.began_ns;
+            self.handovers.add(turn.handovers);
         }
         if began_inside || stopped {
             self.wait_ns
@@ -168,6 +180,7 @@ pub(crate) fn run<L: BenchLock>(lock: &L, scenario: &Scenario) -> Result<Outcome
     let field = Field {
         lock,
         ledger: Ledger::new(),
+        numa: Numa::of_machine(),
         phase: AtomicU8::new(WARM_UP),
         begun: clock.raw(),
         clock,
@@ -208,6 +221,7 @@ pub(crate) fn run<L: BenchLock>(lock: &L, scenario: &Scenario) -> Result<Outcome
             sets,
             arrived,
             usage,
+            nodes: field.numa.as_ref().map_or(1, Numa::nodes),
         }
     });
     let counted: u64 = outcome.sets.iter().flatten().map(Tally::turns_ever).sum();
@@ -227,6 +241,9 @@ fn member<L: BenchLock>(field: &Field<'_, L>, set: &Set, ready: &Barrier) -> Tal
     let (inside, outside) = (steps_for(set.inside_ns), steps_for(set.outside_ns));
     let mut desk = Desk::new();
     let mut tally = Tally::new();
+    if let Some(numa) = &field.numa {
+        numa.settle();
+    }
     let mut handle = field.lock.join(&set.member());
     ready.wait();
     while !field.stopped() {

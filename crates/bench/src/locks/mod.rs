@@ -17,6 +17,7 @@ mod arrivals;
 mod contend;
 mod experiment;
 mod lock;
+mod numa;
 mod peers;
 mod row;
 mod scenario;
@@ -30,7 +31,7 @@ use rand_chacha::ChaCha8Rng;
 
 pub use experiment::LockExperiment;
 pub use peers::{LibraryLock, locks};
-pub use row::{ArrivalRow, Contended, LockRow, SetRow, Waits};
+pub use row::{ArrivalRow, Contended, LockRow, NumaRow, SetRow, Waits};
 
 use experiment::Case;
 use lock::Kind;

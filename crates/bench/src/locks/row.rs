@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::arrivals::Arrived;
 use super::contend::{Outcome, Tally, waits};
 use super::experiment::{Case, LockExperiment};
+use super::numa::Handovers;
 use super::scenario::{Set, entitled};
 use super::work::step_ns;
 
@@ -66,6 +67,20 @@ pub struct Contended {
     /// Threads that came while the window was open.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub arrivals: Option<ArrivalRow>,
+    /// On a machine with more than one NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub numa: Option<NumaRow>,
+}
+
+/// How a lock went about NUMA nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NumaRow {
+    /// Nodes, as the CFL locks see them.
+    pub nodes: u32,
+    /// Turns that followed one of another thread.
+    pub handovers: u64,
+    /// The part of them in which both threads ran on the same node.
+    pub near: f64,
 }
 
 /// A set of threads.
@@ -245,7 +260,20 @@ fn contended(case: &Case, outcome: &Outcome) -> Contended {
             .arrived
             .as_ref()
             .map(|arrived| arrival_row(arrived, case.threads)),
+        numa: (outcome.nodes > 1).then(|| numa_row(outcome)),
         sets,
+    }
+}
+
+fn numa_row(outcome: &Outcome) -> NumaRow {
+    let mut handovers = Handovers::default();
+    for tally in outcome.sets.iter().flatten() {
+        handovers.add(tally.handovers);
+    }
+    NumaRow {
+        nodes: outcome.nodes,
+        handovers: handovers.all,
+        near: handovers.near as f64 / handovers.all.max(1) as f64,
     }
 }
 
@@ -317,6 +345,7 @@ mod tests {
                 began_ns: 3_000,
                 ended_ns: 3_000 + held_ns,
                 bypass: 5,
+                handovers: Handovers { all: 1, near: 1 },
             };
             tally.count(&turn, true, false);
         }
@@ -333,6 +362,7 @@ mod tests {
             sets: vec![vec![tally(300, 1_000)], vec![tally(100, 2_000)]],
             arrived: None,
             usage: Usage::default(),
+            nodes: 2,
         };
         let row = contended(&case, &outcome);
         let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
@@ -342,6 +372,8 @@ mod tests {
         let normal = [300.0 / 0.75, 200.0 / 0.25];
         assert!(near(row.jain, jain(&normal)));
         assert_eq!((row.wait.count, row.sets[1].bypass_max), (400, 5));
+        let numa = row.numa.unwrap();
+        assert_eq!((numa.nodes, numa.handovers, numa.near), (2, 400, 1.0));
         assert!((1.98..=2.02).contains(&row.wait.p999_us), "{:?}", row.wait);
     }
 
@@ -352,6 +384,7 @@ mod tests {
             began_ns: 9_000_000,
             ended_ns: 9_001_000,
             bypass: 7,
+            handovers: Handovers::default(),
         };
         let mut tally = Tally::new();
         // Before the window, and not waited for at its end.

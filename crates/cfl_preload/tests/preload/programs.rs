@@ -3,6 +3,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
 
@@ -173,4 +174,95 @@ fn memcached_keeps_what_it_was_given() {
     });
     assert_eq!(said, expected);
     assert!(total(&reports(ours.path()), "acquisitions") > 1000);
+}
+
+/// The transactions of one client: money moved between accounts, each noted in
+/// a log, in an order of accounts that cannot deadlock.
+fn transfers(client: u32) -> String {
+    let transfer = |round: u32| {
+        let (one, other) = ((client * 7 + round) % 64, (client * 11 + round * 3) % 64);
+        let (from, to) = (one.min(other), one.max(other));
+        format!(
+            "start transaction; update accounts set money = money - {round} where id = {from}; \
+             update accounts set money = money + {round} where id = {to}; \
+             insert into log (client, text) values ({client}, '{from} to {to}'); commit; \
+             insert into rounds (round) values ({round}); select sum(money) from accounts;"
+        )
+    };
+    (1..=60).map(transfer).collect()
+}
+
+/// What a MariaDB holds after eight clients were at it, and what its check says.
+fn mariadb(directory: &Path, prepare: &dyn Fn(&mut Command)) -> String {
+    let file = |name: &str| directory.join(name).display().to_string();
+    let (data, socket) = (file("data"), file("socket"));
+    let mut install = command("mariadb-install-db");
+    install.args(["--no-defaults", "--user=root", "--skip-test-db"]);
+    install.args(["--auth-root-authentication-method=normal"]);
+    let installed = run(install.arg(format!("--datadir={data}")));
+    assert_eq!(installed.code, Some(0), "{}", installed.stderr);
+
+    let mut server = command("mariadbd");
+    server
+        .args(["--no-defaults", "--user=root", "--skip-networking"])
+        .args([format!("--datadir={data}"), format!("--socket={socket}")])
+        .args([format!("--log-error={}", file("log"))])
+        .args(["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=8M"]);
+    prepare(&mut server);
+    let mut server = Server(server.spawn().unwrap());
+    let client = |program: &str, arguments: &[&str]| {
+        let mut client = command(program);
+        client.args(["--no-defaults", "--user=root", "--socket", &socket]);
+        run(client.args(arguments))
+    };
+    let started = Instant::now();
+    while client("mariadb-admin", &["ping"]).code != Some(0) {
+        assert!(started.elapsed() < Duration::from_secs(50), "no server");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let ask = |sql: &str| client("mariadb", &["--database=bank", "--batch", "--execute", sql]);
+    let make = "create database bank; use bank; \
+         create table accounts (id int primary key, money bigint) engine=innodb; \
+         insert into accounts select seq, 1000 from seq_0_to_63; \
+         create table log (id int auto_increment primary key, client int, text varchar(20), \
+         key (client)) engine=innodb; \
+         create table rounds (id int auto_increment primary key, round int) engine=aria";
+    client("mariadb", &["--execute", make]).good();
+    std::thread::scope(|scope| {
+        let clients = [0, 1, 2, 3, 4, 5, 6, 7].map(|number| {
+            let ask = &ask;
+            scope.spawn(move || ask(&transfers(number)).good())
+        });
+        for client in clients {
+            // No transaction is seen half done.
+            let sums = client.join().unwrap();
+            let others = |line: &&str| !line.starts_with("sum") && *line != "64000";
+            assert_eq!(sums.lines().find(others), None);
+        }
+    });
+    let mut said = ask(
+        "select * from accounts order by id; select client, text from log order by client, text; \
+         select round, count(*) from rounds group by round order by round",
+    )
+    .good();
+    said += &client("mariadb-check", &["--check", "--extended", "bank"]).good();
+    client("mariadb-admin", &["shutdown"]).good();
+    assert!(server.0.wait().unwrap().success());
+    said
+}
+
+#[test]
+fn mariadb_keeps_its_books() {
+    if !installed("mariadbd", "mariadb-server-core mariadb-client") {
+        return;
+    }
+    let (glibcs, ours) = (tempdir().unwrap(), tempdir().unwrap());
+    let expected = mariadb(glibcs.path(), &|_| {});
+    assert_eq!(expected.matches(" OK\n").count(), 3, "{expected}");
+    let settings = counting(ours.path(), "");
+    let said = mariadb(ours.path(), &|command| {
+        preload(command.env("GIVEWAY_CFL", &settings));
+    });
+    assert!(said == expected, "other books, or other answers");
+    assert!(total(&reports(ours.path()), "acquisitions") > 10_000);
 }

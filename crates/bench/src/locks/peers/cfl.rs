@@ -5,11 +5,13 @@
 //! | `cfl` | the mutex | CFL (M), Figure 8 |
 //! | `cfl-sg` | and `strict_guarantee` | CFL-SG, 3.4.4 |
 //! | `cfl-ng` | and groups do not count | CFL-NG, 4.2 |
+//! | `cfl-ns` | and sockets do not count | |
 //! | `cfl-grace` | and a `grace_period` of 50 ms | 3.4.5 |
 //! | `cfl-per-lock` | and hold time counted for each lock | SCL's scope |
 //! | `cfl-fifo` | and no barging | |
 //! | `cfl-spin` | the spinlock | CFL (S) |
 //! | `cfl-spin-sg` | and `strict_guarantee` | |
+//! | `cfl-spin-ns` | and sockets do not count | |
 
 use std::time::Duration;
 
@@ -31,12 +33,14 @@ pub(super) fn kinds() -> Vec<Kind> {
         Options::default()
     }
     let strict = move || plain().strict_guarantee(true);
+    let blind = move || plain().criteria(Criteria::VLHT.and(Criteria::GROUP));
     vec![
         mutex("cfl", "completely fair mutex", plain),
         mutex("cfl-sg", "its strict guarantee", strict),
         mutex("cfl-ng", "it, blind to groups", move || {
             plain().criteria(Criteria::VLHT.and(Criteria::SOCKET))
         }),
+        mutex("cfl-ns", "it, blind to sockets", blind),
         mutex("cfl-grace", "it, 50 ms of grace period", move || {
             plain().grace_period(Duration::from_millis(50))
         }),
@@ -48,6 +52,7 @@ pub(super) fn kinds() -> Vec<Kind> {
         }),
         spinlock("cfl-spin", "completely fair spinlock", plain),
         spinlock("cfl-spin-sg", "its strict guarantee", strict),
+        spinlock("cfl-spin-ns", "it, blind to sockets", blind),
     ]
 }
 

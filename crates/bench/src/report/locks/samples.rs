@@ -50,6 +50,7 @@ fn contended(turns_per_s: f64, share: f64, entitled: f64, mean_us: f64) -> Conte
         voluntary_per_s: 1000.0,
         involuntary_per_s: 500.0,
         arrivals: None,
+        numa: None,
     }
 }
 

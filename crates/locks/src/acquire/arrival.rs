@@ -1,0 +1,94 @@
+//! Acquiring without a queue: because nobody waits, or before those who do.
+//!
+//! A thread that finds the lock free takes it if nobody waits; if somebody does,
+//! if it may steal (Section 3.3) and the head has not claimed the lock. It looks
+//! for about as long as a switch would take, then queues.
+
+use crate::criteria::Policy;
+use crate::fork;
+use crate::futex::Deadline;
+use crate::node::Standing;
+use crate::raw::{HoldStart, LockRef};
+use crate::state::{CLAIMED, LOCKED, TAIL, WATCHED};
+use crate::sync::{Acquire, MODEL, Relaxed, cpus, give_cpu, relax};
+use crate::thread::Thread;
+
+/// Looks at a held lock before a thread that may steal queues; about 2 µs.
+const STEAL_SPINS: u32 = if MODEL { 0 } else { 64 };
+
+/// The start of a hold that met no queue, measured or not.
+pub(super) fn sampled_start(thread: Option<&Thread>) -> HoldStart {
+    if thread.is_some_and(Thread::skips_measuring) {
+        HoldStart::SKIPPED
+    } else {
+        HoldStart::now()
+    }
+}
+
+/// Acquires if nobody holds the lock and no waiter has claimed it.
+#[cold]
+pub(crate) fn try_once(lock: LockRef<'_>) -> Option<HoldStart> {
+    fork::check(lock);
+    let mut state = lock.core.load();
+    while state & (LOCKED | CLAIMED) == 0 {
+        match try_set(lock, state, state | LOCKED) {
+            Ok(_) => return Some(HoldStart::now()),
+            Err(now) => state = now,
+        }
+    }
+    None
+}
+
+/// Acquires a free lock without a queue.
+pub(super) fn take_unwanted(lock: LockRef<'_>) -> bool {
+    let mut state = lock.core.load();
+    while state & (LOCKED | TAIL) == 0 {
+        match try_set(lock, state, state | LOCKED) {
+            Ok(_) => return true,
+            Err(now) => state = now,
+        }
+    }
+    false
+}
+
+pub(super) fn try_set(lock: LockRef<'_>, from: u64, to: u64) -> Result<u64, u64> {
+    lock.core.state.compare_exchange(from, to, Acquire, Relaxed)
+}
+
+/// Barging (Section 3.3): acquires although others wait, or waits a moment for
+/// the chance.
+pub(super) fn steal(policy: &Policy<'_>, standing: Standing, weight: u32) -> bool {
+    let lock = policy.lock;
+    let spins = if cpus() > 1 { STEAL_SPINS } else { 0 };
+    for spin in 0..=spins {
+        let state = lock.core.load();
+        let wanted = state & TAIL != 0;
+        let watched = state & WATCHED != 0;
+        if wanted && (state & CLAIMED != 0 || !policy.may_steal(standing, weight, watched)) {
+            return false;
+        }
+        if state & LOCKED == 0 && try_set(lock, state, state | LOCKED).is_ok() {
+            if wanted && policy.settings.statistics() {
+                policy.settings.counters.steals.fetch_add(1, Relaxed);
+            }
+            return true;
+        }
+        if spin < spins {
+            relax();
+        }
+    }
+    false
+}
+
+/// For a thread without a slot or a node: all of thousands are taken.
+pub(super) fn beside_the_queue(lock: LockRef<'_>, deadline: Option<Deadline>) -> Option<HoldStart> {
+    loop {
+        if let Some(start) = try_once(lock) {
+            return Some(start);
+        }
+        if deadline.is_some_and(Deadline::passed) {
+            return None;
+        }
+        give_cpu();
+    }
+}

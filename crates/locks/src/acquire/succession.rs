@@ -1,0 +1,105 @@
+//! Who is head next.
+//!
+//! There is exactly one head, or a waiter that is making the next one (N5). It
+//! passes its place on when it has acquired or gives up, and to the waiters
+//! moved behind it when it has had more than they. Whoever is told finds out by
+//! its word; who sleeps is woken, at once or, when the holder says so, by the
+//! next release.
+
+use super::{End, Waiter};
+use crate::links::{replace_tail, step_behind, wait_for_next};
+use crate::node::{ABANDONED, HEAD, PARKED, SLAB, node};
+use crate::options::Criteria;
+use crate::release;
+use crate::state::{self, CLAIMED, WATCHED};
+use crate::sync::{Acquire, Relaxed, Release};
+
+impl Waiter<'_> {
+    /// Makes the next waiter the head, freeing abandoned nodes on the way (N2).
+    /// With `later`, which only the holder may say, a sleeping one is woken by
+    /// the next release.
+    pub(super) fn pass_head(&mut self, later: bool) {
+        let mut next = wait_for_next(self.me);
+        loop {
+            let word = node(next).tell(HEAD);
+            if word & ABANDONED == 0 {
+                if word & PARKED != 0 {
+                    self.wake_head(next, later);
+                }
+                return;
+            }
+            let gone = next;
+            // An abandoned node's links are written by nobody else now: the
+            // scheduler, if there is one, is a living waiter behind it.
+            if node(gone).next.load(Acquire) == 0 && replace_tail(&self.policy, gone, 0) {
+                SLAB.give(gone);
+                return;
+            }
+            next = wait_for_next(gone);
+            SLAB.give(gone);
+        }
+    }
+
+    fn wake_head(&self, head: u32, later: bool) {
+        if later {
+            let core = self.policy.lock.core;
+            let set = |state| Some(state::with_parked_head(state, head));
+            let _ = core.state.fetch_update(Release, Relaxed, set);
+        } else if release::wake(head) {
+            self.count(|counters| &counters.wakes);
+        }
+    }
+
+    /// Whether the head has had so much that those behind it should go first.
+    /// It is compared with what they are compared with: who qualifies is below
+    /// the mean, so no two heads give way to each other.
+    pub(super) fn may_give_way(&self) -> bool {
+        let ahead = if !self.policy.favours_socket_of(self.standing) {
+            true
+        } else if self.policy.favours_group_of(self.standing) {
+            let lead = self.standing.vlht.wrapping_sub(self.mean) as i64;
+            let tolerance = self.policy.tolerance(self.weight());
+            self.policy.criteria.contains(Criteria::VLHT) && lead > tolerance
+        } else {
+            self.left() < 0
+        };
+        self.last != 0 && !self.claimed && ahead
+    }
+
+    /// Lets the waiters that qualify go first.
+    pub(super) fn give_way(&mut self) -> End {
+        self.count(|counters| &counters.gave_way);
+        let first = step_behind(&self.policy, self.me, self.last);
+        self.last = 0;
+        self.stop_watching();
+        self.node.untell(HEAD);
+        self.drop_role();
+        self.make_head(first);
+        End::GaveWay
+    }
+
+    /// Makes `first` the head, or whoever comes behind it if it has gone.
+    fn make_head(&mut self, first: u32) {
+        let mut next = first;
+        loop {
+            let word = node(next).tell(HEAD);
+            if word & ABANDONED == 0 {
+                if word & PARKED != 0 {
+                    self.wake_head(next, false);
+                }
+                return;
+            }
+            // This waiter is behind, so there is a successor.
+            let gone = next;
+            next = wait_for_next(gone);
+            SLAB.give(gone);
+        }
+    }
+
+    /// The head is none any more: others need not heed it.
+    pub(super) fn stop_watching(&mut self) {
+        self.claimed = false;
+        let state = &self.policy.lock.core.state;
+        state.fetch_and(!(CLAIMED | WATCHED), Relaxed);
+    }
+}
