@@ -45,7 +45,7 @@ mod succession;
 
 pub(crate) use arrival::try_once;
 
-use arrival::{beside_the_queue, sampled_start, steal, take_unwanted};
+use arrival::{alone, beside_the_queue, sampled_start, steal, take_unwanted};
 
 use crate::criteria::Policy;
 use crate::futex::Deadline;
@@ -74,7 +74,7 @@ pub(crate) fn contended(
         return beside_the_queue(lock, deadline);
     };
     let standing = policy.standing(thread);
-    let entitled = !strict || policy.left(standing, thread.weight()) >= 0;
+    let entitled = !strict || alone(lock, thread) || policy.left(standing, thread.weight()) >= 0;
     if strict && entitled && take_unwanted(lock) {
         return Some(HoldStart::now());
     }

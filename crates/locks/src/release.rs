@@ -28,7 +28,7 @@ use crate::group;
 use crate::node::{PARKED, node};
 use crate::options::Scope;
 use crate::raw::{HoldStart, LockRef};
-use crate::state::{self, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
+use crate::state::{self, ALONE, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
 use crate::sync::{Acquire, Relaxed, Release, fence};
 use crate::{clock, futex, options, thread};
 
@@ -86,8 +86,9 @@ fn advance_alone(policy: &Policy<'_>, thread: &thread::Thread, charge: u64) {
     let own = thread.account_for(policy.lock.key(), policy.scope).vlht();
     let before = match core.verdict() {
         None => Verdict { avg: own, sid: 0 },
-        // Under the strict guarantee a thread alone still waits for others.
-        Some(_) if policy.settings.strict() => return,
+        // Under the strict guarantee a thread waits for others, unless it has
+        // done so in vain.
+        Some(_) if policy.settings.strict() && core.load() & ALONE == 0 => return,
         Some(before) => before,
     };
     let avg = (before.avg + charge).min(own);

@@ -43,6 +43,9 @@ pub(crate) const LS_TAKEN: u64 = 8;
 pub(crate) const CLAIMED: u64 = 16;
 /// The head is awake and watches the lock.
 pub(crate) const WATCHED: u64 = 32;
+/// A thread has idled for nobody under the strict guarantee, and no other has
+/// come since. The thread knows that it was the one.
+pub(crate) const ALONE: u64 = 64;
 const GID_SHIFT: u32 = 16;
 const HEAD_SHIFT: u32 = 32;
 const TAIL_SHIFT: u32 = 48;

@@ -24,7 +24,7 @@ use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add};
 use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
-use crate::sync::{AtomicU32, LooseU32, LooseU64, Relaxed};
+use crate::sync::{AtomicU32, LooseU32, LooseU64, LooseUsize, Relaxed};
 use crate::{held, node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
@@ -60,6 +60,8 @@ pub(crate) struct Thread {
     node: LooseU32,
     /// Virtual time, ns, that is not in the process's total yet.
     gathered: LooseU32,
+    /// The lock at which the thread last idled for nobody.
+    alone_at: LooseUsize,
     /// Socket plus 1; 0 is "never looked".
     sid: LooseU32,
     sid_age: LooseU32,
@@ -83,6 +85,7 @@ macro_rules! thread {
             last: LooseU64::new(0),
             node: LooseU32::new(0),
             gathered: LooseU32::new(0),
+            alone_at: LooseUsize::new(0),
             sid: LooseU32::new(0),
             sid_age: LooseU32::new(0),
             skip: LooseU32::new(0),
@@ -220,6 +223,7 @@ fn take_slot(late: u32) -> u32 {
     ] {
         number.store(0, Relaxed);
     }
+    thread.alone_at.store(0, Relaxed);
     thread.total.clear();
     thread.last.store(0, Relaxed);
     thread.accounts.clear();
@@ -305,6 +309,16 @@ impl Thread {
     /// When the thread last released a metered lock, in ticks.
     pub(crate) fn last_seen(&self) -> u64 {
         self.last.load(Relaxed)
+    }
+
+    /// Notes that the thread has idled for nobody at this lock.
+    pub(crate) fn is_alone_at(&self, lock: usize) {
+        self.alone_at.store(lock, Relaxed);
+    }
+
+    /// Whether this lock is the one at which the thread last idled for nobody.
+    pub(crate) fn was_alone_at(&self, lock: usize) -> bool {
+        self.alone_at.load(Relaxed) == lock
     }
 
     /// Enters a hold; returns what it cost in virtual time. With `detailed`,

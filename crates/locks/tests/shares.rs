@@ -273,6 +273,49 @@ fn the_strict_guarantee_idles_a_thread_that_meets_nobody() {
     }
 }
 
+/// Idles are counted while one thread is alone, and after another one has come
+/// and gone.
+#[test]
+fn who_has_idled_for_nobody_goes_on_until_somebody_comes() {
+    let (clock, _turn) = clock();
+    let options = Options::default().strict_guarantee(true).statistics(true);
+    let (lock, profile) = lock_with(options, "alone");
+    let hold = |section: Duration| {
+        let guard = lock.lock();
+        clock.advance(section);
+        drop(guard);
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Idling ends when nobody else moves the clock.
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                std::thread::sleep(Duration::from_micros(50));
+                clock.advance(Duration::from_micros(5));
+            }
+        });
+        let idles_of_100_holds = || {
+            let before = profile.statistics().idles;
+            (0..100).for_each(|_| hold(Duration::from_millis(1)));
+            profile.statistics().idles - before
+        };
+        // The first holds have nobody to be compared with.
+        hold(Duration::from_micros(1));
+        scope
+            .spawn(|| hold(Duration::from_micros(1)))
+            .join()
+            .unwrap();
+        let first = idles_of_100_holds();
+        scope
+            .spawn(|| hold(Duration::from_micros(1)))
+            .join()
+            .unwrap();
+        let second = idles_of_100_holds();
+        done.store(true, SeqCst);
+        assert_eq!((first, second), (1, 1));
+    });
+}
+
 #[test]
 fn nobody_is_passed_by_more_than_the_slices_of_all_others() {
     let (clock, _turn) = clock();

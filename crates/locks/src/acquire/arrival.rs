@@ -9,7 +9,7 @@ use crate::fork;
 use crate::futex::Deadline;
 use crate::node::Standing;
 use crate::raw::{HoldStart, LockRef};
-use crate::state::{CLAIMED, LOCKED, TAIL, WATCHED};
+use crate::state::{ALONE, CLAIMED, LOCKED, TAIL, WATCHED};
 use crate::sync::{Acquire, MODEL, Relaxed, cpus, give_cpu, relax};
 use crate::thread::Thread;
 
@@ -49,6 +49,19 @@ pub(super) fn take_unwanted(lock: LockRef<'_>) -> bool {
         }
     }
     false
+}
+
+/// Strict guarantee: whether the thread has idled here for nobody, and still
+/// nobody else has come. Who comes says so by this very question.
+pub(super) fn alone(lock: LockRef<'_>, thread: &Thread) -> bool {
+    if lock.core.load() & ALONE == 0 {
+        return false;
+    }
+    let alone = thread.was_alone_at(lock.key());
+    if !alone {
+        lock.core.state.fetch_and(!ALONE, Relaxed);
+    }
+    alone
 }
 
 pub(super) fn try_set(lock: LockRef<'_>, from: u64, to: u64) -> Result<u64, u64> {

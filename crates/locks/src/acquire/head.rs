@@ -16,7 +16,7 @@ use crate::futex::Deadline;
 use crate::links::replace_tail;
 use crate::options::sched_latency_ns;
 use crate::raw::Kind;
-use crate::state::{self, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, WATCHED};
+use crate::state::{self, ALONE, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, WATCHED};
 use crate::sync::{MODEL, Relaxed, give_cpu, relax};
 use crate::{clock, futex};
 
@@ -129,7 +129,10 @@ impl Waiter<'_> {
             futex::wait(&self.node.word, word, Some(nap));
         }
         if watch.idle_ns() >= sched_latency_ns() {
-            // Nobody came: what it had is forgiven.
+            // Nobody came: what it had is forgiven, and what it will have until
+            // somebody comes.
+            self.thread.is_alone_at(self.policy.lock.key());
+            self.policy.lock.core.state.fetch_or(ALONE, Relaxed);
             let sid = self.standing.sid;
             let avg = self.standing.vlht;
             self.policy
