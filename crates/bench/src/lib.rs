@@ -22,6 +22,7 @@ mod experiments;
 mod files;
 pub mod locks;
 mod network;
+mod oltp;
 pub mod postgres;
 mod report;
 pub mod result;
