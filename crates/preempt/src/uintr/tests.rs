@@ -1,0 +1,1 @@
+//! The handler on synthetic frames.
