@@ -42,25 +42,49 @@
 //! | `donor`, `context` | Where do stacks and thread-locals come from, who runs after whom? |
 //! | `gate`, `signal`, `uintr`, `delivery` | How does a request reach a worker, when is it refused? |
 //! | `worker`, `remote`, `measure` | How is it used? |
+//!
+//! On top of it, a pool of workers with the paper's policies; [`Pool`] is where
+//! to begin:
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `sync`, `clock`, `histogram` | What does the pool stand on? |
+//! | `queue`, `presence`, `backlog` | Where do tasks wait, and workers for tasks? |
+//! | `policy`, `starvation`, `tuning` | When is a worker taken from what it does, and when not? |
+//! | `task`, `stats` | What is a task, what can be seen? |
+//! | `pool`, `yield_points` | How is it used? |
 
 mod alloc;
 mod arch;
+mod backlog;
+mod clock;
 mod context;
 mod delivery;
 mod donor;
 mod error;
 mod gate;
+mod histogram;
 mod level;
 mod local;
 mod mail;
 mod measure;
 mod mutex;
+mod policy;
+mod pool;
+mod presence;
+mod queue;
 mod region;
 mod remote;
 mod signal;
+mod starvation;
+mod stats;
+mod sync;
+mod task;
+mod tuning;
 #[cfg(target_arch = "x86_64")]
 mod uintr;
 mod worker;
+mod yield_points;
 
 pub use alloc::RegionAlloc;
 pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
@@ -70,6 +94,15 @@ pub use level::{Level, Levels};
 pub use mail::{Counters, Requested};
 pub use measure::Latency;
 pub use mutex::{RawRegionMutex, RegionMutex, RegionMutexGuard};
+pub use policy::{ParsePolicyError, Policy};
+pub use pool::{
+    Batch, BuildError, Pool, PoolBuilder, Refused, Request, Shutdown, Ticker, Unrun, Why,
+};
 pub use region::{Region, acknowledge, in_region, is_due, poll_point, region};
 pub use remote::Remote;
+pub use starvation::{Since, Threshold, ThresholdError};
+pub use stats::{LevelStats, Metric, PoolStats, Summary, WorkerStats};
+pub use task::{TaskError, Ticket};
+pub use tuning::{Goal, GoalError, Verdict};
 pub use worker::{Builder, Worker};
+pub use yield_points::{handcrafted_yield_point, poll_record};
