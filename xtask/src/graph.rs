@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others. `None`: anything.
-const ALLOWED: [(&str, Option<&[&str]>); 8] = [
+const ALLOWED: [(&str, Option<&[&str]>); 9] = [
     ("giveway-hints", Some(&[])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
+    ("giveway-txn", Some(&["giveway-hints", "giveway-preempt"])),
     ("scx_ufs", Some(&["giveway-hints"])),
     ("giveway-bench", Some(&["giveway-hints", "giveway-locks"])),
     ("giveway", None),
