@@ -86,6 +86,7 @@ fn create<R: Row>(database: &Database, indexes: &[(&str, &[&str])]) -> Outcome<T
 }
 
 /// A key of ours as the engine's.
+#[derive(Clone, Copy)]
 struct Parts<K>(K);
 
 impl<K: Key> giveway_txn::Key for Parts<K> {
@@ -213,7 +214,7 @@ impl Engine for Giveway {
     const DURABILITY: &'static str = "none: in memory, no log";
 
     fn attempt(&self, work: &mut impl Work) -> Result<End, Failure<Error>> {
-        let transaction = self.database.begin(self.options)?;
+        let transaction = self.database.begin(self.options.clone())?;
         let end = work.attempt(&mut Accesses {
             engine: self,
             transaction: &transaction,
@@ -278,12 +279,9 @@ impl Transaction for Accesses<'_> {
         to: K,
         mut each: impl FnMut(R) -> ControlFlow<()>,
     ) -> Outcome<()> {
-        let range = match K::COLUMNS {
-            0 => KeyRange::all(),
-            _ => KeyRange::between(Parts(from), Parts(to)),
-        };
+        let range = KeyRange::between(Parts(from), Parts(to));
         let table = self.table::<R>();
-        for row in self.transaction.scan(table, range, Direction::Forward) {
+        for row in self.transaction.scan(table, range, Direction::Forward)? {
             if each(taken(row?)).is_break() {
                 break;
             }
@@ -298,7 +296,7 @@ impl Transaction for Accesses<'_> {
     ) -> Outcome<()> {
         let index = &self.engine.indexes[I::INDEX];
         let range = KeyRange::prefix(Parts(prefix));
-        for row in self.transaction.scan_index(index, range, Direction::Forward) {
+        for row in self.transaction.scan_index(index, range, Direction::Forward)? {
             if each(taken(row?)).is_break() {
                 break;
             }
@@ -311,7 +309,7 @@ impl Transaction for Accesses<'_> {
         let range = KeyRange::prefix(Parts(prefix));
         let mut rows = self
             .transaction
-            .scan_index(index, range, Direction::Backward);
+            .scan_index(index, range, Direction::Backward)?;
         Ok(rows.next().transpose()?.map(taken))
     }
 }

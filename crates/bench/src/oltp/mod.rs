@@ -14,7 +14,9 @@
 pub(crate) mod access;
 mod bytes;
 pub(crate) mod check;
+pub(crate) mod giveway;
 pub(crate) mod load;
+pub(crate) mod q2;
 pub(crate) mod redb;
 pub(crate) mod sled;
 pub(crate) mod sqlite;

@@ -16,8 +16,6 @@
 //! and part. `handcrafted_yield_point` stands where the paper's authors put it by
 //! hand: after each step of the innermost loop, outside the nested block.
 
-use std::collections::HashSet;
-
 use giveway_hints::Tier;
 use giveway_txn::{Database, Direction, KeyRange, Result, Schema, Table, TxnOptions, Type};
 use tpchgen::generators::{
@@ -195,25 +193,25 @@ impl Q2 {
     /// Runs the query in a transaction of its own.
     pub(crate) fn run(&self) -> Result<Vec<Offer>> {
         use column::*;
-        let options = TxnOptions::snapshot().tier(Tier::Background).label("q2");
+        let options = TxnOptions::snapshot().tier(Tier::Background).label(&"q2");
         let txn = self.database.begin(options)?;
         let mut offers = Vec::new();
-        for region in txn.scan(&self.region, KeyRange::all(), Direction::Forward) {
+        for region in txn.scan(&self.region, KeyRange::all(), Direction::Forward)? {
             let region = region?;
             if region.text(R_NAME) != REGION {
                 continue;
             }
             let range = KeyRange::prefix(region.i64(R_KEY));
-            for nation in txn.scan_index(&self.nations_by_region, range, Direction::Forward) {
+            for nation in txn.scan_index(&self.nations_by_region, range, Direction::Forward)? {
                 let nation = nation?;
                 let range = KeyRange::prefix(nation.i64(N_KEY));
                 let suppliers =
-                    txn.scan_index(&self.suppliers_by_nation, range, Direction::Forward);
+                    txn.scan_index(&self.suppliers_by_nation, range, Direction::Forward)?;
                 for supplier in suppliers {
                     let supplier = supplier?;
                     let range = KeyRange::prefix(supplier.i64(S_KEY));
                     for sold in
-                        txn.scan_index(&self.offers_by_supplier, range, Direction::Forward)
+                        txn.scan_index(&self.offers_by_supplier, range, Direction::Forward)?
                     {
                         let sold = sold?;
                         let number = sold.i64(PS_PART);
@@ -252,7 +250,7 @@ impl Q2 {
     ) -> Result<Option<i64>> {
         use column::*;
         let mut least: Option<i64> = None;
-        for sold in txn.scan(&self.partsupp, KeyRange::prefix(part), Direction::Forward) {
+        for sold in txn.scan(&self.partsupp, KeyRange::prefix(part), Direction::Forward)? {
             let sold = sold?;
             let Some(supplier) = txn.get(&self.supplier, sold.i64(PS_SUPPLIER))? else {
                 continue;
@@ -273,7 +271,7 @@ impl Q2 {
 /// is looked at, and no index is used.
 #[cfg(test)]
 fn expected(scale: f64) -> Vec<Offer> {
-    use std::collections::HashMap;
+    use std::collections::{HashMap, HashSet};
 
     let region = RegionGenerator::new(scale, 1, 1)
         .iter()

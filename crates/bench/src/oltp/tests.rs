@@ -3,8 +3,11 @@
 
 use std::ops::ControlFlow;
 
+use giveway_txn::Isolation;
+
 use super::access::{End, Engine, Failure, Transaction, Work};
 use super::check::consistency;
+use super::giveway::Giveway;
 use super::load::load;
 use super::redb::Redb;
 use super::sled::Sled;
@@ -76,6 +79,9 @@ fn used(engine: &impl Engine) -> Fingerprint {
 fn all_engines_end_up_with_the_same_rows() {
     let connection = sqlite::open().unwrap();
     let expected = used(&Sqlite::new(&connection));
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        assert_eq!(used(&Giveway::new(isolation).unwrap()), expected);
+    }
     assert_eq!(used(&Redb::new().unwrap()), expected);
     assert_eq!(used(&Sled::new().unwrap()), expected);
 }

@@ -62,7 +62,7 @@ use crate::cell::sched_ext::Loaded;
 use crate::config::Scheduler;
 use crate::oltp::check::consistency;
 use crate::tpcc::generate::Size;
-use crate::{Error, Progress, Result};
+use crate::{Progress, Result};
 
 /// Turns of each engine, and pairs of slices.
 const ROUNDS: u32 = 10;
