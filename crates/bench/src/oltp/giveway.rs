@@ -296,7 +296,10 @@ impl Transaction for Accesses<'_> {
     ) -> Outcome<()> {
         let index = &self.engine.indexes[I::INDEX];
         let range = KeyRange::prefix(Parts(prefix));
-        for row in self.transaction.scan_index(index, range, Direction::Forward)? {
+        for row in self
+            .transaction
+            .scan_index(index, range, Direction::Forward)?
+        {
             if each(taken(row?)).is_break() {
                 break;
             }

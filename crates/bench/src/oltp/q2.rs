@@ -17,7 +17,7 @@
 //! hand: after each step of the innermost loop, outside the nested block.
 
 use giveway_hints::Tier;
-use giveway_txn::{Database, Direction, KeyRange, Result, Schema, Table, TxnOptions, Type};
+use giveway_txn::{Database, Direction, Error, KeyRange, Result, Schema, Table, TxnOptions, Type};
 use tpchgen::generators::{
     NationGenerator, PartGenerator, PartSuppGenerator, RegionGenerator, SupplierGenerator,
 };
@@ -184,7 +184,12 @@ impl Q2 {
                 row.set_i32(2, offer.ps_availqty);
                 row.set_i64(3, offer.ps_supplycost.into_inner());
                 row.set_text(4, offer.ps_comment);
-                txn.insert(&self.partsupp, &row)?;
+                match txn.insert(&self.partsupp, &row) {
+                    // With very few suppliers the specification's formula names
+                    // one twice for a part (clause 4.2.3).
+                    Err(Error::DuplicateKey { .. }) => {}
+                    inserted => inserted?,
+                }
             }
             Ok(())
         })

@@ -103,7 +103,9 @@ pub(crate) fn drive(
         let now = wait_until(due, workers);
         let counts = due >= window.0;
         if counts {
-            driven.late_ns.saturating_record((now - due).as_nanos() as u64);
+            driven
+                .late_ns
+                .saturating_record((now - due).as_nanos() as u64);
         }
         while workers.offer_low(due, task(requests.q2(due))) {
             taken += 1;

@@ -150,8 +150,8 @@ pub(crate) fn measure(
         engine,
         reason: error.to_string(),
     };
-    let giveway = Giveway::new(Isolation::Serializable)
-        .map_err(|error| failed(Giveway::NAME, &error))?;
+    let giveway =
+        Giveway::new(Isolation::Serializable).map_err(|error| failed(Giveway::NAME, &error))?;
     let connection = sqlite::open().map_err(|error| failed(Sqlite::NAME, &error))?;
     let redb = Redb::new().map_err(|error| failed(Redb::NAME, &error))?;
     let sled = Sled::new().map_err(|error| failed(Sled::NAME, &error))?;
@@ -171,7 +171,11 @@ pub(crate) fn measure(
             order.shuffle(&mut random);
             for &number in &order {
                 let rival = &mut rivals[number];
-                progress(&format!("{}: {} mix, turn {round}", rival.name(), mix.name()));
+                progress(&format!(
+                    "{}: {} mix, turn {round}",
+                    rival.name(),
+                    mix.name()
+                ));
                 let (per_s, retries) = rival.turn(mix)?;
                 if round > 0 {
                     of_mix[number].per_s.push(per_s.round());

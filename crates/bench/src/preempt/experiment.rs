@@ -149,7 +149,8 @@ impl PreemptExperiment {
                     ..case(&Method::policy("hybrid").called("tuned"))
                 };
                 let wait = case(&Method::policy("wait"));
-                [wait].into_iter()
+                [wait]
+                    .into_iter()
                     .chain(thresholds)
                     .chain([tuned])
                     .map(overloaded)
@@ -185,7 +186,11 @@ impl FromStr for PreemptExperiment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let names = || PreemptExperiment::ALL.map(PreemptExperiment::name).join(", ");
+        let names = || {
+            PreemptExperiment::ALL
+                .map(PreemptExperiment::name)
+                .join(", ")
+        };
         PreemptExperiment::ALL
             .into_iter()
             .find(|experiment| experiment.name() == text)

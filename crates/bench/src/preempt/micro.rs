@@ -55,7 +55,9 @@ fn operations(place: &Place, rounds: u32) -> Result<Vec<(String, Measured)>> {
     let row = |name: &str, ns: Vec<f64>| (name.to_owned(), Measured::Operation(Operation { ns }));
     let away_and_back = || black_box(yield_to(Level::new(1)));
     // A yield is two switches and an empty body.
-    let switch = samples(rounds, away_and_back).into_iter().map(|ns| ns / 2.0);
+    let switch = samples(rounds, away_and_back)
+        .into_iter()
+        .map(|ns| ns / 2.0);
     Ok(vec![
         row(SWITCH, switch.collect()),
         row(REGION, samples(rounds, || drop(black_box(region())))),
@@ -74,7 +76,5 @@ fn samples<T>(rounds: u32, mut operation: impl FnMut() -> T) -> Vec<f64> {
         begun.elapsed().as_nanos() as f64 / f64::from(COUNT)
     };
     round();
-    (0..rounds)
-        .map(|_| (round() * 1e3).round() / 1e3)
-        .collect()
+    (0..rounds).map(|_| (round() * 1e3).round() / 1e3).collect()
 }

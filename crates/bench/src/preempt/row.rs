@@ -175,7 +175,10 @@ pub struct Overhead {
 impl Overhead {
     /// Part of the throughput that interrupts cost: the median of the pairs.
     pub fn loss(&self) -> Option<f64> {
-        let losses = self.pairs.iter().map(|(without, with)| 1.0 - with / without);
+        let losses = self
+            .pairs
+            .iter()
+            .map(|(without, with)| 1.0 - with / without);
         let mut losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
         losses.sort_by(f64::total_cmp);
         let count = losses.len();

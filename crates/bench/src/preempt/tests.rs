@@ -43,7 +43,11 @@ fn served(experiment: PreemptExperiment) -> Vec<PreemptRow> {
             dropped,
             ..
         } = mixed(row);
-        assert_eq!(new_order.count + payment.count + dropped, *urgent, "{row:?}");
+        assert_eq!(
+            new_order.count + payment.count + dropped,
+            *urgent,
+            "{row:?}"
+        );
         assert!(new_order.p50_us > 0.0 && new_order.p50_us <= new_order.max_us);
     }
     rows
@@ -65,7 +69,10 @@ fn overhead_counts_what_was_interrupted() {
             panic!("{row:?}");
         };
         assert_eq!(overhead.pairs.len(), ROUNDS as usize);
-        assert!(overhead.taken > 0 && overhead.loss().is_some(), "{overhead:?}");
+        assert!(
+            overhead.taken > 0 && overhead.loss().is_some(),
+            "{overhead:?}"
+        );
     }
 }
 

@@ -210,9 +210,12 @@ impl Requests {
     /// Each request that was made: what, when it was due, and how long it took
     /// if it ended.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Kind, Instant, Option<u64>)> {
-        self.made.iter().zip(&self.samples.slots).map(|(made, slot)| {
-            let ns = slot.load(Ordering::Relaxed);
-            (made.0, made.1, (ns > 0).then_some(ns))
-        })
+        self.made
+            .iter()
+            .zip(&self.samples.slots)
+            .map(|(made, slot)| {
+                let ns = slot.load(Ordering::Relaxed);
+                (made.0, made.1, (ns > 0).then_some(ns))
+            })
     }
 }

@@ -159,12 +159,7 @@ pub(super) struct Line {
 }
 
 /// Lines over a logarithmic axis; none with fewer than two places on it.
-pub(super) fn lines(
-    title: &str,
-    across: &str,
-    scale: Scale,
-    lines: &[Line],
-) -> Option<String> {
+pub(super) fn lines(title: &str, across: &str, scale: Scale, lines: &[Line]) -> Option<String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let places = || points().map(|point| Scale::Log.place(point.0));
     let (left, right) = (places().reduce(f64::min)?, places().reduce(f64::max)?);

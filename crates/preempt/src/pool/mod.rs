@@ -201,7 +201,10 @@ impl Pool {
         let levels = self.readings();
         let levels = levels.iter().zip(0..).map(|(reading, index)| {
             let level = Level::new(index);
-            let queued = inner.desks.iter().map(|desk| desk.station.queues[level.index()].len());
+            let queued = inner
+                .desks
+                .iter()
+                .map(|desk| desk.station.queues[level.index()].len());
             reading.stats(level, queued.sum())
         });
         let workers = inner.desks.iter().map(|desk| {

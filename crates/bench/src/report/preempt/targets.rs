@@ -2,9 +2,7 @@
 //! rows are missing is not mentioned; one that is missed is.
 
 use super::summary::{Cell, Summary, URGENT};
-use crate::preempt::{
-    Latency, Mixed, PreemptExperiment, PreemptRow, REGION, SWITCH,
-};
+use crate::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow, REGION, SWITCH};
 use crate::report::number::{large, short};
 use crate::result::Report;
 
@@ -45,11 +43,7 @@ pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
 }
 
 /// A number of a method in `latency`.
-fn number(
-    summary: &Summary<'_>,
-    method: &str,
-    of: impl Fn(&Mixed) -> f64,
-) -> Option<f64> {
+fn number(summary: &Summary<'_>, method: &str, of: impl Fn(&Mixed) -> f64) -> Option<f64> {
     summary.cell(PreemptExperiment::Latency, method)?.median(of)
 }
 
@@ -70,7 +64,7 @@ fn urgent_below(summary: &Summary<'_>, method: &str, rival: &str) -> Option<Targ
     }
     let (below, place) = worst?;
     Some(Target {
-        what: format!("{method}: latency below {rival}'s, at {place}"),
+        what: format!("{method} below {rival}, {place}"),
         bound: "at least 88 %",
         measured: percent(below),
         met: below >= BELOW,
@@ -80,9 +74,15 @@ fn urgent_below(summary: &Summary<'_>, method: &str, rival: &str) -> Option<Targ
 fn q2_kept(summary: &Summary<'_>, method: &str) -> Vec<Target> {
     type Of = fn(&Mixed) -> f64;
     let numbers: [(&str, f64, Of); 3] = [
-        ("Q2's median latency beyond wait's", 1.0, |mixed| mixed.q2.p50_us),
-        ("Q2's p99 latency beyond wait's", 1.0, |mixed| mixed.q2.p99_us),
-        ("Q2's throughput short of wait's", -1.0, |mixed| mixed.q2.per_s),
+        ("Q2's median latency beyond wait's", 1.0, |mixed| {
+            mixed.q2.p50_us
+        }),
+        ("Q2's p99 latency beyond wait's", 1.0, |mixed| {
+            mixed.q2.p99_us
+        }),
+        ("Q2's throughput short of wait's", -1.0, |mixed| {
+            mixed.q2.per_s
+        }),
     ];
     let target = |(what, sign, of): (&str, f64, Of)| {
         let (ours, theirs) = (number(summary, method, of)?, number(summary, "wait", of)?);
@@ -101,7 +101,7 @@ fn overhead(summary: &Summary<'_>) -> Vec<Target> {
     let target = |cell: &Cell<'_>| {
         let loss = cell_loss(cell)?;
         Some(Target {
-            what: format!("1000 empty interrupts a second, {}: loss", cell.method),
+            what: format!("1000 empty interrupts/s by {}: loss", cell.method),
             bound: "at most 1.7 %",
             measured: percent(loss),
             met: loss <= INTERRUPT_LOSS,
@@ -151,13 +151,13 @@ fn hybrid_delivery(summary: &Summary<'_>) -> Option<Target> {
 }
 
 fn engines(summary: &Summary<'_>) -> Vec<Target> {
-    let of = |name| summary.cell(PreemptExperiment::Engines, name);
-    let per_s = |name| Some(of(name)?.per_s("interactive")?.median);
-    let Some(ours) = per_s("giveway") else {
+    let per_s = |cell: &Cell<'_>| Some(cell.per_s("interactive")?.median);
+    let own = summary.cell(PreemptExperiment::Engines, "giveway");
+    let Some(ours) = own.and_then(per_s) else {
         return Vec::new();
     };
     let target = |cell: &Cell<'_>| {
-        let theirs = per_s(cell.method).filter(|_| cell.method != "giveway")?;
+        let theirs = per_s(cell).filter(|_| cell.method != "giveway")?;
         let times = ours / theirs;
         Some(Target {
             what: format!("New-Order and Payment a second, of {}'s", cell.method),
@@ -177,11 +177,16 @@ fn percent(value: f64) -> String {
 /// How OS threads fare beside our best policy: what they win and what they lose.
 pub(super) fn against_threads(summary: &Summary<'_>) -> Vec<String> {
     let cells = summary.cells(PreemptExperiment::Latency);
-    let threads = cells.iter().filter(|cell| cell.method.starts_with("threads"));
+    let threads = cells
+        .iter()
+        .filter(|cell| cell.method.starts_with("threads"));
     threads
         .filter_map(|cell| {
             let pair = |of: fn(&Mixed) -> f64| {
-                Some((number(summary, "hybrid", of)?, number(summary, cell.method, of)?))
+                Some((
+                    number(summary, "hybrid", of)?,
+                    number(summary, cell.method, of)?,
+                ))
             };
             let median = pair(|mixed| mixed.new_order.p50_us)?;
             let tail = pair(|mixed| mixed.new_order.p99_us)?;
@@ -263,8 +268,8 @@ mod tests {
                 mixed.payment.p999_us *= 5.0;
             }
         }
-        let places = ["wait", "cooperative"]
-            .map(|rival| format!("preempt: latency below {rival}'s, at Payment p99.9"));
+        let places =
+            ["wait", "cooperative"].map(|rival| format!("preempt below {rival}, Payment p99.9"));
         assert_eq!(missed(&report), places);
     }
 
@@ -288,7 +293,10 @@ mod tests {
                 row.per_s.iter_mut().for_each(|per_s| *per_s *= 4.0);
             }
         }
-        assert_eq!(missed(&report), ["New-Order and Payment a second, of redb's"]);
+        assert_eq!(
+            missed(&report),
+            ["New-Order and Payment a second, of redb's"]
+        );
     }
 
     #[test]
@@ -297,7 +305,10 @@ mod tests {
         let lines = against_threads(&Summary::of(&report));
         let fifo = lines.iter().find(|line| line.starts_with("threads-fifo"));
         let fifo = fifo.unwrap();
-        assert!(fifo.contains("threads win") && fifo.contains("hybrid wins"), "{fifo}");
+        assert!(
+            fifo.contains("threads win") && fifo.contains("hybrid wins"),
+            "{fifo}"
+        );
     }
 
     #[test]
