@@ -14,7 +14,7 @@ const ALLOWED: [(&str, Option<&[&str]>); 9] = [
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
-    ("giveway-txn", Some(&["giveway-hints", "giveway-preempt"])),
+    ("giveway-txn", Some(&["giveway-hints", "giveway-locks", "giveway-preempt"])),
     ("scx_ufs", Some(&["giveway-hints"])),
     ("giveway-bench", Some(&["giveway-hints", "giveway-locks"])),
     ("giveway", None),

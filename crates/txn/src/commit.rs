@@ -52,15 +52,37 @@ use crate::tree::{LeafChange, LeafSeen};
 use crate::txn::Transaction;
 use crate::workspace::{Retired, Workspace};
 
+/// A transaction that others can see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Its timestamp, or its snapshot's if it wrote nothing.
+    pub(crate) ts: u64,
+    /// Whether it wrote something.
+    pub(crate) wrote: bool,
+}
+
 impl Transaction<'_> {
     /// Commits; the commit timestamp, or the snapshot's if nothing was written.
     ///
     /// # Errors
     /// What the transaction has failed with before; [`Error::Serialization`] if
-    /// it is not certified; [`Error::ReadOnly`] if the log cannot be written. In
-    /// the last case, when it comes from waiting for durability, others may have
-    /// seen what the transaction wrote, and it may be lost.
-    pub fn commit(mut self) -> Result<u64> {
+    /// it is not certified; [`Error::Durability`] if the log cannot be written.
+    /// In the last case, when it comes from waiting for durability, others may
+    /// have seen what the transaction wrote, and it may be lost.
+    pub fn commit(self) -> Result<u64> {
+        let (db, deadline) = (self.db, self.deadline);
+        let committed = self.commit_visible()?;
+        if let Some(sink) = db.sink.get() {
+            match committed.wrote {
+                true => sink.wait_durable(committed.ts, deadline)?,
+                false => sink.wait_read(committed.ts, deadline)?,
+            }
+        }
+        Ok(committed.ts)
+    }
+
+    /// Commits, and leaves the waiting to the caller.
+    pub(crate) fn commit_visible(mut self) -> Result<Committed> {
         if self.fate.get().is_null() {
             if self.db.shared(self.slot).doomed.load(Relaxed) != 0 || self.has_failed() {
                 self.check_failed()?;
@@ -68,18 +90,20 @@ impl Transaction<'_> {
             let snapshot = self.snapshot();
             count(&self.db.shared(self.slot).commits);
             self.close();
-            return Ok(snapshot);
+            return Ok(Committed {
+                ts: snapshot,
+                wrote: false,
+            });
         }
         self.check_failed()?;
         self.check_deadline()?;
+        if let Some(sink) = self.db.sink.get() {
+            sink.admit(self.deadline)?;
+        }
         let ts = self.decide()?;
         count(&self.db.shared(self.slot).commits);
-        let db = self.db;
         self.close();
-        if let Some(sink) = db.sink.get() {
-            sink.wait_durable(ts)?;
-        }
-        Ok(ts)
+        Ok(Committed { ts, wrote: true })
     }
 
     /// Takes everything back. So does dropping the transaction.

@@ -2,7 +2,7 @@
 //! it until they succeed.
 
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use giveway_hints::Tier;
@@ -191,6 +191,16 @@ impl Database {
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
+    }
+
+    /// A handle that does not keep the database open.
+    pub(crate) fn downgrade(&self) -> Weak<Inner> {
+        Arc::downgrade(&self.0)
+    }
+
+    /// The database, unless it is closed.
+    pub(crate) fn upgrade(handle: &Weak<Inner>) -> Option<Database> {
+        handle.upgrade().map(Database)
     }
 
     /// Makes a table.

@@ -55,17 +55,22 @@
 //! | `workspace`, `table`, `database`, `stats` | What does a transaction work with? |
 //! | `txn`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
+//! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 
+mod checkpoint;
 mod commit;
 mod database;
+mod durable;
 mod epoch;
 mod error;
 mod fate;
 mod hook;
 mod key;
 mod latch;
+mod log;
 mod preemption;
 mod record;
+mod recovery;
 mod replay;
 mod row;
 mod scan;
@@ -81,8 +86,14 @@ mod workspace;
 mod write;
 
 pub use database::{Database, Options};
+pub use durable::Checkpoint;
 pub use error::{Error, Result, SchemaError};
 pub use key::{Encoder, Key, KeyRange, Part};
+pub use log::{
+    Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Failure, Flaw, LogStats,
+    SyncPolicy,
+};
+pub use recovery::{Cut, RecoveryReport};
 pub use row::{Row, RowBuf};
 pub use scan::Scan;
 pub use schema::{Column, IndexSchema, MAX_COLUMNS, Schema, SchemaBuilder, Type};

@@ -144,7 +144,7 @@ pub struct Transaction<'db> {
     pub(crate) fate: Cell<*mut Fate>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
-    deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     operations: Cell<u32>,
     failed: RefCell<Option<Error>>,
     _of_one_context: PhantomData<*mut ()>,
