@@ -95,7 +95,10 @@ pub(crate) unsafe fn first_frame(
     function: unsafe extern "C" fn(*const ()) -> !,
     argument: *const (),
 ) -> Saved {
-    assert!(top.addr().is_multiple_of(16), "a stack ends at a multiple of 16");
+    assert!(
+        top.addr().is_multiple_of(16),
+        "a stack ends at a multiple of 16"
+    );
     let mut frame = [0u64; 0xb0 / 8];
     frame[0] = function as usize as u64;
     frame[1] = argument.addr() as u64;

@@ -107,7 +107,10 @@ pub(crate) unsafe fn first_frame(
     function: unsafe extern "C" fn(*const ()) -> !,
     argument: *const (),
 ) -> Saved {
-    assert!(top.addr().is_multiple_of(16), "a stack ends at a multiple of 16");
+    assert!(
+        top.addr().is_multiple_of(16),
+        "a stack ends at a multiple of 16"
+    );
     let start = start as unsafe extern "sysv64" fn();
     let frame: [u64; 8] = [
         CONTROL_WORDS,
