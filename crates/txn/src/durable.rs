@@ -25,13 +25,12 @@ use crate::schema::Schema;
 use crate::table::TableId;
 use crate::tree::Direction;
 use crate::txn::TxnOptions;
-use background::Background;
 use giveway_hints::Tier;
+
+pub(crate) use background::Background;
 
 /// What makes a database last.
 pub(crate) struct Durable {
-    /// Before the log: the thread must be gone when the log is closed.
-    background: Background,
     log: Log,
     report: RecoveryReport,
     /// One checkpoint at a time.
@@ -86,17 +85,16 @@ impl Database {
         db.finish_replay(report.durable);
         let checkpoint_bytes = durability.checkpoint_bytes;
         let log = Log::start(disk, durability, start)?;
-        let durable = Arc::new(Durable {
-            background: Background::new(),
+        let (alarm, read) = (log.alarm(), report.log_bytes);
+        db.attach(Arc::new(Durable {
             log,
             report,
             checkpointing: Mutex::new(()),
-        });
-        db.attach(Arc::clone(&durable) as Arc<dyn CommitSink>);
-        if let Some(bytes) = checkpoint_bytes {
-            durable.background.start(&db, &durable, bytes)?;
-        }
-        Ok(db)
+        }));
+        Ok(match checkpoint_bytes {
+            Some(growth) => db.with_background(Background::start(db.clone(), alarm, growth, read)?),
+            None => db,
+        })
     }
 
     /// What makes the database last, if anything does.
@@ -114,7 +112,7 @@ impl Database {
     pub fn log_stats(&self) -> Option<LogStats> {
         let durable = self.durable()?;
         Some(LogStats {
-            checkpoint_failure: durable.background.failure(),
+            checkpoint_failure: self.background().and_then(Background::failure),
             ..durable.log.stats()
         })
     }
@@ -140,6 +138,11 @@ impl Database {
     /// [`Error::SnapshotTooOld`] if the snapshot took too long for
     /// [`Options::garbage_limit`]. The database goes on as before.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.checkpoint_unless(|| false)
+    }
+
+    /// Makes a checkpoint, unless it is to be given up.
+    fn checkpoint_unless(&self, give_up: impl Fn() -> bool) -> Result<Checkpoint> {
         let durable = self.durable().ok_or(DurabilityError::InMemory)?;
         let _one = durable
             .checkpointing
@@ -151,6 +154,9 @@ impl Database {
         let bytes = checkpoint::write::<Error>(&durable.log, timestamp, |add| {
             for table in self.tables() {
                 for row in txn.scan(&table, KeyRange::all(), Direction::Forward)? {
+                    if give_up() {
+                        return Err(Error::Timeout);
+                    }
                     add(table.id().0, row?.raw())?;
                 }
             }

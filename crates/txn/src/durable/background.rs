@@ -1,24 +1,25 @@
 //! Checkpoints that happen by themselves.
 //!
 //! A thread sleeps until the log has grown by what the options say, makes a
-//! checkpoint, and sleeps again. It keeps no database open: while it sleeps it
-//! has a handle that does not count, and when the database is dropped, it ends.
+//! checkpoint, and sleeps again. When the last handle of the database is dropped,
+//! the thread gives up what it does, and is waited for: then nobody has the
+//! database open any more.
 //!
 //! A checkpoint that fails is tried again after an eighth of the growth; what
 //! was wrong can be seen in the statistics. Nothing is lost but time and space.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use super::Durable;
 use crate::database::Database;
 use crate::error::Result;
-use crate::log::DurabilityError;
+use crate::log::{Alarm, DurabilityError};
 
-/// The thread that makes checkpoints, if there is one.
-pub(super) struct Background {
-    thread: OnceLock<JoinHandle<()>>,
+/// The thread that makes checkpoints.
+pub(crate) struct Background {
+    /// Taken when it is joined.
+    thread: Option<JoinHandle<()>>,
     state: Arc<State>,
 }
 
@@ -29,45 +30,28 @@ struct State {
 }
 
 impl Background {
-    /// No thread yet.
-    pub(super) fn new() -> Background {
-        Background {
-            thread: OnceLock::new(),
-            state: Arc::default(),
-        }
-    }
-
-    /// Makes a checkpoint of `db` whenever `durable`'s log has grown so much.
+    /// Makes a checkpoint of `db` whenever its log has grown by `growth` bytes;
+    /// `read` is how many recovery has read, which count as well.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(super) fn start(&self, db: &Database, durable: &Durable, growth: u64) -> Result<()> {
-        let state = Arc::clone(&self.state);
-        let alarm = durable.log.alarm();
-        // What recovery had to read counts as well.
-        let mut next = growth.saturating_sub(durable.report.log_bytes);
-        let db = db.downgrade();
+    pub(super) fn start(
+        db: Database,
+        alarm: Arc<Alarm>,
+        growth: u64,
+        read: u64,
+    ) -> Result<Background> {
+        let state: Arc<State> = Arc::default();
+        let theirs = Arc::clone(&state);
+        let first = growth.saturating_sub(read);
         let thread = thread::Builder::new()
             .name("giveway-ckpt".to_owned())
-            .spawn(move || {
-                alarm.listen();
-                loop {
-                    alarm.sleep_until(next, || state.stop.load(Ordering::SeqCst));
-                    // For as long as a checkpoint takes, the thread keeps the
-                    // database open; it may be the one that closes it.
-                    let Some(db) = Database::upgrade(&db) else {
-                        return;
-                    };
-                    let written = db.checkpoint();
-                    let growth = if written.is_ok() { growth } else { growth / 8 };
-                    next = alarm.bytes() + growth;
-                    let failure = written.err().map(|error| error.to_string());
-                    *state.failure() = failure;
-                }
-            })
+            .spawn(move || theirs.run(&db, &alarm, growth, first))
             .map_err(DurabilityError::io("starting", "the checkpoints' thread"))?;
-        assert!(self.thread.set(thread).is_ok(), "it is started once");
-        Ok(())
+        Ok(Background {
+            thread: Some(thread),
+            state,
+        })
     }
 
     /// Why the last checkpoint failed, if it did.
@@ -77,7 +61,23 @@ impl Background {
 }
 
 impl State {
-    fn failure(&self) -> std::sync::MutexGuard<'_, Option<String>> {
+    fn run(&self, db: &Database, alarm: &Alarm, growth: u64, first: u64) {
+        let stop = || self.stop.load(Ordering::SeqCst);
+        let mut next = first;
+        alarm.listen();
+        loop {
+            alarm.sleep_until(next, stop);
+            if stop() {
+                return;
+            }
+            let written = db.checkpoint_unless(stop);
+            let pause = if written.is_ok() { growth } else { growth / 8 };
+            next = alarm.bytes() + pause;
+            *self.failure() = written.err().map(|error| error.to_string());
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<String>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -85,13 +85,9 @@ impl State {
 impl Drop for Background {
     fn drop(&mut self) {
         self.state.stop.store(true, Ordering::SeqCst);
-        let Some(thread) = self.thread.take() else {
-            return;
-        };
+        let thread = self.thread.take().expect("it is dropped once");
         thread.thread().unpark();
-        if thread.thread().id() != thread::current().id() {
-            // It has nothing to tell: its failures are in the statistics.
-            let _ = thread.join();
-        }
+        // It has nothing to tell: its failures are in the statistics.
+        let _ = thread.join();
     }
 }

@@ -145,6 +145,8 @@ fn run(sim: &Sim, transactions: u64, before: &Done) -> Done {
         return done;
     };
     check(&model, &report, before);
+    let names = sim.names().unwrap();
+    assert!(names.iter().all(|name| !name.ends_with(UNFINISHED)));
     done.appended = report.durable;
     if model.tables.is_empty() && log.create_table(TABLE, SCHEMA.to_vec()).is_err() {
         return done;
