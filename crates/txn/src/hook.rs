@@ -58,8 +58,6 @@ pub(crate) struct Write<'a> {
     pub(crate) table: TableId,
     /// The row's encoded primary key.
     pub(crate) key: &'a [u8],
-    /// The row's bytes before; `None` if there was no row.
-    pub(crate) before: Option<&'a [u8]>,
     /// The row's bytes after; `None` if there is no row any more.
     pub(crate) after: Option<&'a [u8]>,
 }

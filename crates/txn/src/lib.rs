@@ -53,7 +53,7 @@
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |
 //! | `workspace`, `table`, `database`, `stats` | What does a transaction work with? |
-//! | `txn`, `scan`, `write`, `commit` | What does it do? |
+//! | `txn`, `looks`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 
@@ -68,6 +68,7 @@ mod hook;
 mod key;
 mod latch;
 mod log;
+mod looks;
 mod preemption;
 mod record;
 mod recovery;
