@@ -20,6 +20,12 @@ impl Remote {
         Remote { route }
     }
 
+    /// For tests that play the sender's part themselves.
+    #[cfg(test)]
+    pub(crate) fn route(&self) -> &Route {
+        &self.route
+    }
+
     /// Asks the worker to go to this level. It does so once, however often it was
     /// asked meanwhile; at once, or as soon as what it runs allows. What the
     /// caller did before, the level's body sees.

@@ -20,14 +20,13 @@
 //!   `ts` is the one that was read. Versions that will commit below `ts` are all
 //!   in place, and their transactions are seen to prepare (F1); the certifier
 //!   waits for their outcome (F2). Those that are active will get larger ones.
-//! - **C2** *Phantoms.* A key that was looked for and not found, and every leaf
-//!   that a scan went through, is remembered with the leaf's counter of
-//!   additions. A transaction that commits below `ts` has added its records
-//!   before it drew its timestamp, so an unchanged counter means that there is
-//!   none, but for the transaction's own additions, which are followed.
-//!   Removals do not count: a record is removed only when all snapshots agree
-//!   that there is no row. Where a leaf was taken out or split by others, the
-//!   transaction is refused, perhaps without need.
+//! - **C2** *Phantoms.* Every range that was scanned, and every key that was
+//!   looked for and not found, is remembered ([`looks`](crate::looks)). A
+//!   transaction that commits below `ts` has put its records into the index
+//!   before it drew its timestamp, so they are found when the range is looked
+//!   through again, and an unchanged counter of its leaf means that there are
+//!   none. Removals need not count: a record leaves the index when all open
+//!   snapshots agree that there is no row.
 //! - **C3** *Rows that were written* need neither: no other transaction can have
 //!   changed them (V1).
 //!
@@ -45,22 +44,44 @@
 use crate::database::count;
 use crate::error::{Error, Result};
 use crate::hook::Writes;
+use crate::looks::Between;
 use crate::preemption;
 use crate::record::{self, Record, Version};
 use crate::sync::Relaxed;
-use crate::tree::{LeafChange, LeafSeen};
 use crate::txn::Transaction;
 use crate::workspace::{Retired, Workspace};
+
+/// A transaction that others can see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Its timestamp, or its snapshot's if it wrote nothing.
+    pub(crate) ts: u64,
+    /// Whether it wrote something.
+    pub(crate) wrote: bool,
+}
 
 impl Transaction<'_> {
     /// Commits; the commit timestamp, or the snapshot's if nothing was written.
     ///
     /// # Errors
     /// What the transaction has failed with before; [`Error::Serialization`] if
-    /// it is not certified; [`Error::ReadOnly`] if the log cannot be written. In
-    /// the last case, when it comes from waiting for durability, others may have
-    /// seen what the transaction wrote, and it may be lost.
-    pub fn commit(mut self) -> Result<u64> {
+    /// it is not certified; [`Error::Durability`] if the log cannot be written.
+    /// In the last case, when it comes from waiting for durability, others may
+    /// have seen what the transaction wrote, and it may be lost.
+    pub fn commit(self) -> Result<u64> {
+        let (db, deadline) = (self.db, self.deadline);
+        let committed = self.commit_visible()?;
+        if let Some(sink) = db.sink.get() {
+            match committed.wrote {
+                true => sink.wait_durable(committed.ts, deadline)?,
+                false => sink.wait_read(committed.ts, deadline)?,
+            }
+        }
+        Ok(committed.ts)
+    }
+
+    /// Commits, and leaves the waiting to the caller.
+    pub(crate) fn commit_visible(mut self) -> Result<Committed> {
         if self.fate.get().is_null() {
             if self.db.shared(self.slot).doomed.load(Relaxed) != 0 || self.has_failed() {
                 self.check_failed()?;
@@ -68,18 +89,20 @@ impl Transaction<'_> {
             let snapshot = self.snapshot();
             count(&self.db.shared(self.slot).commits);
             self.close();
-            return Ok(snapshot);
+            return Ok(Committed {
+                ts: snapshot,
+                wrote: false,
+            });
         }
         self.check_failed()?;
         self.check_deadline()?;
+        if let Some(sink) = self.db.sink.get() {
+            sink.admit(self.deadline)?;
+        }
         let ts = self.decide()?;
         count(&self.db.shared(self.slot).commits);
-        let db = self.db;
         self.close();
-        if let Some(sink) = db.sink.get() {
-            sink.wait_durable(ts)?;
-        }
-        Ok(ts)
+        Ok(Committed { ts, wrote: true })
     }
 
     /// Takes everything back. So does dropping the transaction.
@@ -95,7 +118,12 @@ impl Transaction<'_> {
         fate.prepare();
         let ts = epochs.draw();
         fate.prepare_at(ts);
-        let certified = !self.is_certified() || self.with(|workspace| certify(workspace, ts, fate));
+        let between = Between {
+            snapshot: self.snapshot(),
+            limit: ts - 1,
+            mine: fate,
+        };
+        let certified = !self.is_certified() || self.with(|workspace| certify(workspace, between));
         if !certified {
             count(&self.db.shared(self.slot).failed_certifications);
             if let Some(sink) = sink {
@@ -166,41 +194,12 @@ impl Drop for Transaction<'_> {
     }
 }
 
-/// Whether what was read would read the same just before `ts`.
-fn certify(workspace: &Workspace, ts: u64, mine: *const crate::fate::Fate) -> bool {
-    let limit = ts - 1;
+/// Whether what was read would read the same just before the commit.
+fn certify(workspace: &Workspace, between: Between) -> bool {
     let same = |&(record, seen): &(Record, Option<Version>)| {
-        record::view(record, limit, mine, false).version == seen
+        record::view(record, between.limit, between.mine, false).version == seen
     };
-    workspace.reads.iter().all(same) && leaves_unchanged(&workspace.leaves, &workspace.changes)
-}
-
-/// Whether nobody but the transaction itself, by `changes`, has added keys to
-/// the leaves.
-fn leaves_unchanged(leaves: &[LeafSeen], changes: &[LeafChange]) -> bool {
-    if changes.is_empty() {
-        return leaves.iter().all(|leaf| leaf.is_unchanged());
-    }
-    let mut changes: Vec<&LeafChange> = changes.iter().collect();
-    // Stable: each leaf's changes stay in their order.
-    changes.sort_by_key(|change| change.before.leaf.addr());
-    let mut left: Vec<LeafSeen> = leaves.to_vec();
-    while let Some(mut leaf) = left.pop() {
-        let from = changes.partition_point(|change| change.before.leaf.addr() < leaf.leaf.addr());
-        let own = changes[from..]
-            .iter()
-            .take_while(|change| change.before.leaf == leaf.leaf);
-        for change in own {
-            if change.before.inserts == leaf.inserts {
-                leaf.inserts = change.after;
-                left.extend(change.split_off);
-            }
-        }
-        if !leaf.is_unchanged() {
-            return false;
-        }
-    }
-    true
+    workspace.reads.iter().all(same) && workspace.looks.are_same(between)
 }
 
 /// After the commit: versions learn their timestamp, what they replaced goes.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use giveway_hints::Tier;
 
+use crate::durable::Background;
 use crate::epoch::{Epochs, Padded, SLOTS};
 use crate::error::{Error, Result, SchemaError};
 use crate::hook::CommitSink;
@@ -47,9 +48,9 @@ impl Default for Options {
     }
 }
 
-/// An in-memory database. Cheap to clone.
+/// A database. Cheap to clone; dropping the last clone closes it.
 #[derive(Clone)]
-pub struct Database(Arc<Inner>);
+pub struct Database(Arc<Inner>, Option<Arc<Background>>);
 
 pub(crate) struct Inner {
     pub(crate) id: u64,
@@ -179,18 +180,30 @@ impl Database {
     /// A database without a log: what is in it ends with it.
     pub fn in_memory(options: Options) -> Database {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
-        Database(Arc::new(Inner {
+        let inner = Inner {
             id: NEXT_ID.fetch_add(1, Relaxed),
             epochs: Epochs::new(),
             shared: (0..SLOTS).map(|_| Shared::new()).collect(),
             options,
             catalog: Mutex::new(Vec::new()),
             sink: OnceLock::new(),
-        }))
+        };
+        Database(Arc::new(inner), None)
     }
 
     pub(crate) fn inner(&self) -> &Inner {
         &self.0
+    }
+
+    /// What works for the database by itself, until it is closed.
+    pub(crate) fn background(&self) -> Option<&Background> {
+        self.1.as_deref()
+    }
+
+    /// The database with something that works for it. That ends with the last
+    /// clone of this handle, and those that it was made from do not count.
+    pub(crate) fn with_background(&self, background: Background) -> Database {
+        Database(Arc::clone(&self.0), Some(Arc::new(background)))
     }
 
     /// Makes a table.

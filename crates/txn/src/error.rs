@@ -8,12 +8,14 @@
 //! | `OutOfMemory` | ends old snapshots, deletes rows, or raises the limit |
 //! | `Timeout` | gives up, as it asked to |
 //! | `Schema` | corrects its program |
-//! | `ReadOnly` | repairs the storage and opens the database again |
+//! | `Durability` | does what [`DurabilityError`] says, mostly about the disk |
 //!
 //! A transaction that has met an error of the first, fourth or fifth row can
 //! only be aborted: its further operations fail in the same way.
 
 use std::sync::Arc;
+
+use crate::log::DurabilityError;
 
 /// What this crate's fallible operations return.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -78,12 +80,9 @@ pub enum Error {
     /// The request does not fit the table.
     #[error(transparent)]
     Schema(#[from] Box<SchemaError>),
-    /// The database takes no more writes, because its log could not be written.
-    #[error("the database is read-only: {reason}; repair the storage and open it again")]
-    ReadOnly {
-        /// What happened.
-        reason: Arc<str>,
-    },
+    /// What is committed is not durable, or cannot be recovered.
+    #[error(transparent)]
+    Durability(Box<DurabilityError>),
 }
 
 impl Error {
@@ -224,6 +223,12 @@ pub enum SchemaError {
         /// What is wrong with them.
         reason: &'static str,
     },
+}
+
+impl From<DurabilityError> for Error {
+    fn from(error: DurabilityError) -> Error {
+        Error::Durability(Box::new(error))
+    }
 }
 
 impl From<SchemaError> for Error {

@@ -13,6 +13,9 @@
 //! timestamp; a sink that makes timestamps durable in order therefore never
 //! keeps a transaction without what it read.
 
+use std::any::Any;
+use std::time::Instant;
+
 use crate::error::Result;
 use crate::schema::Schema;
 use crate::table::TableId;
@@ -23,7 +26,10 @@ use crate::table::TableId;
 /// attaching, is given to exactly one of [`append`](CommitSink::append) and
 /// [`skip`](CommitSink::skip), inside the region in which it was drawn: gaps
 /// close without anybody's doing.
-pub(crate) trait CommitSink: Send + Sync {
+pub(crate) trait CommitSink: Any + Send + Sync {
+    /// Lets a transaction that has written draw its timestamp, or refuses it.
+    /// May wait. Outside of regions.
+    fn admit(&self, deadline: Option<Instant>) -> Result<()>;
     /// A transaction commits these writes unless this fails, in which case it
     /// aborts with the error and the sink counts `ts` as skipped. The writes
     /// are not visible yet. Inside a region.
@@ -32,7 +38,10 @@ pub(crate) trait CommitSink: Send + Sync {
     fn skip(&self, ts: u64);
     /// Returns once everything up to `ts` is as durable as the options ask for.
     /// Outside of regions.
-    fn wait_durable(&self, ts: u64) -> Result<()>;
+    fn wait_durable(&self, ts: u64, deadline: Option<Instant>) -> Result<()>;
+    /// The same for a transaction that has written nothing and seen everything
+    /// up to `snapshot`, as far as the options ask for it.
+    fn wait_read(&self, snapshot: u64, deadline: Option<Instant>) -> Result<()>;
     /// A table is made, unless this fails. Nobody uses it yet.
     fn create_table(&self, id: TableId, schema: &Schema) -> Result<()>;
 }
@@ -49,8 +58,6 @@ pub(crate) struct Write<'a> {
     pub(crate) table: TableId,
     /// The row's encoded primary key.
     pub(crate) key: &'a [u8],
-    /// The row's bytes before; `None` if there was no row.
-    pub(crate) before: Option<&'a [u8]>,
     /// The row's bytes after; `None` if there is no row any more.
     pub(crate) after: Option<&'a [u8]>,
 }

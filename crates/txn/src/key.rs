@@ -565,6 +565,23 @@ pub(crate) struct Span {
     pub(crate) empty: bool,
 }
 
+impl Span {
+    /// From one encoded key up to, without, another.
+    pub(crate) fn new(from: &[u8], to: Option<&[u8]>) -> Span {
+        Span {
+            from: KeyBuf::from(from),
+            to: to.map(KeyBuf::from),
+            empty: to.is_some_and(|to| to <= from),
+        }
+    }
+
+    /// Where it ends.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<&[u8]> {
+        self.to.as_ref().map(KeyBuf::as_slice)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

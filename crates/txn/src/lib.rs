@@ -53,19 +53,25 @@
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |
 //! | `workspace`, `table`, `database`, `stats` | What does a transaction work with? |
-//! | `txn`, `scan`, `write`, `commit` | What does it do? |
+//! | `txn`, `looks`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
+//! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 
+mod checkpoint;
 mod commit;
 mod database;
+mod durable;
 mod epoch;
 mod error;
 mod fate;
 mod hook;
 mod key;
 mod latch;
+mod log;
+mod looks;
 mod preemption;
 mod record;
+mod recovery;
 mod replay;
 mod row;
 mod scan;
@@ -81,8 +87,14 @@ mod workspace;
 mod write;
 
 pub use database::{Database, Options};
+pub use durable::Checkpoint;
 pub use error::{Error, Result, SchemaError};
 pub use key::{Encoder, Key, KeyRange, Part};
+pub use log::{
+    Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Failure, Flaw, LogStats,
+    SyncPolicy,
+};
+pub use recovery::{Cut, RecoveryReport};
 pub use row::{Row, RowBuf};
 pub use scan::Scan;
 pub use schema::{Column, IndexSchema, MAX_COLUMNS, Schema, SchemaBuilder, Type};

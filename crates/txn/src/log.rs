@@ -34,13 +34,14 @@
 //! | `disk`, `error`, `options` | What do we stand on, what can go wrong, what is chosen? |
 //! | `format`, `record` | What do the bytes mean? |
 //! | `slots`, `doorbell`, `frontier` | How do transactions and the writer meet? |
-//! | `segment`, `writer`, `stats` | How is it written? |
+//! | `segment`, `writer`, `stats`, `alarm` | How is it written? |
 //! | `reader` | How is it read, and what is damage? |
 //!
 //! Departure: the paper's engine keeps a log buffer per thread, found through
 //! context-local storage (Section 4.3). So do we; what it writes when, it leaves
 //! open.
 
+mod alarm;
 mod disk;
 mod doorbell;
 mod error;
@@ -62,12 +63,12 @@ use std::time::Instant;
 
 use giveway_locks::Mutex;
 
+pub(crate) use alarm::Alarm;
 pub use disk::{Directory, Disk, DiskFile};
 pub use error::{DurabilityError, Failure, Flaw};
 pub(crate) use frontier::Callback;
 pub use options::{DurabilityOptions, SyncPolicy};
 pub use stats::LogStats;
-pub(crate) use writer::text as panic_text;
 
 use crate::checkpoint::file::CheckpointHeader;
 use crate::preemption;
@@ -97,6 +98,7 @@ struct Shared {
     tables: Mutex<Tables>,
     files: Mutex<Files>,
     counters: Counters,
+    alarm: Arc<Alarm>,
     /// Somebody does not want to wait for the policy's interval.
     urgent: AtomicBool,
     stop: AtomicBool,
@@ -154,6 +156,7 @@ impl Log {
                 current: start.header.first,
             }),
             counters: Counters::default(),
+            alarm: Arc::default(),
             urgent: AtomicBool::new(false),
             stop: AtomicBool::new(false),
         });
@@ -354,14 +357,9 @@ impl Log {
         named.map_err(DurabilityError::io("syncing", disk.describe("")))
     }
 
-    /// Bytes of log that were written since the database was opened.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.shared.counters.bytes()
-    }
-
-    /// Why the log is not written any more.
-    pub(crate) fn failure(&self) -> Option<Arc<Failure>> {
-        self.shared.frontier.failure().cloned()
+    /// Tells when the log has grown.
+    pub(crate) fn alarm(&self) -> Arc<Alarm> {
+        Arc::clone(&self.shared.alarm)
     }
 
     /// How the log is doing.
@@ -375,6 +373,7 @@ impl Log {
         };
         LogStats {
             backlog_bytes: shared.slots.backlog(),
+            bytes: shared.alarm.bytes(),
             durable: shared.frontier.reached(),
             segments: closed + 1,
             log_bytes: bytes + shared.counters.current(),

@@ -11,36 +11,35 @@
 //! - **R3** Every record read and every step to another index node is a place
 //!   where a polling or cooperative policy may act.
 
-/// While it lives, its context is not preempted. Nests.
-pub(crate) struct Region(());
+//!
+//! Under the model checker there are no contexts, and nothing of this happens.
 
-/// Enters a non-preemptible region.
-#[inline(always)]
-pub(crate) fn region() -> Region {
-    Region(())
-}
-
-impl Drop for Region {
-    #[inline(always)]
-    fn drop(&mut self) {}
-}
-
-/// A place where a due preemption may be taken.
-#[inline(always)]
-pub(crate) fn poll_point() {}
-
-/// A record was read: a poll point that a cooperative policy counts.
-#[inline(always)]
-pub(crate) fn record_read() {}
+#[cfg(not(loom))]
+pub(crate) use giveway_preempt::{
+    Region, in_region, poll_point, poll_record as record_read, region,
+};
 
 /// The level of the running context; 0 for threads that are no workers.
-#[inline(always)]
+#[cfg(not(loom))]
+#[inline]
 pub(crate) fn level() -> u8 {
-    0
+    giveway_preempt::current_level().map_or(0, |level| level.get())
 }
 
 /// Lets what this context preempted run to the end of its task. False if there
 /// is nothing.
+#[cfg(not(loom))]
 pub(crate) fn yield_below() -> bool {
-    false
+    giveway_preempt::yield_below() == giveway_preempt::Yielded::Ran
 }
+
+#[cfg(loom)]
+mod model {
+    pub(crate) struct Region;
+    pub(crate) fn region() -> Region {
+        Region
+    }
+    pub(crate) fn poll_point() {}
+}
+#[cfg(loom)]
+pub(crate) use model::{Region, poll_point, region};

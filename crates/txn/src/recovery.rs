@@ -46,29 +46,22 @@ use crate::log::{Disk, DurabilityError, DurabilityOptions, Flaw, Start};
 use chain::Chain;
 pub use report::{Cut, RecoveryReport};
 
+/// Whether the bytes make sense to their reader.
+pub(crate) type Check = Result<(), Flaw>;
+
 /// What is being recovered.
 pub(crate) trait Target {
     /// Why it cannot take what it is given, if that is not the file's fault.
     type Error: From<DurabilityError>;
 
     /// There is a table with this number and encoded schema.
-    fn table(&mut self, table: u32, schema: &[u8]) -> Result<Result<(), Flaw>, Self::Error>;
+    fn table(&mut self, table: u32, schema: &[u8]) -> Result<Check, Self::Error>;
 
     /// A transaction with this timestamp made this row what it is.
-    fn put(
-        &mut self,
-        timestamp: u64,
-        table: u32,
-        row: &[u8],
-    ) -> Result<Result<(), Flaw>, Self::Error>;
+    fn put(&mut self, timestamp: u64, table: u32, row: &[u8]) -> Result<Check, Self::Error>;
 
     /// A transaction with this timestamp deleted the row with this key.
-    fn delete(
-        &mut self,
-        timestamp: u64,
-        table: u32,
-        key: &[u8],
-    ) -> Result<Result<(), Flaw>, Self::Error>;
+    fn delete(&mut self, timestamp: u64, table: u32, key: &[u8]) -> Result<Check, Self::Error>;
 }
 
 /// Brings a database back.
@@ -213,7 +206,7 @@ impl<T: Target> Replay<'_, T> {
     }
 
     /// A change of the transaction with this timestamp.
-    fn change(&mut self, timestamp: u64, change: Change<'_>) -> Result<Result<(), Flaw>, T::Error> {
+    fn change(&mut self, timestamp: u64, change: Change<'_>) -> Result<Check, T::Error> {
         match change {
             // A table may be in the checkpoint although its record is beyond.
             Change::Table { table, schema } => match self.schemas.entry(table) {

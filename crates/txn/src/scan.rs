@@ -8,11 +8,12 @@
 
 use crate::error::Result;
 use crate::key::{Key, KeyBuf, KeyRange};
+use crate::looks::Place;
 use crate::preemption;
 use crate::record::{EntryHead, IndexEntry, Record, RecordHead};
 use crate::row::Row;
 use crate::table::{Index, Table};
-use crate::tree::{Direction, LeafScan, LeafSeen};
+use crate::tree::{Direction, LeafScan};
 use crate::txn::Transaction;
 
 /// The rows of a range: an iterator, from [`Transaction::scan`] and
@@ -21,7 +22,6 @@ pub struct Scan<'t> {
     txn: &'t Transaction<'t>,
     table: &'t Table,
     source: Source<'t>,
-    leaf: Option<LeafSeen>,
     done: bool,
 }
 
@@ -74,7 +74,6 @@ impl<'t> Scan<'t> {
             txn,
             table,
             source,
-            leaf: None,
             done: false,
         }
     }
@@ -94,12 +93,21 @@ impl<'t> Scan<'t> {
             if found.is_some() {
                 return found;
             }
-            let leaf = match &mut self.source {
-                Source::Primary(scan) => scan.next_leaf(&tables.primary),
-                Source::Index(index, scan) => scan.next_leaf(&index.inner().tree),
+            let txn = self.txn;
+            let more = match &mut self.source {
+                Source::Primary(scan) => scan.next_leaf(&tables.primary, |leaf, from, to| {
+                    txn.note_scanned(Place::Primary(tables), leaf, from, to);
+                }),
+                Source::Index(index, scan) => {
+                    let index = index.inner();
+                    scan.next_leaf(&index.tree, |leaf, from, to| {
+                        txn.note_scanned(Place::Index(index), leaf, from, to);
+                    })
+                }
             };
-            self.leaf = Some(leaf?);
-            self.txn.note_leaf(leaf?);
+            if !more {
+                return None;
+            }
         }
     }
 
@@ -121,8 +129,7 @@ impl<'t> Scan<'t> {
         while let Some((record, entry)) = self.next_record() {
             preemption::record_read();
             self.txn.check_scan()?;
-            let leaf = self.leaf.expect("records come from leaves");
-            let view = self.txn.see(record, leaf);
+            let view = self.txn.see(record);
             let Some(row) = self.txn.row(tables.schema(), view) else {
                 continue;
             };

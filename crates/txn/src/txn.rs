@@ -23,9 +23,11 @@ use crate::epoch::SLOTS;
 use crate::error::{Error, Result, SchemaError};
 use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
+use crate::looks::Place;
 use crate::preemption;
 use crate::record::{self, Record, View};
 use crate::row::Row;
+use crate::schema::Schema;
 use crate::sync::Relaxed;
 use crate::table::{Table, TableInner};
 use crate::tree::LeafSeen;
@@ -144,7 +146,7 @@ pub struct Transaction<'db> {
     pub(crate) fate: Cell<*mut Fate>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
-    deadline: Option<Instant>,
+    pub(crate) deadline: Option<Instant>,
     operations: Cell<u32>,
     failed: RefCell<Option<Error>>,
     _of_one_context: PhantomData<*mut ()>,
@@ -172,7 +174,7 @@ impl<'db> Transaction<'db> {
         shared.doomed.store(0, Relaxed);
         shared.tier.store(options.tier as u8, Relaxed);
         shared.since_ms.store(coarse_ms(), Relaxed);
-        let txn = Transaction {
+        Ok(Transaction {
             db,
             slot,
             snapshot: Cell::new(snapshot),
@@ -184,10 +186,7 @@ impl<'db> Transaction<'db> {
             operations: Cell::new(0),
             failed: RefCell::new(None),
             _of_one_context: PhantomData,
-        };
-        let certified = txn.is_certified();
-        txn.with(|workspace| workspace.certified = certified);
-        Ok(txn)
+        })
     }
 
     /// The workspace. The function must not use the transaction.
@@ -286,51 +285,56 @@ impl<'db> Transaction<'db> {
         table.key.whole(&table.schema, &key, &mut bytes)?;
         preemption::record_read();
         let (record, leaf) = table.primary.lookup(bytes.as_slice());
-        Ok(match record {
-            Some(record) => self.row(&table.schema, self.see(record, leaf)),
-            None => {
-                self.note_leaf(leaf);
-                None
-            }
-        })
+        let row = record.and_then(|record| self.row(&table.schema, self.see(record)));
+        if row.is_none() {
+            self.note_absent(table, leaf, bytes.as_slice());
+        }
+        Ok(row)
     }
 
     #[inline]
-    pub(crate) fn row<'t>(&self, schema: &'t crate::Schema, view: View) -> Option<Row<'t>> {
+    pub(crate) fn row<'t>(&self, schema: &'t Schema, view: View) -> Option<Row<'t>> {
         let bytes = view.version.and_then(record::row_of)?;
         Some(Row::new(schema, bytes))
     }
 
-    /// Looks at a record found in this leaf, and remembers what it saw.
+    /// Looks at a record, and remembers what it saw.
     #[inline]
-    pub(crate) fn see(&self, record: Record, leaf: LeafSeen) -> View {
+    pub(crate) fn see(&self, record: Record) -> View {
         let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
-        self.note_read(record, view, leaf);
+        self.note_read(record, view);
         view
     }
 
+    /// Remembers what was seen of a record.
     #[inline]
-    pub(crate) fn note_read(&self, record: Record, view: View, leaf: LeafSeen) {
-        if !self.is_certified() || view.own {
-            return;
-        }
-        self.with(|workspace| workspace.reads.push((record, view.version)));
-        if view.version.is_none() {
-            // The record may die, and another with its key come to this leaf.
-            self.note_leaf(leaf);
+    pub(crate) fn note_read(&self, record: Record, view: View) {
+        if self.is_certified() && !view.own {
+            self.with(|workspace| workspace.reads.push((record, view.version)));
         }
     }
 
-    /// Remembers that a key was looked for in this leaf and not found.
+    /// Remembers that a key was looked for and no row found. Also if there was a
+    /// record: it may leave the index, and another take its place.
     #[inline]
-    pub(crate) fn note_leaf(&self, leaf: LeafSeen) {
+    pub(crate) fn note_absent(&self, table: &TableInner, leaf: LeafSeen, key: &[u8]) {
         if self.is_certified() {
-            self.with(|workspace| {
-                let last = workspace.leaves.last();
-                if last.is_none_or(|last| last.leaf != leaf.leaf || last.inserts != leaf.inserts) {
-                    workspace.leaves.push(leaf);
-                }
-            });
+            let place = Place::Primary(table);
+            self.with(|workspace| workspace.looks.push_key(place, leaf, key));
+        }
+    }
+
+    /// Remembers that a part of a leaf was scanned.
+    #[inline]
+    pub(crate) fn note_scanned(
+        &self,
+        place: Place,
+        leaf: LeafSeen,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) {
+        if self.is_certified() {
+            self.with(|workspace| workspace.looks.push(place, leaf, from, to));
         }
     }
 

@@ -19,12 +19,13 @@ use crate::database::Shared;
 use crate::epoch::Epochs;
 use crate::fate::Fate;
 use crate::hook;
+use crate::looks::Looks;
 use crate::preemption;
 use crate::record::{self, Head, IndexEntry, Record, Version};
 use crate::sync::{AcqRel, Acquire, Relaxed};
 use crate::table::{IndexInner, TableInner};
 use crate::thin::Thin;
-use crate::tree::{self, Keeper, LeafChange, LeafSeen, Node};
+use crate::tree::{self, Keeper, Node};
 
 /// How much is freed at a time, so that nobody waits long for it.
 const COLLECT_AT_MOST: usize = 512;
@@ -58,7 +59,6 @@ impl Write {
             table: self.table().id,
             // SAFETY: the transaction is open (E1).
             key: unsafe { self.record.bytes() },
-            before: self.base.and_then(record::row_of),
             after: record::row_of(self.new),
         }
     }
@@ -128,12 +128,8 @@ pub(crate) struct Workspace {
     /// What a serializable transaction has read: which version, or that there
     /// was none.
     pub(crate) reads: Vec<(Record, Option<Version>)>,
-    /// Leaves in which it has looked for what might have been there.
-    pub(crate) leaves: Vec<LeafSeen>,
-    /// What its own insertions did to leaves.
-    pub(crate) changes: Vec<LeafChange>,
-    /// Whether `changes` is kept.
-    pub(crate) certified: bool,
+    /// Where it has looked for what might have been there.
+    pub(crate) looks: Looks,
     pub(crate) writes: Vec<Write>,
     pub(crate) spans: Vec<SpanChange>,
     /// For rows that are being changed.
@@ -162,19 +158,13 @@ impl Keeper for Workspace {
         self.unchecked += bytes;
         self.allocated += bytes as i64;
     }
-    fn changed(&mut self, change: LeafChange) {
-        if self.certified {
-            self.changes.push(change);
-        }
-    }
 }
 
 impl Workspace {
     /// Forgets the transaction, and keeps what waits.
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
-        self.leaves.clear();
-        self.changes.clear();
+        self.looks.clear();
         self.writes.clear();
         self.spans.clear();
     }
@@ -340,11 +330,6 @@ impl Workspace {
             // It has had its last span and is being removed, in a region.
             wait.step();
         }
-    }
-
-    /// How many things wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.fresh.len() + self.limbo.len()
     }
 }
 

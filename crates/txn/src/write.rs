@@ -20,7 +20,6 @@ use crate::record::{self, Record, Version, View, Writable};
 use crate::row::{Row, RowBuf};
 use crate::sync::Wait;
 use crate::table::{Table, TableInner};
-use crate::tree::LeafSeen;
 use crate::txn::{Isolation, Transaction};
 use crate::workspace::{SpanChange, Workspace, Write};
 
@@ -60,8 +59,7 @@ impl Transaction<'_> {
         table.key.of_row(row.as_row(), &table.schema, &mut key);
         let mut wait = Wait::new();
         loop {
-            let (record, leaf) = table.primary.lookup(key.as_slice());
-            let Some(record) = record else {
+            let Some(record) = table.primary.lookup(key.as_slice()).0 else {
                 if self.insert_new(table, key.as_slice(), row)? {
                     return Ok(());
                 }
@@ -74,7 +72,7 @@ impl Transaction<'_> {
                 continue;
             };
             if !record::is_tombstone(version) {
-                self.note_base(record, &base, leaf);
+                self.note_base(record, &base);
                 return Err(Error::DuplicateKey {
                     table: table.schema.shared_name(),
                 });
@@ -152,29 +150,28 @@ impl Transaction<'_> {
         let (record, leaf) = table.primary.lookup(key);
         if let Some(record) = record {
             let base = self.base(record)?;
-            match base.version() {
-                Some(version) if !record::is_tombstone(version) => {
-                    return Ok((record, base, version));
-                }
-                Some(_) => self.note_base(record, &base, leaf),
-                None => self.note_leaf(leaf),
+            if let Some(version) = base
+                .version()
+                .filter(|&version| !record::is_tombstone(version))
+            {
+                return Ok((record, base, version));
             }
-        } else {
-            self.note_leaf(leaf);
+            self.note_base(record, &base);
         }
+        self.note_absent(table, leaf, key);
         Err(Error::NotFound {
             table: table.schema.shared_name(),
         })
     }
 
     /// Remembers that a record was looked at to be written, and was not.
-    fn note_base(&self, record: Record, base: &Base, leaf: LeafSeen) {
+    fn note_base(&self, record: Record, base: &Base) {
         let version = base.version();
         let view = View {
             version: version.filter(|&version| !record::is_tombstone(version)),
             own: matches!(base, Base::Own(_)),
         };
-        self.note_read(record, view, leaf);
+        self.note_read(record, view);
     }
 
     /// What may be written over: first updater wins.

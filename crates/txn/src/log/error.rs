@@ -131,6 +131,10 @@ pub enum DurabilityError {
         /// Bytes that wait to be written.
         backlog: u64,
     },
+    /// There are no files to do this with. Open the database with
+    /// [`Database::open`](crate::Database::open).
+    #[error("the database is in memory only; open it with a directory for this")]
+    InMemory,
     /// The deadline passed before the disk had it all. It is committed and
     /// visible, and will be durable unless the machine fails now.
     #[error("committed, but not yet durable after {0:?}; it will be unless the machine fails now")]
@@ -158,10 +162,5 @@ impl DurabilityError {
             }
             .into()
         }
-    }
-
-    /// Whether the same transaction may succeed when it is run again.
-    pub fn is_retryable(&self) -> bool {
-        matches!(self, DurabilityError::Backlog { .. })
     }
 }

@@ -61,9 +61,12 @@ impl Change<'_> {
         body.extend_from_slice(bytes);
     }
 
-    /// Bytes that [`encode`](Self::encode) adds for so many of a row or key.
-    pub(crate) fn encoded_len(bytes: usize) -> usize {
-        CHANGE_HEADER + bytes
+    /// Bytes that [`encode`](Self::encode) adds.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let (Change::Put { row: bytes, .. }
+        | Change::Delete { key: bytes, .. }
+        | Change::Table { schema: bytes, .. }) = self;
+        CHANGE_HEADER + bytes.len()
     }
 }
 
@@ -119,7 +122,7 @@ mod tests {
             change.encode(&mut body);
             ends.push(body.len());
         }
-        assert_eq!(ends[2] - ends[1], Change::encoded_len(3));
+        assert_eq!(ends[2] - ends[1], all[1].encoded_len());
         let decoded: Result<Vec<_>, _> = changes(&body).collect();
         assert_eq!(decoded.unwrap(), all);
         for end in 0..body.len() {

@@ -27,8 +27,8 @@ pub struct LogStats {
     pub segments: u64,
     /// Their bytes.
     pub log_bytes: u64,
-    /// Bytes of log that recovery would read.
-    pub recovery_bytes: u64,
+    /// Why the last checkpoint in the background failed, if it did.
+    pub checkpoint_failure: Option<String>,
     /// Why the database is read-only, if it is.
     pub failure: Option<String>,
 }
@@ -38,7 +38,6 @@ pub struct LogStats {
 pub(crate) struct Counters {
     records: AtomicU64,
     batches: AtomicU64,
-    bytes: AtomicU64,
     /// Bytes of the segment that is being written.
     current: AtomicU64,
     syncs: AtomicU64,
@@ -51,10 +50,9 @@ impl Counters {
         self.records.fetch_add(1, Relaxed);
     }
 
-    /// A batch of so many bytes, which made the segment so long.
-    pub(crate) fn batch(&self, bytes: u64, current: u64) {
+    /// A batch, which made the segment so long.
+    pub(crate) fn batch(&self, current: u64) {
         self.batches.fetch_add(1, Relaxed);
-        self.bytes.fetch_add(bytes, Relaxed);
         self.current.store(current, Relaxed);
     }
 
@@ -70,17 +68,11 @@ impl Counters {
         self.current.load(Relaxed)
     }
 
-    /// Bytes written so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Relaxed)
-    }
-
     /// Fills in what is counted here.
     pub(crate) fn snapshot(&self) -> LogStats {
         LogStats {
             records: self.records.load(Relaxed),
             batches: self.batches.load(Relaxed),
-            bytes: self.bytes.load(Relaxed),
             syncs: self.syncs.load(Relaxed),
             sync_time: Duration::from_nanos(self.sync_ns.load(Relaxed)),
             sync_time_max: Duration::from_nanos(self.sync_ns_max.load(Relaxed)),

@@ -27,7 +27,7 @@ use super::segment::Segment;
 use super::slots::Gathered;
 
 /// Bytes after which a batch is written. One record may make it longer.
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = if cfg!(test) { 100 } else { 1 << 20 };
 /// How long to leave a thread that has drawn a timestamp and not yet appended.
 const STRAGGLER: Duration = Duration::from_micros(20);
 
@@ -178,7 +178,8 @@ impl Output {
         self.segment.append(&mut self.batch, self.last)?;
         self.batches += 1;
         let bytes = self.batch.len() as u64;
-        self.shared.counters.batch(bytes, self.segment.bytes());
+        self.shared.counters.batch(self.segment.bytes());
+        self.shared.alarm.add(bytes);
         // One long record should not hold its memory for ever.
         self.batch.truncate(BATCH_HEADER);
         self.batch.shrink_to(2 * BATCH_BYTES);
@@ -194,7 +195,7 @@ impl Output {
 }
 
 /// What a panic says, as far as it is text.
-pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
+fn text(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned
         .or_else(|| panic.downcast_ref::<&str>().copied())

@@ -88,17 +88,6 @@ impl LeafSeen {
     }
 }
 
-/// What an insertion did to a leaf.
-#[derive(Clone, Copy)]
-pub(crate) struct LeafChange {
-    /// The leaf, before.
-    pub(crate) before: LeafSeen,
-    /// Its counter after.
-    pub(crate) after: u64,
-    /// The leaf that has the upper half of its keys now.
-    pub(crate) split_off: Option<LeafSeen>,
-}
-
 /// Memory that a change made unreachable, to be freed later, and new memory.
 pub(crate) trait Keeper {
     /// A node is not in the tree any more. `Thin<()>` is a separator.
@@ -107,8 +96,6 @@ pub(crate) trait Keeper {
     fn retire_separator(&mut self, separator: Thin<()>);
     /// The tree takes so many bytes more.
     fn grew(&mut self, bytes: usize);
-    /// A leaf has got a key, or lost some to another leaf.
-    fn changed(&mut self, change: LeafChange);
 }
 
 /// Bytes that a node takes.
@@ -258,15 +245,9 @@ impl<E> Tree<E> {
                 return None;
             }
             let latched = leaf.latch().upgrade(seen)?;
-            let before = LeafSeen::of(leaf);
             leaf.put_entry(index, entry);
-            let (_, after) = leaf.count_insert();
+            leaf.count_insert();
             drop(latched);
-            keeper.changed(LeafChange {
-                before,
-                after,
-                split_off: None,
-            });
             Some(Ok(()))
         })
     }
@@ -287,19 +268,13 @@ impl<E> Tree<E> {
         if parent.is_none() && self.root() != node {
             return None;
         }
-        let before = LeafSeen::of(node);
         let right = NodeRef::new(node.is_inner());
         keeper.grew(NodeRef::<E>::size(node.is_inner()));
         let separator = node.move_half(right);
         if !node.is_inner() {
             // SAFETY: it has just been made.
             keeper.grew(Thin::<()>::size(unsafe { separator.bytes() }.len()));
-            let (_, after) = node.count_insert();
-            keeper.changed(LeafChange {
-                before,
-                after,
-                split_off: Some(LeafSeen::of(right)),
-            });
+            node.count_insert();
         }
         match &parent {
             Some((parent, _)) => parent.put_child(separator, right),

@@ -45,7 +45,7 @@ pub(crate) struct Node {
     latch: Latch,
     count: AtomicU64,
     /// In a leaf: how often a key was added, or keys left for another leaf.
-    /// Removals do not count: see `certify`.
+    /// Removals do not count: see `commit`, C2.
     inserts: AtomicU64,
     is_inner: bool,
     hi: [AtomicU64; FANOUT],
@@ -188,11 +188,9 @@ impl<E> NodeRef<E> {
         self.inserts.load(Relaxed)
     }
 
-    /// Counts an addition; the counter before and after. Latched.
-    pub(super) fn count_insert(self) -> (u64, u64) {
-        let before = self.inserts();
-        self.inserts.store(before + 1, Relaxed);
-        (before, before + 1)
+    /// Counts an addition. Latched.
+    pub(super) fn count_insert(self) {
+        self.inserts.store(self.inserts() + 1, Relaxed);
     }
 
     #[inline]

@@ -53,24 +53,40 @@ impl<E> LeafScan<E> {
         entry
     }
 
-    /// Reads the next leaf, which may have nothing in the range. `None`: there
-    /// is none.
+    /// Reads the next leaf, which may have nothing in the range; false if there
+    /// is none. `covered` is told which leaf, and which part of the range is done
+    /// with it: from a key up to, without, another, or to the end.
     #[inline]
-    pub(crate) fn next_leaf(&mut self, tree: &Tree<E>) -> Option<LeafSeen> {
+    pub(crate) fn next_leaf(
+        &mut self,
+        tree: &Tree<E>,
+        covered: impl FnOnce(LeafSeen, &[u8], Option<&[u8]>),
+    ) -> bool {
         if self.rest.empty {
-            return None;
+            return false;
         }
         let (seen, fence) = match self.direction {
             Direction::Forward => self.read_forward(tree),
             Direction::Backward => self.read_backward(tree),
         };
+        // SAFETY: it was in the tree when the step began (T1).
+        let fence = fence.map(|fence| unsafe { fence.bytes() });
+        let (mut from, mut to) = (self.rest.from.as_slice(), self.rest.end());
+        match (self.direction, fence) {
+            (_, None) => {}
+            (Direction::Forward, Some(fence)) => {
+                to = Some(to.map_or(fence, |to| to.min(fence)));
+            }
+            (Direction::Backward, Some(fence)) => from = from.max(fence),
+        }
+        covered(seen, from, to);
         self.go_on_at(fence);
-        Some(seen)
+        true
     }
 
     fn read_forward(&mut self, tree: &Tree<E>) -> (LeafSeen, Option<Separator>) {
         let from = Target::new(self.rest.from.as_slice());
-        let to = self.rest.to.as_ref().map(|to| Target::new(to.as_slice()));
+        let to = self.rest.end().map(Target::new);
         let (entries, next, end) = (&mut self.entries, &mut self.next, &mut self.end);
         Tree::<E>::retry(|| {
             let mut fence = None;
@@ -100,7 +116,7 @@ impl<E> LeafScan<E> {
 
     fn read_backward(&mut self, tree: &Tree<E>) -> (LeafSeen, Option<Separator>) {
         let from = Target::new(self.rest.from.as_slice());
-        let to = self.rest.to.as_ref().map(|to| Target::new(to.as_slice()));
+        let to = self.rest.end().map(Target::new);
         let (entries, next, end) = (&mut self.entries, &mut self.next, &mut self.end);
         Tree::<E>::retry(|| {
             let mut fence = None;
@@ -133,22 +149,20 @@ impl<E> LeafScan<E> {
     }
 
     /// The rest of the range lies beyond the separator that bounds the leaf.
-    fn go_on_at(&mut self, fence: Option<Separator>) {
+    fn go_on_at(&mut self, fence: Option<&[u8]>) {
         let Some(fence) = fence else {
             self.rest.empty = true;
             return;
         };
-        // SAFETY: it was in the tree when the step began (T1).
-        let key = KeyBuf::from(unsafe { fence.bytes() });
+        let key = KeyBuf::from(fence);
         let rest = &mut self.rest;
         match self.direction {
             Direction::Forward => {
-                let to = rest.to.as_ref();
-                rest.empty = to.is_some_and(|to| key.as_slice() >= to.as_slice());
+                rest.empty = rest.end().is_some_and(|to| fence >= to);
                 rest.from = key;
             }
             Direction::Backward => {
-                rest.empty = key.as_slice() <= rest.from.as_slice();
+                rest.empty = fence <= rest.from.as_slice();
                 rest.to = Some(key);
             }
         }

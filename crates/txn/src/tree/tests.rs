@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use proptest::prelude::*;
 
 use super::*;
-use crate::key::{KeyBuf, Span};
+use crate::key::Span;
 use crate::sync::Relaxed;
 
 /// Keeps everything until the end, so that these tests need no epochs.
@@ -14,7 +14,6 @@ use crate::sync::Relaxed;
 struct Hoard {
     nodes: Vec<*mut Node>,
     separators: Vec<Thin<()>>,
-    changes: Vec<LeafChange>,
 }
 
 impl Keeper for Hoard {
@@ -25,9 +24,6 @@ impl Keeper for Hoard {
         self.separators.push(separator);
     }
     fn grew(&mut self, _: usize) {}
-    fn changed(&mut self, change: LeafChange) {
-        self.changes.push(change);
-    }
 }
 
 impl Drop for Hoard {
@@ -53,21 +49,35 @@ fn key_of(entry: Entry) -> Vec<u8> {
     unsafe { entry.bytes() }.to_vec()
 }
 
-fn span(from: &[u8], to: Option<&[u8]>) -> Span {
-    Span {
-        from: KeyBuf::from(from),
-        to: to.map(KeyBuf::from),
-        empty: to.is_some_and(|to| to <= from),
-    }
-}
-
 fn scan(tree: &Tree<AtomicU64>, span: Span, direction: Direction) -> Vec<Vec<u8>> {
+    let whole = (
+        span.from.as_slice().to_vec(),
+        span.end().map(<[u8]>::to_vec),
+    );
     let mut scan = LeafScan::new(span, direction);
     let mut keys = Vec::new();
-    while scan.next_leaf(tree).is_some() {
+    // What the leaves cover is the range, each part once.
+    let mut parts = Vec::new();
+    while scan.next_leaf(tree, |_, from, to| {
+        parts.push((from.to_vec(), to.map(<[u8]>::to_vec)))
+    }) {
         while let Some(entry) = scan.next_here() {
             keys.push(key_of(entry));
         }
+    }
+    if direction == Direction::Backward {
+        parts.reverse();
+    }
+    assert!(
+        parts
+            .windows(2)
+            .all(|pair| pair[0].1.as_ref() == Some(&pair[1].0))
+    );
+    if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+        assert_eq!(
+            (&first.0[..], last.1.as_deref()),
+            (&whole.0[..], whole.1.as_deref())
+        );
     }
     keys
 }
@@ -137,7 +147,7 @@ proptest! {
                         .map(|(key, _)| key.clone())
                         .take_while(|key| to.as_ref().is_none_or(|to| key < to))
                         .collect();
-                    let range = || span(&from, to.as_deref());
+                    let range = || Span::new(&from, to.as_deref());
                     prop_assert_eq!(&scan(&tree, range(), Direction::Forward), &expected);
                     expected.reverse();
                     prop_assert_eq!(&scan(&tree, range(), Direction::Backward), &expected);
@@ -188,24 +198,16 @@ fn a_leaf_tells_of_additions_and_not_of_removals() {
     assert!(seen.is_unchanged());
     insert(2, &mut hoard);
     assert!(!seen.is_unchanged());
-    // What a split did is told by its changes: following them from the counter
-    // seen leads to leaves that are unchanged.
+    // So does a split, to the half that stays.
     let seen = tree.lookup(&1u32.to_be_bytes()).1;
-    let from = hoard.changes.len();
     (3..9).for_each(|at| insert(at, &mut hoard));
-    let mut expected = vec![seen];
-    for change in &hoard.changes[from..] {
-        for at in 0..expected.len() {
-            let leaf = &mut expected[at];
-            if leaf.leaf == change.before.leaf && leaf.inserts == change.before.inserts {
-                leaf.inserts = change.after;
-                expected.extend(change.split_off);
-                break;
-            }
-        }
-    }
-    assert!(expected.len() > 1);
-    assert!(expected.iter().all(|leaf| leaf.is_unchanged()));
+    assert!(!seen.is_unchanged());
+    // And a leaf that has left the tree.
+    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    entries[1..].iter().for_each(|&entry| {
+        tree.remove(entry, &mut hoard);
+    });
+    assert!(!seen.is_unchanged());
     // SAFETY: nobody uses them any more.
     entries.iter().for_each(|entry| unsafe { entry.free() });
 }
@@ -267,7 +269,7 @@ fn readers_see_what_is_always_there() {
             let Shared(_, tree) = shared;
             while !done.load(Relaxed) {
                 for direction in [Direction::Forward, Direction::Backward] {
-                    let mut keys: Vec<u32> = scan(tree, span(&[], None), direction)
+                    let mut keys: Vec<u32> = scan(tree, Span::new(&[], None), direction)
                         .iter()
                         .map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
                         .collect();
@@ -309,7 +311,7 @@ fn readers_see_what_is_always_there() {
     drop(hoards);
     assert!(reads.load(Relaxed) > 0);
     assert_eq!(
-        scan(&tree, span(&[], None), Direction::Forward).len(),
+        scan(&tree, Span::new(&[], None), Direction::Forward).len(),
         KEYS as usize / 4
     );
     drop(tree);
