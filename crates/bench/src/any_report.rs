@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::locks::LockRow;
+use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
 use crate::rocksdb::RocksRow;
 use crate::{Error, Result, experiments};
@@ -59,6 +60,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
     match name.as_str() {
         "mixed" => merged::<Row>(files),
         "locks" => merged::<LockRow>(files),
+        "preempt" => merged::<PreemptRow>(files),
         "rocksdb" => merged::<RocksRow>(files),
         _ => {
             let known = experiments().iter().map(|experiment| experiment.name);
@@ -98,7 +100,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{locks, mixed, rocksdb};
+    use crate::report::{locks, mixed, preempt, rocksdb};
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -109,6 +111,7 @@ mod tests {
             match experiment.name {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
+                "preempt" => preempt::samples::report().write(&file).unwrap(),
                 "rocksdb" => rocksdb::samples::report().write(&file).unwrap(),
                 other => panic!("no samples of {other}"),
             }

@@ -103,6 +103,14 @@ pub enum Error {
     /// The database no longer holds what the workload must preserve.
     #[error("the database is inconsistent after the run: {0}")]
     Inconsistent(crate::tpcc::check::Violation),
+    /// An engine failed, and not for a reason that goes away.
+    #[error("{engine}, while running TPC-C or Q2: {reason}")]
+    Engine {
+        /// The engine's name.
+        engine: &'static str,
+        /// What it says.
+        reason: String,
+    },
     /// A lock let two threads in at once.
     #[error(
         "{lock} does not exclude: its threads took {turns} turns, of which {seen} were seen; \

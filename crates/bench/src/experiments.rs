@@ -27,6 +27,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "CFL (paper 004), Sections 3.4, 4.5, 4.6",
         },
         Experiment {
+            name: "preempt",
+            summary: "short urgent transactions beside long ones in one engine, under waiting, \
+                  cooperative and preemptive policies and on OS threads",
+            section: "PreemptDB (paper 001), Section 6",
+        },
+        Experiment {
             name: "rocksdb",
             summary: "db_bench's foreground beside background threads with low priority, \
                   with the C library's mutexes and with CFL's",

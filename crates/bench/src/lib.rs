@@ -7,6 +7,7 @@
 //! | --- | --- | --- |
 //! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
+//! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
 //! This crate runs on whatever machine it is called on: it knows nothing of
@@ -22,7 +23,9 @@ mod experiments;
 mod files;
 pub mod locks;
 mod network;
+mod oltp;
 pub mod postgres;
+pub mod preempt;
 mod report;
 pub mod result;
 pub mod rocksdb;
@@ -37,3 +40,9 @@ pub use result::{Environment, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);
+
+/// Tests preempt tasks that allocate.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: giveway_preempt::RegionAlloc<std::alloc::System> =
+    giveway_preempt::RegionAlloc(std::alloc::System);

@@ -1,4 +1,5 @@
-//! `giveway bench`: measures workloads under several schedulers or locks.
+//! `giveway bench`: measures workloads under several schedulers, locks or
+//! policies.
 //!
 //! ```text
 //!   options ─► plan of cells ─► pool ─► place ─► rows ─► report
@@ -19,6 +20,7 @@ mod locks;
 mod mixed;
 mod place;
 mod pool;
+mod preempt;
 mod progress;
 mod rocksdb;
 
@@ -34,7 +36,7 @@ pub(crate) use place::image_layer;
 /// The commit this program was built from; results carry it.
 pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
 
-/// Measure workloads under several schedulers or locks
+/// Measure workloads under several schedulers, locks or policies
 #[derive(Args, Debug)]
 #[command(arg_required_else_help = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct BenchArgs {
@@ -49,6 +51,7 @@ pub(crate) struct BenchArgs {
 enum Experiment {
     Mixed(mixed::MixedArgs),
     Locks(locks::LocksArgs),
+    Preempt(preempt::PreemptArgs),
     Rocksdb(rocksdb::RocksArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]
@@ -63,6 +66,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
     match args.experiment {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
+        Some(Experiment::Preempt(args)) => preempt::preempt(&args),
         Some(Experiment::Rocksdb(args)) => rocksdb::rocksdb(&args),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),

@@ -21,13 +21,23 @@ mod service;
 mod status;
 mod tier;
 
+use std::alloc::System;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
+use giveway_preempt::RegionAlloc;
+
 use args::{Cli, Command};
 use error::Failure;
+
+/// `bench preempt` preempts transactions that allocate. One that is left inside
+/// the allocator would hold its locks while another allocates on the same
+/// thread, so an allocation is a region in which nobody is preempted. On threads
+/// that are no workers this is an addition to a thread-local and its undoing.
+#[global_allocator]
+static ALLOCATOR: RegionAlloc<System> = RegionAlloc(System);
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

@@ -28,10 +28,10 @@ const REMEDY: &str = "Run as root on a machine with cgroup v2 and its cpu and cp
 
 /// One cgroup; its processes move to the root and it is removed when dropped.
 #[derive(Debug)]
-pub(super) struct Group(PathBuf);
+pub(crate) struct Group(PathBuf);
 
 impl Group {
-    fn create(path: PathBuf) -> Result<Self> {
+    pub(crate) fn create(path: PathBuf) -> Result<Self> {
         match fs::create_dir(&path) {
             Ok(()) => {}
             // Left over from a run that was killed.
@@ -41,7 +41,7 @@ impl Group {
         Ok(Group(path))
     }
 
-    fn set(&self, file: &str, value: &str) -> Result<()> {
+    pub(crate) fn set(&self, file: &str, value: &str) -> Result<()> {
         let path = self.0.join(file);
         fs::write(&path, value).map_err(failed(&format!("write '{value}' to it"), &path))
     }
@@ -59,7 +59,7 @@ impl Group {
     }
 
     /// Moves a process with all its threads.
-    pub(super) fn add(&self, pid: i32) -> Result<()> {
+    pub(crate) fn add(&self, pid: i32) -> Result<()> {
         self.set("cgroup.procs", &pid.to_string())
     }
 }
@@ -104,6 +104,46 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
+/// A cgroup for some threads of this process, which is in the one above.
+#[derive(Debug)]
+pub(crate) struct ThreadGroup {
+    threads: Group,
+    _process: Group,
+    home: PathBuf,
+}
+
+impl ThreadGroup {
+    /// Makes the cgroup and moves this process into the one above. Threads stay
+    /// there until they are moved.
+    pub(crate) fn create(tier: Tier) -> Result<Self> {
+        let home = own_cgroup();
+        let root = Path::new(ROOT);
+        let control = root.join("cgroup.subtree_control");
+        fs::write(&control, "+cpu").map_err(failed("enable cpu", &control))?;
+        let process = Group::create(root.join(NAME))?;
+        let threads = Group::create(process.0.join(tier.to_string()))?;
+        threads.set("cgroup.type", "threaded")?;
+        process.set("cgroup.subtree_control", "+cpu")?;
+        process.add(std::process::id() as i32)?;
+        Ok(ThreadGroup {
+            threads,
+            _process: process,
+            home,
+        })
+    }
+
+    /// The file that a thread's number is written to.
+    pub(crate) fn file(&self) -> PathBuf {
+        self.threads.0.join("cgroup.threads")
+    }
+}
+
+impl Drop for ThreadGroup {
+    fn drop(&mut self) {
+        return_to(&self.home);
+    }
+}
+
 /// The cgroups of one cell. Fields are dropped in order: children first.
 #[derive(Debug)]
 pub(super) struct Tree {
@@ -120,12 +160,14 @@ pub(super) struct Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // On failure the process ends up in the root, when its group goes.
-        let _ = fs::write(
-            self.home.join("cgroup.procs"),
-            std::process::id().to_string(),
-        );
+        return_to(&self.home);
     }
+}
+
+/// Moves this process to where it was. On failure it ends up in the root, when
+/// its group goes.
+fn return_to(home: &Path) {
+    let _ = fs::write(home.join("cgroup.procs"), std::process::id().to_string());
 }
 
 /// The cgroup of this process.

@@ -17,11 +17,11 @@
 //! Known weakness: the kernel's own threads, and whatever else runs on the
 //! machine, may use the server's CPUs.
 
-mod cgroup;
+pub(crate) mod cgroup;
 mod measure;
 mod memory;
-mod policy;
-mod sched_ext;
+pub(crate) mod policy;
+pub(crate) mod sched_ext;
 mod workload;
 
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     let tree = Tree::create(config)?;
     policy::place_server(&tree, server.pid())?;
     tree.clients.add(std::process::id() as i32)?;
-    let scheduler = Loaded::start(config)?;
+    let scheduler = Loaded::start(&config.scheduler, &config.scheduler_command)?;
 
     progress(&format!("{}: connecting", config.title()));
     let mut load = Workload::connect(config, &server, manifest.spec.warehouses)?;

@@ -21,9 +21,9 @@ use crate::{Error, Result};
 /// The highest real-time priority (the paper's Table 2).
 const PRIORITY: i32 = 99;
 
-/// A scheduling class that backends are put into.
+/// A scheduling class that processes and threads are put into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+pub(crate) enum Class {
     Normal,
     Idle,
     Fifo,
@@ -31,7 +31,7 @@ enum Class {
 }
 
 impl Class {
-    fn apply(self, pid: i32) -> Result<()> {
+    pub(crate) fn apply(self, pid: i32) -> Result<()> {
         let (policy, priority, class) = match self {
             Class::Normal => return Ok(()),
             Class::Idle => (libc::SCHED_IDLE, 0, "SCHED_IDLE"),

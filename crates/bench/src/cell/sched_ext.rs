@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::config::CellConfig;
+use crate::config::Scheduler;
 use crate::files::PrivateDir;
 use crate::postgres::last_lines;
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A scheduler that this process started; stopped when dropped.
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(crate) struct Loaded {
     child: Child,
     program: String,
     log: PathBuf,
@@ -46,9 +46,10 @@ fn is_ops_of(ops: &str, program: &str) -> bool {
 }
 
 impl Loaded {
-    /// Starts the cell's scheduler, if it is a sched_ext one, and waits until it
-    /// is in force. For the others, makes sure that none is.
-    pub(super) fn start(config: &CellConfig) -> Result<Option<Self>> {
+    /// Starts the scheduler, if it is a sched_ext one, and waits until it is in
+    /// force. For the others, makes sure that none is. Without a command its
+    /// program is looked for in PATH.
+    pub(crate) fn start(scheduler: &Scheduler, command: &[String]) -> Result<Option<Self>> {
         if kernel_says("state") == "enabled" {
             return Err(Error::Config(format!(
                 "the sched_ext scheduler {} is in force: stop it first (`giveway stop`, or end \
@@ -56,7 +57,7 @@ impl Loaded {
                 kernel_says("root/ops")
             )));
         }
-        let Some(program) = config.scheduler.program() else {
+        let Some(program) = scheduler.program() else {
             return Ok(None);
         };
         if !Path::new(KERNEL).exists() {
@@ -65,7 +66,7 @@ impl Loaded {
             )));
         }
         let default = [program.clone()];
-        let command = match config.scheduler_command.as_slice() {
+        let command = match command {
             [] => &default,
             given => given,
         };
@@ -119,7 +120,7 @@ impl Loaded {
 
     /// The scheduler's name and version, after making sure that the kernel did
     /// not throw it out.
-    pub(super) fn confirm(&self) -> Result<String> {
+    pub(crate) fn confirm(&self) -> Result<String> {
         let (state, ops) = (kernel_says("state"), kernel_says("root/ops"));
         if state == "enabled" && is_ops_of(&ops, &self.program) {
             return Ok(ops);
@@ -132,7 +133,7 @@ impl Loaded {
     }
 
     /// Stops it and waits until the kernel's own scheduler is back.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         let status = self.end()?;
         if status.success() {
             return Ok(());

@@ -48,6 +48,11 @@ impl Rows {
         self.field(format_args!("0.{rate:04}"))
     }
 
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Ends the row.
     pub(super) fn end(&mut self) {
         self.text.push('\n');

@@ -44,28 +44,69 @@ pub(super) struct Group {
     pub(super) bars: Vec<(RGBColor, Spread)>,
 }
 
-/// Bars from 0, at the median, with whiskers to the extremes. `level` is a
-/// height that deserves a line.
+/// How numbers become heights and positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scale {
+    Linear,
+    /// By powers of ten.
+    Log,
+}
+
+impl Scale {
+    fn place(self, value: f64) -> f64 {
+        match self {
+            Scale::Linear => value,
+            // Nothing that is shown is smaller, and 0 has no logarithm.
+            Scale::Log => value.max(1e-3).log10(),
+        }
+    }
+
+    fn value(self, place: f64) -> f64 {
+        match self {
+            Scale::Linear => place,
+            Scale::Log => 10_f64.powf(place),
+        }
+    }
+
+    /// Where an axis begins and ends that shows these values.
+    fn range(self, values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+        let most = values.clone().fold(0.0, f64::max);
+        match self {
+            Scale::Linear if most > 0.0 => (0.0, most * 1.15),
+            Scale::Linear => (0.0, 1.0),
+            Scale::Log => {
+                let least = values.filter(|value| *value > 0.0).fold(most, f64::min);
+                let (low, high) = (self.place(least).floor(), self.place(most).ceil());
+                (low, high.max(low + 1.0))
+            }
+        }
+    }
+}
+
+/// Bars at the median, with whiskers to the extremes, on a linear scale from 0.
+/// `level` is a height that deserves a line.
 pub(super) fn bars(title: &str, groups: &[Group], level: Option<f64>) -> String {
+    bars_on(Scale::Linear, title, groups, level)
+}
+
+/// The same on a scale.
+pub(super) fn bars_on(scale: Scale, title: &str, groups: &[Group], level: Option<f64>) -> String {
     let spreads = groups.iter().flat_map(|group| &group.bars);
-    let most = spreads
-        .map(|(_, spread)| spread.max)
-        .chain(level)
-        .fold(0.0, f64::max);
-    let top = if most > 0.0 { most * 1.15 } else { 1.0 };
+    let ends = spreads.flat_map(|(_, spread)| [spread.min, spread.median, spread.max]);
+    let (low, high) = scale.range(ends.chain(level));
     draw(title, |area| {
         let mut chart = ChartBuilder::on(area)
             .margin_top(34)
             .margin_right(14)
             .x_label_area_size(30)
             .y_label_area_size(48)
-            .build_cartesian_2d(0.0..groups.len() as f64, 0.0..top)?;
+            .build_cartesian_2d(0.0..groups.len() as f64, low..high)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
             .x_labels(0)
             .y_labels(6)
-            .y_label_formatter(&|value| axis_number(*value))
+            .y_label_formatter(&|place| axis_large(scale.value(*place)))
             .light_line_style(TRANSPARENT)
             .bold_line_style(FAINT)
             .axis_style(FAINT)
@@ -74,17 +115,18 @@ pub(super) fn bars(title: &str, groups: &[Group], level: Option<f64>) -> String 
         let label = |size| (FONT, size).into_font().color(&TEXT);
         let above = Pos::new(HPos::Center, VPos::Bottom);
         for (index, group) in groups.iter().enumerate() {
-            let bottom = chart.backend_coord(&(index as f64 + 0.5, 0.0));
+            let bottom = chart.backend_coord(&(index as f64 + 0.5, low));
             let style = label(13).pos(Pos::new(HPos::Center, VPos::Top));
             let place = (bottom.0, bottom.1 + 9);
             area.draw(&Text::new(group.label.clone(), place, style))?;
             let width = 0.84 / group.bars.len().max(1) as f64;
             for (bar, (colour, spread)) in group.bars.iter().enumerate() {
-                let Spread { median, min, max } = *spread;
+                let [min, median, max] =
+                    [spread.min, spread.median, spread.max].map(|value| scale.place(value));
                 let left = index as f64 + 0.08 + bar as f64 * width;
                 let (right, middle) = (left + width * 0.9, left + width * 0.45);
                 chart.plotting_area().draw(&Rectangle::new(
-                    [(left, 0.0), (right, median)],
+                    [(left, low), (right, median)],
                     colour.filled(),
                 ))?;
                 if max > min {
@@ -94,11 +136,12 @@ pub(super) fn bars(title: &str, groups: &[Group], level: Option<f64>) -> String 
                 // Narrow bars have no room for a number.
                 if group.bars.len() * groups.len() <= 24 {
                     let (x, y) = chart.backend_coord(&(middle, max));
-                    area.draw(&Text::new(short(median), (x, y - 3), label(10).pos(above)))?;
+                    let text = short(spread.median);
+                    area.draw(&Text::new(text, (x, y - 3), label(10).pos(above)))?;
                 }
             }
         }
-        if let Some(level) = level {
+        if let Some(level) = level.map(|level| scale.place(level)) {
             let line = [(0.0, level), (groups.len() as f64, level)];
             chart
                 .plotting_area()
@@ -106,6 +149,52 @@ pub(super) fn bars(title: &str, groups: &[Group], level: Option<f64>) -> String 
         }
         Ok(())
     })
+}
+
+/// Points that a line connects.
+pub(super) struct Line {
+    pub(super) colour: RGBColor,
+    pub(super) width: u32,
+    pub(super) points: Vec<(f64, f64)>,
+}
+
+/// Lines over a logarithmic axis; none with fewer than two places on it.
+pub(super) fn lines(title: &str, across: &str, scale: Scale, lines: &[Line]) -> Option<String> {
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let places = || points().map(|point| Scale::Log.place(point.0));
+    let (left, right) = (places().reduce(f64::min)?, places().reduce(f64::max)?);
+    if left >= right {
+        return None;
+    }
+    let (low, high) = scale.range(points().map(|point| point.1));
+    Some(draw(title, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(34)
+            .margin_right(18)
+            .x_label_area_size(44)
+            .y_label_area_size(56)
+            .build_cartesian_2d(left..right, low..high)?;
+        chart
+            .configure_mesh()
+            .x_desc(across)
+            .x_labels(6)
+            .y_labels(6)
+            .x_label_formatter(&|place| axis_large(Scale::Log.value(*place)))
+            .y_label_formatter(&|place| axis_large(scale.value(*place)))
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(FAINT)
+            .axis_style(FAINT)
+            .label_style((FONT, 12).into_font().color(&TEXT))
+            .draw()?;
+        for line in lines {
+            let placed = |point: &(f64, f64)| (Scale::Log.place(point.0), scale.place(point.1));
+            let style = line.colour.stroke_width(line.width);
+            chart.draw_series(LineSeries::new(line.points.iter().map(placed), style))?;
+            let dots = line.points.iter().map(placed);
+            chart.draw_series(dots.map(|dot| Circle::new(dot, 3, line.colour.filled())))?;
+        }
+        Ok(())
+    }))
 }
 
 /// A large number beside an axis, or a small one without digits that say nothing.

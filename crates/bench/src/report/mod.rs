@@ -10,4 +10,5 @@ pub(crate) mod locks;
 pub(crate) mod mixed;
 mod number;
 mod page;
+pub(crate) mod preempt;
 pub(crate) mod rocksdb;

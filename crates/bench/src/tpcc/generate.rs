@@ -11,6 +11,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use serde::{Deserialize, Serialize};
 
 /// Districts of a warehouse.
 pub const DISTRICTS: i32 = 10;
@@ -18,10 +19,39 @@ pub const DISTRICTS: i32 = 10;
 pub const CUSTOMERS: i32 = 3_000;
 /// Items.
 pub const ITEMS: i32 = 100_000;
-/// Orders of a district after loading; the last 900 are undelivered.
-pub const ORDERS: i32 = 3_000;
-/// The first undelivered order after loading.
-pub const FIRST_NEW_ORDER: i32 = 2_101;
+
+/// How large a warehouse is. A district has as many orders as customers after
+/// loading, and the last 30 % are undelivered (clause 4.3.3.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Size {
+    /// Customers of a district.
+    pub customers: i32,
+    /// Items.
+    pub items: i32,
+}
+
+impl Size {
+    /// The specification's.
+    pub const FULL: Size = Size {
+        customers: CUSTOMERS,
+        items: ITEMS,
+    };
+    /// For tests of everything but speed.
+    pub const SMALL: Size = Size {
+        customers: 30,
+        items: 200,
+    };
+
+    /// The first undelivered order after loading.
+    pub fn first_new_order(self) -> i32 {
+        self.customers - self.customers * 3 / 10 + 1
+    }
+
+    /// How many last names customers have: the first 1000 have one each.
+    fn names(self) -> i32 {
+        self.customers.min(1_000)
+    }
+}
 
 /// The constants C of NURand (clause 2.1.6.1). That for last names differs
 /// between loading and running by 66, as the clause demands (65 to 119, but not
@@ -44,14 +74,14 @@ pub fn nurand(random: &mut impl Rng, a: i32, c: i32, low: i32, high: i32) -> i32
     (mixed + c) % (high - low + 1) + low
 }
 
-/// A customer number, 1 to 3000, some far more often than others.
-pub fn customer(random: &mut impl Rng) -> i32 {
-    nurand(random, 1023, C_CUSTOMER, 1, CUSTOMERS)
+/// A customer number, some far more often than others.
+pub fn customer(random: &mut impl Rng, size: Size) -> i32 {
+    nurand(random, 1023, C_CUSTOMER, 1, size.customers)
 }
 
-/// An item number, 1 to 100000, some far more often than others.
-pub fn item(random: &mut impl Rng) -> i32 {
-    nurand(random, 8191, C_ITEM, 1, ITEMS)
+/// An item number, some far more often than others.
+pub fn item(random: &mut impl Rng, size: Size) -> i32 {
+    nurand(random, 8191, C_ITEM, 1, size.items)
 }
 
 /// The number of a last name while loading, 0 to 999.
@@ -184,6 +214,7 @@ impl Input {
 #[derive(Clone, Debug)]
 pub struct Inputs {
     random: ChaCha8Rng,
+    size: Size,
     warehouses: i32,
     home: i32,
     stock_district: i32,
@@ -194,8 +225,14 @@ impl Inputs {
     /// Inputs of terminal `number` (from 0), whose home is the warehouse with
     /// that position, round robin.
     pub fn new(seed: u64, number: u32, warehouses: u32) -> Self {
+        Inputs::sized(seed, number, warehouses, Size::FULL)
+    }
+
+    /// The same for warehouses of another size.
+    pub fn sized(seed: u64, number: u32, warehouses: u32, size: Size) -> Self {
         Inputs {
             random: random(seed, u64::from(number)),
+            size,
             warehouses: warehouses as i32,
             home: (number % warehouses) as i32 + 1,
             stock_district: (number / warehouses) as i32 % DISTRICTS + 1,
@@ -238,22 +275,24 @@ impl Inputs {
 
     fn customer_key(&mut self) -> CustomerKey {
         if self.chance(60) {
-            CustomerKey::LastName(last_name(name_number_run(&mut self.random)))
+            let number = name_number_run(&mut self.random) % self.size.names();
+            CustomerKey::LastName(last_name(number))
         } else {
-            CustomerKey::Number(customer(&mut self.random))
+            CustomerKey::Number(customer(&mut self.random, self.size))
         }
     }
 
-    fn new_order(&mut self) -> Input {
+    /// A new order, whatever the mix.
+    pub fn new_order(&mut self) -> Input {
         let district = self.district();
-        let customer = customer(&mut self.random);
+        let customer = customer(&mut self.random, self.size);
         let count = self.random.random_range(5..=15);
         let mut lines: Vec<Line> = Vec::with_capacity(count);
         for _ in 0..count {
             // One line per item: it spares a stock row the second visit of an
             // order, which BenchBase makes and the specification leaves open.
             let item = loop {
-                let item = item(&mut self.random);
+                let item = item(&mut self.random, self.size);
                 if lines.iter().all(|line| line.item != item) {
                     break item;
                 }
@@ -282,7 +321,8 @@ impl Inputs {
         }
     }
 
-    fn payment(&mut self) -> Input {
+    /// A payment, whatever the mix.
+    pub fn payment(&mut self) -> Input {
         let district = self.district();
         let (customer_warehouse, customer_district) = if self.chance(85) {
             (self.home, district)
@@ -330,8 +370,8 @@ mod tests {
         let mut random = random(1, 0);
         let mut counts = vec![0_u32; CUSTOMERS as usize + 1];
         for _ in 0..300_000 {
-            counts[customer(&mut random) as usize] += 1;
-            assert!((1..=ITEMS).contains(&item(&mut random)));
+            counts[customer(&mut random, Size::FULL) as usize] += 1;
+            assert!((1..=ITEMS).contains(&item(&mut random, Size::FULL)));
             assert!((0..=999).contains(&name_number_load(&mut random)));
         }
         assert_eq!(counts[0], 0);

@@ -9,6 +9,7 @@
 //! terminal has a home warehouse.
 //!
 //! * [`generate`]: the specification's random values and a terminal's inputs;
+//! * [`row`], `population`: the tables as types, and their first rows;
 //! * `statements`: the SQL, prepared once per terminal;
 //! * `transactions`: the five transactions;
 //! * [`terminal`]: the loop, retries, and what is recorded;
@@ -20,6 +21,8 @@
 pub mod check;
 pub mod generate;
 pub mod number;
+pub(crate) mod population;
+pub mod row;
 mod statements;
 pub mod terminal;
 mod transactions;

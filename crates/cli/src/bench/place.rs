@@ -72,8 +72,9 @@ fn name_of(spec: &DatasetSpec) -> String {
     )
 }
 
-/// The file of a sched_ext scheduler: beside this program, or in PATH.
-fn scheduler_file(scheduler: &Scheduler) -> Result<Option<PathBuf>, Failure> {
+/// The file of a sched_ext scheduler: beside this program, or in PATH. None for
+/// the kernel's own.
+pub(super) fn scheduler_file(scheduler: &Scheduler) -> Result<Option<PathBuf>, Failure> {
     let Some(name) = scheduler.program() else {
         return Ok(None);
     };

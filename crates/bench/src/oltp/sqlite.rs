@@ -1,0 +1,424 @@
+//! TPC-C on SQLite in memory: a prepared statement for each access.
+//!
+//! Settings are those that make it fast and that its documentation recommends
+//! where nothing has to survive: no journal on disk, exclusive locking, no
+//! synchronisation. Tables are WITHOUT ROWID, so that a row is one lookup by its
+//! primary key. Statements are prepared once and bound by position; an update
+//! names only the columns that change, so that no index is touched.
+
+use std::cell::RefCell;
+use std::ops::{ControlFlow, Range};
+
+use rusqlite::types::{Null, ToSql, ValueRef};
+use rusqlite::{Connection, Statement};
+
+use super::access::{End, Engine, EngineError, Failure, Transaction, Work};
+use crate::tpcc::row::{
+    Customer, CustomerName, CustomerOrder, District, History, INDEXES, Index, Item, Key, Kind,
+    NewOrder, Order, OrderLine, Row, Sink, Source, Stock, TABLES, Warehouse,
+};
+
+type Outcome<T> = rusqlite::Result<T>;
+
+impl EngineError for rusqlite::Error {
+    fn is_retryable(&self) -> bool {
+        // One connection has no rival.
+        false
+    }
+}
+
+/// A database in memory with TPC-C's tables, empty.
+pub(crate) fn open() -> Outcome<Connection> {
+    let connection = Connection::open_in_memory()?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; \
+         PRAGMA locking_mode = EXCLUSIVE; PRAGMA temp_store = MEMORY;",
+    )?;
+    create_table::<Warehouse>(&connection)?;
+    create_table::<District>(&connection)?;
+    create_table::<Customer>(&connection)?;
+    create_table::<History>(&connection)?;
+    create_table::<Order>(&connection)?;
+    create_table::<NewOrder>(&connection)?;
+    create_table::<OrderLine>(&connection)?;
+    create_table::<Item>(&connection)?;
+    create_table::<Stock>(&connection)?;
+    create_index::<CustomerName>(&connection)?;
+    create_index::<CustomerOrder>(&connection)?;
+    Ok(connection)
+}
+
+fn create_table<R: Row>(connection: &Connection) -> Outcome<()> {
+    let columns = R::COLUMNS.iter().map(|column| match column.kind {
+        Kind::Integer(_) => format!("{} INTEGER NOT NULL", column.name),
+        Kind::Nullable => format!("{} INTEGER", column.name),
+        Kind::Text(_) => format!("{} TEXT NOT NULL", column.name),
+    });
+    connection.execute_batch(&format!(
+        "CREATE TABLE {} ({}, PRIMARY KEY ({})) WITHOUT ROWID",
+        R::NAME,
+        Vec::from_iter(columns).join(", "),
+        names::<R>(0..R::KEY).join(", ")
+    ))
+}
+
+fn create_index<I: Index>(connection: &Connection) -> Outcome<()> {
+    connection.execute_batch(&format!(
+        "CREATE UNIQUE INDEX {} ON {} ({})",
+        I::NAME,
+        I::Row::NAME,
+        I::COLUMNS.join(", ")
+    ))
+}
+
+fn names<R: Row>(range: Range<usize>) -> Vec<&'static str> {
+    R::COLUMNS[range].iter().map(|column| column.name).collect()
+}
+
+/// `a = ?1, b = ?2`, with parameters from `first` on.
+fn equal(columns: &[&str], first: usize, between: &str) -> String {
+    let terms = columns
+        .iter()
+        .zip(first..)
+        .map(|(column, number)| format!("{column} = ?{number}"));
+    Vec::from_iter(terms).join(between)
+}
+
+/// Ways to a table's rows; scans differ by the columns they are bounded by.
+#[derive(Clone, Copy)]
+enum Access {
+    Get,
+    Insert,
+    Update,
+    Delete,
+    Scan(usize),
+}
+
+impl Access {
+    /// Places for the statements of a table.
+    const SLOTS: usize = 10;
+
+    fn slot(self) -> usize {
+        match self {
+            Access::Get => 0,
+            Access::Insert => 1,
+            Access::Update => 2,
+            Access::Delete => 3,
+            Access::Scan(columns) => 4 + columns,
+        }
+    }
+
+    fn text<R: Row>(self) -> String {
+        let (table, all) = (R::NAME, names::<R>(0..R::COLUMNS.len()));
+        let key = names::<R>(0..R::KEY);
+        let by_key = equal(&key, 1, " AND ");
+        let list = all.join(", ");
+        match self {
+            Access::Get => format!("SELECT {list} FROM {table} WHERE {by_key}"),
+            Access::Delete => format!("DELETE FROM {table} WHERE {by_key}"),
+            Access::Insert => {
+                let values = (1..=all.len()).map(|number| format!("?{number}"));
+                let values = Vec::from_iter(values).join(", ");
+                format!("INSERT INTO {table} ({list}) VALUES ({values})")
+            }
+            Access::Update => {
+                let changing = names::<R>(R::KEY..R::KEY + R::CHANGING);
+                let set = equal(&changing, R::KEY + 1, ", ");
+                format!("UPDATE {table} SET {set} WHERE {by_key}")
+            }
+            Access::Scan(columns) => {
+                let range = match key[..columns].split_last() {
+                    None => String::new(),
+                    Some((last, [])) => format!("WHERE {last} BETWEEN ?1 AND ?2"),
+                    Some((last, others)) => format!(
+                        "WHERE {} AND {last} BETWEEN ?{columns} AND ?{}",
+                        equal(others, 1, " AND "),
+                        columns + 1
+                    ),
+                };
+                let order = key.join(", ");
+                format!("SELECT {list} FROM {table} {range} ORDER BY {order}")
+            }
+        }
+    }
+}
+
+/// Rows by an index, all in order or the last one.
+fn index_text<I: Index, K: Key>(last: bool) -> String {
+    let list = names::<I::Row>(0..I::Row::COLUMNS.len()).join(", ");
+    let order = match last {
+        true => format!("{} DESC LIMIT 1", I::COLUMNS.join(" DESC, ")),
+        false => I::COLUMNS.join(", "),
+    };
+    format!(
+        "SELECT {list} FROM {} INDEXED BY {} WHERE {} ORDER BY {order}",
+        I::Row::NAME,
+        I::NAME,
+        equal(&I::COLUMNS[..K::COLUMNS], 1, " AND "),
+    )
+}
+
+/// Binds values by position.
+struct Bind<'s, 'c> {
+    statement: &'s mut Statement<'c>,
+    next: usize,
+    /// Values to leave out first.
+    skip: usize,
+    outcome: Outcome<()>,
+}
+
+impl<'s, 'c> Bind<'s, 'c> {
+    fn new(statement: &'s mut Statement<'c>) -> Self {
+        Bind {
+            statement,
+            next: 1,
+            skip: 0,
+            outcome: Ok(()),
+        }
+    }
+
+    fn bind(&mut self, value: impl ToSql) {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return;
+        }
+        if self.outcome.is_ok() {
+            self.outcome = self.statement.raw_bind_parameter(self.next, value);
+        }
+        self.next += 1;
+    }
+}
+
+impl Sink for Bind<'_, '_> {
+    fn integer(&mut self, value: i64) {
+        self.bind(value);
+    }
+
+    fn text(&mut self, value: &str) {
+        self.bind(value);
+    }
+
+    fn null(&mut self) {
+        self.bind(Null);
+    }
+}
+
+/// Reads a row's columns by position.
+struct Read<'r, 's> {
+    row: &'r rusqlite::Row<'s>,
+    next: usize,
+}
+
+impl<'r> Read<'r, '_> {
+    fn value(&mut self) -> ValueRef<'r> {
+        let column = self.next;
+        self.next += 1;
+        self.row
+            .get_ref(column)
+            .expect("statements name all columns")
+    }
+}
+
+impl Source for Read<'_, '_> {
+    fn integer(&mut self) -> i64 {
+        self.value().as_i64().expect("the column holds integers")
+    }
+
+    fn text(&mut self) -> &str {
+        self.value().as_str().expect("the column holds text")
+    }
+
+    fn nullable(&mut self) -> Option<i64> {
+        let value = self.value();
+        value.as_i64_or_null().expect("the column holds integers")
+    }
+}
+
+fn taken<R: Row>(row: &rusqlite::Row<'_>) -> R {
+    R::take(&mut Read { row, next: 0 })
+}
+
+/// The database for one thread, with its statements.
+pub(crate) struct Sqlite<'c> {
+    connection: &'c Connection,
+    /// By table and access, then by index; made when first used.
+    statements: RefCell<Vec<Option<Statement<'c>>>>,
+}
+
+impl<'c> Sqlite<'c> {
+    /// On a database made by [`open`].
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        let slots = TABLES.len() * Access::SLOTS + INDEXES.len() * 2 + 3;
+        let statements = Vec::from_iter((0..slots).map(|_| None));
+        Sqlite {
+            connection,
+            statements: RefCell::new(statements),
+        }
+    }
+
+    /// Uses the statement of a slot.
+    fn with<T>(
+        &self,
+        slot: usize,
+        text: impl FnOnce() -> String,
+        work: impl FnOnce(&mut Statement<'c>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let mut statements = self.statements.borrow_mut();
+        let statement = match &mut statements[slot] {
+            Some(statement) => statement,
+            empty => empty.insert(self.connection.prepare(&text())?),
+        };
+        work(statement)
+    }
+
+    fn access<R: Row, T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&mut Statement<'c>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let slot = R::TABLE * Access::SLOTS + access.slot();
+        self.with(slot, || access.text::<R>(), work)
+    }
+
+    fn by_index<I: Index, K: Key, T>(
+        &self,
+        last: bool,
+        work: impl FnOnce(&mut Statement<'c>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let slot = TABLES.len() * Access::SLOTS + I::INDEX * 2 + usize::from(last);
+        self.with(slot, || index_text::<I, K>(last), work)
+    }
+
+    /// BEGIN, COMMIT or ROLLBACK, the last three slots.
+    fn control(&self, number: usize) -> Outcome<()> {
+        const TEXTS: [&str; 3] = ["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"];
+        let slot = TABLES.len() * Access::SLOTS + INDEXES.len() * 2 + number;
+        let text = || TEXTS[number].to_owned();
+        self.with(slot, text, |statement| statement.raw_execute().map(|_| ()))
+    }
+}
+
+/// Visits what the bound statement finds.
+fn visit<R: Row>(
+    statement: &mut Statement<'_>,
+    mut visit: impl FnMut(R) -> ControlFlow<()>,
+) -> Outcome<()> {
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        if visit(taken(row)).is_break() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Binds a key from the first parameter on.
+fn bind(statement: &mut Statement<'_>, key: &impl Key) -> Outcome<()> {
+    let mut bind = Bind::new(statement);
+    key.put(&mut bind);
+    bind.outcome
+}
+
+/// Executes a bound statement that changes one row.
+fn one(statement: &mut Statement<'_>) -> Outcome<()> {
+    match statement.raw_execute()? {
+        1 => Ok(()),
+        count => Err(rusqlite::Error::StatementChangedRows(count)),
+    }
+}
+
+impl Engine for Sqlite<'_> {
+    type Error = rusqlite::Error;
+
+    const NAME: &'static str = "sqlite";
+    const ISOLATION: &'static str = "serializable: one writer";
+    const DURABILITY: &'static str = "none: in memory, synchronous off";
+
+    fn attempt(&self, work: &mut impl Work) -> Result<End, Failure<rusqlite::Error>> {
+        self.control(0)?;
+        let end = work.attempt(&mut &*self);
+        match end {
+            Ok(End::Committed) => self.control(1)?,
+            Ok(End::RolledBack) | Err(_) => self.control(2)?,
+        }
+        end
+    }
+}
+
+impl Transaction for &Sqlite<'_> {
+    type Error = rusqlite::Error;
+
+    fn get<R: Row>(&mut self, key: R::Key) -> Outcome<Option<R>> {
+        self.access::<R, _>(Access::Get, |statement| {
+            bind(statement, &key)?;
+            let mut rows = statement.raw_query();
+            Ok(rows.next()?.map(taken))
+        })
+    }
+
+    fn insert<R: Row>(&mut self, row: &R) -> Outcome<()> {
+        self.access::<R, _>(Access::Insert, |statement| {
+            let mut bind = Bind::new(statement);
+            row.put(&mut bind);
+            bind.outcome?;
+            one(statement)
+        })
+    }
+
+    fn update<R: Row>(&mut self, row: &R) -> Outcome<()> {
+        self.access::<R, _>(Access::Update, |statement| {
+            let mut bind = Bind::new(statement);
+            row.key().put(&mut bind);
+            row.put_changing(&mut bind);
+            bind.outcome?;
+            one(statement)
+        })
+    }
+
+    fn delete<R: Row>(&mut self, key: R::Key) -> Outcome<()> {
+        self.access::<R, _>(Access::Delete, |statement| {
+            bind(statement, &key)?;
+            one(statement)
+        })
+    }
+
+    fn scan<R: Row, K: Key>(
+        &mut self,
+        from: K,
+        to: K,
+        each: impl FnMut(R) -> ControlFlow<()>,
+    ) -> Outcome<()> {
+        self.access::<R, _>(Access::Scan(K::COLUMNS), |statement| {
+            let mut bind = Bind::new(statement);
+            from.put(&mut bind);
+            // Only the last column may differ.
+            bind.skip = K::COLUMNS.saturating_sub(1);
+            to.put(&mut bind);
+            bind.outcome?;
+            visit(statement, each)
+        })
+    }
+
+    fn scan_index<I: Index, K: Key>(
+        &mut self,
+        prefix: K,
+        each: impl FnMut(I::Row) -> ControlFlow<()>,
+    ) -> Outcome<()> {
+        self.by_index::<I, K, _>(false, |statement| {
+            bind(statement, &prefix)?;
+            visit(statement, each)
+        })
+    }
+
+    fn last_by_index<I: Index, K: Key>(&mut self, prefix: K) -> Outcome<Option<I::Row>> {
+        self.by_index::<I, K, _>(true, |statement| {
+            bind(statement, &prefix)?;
+            let mut last = None;
+            visit(statement, |row| {
+                last = Some(row);
+                ControlFlow::Break(())
+            })?;
+            Ok(last)
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! Every engine runs every transaction and stays consistent, and all of them end
+//! up with the same rows.
+
+use std::ops::ControlFlow;
+
+use giveway_txn::Isolation;
+
+use super::access::{End, Engine, Failure, Transaction, Work};
+use super::check::consistency;
+use super::giveway::Giveway;
+use super::load::load;
+use super::redb::Redb;
+use super::sled::Sled;
+use super::sqlite::{self, Sqlite};
+use super::transactions::Terminal;
+use crate::tpcc::generate::{Inputs, Size};
+use crate::tpcc::row::{Customer, District, NewOrder, Stock};
+
+/// Numbers of which every one depends on what transactions did.
+#[derive(Debug, Default, PartialEq)]
+struct Fingerprint {
+    balances: Vec<i64>,
+    next_orders: Vec<i32>,
+    new_orders: Vec<(i32, i32)>,
+    quantities: Vec<i32>,
+    notes: Vec<usize>,
+}
+
+impl Work for Fingerprint {
+    fn attempt<X: Transaction>(&mut self, x: &mut X) -> Result<End, Failure<X::Error>> {
+        *self = Fingerprint::default();
+        x.scan((), (), |row: Customer| {
+            self.balances.push(row.c_balance.0);
+            self.notes.push(row.c_data.len());
+            ControlFlow::Continue(())
+        })?;
+        x.scan((), (), |row: District| {
+            self.next_orders.push(row.d_next_o_id);
+            ControlFlow::Continue(())
+        })?;
+        x.scan((), (), |row: NewOrder| {
+            self.new_orders.push((row.no_d_id, row.no_o_id));
+            ControlFlow::Continue(())
+        })?;
+        x.scan((), (), |row: Stock| {
+            self.quantities.push(row.s_quantity);
+            ControlFlow::Continue(())
+        })?;
+        Ok(End::Committed)
+    }
+}
+
+/// Some hundred transactions of the mix on an empty database, checked.
+fn used(engine: &impl Engine) -> Fingerprint {
+    let size = Size::SMALL;
+    load(engine, 1, 2, size, &mut |_| ()).unwrap();
+    consistency(engine, size).unwrap();
+    let mut first = Fingerprint::default();
+    engine.run(&mut first).unwrap();
+    let mut rolled_back = 0;
+    for number in 0..2 {
+        let mut inputs = Inputs::sized(3, number, 2, size);
+        let mut terminal = Terminal::new(inputs.home(), number);
+        for input in inputs.by_ref().take(300) {
+            let (end, retries) = engine.run(&mut terminal.order(&input)).unwrap();
+            assert_eq!(retries, 0, "nobody else is there");
+            rolled_back += u32::from(end == End::RolledBack);
+        }
+    }
+    assert!(rolled_back > 0, "one new order in a hundred is rolled back");
+    consistency(engine, size).unwrap();
+    let mut last = Fingerprint::default();
+    engine.run(&mut last).unwrap();
+    assert_ne!(first, last);
+    last
+}
+
+#[test]
+fn all_engines_end_up_with_the_same_rows() {
+    let connection = sqlite::open().unwrap();
+    let expected = used(&Sqlite::new(&connection));
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        assert_eq!(used(&Giveway::new(isolation).unwrap()), expected);
+    }
+    assert_eq!(used(&Redb::new().unwrap()), expected);
+    assert_eq!(used(&Sled::new().unwrap()), expected);
+}

@@ -1,0 +1,196 @@
+//! The open loop: requests come at fixed times, whatever becomes of them
+//! (Section 6.1).
+//!
+//! ```text
+//!   due:   |t0        |t0+a       |t0+2a      …      a: arrival interval
+//!          ├ a Q2 for every free place
+//!          ├ a batch of workers × places urgent requests, all stamped with the
+//!          │ time they are due; placed worker by worker, in turn
+//!          └ what finds no place is tried again until the next batch is due, then
+//!            dropped and counted
+//! ```
+//!
+//! The calling thread is the scheduling thread. It spins: a timer of the kernel
+//! would be late by more than what is measured. Where it is late itself, requests
+//! carry the time at which they were due, so its delay is part of their latency
+//! and is reported beside it.
+//!
+//! A request belongs to the window if it was due in it. After the window no more
+//! come, and those in the queues are awaited, so that slow ones are not lost.
+
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use super::workload::{Kind, Request, Requests};
+use crate::{Error, Result};
+
+/// After the window, requests in queues have this long to end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A request on its way to a worker.
+pub(crate) type Task = Box<dyn FnOnce() + Send>;
+
+/// Where requests are run.
+pub(crate) trait Workers {
+    /// Takes a background request, if a worker has a place for it.
+    fn offer_low(&mut self, due: Instant, task: Task) -> bool;
+
+    /// Takes as many urgent requests as there are places, worker by worker, and
+    /// tells each worker once. What is left stays in order.
+    fn offer_high(&mut self, due: Instant, batch: &mut Vec<Task>);
+
+    /// Called again and again by the scheduling thread.
+    fn tick(&mut self);
+}
+
+/// When requests come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrivals {
+    /// From one batch to the next.
+    pub(crate) interval: Duration,
+    /// Urgent requests of a batch.
+    pub(crate) batch: usize,
+    /// Background requests that fit in all queues.
+    pub(crate) low_places: usize,
+    pub(crate) warmup: Duration,
+    pub(crate) window: Duration,
+}
+
+impl Arrivals {
+    /// How many requests there can be in all. A batch of background requests is
+    /// what all places take and one that finds none.
+    pub(crate) fn slots(&self) -> usize {
+        let whole = (self.warmup + self.window).as_nanos();
+        let batches = whole / self.interval.as_nanos().max(1) + 2;
+        batches as usize * (self.batch + self.low_places + 1)
+    }
+}
+
+/// What came of a run.
+pub(crate) struct Driven {
+    /// First and last instant of the window.
+    pub(crate) window: (Instant, Instant),
+    /// Urgent requests due in the window.
+    pub(crate) urgent: u64,
+    /// Those of them that found no place before the next batch.
+    pub(crate) dropped: u64,
+    /// How late batches were generated, in ns.
+    pub(crate) late_ns: Histogram<u64>,
+}
+
+/// Drives the workers to the end of the window and beyond, until they are idle.
+pub(crate) fn drive(
+    arrivals: &Arrivals,
+    requests: &mut Requests,
+    workers: &mut impl Workers,
+) -> Result<Driven> {
+    let start = Instant::now();
+    let window = (
+        start + arrivals.warmup,
+        start + arrivals.warmup + arrivals.window,
+    );
+    let mut driven = Driven {
+        window,
+        urgent: 0,
+        dropped: 0,
+        late_ns: latencies(),
+    };
+    let mut due = start;
+    let mut taken = 0;
+    let mut batch: Vec<Task> = Vec::with_capacity(arrivals.batch);
+    while due < window.1 {
+        let now = wait_until(due, workers);
+        let counts = due >= window.0;
+        if counts {
+            driven
+                .late_ns
+                .saturating_record((now - due).as_nanos() as u64);
+        }
+        while workers.offer_low(due, task(requests.q2(due))) {
+            taken += 1;
+        }
+        batch.extend((0..arrivals.batch).map(|_| task(requests.urgent(due))));
+        let next = due + arrivals.interval;
+        loop {
+            workers.offer_high(due, &mut batch);
+            if batch.is_empty() || Instant::now() >= next {
+                break;
+            }
+            workers.tick();
+            std::hint::spin_loop();
+        }
+        taken += (arrivals.batch - batch.len()) as u64;
+        if counts {
+            driven.urgent += arrivals.batch as u64;
+            driven.dropped += batch.len() as u64;
+        }
+        batch.clear();
+        due = next;
+    }
+    let deadline = Instant::now() + DRAIN_TIMEOUT;
+    while requests.ended() < taken {
+        if Instant::now() > deadline {
+            return Err(Error::Config(format!(
+                "requests did not end within {} s after the window: give the workers CPUs of \
+                 their own",
+                DRAIN_TIMEOUT.as_secs()
+            )));
+        }
+        workers.tick();
+        std::hint::spin_loop();
+    }
+    Ok(driven)
+}
+
+fn task(request: Request) -> Task {
+    Box::new(move || request.run())
+}
+
+/// Spins until an instant; the time then.
+fn wait_until(due: Instant, workers: &mut impl Workers) -> Instant {
+    loop {
+        let now = Instant::now();
+        if now >= due {
+            return now;
+        }
+        workers.tick();
+        std::hint::spin_loop();
+    }
+}
+
+/// A histogram for latencies in ns: 3 digits, up to 10 minutes.
+pub(crate) fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("the bounds and digits are valid")
+}
+
+/// Latencies and completions of one kind.
+pub(crate) struct Ended {
+    /// Of requests due in the window, in ns.
+    pub(crate) latency_ns: Histogram<u64>,
+    /// Requests that ended inside the window, whenever they were due.
+    pub(crate) inside: u64,
+}
+
+impl Driven {
+    /// What came of the requests of a kind.
+    pub(crate) fn ended(&self, requests: &Requests, kind: Kind) -> Ended {
+        let mut ended = Ended {
+            latency_ns: latencies(),
+            inside: 0,
+        };
+        let (from, to) = self.window;
+        for (of, due, taken) in requests.outcomes() {
+            let Some(ns) = taken.filter(|_| of == kind) else {
+                continue;
+            };
+            if (from..to).contains(&due) {
+                ended.latency_ns.saturating_record(ns);
+            }
+            if (from..to).contains(&(due + Duration::from_nanos(ns))) {
+                ended.inside += 1;
+            }
+        }
+        ended
+    }
+}

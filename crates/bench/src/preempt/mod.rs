@@ -1,0 +1,335 @@
+//! Preemption under one harness: what urgent transactions gain, and what it costs
+//! the others.
+//!
+//! ```text
+//!   PreemptPlan ─► experiments ─► cases ─┬► mixed: load ─► driver ─► pool or threads ─► check
+//!                                        ├► overhead: a worker and a thread that interrupts it
+//!                                        ├► engines: TPC-C, engines in turn
+//!                                        └► micro: operations in a loop
+//!                                                   └─────────► PreemptRow
+//! ```
+//!
+//! The experiments are those of PreemptDB (paper 001, Section 6);
+//! [`PreemptExperiment`] lists them. Every run of the mix has a database of its
+//! own, loaded before and checked after it (clauses 3.3.2.1 to 3.3.2.12 of
+//! TPC-C): a run that broke one is refused.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `experiment`, `method` | what is run, and how do urgent transactions get to run? |
+//! | `place` | which CPU does what? |
+//! | `workload` | what is one request? |
+//! | `driver` | when do requests come? |
+//! | `pool`, `threads` | where do they run? |
+//! | `overhead`, `engines`, `micro` | the experiments without the mix |
+//! | `row` | what is kept |
+
+mod driver;
+mod engines;
+mod experiment;
+mod method;
+mod micro;
+mod overhead;
+mod place;
+mod pool;
+mod row;
+mod threads;
+mod workload;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use giveway_preempt::Delivery;
+
+pub use experiment::PreemptExperiment;
+pub use row::{
+    Delivery as DeliveryRow, Latency, Measured, Mixed, Operation, Overhead, Placement, PreemptRow,
+    Throughput,
+};
+
+pub(crate) use micro::{POLL_POINT, POLL_RECORD, REGION, SWITCH};
+
+use driver::{Arrivals, drive};
+use engines::{ENGINES, Mix, Turns};
+use experiment::Case;
+use method::{How, Method, Priority};
+use place::{Pinned, Place};
+use pool::PoolWorkers;
+use threads::ThreadWorkers;
+use workload::{Kind, Requests, Workload};
+
+use crate::cell::sched_ext::Loaded;
+use crate::config::Scheduler;
+use crate::oltp::check::consistency;
+use crate::tpcc::generate::Size;
+use crate::{Progress, Result};
+
+/// Turns of each engine, and pairs of slices.
+const ROUNDS: u32 = 10;
+
+/// What is to be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PreemptPlan {
+    /// Which experiments.
+    pub experiments: Vec<PreemptExperiment>,
+    /// Numbers of workers in `scaling`, of which the largest is used in the
+    /// others; none: every number that leaves the scheduling thread a CPU.
+    pub workers: Vec<u32>,
+    /// Length of a window; a tenth of it passes before.
+    pub seconds: f64,
+    /// How often everything is measured.
+    pub repeat: u32,
+    /// Seed of repeat 0.
+    pub seed: u64,
+    /// How large a warehouse is.
+    pub size: Size,
+    /// TPC-H scale of Q2's tables.
+    pub q2_scale: f64,
+    /// Rounds of single operations.
+    pub rounds: u32,
+    /// UFS's program and arguments, to run OS threads on it as well.
+    pub ufs: Option<Vec<String>>,
+}
+
+impl Default for PreemptPlan {
+    fn default() -> Self {
+        PreemptPlan {
+            experiments: PreemptExperiment::ALL.to_vec(),
+            workers: Vec::new(),
+            seconds: 10.0,
+            repeat: 1,
+            seed: 1,
+            size: Size::FULL,
+            q2_scale: 0.05,
+            rounds: 101,
+            ufs: None,
+        }
+    }
+}
+
+impl PreemptPlan {
+    /// A first look: short windows.
+    pub fn quick(self) -> Self {
+        PreemptPlan {
+            seconds: 1.0,
+            rounds: 21,
+            ..self
+        }
+    }
+
+    /// Refuses what cannot be measured here.
+    ///
+    /// # Errors
+    /// Fewer CPUs than workers and a scheduling thread need.
+    pub fn validate(&self) -> Result<()> {
+        self.place(self.most_workers()?).map(|_| ())
+    }
+
+    /// How many rows it makes.
+    ///
+    /// # Errors
+    /// As [`PreemptPlan::validate`].
+    pub fn rows(&self) -> Result<usize> {
+        let workers = self.workers()?;
+        let count = |experiment: &PreemptExperiment| match experiment {
+            PreemptExperiment::Overhead => interrupting().len(),
+            PreemptExperiment::Engines => ENGINES * Mix::ALL.len(),
+            PreemptExperiment::Micro => micro::rows(),
+            mixed => mixed.cases(&workers, &self.threads()).len(),
+        };
+        let once: usize = self.experiments.iter().map(count).sum();
+        Ok(once * self.repeat as usize)
+    }
+
+    fn workers(&self) -> Result<Vec<u32>> {
+        if !self.workers.is_empty() {
+            return Ok(self.workers.clone());
+        }
+        // Machines have fewer than 2^32 CPUs.
+        let most = (place::cpus()?.len() as u32).saturating_sub(1).max(1);
+        Ok((1..=most).collect())
+    }
+
+    fn most_workers(&self) -> Result<u32> {
+        Ok(self.workers()?.into_iter().max().unwrap_or(1))
+    }
+
+    fn place(&self, workers: u32) -> Result<Place> {
+        Place::of(&place::cpus()?, workers)
+    }
+
+    fn threads(&self) -> Vec<Method> {
+        let ufs = self.ufs.as_ref().map(|_| Priority::Ufs);
+        [Priority::Equal, Priority::Nice, Priority::Fifo]
+            .into_iter()
+            .chain(ufs)
+            .map(Method::threads)
+            .collect()
+    }
+
+    /// Measures everything on this machine; one line of `progress` for each
+    /// step.
+    ///
+    /// # Errors
+    /// As [`PreemptPlan::validate`]; an engine that failed or broke a
+    /// consistency condition; a priority that needs a privilege.
+    pub fn run(&self, progress: Progress<'_>) -> Result<Vec<PreemptRow>> {
+        self.validate()?;
+        let mut rows = Vec::new();
+        for repeat in 0..self.repeat {
+            let seed = self.seed + u64::from(repeat);
+            for &experiment in &self.experiments {
+                let mut keep = |method: &str, value: Option<f64>, measured: Measured| {
+                    rows.push(PreemptRow {
+                        experiment,
+                        method: method.to_owned(),
+                        value,
+                        repeat,
+                        seed,
+                        measured,
+                    });
+                };
+                self.measure(experiment, seed, &mut keep, progress)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn measure(
+        &self,
+        experiment: PreemptExperiment,
+        seed: u64,
+        keep: &mut dyn FnMut(&str, Option<f64>, Measured),
+        progress: Progress<'_>,
+    ) -> Result<()> {
+        let place = self.place(self.most_workers()?)?;
+        let slice = Duration::from_secs_f64(self.seconds / f64::from(ROUNDS));
+        match experiment {
+            PreemptExperiment::Overhead => {
+                let workload = self.load(seed, 1, progress)?;
+                for delivery in interrupting() {
+                    progress(&format!("overhead: {delivery}"));
+                    let measured =
+                        overhead::measure(&workload, delivery, &place, seed, slice, ROUNDS)?;
+                    keep(&delivery.to_string(), None, Measured::Overhead(measured));
+                }
+                consistency(&workload.engine, self.size)
+            }
+            PreemptExperiment::Engines => {
+                let turns = Turns {
+                    seed,
+                    warehouses: 1,
+                    size: self.size,
+                    slice,
+                    rounds: ROUNDS,
+                };
+                for (engine, measured) in engines::measure(turns, progress)? {
+                    keep(engine, None, Measured::Throughput(measured));
+                }
+                Ok(())
+            }
+            PreemptExperiment::Micro => {
+                progress("micro: operations, then deliveries");
+                for (name, measured) in micro::measure(&place, self.rounds)? {
+                    keep(&name, None, measured);
+                }
+                Ok(())
+            }
+            mixed => {
+                for case in mixed.cases(&self.workers()?, &self.threads()) {
+                    let measured = self.mixed(mixed, &case, seed, progress)?;
+                    let measured = Measured::Mixed(Box::new(measured));
+                    keep(case.method.name(), case.value, measured);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn load(&self, seed: u64, warehouses: u32, progress: Progress<'_>) -> Result<Arc<Workload>> {
+        Workload::load(seed, warehouses, self.size, self.q2_scale, progress)
+    }
+
+    /// One run of the mix, on a database of its own.
+    fn mixed(
+        &self,
+        experiment: PreemptExperiment,
+        case: &Case,
+        seed: u64,
+        progress: Progress<'_>,
+    ) -> Result<Mixed> {
+        let title = format!("{experiment}: {}", case.title());
+        progress(&format!("{title}, loading"));
+        let place = self.place(case.workers)?;
+        let workload = self.load(seed, case.workers, progress)?;
+        let arrivals = Arrivals {
+            interval: case.arrival,
+            batch: case.workers as usize * case.high_queue,
+            low_places: case.workers as usize,
+            warmup: Duration::from_secs_f64(self.seconds / 10.0),
+            window: Duration::from_secs_f64(self.seconds),
+        };
+        let mut requests = Requests::new(&workload, seed, arrivals.slots());
+        progress(&title);
+        let scheduler = match case.method.how {
+            How::Threads(Priority::Ufs) => {
+                let command = self.ufs.as_deref().unwrap_or_default();
+                Loaded::start(&Scheduler::Ufs, command)?
+            }
+            _ => None,
+        };
+        let pinned = Pinned::to(place.scheduler)?;
+        let (driven, pool) = match &case.method.how {
+            How::Pool(policy) => {
+                let mut workers = PoolWorkers::start(case, *policy, &place)?;
+                let driven = drive(&arrivals, &mut requests, &mut workers)?;
+                (driven, Some(workers.stop()))
+            }
+            How::Threads(priority) => {
+                let mut workers = ThreadWorkers::start(*priority, case.high_queue, &place)?;
+                (drive(&arrivals, &mut requests, &mut workers)?, None)
+            }
+        };
+        drop(pinned);
+        let in_force = scheduler.as_ref().map(Loaded::confirm).transpose()?;
+        scheduler.map(Loaded::stop).transpose()?;
+        workload.failure()?;
+        progress(&format!("{title}, checking"));
+        consistency(&workload.engine, self.size)?;
+        let latency = |kind| {
+            let ended = driven.ended(&requests, kind);
+            Latency::of(&ended.latency_ns, ended.inside as f64 / self.seconds)
+        };
+        Ok(Mixed {
+            seconds: self.seconds,
+            warmup_s: arrivals.warmup.as_secs_f64(),
+            placement: Placement {
+                worker_cpus: place.workers,
+                scheduler_cpu: place.scheduler,
+            },
+            arrival_us: case.arrival.as_secs_f64() * 1e6,
+            batch: arrivals.batch,
+            warehouses: case.workers,
+            q2_scale: self.q2_scale,
+            new_order: latency(Kind::NewOrder),
+            payment: latency(Kind::Payment),
+            q2: latency(Kind::Q2),
+            urgent: driven.urgent,
+            dropped: driven.dropped,
+            late: Latency::of(&driven.late_ns, 1.0 / case.arrival.as_secs_f64()),
+            pool,
+            scheduler: in_force,
+        })
+    }
+}
+
+/// The ways of delivery that interrupt.
+fn interrupting() -> Vec<Delivery> {
+    Delivery::available()
+        .into_iter()
+        .filter(|delivery| *delivery != Delivery::Poll)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Rows of preemption results.
+
+use giveway_preempt::{Latency as Delivered, PoolStats};
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::experiment::PreemptExperiment;
+
+/// One row: a run, or one method's part of runs that take turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PreemptRow {
+    /// The experiment.
+    pub experiment: PreemptExperiment,
+    /// The policy, kind of thread, engine or operation.
+    pub method: String,
+    /// What is swept: workers, records, threshold, µs; none if nothing is.
+    pub value: Option<f64>,
+    /// The repeat, from 0.
+    pub repeat: u32,
+    /// Seed of data and inputs.
+    pub seed: u64,
+    /// What was measured.
+    pub measured: Measured,
+}
+
+/// What a row holds, by experiment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measured {
+    /// The mix of urgent transactions and Q2.
+    Mixed(Box<Mixed>),
+    /// TPC-C with empty interrupts and without.
+    Overhead(Overhead),
+    /// TPC-C alone, on one core.
+    Throughput(Throughput),
+    /// One operation.
+    Operation(Operation),
+    /// A request on its way to a worker.
+    Delivery(Delivery),
+}
+
+/// Where threads ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    /// The CPU of each worker.
+    pub worker_cpus: Vec<usize>,
+    /// The CPU of the scheduling thread.
+    pub scheduler_cpu: usize,
+}
+
+/// A run of the mix.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mixed {
+    /// Length of the window in seconds.
+    pub seconds: f64,
+    /// Length of the run before it.
+    pub warmup_s: f64,
+    /// Where threads ran.
+    pub placement: Placement,
+    /// From one batch to the next, in µs.
+    pub arrival_us: f64,
+    /// Urgent requests of a batch.
+    pub batch: usize,
+    /// TPC-C warehouses.
+    pub warehouses: u32,
+    /// Scale of Q2's tables.
+    pub q2_scale: f64,
+    /// New-Order.
+    pub new_order: Latency,
+    /// Payment.
+    pub payment: Latency,
+    /// Q2.
+    pub q2: Latency,
+    /// Urgent requests due in the window.
+    pub urgent: u64,
+    /// Those of them that found no place in a queue before the next batch came.
+    pub dropped: u64,
+    /// How late the scheduling thread made batches; their latencies include it.
+    pub late: Latency,
+    /// What the pool counted, over the whole run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pool: Option<PoolStats>,
+    /// The sched_ext scheduler in force, if one was.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub scheduler: Option<String>,
+}
+
+impl Mixed {
+    /// Urgent transactions a second.
+    pub fn urgent_per_s(&self) -> f64 {
+        self.new_order.per_s + self.payment.per_s
+    }
+}
+
+/// Latencies from when requests were due, in µs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Requests due in the window that ended.
+    pub count: u64,
+    /// Requests that ended in the window, a second.
+    pub per_s: f64,
+    /// Their mean.
+    pub mean_us: f64,
+    /// Their geometric mean.
+    pub geomean_us: f64,
+    /// Their median.
+    pub p50_us: f64,
+    /// 90th percentile.
+    pub p90_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+impl Latency {
+    /// Of a histogram in ns.
+    pub(crate) fn of(histogram: &Histogram<u64>, per_s: f64) -> Self {
+        if histogram.is_empty() {
+            return Latency {
+                per_s,
+                ..Latency::default()
+            };
+        }
+        let us = |ns: u64| ns as f64 / 1e3;
+        let at = |quantile| us(histogram.value_at_quantile(quantile));
+        let count = histogram.len();
+        let logarithms = histogram.iter_recorded().map(|bucket| {
+            let value = us(bucket.value_iterated_to()).max(1e-3);
+            bucket.count_at_value() as f64 * value.ln()
+        });
+        let round = |value: f64| (value * 1e3).round() / 1e3;
+        Latency {
+            count,
+            per_s,
+            mean_us: round(histogram.mean() / 1e3),
+            geomean_us: round((logarithms.sum::<f64>() / count as f64).exp()),
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: us(histogram.max()),
+        }
+    }
+
+    /// The percentiles that are compared.
+    pub fn percentiles(&self) -> [(&'static str, f64); 4] {
+        [
+            ("p50", self.p50_us),
+            ("p90", self.p90_us),
+            ("p99", self.p99_us),
+            ("p99.9", self.p999_us),
+        ]
+    }
+}
+
+/// TPC-C with and without interrupts, in turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Where threads ran.
+    pub placement: Placement,
+    /// Interrupts a second.
+    pub per_s: f64,
+    /// Length of one slice in seconds.
+    pub slice_s: f64,
+    /// Transactions a second in the slices without, then with interrupts: pairs
+    /// that were measured next to each other.
+    pub pairs: Vec<(f64, f64)>,
+    /// Interrupts that were taken.
+    pub taken: u64,
+}
+
+impl Overhead {
+    /// Part of the throughput that interrupts cost: the median of the pairs.
+    pub fn loss(&self) -> Option<f64> {
+        let losses = self
+            .pairs
+            .iter()
+            .map(|(without, with)| 1.0 - with / without);
+        let mut losses: Vec<f64> = losses.filter(|loss| loss.is_finite()).collect();
+        losses.sort_by(f64::total_cmp);
+        let count = losses.len();
+        match count {
+            0 => None,
+            _ => Some((losses[(count - 1) / 2] + losses[count / 2]) / 2.0),
+        }
+    }
+}
+
+/// TPC-C on an engine, one thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Throughput {
+    /// Which transactions: `standard`, or `interactive` (New-Order and Payment).
+    pub mix: String,
+    /// The engine's isolation.
+    pub isolation: String,
+    /// What its commits survive.
+    pub durability: String,
+    /// TPC-C warehouses.
+    pub warehouses: u32,
+    /// The CPU it ran on.
+    pub cpu: usize,
+    /// Length of a turn in seconds.
+    pub slice_s: f64,
+    /// Transactions a second in each turn.
+    pub per_s: Vec<f64>,
+    /// Attempts that were repeated.
+    pub retries: u64,
+}
+
+/// An operation of the mechanism.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Operation {
+    /// ns of one, in each round.
+    pub ns: Vec<f64>,
+}
+
+/// A request on its way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// From the request to the first instruction of the urgent context.
+    pub latency: Delivered,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::preempt::driver::latencies;
+
+    #[test]
+    fn percentiles_are_those_of_the_numbers() {
+        let mut histogram = latencies();
+        for us in 1..=1_000_u64 {
+            histogram.record(us * 1_000).unwrap();
+        }
+        let latency = Latency::of(&histogram, 7.0);
+        let near = |one: f64, other: f64| (one / other - 1.0).abs() < 2e-3;
+        assert_eq!((latency.count, latency.per_s), (1_000, 7.0));
+        assert!(near(latency.p50_us, 500.0) && near(latency.p90_us, 900.0));
+        assert!(near(latency.p99_us, 990.0) && near(latency.p999_us, 999.0));
+        assert!(near(latency.mean_us, 500.5) && near(latency.max_us, 1_000.0));
+        // (1000!)^(1/1000)
+        assert!(near(latency.geomean_us, 369.49), "{latency:?}");
+        assert_eq!(Latency::of(&latencies(), 0.0), Latency::default());
+    }
+
+    #[test]
+    fn the_loss_is_the_middle_of_the_pairs() {
+        let of = |pairs: &[(f64, f64)]| Overhead {
+            placement: Placement::default(),
+            per_s: 1e3,
+            slice_s: 1.0,
+            pairs: pairs.to_vec(),
+            taken: 0,
+        };
+        let near = |loss: Option<f64>, expected: f64| (loss.unwrap() - expected).abs() < 1e-9;
+        assert_eq!(of(&[]).loss(), None);
+        let three = of(&[(100.0, 99.0), (100.0, 50.0), (200.0, 196.0)]);
+        assert!(near(three.loss(), 0.02));
+        assert!(near(of(&[(100.0, 99.0), (100.0, 97.0)]).loss(), 0.02));
+        assert!(near(of(&[(100.0, 101.0)]).loss(), -0.01));
+    }
+}

@@ -1,0 +1,121 @@
+//! Plans and rows: every experiment is run, small.
+
+use super::*;
+
+fn plan(experiments: &[PreemptExperiment]) -> PreemptPlan {
+    PreemptPlan {
+        experiments: experiments.to_vec(),
+        seconds: 0.05,
+        size: Size::SMALL,
+        q2_scale: 0.001,
+        rounds: 3,
+        ..PreemptPlan::default()
+    }
+}
+
+/// The rows of an experiment; none on a machine that has no CPU for a worker.
+fn rows(experiment: PreemptExperiment) -> Vec<PreemptRow> {
+    let plan = plan(&[experiment]);
+    if place::cpus().unwrap().len() < 2 {
+        eprintln!("skipped: a worker and a scheduling thread need two CPUs");
+        return Vec::new();
+    }
+    let rows = plan.run(&mut |_| ()).unwrap();
+    assert_eq!(rows.len(), plan.rows().unwrap(), "{experiment}");
+    rows
+}
+
+fn mixed(row: &PreemptRow) -> &Mixed {
+    match &row.measured {
+        Measured::Mixed(mixed) => mixed,
+        other => panic!("not a run of the mix: {other:?}"),
+    }
+}
+
+/// Rows in which everything that is due happens, whoever has the CPU.
+fn served(experiment: PreemptExperiment) -> Vec<PreemptRow> {
+    let rows = rows(experiment);
+    for row in &rows {
+        let Mixed {
+            new_order,
+            payment,
+            urgent,
+            dropped,
+            ..
+        } = mixed(row);
+        assert_eq!(
+            new_order.count + payment.count + dropped,
+            *urgent,
+            "{row:?}"
+        );
+        assert!(new_order.p50_us > 0.0 && new_order.p50_us <= new_order.max_us);
+    }
+    rows
+}
+
+#[test]
+fn latency_compares_policies_and_threads() {
+    let rows = served(PreemptExperiment::Latency);
+    for name in ["wait", "hybrid", "threads", "threads-fifo"] {
+        let found = rows.is_empty() || rows.iter().any(|row| row.method == name);
+        assert!(found, "{name}");
+    }
+}
+
+#[test]
+fn overhead_counts_what_was_interrupted() {
+    for row in rows(PreemptExperiment::Overhead) {
+        let Measured::Overhead(overhead) = row.measured else {
+            panic!("{row:?}");
+        };
+        assert_eq!(overhead.pairs.len(), ROUNDS as usize);
+        assert!(
+            overhead.taken > 0 && overhead.loss().is_some(),
+            "{overhead:?}"
+        );
+    }
+}
+
+#[test]
+fn sweeps_serve_everything() {
+    served(PreemptExperiment::Scaling);
+    served(PreemptExperiment::YieldInterval);
+    served(PreemptExperiment::Starvation);
+    served(PreemptExperiment::Arrivals);
+}
+
+#[test]
+fn operations_take_time() {
+    for row in rows(PreemptExperiment::Micro) {
+        match row.measured {
+            Measured::Operation(operation) => {
+                assert_eq!(operation.ns.len(), 3);
+                assert!(operation.ns.iter().all(|ns| *ns > 0.0), "{operation:?}");
+            }
+            Measured::Delivery(delivery) => assert!(delivery.latency.p50_ns > 0),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn engines_are_all_compared() {
+    let rows = rows(PreemptExperiment::Engines);
+    for row in &rows {
+        let Measured::Throughput(throughput) = &row.measured else {
+            panic!("{row:?}");
+        };
+        assert_eq!(throughput.per_s.len(), ROUNDS as usize);
+        assert!(throughput.per_s.iter().all(|per_s| *per_s > 0.0));
+    }
+}
+
+#[test]
+fn workers_without_a_cpu_are_refused() {
+    let plan = PreemptPlan {
+        workers: vec![1_000],
+        ..PreemptPlan::default()
+    };
+    let error = plan.validate().unwrap_err().to_string();
+    assert!(error.contains("--workers"), "{error}");
+}

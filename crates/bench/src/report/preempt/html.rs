@@ -1,0 +1,234 @@
+//! Preemption results as a page.
+
+use std::fmt::Write as _;
+
+use super::plots::{colour, figures};
+use super::summary::{Cell, Summary};
+use super::table::heading;
+use super::targets::{against_threads, sentence, targets};
+use crate::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow};
+use crate::report::number::{Spread, large, short};
+use crate::report::page::{self, escape};
+use crate::result::Report;
+
+/// Renders the page.
+pub(super) fn render(report: &Report<PreemptRow>) -> String {
+    let summary = Summary::of(report);
+    let mut page = page::begin(
+        &report.experiment,
+        "Who waits when a long transaction runs?",
+        &heading(report),
+        &sentence(report),
+    );
+    target_table(&mut page, &summary);
+    for experiment in summary.experiments() {
+        page::section(&mut page, &title(experiment), note(experiment));
+        if experiment == PreemptExperiment::Latency {
+            rivals(&mut page, &summary);
+        }
+        let methods = summary.methods(experiment).into_iter();
+        page::legend(
+            &mut page,
+            methods.map(|name| (colour(name), name.to_owned())),
+        );
+        page::plots(&mut page, &figures(&summary, experiment));
+        numbers(&mut page, summary.cells(experiment));
+    }
+    let more = [("Rows", report.rows.len().to_string())];
+    page::environment(
+        &mut page,
+        &report.environment,
+        &more,
+        "The experiments are those of PreemptDB (Section 6). Threads are pinned; the scheduling \
+         thread has a CPU of its own and spins. Latencies run from when a request was due, so \
+         what the scheduling thread is late by is part of them. Every database was checked \
+         against the twelve consistency conditions of TPC-C after its run.",
+    );
+    page::end(page)
+}
+
+fn title(experiment: PreemptExperiment) -> String {
+    let mut name = experiment.name().to_owned();
+    name[..1].make_ascii_uppercase();
+    format!("{name}: {}", experiment.about())
+}
+
+fn note(experiment: PreemptExperiment) -> &'static str {
+    match experiment {
+        PreemptExperiment::Latency => {
+            "Each worker has a place for one Q2 and for four urgent transactions; every \
+             millisecond comes a batch that fills all of the latter. As the paper's Figure 10, \
+             with OS threads beside it: the same requests on two threads for each worker's CPU."
+        }
+        PreemptExperiment::Overhead => {
+            "TPC-C as background work, interrupted a thousand times a second for nothing, and \
+             not, in slices that take turns. As the paper's Figure 8."
+        }
+        PreemptExperiment::Scaling => "A warehouse for each worker. As the paper's Figure 9.",
+        PreemptExperiment::YieldInterval => {
+            "Cooperative policies yield after so many records, or nested blocks of Q2; the \
+             others do not depend on it. As the paper's Figure 11."
+        }
+        PreemptExperiment::Starvation => {
+            "More urgent transactions than a worker can run. The threshold is the part of the \
+             time that they may have; 'tuned' finds it from the part that Q2 is to have. As the \
+             paper's Figure 12."
+        }
+        PreemptExperiment::Arrivals => "Batches come more or less often. As the paper's Figure 13.",
+        PreemptExperiment::Micro => {
+            "A switch is half of a voluntary yield to an empty urgent context and back. Delivery \
+             is from the request to the first instruction of the urgent context, the worker \
+             passing poll points all the time."
+        }
+        PreemptExperiment::Engines => {
+            "The same rows, transactions and inputs, called from one thread on one core; engines \
+             take turns. No engine writes anything that survives the process."
+        }
+    }
+}
+
+fn rivals(page: &mut String, summary: &Summary<'_>) {
+    for line in against_threads(summary) {
+        let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&line));
+    }
+}
+
+fn target_table(page: &mut String, summary: &Summary<'_>) {
+    let targets = targets(summary);
+    if targets.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2>Targets</h2>\n<div class=\"card\"><table><thead><tr><th>what</th><th>target</th>\
+         <th>measured</th><th></th></tr></thead><tbody>\n",
+    );
+    for target in targets {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&target.what),
+            escape(target.bound),
+            escape(&target.measured),
+            if target.met { "met" } else { "<b>missed</b>" }
+        );
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+/// All numbers of the runs of the mix; the other experiments' are in the plots
+/// and in the table.
+fn numbers(page: &mut String, cells: &[Cell<'_>]) {
+    if cells.iter().all(|cell| cell.mixed().next().is_none()) {
+        return;
+    }
+    const HEAD: [&str; 12] = [
+        "method",
+        "at",
+        "transaction",
+        "a second",
+        "mean µs",
+        "geomean",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "max",
+        "dropped; late p99 µs",
+    ];
+    let _ = writeln!(
+        page,
+        "<div class=\"card\"><table><thead><tr><th>{}</th></tr></thead><tbody>",
+        HEAD.join("</th><th>")
+    );
+    for cell in cells {
+        let kinds: [(&str, fn(&Mixed) -> Latency); 3] = [
+            ("New-Order", |mixed| mixed.new_order),
+            ("Payment", |mixed| mixed.payment),
+            ("Q2", |mixed| mixed.q2),
+        ];
+        for (kind, of) in kinds {
+            row(page, cell, kind, of);
+        }
+    }
+    page.push_str("</tbody></table></div>\n");
+}
+
+fn row(page: &mut String, cell: &Cell<'_>, kind: &str, of: fn(&Mixed) -> Latency) {
+    let spread = |number: fn(&Latency) -> f64| match cell.spread(|mixed| number(&of(mixed))) {
+        None => "–".to_owned(),
+        Some(Spread { median, min, max }) if min == max => large(median),
+        Some(Spread { median, min, max }) => {
+            format!(
+                "{} <small>{}–{}</small>",
+                large(median),
+                large(min),
+                large(max)
+            )
+        }
+    };
+    let number = |of: fn(&Mixed) -> f64| cell.median(of).map_or("–".to_owned(), short);
+    let fields = [
+        escape(cell.method),
+        cell.value.map_or("–".to_owned(), |value| value.to_string()),
+        kind.to_owned(),
+        spread(|latency| latency.per_s),
+        spread(|latency| latency.mean_us),
+        spread(|latency| latency.geomean_us),
+        spread(|latency| latency.p50_us),
+        spread(|latency| latency.p90_us),
+        spread(|latency| latency.p99_us),
+        spread(|latency| latency.p999_us),
+        spread(|latency| latency.max_us),
+        format!(
+            "{}; {}",
+            number(|mixed| mixed.dropped as f64),
+            number(|mixed| mixed.late.p99_us)
+        ),
+    ];
+    let own = match cell.method {
+        "preempt" | "hybrid" | "tuned" => " class=\"own\"",
+        _ => "",
+    };
+    let _ = writeln!(page, "<tr{own}><td>{}</td></tr>", fields.join("</td><td>"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::preempt::samples;
+
+    #[test]
+    fn the_page_is_whole_and_loads_nothing() {
+        let page = render(&samples::report());
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        assert_eq!(
+            page.matches("<svg ").count(),
+            page.matches("</svg>").count()
+        );
+        for experiment in PreemptExperiment::ALL {
+            assert!(page.contains(&escape(&title(experiment))), "{experiment}");
+        }
+        for outside in ["<script", "src=", "href=", "url(", "@import"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        assert!(page.contains("Preemption meets every target measured"));
+        assert!(page.contains("threads win"), "losses are shown");
+    }
+
+    #[test]
+    fn names_cannot_break_the_page() {
+        let mut report = samples::report();
+        report.rows[0].method = "<b>&\"".to_owned();
+        let page = render(&report);
+        assert!(page.contains("&lt;b&gt;&amp;&quot;") && !page.contains("<b>&"));
+    }
+
+    #[test]
+    fn a_report_with_one_row_or_none_is_still_a_page() {
+        let mut report = samples::report();
+        report.rows.truncate(1);
+        assert!(render(&report).ends_with("</html>\n"));
+        report.rows.clear();
+        assert!(render(&report).ends_with("</html>\n"));
+    }
+}

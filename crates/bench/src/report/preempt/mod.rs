@@ -1,0 +1,26 @@
+//! Reports of preemption.
+
+mod html;
+mod plots;
+#[cfg(test)]
+pub(crate) mod samples;
+mod summary;
+mod table;
+mod targets;
+
+use crate::preempt::PreemptRow;
+use crate::result::{Record, Report};
+
+impl Record for PreemptRow {
+    fn table(report: &Report<PreemptRow>) -> String {
+        table::render(report)
+    }
+
+    fn page(report: &Report<PreemptRow>) -> String {
+        html::render(report)
+    }
+
+    fn sentence(report: &Report<PreemptRow>) -> String {
+        targets::sentence(report)
+    }
+}

@@ -1,0 +1,441 @@
+//! How requests reach a worker.
+//!
+//! | delivery | the sender | the worker | where |
+//! | --- | --- | --- | --- |
+//! | `Poll` | sets a flag | sees it at a poll point or a region's exit | everywhere |
+//! | `Signal` | sets a flag, sends a signal | is interrupted | everywhere |
+//! | `Hybrid` | sets the flag, sends the signal if the flag was not seen for a while | whichever comes first | everywhere |
+//! | `UserInterrupt` | sets the flag, SENDUIPI | is interrupted, without the kernel | module `uintr` |
+//!
+//! The paper has the last (Section 4.2). Its time is below 1 µs; a signal's is
+//! not, mostly because another CPU has to be made to look, by its kernel. A flag
+//! travels in the time of a cache line, but only work that polls looks at it. So
+//! `Hybrid` is what a machine without user interrupts wants, and what
+//! [`Delivery::best`] says: `UserInterrupt` has not been run on hardware yet, and
+//! is used only where it is asked for.
+//!
+//! A [`Route`] is one worker's, shared by all its remotes. Its few times may be
+//! written by several senders at once: what they decide is when to send a signal
+//! more, never whether a request is lost (M1).
+
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicU8, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::DeliveryError;
+use crate::gate::Gate;
+use crate::level::Level;
+use crate::mail::{Mail, Requested};
+use crate::signal;
+
+/// How long a flag alone has to be enough under [`Delivery::HYBRID`]: longer than
+/// work that polls goes without polling, shorter than a signal takes.
+const GRACE: Duration = Duration::from_micros(3);
+/// When a refused signal is repeated for the first time; then after twice as
+/// long each time.
+const REPEAT_AFTER: Duration = Duration::from_micros(50);
+/// The longest time between repetitions: they cost the worker a few µs each.
+const REPEAT_AFTER_MAX: Duration = Duration::from_millis(1);
+
+/// How requests reach a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub enum Delivery {
+    /// By a flag that poll points and region exits look at.
+    Poll,
+    /// By a signal, at almost any instruction. Poll points take only what the
+    /// handler could not.
+    Signal,
+    /// By a flag, and by a signal if it has not been taken within `grace`.
+    /// [`Remote::rearm`](crate::Remote::rearm) watches the time.
+    Hybrid {
+        /// How long the flag alone has to be enough.
+        grace: Duration,
+    },
+    /// By a user interrupt, at almost any instruction. Poll points take only what
+    /// the handler could not.
+    UserInterrupt,
+}
+
+impl Delivery {
+    /// `Hybrid` with a grace of 3 µs.
+    pub const HYBRID: Delivery = Delivery::Hybrid { grace: GRACE };
+
+    /// What a worker is entered with if nobody says otherwise.
+    pub const fn best() -> Delivery {
+        Delivery::HYBRID
+    }
+
+    /// All that work on this machine, in the order to fall back: the one with
+    /// the least latency first.
+    pub fn available() -> Vec<Delivery> {
+        let all = [
+            Delivery::UserInterrupt,
+            Delivery::HYBRID,
+            Delivery::Signal,
+            Delivery::Poll,
+        ];
+        let works = |delivery: &Delivery| delivery.check().is_ok();
+        all.into_iter().filter(works).collect()
+    }
+
+    /// Whether this machine has it.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Unsupported`] says what is missing.
+    pub fn check(self) -> Result<(), DeliveryError> {
+        match self {
+            Delivery::Poll | Delivery::Signal | Delivery::Hybrid { .. } => Ok(()),
+            Delivery::UserInterrupt => {
+                user_interrupts().map_err(|missing| DeliveryError::Unsupported {
+                    delivery: self,
+                    missing,
+                })
+            }
+        }
+    }
+
+    /// Whether requests interrupt the worker.
+    pub(crate) fn interrupts(self) -> bool {
+        self != Delivery::Poll
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn user_interrupts() -> Result<(), &'static str> {
+    crate::uintr::detect()
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn user_interrupts() -> Result<(), &'static str> {
+    Err("user interrupts are a feature of x86-64 CPUs")
+}
+
+impl fmt::Display for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Delivery::Poll => f.pad("poll"),
+            Delivery::Signal => f.pad("signal"),
+            Delivery::UserInterrupt => f.pad("uintr"),
+            Delivery::Hybrid { grace } => f.pad(&format!("hybrid:{}ns", grace.as_nanos())),
+        }
+    }
+}
+
+impl From<Delivery> for String {
+    fn from(delivery: Delivery) -> String {
+        delivery.to_string()
+    }
+}
+
+impl TryFrom<String> for Delivery {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Delivery, String> {
+        text.parse()
+    }
+}
+
+impl FromStr for Delivery {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Delivery, String> {
+        let grace = |text: &str| {
+            let (number, unit) = match text.strip_suffix("ns") {
+                Some(number) => (number, 1),
+                None => (text.strip_suffix("us")?, 1000),
+            };
+            let number: u32 = number.parse().ok()?;
+            Some(Duration::from_nanos(u64::from(number) * unit))
+        };
+        match text.split_once(':') {
+            None if text == "poll" => Some(Delivery::Poll),
+            None if text == "signal" => Some(Delivery::Signal),
+            None if text == "uintr" => Some(Delivery::UserInterrupt),
+            None if text == "hybrid" => Some(Delivery::HYBRID),
+            Some(("hybrid", text)) => grace(text).map(|grace| Delivery::Hybrid { grace }),
+            _ => None,
+        }
+        .ok_or_else(|| {
+            format!("no delivery '{text}': use poll, signal, uintr, hybrid or, say, hybrid:3us")
+        })
+    }
+}
+
+const POLL: u8 = 0;
+const SIGNAL: u8 = 1;
+const HYBRID: u8 = 2;
+const USER_INTERRUPT: u8 = 3;
+
+/// The way to one worker.
+pub(crate) struct Route {
+    mail: Mail,
+    /// The kernel's id of the worker's thread; 0 once it has left.
+    thread: AtomicI32,
+    levels: usize,
+    signal: i32,
+    /// Whether the worker was made ready for signals.
+    prepared: bool,
+    /// The index that SENDUIPI takes, if the worker was made ready for it.
+    #[cfg(target_arch = "x86_64")]
+    user_interrupt: Option<crate::uintr::Receiver>,
+    mode: AtomicU8,
+    grace_ns: AtomicU64,
+    /// When the latest request was made.
+    since_ns: AtomicU64,
+    /// When an interrupt was last sent for it; 0 if none was.
+    sent_ns: AtomicU64,
+    repeat_after_ns: AtomicU64,
+    /// The last interrupt was refused by a gate behind which nothing is sure to
+    /// look again.
+    repeat: AtomicBool,
+}
+
+impl Route {
+    /// The way to the calling thread, which is about to become a worker.
+    pub(crate) fn to_here(
+        delivery: Delivery,
+        signal: i32,
+        levels: usize,
+    ) -> Result<Route, DeliveryError> {
+        delivery.check()?;
+        if delivery.interrupts() {
+            signal::install(signal)?;
+        }
+        let route = Route {
+            mail: Mail::new(),
+            thread: AtomicI32::new(signal::thread_id()),
+            levels,
+            signal,
+            prepared: delivery.interrupts(),
+            #[cfg(target_arch = "x86_64")]
+            user_interrupt: match delivery {
+                Delivery::UserInterrupt => Some(crate::uintr::Receiver::register()?),
+                _ => None,
+            },
+            mode: AtomicU8::new(POLL),
+            grace_ns: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
+            sent_ns: AtomicU64::new(0),
+            repeat_after_ns: AtomicU64::new(0),
+            repeat: AtomicBool::new(false),
+        };
+        route.set_delivery(delivery)?;
+        Ok(route)
+    }
+
+    pub(crate) fn mail(&self) -> &Mail {
+        &self.mail
+    }
+
+    /// Changes how later requests are delivered.
+    pub(crate) fn set_delivery(&self, delivery: Delivery) -> Result<(), DeliveryError> {
+        let (mode, ready) = match delivery {
+            Delivery::Poll => (POLL, true),
+            Delivery::Signal => (SIGNAL, self.prepared),
+            Delivery::Hybrid { grace } => {
+                let ns = grace.as_nanos().min(u64::MAX.into());
+                self.grace_ns.store(ns as u64, Relaxed);
+                (HYBRID, self.prepared)
+            }
+            Delivery::UserInterrupt => (USER_INTERRUPT, self.receives_user_interrupts()),
+        };
+        if !ready {
+            return Err(DeliveryError::NotPrepared(delivery));
+        }
+        self.mode.store(mode, Relaxed);
+        Ok(())
+    }
+
+    /// Requests a level, from any thread.
+    pub(crate) fn preempt(&self, level: Level) -> Requested {
+        if !self.is_alive() || level == Level::BASE || level.index() >= self.levels {
+            return Requested::Gone;
+        }
+        let mode = self.mode.load(Relaxed);
+        if mode == POLL {
+            return self.mail.post(level);
+        }
+        // Before the request: a request is never older than it says.
+        self.since_ns.store(now_ns(), Relaxed);
+        self.sent_ns.store(0, Relaxed);
+        self.repeat_after_ns
+            .store(REPEAT_AFTER.as_nanos() as u64, Relaxed);
+        if mode == HYBRID {
+            return self.mail.post(level);
+        }
+        let requested = self.mail.post_for_handler(level);
+        self.interrupt(now_ns());
+        requested
+    }
+
+    /// Sends what is overdue, from any thread; how long it may take until there
+    /// is something to send again, or `None` if nothing is outstanding.
+    pub(crate) fn rearm(&self) -> Option<Duration> {
+        let mode = self.mode.load(Relaxed);
+        if mode == POLL || !self.is_alive() || self.mail.outstanding().is_empty() {
+            return None;
+        }
+        let now = now_ns();
+        let sent = self.sent_ns.load(Relaxed);
+        let wait = match sent {
+            0 => self.grace_ns.load(Relaxed),
+            _ => self.repeat_after_ns.load(Relaxed),
+        };
+        let start = if sent == 0 {
+            self.since_ns.load(Relaxed)
+        } else {
+            sent
+        };
+        let elapsed = now.saturating_sub(start);
+        if elapsed < wait {
+            return Some(Duration::from_nanos(wait - elapsed));
+        }
+        if sent == 0 {
+            self.interrupt(now);
+        } else if self.repeat.load(Acquire) {
+            let longer = (2 * wait).min(REPEAT_AFTER_MAX.as_nanos() as u64);
+            self.repeat_after_ns.store(longer, Relaxed);
+            self.interrupt(now);
+        }
+        Some(Duration::from_nanos(self.repeat_after_ns.load(Relaxed)))
+    }
+
+    /// Sends an interrupt unless one is under way (M2).
+    fn interrupt(&self, now: u64) {
+        self.sent_ns.store(now.max(1), Relaxed);
+        if !self.mail.take_off() {
+            return;
+        }
+        self.repeat.store(false, Relaxed);
+        if self.send().is_err() {
+            // The thread has ended without leaving: nobody will land.
+            self.mail.landed();
+        }
+    }
+
+    fn send(&self) -> io::Result<()> {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(receiver) = &self.user_interrupt
+            && self.mode.load(Relaxed) == USER_INTERRUPT
+        {
+            receiver.send();
+            return Ok(());
+        }
+        match self.thread.load(Acquire) {
+            0 => Err(io::ErrorKind::NotFound.into()),
+            thread => signal::send(thread, self.signal),
+        }
+    }
+
+    /// For the handler: this gate has refused.
+    pub(crate) fn refused(&self, gate: Gate) {
+        if gate.asks_for_another() {
+            self.repeat.store(true, Release);
+        }
+    }
+
+    /// Keeps interrupts out of this thread, which is the worker's.
+    pub(crate) fn block(&self) {
+        self.set_blocked(true);
+    }
+
+    /// Lets interrupts into this thread, which is the worker's.
+    pub(crate) fn unblock(&self) {
+        self.set_blocked(false);
+    }
+
+    fn set_blocked(&self, blocked: bool) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(receiver) = &self.user_interrupt {
+            receiver.set_blocked(blocked);
+        }
+        if self.prepared {
+            signal::set_blocked(self.signal, blocked);
+        }
+    }
+
+    fn receives_user_interrupts(&self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return self.user_interrupt.is_some();
+        #[cfg(not(target_arch = "x86_64"))]
+        return false;
+    }
+
+    /// The worker leaves: later requests are refused.
+    pub(crate) fn close(&self) {
+        self.thread.store(0, Release);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(receiver) = &self.user_interrupt {
+            receiver.unregister();
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.thread.load(Acquire) != 0
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for delivery in [
+            Delivery::Poll,
+            Delivery::Signal,
+            Delivery::HYBRID,
+            Delivery::UserInterrupt,
+        ] {
+            assert_eq!(delivery.to_string().parse(), Ok(delivery));
+        }
+        assert_eq!("hybrid".parse(), Ok(Delivery::HYBRID));
+        let grace = Duration::from_micros(7);
+        assert_eq!("hybrid:7us".parse(), Ok(Delivery::Hybrid { grace }));
+        for wrong in [
+            "",
+            "hybrid:",
+            "hybrid:3",
+            "hybrid:3ms",
+            "poll:1us",
+            "interrupt",
+        ] {
+            let error = wrong.parse::<Delivery>().unwrap_err();
+            assert!(error.contains("use poll"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_polls_is_not_ready_for_signals() {
+        let route = Route::to_here(Delivery::Poll, libc::SIGURG, 2).unwrap();
+        let error = route.set_delivery(Delivery::Signal).unwrap_err();
+        assert!(matches!(
+            error,
+            DeliveryError::NotPrepared(Delivery::Signal)
+        ));
+    }
+
+    #[test]
+    fn there_is_nobody_to_ask_above_the_top_at_the_base_or_after_the_end() {
+        let route = Route::to_here(Delivery::Poll, libc::SIGURG, 2).unwrap();
+        assert_eq!(route.preempt(Level::BASE), Requested::Gone);
+        assert_eq!(route.preempt(Level::new(2)), Requested::Gone);
+        assert_eq!(route.preempt(Level::new(1)), Requested::New);
+        route.close();
+        assert_eq!(route.preempt(Level::new(1)), Requested::Gone);
+    }
+}

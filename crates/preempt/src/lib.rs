@@ -1,0 +1,108 @@
+//! Work that is preempted in user space, at almost any instruction.
+//!
+//! ```
+//! use giveway_preempt::{self as preempt, Delivery, Level, Worker};
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//!
+//! static SERVED: AtomicU32 = AtomicU32::new(0);
+//!
+//! // This thread becomes a worker with one level above what it does itself.
+//! let worker = Worker::builder()
+//!     .delivery(Delivery::Poll)
+//!     .level("urgent", |_| {
+//!         SERVED.fetch_add(1, Ordering::Relaxed);
+//!     })
+//!     .enter()?;
+//! let remote = worker.remote();
+//! std::thread::spawn(move || remote.preempt(Level::new(1))).join().unwrap();
+//!
+//! // Long work passes poll points, or is interrupted by a signal between them.
+//! preempt::poll_point();
+//! assert_eq!(SERVED.load(Ordering::Relaxed), 1);
+//! # Ok::<(), giveway_preempt::EnterError>(())
+//! ```
+//!
+//! A worker thread has several contexts, one for each level of urgency, each
+//! with a stack and thread-locals of its own. A scheduling thread asks it to go
+//! to a higher level; the worker leaves what it does where it stands, runs the
+//! body of that level, and continues as if nothing had been (Huang et al.,
+//! SIGMOD '25, "Low-Latency Transaction Scheduling via Userspace Interrupts").
+//!
+//! `docs/preempt.md` explains the design, its hazards and the rules for those
+//! who write an engine on it. The protocol is in the module documentation, from
+//! the bottom up:
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `level`, `error` | What is a level, what can go wrong? |
+//! | `arch` | How does a CPU go from one stack to another? |
+//! | `mail` | What do the scheduling thread and the worker say to each other? |
+//! | `local`, `region` | What does a context know about itself, when may it not be preempted? |
+//! | `alloc`, `mutex` | Which regions does everybody need? |
+//! | `donor`, `context` | Where do stacks and thread-locals come from, who runs after whom? |
+//! | `gate`, `signal`, `uintr`, `delivery` | How does a request reach a worker, when is it refused? |
+//! | `worker`, `remote`, `measure` | How is it used? |
+//!
+//! On top of it, a pool of workers with the paper's policies; [`Pool`] is where
+//! to begin:
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `sync`, `clock`, `histogram` | What does the pool stand on? |
+//! | `queue`, `presence`, `backlog` | Where do tasks wait, and workers for tasks? |
+//! | `policy`, `starvation`, `tuning` | When is a worker taken from what it does, and when not? |
+//! | `task`, `stats` | What is a task, what can be seen? |
+//! | `pool`, `yield_points` | How is it used? |
+
+mod alloc;
+mod arch;
+mod backlog;
+mod clock;
+mod context;
+mod delivery;
+mod donor;
+mod error;
+mod gate;
+mod histogram;
+mod level;
+mod local;
+mod mail;
+mod measure;
+mod mutex;
+mod policy;
+mod pool;
+mod presence;
+mod queue;
+mod region;
+mod remote;
+mod signal;
+mod starvation;
+mod stats;
+mod sync;
+mod task;
+mod tuning;
+#[cfg(target_arch = "x86_64")]
+mod uintr;
+mod worker;
+mod yield_points;
+
+pub use alloc::RegionAlloc;
+pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
+pub use delivery::Delivery;
+pub use error::{DeliveryError, EnterError};
+pub use level::{Level, Levels};
+pub use mail::{Counters, Requested};
+pub use measure::Latency;
+pub use mutex::{RawRegionMutex, RegionMutex, RegionMutexGuard};
+pub use policy::{ParsePolicyError, Policy};
+pub use pool::{
+    Batch, BuildError, Pool, PoolBuilder, Refused, Request, Shutdown, Ticker, Unrun, Why,
+};
+pub use region::{Region, acknowledge, in_region, is_due, poll_point, region};
+pub use remote::Remote;
+pub use starvation::{Since, Threshold, ThresholdError};
+pub use stats::{LevelStats, Metric, PoolStats, Summary, WorkerStats};
+pub use task::{TaskError, Ticket};
+pub use tuning::{Goal, GoalError, Verdict};
+pub use worker::{Builder, Worker};
+pub use yield_points::{handcrafted_yield_point, poll_record};

@@ -1,0 +1,128 @@
+//! What a context knows about itself: its depth of regions, its mail, itself.
+//!
+//! The words live in a thread-local without destructor, so that signal handlers
+//! and the allocator may use them. Every context has the thread-locals of some
+//! thread of its own (module `donor`), therefore they are the context-local
+//! storage of the paper's Section 4.3 without further ado.
+//!
+//! A thread that is no worker has mail that nobody ever writes to, and no mask:
+//! regions and poll points cost it the same few instructions and do nothing.
+//!
+//! Invariants, which the rest of the crate cites:
+//!
+//! - **L1** `depth` is written by the code of its context only, and by its
+//!   signal handlers, which leave it as they found it. Plain loads and stores
+//!   are enough; they are atomic only because a handler reads them too.
+//! - **L2** `mail`, `mask` and `context` are written while the context does not
+//!   run, or inside a region of it, by the worker's own thread.
+//! - **L3** While `context` is not null, the worker's contexts, and `mail`, live.
+
+use std::ptr;
+use std::sync::atomic::{
+    AtomicPtr, AtomicU32,
+    Ordering::{Relaxed, SeqCst},
+    compiler_fence,
+};
+
+use crate::context::Context;
+use crate::mail::Mail;
+
+/// The context-local words.
+pub(crate) struct Local {
+    /// How many regions are open.
+    depth: AtomicU32,
+    /// The levels that may preempt this context: those above its own, but for
+    /// those that wait in `yield_below`. Empty on threads that are no workers.
+    mask: AtomicU32,
+    mail: AtomicPtr<Mail>,
+    context: AtomicPtr<Context>,
+}
+
+/// Where threads that are no workers look for mail.
+static NO_MAIL: Mail = Mail::new();
+
+thread_local! {
+    static LOCAL: Local = const { Local {
+        depth: AtomicU32::new(0),
+        mask: AtomicU32::new(0),
+        mail: AtomicPtr::new(ptr::from_ref(&NO_MAIL).cast_mut()),
+        context: AtomicPtr::new(ptr::null_mut()),
+    } };
+}
+
+/// Runs `f` on the words of the current context.
+#[inline(always)]
+pub(crate) fn with<R>(f: impl FnOnce(&Local) -> R) -> R {
+    LOCAL.with(f)
+}
+
+impl Local {
+    /// Opens a region.
+    #[inline(always)]
+    pub(crate) fn enter(&self) {
+        self.depth.store(self.depth.load(Relaxed) + 1, Relaxed);
+        // Nothing of the region moves in front of it.
+        compiler_fence(SeqCst);
+    }
+
+    /// Closes a region; whether it was the outermost. Does not look at mail.
+    #[inline(always)]
+    pub(crate) fn exit(&self) -> bool {
+        // Nothing of the region moves behind it, and no look at the mail in
+        // front of it: a handler that comes before the store leaves mail, one
+        // that comes after it preempts.
+        compiler_fence(SeqCst);
+        let depth = self.depth.load(Relaxed) - 1;
+        self.depth.store(depth, Relaxed);
+        compiler_fence(SeqCst);
+        depth == 0
+    }
+
+    /// How many regions are open.
+    #[inline(always)]
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth.load(Relaxed)
+    }
+
+    /// Where requests to this context's worker arrive.
+    #[inline(always)]
+    pub(crate) fn mail(&self) -> &Mail {
+        // SAFETY: the pointer is to NO_MAIL or, by L3, to a living worker's.
+        unsafe { &*self.mail.load(Relaxed) }
+    }
+
+    /// The levels that may preempt this context.
+    #[inline(always)]
+    pub(crate) fn mask(&self) -> u32 {
+        self.mask.load(Relaxed)
+    }
+
+    /// The context; `None` on threads that are no workers.
+    #[inline(always)]
+    pub(crate) fn context(&self) -> Option<&Context> {
+        // SAFETY: by L3 the pointer is null or to a living context.
+        unsafe { self.context.load(Relaxed).as_ref() }
+    }
+
+    /// Which levels may preempt this context from now on.
+    pub(crate) fn set_mask(&self, mask: u32) {
+        self.mask.store(mask, Relaxed);
+    }
+
+    /// Makes this the storage of a context that does not run yet, or of the
+    /// base, which is inside a region (L2).
+    ///
+    /// # Safety
+    /// Both pointers stay valid until [`unbind`](Self::unbind) (L3).
+    pub(crate) unsafe fn bind(&self, context: *const Context, mail: *const Mail) {
+        self.mail.store(mail.cast_mut(), Relaxed);
+        self.context.store(context.cast_mut(), Relaxed);
+    }
+
+    /// Makes this the storage of no worker's context, outside of all regions.
+    pub(crate) fn unbind(&self) {
+        self.mask.store(0, Relaxed);
+        self.context.store(ptr::null_mut(), Relaxed);
+        self.mail.store(ptr::from_ref(&NO_MAIL).cast_mut(), Relaxed);
+    }
+}

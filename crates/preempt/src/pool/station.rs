@@ -1,0 +1,319 @@
+//! One worker: its queues, its books, and what its contexts run.
+//!
+//! Every task runs in the context of its level, wherever it was found. So a task
+//! is preempted by more urgent ones only, and the worker never has to know on
+//! which path a task came:
+//!
+//! ```text
+//!   level 2   queue ───▶ context 2:  serve()      runs until the queue is empty,
+//!   level 1   queue ───▶ context 1:  serve()      or background work is starved
+//!   level 0   queue ───▶ backlog ──▶ context 0:  run()
+//!                                       │
+//!        preempted, or at its boundaries, goes up to a level that has work
+//! ```
+//!
+//! Code of the pool runs inside regions, tasks outside. So a context is never
+//! preempted with its books half written, and what the contexts of a worker
+//! share needs no locks.
+//!
+//! Invariants:
+//!
+//! - **P1** The queue of a level is taken from by the context of that level alone.
+//! - **P2** A context that leaves its level has taken it out of `serving` first,
+//!   and looked at its queue after that. So what is pushed is found by the
+//!   context, or found missing from `serving` by who pushes.
+//! - **P3** The account of a background task is open from when it is first in
+//!   line, or starts, until it has ended; the worker is up from when a context
+//!   above the base looks for work until no such context is left.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use crate::backlog::Backlog;
+use crate::clock;
+use crate::context::{task_boundary, yield_to};
+use crate::level::Level;
+use crate::pool::common::{Common, Stop};
+use crate::pool::unrun::Unrun;
+use crate::presence::{Parking, Patience, Serving};
+use crate::queue::{Consumer, Queue};
+use crate::region::{acknowledge, region};
+use crate::starvation::{Since, Starvation};
+use crate::stats::Books;
+use crate::task::Task;
+use crate::yield_points;
+use giveway_hints::Weight;
+
+/// A task in a queue.
+pub(crate) struct Entry {
+    pub(crate) task: Arc<dyn Task>,
+    pub(crate) weight: Weight,
+    /// When it came, ns.
+    pub(crate) arrival: u64,
+}
+
+/// What the contexts of a worker share with each other and with submitters.
+pub(crate) struct Station {
+    pub(crate) common: Arc<Common>,
+    /// One for each level.
+    pub(crate) queues: Box<[Arc<Queue<Entry>>]>,
+    pub(crate) books: Box<[Books]>,
+    pub(crate) parking: Parking,
+    pub(crate) serving: Serving,
+    pub(crate) starvation: Starvation,
+}
+
+impl Station {
+    /// How many records, and handcrafted yield points, a context passes before
+    /// it looks up.
+    pub(crate) fn intervals(&self) -> (Option<NonZeroU32>, Option<NonZeroU32>) {
+        self.common.intervals()
+    }
+
+    fn queue(&self, level: Level) -> &Queue<Entry> {
+        &self.queues[level.index()]
+    }
+
+    /// The most urgent level above this one that has work.
+    fn highest_ready(&self, above: Level) -> Option<Level> {
+        let levels = above.index() + 1..self.queues.len();
+        let ready = levels.rev().find(|&index| self.queues[index].is_ready());
+        ready.map(|index| Level::new(index as u8))
+    }
+
+    /// Whether background work has waited too long.
+    fn is_starved(&self, now: u64) -> bool {
+        self.starvation.exceeds(self.common.threshold(), now)
+    }
+
+    /// Opens the account of a background task that has just been seen waiting.
+    fn see_background(&self, waits: bool, now: u64) {
+        if waits && self.common.since() == Since::FirstInLine && !self.starvation.is_open() {
+            self.starvation.open(now);
+        }
+    }
+
+    /// Goes up for the work of higher levels, if there is some and it may run.
+    /// The context's side of a yield; outside of regions.
+    pub(crate) fn look_up(&self, from: Level) {
+        if let Some(level) = self.highest_ready(from)
+            && !self.is_starved(clock::now())
+        {
+            yield_to(level);
+        }
+    }
+
+    /// Runs a task in the context of its level, and keeps the books. Returns how
+    /// long it took, with all that preempted it, ns; `None` if it was cancelled.
+    fn run_task(&self, entry: Entry, level: Level) -> Option<u64> {
+        let books = &self.books[level.index()];
+        let base = level == Level::BASE;
+        let started = {
+            let _region = region();
+            let now = clock::now();
+            if !entry.task.begin() {
+                books.cancelled.add_alone(1);
+                if base && self.starvation.is_open() {
+                    self.starvation.close(now);
+                }
+                return None;
+            }
+            if base && !self.starvation.is_open() {
+                self.starvation.open(now);
+            }
+            books.queue_delay.record(now.saturating_sub(entry.arrival));
+            now
+        };
+        let ended = entry.task.run();
+        let now = {
+            let _region = region();
+            let now = clock::now();
+            if base {
+                self.starvation.close(now);
+            }
+            books.close(ended, now - started, now.saturating_sub(entry.arrival));
+            entry.task.finish();
+            now
+        };
+        Some(now - started)
+    }
+
+    /// Keeps a task that will not run for whoever shuts the pool down.
+    fn return_task(&self, entry: Entry, level: Level) {
+        self.common.unrun.lock().push(Unrun::new(entry, level));
+    }
+}
+
+/// What a context above the base runs.
+pub(crate) struct Server {
+    station: Arc<Station>,
+    queue: Consumer<Entry>,
+}
+
+impl Server {
+    pub(crate) fn new(station: Arc<Station>, queue: Consumer<Entry>) -> Server {
+        Server { station, queue }
+    }
+
+    /// Runs what the level's queue has, until there is no more, or background
+    /// work has waited too long.
+    pub(crate) fn serve(&mut self, level: Level) {
+        // SAFETY: the context has the station as long as it has this body, and
+        // passes yield points inside of it only (Y1).
+        unsafe { yield_points::attach(&self.station) };
+        while let Some(entry) = self.next(level) {
+            self.station.run_task(entry, level);
+            task_boundary();
+            self.station.look_up(level);
+        }
+    }
+
+    /// The next task, or nothing: then the context leaves its level.
+    fn next(&mut self, level: Level) -> Option<Entry> {
+        let _region = region();
+        let station = &*self.station;
+        station.serving.begin(level);
+        acknowledge();
+        let now = clock::now();
+        station.starvation.go_up(now);
+        station.see_background(station.queue(Level::BASE).is_ready(), now);
+        if station.common.stop() == Stop::Return {
+            self.return_all(level);
+        }
+        loop {
+            // After each task of this level (Section 5): the rest waits.
+            let starved = self.station.is_starved(now);
+            if !starved && let Some(entry) = self.queue.take() {
+                self.queue.free();
+                return Some(entry);
+            }
+            self.station.serving.end(level);
+            // P2: the look after taking oneself out.
+            if starved || !self.station.queue(level).is_ready() {
+                if self.station.serving.is_empty() {
+                    self.station.starvation.come_down(now);
+                }
+                return None;
+            }
+            self.station.serving.begin(level);
+        }
+    }
+
+    fn return_all(&mut self, level: Level) {
+        while let Some(entry) = self.queue.take() {
+            self.queue.free();
+            self.station.return_task(entry, level);
+        }
+    }
+}
+
+/// What the base of a worker runs.
+pub(crate) struct Base {
+    station: Arc<Station>,
+    queue: Consumer<Entry>,
+    backlog: Backlog<Entry>,
+}
+
+/// What the base does next.
+enum Next {
+    /// Go up for the work of this level.
+    Up(Level),
+    /// Run this task.
+    Run(Entry),
+    /// Nothing is to be done.
+    Idle,
+    /// Nothing is to be done any more.
+    Stop,
+}
+
+impl Base {
+    pub(crate) fn new(station: Arc<Station>, queue: Consumer<Entry>) -> Base {
+        Base {
+            station,
+            queue,
+            backlog: Backlog::new(),
+        }
+    }
+
+    /// Works until the pool stops.
+    pub(crate) fn work(&mut self) {
+        // SAFETY: `self` has the station until after the detaching below (Y1).
+        unsafe { yield_points::attach(&self.station) };
+        loop {
+            match self.next() {
+                Next::Up(level) => {
+                    yield_to(level);
+                }
+                Next::Run(entry) => {
+                    let weight = entry.weight;
+                    let took = self.station.run_task(entry, Level::BASE);
+                    let _region = region();
+                    self.backlog.charge(weight, took.unwrap_or(0));
+                }
+                Next::Idle => self.idle(),
+                Next::Stop => break,
+            }
+            task_boundary();
+        }
+        yield_points::detach();
+    }
+
+    fn next(&mut self) -> Next {
+        let _region = region();
+        let station = &*self.station;
+        while let Some(entry) = self.queue.take() {
+            self.backlog.put(entry.weight, entry);
+        }
+        let stop = station.common.stop();
+        if stop == Stop::Return {
+            return self.return_all();
+        }
+        let now = clock::now();
+        let waits = !self.backlog.is_empty();
+        station.see_background(waits, now);
+        // Higher queues are emptied first (Section 6.1), unless background work
+        // has waited too long.
+        if !(waits && station.is_starved(now))
+            && let Some(level) = station.highest_ready(Level::BASE)
+        {
+            return Next::Up(level);
+        }
+        if let Some((_, entry)) = self.backlog.take() {
+            self.queue.free();
+            return Next::Run(entry);
+        }
+        let exhausted = || station.queues.iter().all(|queue| queue.is_exhausted());
+        if stop == Stop::Drain && exhausted() {
+            return Next::Stop;
+        }
+        Next::Idle
+    }
+
+    /// Returns the tasks of this level, then lets the other levels do so.
+    fn return_all(&mut self) -> Next {
+        while let Some((_, entry)) = self.backlog.take() {
+            self.queue.free();
+            self.station.return_task(entry, Level::BASE);
+        }
+        match self.station.highest_ready(Level::BASE) {
+            Some(level) => Next::Up(level),
+            None if self.station.queues.iter().all(|queue| queue.is_exhausted()) => Next::Stop,
+            None => Next::Idle,
+        }
+    }
+
+    /// Waits for work, inside a region: what is found is chosen by
+    /// [`next`](Self::next) as if the worker had been at a task boundary.
+    fn idle(&self) {
+        let _region = region();
+        let station = &*self.station;
+        let mut patience = Patience::new(station.common.spin());
+        station.parking.idle(
+            || {
+                station.queues.iter().any(|queue| queue.is_ready())
+                    || station.common.stop() != Stop::No
+            },
+            || patience.lasts(),
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! The end of a transaction: certified and made visible at once, or taken back.
+//!
+//! ```text
+//!  ┌─ region ─────────────────────────────────────────────────────────────┐
+//!  │ preparing ─► draw ts ─► certify ─► append to the log ─► committed    │
+//!  │                            └── no ──────┴── no ──► aborted           │
+//!  │ stamp versions, retire what they replaced                            │
+//!  └──────────────────────────────────────────────────────────────────────┘
+//!  release the slot ─► wait until durable
+//! ```
+//!
+//! # The certifier
+//!
+//! Certification is optimistic: a transaction may commit at `ts` if everything
+//! it has read at its snapshot would read the same just before `ts`. Then it
+//! might as well have run at `ts` in no time. This gives a serial order that is
+//! known, that of the timestamps, and an argument of one paragraph:
+//!
+//! - **C1** *Rows.* For every record read, the newest version that commits below
+//!   `ts` is the one that was read. Versions that will commit below `ts` are all
+//!   in place, and their transactions are seen to prepare (F1); the certifier
+//!   waits for their outcome (F2). Those that are active will get larger ones.
+//! - **C2** *Phantoms.* Every range that was scanned, and every key that was
+//!   looked for and not found, is remembered ([`looks`](crate::looks)). A
+//!   transaction that commits below `ts` has put its records into the index
+//!   before it drew its timestamp, so they are found when the range is looked
+//!   through again, and an unchanged counter of its leaf means that there are
+//!   none. Removals need not count: a record leaves the index when all open
+//!   snapshots agree that there is no row.
+//! - **C3** *Rows that were written* need neither: no other transaction can have
+//!   changed them (V1).
+//!
+//! So the serializable transactions are in the order of their timestamps, and a
+//! snapshot taken between two timestamps is a state between two transactions:
+//! read-only ones need no certification, and the read-only anomaly cannot occur.
+//!
+//! Why not the serial safety net that ERMIA has, which refuses fewer: it bounds
+//! cycles by timestamps kept with every version, which costs every reader a
+//! write to shared memory, makes readers conflict with the commit of writers,
+//! and needs the same care against phantoms beside it. Known weakness of this
+//! one: a long transaction that writes can be refused again and again. Long
+//! transactions that only read, which is what preemption is about, never are.
+
+use crate::database::count;
+use crate::error::{Error, Result};
+use crate::hook::Writes;
+use crate::looks::Between;
+use crate::preemption;
+use crate::record::{self, Record, Version};
+use crate::sync::Relaxed;
+use crate::txn::Transaction;
+use crate::workspace::{Retired, Workspace};
+
+/// A transaction that others can see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Its timestamp, or its snapshot's if it wrote nothing.
+    pub(crate) ts: u64,
+    /// Whether it wrote something.
+    pub(crate) wrote: bool,
+}
+
+impl Transaction<'_> {
+    /// Commits; the commit timestamp, or the snapshot's if nothing was written.
+    ///
+    /// # Errors
+    /// What the transaction has failed with before; [`Error::Serialization`] if
+    /// it is not certified; [`Error::Durability`] if the log cannot be written.
+    /// In the last case, when it comes from waiting for durability, others may
+    /// have seen what the transaction wrote, and it may be lost.
+    pub fn commit(self) -> Result<u64> {
+        let (db, deadline) = (self.db, self.deadline);
+        let committed = self.commit_visible()?;
+        if let Some(sink) = db.sink.get() {
+            match committed.wrote {
+                true => sink.wait_durable(committed.ts, deadline)?,
+                false => sink.wait_read(committed.ts, deadline)?,
+            }
+        }
+        Ok(committed.ts)
+    }
+
+    /// Commits, and leaves the waiting to the caller.
+    pub(crate) fn commit_visible(mut self) -> Result<Committed> {
+        if self.fate.get().is_null() {
+            if self.db.shared(self.slot).doomed.load(Relaxed) != 0 || self.has_failed() {
+                self.check_failed()?;
+            }
+            let snapshot = self.snapshot();
+            count(&self.db.shared(self.slot).commits);
+            self.close();
+            return Ok(Committed {
+                ts: snapshot,
+                wrote: false,
+            });
+        }
+        self.check_failed()?;
+        self.check_deadline()?;
+        if let Some(sink) = self.db.sink.get() {
+            sink.admit(self.deadline)?;
+        }
+        let ts = self.decide()?;
+        count(&self.db.shared(self.slot).commits);
+        self.close();
+        Ok(Committed { ts, wrote: true })
+    }
+
+    /// Takes everything back. So does dropping the transaction.
+    pub fn abort(self) {}
+
+    /// From drawing the timestamp to making it visible.
+    fn decide(&mut self) -> Result<u64> {
+        let _region = preemption::region();
+        let epochs = &self.db.epochs;
+        let sink = self.db.sink.get();
+        // SAFETY: it is retired below, or when the transaction is taken back.
+        let fate = unsafe { &*self.fate.get() };
+        fate.prepare();
+        let ts = epochs.draw();
+        fate.prepare_at(ts);
+        let between = Between {
+            snapshot: self.snapshot(),
+            limit: ts - 1,
+            mine: fate,
+        };
+        let certified = !self.is_certified() || self.with(|workspace| certify(workspace, between));
+        if !certified {
+            count(&self.db.shared(self.slot).failed_certifications);
+            if let Some(sink) = sink {
+                sink.skip(ts);
+            }
+            return Err(Error::Serialization);
+        }
+        if let Some(sink) = sink {
+            self.with(|workspace| {
+                sink.append(
+                    ts,
+                    &Writes {
+                        list: &workspace.writes,
+                    },
+                )
+            })?;
+        }
+        fate.commit(ts);
+        let fate = self.fate.replace(std::ptr::null_mut());
+        self.with(|workspace| {
+            settle(workspace, ts);
+            workspace.retire(Retired::Fate(fate));
+            workspace.seal(epochs);
+        });
+        Ok(ts)
+    }
+
+    /// Takes all versions back.
+    fn take_back(&mut self) {
+        let _region = preemption::region();
+        let fate = self.fate.replace(std::ptr::null_mut());
+        // SAFETY: it is retired below.
+        unsafe { &*fate }.abort();
+        self.with(|workspace| {
+            unsettle(workspace);
+            workspace.retire(Retired::Fate(fate));
+            workspace.seal(&self.db.epochs);
+        });
+    }
+
+    /// Leaves the slot.
+    #[inline]
+    fn close(&mut self) {
+        self.with(|workspace| {
+            workspace.clear();
+            if workspace.is_due() {
+                workspace.collect(&self.db.epochs);
+            }
+            workspace.account(self.db.shared(self.slot));
+        });
+        self.db.epochs.release(self.slot);
+        // `drop` has nothing left to do.
+        self.slot = usize::MAX;
+    }
+}
+
+impl Drop for Transaction<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.slot == usize::MAX {
+            return;
+        }
+        count(&self.db.shared(self.slot).aborts);
+        if !self.fate.get().is_null() {
+            self.take_back();
+        }
+        self.close();
+    }
+}
+
+/// Whether what was read would read the same just before the commit.
+fn certify(workspace: &Workspace, between: Between) -> bool {
+    let same = |&(record, seen): &(Record, Option<Version>)| {
+        record::view(record, between.limit, between.mine, false).version == seen
+    };
+    workspace.reads.iter().all(same) && workspace.looks.are_same(between)
+}
+
+/// After the commit: versions learn their timestamp, what they replaced goes.
+fn settle(workspace: &mut Workspace, ts: u64) {
+    for at in 0..workspace.writes.len() {
+        let write = &workspace.writes[at];
+        let (table, record, base, new) = (write.table, write.record, write.base, write.new);
+        let on_tombstone = base.is_some_and(record::is_tombstone);
+        if record::is_tombstone(new) && !on_tombstone {
+            record::hold(record);
+        }
+        record::commit_version(new, ts);
+        if record::is_tombstone(new) {
+            workspace.retire_tombstone(table, record);
+        } else if on_tombstone {
+            record::unhold(record);
+        }
+        if let Some(base) = base {
+            workspace.retire_version(base);
+        }
+    }
+    for at in 0..workspace.spans.len() {
+        let span = &workspace.spans[at];
+        if !span.begins {
+            let (index, entry) = (span.index, span.entry);
+            workspace.retire(Retired::Span(index, entry));
+        }
+    }
+}
+
+/// After an abort: heads are as they were, records that were new are dead.
+fn unsettle(workspace: &mut Workspace) {
+    for at in 0..workspace.writes.len() {
+        let write = &workspace.writes[at];
+        let (table, record, base, new) = (write.table, write.record, write.base, write.new);
+        match base {
+            None => {
+                record::kill_own(record);
+                let table = write.table;
+                // SAFETY: tables live as long as their database.
+                let removed = unsafe { &*table }.primary.remove(record, workspace);
+                assert!(removed, "a record is in the index until it is dead (V3)");
+                workspace.retire(Retired::Record(record));
+            }
+            Some(base) if record::is_tombstone(base) => {
+                // A copy, so that nobody takes it for the one that was (V4).
+                let copy = record::copy_tombstone(base);
+                workspace.allocated(Version::size(0));
+                record::replace_own(record, copy);
+                workspace.retire_version(base);
+                workspace.retire_tombstone(table, record);
+            }
+            Some(base) => record::replace_own(record, base),
+        }
+        workspace.retire_version(new);
+    }
+    for at in 0..workspace.spans.len() {
+        let span = &workspace.spans[at];
+        if span.begins {
+            let (index, entry) = (span.index, span.entry);
+            workspace.end_span(index, entry);
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The database: its tables, its clock, its limits; and running transactions in
+//! it until they succeed.
+
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use giveway_hints::Tier;
+
+use crate::durable::Background;
+use crate::epoch::{Epochs, Padded, SLOTS};
+use crate::error::{Error, Result, SchemaError};
+use crate::hook::CommitSink;
+use crate::preemption;
+use crate::schema::{Schema, unknown};
+use crate::stats::{OldestSnapshot, Stats};
+use crate::sync::Relaxed;
+use crate::table::{Table, TableId};
+use crate::txn::{Transaction, TxnOptions};
+use crate::workspace::Workspace;
+
+/// After so many conflicts with lower levels in a row, a transaction lets what
+/// it preempted go on before it tries again.
+const YIELD_AFTER: u32 = 3;
+/// Between two attempts at a transaction at most this passes.
+const LONGEST_PAUSE: Duration = Duration::from_micros(200);
+/// Memory limits are looked at whenever this much was allocated.
+const CHECK_EVERY: usize = 64 << 10;
+
+/// What a database may use.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes for rows, versions and indexes. Writes beyond it fail with
+    /// [`Error::OutOfMemory`]. Looked at every 64 KiB per worker.
+    pub memory_limit: u64,
+    /// Bytes for what only old snapshots need. Beyond it, the oldest
+    /// transaction is ended with [`Error::SnapshotTooOld`].
+    pub garbage_limit: u64,
+}
+
+impl Default for Options {
+    /// No limit on memory, 1 GiB of garbage.
+    fn default() -> Options {
+        Options {
+            memory_limit: u64::MAX,
+            garbage_limit: 1 << 30,
+        }
+    }
+}
+
+/// A database. Cheap to clone; dropping the last clone closes it.
+#[derive(Clone)]
+pub struct Database(Arc<Inner>, Option<Arc<Background>>);
+
+pub(crate) struct Inner {
+    pub(crate) id: u64,
+    pub(crate) epochs: Epochs<Workspace>,
+    shared: Box<[Padded<Shared>]>,
+    pub(crate) options: Options,
+    catalog: Mutex<Vec<Table>>,
+    pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
+}
+
+/// What everybody may see of a slot.
+pub(crate) struct Shared {
+    /// Who holds it.
+    pub(crate) label: AtomicPtr<&'static str>,
+    pub(crate) tier: AtomicU8,
+    /// Since when, in ms of the coarse clock.
+    pub(crate) since_ms: AtomicU64,
+    /// The snapshot whose holder must stop, plus one; 0 if none.
+    pub(crate) doomed: AtomicU64,
+    /// What has happened in it; written by the holder alone.
+    pub(crate) allocated: AtomicI64,
+    pub(crate) garbage: AtomicI64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) aborts: AtomicU64,
+    pub(crate) conflicts: AtomicU64,
+    pub(crate) failed_certifications: AtomicU64,
+}
+
+/// Adds to a counter that nobody else writes.
+#[inline]
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.store(counter.load(Relaxed) + 1, Relaxed);
+}
+
+impl Shared {
+    fn new() -> Padded<Shared> {
+        Padded(Shared {
+            label: AtomicPtr::new(std::ptr::null_mut()),
+            tier: AtomicU8::new(0),
+            since_ms: AtomicU64::new(0),
+            doomed: AtomicU64::new(0),
+            allocated: AtomicI64::new(0),
+            garbage: AtomicI64::new(0),
+            commits: AtomicU64::new(0),
+            aborts: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+            failed_certifications: AtomicU64::new(0),
+        })
+    }
+}
+
+/// Milliseconds since some time, cheaply.
+pub(crate) fn coarse_ms() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the clock exists on Linux and the pointer is to a `timespec`.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
+    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
+}
+
+impl Inner {
+    /// What everybody may see of a slot.
+    #[inline]
+    pub(crate) fn shared(&self, slot: usize) -> &Shared {
+        &self.shared[slot].0
+    }
+
+    fn all_shared(&self) -> impl Iterator<Item = &Shared> {
+        self.shared[..self.epochs.used()]
+            .iter()
+            .map(|shared| &shared.0)
+    }
+
+    fn sum(&self, of: impl Fn(&Shared) -> &AtomicI64) -> u64 {
+        let sum: i64 = self
+            .all_shared()
+            .map(|shared| of(shared).load(Relaxed))
+            .sum();
+        sum.max(0) as u64
+    }
+
+    /// Whether the database may take this many bytes more, of which
+    /// `workspace` is told.
+    #[inline]
+    pub(crate) fn may_grow(
+        &self,
+        slot: usize,
+        workspace: &mut Workspace,
+        bytes: usize,
+    ) -> Result<()> {
+        workspace.unchecked += bytes;
+        if workspace.unchecked < CHECK_EVERY {
+            return Ok(());
+        }
+        self.check_limits(slot, workspace)
+    }
+
+    #[cold]
+    fn check_limits(&self, slot: usize, workspace: &mut Workspace) -> Result<()> {
+        workspace.account(self.shared(slot));
+        let used = self.sum(|shared| &shared.allocated);
+        let garbage = self.sum(|shared| &shared.garbage);
+        if garbage > self.options.garbage_limit
+            && let (_, Some((slot, published))) = self.epochs.oldest()
+        {
+            self.shared(slot).doomed.store(published + 1, Relaxed);
+        }
+        if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+            return Err(Error::OutOfMemory {
+                used,
+                limit: self.options.memory_limit,
+                garbage,
+            });
+        }
+        workspace.unchecked = 0;
+        Ok(())
+    }
+
+    fn catalog(&self) -> MutexGuard<'_, Vec<Table>> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Database {
+    /// A database without a log: what is in it ends with it.
+    pub fn in_memory(options: Options) -> Database {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let inner = Inner {
+            id: NEXT_ID.fetch_add(1, Relaxed),
+            epochs: Epochs::new(),
+            shared: (0..SLOTS).map(|_| Shared::new()).collect(),
+            options,
+            catalog: Mutex::new(Vec::new()),
+            sink: OnceLock::new(),
+        };
+        Database(Arc::new(inner), None)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.0
+    }
+
+    /// What works for the database by itself, until it is closed.
+    pub(crate) fn background(&self) -> Option<&Background> {
+        self.1.as_deref()
+    }
+
+    /// The database with something that works for it. That ends with the last
+    /// clone of this handle, and those that it was made from do not count.
+    pub(crate) fn with_background(&self, background: Background) -> Database {
+        Database(Arc::clone(&self.0), Some(Arc::new(background)))
+    }
+
+    /// Makes a table.
+    pub fn create_table(&self, schema: Schema) -> Result<Table> {
+        self.create(None, schema)
+    }
+
+    /// Makes a table that had this number before.
+    pub(crate) fn create_table_with_id(&self, id: TableId, schema: Schema) -> Result<Table> {
+        self.create(Some(id), schema)
+    }
+
+    fn create(&self, id: Option<TableId>, schema: Schema) -> Result<Table> {
+        // The lock is shared by the contexts of a worker (R1).
+        let _region = preemption::region();
+        let mut catalog = self.0.catalog();
+        if catalog.iter().any(|table| table.name() == schema.name()) {
+            return Err(SchemaError::Twice {
+                what: "a table",
+                name: schema.name().to_owned(),
+            }
+            .into());
+        }
+        let next = catalog.iter().map(|table| table.id().0 + 1).max();
+        let id = id.unwrap_or(TableId(next.unwrap_or(0)));
+        if let Some(sink) = self.0.sink.get() {
+            sink.create_table(id, &schema)?;
+        }
+        let table = Table::new(id, self.0.id, schema);
+        catalog.push(table.clone());
+        Ok(table)
+    }
+
+    /// The table with this name.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        let tables = self.tables();
+        let found = tables.iter().find(|table| table.name() == name).cloned();
+        found.ok_or_else(|| {
+            let mut known: Vec<String> =
+                tables.iter().map(|table| table.name().to_owned()).collect();
+            known.sort();
+            unknown("table", name, "the database", known.iter()).into()
+        })
+    }
+
+    /// All tables.
+    pub fn tables(&self) -> Vec<Table> {
+        let _region = preemption::region();
+        self.0.catalog().clone()
+    }
+
+    /// Begins a transaction.
+    #[inline]
+    pub fn begin(&self, options: TxnOptions) -> Result<Transaction<'_>> {
+        Transaction::begin(&self.0, options)
+    }
+
+    /// Runs a transaction and commits it; again if it has met a conflict, until
+    /// its deadline. The function may run several times. Errors that it returns
+    /// abort the transaction, and end the attempts unless they are retryable.
+    pub fn run<T>(
+        &self,
+        options: TxnOptions,
+        mut body: impl FnMut(&Transaction<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let mut below = 0;
+        let mut pause = Duration::from_nanos(500);
+        loop {
+            let attempt = self.begin(options.clone()).and_then(|txn| {
+                let result = body(&txn)?;
+                txn.commit()?;
+                Ok(result)
+            });
+            let error = match attempt {
+                Err(error) if error.is_retryable() => error,
+                done => return done,
+            };
+            if options
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline)
+            {
+                return Err(Error::Timeout);
+            }
+            below = match error {
+                Error::Conflict { below: true } => below + 1,
+                _ => 0,
+            };
+            if below >= YIELD_AFTER && preemption::yield_below() {
+                below = 0;
+                continue;
+            }
+            let until = Instant::now() + pause;
+            while Instant::now() < until {
+                preemption::poll_point();
+                std::hint::spin_loop();
+            }
+            if pause >= LONGEST_PAUSE {
+                std::thread::yield_now();
+            }
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Frees what no open transaction can find any more. Happens by itself as
+    /// transactions end; this is for those who want to see it done.
+    pub fn collect(&self) {
+        for slot in 0..self.0.epochs.used() {
+            if self.0.epochs.try_claim(slot) {
+                // SAFETY: the slot is claimed (E2).
+                let workspace = unsafe { &mut *self.0.epochs.private(slot).get() };
+                while workspace.collect(&self.0.epochs) {}
+                workspace.account(self.0.shared(slot));
+                self.0.epochs.release(slot);
+            }
+        }
+    }
+
+    /// What is going on.
+    pub fn stats(&self) -> Stats {
+        let inner = &self.0;
+        let total = |of: fn(&Shared) -> &AtomicU64| -> u64 {
+            inner
+                .all_shared()
+                .map(|shared| of(shared).load(Relaxed))
+                .sum()
+        };
+        let used = inner.epochs.used();
+        let (_, oldest) = inner.epochs.oldest();
+        Stats {
+            memory_bytes: inner.sum(|shared| &shared.allocated),
+            garbage_bytes: inner.sum(|shared| &shared.garbage),
+            clock: inner.epochs.now(),
+            active: (0..used)
+                .filter(|&slot| inner.epochs.is_claimed(slot))
+                .count(),
+            oldest: oldest.map(|(slot, snapshot)| {
+                let shared = inner.shared(slot);
+                let label = shared.label.load(Relaxed);
+                OldestSnapshot {
+                    snapshot,
+                    // SAFETY: null, or from a `&'static &'static str`.
+                    label: unsafe { label.as_ref() }.copied().unwrap_or_default(),
+                    tier: match shared.tier.load(Relaxed) {
+                        0 => Tier::Background,
+                        _ => Tier::TimeSensitive,
+                    },
+                    age: Duration::from_millis(
+                        coarse_ms().saturating_sub(shared.since_ms.load(Relaxed)),
+                    ),
+                }
+            }),
+            commits: total(|shared| &shared.commits),
+            aborts: total(|shared| &shared.aborts),
+            conflicts: total(|shared| &shared.conflicts),
+            failed_certifications: total(|shared| &shared.failed_certifications),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! A database with files: the engine, its log and its checkpoints put together.
+//!
+//! The engine knows of durability what [`CommitSink`] says; log, checkpoints and
+//! recovery know nothing of tables and rows but their bytes. This module is where
+//! the two meet: commits become records, and records rows.
+
+mod background;
+mod schema;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::checkpoint;
+use crate::database::{Database, Options};
+use crate::error::{Error, Result};
+use crate::hook::{CommitSink, ReplayOp, Writes};
+use crate::key::KeyRange;
+use crate::log::record::Change;
+use crate::log::{Directory, Disk, DurabilityError, DurabilityOptions, Flaw, Log, LogStats};
+use crate::preemption;
+use crate::recovery::{self, Check, RecoveryReport, Target};
+use crate::schema::Schema;
+use crate::table::TableId;
+use crate::tree::Direction;
+use crate::txn::TxnOptions;
+use giveway_hints::Tier;
+
+pub(crate) use background::Background;
+
+/// What makes a database last.
+pub(crate) struct Durable {
+    log: Log,
+    report: RecoveryReport,
+    /// One checkpoint at a time.
+    checkpointing: Mutex<()>,
+}
+
+/// A checkpoint that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The database as of this commit timestamp is in it.
+    pub timestamp: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Database {
+    /// Opens the database in this directory, which is made if it is missing, for
+    /// this process alone. The database is as it was after the last commit that
+    /// was acknowledged, or a later one.
+    ///
+    /// # Errors
+    /// [`Error::Durability`] if the directory is open elsewhere or damaged, or if
+    /// the system refuses something; [`Error::OutOfMemory`] if the database does
+    /// not fit its limit.
+    pub fn open(
+        directory: impl AsRef<Path>,
+        options: Options,
+        durability: DurabilityOptions,
+    ) -> Result<Database> {
+        let path = directory.as_ref();
+        let disk = Directory::open(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => DurabilityError::InUse {
+                directory: path.display().to_string(),
+            },
+            _ => DurabilityError::io("opening", path.display().to_string())(error),
+        })?;
+        Database::open_on(Arc::new(disk), options, durability)
+    }
+
+    /// As [`open`](Self::open), with files that somebody else keeps.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        options: Options,
+        durability: DurabilityOptions,
+    ) -> Result<Database> {
+        let db = Database::in_memory(options);
+        let mut engine = Engine { db: &db };
+        let (start, report) = recovery::recover(&disk, &durability, &mut engine)?;
+        db.finish_replay(report.durable);
+        let checkpoint_bytes = durability.checkpoint_bytes;
+        let log = Log::start(disk, durability, start)?;
+        let (alarm, read) = (log.alarm(), report.log_bytes);
+        db.attach(Arc::new(Durable {
+            log,
+            report,
+            checkpointing: Mutex::new(()),
+        }));
+        Ok(match checkpoint_bytes {
+            Some(growth) => db.with_background(Background::start(db.clone(), alarm, growth, read)?),
+            None => db,
+        })
+    }
+
+    /// What makes the database last, if anything does.
+    pub(crate) fn durable(&self) -> Option<&Durable> {
+        let sink: &dyn std::any::Any = &**self.inner().sink.get()?;
+        sink.downcast_ref()
+    }
+
+    /// What opening the database came to; `None` if it is in memory only.
+    pub fn recovery(&self) -> Option<&RecoveryReport> {
+        self.durable().map(|durable| &durable.report)
+    }
+
+    /// How the log is doing; `None` if there is none.
+    pub fn log_stats(&self) -> Option<LogStats> {
+        let durable = self.durable()?;
+        Some(LogStats {
+            checkpoint_failure: self.background().and_then(Background::failure),
+            ..durable.log.stats()
+        })
+    }
+
+    /// Returns once everything that is visible now is durable, without waiting
+    /// for the sync policy's interval. In memory, at once.
+    ///
+    /// # Errors
+    /// [`Error::Durability`] if the log cannot be written.
+    pub fn flush(&self) -> Result<()> {
+        match self.durable() {
+            Some(durable) => Ok(durable.log.flush(self.inner().epochs.now())?),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the database as of now into a file, while transactions go on, so
+    /// that recovery takes less time and the log less space. It happens by itself
+    /// if the options say so.
+    ///
+    /// # Errors
+    /// [`Error::Durability`] if there are no files, or they cannot be written;
+    /// [`Error::SnapshotTooOld`] if the snapshot took too long for
+    /// [`Options::garbage_limit`]. The database goes on as before.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.checkpoint_unless(|| false)
+    }
+
+    /// Makes a checkpoint, unless it is to be given up.
+    fn checkpoint_unless(&self, give_up: impl Fn() -> bool) -> Result<Checkpoint> {
+        let durable = self.durable().ok_or(DurabilityError::InMemory)?;
+        let _one = durable
+            .checkpointing
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let options = TxnOptions::read_only().tier(Tier::Background);
+        let txn = self.begin(options.label(&"checkpoint"))?;
+        let timestamp = txn.snapshot();
+        let bytes = checkpoint::write::<Error>(&durable.log, timestamp, |add| {
+            for table in self.tables() {
+                for row in txn.scan(&table, KeyRange::all(), Direction::Forward)? {
+                    if give_up() {
+                        return Err(Error::Timeout);
+                    }
+                    add(table.id().0, row?.raw())?;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(Checkpoint { timestamp, bytes })
+    }
+}
+
+impl CommitSink for Durable {
+    fn admit(&self, deadline: Option<Instant>) -> Result<()> {
+        Ok(self.log.admit(deadline)?)
+    }
+
+    fn append(&self, ts: u64, writes: &Writes<'_>) -> Result<()> {
+        debug_assert!(preemption::in_region());
+        let changes = || {
+            writes.iter().map(|write| match write.after {
+                Some(row) => Change::Put {
+                    table: write.table.0,
+                    row,
+                },
+                None => Change::Delete {
+                    table: write.table.0,
+                    key: write.key,
+                },
+            })
+        };
+        let bytes = changes().map(|change| change.encoded_len()).sum();
+        Ok(self.log.append(ts, bytes, changes())?)
+    }
+
+    fn skip(&self, ts: u64) {
+        self.log.skip(ts);
+    }
+
+    fn wait_durable(&self, ts: u64, deadline: Option<Instant>) -> Result<()> {
+        Ok(self.log.wait(ts, deadline)?)
+    }
+
+    fn wait_read(&self, snapshot: u64, deadline: Option<Instant>) -> Result<()> {
+        Ok(self.log.wait_read(snapshot, deadline)?)
+    }
+
+    fn create_table(&self, id: TableId, schema: &Schema) -> Result<()> {
+        Ok(self.log.create_table(id.0, schema::encode(schema))?)
+    }
+}
+
+/// The engine, as recovery sees it.
+struct Engine<'a> {
+    db: &'a Database,
+}
+
+impl Engine<'_> {
+    fn replay(&self, ts: u64, table: u32, op: ReplayOp<'_>) -> Result<Check> {
+        match self.db.replay(TableId(table), op, ts) {
+            // What the table cannot hold was never in it.
+            Err(Error::Schema(_)) => Ok(Err(Flaw::Contents)),
+            Err(other) => Err(other),
+            Ok(()) => Ok(Ok(())),
+        }
+    }
+}
+
+impl Target for Engine<'_> {
+    type Error = Error;
+
+    fn table(&mut self, table: u32, schema: &[u8]) -> Result<Check> {
+        let schema = match schema::decode(schema) {
+            Some(schema) => schema,
+            None => return Ok(Err(Flaw::Contents)),
+        };
+        match self.db.create_table_with_id(TableId(table), schema) {
+            Err(Error::Schema(_)) => Ok(Err(Flaw::Contents)),
+            Err(other) => Err(other),
+            Ok(_) => Ok(Ok(())),
+        }
+    }
+
+    fn put(&mut self, ts: u64, table: u32, row: &[u8]) -> Result<Check> {
+        self.replay(ts, table, ReplayOp::Put(row))
+    }
+
+    fn delete(&mut self, ts: u64, table: u32, key: &[u8]) -> Result<Check> {
+        self.replay(ts, table, ReplayOp::Delete(key))
+    }
+}

@@ -1,0 +1,212 @@
+//! The commit clock, which is also the clock of reclamation.
+//!
+//! An open transaction holds a slot, in which it has published what the clock
+//! showed when it began. Memory that has been unlinked is stamped with what the
+//! clock shows then, and freed when every published number is larger: when all
+//! transactions that might have found it are over. One clock serves visibility
+//! and reclamation, so the oldest snapshot and who holds it are one look away.
+//!
+//! ```text
+//!  begin:   publish b = clock │ fence │ snapshot s = clock      (b <= s)
+//!  unlink:  take out of reach │ fence │ r = clock
+//!  free:    fence │ oldest = min(published) │ free what has r < oldest
+//! ```
+//!
+//! Invariants:
+//!
+//! - **E1** What was unlinked with stamp `r` is not reachable for a transaction
+//!   that begins after it was freed, nor for one that published `b > r`. Order
+//!   the fences (all are sequentially consistent): if the transaction's fence
+//!   comes before that of the unlinking, then `b` was read no later than `r`, so
+//!   `b <= r` and the collector, whose fence comes later still, sees it and does
+//!   not free. If it comes after, the transaction sees the unlinking.
+//! - **E2** A slot's private part belongs to who claimed it, until released.
+//! - **E3** A version superseded at `c` is reachable only through versions that
+//!   are newer than `c`, which only snapshots below `c` pass. Such transactions
+//!   published before `c` was drawn, so the version is retired after they
+//!   began, and E1 keeps it for them. Its successor's `next` is left dangling
+//!   when it is freed; nobody follows it.
+//!
+//! Known weakness: one old snapshot, of a paused reader for instance, keeps
+//! everything retired since it began, also what no snapshot needs. What it
+//! keeps is counted, reported with its holder, and capped (`garbage_limit`).
+
+use std::cell::UnsafeCell;
+
+use crate::sync::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
+
+/// Transactions that can be open at a time.
+pub(crate) const SLOTS: usize = if cfg!(loom) {
+    2
+} else if cfg!(miri) {
+    16
+} else {
+    1024
+};
+/// What a free slot publishes.
+const FREE: u64 = u64::MAX;
+
+/// Alone in its cache lines.
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+/// One transaction's place.
+#[repr(align(128))]
+pub(crate) struct Slot<P> {
+    published: AtomicU64,
+    private: UnsafeCell<P>,
+}
+
+/// The clock and the open transactions. `P` is what a slot keeps for its holder.
+pub(crate) struct Epochs<P> {
+    clock: Padded<AtomicU64>,
+    /// Slots at this index and above were never used.
+    used: Padded<AtomicU64>,
+    slots: Box<[Slot<P>]>,
+}
+
+// SAFETY: all but the private parts is atomic; those go from one holder to the
+// next through `published` (E2).
+unsafe impl<P: Send> Sync for Epochs<P> {}
+
+impl<P: Default> Epochs<P> {
+    pub(crate) fn new() -> Epochs<P> {
+        let slot = |_| Slot {
+            published: AtomicU64::new(FREE),
+            private: UnsafeCell::new(P::default()),
+        };
+        Epochs {
+            clock: Padded(AtomicU64::new(0)),
+            used: Padded(AtomicU64::new(0)),
+            slots: (0..SLOTS).map(slot).collect(),
+        }
+    }
+}
+
+impl<P> Epochs<P> {
+    /// The last timestamp drawn.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.0.load(Acquire)
+    }
+
+    /// Draws a commit timestamp.
+    #[inline]
+    pub(crate) fn draw(&self) -> u64 {
+        self.clock.0.fetch_add(1, SeqCst) + 1
+    }
+
+    /// Sets the clock. Nobody else uses it yet.
+    pub(crate) fn set(&self, now: u64) {
+        self.clock.0.store(now, Release);
+    }
+
+    /// Claims a slot, the one at `hint` if it is free: its index, and the
+    /// snapshot that its holder may read. `None` if all are taken.
+    #[inline]
+    pub(crate) fn claim(&self, hint: usize) -> Option<(usize, u64)> {
+        (0..SLOTS)
+            .map(|step| (hint + step) % SLOTS)
+            .find(|&index| self.try_claim(index))
+            .map(|index| (index, self.now()))
+    }
+
+    /// Claims this slot if it is free.
+    #[inline]
+    pub(crate) fn try_claim(&self, index: usize) -> bool {
+        let published = &self.slots[index].published;
+        if published.load(Relaxed) != FREE
+            || published
+                .compare_exchange(FREE, self.now(), Acquire, Relaxed)
+                .is_err()
+        {
+            return false;
+        }
+        if self.used.0.load(Relaxed) <= index as u64 {
+            self.used.0.fetch_max(index as u64 + 1, Relaxed);
+        }
+        // Before anything is read (E1).
+        fence(SeqCst);
+        true
+    }
+
+    /// What the holder of a slot has published.
+    #[inline]
+    pub(crate) fn published(&self, index: usize) -> u64 {
+        self.slots[index].published.load(Relaxed)
+    }
+
+    /// Ends the claim.
+    #[inline]
+    pub(crate) fn release(&self, index: usize) {
+        self.slots[index].published.store(FREE, Release);
+    }
+
+    /// The private part of a claimed slot.
+    #[inline]
+    pub(crate) fn private(&self, index: usize) -> &UnsafeCell<P> {
+        &self.slots[index].private
+    }
+
+    /// The stamp of what the caller has just unlinked (E1).
+    #[inline]
+    pub(crate) fn stamp(&self) -> u64 {
+        fence(SeqCst);
+        self.now()
+    }
+
+    /// What was stamped with less than this can be freed; with it, who holds
+    /// the oldest snapshot: slot and published number.
+    pub(crate) fn oldest(&self) -> (u64, Option<(usize, u64)>) {
+        // After the stamps were drawn (E1).
+        fence(SeqCst);
+        let mut oldest = None;
+        for index in 0..self.used() {
+            let published = self.slots[index].published.load(Acquire);
+            if published < oldest.map_or(FREE, |(_, least)| least) {
+                oldest = Some((index, published));
+            }
+        }
+        (oldest.map_or(FREE, |(_, published)| published), oldest)
+    }
+
+    /// Slots from this index on were never used.
+    pub(crate) fn used(&self) -> usize {
+        self.used.0.load(Relaxed) as usize
+    }
+
+    /// Whether somebody holds the slot now.
+    pub(crate) fn is_claimed(&self, index: usize) -> bool {
+        self.slots[index].published.load(Relaxed) != FREE
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_snapshot_holds_back_what_it_might_need() {
+        let epochs: Epochs<()> = Epochs::new();
+        assert_eq!(epochs.draw(), 1);
+        let (old, snapshot) = epochs.claim(0).unwrap();
+        assert_eq!(snapshot, 1);
+        assert_eq!(epochs.draw(), 2);
+        let (young, _) = epochs.claim(0).unwrap();
+        assert_ne!(old, young);
+        assert_eq!(epochs.oldest(), (1, Some((old, 1))));
+        epochs.release(old);
+        assert_eq!(epochs.oldest(), (2, Some((young, 2))));
+        epochs.release(young);
+        assert_eq!(epochs.oldest(), (FREE, None));
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let epochs: Epochs<()> = Epochs::new();
+        for _ in 0..SLOTS {
+            epochs.claim(3).unwrap();
+        }
+        assert!(epochs.claim(3).is_none());
+    }
+}

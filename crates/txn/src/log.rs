@@ -1,0 +1,430 @@
+//! The redo log: what makes commits last.
+//!
+//! Everything is in memory; what survives is this log and the checkpoints that
+//! shorten it. A committing transaction leaves its record in a slot of its own
+//! context and becomes visible; one thread writes the records of all slots, in
+//! the order of commit timestamps, and says how far they are durable; the commit
+//! returns when that has reached its timestamp.
+//!
+//! ```text
+//!  worker            ┌──────┐
+//!  commit: append ──▶│ slot │──┐                                  frontier
+//!  worker            ├──────┤  │ by timestamp   batch, sync          │
+//!  commit: append ──▶│ slot │──┼──────────────▶ segments on disk ────┤
+//!     │              ├──────┤  │    (writer)                         ▼
+//!     │              │  …   │──┘                        acknowledgement
+//!     └──────────────┴──────┴──── waits, or leaves a function ◀──────┘
+//! ```
+//!
+//! The order of the log is the order of timestamps, and not merely one that
+//! respects dependencies: any prefix is then exactly the database as of one
+//! timestamp, so recovery needs no undo and no graph, a torn end costs nothing
+//! but the end, and a checkpoint, which is a snapshot at a timestamp, fits
+//! between two records. Getting the order is cheap (see `slots`).
+//!
+//! A transaction is visible before it is durable, since otherwise every
+//! conflict would last as long as a sync. What a transaction read may therefore
+//! be lost in a crash, but then the transaction is lost as well, being later in
+//! the log. One that wrote nothing has nothing in the log: it waits for its
+//! snapshot to be durable
+//! ([`reads_wait`](options::DurabilityOptions::reads_wait)).
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `disk`, `error`, `options` | What do we stand on, what can go wrong, what is chosen? |
+//! | `format`, `record` | What do the bytes mean? |
+//! | `slots`, `doorbell`, `frontier` | How do transactions and the writer meet? |
+//! | `segment`, `writer`, `stats`, `alarm` | How is it written? |
+//! | `reader` | How is it read, and what is damage? |
+//!
+//! Departure: the paper's engine keeps a log buffer per thread, found through
+//! context-local storage (Section 4.3). So do we; what it writes when, it leaves
+//! open.
+
+mod alarm;
+mod disk;
+mod doorbell;
+mod error;
+pub(crate) mod format;
+mod frontier;
+mod options;
+pub(crate) mod reader;
+pub(crate) mod record;
+pub(crate) mod segment;
+mod slots;
+mod stats;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use giveway_locks::Mutex;
+
+pub(crate) use alarm::Alarm;
+pub use disk::{Directory, Disk, DiskFile};
+pub use error::{DurabilityError, Failure, Flaw};
+pub(crate) use frontier::Callback;
+pub use options::{DurabilityOptions, SyncPolicy};
+pub use stats::LogStats;
+
+use crate::checkpoint::file::CheckpointHeader;
+use crate::preemption;
+use doorbell::Doorbell;
+use format::{RECORD_HEADER, RECORD_MAX, SegmentHeader, segment_name};
+use frontier::Frontier;
+use record::Change;
+use segment::{Closed, Segment};
+use slots::Slots;
+use stats::Counters;
+use writer::Writer;
+
+/// An open log. Dropping it writes what is there and closes it.
+pub(crate) struct Log {
+    shared: Arc<Shared>,
+    database: u64,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// What transactions and the writer share.
+struct Shared {
+    disk: Arc<dyn Disk>,
+    options: DurabilityOptions,
+    slots: Slots,
+    frontier: Frontier,
+    doorbell: Doorbell,
+    tables: Mutex<Tables>,
+    files: Mutex<Files>,
+    counters: Counters,
+    alarm: Arc<Alarm>,
+    /// Somebody does not want to wait for the policy's interval.
+    urgent: AtomicBool,
+    stop: AtomicBool,
+}
+
+/// Tables, as far as the log is concerned.
+struct Tables {
+    /// All tables, those included that are not usable yet.
+    schemas: BTreeMap<u32, Vec<u8>>,
+    /// Records of new tables, and who waits for them.
+    unwritten: Vec<(Vec<u8>, Callback)>,
+}
+
+/// The log's segments.
+struct Files {
+    /// Oldest first.
+    closed: Vec<Closed>,
+    /// The number of the first batch of the one that is being written.
+    current: u64,
+}
+
+/// Where a log goes on, as recovery found it.
+pub(crate) struct Start {
+    /// The header of the segment to begin.
+    pub(crate) header: SegmentHeader,
+    /// The segments before it.
+    pub(crate) closed: Vec<Closed>,
+    /// All tables.
+    pub(crate) schemas: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Log {
+    /// Begins a new segment, and the thread that writes it.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn start(
+        disk: Arc<dyn Disk>,
+        options: DurabilityOptions,
+        start: Start,
+    ) -> Result<Log, DurabilityError> {
+        let segment = Segment::create(Arc::clone(&disk), start.header)?;
+        let shared = Arc::new(Shared {
+            disk,
+            options,
+            slots: Slots::new(),
+            frontier: Frontier::new(start.header.after),
+            doorbell: Doorbell::new(),
+            tables: Mutex::new(Tables {
+                schemas: start.schemas,
+                unwritten: Vec::new(),
+            }),
+            files: Mutex::new(Files {
+                closed: start.closed,
+                current: start.header.first,
+            }),
+            counters: Counters::default(),
+            alarm: Arc::default(),
+            urgent: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        });
+        let writer = Writer::new(Arc::clone(&shared), segment);
+        let writer = thread::Builder::new()
+            .name("giveway-log".to_owned())
+            .spawn(move || writer.run())
+            .map_err(DurabilityError::io("starting", "the log's writer"))?;
+        Ok(Log {
+            shared,
+            database: start.header.database,
+            writer: Some(writer),
+        })
+    }
+
+    /// Lets a transaction commit that has written: waits while the backlog is
+    /// over its limit.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](DurabilityError::ReadOnly) after a failure,
+    /// [`Backlog`](DurabilityError::Backlog) when the deadline has passed.
+    pub(crate) fn admit(&self, deadline: Option<Instant>) -> Result<(), DurabilityError> {
+        let shared = &self.shared;
+        let limit = shared.options.backlog_bytes_max;
+        let settled = || match shared.frontier.failure() {
+            Some(failure) => Some(Err(DurabilityError::ReadOnly(Arc::clone(failure)))),
+            None => (shared.slots.backlog() <= limit).then_some(Ok(())),
+        };
+        // The usual case asks no clock.
+        if let Some(settled) = settled() {
+            return settled;
+        }
+        shared.ring_urgently();
+        shared
+            .frontier
+            .wait_for(deadline, settled)
+            .unwrap_or_else(|_| {
+                let backlog = shared.slots.backlog();
+                Err(DurabilityError::Backlog { backlog })
+            })
+    }
+
+    /// Appends the record of a transaction that commits with this timestamp:
+    /// `changes`, which take `bytes` together. The caller is in a region, and
+    /// makes the transaction visible only afterwards.
+    ///
+    /// # Errors
+    /// [`TooLarge`](DurabilityError::TooLarge): the transaction cannot commit,
+    /// and its timestamp is skipped.
+    pub(crate) fn append<'a>(
+        &self,
+        timestamp: u64,
+        bytes: usize,
+        changes: impl Iterator<Item = Change<'a>>,
+    ) -> Result<(), DurabilityError> {
+        if bytes > RECORD_MAX {
+            self.skip(timestamp);
+            return Err(DurabilityError::TooLarge(bytes));
+        }
+        self.shared.slots.append(timestamp, |body| {
+            body.reserve(bytes);
+            changes.for_each(|change| change.encode(body));
+        });
+        self.shared.doorbell.ring();
+        Ok(())
+    }
+
+    /// Nobody commits with this timestamp. The caller is in a region.
+    pub(crate) fn skip(&self, timestamp: u64) {
+        self.shared.slots.append(timestamp, |_| {});
+        // Later ones may wait for this one.
+        self.shared.doorbell.ring();
+    }
+
+    /// Waits until everything up to this timestamp is durable.
+    ///
+    /// # Errors
+    /// [`InDoubt`](DurabilityError::InDoubt) after a failure,
+    /// [`NotYet`](DurabilityError::NotYet) when the deadline has passed.
+    pub(crate) fn wait(
+        &self,
+        timestamp: u64,
+        deadline: Option<Instant>,
+    ) -> Result<(), DurabilityError> {
+        self.shared.doorbell.ring();
+        self.shared.frontier.wait(timestamp, deadline)
+    }
+
+    /// As [`wait`](Self::wait) for a transaction that wrote nothing, if the
+    /// options say that it waits.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub(crate) fn wait_read(
+        &self,
+        snapshot: u64,
+        deadline: Option<Instant>,
+    ) -> Result<(), DurabilityError> {
+        match self.shared.options.reads_wait {
+            true => self.wait(snapshot, deadline),
+            false => Ok(()),
+        }
+    }
+
+    /// Has a function called when the timestamp is durable, or in doubt: at
+    /// once, or by the writer, for which it should be short.
+    pub(crate) fn when_durable(&self, timestamp: u64, callback: Callback) {
+        self.shared.doorbell.ring();
+        self.shared.frontier.when_settled(timestamp, callback);
+    }
+
+    /// As [`wait`](Self::wait), without waiting for the policy's interval.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub(crate) fn flush(&self, timestamp: u64) -> Result<(), DurabilityError> {
+        self.shared.ring_urgently();
+        self.shared.frontier.wait(timestamp, None)
+    }
+
+    /// Makes a new table last. It may be used afterwards.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](DurabilityError::ReadOnly) after a failure,
+    /// [`InDoubt`](DurabilityError::InDoubt) if that comes now.
+    pub(crate) fn create_table(&self, table: u32, schema: Vec<u8>) -> Result<(), DurabilityError> {
+        let mut record = vec![0; RECORD_HEADER];
+        let schema_bytes = &schema;
+        Change::Table {
+            table,
+            schema: schema_bytes,
+        }
+        .encode(&mut record);
+        let (sender, receiver) = mpsc::sync_channel(1);
+        {
+            let _region = preemption::region();
+            let mut tables = self.shared.tables.lock();
+            // With the tables locked: see `refuse_tables`.
+            if let Some(failure) = self.shared.frontier.failure() {
+                return Err(DurabilityError::ReadOnly(Arc::clone(failure)));
+            }
+            tables.schemas.insert(table, schema);
+            let callback = move |settled| sender.send(settled).expect("there is room for one");
+            tables.unwritten.push((record, Box::new(callback)));
+        }
+        self.shared.ring_urgently();
+        receiver.recv().expect("every callback is called")
+    }
+
+    /// What a checkpoint of this snapshot says, and the tables that it has.
+    ///
+    /// The tables are looked at after the segments: the record of a table is in
+    /// the log after the table is known here, so a segment that was complete
+    /// before has no table that is not among these.
+    pub(crate) fn plan_checkpoint(
+        &self,
+        snapshot: u64,
+    ) -> (CheckpointHeader, BTreeMap<u32, Vec<u8>>) {
+        let _region = preemption::region();
+        let first_needed = {
+            let files = self.shared.files.lock();
+            let needed = files.closed.iter().find(|closed| closed.through > snapshot);
+            needed.map_or(files.current, |closed| closed.first)
+        };
+        let header = CheckpointHeader {
+            database: self.database,
+            snapshot,
+            first_needed,
+        };
+        (header, self.shared.tables.lock().schemas.clone())
+    }
+
+    /// Where the log is.
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.shared.disk
+    }
+
+    /// Removes the segments before the one with this first batch.
+    ///
+    /// # Errors
+    /// What could not be done. It is done by the next checkpoint.
+    pub(crate) fn truncate(&self, first_needed: u64) -> Result<(), DurabilityError> {
+        let obsolete: Vec<Closed> = {
+            let _region = preemption::region();
+            let mut files = self.shared.files.lock();
+            let closed = &mut files.closed;
+            closed
+                .extract_if(.., |closed| closed.first < first_needed)
+                .collect()
+        };
+        let disk = &self.shared.disk;
+        for closed in obsolete {
+            let name = segment_name(closed.first);
+            let removed = disk.remove(&name);
+            removed.map_err(DurabilityError::io("removing", disk.describe(&name)))?;
+        }
+        let named = disk.sync_names();
+        named.map_err(DurabilityError::io("syncing", disk.describe("")))
+    }
+
+    /// Tells when the log has grown.
+    pub(crate) fn alarm(&self) -> Arc<Alarm> {
+        Arc::clone(&self.shared.alarm)
+    }
+
+    /// How the log is doing.
+    pub(crate) fn stats(&self) -> LogStats {
+        let shared = &self.shared;
+        let (closed, bytes) = {
+            let _region = preemption::region();
+            let files = shared.files.lock();
+            let bytes = files.closed.iter().map(|closed| closed.bytes).sum::<u64>();
+            (files.closed.len() as u64, bytes)
+        };
+        LogStats {
+            backlog_bytes: shared.slots.backlog(),
+            bytes: shared.alarm.bytes(),
+            durable: shared.frontier.reached(),
+            segments: closed + 1,
+            log_bytes: bytes + shared.counters.current(),
+            failure: shared.frontier.failure().map(ToString::to_string),
+            ..shared.counters.snapshot()
+        }
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        self.shared.ring_urgently();
+        let writer = self.writer.take().expect("it is dropped once");
+        // A function that the writer calls may be the last to know the log. The
+        // writer then ends by itself.
+        if writer.thread().id() != thread::current().id() {
+            // It catches its panics.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl Shared {
+    fn ring_urgently(&self) {
+        self.urgent.store(true, Ordering::SeqCst);
+        self.doorbell.ring_urgently();
+    }
+
+    /// Whether the writer has a reason not to sleep.
+    fn has_work(&self) -> bool {
+        self.slots.backlog() > 0 || self.is_urgent()
+    }
+
+    /// Whether it has a reason not to let work gather.
+    fn is_urgent(&self) -> bool {
+        self.urgent.load(Ordering::SeqCst)
+            || self.stop.load(Ordering::SeqCst)
+            || self.slots.backlog() > self.options.backlog_bytes_max / 2
+    }
+
+    fn take_tables(&self) -> Vec<(Vec<u8>, Callback)> {
+        std::mem::take(&mut self.tables.lock().unwritten)
+    }
+
+    /// After a failure: who waits for a new table is told. Who comes later sees
+    /// the failure, which was set before the tables were locked here.
+    fn refuse_tables(&self, taken: Vec<Callback>) {
+        let left = self.take_tables().into_iter().map(|(_, creator)| creator);
+        for creator in taken.into_iter().chain(left) {
+            self.frontier.when_settled(u64::MAX, creator);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The little of a file system that durability rests on.
+//!
+//! A database is one flat directory. Everything the log, the checkpoints and
+//! recovery ask of it goes through [`Disk`], so that tests can bring a disk that
+//! fails at a chosen operation, or that loses at a crash whatever was not
+//! synced; the code that runs on it is the code that runs in production.
+//!
+//! What a disk promises, which the rest cites:
+//!
+//! - **D1** What was appended before a [`sync`](DiskFile::sync) that succeeded
+//!   is there after a crash. Of what was appended later, any part may be.
+//! - **D2** A name made, renamed or removed before a
+//!   [`sync_names`](Disk::sync_names) that succeeded is so after a crash. Of
+//!   later changes of names, any part may be; each is whole or absent.
+//! - **D3** After a failed `sync` nothing is promised about bytes that were not
+//!   synced before, not even by a later `sync` that succeeds: Linux drops the
+//!   error with the dirty pages. Nobody retries.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// A directory of append-only files.
+pub trait Disk: Send + Sync + std::fmt::Debug {
+    /// Makes an empty file for appending; one of this name is emptied.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// All of a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+
+    /// A file from its beginning, for those too large to hold.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>>;
+
+    /// Gives a file another name, in place of what had that name.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// The names of all files, in no order.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn names(&self) -> io::Result<Vec<String>>;
+
+    /// Makes changes of names last (D2).
+    ///
+    /// # Errors
+    /// What the system says.
+    fn sync_names(&self) -> io::Result<()>;
+
+    /// How an error names a file.
+    fn describe(&self, name: &str) -> String;
+}
+
+/// A file being written.
+pub trait DiskFile: Send {
+    /// Writes all of it at the end.
+    ///
+    /// # Errors
+    /// What the system says; part of it may have been written.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Makes what was appended last (D1).
+    ///
+    /// # Errors
+    /// What the system says; see D3.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A directory of the operating system's file system.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// Open while the directory is in use: its lock keeps other processes out.
+    _lock: File,
+}
+
+/// The file that is locked while a database is open.
+const LOCK: &str = "LOCK";
+
+impl Directory {
+    /// Opens the directory, made if it is missing, for this process alone.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if another process, or another database of
+    /// this one, has it open; else what the system says.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        if !path.is_dir() {
+            fs::create_dir_all(path)?;
+            // The directory's own name must last as well (D2).
+            let parent = path.parent().filter(|parent| parent.as_os_str() != "");
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        }
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join(LOCK))?;
+        lock.try_lock()?;
+        Ok(Directory {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+}
+
+impl Disk for Directory {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .open(self.path.join(name))?;
+        Ok(Box::new(file))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path.join(name))
+    }
+
+    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
+        Ok(Box::new(File::open(self.path.join(name))?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // Names that are not UTF-8 are not ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+}
+
+impl DiskFile for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // Lengths are metadata that fdatasync does write.
+        self.sync_data()
+    }
+}

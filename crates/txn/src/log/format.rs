@@ -1,0 +1,287 @@
+//! What a segment of the log looks like on disk.
+//!
+//! ```text
+//! segment   log-00000000000000000017.giveway
+//! ┌────────────────┬───────┬───────┬─────┬───────┐
+//! │ SegmentHeader  │ batch │ batch │  …  │ batch │
+//! └────────────────┴───────┴───────┴─────┴───────┘
+//! SegmentHeader, 40 bytes
+//!   magic 8 │ version 4 │ crc 4 │ database 8 │ first sequence 8 │ after 8
+//! batch
+//!   magic 4 │ length 4 │ sequence 8 │ last 8 │ payload crc 4 │ header crc 4 │ payload
+//! payload: transactions in the order of their timestamps
+//!   length 4 │ timestamp 8 │ body
+//! ```
+//!
+//! All numbers are little-endian. `crc` of the segment header covers what
+//! follows it; version and magic come before it so that a newer version can be
+//! told from damage. `after` is a timestamp that all of the segment's
+//! transactions are beyond, `last` that of the batch's last one.
+//!
+//! - **F1** Batches are numbered without gaps from 1, across segments. A gap is
+//!   a lost batch.
+//! - **F2** A batch's two checksums start from the database's number, so that a
+//!   batch of another database, or bytes of a row that look like one, do not
+//!   pass for a batch.
+//! - **F3** A batch is whole or worthless: it is acknowledged as one.
+
+use super::error::Flaw;
+
+/// The version this program writes, and the newest that it reads.
+pub(crate) const VERSION: u32 = 1;
+/// Bytes of a segment's header.
+pub(crate) const SEGMENT_HEADER: usize = 40;
+/// Bytes of a batch's header.
+pub(crate) const BATCH_HEADER: usize = 32;
+/// Bytes in front of a transaction's body.
+pub(crate) const RECORD_HEADER: usize = 12;
+/// The longest body of a transaction, bytes. A quarter of what a batch's length
+/// can say, so that a batch that takes one more record has room for it.
+pub(crate) const RECORD_MAX: usize = 1 << 30;
+
+const SEGMENT_MAGIC: &[u8; 8] = b"GIVEWLOG";
+const BATCH_MAGIC: &[u8; 4] = b"gwB\x1a";
+const PREFIX: &str = "log-";
+const SUFFIX: &str = ".giveway";
+
+/// The name of the segment whose first batch has this number.
+pub(crate) fn segment_name(first: u64) -> String {
+    format!("{PREFIX}{first:020}{SUFFIX}")
+}
+
+/// The number in a segment's name; `None` if it is none.
+pub(crate) fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    (digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| digits.parse().ok())?
+}
+
+/// What a segment says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// The database it belongs to.
+    pub(crate) database: u64,
+    /// The number of its first batch.
+    pub(crate) first: u64,
+    /// All its transactions have later timestamps.
+    pub(crate) after: u64,
+}
+
+/// What a batch says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    /// Bytes of payload.
+    pub(crate) length: u32,
+    /// Its number.
+    pub(crate) sequence: u64,
+    /// The timestamp of its last transaction.
+    pub(crate) last: u64,
+    payload_crc: u32,
+}
+
+impl SegmentHeader {
+    /// The bytes to write.
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER] {
+        let mut bytes = [0; SEGMENT_HEADER];
+        bytes[..8].copy_from_slice(SEGMENT_MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.first.to_le_bytes());
+        bytes[32..].copy_from_slice(&self.after.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[16..]);
+        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what a segment begins with.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, Flaw> {
+        let bytes = bytes.get(..SEGMENT_HEADER).ok_or(Flaw::Truncated)?;
+        check_opening(bytes, SEGMENT_MAGIC)?;
+        if crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
+            return Err(Flaw::Checksum);
+        }
+        Ok(SegmentHeader {
+            database: u64_at(bytes, 16),
+            first: u64_at(bytes, 24),
+            after: u64_at(bytes, 32),
+        })
+    }
+}
+
+/// Whether a file begins with this magic and a version that can be read.
+pub(crate) fn check_opening(bytes: &[u8], magic: &[u8; 8]) -> Result<(), Flaw> {
+    if bytes.len() < 12 {
+        return Err(Flaw::Truncated);
+    }
+    if bytes[..8] != *magic {
+        return Err(Flaw::Magic);
+    }
+    match u32_at(bytes, 8) {
+        VERSION => Ok(()),
+        version => Err(Flaw::Version(version)),
+    }
+}
+
+/// Fills in the header of a batch whose payload stands behind the room for it.
+///
+/// # Panics
+/// If the payload is longer than 4 GiB, which [`RECORD_MAX`] rules out.
+pub(crate) fn seal_batch(batch: &mut [u8], database: u64, sequence: u64, last: u64) {
+    let (header, payload) = batch.split_at_mut(BATCH_HEADER);
+    let length = u32::try_from(payload.len()).expect("a batch has less than 4 GiB");
+    let seed = seed(database);
+    header[..4].copy_from_slice(BATCH_MAGIC);
+    header[4..8].copy_from_slice(&length.to_le_bytes());
+    header[8..16].copy_from_slice(&sequence.to_le_bytes());
+    header[16..24].copy_from_slice(&last.to_le_bytes());
+    header[24..28].copy_from_slice(&crc32c::crc32c_append(seed, payload).to_le_bytes());
+    let crc = crc32c::crc32c_append(seed, &header[..28]);
+    header[28..32].copy_from_slice(&crc.to_le_bytes());
+}
+
+impl BatchHeader {
+    /// Reads the header that `bytes` begin with.
+    pub(crate) fn decode(bytes: &[u8], database: u64) -> Result<BatchHeader, Flaw> {
+        let bytes = bytes.get(..BATCH_HEADER).ok_or(Flaw::Truncated)?;
+        if bytes[..4] != *BATCH_MAGIC {
+            return Err(Flaw::Magic);
+        }
+        if crc32c::crc32c_append(seed(database), &bytes[..28]) != u32_at(bytes, 28) {
+            return Err(Flaw::Checksum);
+        }
+        Ok(BatchHeader {
+            length: u32_at(bytes, 4),
+            sequence: u64_at(bytes, 8),
+            last: u64_at(bytes, 16),
+            payload_crc: u32_at(bytes, 24),
+        })
+    }
+
+    /// The payload behind the header, if it is whole.
+    pub(crate) fn payload<'a>(&self, bytes: &'a [u8], database: u64) -> Result<&'a [u8], Flaw> {
+        let end = BATCH_HEADER + self.length as usize;
+        let payload = bytes.get(BATCH_HEADER..end).ok_or(Flaw::Truncated)?;
+        match crc32c::crc32c_append(seed(database), payload) == self.payload_crc {
+            true => Ok(payload),
+            false => Err(Flaw::Checksum),
+        }
+    }
+
+    /// Where in `bytes` a whole batch with at least this number begins (F2), if
+    /// one does.
+    pub(crate) fn find(bytes: &[u8], database: u64, least: u64) -> Option<usize> {
+        let last = bytes.len().checked_sub(BATCH_HEADER)?;
+        (0..=last).find(|&at| {
+            bytes[at..].starts_with(BATCH_MAGIC)
+                && BatchHeader::decode(&bytes[at..], database).is_ok_and(|header| {
+                    header.sequence >= least && header.payload(&bytes[at..], database).is_ok()
+                })
+        })
+    }
+}
+
+/// What the checksums of a database's batches start from.
+fn seed(database: u64) -> u32 {
+    crc32c::crc32c(&database.to_le_bytes())
+}
+
+/// Fills in what stands in front of a transaction's body.
+///
+/// # Panics
+/// If the body is longer than [`RECORD_MAX`], which the caller has checked.
+pub(crate) fn seal_record(record: &mut [u8], timestamp: u64) {
+    let length = record.len() - RECORD_HEADER;
+    assert!(length <= RECORD_MAX, "a record of {length} bytes");
+    record[..4].copy_from_slice(&(length as u32).to_le_bytes());
+    record[4..RECORD_HEADER].copy_from_slice(&timestamp.to_le_bytes());
+}
+
+/// The timestamp and length of the record that `bytes` begin with, the length
+/// with its header; `None` if there is no whole one.
+pub(crate) fn peek_record(bytes: &[u8]) -> Option<(u64, usize)> {
+    let header = bytes.get(..RECORD_HEADER)?;
+    let length = RECORD_HEADER + u32_at(header, 0) as usize;
+    (length <= bytes.len()).then(|| (u64_at(header, 4), length))
+}
+
+/// The number at `at`, which the caller knows to be there.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+/// The number at `at`, which the caller knows to be there.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(database: u64, sequence: u64, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; BATCH_HEADER];
+        bytes.extend_from_slice(payload);
+        seal_batch(&mut bytes, database, sequence, 99);
+        bytes
+    }
+
+    #[test]
+    fn any_changed_bit_of_a_header_is_seen() {
+        let header = SegmentHeader {
+            database: 5,
+            first: 6,
+            after: 7,
+        };
+        let good = header.encode();
+        assert_eq!(SegmentHeader::decode(&good), Ok(header));
+        for bit in 0..good.len() * 8 {
+            let mut bad = good;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&bad).is_err(), "bit {bit}");
+        }
+        let mut newer = good;
+        newer[8] = 2;
+        assert_eq!(SegmentHeader::decode(&newer), Err(Flaw::Version(2)));
+    }
+
+    #[test]
+    fn any_changed_bit_of_a_batch_is_seen() {
+        let good = batch(5, 1, b"some payload");
+        let whole = |bytes: &[u8]| {
+            BatchHeader::decode(bytes, 5)
+                .and_then(|header| header.payload(bytes, 5).map(<[u8]>::to_vec))
+        };
+        assert_eq!(whole(&good).unwrap(), b"some payload");
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(whole(&bad).is_err(), "bit {bit}");
+        }
+        for length in 0..good.len() {
+            assert_eq!(whole(&good[..length]), Err(Flaw::Truncated));
+        }
+    }
+
+    #[test]
+    fn a_later_batch_is_found_behind_rubbish_and_a_foreign_one_is_not() {
+        let rubbish = b"gwB\x1a and not a header, nor anything like one, for long".to_vec();
+        let mut bytes = [rubbish.clone(), batch(5, 8, b"x")].concat();
+        assert_eq!(BatchHeader::find(&bytes, 5, 8), Some(rubbish.len()));
+        assert_eq!(BatchHeader::find(&bytes, 5, 9), None);
+        assert_eq!(BatchHeader::find(&bytes, 6, 8), None);
+        // A batch that is itself torn proves nothing.
+        bytes.pop();
+        assert_eq!(BatchHeader::find(&bytes, 5, 8), None);
+        let mark = batch(5, 9, b"");
+        assert_eq!(BatchHeader::find(&mark, 5, 8), Some(0));
+    }
+
+    #[test]
+    fn names_sort_as_their_numbers() {
+        assert_eq!(segment_number(&segment_name(17)), Some(17));
+        assert!(segment_name(9) < segment_name(10));
+        for other in ["log-17.giveway", "LOCK", "log-+0000000000000000017.giveway"] {
+            assert_eq!(segment_number(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Reading a segment back, and telling a torn end from damage.
+//!
+//! A crash can leave the end of the last segment in any state: what was written
+//! and not yet synced may be there in part, in any order, or as zeros. Nobody was
+//! told that those transactions are safe, so the end is cut. The same bytes in
+//! front of something that *was* promised are damage, and must not be cut
+//! silently. Which of the two it is follows from the order of writing:
+//!
+//! - **R1** A batch is written after the batch before it was synced (unless the
+//!   policy is `Os`, which promises nothing when a machine fails). So a whole
+//!   batch behind a broken one says that the broken one had been whole.
+//! - **R2** A segment is made after the one before was synced (G2). So a broken
+//!   batch in a segment that is not the last had been whole.
+//! - **R3** Whatever has the right checksum and makes no sense was not torn.
+//!
+//! Known weakness: if the very last batch that was synced is damaged while the
+//! database is not closed properly, it looks as if it had been torn, and is cut.
+//! A log that was closed ends with a mark (G3) and does not have this weakness.
+
+use super::error::Flaw;
+use super::format::{BATCH_HEADER, BatchHeader, RECORD_HEADER, SEGMENT_HEADER, peek_record};
+
+/// What reading a segment came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Scanned {
+    /// Bytes that are whole, from the beginning.
+    pub(crate) whole: usize,
+    /// The number of the batch that comes next.
+    pub(crate) next: u64,
+    /// The timestamp of the last transaction so far.
+    pub(crate) last: u64,
+    /// The mark of a closed log is the last thing that is whole.
+    pub(crate) marked: bool,
+    /// Why the rest is not.
+    pub(crate) broken: Option<Broken>,
+}
+
+/// The end of what can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken {
+    /// How it shows.
+    pub(crate) flaw: Flaw,
+    /// Something promised is known to be lost (R1, R3); else it may be a torn
+    /// end.
+    pub(crate) damage: bool,
+}
+
+/// Calls `each` with the timestamp and the body of every record in `bytes`, a
+/// segment whose header has been read and says `first` and `after`. A flaw that
+/// `each` finds ends the reading (R3).
+///
+/// # Errors
+/// The first of `each`.
+pub(crate) fn scan<E>(
+    bytes: &[u8],
+    database: u64,
+    first: u64,
+    after: u64,
+    mut each: impl FnMut(u64, &[u8]) -> Result<Result<(), Flaw>, E>,
+) -> Result<Scanned, E> {
+    let mut scanned = Scanned {
+        whole: SEGMENT_HEADER,
+        next: first,
+        last: after,
+        marked: false,
+        broken: None,
+    };
+    while scanned.whole < bytes.len() {
+        let rest = &bytes[scanned.whole..];
+        let batch = BatchHeader::decode(rest, database)
+            .and_then(|header| Ok((header, header.payload(rest, database)?)));
+        let (header, payload) = match batch {
+            Ok(batch) => batch,
+            Err(flaw) => {
+                let damage = BatchHeader::find(&rest[1..], database, first).is_some();
+                scanned.broken = Some(Broken { flaw, damage });
+                break;
+            }
+        };
+        let contents = match header.sequence == scanned.next {
+            true => records(payload, scanned.last, header.last, &mut each)?,
+            false => Err(Flaw::Order),
+        };
+        if let Err(flaw) = contents {
+            let damage = true;
+            scanned.broken = Some(Broken { flaw, damage });
+            break;
+        }
+        scanned.whole += BATCH_HEADER + payload.len();
+        scanned.next += 1;
+        scanned.last = header.last;
+        scanned.marked = payload.is_empty();
+    }
+    Ok(scanned)
+}
+
+/// The records of a batch, whose timestamps lie between these two.
+fn records<E>(
+    mut payload: &[u8],
+    after: u64,
+    through: u64,
+    each: &mut impl FnMut(u64, &[u8]) -> Result<Result<(), Flaw>, E>,
+) -> Result<Result<(), Flaw>, E> {
+    let mut last = after;
+    while !payload.is_empty() {
+        let Some((timestamp, length)) = peek_record(payload) else {
+            return Ok(Err(Flaw::Contents));
+        };
+        if timestamp < last {
+            return Ok(Err(Flaw::Order));
+        }
+        if let Err(flaw) = each(timestamp, &payload[RECORD_HEADER..length])? {
+            return Ok(Err(flaw));
+        }
+        last = timestamp;
+        payload = &payload[length..];
+    }
+    Ok(match last == through {
+        true => Ok(()),
+        false => Err(Flaw::Order),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::format::{SegmentHeader, seal_batch, seal_record};
+
+    const DATABASE: u64 = 77;
+
+    fn batch(sequence: u64, timestamps: &[u64]) -> Vec<u8> {
+        let mut bytes = vec![0; BATCH_HEADER];
+        for timestamp in timestamps {
+            let start = bytes.len();
+            bytes.extend_from_slice(&[0; RECORD_HEADER]);
+            bytes.extend_from_slice(format!("body {timestamp}").as_bytes());
+            seal_record(&mut bytes[start..], *timestamp);
+        }
+        let last = *timestamps.last().unwrap_or(&0);
+        seal_batch(&mut bytes, DATABASE, sequence, last);
+        bytes
+    }
+
+    fn segment(batches: &[Vec<u8>]) -> Vec<u8> {
+        let header = SegmentHeader {
+            database: DATABASE,
+            first: 5,
+            after: 10,
+        };
+        [&header.encode()[..], &batches.concat()].concat()
+    }
+
+    fn read(bytes: &[u8]) -> (Vec<u64>, Scanned) {
+        let mut seen = Vec::new();
+        let each = |timestamp, body: &[u8]| {
+            assert_eq!(body, format!("body {timestamp}").as_bytes());
+            seen.push(timestamp);
+            Ok::<_, ()>(Ok(()))
+        };
+        let scanned = scan(bytes, DATABASE, 5, 10, each).unwrap();
+        (seen, scanned)
+    }
+
+    #[test]
+    fn an_end_cut_anywhere_leaves_the_whole_batches_and_is_no_damage() {
+        let parts = [batch(5, &[11, 13]), batch(6, &[14]), batch(7, &[15, 16])];
+        let whole = segment(&parts);
+        let second = segment(&parts[..2]).len();
+        for end in second..whole.len() {
+            let (seen, scanned) = read(&whole[..end]);
+            assert_eq!(seen, [11, 13, 14]);
+            assert_eq!((scanned.whole, scanned.next, scanned.last), (second, 7, 14));
+            assert_eq!(scanned.broken.is_some(), end > second);
+            assert!(scanned.broken.is_none_or(|broken| !broken.damage));
+        }
+        // Blocks that were never written read as zeros.
+        let zeros = [&whole[..second], &[0; 4096]].concat();
+        assert!(read(&zeros).1.broken.is_some_and(|broken| !broken.damage));
+        let (seen, scanned) = read(&whole);
+        assert_eq!(seen, [11, 13, 14, 15, 16]);
+        assert_eq!((scanned.next, scanned.broken), (8, None));
+    }
+
+    #[test]
+    fn a_changed_bit_is_damage_when_something_whole_follows_and_a_torn_end_when_not() {
+        let parts = [batch(5, &[11, 13]), batch(6, &[14])];
+        let good = segment(&parts);
+        let last = segment(&parts[..1]).len();
+        for bit in SEGMENT_HEADER * 8..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            let broken = read(&bad).1.broken.unwrap_or_else(|| panic!("bit {bit}"));
+            assert_eq!(broken.damage, bit / 8 < last, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn lost_and_disordered_batches_are_damage() {
+        let cases = [
+            (vec![batch(6, &[14])], Flaw::Order),
+            (vec![batch(5, &[11]), batch(5, &[12])], Flaw::Order),
+            (vec![batch(5, &[9])], Flaw::Order),
+            (vec![batch(5, &[12, 11, 12])], Flaw::Order),
+        ];
+        for (batches, flaw) in cases {
+            let damage = true;
+            let broken = read(&segment(&batches)).1.broken;
+            assert_eq!(broken, Some(Broken { flaw, damage }));
+        }
+    }
+
+    #[test]
+    fn the_mark_counts_at_the_end_only() {
+        let mut mark = vec![0; BATCH_HEADER];
+        seal_batch(&mut mark, DATABASE, 6, 11);
+        let mut batches = vec![batch(5, &[11]), mark];
+        assert!(read(&segment(&batches)).1.marked);
+        batches.push(batch(7, &[12]));
+        assert!(!read(&segment(&batches)).1.marked);
+    }
+}

@@ -1,0 +1,204 @@
+//! Files of the log as they are written: made, appended to, finished, removed.
+//!
+//! - **G1** A segment has its name only once its header is on disk: it is made
+//!   under another name and renamed. So a segment's header is whole, or somebody
+//!   has damaged it.
+//! - **G2** A segment is synced before the next one is made, whatever the sync
+//!   policy. So only the last segment can have a torn end.
+//! - **G3** A log that is closed ends with a *mark*, a batch without payload, put
+//!   there after a sync. Whoever finds it knows that all before it is on disk.
+
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskFile};
+use super::error::Failure;
+use super::format::{BATCH_HEADER, SEGMENT_HEADER, SegmentHeader, seal_batch, segment_name};
+
+/// The name of a file that is not finished yet. Opening a database removes such.
+pub(crate) const UNFINISHED: &str = ".unfinished";
+
+/// A segment that is not the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// The number of its first batch.
+    pub(crate) first: u64,
+    /// All its transactions have this timestamp or an earlier one.
+    pub(crate) through: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+}
+
+/// The segment that is being written.
+pub(crate) struct Segment {
+    disk: Arc<dyn Disk>,
+    file: Box<dyn DiskFile>,
+    header: SegmentHeader,
+    name: String,
+    bytes: u64,
+    /// The number of the next batch.
+    next: u64,
+    /// The timestamp of the last transaction in the log.
+    last: u64,
+}
+
+impl Segment {
+    /// Makes a segment (G1).
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn create(disk: Arc<dyn Disk>, header: SegmentHeader) -> Result<Segment, Failure> {
+        let name = segment_name(header.first);
+        let mut aside = Aside::begin(&*disk, &name)?;
+        aside.append(&header.encode())?;
+        let file = aside.finish()?;
+        Ok(Segment {
+            disk,
+            file,
+            header,
+            name,
+            bytes: SEGMENT_HEADER as u64,
+            next: header.first,
+            last: header.after,
+        })
+    }
+
+    /// Writes a batch: room for its header, then its payload, whose last
+    /// transaction has this timestamp.
+    ///
+    /// # Errors
+    /// What could not be done; part of the batch may be there.
+    pub(crate) fn append(&mut self, batch: &mut [u8], last: u64) -> Result<(), Failure> {
+        seal_batch(batch, self.header.database, self.next, last);
+        self.file
+            .append(batch)
+            .map_err(|source| self.failure("writing", source))?;
+        self.bytes += batch.len() as u64;
+        self.next += 1;
+        self.last = last;
+        Ok(())
+    }
+
+    /// Makes what was appended last.
+    ///
+    /// # Errors
+    /// What could not be done; nobody tries again (D3).
+    pub(crate) fn sync(&mut self) -> Result<(), Failure> {
+        self.file
+            .sync()
+            .map_err(|source| self.failure("syncing", source))
+    }
+
+    /// Goes on in a new segment (G2).
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn rotate(&mut self) -> Result<Closed, Failure> {
+        self.sync()?;
+        let closed = Closed {
+            first: self.header.first,
+            through: self.last,
+            bytes: self.bytes,
+        };
+        let header = SegmentHeader {
+            database: self.header.database,
+            first: self.next,
+            after: self.last,
+        };
+        *self = Segment::create(Arc::clone(&self.disk), header)?;
+        Ok(closed)
+    }
+
+    /// Puts the mark behind everything (G3).
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn close(&mut self) -> Result<(), Failure> {
+        self.sync()?;
+        self.append(&mut [0; BATCH_HEADER], self.last)?;
+        self.sync()
+    }
+
+    /// The number of its first batch.
+    pub(crate) fn first(&self) -> u64 {
+        self.header.first
+    }
+
+    /// Bytes in it.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The timestamp of the last transaction in the log.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn failure(&self, doing: &'static str, source: std::io::Error) -> Failure {
+        Failure {
+            doing,
+            file: self.disk.describe(&self.name),
+            source,
+        }
+    }
+}
+
+/// A file that is either whole under its name or not there: it is written under
+/// another name, synced, renamed, and the name made to last.
+pub(crate) struct Aside<'a> {
+    disk: &'a dyn Disk,
+    name: &'a str,
+    aside: String,
+    file: Box<dyn DiskFile>,
+}
+
+impl<'a> Aside<'a> {
+    /// Begins the file that is to have this name.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn begin(disk: &'a dyn Disk, name: &'a str) -> Result<Aside<'a>, Failure> {
+        let aside = format!("{name}{UNFINISHED}");
+        let file = disk.create(&aside).map_err(|source| Failure {
+            doing: "making",
+            file: disk.describe(&aside),
+            source,
+        })?;
+        Ok(Aside {
+            disk,
+            name,
+            aside,
+            file,
+        })
+    }
+
+    /// Writes at the end.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let appended = self.file.append(bytes);
+        appended.map_err(|source| self.failure("writing", source))
+    }
+
+    /// Gives the file its name.
+    ///
+    /// # Errors
+    /// What could not be done. Under its name the file is then whole or not there.
+    pub(crate) fn finish(mut self) -> Result<Box<dyn DiskFile>, Failure> {
+        let synced = self.file.sync();
+        synced.map_err(|source| self.failure("syncing", source))?;
+        let renamed = self.disk.rename(&self.aside, self.name);
+        renamed.map_err(|source| self.failure("renaming", source))?;
+        let named = self.disk.sync_names();
+        named.map_err(|source| self.failure("naming", source))?;
+        Ok(self.file)
+    }
+
+    fn failure(&self, doing: &'static str, source: std::io::Error) -> Failure {
+        Failure {
+            doing,
+            file: self.disk.describe(&self.aside),
+            source,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The engine's side of preemption: where it must not happen, where it may be
+//! taken, and what a transaction does about one that is paused below it.
+//!
+//! The rules, from Section 4.4 of the paper and from what our own latches need:
+//!
+//! - **R1** A latch is held, and a commit timestamp is drawn and decided upon,
+//!   only inside a [`region`]. So nobody ever waits for a paused context, but
+//!   for record conflicts, which are errors and not waits.
+//! - **R2** Reading needs no region. Index descents, version chains and scans
+//!   can be preempted at any instruction.
+//! - **R3** Every record read and every step to another index node is a place
+//!   where a polling or cooperative policy may act.
+
+//!
+//! Under the model checker there are no contexts, and nothing of this happens.
+
+#[cfg(not(loom))]
+pub(crate) use giveway_preempt::{
+    Region, in_region, poll_point, poll_record as record_read, region,
+};
+
+/// The level of the running context; 0 for threads that are no workers.
+#[cfg(not(loom))]
+#[inline]
+pub(crate) fn level() -> u8 {
+    giveway_preempt::current_level().map_or(0, |level| level.get())
+}
+
+/// Lets what this context preempted run to the end of its task. False if there
+/// is nothing.
+#[cfg(not(loom))]
+pub(crate) fn yield_below() -> bool {
+    giveway_preempt::yield_below() == giveway_preempt::Yielded::Ran
+}
+
+#[cfg(loom)]
+mod model {
+    pub(crate) struct Region;
+    pub(crate) fn region() -> Region {
+        Region
+    }
+    pub(crate) fn poll_point() {}
+}
+#[cfg(loom)]
+pub(crate) use model::{Region, poll_point, region};

@@ -1,0 +1,330 @@
+//! Records and their versions.
+//!
+//! ```text
+//!  primary index ─► Record ─► Version ─► Version ─► …      newest first
+//!                     ▲       begin: ts or transaction
+//!  other index ─► IndexEntry  bytes: the row, or none (tombstone)
+//! ```
+//!
+//! A record is a key and a pointer to its newest version: the indirection that
+//! lets indexes stay as they are when rows change. (ERMIA's arrays of object ids
+//! are the same indirection through a number. Records here do not move, so their
+//! address serves, at one cache miss less.)
+//!
+//! An index entry stands for a *span*: a run of versions of one record that have
+//! the entry's key. Several spans of a record with the same key share an entry.
+//! Its note counts them, and it is removed with the last one.
+//!
+//! Invariants:
+//!
+//! - **V1** `head` is changed by compare-and-swap from a committed version to the
+//!   writer's own, and then only by that writer until it has committed or taken
+//!   its version back: first updater wins.
+//! - **V2** A version's `next` never changes, and is the version that was the
+//!   newest committed one when the writer put its first version above it.
+//! - **V3** `DEAD` as head is final: the record has left, or is about to leave,
+//!   the index. It gets there from a tombstone that no open snapshot is older
+//!   than, or from an insertion that was taken back.
+//! - **V4** A record's note counts holds on it: one for every tombstone that
+//!   was retired and not looked at yet, and one for a writer that is putting a
+//!   version above a tombstone, from before it does until it has committed or
+//!   aborted; then the hold goes, or passes to the tombstone that it left. Who
+//!   gives up the last hold, and has seen a tombstone as head before, may make
+//!   the record dead by a compare-and-swap from that tombstone. That cannot
+//!   succeed if anybody has taken a hold since: such a writer either failed to
+//!   put its version there, or the head is not that tombstone any more; when it
+//!   aborts it leaves a copy. So a record outlives all that point to it.
+
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+
+use crate::fate::{Fate, Outcome};
+use crate::sync::{Acquire, Relaxed, Release};
+use crate::thin::{Thick, Thin};
+
+/// A version: its row behind it, its place in the transaction's list of writes,
+/// and whether it is a tombstone, in the note.
+pub(crate) type Version = Thin<VersionHead>;
+/// A record: its primary key behind it.
+pub(crate) type Record = Thin<RecordHead>;
+/// A secondary index entry: index columns and primary key behind it.
+pub(crate) type IndexEntry = Thin<EntryHead>;
+
+pub(crate) struct VersionHead {
+    /// A timestamp, shifted left by one; or a `Fate`, with the lowest bit set.
+    begin: AtomicPtr<Fate>,
+    /// The version before.
+    next: *mut Thick<VersionHead>,
+}
+
+pub(crate) struct RecordHead {
+    head: AtomicPtr<Thick<VersionHead>>,
+}
+
+pub(crate) struct EntryHead {
+    pub(crate) record: Record,
+}
+
+// SAFETY: entries are constant but for their notes, and the record that one
+// points to is as shared as the entry.
+unsafe impl Sync for EntryHead {}
+
+/// The head of a record that is no more.
+const DEAD: *mut Thick<VersionHead> = ptr::without_provenance_mut(align_of::<Thick<VersionHead>>());
+/// In a version's note: there is no row.
+const TOMBSTONE: u32 = 1 << 31;
+
+/// Since when a version counts.
+pub(crate) enum Begin<'a> {
+    /// Since a commit.
+    Committed(u64),
+    /// Depends on what becomes of a transaction.
+    By(&'a Fate),
+}
+
+/// What a record's head is.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Head {
+    /// The record is no more: look the key up again.
+    Dead,
+    /// The newest version.
+    Version(Version),
+}
+
+// The methods below dereference objects that the caller's transaction found in
+// the tree or in a chain while open, so they are alive (E1, E3).
+
+/// Makes a version of a running transaction; without bytes, a tombstone.
+pub(crate) fn new_version(
+    fate: *mut Fate,
+    next: Option<Version>,
+    index: usize,
+    row: Option<&[u8]>,
+) -> Version {
+    let head = VersionHead {
+        begin: AtomicPtr::new(fate.map_addr(|address| address | 1)),
+        next: next.map_or(ptr::null_mut(), Thin::as_ptr),
+    };
+    let index = u32::try_from(index).expect("writes of a transaction fit into memory");
+    let flag = if row.is_none() { TOMBSTONE } else { 0 };
+    Thin::new(head, index | flag, row.unwrap_or_default())
+}
+
+/// Makes a version that committed at this time.
+pub(crate) fn committed_version(ts: u64, next: Option<Version>, row: Option<&[u8]>) -> Version {
+    let version = new_version(ptr::null_mut(), next, 0, row);
+    commit_version(version, ts);
+    version
+}
+
+/// Another tombstone that committed when this one did.
+pub(crate) fn copy_tombstone(tombstone: Version) -> Version {
+    let Outcome::Committed(ts) = committed_at(tombstone) else {
+        unreachable!("it was written over, so it had committed");
+    };
+    committed_version(ts, next_of(tombstone), None)
+}
+
+fn committed_at(version: Version) -> Outcome {
+    match begin_of(version) {
+        Begin::Committed(ts) => Outcome::Committed(ts),
+        Begin::By(fate) => fate.outcome(),
+    }
+}
+
+/// From now on the version tells by itself when it committed.
+pub(crate) fn commit_version(version: Version, ts: u64) {
+    // SAFETY: see above.
+    let head = unsafe { version.head() };
+    head.begin
+        .store(ptr::without_provenance_mut((ts as usize) << 1), Release);
+}
+
+#[inline]
+pub(crate) fn begin_of<'a>(version: Version) -> Begin<'a> {
+    // SAFETY: see above.
+    let begin = unsafe { version.head() }.begin.load(Acquire);
+    if begin.addr() & 1 == 0 {
+        Begin::Committed((begin.addr() >> 1) as u64)
+    } else {
+        // SAFETY: a fate is retired after its versions were stamped or taken
+        // back, so that of a version found by an open transaction is alive.
+        Begin::By(unsafe { &*begin.map_addr(|address| address & !1) })
+    }
+}
+
+#[inline]
+pub(crate) fn next_of(version: Version) -> Option<Version> {
+    // SAFETY: see above; `next` came from `as_ptr`.
+    unsafe { Thin::from_ptr(version.head().next) }
+}
+
+#[inline]
+pub(crate) fn is_tombstone(version: Version) -> bool {
+    // SAFETY: see above.
+    unsafe { version.note() }.load(Relaxed) & TOMBSTONE != 0
+}
+
+/// The version's place in its transaction's list of writes.
+pub(crate) fn write_index(version: Version) -> usize {
+    // SAFETY: see above.
+    (unsafe { version.note() }.load(Relaxed) & !TOMBSTONE) as usize
+}
+
+/// The row; `None` for a tombstone.
+#[inline]
+pub(crate) fn row_of<'a>(version: Version) -> Option<&'a [u8]> {
+    // SAFETY: see above.
+    (!is_tombstone(version)).then(|| unsafe { version.bytes() })
+}
+
+pub(crate) fn new_record(key: &[u8], version: Version) -> Record {
+    let head = RecordHead {
+        head: AtomicPtr::new(version.as_ptr()),
+    };
+    Thin::new(head, 0, key)
+}
+
+#[inline]
+pub(crate) fn head_of(record: Record) -> Head {
+    // SAFETY: see above.
+    let head = unsafe { record.head() }.head.load(Acquire);
+    if head == DEAD {
+        return Head::Dead;
+    }
+    // SAFETY: heads are dead or came from `as_ptr`.
+    Head::Version(unsafe { Thin::from_ptr(head) }.expect("a record has a version"))
+}
+
+/// Puts a version above the one that is expected to be the newest (V1).
+#[must_use]
+pub(crate) fn push(record: Record, above: Version, version: Version) -> bool {
+    use crate::sync::AcqRel;
+    // SAFETY: see above.
+    let head = unsafe { &record.head().head };
+    head.compare_exchange(above.as_ptr(), version.as_ptr(), AcqRel, Relaxed)
+        .is_ok()
+}
+
+/// A hold on a record (V4).
+pub(crate) fn hold(record: Record) {
+    // SAFETY: see above.
+    unsafe { record.note() }.fetch_add(1, Relaxed);
+}
+
+/// Gives up a hold on a record that will not be looked at for it (V4).
+pub(crate) fn unhold(record: Record) {
+    use crate::sync::AcqRel;
+    // SAFETY: see above.
+    unsafe { record.note() }.fetch_sub(1, AcqRel);
+}
+
+/// Replaces the newest version, which is the caller's own (V1).
+pub(crate) fn replace_own(record: Record, version: Version) {
+    // SAFETY: see above.
+    let head = unsafe { &record.head().head };
+    head.store(version.as_ptr(), Release);
+}
+
+/// Ends a record whose only version is the caller's own (V3).
+pub(crate) fn kill_own(record: Record) {
+    // SAFETY: see above.
+    unsafe { record.head() }.head.store(DEAD, Release);
+}
+
+/// Ends a record whose newest version is this tombstone (V3).
+#[must_use]
+pub(crate) fn kill(record: Record, tombstone: Version) -> bool {
+    use crate::sync::AcqRel;
+    // SAFETY: see above.
+    let head = unsafe { &record.head().head };
+    head.compare_exchange(tombstone.as_ptr(), DEAD, AcqRel, Relaxed)
+        .is_ok()
+}
+
+/// What a transaction sees of a record.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct View {
+    /// The version with the row; `None` if there is no row.
+    pub(crate) version: Option<Version>,
+    /// It was written by the transaction itself.
+    pub(crate) own: bool,
+}
+
+/// What a record is at `limit` for the transaction with this fate: the newest
+/// version that committed by then, or its own. `own_counts`: whether the latter.
+#[inline]
+pub(crate) fn view(record: Record, limit: u64, mine: *const Fate, own_counts: bool) -> View {
+    let mut next = match head_of(record) {
+        Head::Dead => None,
+        Head::Version(version) => Some(version),
+    };
+    while let Some(version) = next {
+        let own = match begin_of(version) {
+            Begin::Committed(ts) => {
+                if ts > limit {
+                    next = next_of(version);
+                    continue;
+                }
+                false
+            }
+            Begin::By(fate) => {
+                let own = ptr::eq(fate, mine);
+                if if own {
+                    !own_counts
+                } else {
+                    !fate.committed_by(limit)
+                } {
+                    next = next_of(version);
+                    continue;
+                }
+                own
+            }
+        };
+        return View {
+            version: (!is_tombstone(version)).then_some(version),
+            own,
+        };
+    }
+    View {
+        version: None,
+        own: false,
+    }
+}
+
+/// What a writer finds at a record's head.
+pub(crate) enum Writable {
+    /// The record is no more.
+    Dead,
+    /// A committed version: to be superseded.
+    Committed(Version, u64),
+    /// The writer's own: to be replaced.
+    Own(Version),
+    /// A running transaction's.
+    Busy { level: u8 },
+}
+
+/// What the transaction with this fate may write over.
+pub(crate) fn writable(record: Record, mine: *const Fate) -> Writable {
+    let mut wait = crate::sync::Wait::new();
+    loop {
+        let version = match head_of(record) {
+            Head::Dead => return Writable::Dead,
+            Head::Version(version) => version,
+        };
+        match begin_of(version) {
+            Begin::Committed(ts) => return Writable::Committed(version, ts),
+            Begin::By(fate) if ptr::eq(fate, mine) => return Writable::Own(version),
+            Begin::By(fate) => match fate.outcome() {
+                Outcome::Active => {
+                    return Writable::Busy {
+                        level: fate.level(),
+                    };
+                }
+                Outcome::Committed(ts) => return Writable::Committed(version, ts),
+                // Its writer is taking it back, in a region.
+                Outcome::Aborted => wait.step(),
+            },
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! From files back to a database.
+//!
+//! ```text
+//! checkpoint  ████████ all up to S          newest that is whole; else the one before
+//! segments    ├─ 17 ─┤├─ 31 ─┤├─ 44 ─┤┆     from the one that the checkpoint names
+//!                                     └ torn end, cut; the log goes on in a new one
+//! ```
+//!
+//! 1. Files that were not finished are removed.
+//! 2. The newest checkpoint that is whole is replayed. It was made when an older
+//!    one was there with the log from it on, so if it is damaged, the older one
+//!    does, with more log.
+//! 3. The log's transactions beyond the checkpoint are replayed in their order.
+//!    Segments and batches are numbered, so whatever is missing shows.
+//! 4. The end of the log is settled: what was torn is cut (`log::reader` says what
+//!    that is), and the rest of the last segment is *written anew*. Its bytes were
+//!    read, but may never have reached the disk: after a sync that failed, Linux
+//!    still shows them from memory, until it does not (D3).
+//! 5. The log goes on in a new segment.
+//!
+//! - **V1** What is replayed is the database as of one timestamp, no earlier than
+//!   any acknowledged commit; or there is an error, and nothing is changed but for
+//!   step 1.
+//! - **V2** Recovery can itself be interrupted anywhere and begun again: a file is
+//!   replaced as a whole or not at all, and later ones are removed or set aside
+//!   before earlier ones change.
+//!
+//! With `salvage`, damage ends the log as a torn end does. The damaged file and
+//! those behind it are kept under names that end in `.damaged`.
+
+mod chain;
+mod report;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::convert::Infallible;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::checkpoint::file::{self, CheckpointHeader, Unreadable, checkpoint_number};
+use crate::log::format::{SegmentHeader, segment_number};
+use crate::log::record::Change;
+use crate::log::segment::UNFINISHED;
+use crate::log::{Disk, DurabilityError, DurabilityOptions, Flaw, Start};
+use chain::Chain;
+pub use report::{Cut, RecoveryReport};
+
+/// Whether the bytes make sense to their reader.
+pub(crate) type Check = Result<(), Flaw>;
+
+/// What is being recovered.
+pub(crate) trait Target {
+    /// Why it cannot take what it is given, if that is not the file's fault.
+    type Error: From<DurabilityError>;
+
+    /// There is a table with this number and encoded schema.
+    fn table(&mut self, table: u32, schema: &[u8]) -> Result<Check, Self::Error>;
+
+    /// A transaction with this timestamp made this row what it is.
+    fn put(&mut self, timestamp: u64, table: u32, row: &[u8]) -> Result<Check, Self::Error>;
+
+    /// A transaction with this timestamp deleted the row with this key.
+    fn delete(&mut self, timestamp: u64, table: u32, key: &[u8]) -> Result<Check, Self::Error>;
+}
+
+/// Brings a database back.
+///
+/// # Errors
+/// If what was promised cannot be kept (V1), or the target's.
+pub(crate) fn recover<T: Target>(
+    disk: &Arc<dyn Disk>,
+    options: &DurabilityOptions,
+    target: &mut T,
+) -> Result<(Start, RecoveryReport), T::Error> {
+    let began = Instant::now();
+    let mut report = RecoveryReport::default();
+    let names = disk.names();
+    let names = names.map_err(DurabilityError::io("listing", disk.describe("")))?;
+    let (unfinished, names): (Vec<_>, Vec<_>) = names
+        .into_iter()
+        .partition(|name| name.ends_with(UNFINISHED));
+    for name in unfinished {
+        let removed = disk.remove(&name);
+        removed.map_err(DurabilityError::io("removing", disk.describe(&name)))?;
+    }
+    let mut replay = Replay {
+        target,
+        schemas: BTreeMap::new(),
+        snapshot: 0,
+    };
+    let checkpoint = newest_whole(&**disk, &names, &mut report)?;
+    if let Some((name, header)) = &checkpoint {
+        replay.checkpoint(&**disk, name, header)?;
+        report.checkpoint = Some(header.snapshot);
+    }
+    let segments: Vec<u64> = names
+        .iter()
+        .filter_map(|name| segment_number(name))
+        .collect();
+    let chain = Chain::new(
+        &**disk,
+        options.salvage,
+        segments,
+        checkpoint.map(|(_, header)| header),
+    )?;
+    let end = chain.replay(&mut replay, &mut report)?;
+    report.durable = end.last;
+    report.tables = replay.schemas.len() as u64;
+    report.took = began.elapsed();
+    let start = Start {
+        header: SegmentHeader {
+            // Random enough to tell databases apart; nobody guesses against it.
+            database: end
+                .database
+                .unwrap_or_else(|| RandomState::new().hash_one("")),
+            first: end.next,
+            after: end.last,
+        },
+        closed: end.closed,
+        schemas: replay.schemas,
+    };
+    Ok((start, report))
+}
+
+/// The newest checkpoint that is whole.
+fn newest_whole(
+    disk: &dyn Disk,
+    names: &[String],
+    report: &mut RecoveryReport,
+) -> Result<Option<(String, CheckpointHeader)>, DurabilityError> {
+    let mut checkpoints: Vec<_> = names
+        .iter()
+        .filter_map(|name| Some((checkpoint_number(name)?, name)))
+        .collect();
+    checkpoints.sort();
+    for (snapshot, name) in checkpoints.into_iter().rev() {
+        let io = DurabilityError::io("reading", disk.describe(name));
+        // Once for its checksums alone: a target cannot forget.
+        let whole = disk
+            .stream(name)
+            .map_err(Unreadable::<Infallible>::Io)
+            .and_then(|mut input| file::read(&mut input, |_| Ok(())));
+        match whole {
+            Ok(header) if header.snapshot == snapshot => {
+                return Ok(Some((name.clone(), header)));
+            }
+            Err(Unreadable::Io(error)) => return Err(io(error)),
+            Err(Unreadable::Flaw(Flaw::Version(version))) => {
+                let file = disk.describe(name);
+                return Err(DurabilityError::Newer { file, version });
+            }
+            Err(Unreadable::Reader(never)) => match never {},
+            Ok(_) | Err(Unreadable::Flaw(_)) => {
+                report.damaged_checkpoints.push(disk.describe(name));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// What has been replayed so far.
+struct Replay<'a, T> {
+    target: &'a mut T,
+    schemas: BTreeMap<u32, Vec<u8>>,
+    /// What the checkpoint has, the log need not repeat.
+    snapshot: u64,
+}
+
+impl<T: Target> Replay<'_, T> {
+    fn checkpoint(
+        &mut self,
+        disk: &dyn Disk,
+        name: &str,
+        header: &CheckpointHeader,
+    ) -> Result<(), T::Error> {
+        let io = DurabilityError::io("reading", disk.describe(name));
+        let mut input = match disk.stream(name) {
+            Ok(input) => input,
+            Err(error) => return Err(io(error).into()),
+        };
+        let result = file::read(&mut input, |change| {
+            match self.change(header.snapshot, change) {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(flaw)) => Err(Ok(flaw)),
+                Err(error) => Err(Err(error)),
+            }
+        });
+        match result {
+            Ok(_) => {
+                self.snapshot = header.snapshot;
+                Ok(())
+            }
+            Err(Unreadable::Reader(Err(error))) => Err(error),
+            Err(Unreadable::Io(error)) => Err(io(error).into()),
+            // It was whole a moment ago, so this is what it says.
+            Err(Unreadable::Flaw(flaw) | Unreadable::Reader(Ok(flaw))) => {
+                Err(DurabilityError::Damaged {
+                    file: disk.describe(name),
+                    offset: 0,
+                    flaw,
+                }
+                .into())
+            }
+        }
+    }
+
+    /// A change of the transaction with this timestamp.
+    fn change(&mut self, timestamp: u64, change: Change<'_>) -> Result<Check, T::Error> {
+        match change {
+            // A table may be in the checkpoint although its record is beyond.
+            Change::Table { table, schema } => match self.schemas.entry(table) {
+                Entry::Occupied(known) if known.get() == schema => Ok(Ok(())),
+                Entry::Occupied(_) => Ok(Err(Flaw::Contents)),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(schema.to_owned());
+                    self.target.table(table, schema)
+                }
+            },
+            _ if timestamp <= self.snapshot => Ok(Ok(())),
+            Change::Put { table, row } => self.target.put(timestamp, table, row),
+            Change::Delete { table, key } => self.target.delete(timestamp, table, key),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Recovery against a model: whatever happens to the disk, what comes back is the
+//! state after some prefix of the transactions, with all acknowledged ones in it,
+//! or an error.
+//!
+//! The workload moves money between accounts, one transaction per timestamp, so
+//! the state after every prefix is known and the sum never changes.
+
+mod damage;
+mod sim;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::checkpoint;
+use crate::log::Log;
+use sim::{Fault, Sim};
+
+const TABLE: u32 = 3;
+const SCHEMA: &[u8] = b"accounts";
+const ACCOUNTS: u8 = 5;
+const OPENING: u64 = 100;
+
+/// Balance per account.
+type Accounts = BTreeMap<u8, u64>;
+
+/// A database of one table.
+#[derive(Default)]
+struct Model {
+    tables: BTreeMap<u32, Vec<u8>>,
+    accounts: Accounts,
+    last: u64,
+}
+
+impl Target for Model {
+    type Error = DurabilityError;
+
+    fn table(&mut self, table: u32, schema: &[u8]) -> Result<Check, DurabilityError> {
+        assert!(self.tables.insert(table, schema.to_owned()).is_none());
+        Ok(Ok(()))
+    }
+
+    fn put(&mut self, timestamp: u64, table: u32, row: &[u8]) -> Result<Check, DurabilityError> {
+        assert!(self.tables.contains_key(&table), "a row without its table");
+        assert!(self.last <= timestamp, "out of order");
+        self.last = timestamp;
+        let balance = u64::from_le_bytes(row[1..].try_into().unwrap());
+        self.accounts.insert(row[0], balance);
+        Ok(Ok(()))
+    }
+
+    fn delete(&mut self, timestamp: u64, _: u32, key: &[u8]) -> Result<Check, DurabilityError> {
+        assert!(self.last <= timestamp, "out of order");
+        self.accounts.remove(&key[0]);
+        Ok(Ok(()))
+    }
+}
+
+/// The accounts after the transactions up to this one. The first opens them;
+/// each later one moves all money of one account to the next, closing it.
+fn after(timestamp: u64) -> Accounts {
+    let mut accounts = Accounts::new();
+    for timestamp in 1..=timestamp {
+        for (account, balance) in transaction(timestamp, &accounts) {
+            match balance {
+                Some(balance) => accounts.insert(account, balance),
+                None => accounts.remove(&account),
+            };
+        }
+    }
+    accounts
+}
+
+fn transaction(timestamp: u64, before: &Accounts) -> Vec<(u8, Option<u64>)> {
+    if timestamp == 1 {
+        return (0..ACCOUNTS)
+            .map(|account| (account, Some(OPENING)))
+            .collect();
+    }
+    let from = (timestamp % u64::from(ACCOUNTS)) as u8;
+    let to = (from + 1) % ACCOUNTS;
+    let balance = |account| before.get(&account).copied().unwrap_or(0);
+    // Some go back, so that accounts are closed and opened again.
+    match balance(from) {
+        0 => vec![(from, Some(balance(to))), (to, None)],
+        all => vec![(from, None), (to, Some(balance(to) + all))],
+    }
+}
+
+fn append(log: &Log, timestamp: u64) {
+    let changes = transaction(timestamp, &after(timestamp - 1));
+    let rows: Vec<(u8, Option<Vec<u8>>)> = changes
+        .into_iter()
+        .map(|(account, balance)| (account, balance.map(|balance| row(account, balance))))
+        .collect();
+    let changes = rows.iter().map(|(account, row)| match row {
+        Some(row) => Change::Put { table: TABLE, row },
+        None => Change::Delete {
+            table: TABLE,
+            key: std::slice::from_ref(account),
+        },
+    });
+    let bytes = changes.clone().map(|change| change.encoded_len()).sum();
+    log.append(timestamp, bytes, changes).unwrap();
+}
+
+fn row(account: u8, balance: u64) -> Vec<u8> {
+    [&[account][..], &balance.to_le_bytes()].concat()
+}
+
+/// What a run got done.
+#[derive(Debug, Default)]
+struct Done {
+    /// The last transaction that was acknowledged.
+    acknowledged: u64,
+    /// The last that was appended.
+    appended: u64,
+}
+
+fn options() -> DurabilityOptions {
+    let mut options = DurabilityOptions::new();
+    // A few transactions per segment.
+    options.segment_bytes = 200;
+    options
+}
+
+fn disk(sim: &Sim) -> Arc<dyn Disk> {
+    Arc::new(sim.clone())
+}
+
+fn open(sim: &Sim) -> Result<(Log, Model, RecoveryReport), DurabilityError> {
+    let mut model = Model::default();
+    let (start, report) = recover(&disk(sim), &options(), &mut model)?;
+    let log = Log::start(disk(sim), options(), start)?;
+    Ok((log, model, report))
+}
+
+/// Opens, checks, and goes on for so many transactions or until something fails.
+fn run(sim: &Sim, transactions: u64, before: &Done) -> Done {
+    let mut done = Done { ..*before };
+    let Ok((log, model, report)) = open(sim) else {
+        return done;
+    };
+    check(&model, &report, before);
+    let names = sim.names().unwrap();
+    assert!(names.iter().all(|name| !name.ends_with(UNFINISHED)));
+    done.appended = report.durable;
+    if model.tables.is_empty() && log.create_table(TABLE, SCHEMA.to_vec()).is_err() {
+        return done;
+    }
+    for timestamp in report.durable + 1..=report.durable + transactions {
+        if log.admit(None).is_err() {
+            break;
+        }
+        append(&log, timestamp);
+        done.appended = timestamp;
+        if timestamp % 7 == 0 && checkpoint_at(&log, timestamp).is_err() {
+            break;
+        }
+        // Now and then several share a round.
+        if timestamp % 3 == 0 {
+            continue;
+        }
+        match log.wait(timestamp, None) {
+            Ok(()) => done.acknowledged = timestamp,
+            Err(error) => {
+                assert!(matches!(error, DurabilityError::InDoubt(_)));
+                break;
+            }
+        }
+    }
+    done
+}
+
+fn checkpoint_at(log: &Log, timestamp: u64) -> Result<u64, DurabilityError> {
+    checkpoint::write(log, timestamp, |add| {
+        let accounts = after(timestamp).into_iter();
+        accounts
+            .map(|(account, balance)| add(TABLE, &row(account, balance)))
+            .collect()
+    })
+}
+
+fn check(model: &Model, report: &RecoveryReport, before: &Done) {
+    let durable = report.durable;
+    assert!(
+        (before.acknowledged..=before.appended).contains(&durable),
+        "{durable} is not between {before:?}"
+    );
+    assert_eq!(model.accounts, after(durable));
+    assert_eq!(report.set_aside, [""; 0]);
+    if durable > 0 {
+        assert_eq!(
+            model.accounts.values().sum::<u64>(),
+            OPENING * u64::from(ACCOUNTS)
+        );
+    }
+}
+
+/// Seeds for the tests, more with `GIVEWAY_TXN_ROUNDS`.
+fn rounds(usually: u64) -> u64 {
+    let wanted = std::env::var("GIVEWAY_TXN_ROUNDS");
+    wanted.map_or(usually, |rounds| {
+        rounds.parse().expect("GIVEWAY_TXN_ROUNDS is a number")
+    })
+}
+
+#[test]
+fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
+    for round in 0..rounds(3) {
+        for at in 1.. {
+            let mut random = ChaCha8Rng::seed_from_u64(round << 32 | at);
+            let sim = Sim::new(Fault::Crash(at));
+            let done = run(&sim, 30, &Done::default());
+            if sim.operations() < at {
+                break;
+            }
+            // Again in the middle of recovery, and of what comes after it.
+            let again = Fault::Crash(random.random_range(1..60));
+            let sim = sim.after_crash(&mut random, again);
+            let done = run(&sim, 10, &done);
+            let sim = sim.after_crash(&mut random, Fault::Never);
+            let (_, model, report) = open(&sim).unwrap_or_else(|error| {
+                panic!("round {round}, crash at {at}, then {again:?}: {error}")
+            });
+            check(&model, &report, &done);
+            without_the_newest_checkpoint(&sim, &done);
+        }
+    }
+}
+
+/// There is always enough to do without.
+fn without_the_newest_checkpoint(sim: &Sim, done: &Done) {
+    let lacking = sim.after_kill();
+    let mut names = lacking.names().unwrap();
+    names.retain(|name| checkpoint_number(name).is_some());
+    if let Some(newest) = names.iter().max() {
+        lacking.edit(newest, |bytes| bytes.truncate(bytes.len() / 2));
+        let (_, model, report) = open(&lacking).unwrap();
+        check(&model, &report, done);
+        assert_eq!(report.damaged_checkpoints, [lacking.describe(newest)]);
+    }
+}
+
+#[test]
+fn an_operation_that_fails_ends_the_log_and_nothing_acknowledged_is_lost() {
+    for at in 1.. {
+        let mut random = ChaCha8Rng::seed_from_u64(at);
+        let sim = Sim::new(Fault::Error(at));
+        let done = run(&sim, 30, &Done::default());
+        if sim.operations() < at {
+            break;
+        }
+        // Another process of the same machine, then the machine fails.
+        let killed = sim.after_kill();
+        let done = run(&killed, 5, &done);
+        let sim = killed.after_crash(&mut random, Fault::Never);
+        let (_, model, report) = open(&sim).unwrap_or_else(|error| panic!("{at}: {error}"));
+        check(&model, &report, &done);
+    }
+}

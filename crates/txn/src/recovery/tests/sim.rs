@@ -1,0 +1,253 @@
+//! A disk in memory that promises what [`Disk`] says and nothing beyond: at a
+//! crash it loses whatever may be lost, as a seed decides.
+
+use std::collections::BTreeMap;
+use std::io::{self, Cursor, Read};
+use std::sync::{Arc, Mutex};
+
+use crate::log::{Disk, DiskFile};
+use rand::Rng;
+
+/// What happens at the operation with a given number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The machine stops: the operation happens in part, later ones do not.
+    Crash(u64),
+    /// The operation fails, and all after it succeed.
+    Error(u64),
+    /// Nothing.
+    Never,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sim(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    fault: Fault,
+    operations: u64,
+    crashed: bool,
+    files: Vec<Contents>,
+    /// Names as the running system sees them.
+    names: BTreeMap<String, usize>,
+    /// Names that last.
+    lasting: BTreeMap<String, usize>,
+    /// Changes of names since the last sync of names.
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Contents {
+    bytes: Vec<u8>,
+    /// So many bytes last.
+    synced: usize,
+    /// A sync failed: what was not synced then never will be (D3).
+    lost: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Link(String, usize),
+    Unlink(String),
+    Rename(String, String, usize),
+}
+
+impl Sim {
+    pub(super) fn new(fault: Fault) -> Sim {
+        Sim(Arc::new(Mutex::new(State {
+            fault,
+            operations: 0,
+            crashed: false,
+            files: Vec::new(),
+            names: BTreeMap::new(),
+            lasting: BTreeMap::new(),
+            changes: Vec::new(),
+        })))
+    }
+
+    /// Operations so far.
+    pub(super) fn operations(&self) -> u64 {
+        self.0.lock().unwrap().operations
+    }
+
+    /// The disk as the machine finds it when it starts again.
+    pub(super) fn after_crash(&self, random: &mut impl Rng, fault: Fault) -> Sim {
+        let state = self.0.lock().unwrap();
+        let mut names = state.lasting.clone();
+        for change in &state.changes {
+            if random.random() {
+                change.apply(&mut names);
+            }
+        }
+        let mut files = state.files.clone();
+        for file in &mut files {
+            let written = file.bytes.len();
+            file.bytes
+                .truncate(random.random_range(file.synced..=written));
+            // What the length covers may not have been written, in any block.
+            let blocks = file.bytes[file.synced..].chunks_mut(16);
+            blocks
+                .filter(|_| random.random_ratio(1, 4))
+                .for_each(|block| block.fill(0));
+            (file.synced, file.lost) = (file.bytes.len(), false);
+        }
+        let new = Sim::new(fault);
+        {
+            let mut new = new.0.lock().unwrap();
+            new.files = files;
+            new.lasting = names.clone();
+            new.names = names;
+        }
+        new
+    }
+
+    /// The disk as another process finds it after this one was killed.
+    pub(super) fn after_kill(&self) -> Sim {
+        let state = self.0.lock().unwrap();
+        let new = Sim::new(Fault::Never);
+        {
+            let mut new = new.0.lock().unwrap();
+            new.files = state.files.clone();
+            new.lasting = state.names.clone();
+            new.names = state.names.clone();
+        }
+        new
+    }
+
+    /// All files, to be damaged.
+    pub(super) fn edit(&self, name: &str, edit: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.0.lock().unwrap();
+        let file = state.names[name];
+        edit(&mut state.files[file].bytes);
+    }
+}
+
+impl Change {
+    fn apply(&self, names: &mut BTreeMap<String, usize>) {
+        match self {
+            Change::Link(name, file) => {
+                names.insert(name.clone(), *file);
+            }
+            Change::Unlink(name) => {
+                names.remove(name);
+            }
+            Change::Rename(from, to, file) => {
+                names.remove(from);
+                names.insert(to.clone(), *file);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Counts an operation; whether it happens in full.
+    fn operation(&mut self) -> io::Result<bool> {
+        self.operations += 1;
+        if self.crashed {
+            return Err(io::Error::other("the machine has stopped"));
+        }
+        match self.fault {
+            Fault::Crash(at) if at == self.operations => {
+                self.crashed = true;
+                Ok(false)
+            }
+            Fault::Error(at) if at == self.operations => Ok(false),
+            _ => Ok(true),
+        }
+    }
+
+    fn change(&mut self, change: Change) -> io::Result<()> {
+        let whole = self.operation()?;
+        if whole || self.crashed {
+            // Whether it lasts is open anyway.
+            change.apply(&mut self.names);
+            self.changes.push(change);
+        }
+        result(whole)
+    }
+
+    fn find(&self, name: &str) -> io::Result<usize> {
+        let found = self.names.get(name).copied();
+        found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+}
+
+fn result(whole: bool) -> io::Result<()> {
+    match whole {
+        true => Ok(()),
+        false => Err(io::Error::other("injected")),
+    }
+}
+
+struct Handle(Sim, usize);
+
+impl Disk for Sim {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.0.lock().unwrap();
+        let file = state.files.len();
+        state.files.push(Contents::default());
+        state.change(Change::Link(name.to_owned(), file))?;
+        Ok(Box::new(Handle(self.clone(), file)))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let state = self.0.lock().unwrap();
+        Ok(state.files[state.find(name)?].bytes.clone())
+    }
+
+    fn stream(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(Cursor::new(self.read(name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        let file = state.find(from)?;
+        state.change(Change::Rename(from.to_owned(), to.to_owned(), file))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        state.find(name)?;
+        state.change(Change::Unlink(name.to_owned()))
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.0.lock().unwrap().names.keys().cloned().collect())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        let whole = state.operation()?;
+        if whole {
+            state.lasting = state.names.clone();
+            state.changes.clear();
+        }
+        result(whole)
+    }
+
+    fn describe(&self, name: &str) -> String {
+        format!("sim/{name}")
+    }
+}
+
+impl DiskFile for Handle {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.0.0.lock().unwrap();
+        let whole = state.operation()?;
+        let part = if whole { bytes.len() } else { bytes.len() / 2 };
+        state.files[self.1].bytes.extend_from_slice(&bytes[..part]);
+        result(whole)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let mut state = self.0.0.lock().unwrap();
+        let whole = state.operation()?;
+        let file = &mut state.files[self.1];
+        match whole {
+            true if !file.lost => file.synced = file.bytes.len(),
+            true => {}
+            false => file.lost = true,
+        }
+        result(whole)
+    }
+}

@@ -1,0 +1,380 @@
+//! Nodes: sorted slots, each with the first 16 bytes of its key beside it.
+//!
+//! ```text
+//!  Node   latch │ count │ inserts │ hi[…] │ lo[…] │ object[…]
+//!  Inner  Node                                               │ child[…]
+//! ```
+//!
+//! `hi` and `lo` are the first bytes of the key as two big-endian numbers, padded
+//! with zeros: they decide nearly every comparison without leaving the node.
+//! When they are equal, the whole keys do; those lie behind the objects: in a
+//! leaf the entries, in an inner node separators, which are keys and nothing
+//! else. Child `i` has the keys below separator `i` and not below `i - 1`.
+//!
+//! Invariants:
+//!
+//! - **T1** A pointer that was read from slot `i` of a node, with `i` below a
+//!   `count` read before, points to an object that was in the tree at that time
+//!   or later, also if the node has changed meanwhile: slots are never cleared,
+//!   and what lies beyond `count` was in the tree as long as it was counted. The
+//!   reader began before that, so the object is alive (E1). The same holds for
+//!   child pointers.
+//! - **T2** Every field is an atomic and written under the node's latch (L1),
+//!   or before the node is published.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::atomic::AtomicPtr;
+
+use crate::latch::Latch;
+use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
+use crate::thin::{Thick, Thin};
+
+/// Slots of a node. Small in this crate's own tests, so that nodes split and
+/// vanish all the time.
+pub(crate) const FANOUT: usize = if cfg!(test) { 4 } else { 48 };
+
+/// A key and nothing else.
+pub(super) type Separator = Thin<()>;
+
+/// What leaves and inner nodes have in common.
+#[repr(C, align(64))]
+pub(crate) struct Node {
+    latch: Latch,
+    count: AtomicU64,
+    /// In a leaf: how often a key was added, or keys left for another leaf.
+    /// Removals do not count: see `commit`, C2.
+    inserts: AtomicU64,
+    is_inner: bool,
+    hi: [AtomicU64; FANOUT],
+    lo: [AtomicU64; FANOUT],
+    object: [AtomicPtr<()>; FANOUT],
+}
+
+#[repr(C)]
+struct Inner {
+    node: Node,
+    child: [AtomicPtr<Node>; FANOUT + 1],
+}
+
+/// A key to look for, with its first bytes as numbers.
+pub(super) struct Target<'k> {
+    pub(super) key: &'k [u8],
+    hi: u64,
+    lo: u64,
+}
+
+impl<'k> Target<'k> {
+    #[inline]
+    pub(super) fn new(key: &'k [u8]) -> Target<'k> {
+        let mut first = [0; 16];
+        let length = key.len().min(16);
+        first[..length].copy_from_slice(&key[..length]);
+        let first = u128::from_be_bytes(first);
+        Target {
+            key,
+            hi: (first >> 64) as u64,
+            lo: first as u64,
+        }
+    }
+}
+
+/// A pointer to a node of a tree of `E`s, used only while it is certain that the
+/// node is not freed (E1).
+pub(crate) struct NodeRef<E>(*mut Node, PhantomData<*mut E>);
+
+impl<E> Clone for NodeRef<E> {
+    #[inline]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E> Copy for NodeRef<E> {}
+impl<E> PartialEq for NodeRef<E> {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0)
+    }
+}
+
+impl<E> Deref for NodeRef<E> {
+    type Target = Node;
+    #[inline]
+    fn deref(&self) -> &Node {
+        // SAFETY: the pointer is from `new` or was read from the tree by a
+        // transaction that is still open (T1).
+        unsafe { &*self.0 }
+    }
+}
+
+impl<E> NodeRef<E> {
+    fn layout(is_inner: bool) -> Layout {
+        if is_inner {
+            Layout::new::<Inner>()
+        } else {
+            Layout::new::<Node>()
+        }
+    }
+
+    /// Bytes that a node takes.
+    pub(super) fn size(is_inner: bool) -> usize {
+        NodeRef::<E>::layout(is_inner).size()
+    }
+
+    /// An empty node.
+    pub(super) fn new(is_inner: bool) -> NodeRef<E> {
+        let layout = NodeRef::<E>::layout(is_inner);
+        // SAFETY: the layout is not empty.
+        let pointer = unsafe { alloc_zeroed(layout) }.cast::<Node>();
+        if pointer.is_null() {
+            handle_alloc_error(layout);
+        }
+        // SAFETY: zeros are an unlocked, empty leaf with null pointers, and
+        // nobody else has the pointer yet.
+        unsafe { (*pointer).is_inner = is_inner };
+        NodeRef(pointer, PhantomData)
+    }
+
+    pub(super) fn from_ptr(pointer: *mut Node) -> NodeRef<E> {
+        NodeRef(pointer, PhantomData)
+    }
+
+    pub(crate) fn as_ptr(self) -> *mut Node {
+        self.0
+    }
+
+    /// Frees the node, not what is in it.
+    ///
+    /// # Safety
+    /// Nobody uses the node any more.
+    pub(super) unsafe fn free(self) {
+        let layout = NodeRef::<E>::layout(self.is_inner);
+        // SAFETY: allocated by `new` with this layout.
+        unsafe { dealloc(self.0.cast(), layout) };
+    }
+
+    /// The node's latch.
+    #[inline]
+    pub(super) fn latch<'a>(self) -> &'a Latch {
+        // SAFETY: the node is alive (T1); the callers keep the reference no longer
+        // than their transaction.
+        unsafe { &(*self.0).latch }
+    }
+
+    #[inline]
+    pub(super) fn is_inner(self) -> bool {
+        (*self).is_inner
+    }
+
+    #[inline]
+    pub(super) fn count(self) -> usize {
+        // Pairs with `set_count`: who sees a count sees the slots below it.
+        self.count.load(Acquire) as usize
+    }
+
+    pub(super) fn is_full(self) -> bool {
+        self.count() == FANOUT
+    }
+
+    #[inline]
+    fn set_count(self, count: usize) {
+        self.count.store(count as u64, Release);
+    }
+
+    #[inline]
+    pub(super) fn inserts(self) -> u64 {
+        self.inserts.load(Relaxed)
+    }
+
+    /// Counts an addition. Latched.
+    pub(super) fn count_insert(self) {
+        self.inserts.store(self.inserts() + 1, Relaxed);
+    }
+
+    #[inline]
+    fn children(self) -> &'static [AtomicPtr<Node>; FANOUT + 1] {
+        debug_assert!(self.is_inner());
+        // SAFETY: inner nodes are allocated as `Inner`, and alive (T1); the
+        // callers keep the reference no longer than the node.
+        unsafe { &(*self.0.cast::<Inner>()).child }
+    }
+
+    /// The child at `index`, which is at most a count read before.
+    #[inline]
+    pub(super) fn child(self, index: usize) -> NodeRef<E> {
+        NodeRef::from_ptr(self.children()[index].load(Acquire))
+    }
+
+    /// Makes an inner node that has been made just now a root over one child.
+    pub(super) fn set_only_child(self, child: NodeRef<E>) {
+        self.children()[0].store(child.0, Release);
+    }
+
+    /// The entry in slot `index` of a leaf.
+    #[inline]
+    pub(super) fn entry(self, index: usize) -> Thin<E> {
+        let pointer = self.object[index].load(Acquire).cast::<Thick<E>>();
+        // SAFETY: leaves hold entries, put there by `put`.
+        unsafe { Thin::from_ptr(pointer) }.expect("a counted slot was filled (T1)")
+    }
+
+    /// The separator in slot `index` of an inner node.
+    #[inline]
+    pub(super) fn separator(self, index: usize) -> Separator {
+        let pointer = self.object[index].load(Acquire).cast::<Thick<()>>();
+        // SAFETY: inner nodes hold separators, put there by `put`.
+        unsafe { Thin::from_ptr(pointer) }.expect("a counted slot was filled (T1)")
+    }
+
+    /// The key in slot `index`.
+    #[inline]
+    pub(super) fn key(self, index: usize) -> &'static [u8] {
+        // SAFETY: the object is alive (T1); the callers use the key while they
+        // are in the transaction.
+        unsafe {
+            if self.is_inner() {
+                self.separator(index).bytes()
+            } else {
+                self.entry(index).bytes()
+            }
+        }
+    }
+
+    #[inline]
+    fn compare(self, index: usize, target: &Target<'_>) -> Ordering {
+        let first = self.hi[index].load(Relaxed).cmp(&target.hi);
+        let first = first.then_with(|| self.lo[index].load(Relaxed).cmp(&target.lo));
+        first.then_with(|| self.key(index).cmp(target.key))
+    }
+
+    /// The first slot whose key is not below the target, and whether it is the
+    /// target.
+    #[inline]
+    pub(super) fn lower_bound(self, target: &Target<'_>) -> (usize, bool) {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.compare(middle, target) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return (middle, true),
+            }
+        }
+        (low, false)
+    }
+
+    /// The child for a key.
+    #[inline]
+    pub(super) fn child_of(self, target: &Target<'_>) -> usize {
+        let (index, equal) = self.lower_bound(target);
+        index + usize::from(equal)
+    }
+
+    fn copy_slot(self, from: usize, to: NodeRef<E>, index: usize) {
+        to.hi[index].store(self.hi[from].load(Relaxed), Relaxed);
+        to.lo[index].store(self.lo[from].load(Relaxed), Relaxed);
+        to.object[index].store(self.object[from].load(Relaxed), Release);
+    }
+
+    fn put(self, index: usize, key: &[u8], object: *mut ()) {
+        let target = Target::new(key);
+        let count = self.count();
+        for from in (index..count).rev() {
+            self.copy_slot(from, self, from + 1);
+        }
+        self.hi[index].store(target.hi, Relaxed);
+        self.lo[index].store(target.lo, Relaxed);
+        self.object[index].store(object, Release);
+        self.set_count(count + 1);
+    }
+
+    /// Puts an entry into a leaf that is not full. Latched.
+    pub(super) fn put_entry(self, index: usize, entry: Thin<E>) {
+        // SAFETY: the entry is the caller's, hence alive.
+        let key = unsafe { entry.bytes() };
+        self.put(index, key, entry.as_ptr().cast());
+    }
+
+    /// Puts a separator, and the child to its right, into an inner node that is
+    /// not full. Latched.
+    pub(super) fn put_child(self, separator: Separator, right: NodeRef<E>) {
+        // SAFETY: the separator is the caller's, hence alive.
+        let key = unsafe { separator.bytes() };
+        let (index, _) = self.lower_bound(&Target::new(key));
+        let children = self.children();
+        for from in (index + 1..=self.count()).rev() {
+            children[from + 1].store(children[from].load(Relaxed), Release);
+        }
+        children[index + 1].store(right.0, Release);
+        self.put(index, key, separator.as_ptr().cast());
+    }
+
+    /// Takes a slot out. Latched.
+    pub(super) fn take(self, index: usize) {
+        let count = self.count();
+        for from in index + 1..count {
+            self.copy_slot(from, self, from - 1);
+        }
+        self.set_count(count - 1);
+    }
+
+    /// Takes a child and a separator beside it out; its neighbour has its keys
+    /// from now on. Latched.
+    pub(super) fn take_child(self, index: usize) -> Separator {
+        let children = self.children();
+        let slot = index.saturating_sub(1);
+        let separator = self.separator(slot);
+        for from in index + 1..=self.count() {
+            children[from - 1].store(children[from].load(Relaxed), Release);
+        }
+        self.take(slot);
+        separator
+    }
+
+    /// Moves the upper half to `right`, which is new, and returns what separates
+    /// the two. Latched.
+    pub(super) fn move_half(self, right: NodeRef<E>) -> Separator {
+        let count = self.count();
+        let half = count / 2;
+        if !self.is_inner() {
+            for from in half..count {
+                self.copy_slot(from, right, from - half);
+            }
+            right.set_count(count - half);
+            self.set_count(half);
+            return Thin::new((), 0, shortest_between(self.key(half - 1), right.key(0)));
+        }
+        // The middle separator goes up, not to either side.
+        let middle = self.separator(half);
+        for from in half + 1..count {
+            self.copy_slot(from, right, from - half - 1);
+        }
+        for from in half + 1..=count {
+            let child = self.children()[from].load(Relaxed);
+            right.children()[from - half - 1].store(child, Release);
+        }
+        right.set_count(count - half - 1);
+        self.set_count(half);
+        middle
+    }
+}
+
+/// The shortest key above `left` and not above `right`, given `left < right`.
+fn shortest_between<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
+    let same = left.iter().zip(right).take_while(|(a, b)| a == b).count();
+    &right[..right.len().min(same + 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_are_short_and_separate() {
+        assert_eq!(shortest_between(b"abc", b"abx"), b"abx");
+        assert_eq!(shortest_between(b"abc", b"bbbbb"), b"b");
+        assert_eq!(shortest_between(b"ab", b"abc"), b"abc");
+    }
+}

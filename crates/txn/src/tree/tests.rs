@@ -1,0 +1,320 @@
+//! The tree against a model, alone and under threads.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::key::Span;
+use crate::sync::Relaxed;
+
+/// Keeps everything until the end, so that these tests need no epochs.
+#[derive(Default)]
+struct Hoard {
+    nodes: Vec<*mut Node>,
+    separators: Vec<Thin<()>>,
+}
+
+impl Keeper for Hoard {
+    fn retire_node(&mut self, node: *mut Node) {
+        self.nodes.push(node);
+    }
+    fn retire_separator(&mut self, separator: Thin<()>) {
+        self.separators.push(separator);
+    }
+    fn grew(&mut self, _: usize) {}
+}
+
+impl Drop for Hoard {
+    fn drop(&mut self) {
+        // SAFETY: the tests end their threads first.
+        unsafe {
+            self.nodes.iter().for_each(|&node| free_node(node));
+            self.separators
+                .iter()
+                .for_each(|separator| separator.free());
+        }
+    }
+}
+
+type Entry = Thin<AtomicU64>;
+
+fn entry(key: &[u8]) -> Entry {
+    Thin::new(AtomicU64::new(0), 0, key)
+}
+
+fn key_of(entry: Entry) -> Vec<u8> {
+    // SAFETY: the tests free entries at their end.
+    unsafe { entry.bytes() }.to_vec()
+}
+
+fn scan(tree: &Tree<AtomicU64>, span: Span, direction: Direction) -> Vec<Vec<u8>> {
+    let whole = (
+        span.from.as_slice().to_vec(),
+        span.end().map(<[u8]>::to_vec),
+    );
+    let mut scan = LeafScan::new(span, direction);
+    let mut keys = Vec::new();
+    // What the leaves cover is the range, each part once.
+    let mut parts = Vec::new();
+    while scan.next_leaf(tree, |_, from, to| {
+        parts.push((from.to_vec(), to.map(<[u8]>::to_vec)))
+    }) {
+        while let Some(entry) = scan.next_here() {
+            keys.push(key_of(entry));
+        }
+    }
+    if direction == Direction::Backward {
+        parts.reverse();
+    }
+    assert!(
+        parts
+            .windows(2)
+            .all(|pair| pair[0].1.as_ref() == Some(&pair[1].0))
+    );
+    if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
+        assert_eq!(
+            (&first.0[..], last.1.as_deref()),
+            (&whole.0[..], whole.1.as_deref())
+        );
+    }
+    keys
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(Vec<u8>),
+    Remove(Vec<u8>),
+    Lookup(Vec<u8>),
+    Scan(Vec<u8>, Option<Vec<u8>>),
+}
+
+/// Keys that collide: few bytes, many of them zero, some longer than what a
+/// node keeps beside its slots.
+fn key() -> impl Strategy<Value = Vec<u8>> {
+    let byte = || prop_oneof![Just(0u8), Just(1), Just(255)];
+    prop_oneof![
+        proptest::collection::vec(byte(), 1..4),
+        proptest::collection::vec(byte(), 3).prop_map(|end| [&[7; 15], &end[..]].concat()),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => key().prop_map(Op::Insert),
+        3 => key().prop_map(Op::Remove),
+        1 => key().prop_map(Op::Lookup),
+        1 => (key(), proptest::option::of(key())).prop_map(|(from, to)| Op::Scan(from, to)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 300 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_tree_does_what_a_sorted_map_does(ops in proptest::collection::vec(op(), 1..400)) {
+        let mut hoard = Hoard::default();
+        let mut tree = Tree::new();
+        let mut model = BTreeMap::new();
+        let mut gone = Vec::new();
+        for op in ops {
+            match op {
+                Op::Insert(key) => {
+                    let new = entry(&key);
+                    // SAFETY: freed at the end of the test.
+                    match unsafe { tree.insert(new, &mut hoard) } {
+                        Ok(()) => prop_assert!(model.insert(key, new).is_none()),
+                        Err(old) => {
+                            prop_assert!(model[&key] == old);
+                            gone.push(new);
+                        }
+                    }
+                }
+                Op::Remove(key) => {
+                    if let Some(old) = model.remove(&key) {
+                        prop_assert!(tree.remove(old, &mut hoard));
+                        prop_assert!(!tree.remove(old, &mut hoard));
+                        gone.push(old);
+                    }
+                }
+                Op::Lookup(key) => {
+                    prop_assert!(tree.lookup(&key).0 == model.get(&key).copied());
+                }
+                Op::Scan(from, to) => {
+                    let mut expected: Vec<Vec<u8>> = model
+                        .range(from.clone()..)
+                        .map(|(key, _)| key.clone())
+                        .take_while(|key| to.as_ref().is_none_or(|to| key < to))
+                        .collect();
+                    let range = || Span::new(&from, to.as_deref());
+                    prop_assert_eq!(&scan(&tree, range(), Direction::Forward), &expected);
+                    expected.reverse();
+                    prop_assert_eq!(&scan(&tree, range(), Direction::Backward), &expected);
+                }
+            }
+        }
+        let mut all = Vec::new();
+        tree.for_each(|entry| all.push(entry));
+        prop_assert_eq!(all.iter().map(|&entry| key_of(entry)).collect::<Vec<_>>(), model.keys().cloned().collect::<Vec<_>>());
+        // SAFETY: nobody uses the tree's entries any more.
+        all.iter().chain(&gone).for_each(|entry| unsafe { entry.free() });
+    }
+}
+
+#[test]
+fn emptied_trees_give_their_nodes_back() {
+    let mut hoard = Hoard::default();
+    let mut tree = Tree::new();
+    let entries: Vec<Entry> = (0..1000u32).map(|at| entry(&at.to_be_bytes())).collect();
+    for &entry in &entries {
+        // SAFETY: freed below.
+        unsafe { tree.insert(entry, &mut hoard) }.ok().unwrap();
+    }
+    for &entry in &entries {
+        assert!(tree.remove(entry, &mut hoard));
+    }
+    let mut nodes = 0;
+    tree.each_node(&mut |_| nodes += 1);
+    // One leaf, and at most the way to it.
+    assert!(nodes < 5, "{nodes} nodes are left");
+    // SAFETY: they have left the tree, which nobody else uses.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
+
+#[test]
+fn a_leaf_tells_of_additions_and_not_of_removals() {
+    let mut hoard = Hoard::default();
+    let tree = Tree::new();
+    let entries: Vec<Entry> = (0..9u32).map(|at| entry(&at.to_be_bytes())).collect();
+    let insert = |at: usize, hoard: &mut Hoard| {
+        // SAFETY: freed below.
+        unsafe { tree.insert(entries[at], hoard) }.ok().unwrap();
+    };
+    insert(0, &mut hoard);
+    insert(1, &mut hoard);
+    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    tree.remove(entries[0], &mut hoard);
+    assert!(seen.is_unchanged());
+    insert(2, &mut hoard);
+    assert!(!seen.is_unchanged());
+    // So does a split, to the half that stays.
+    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    (3..9).for_each(|at| insert(at, &mut hoard));
+    assert!(!seen.is_unchanged());
+    // And a leaf that has left the tree.
+    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    entries[1..].iter().for_each(|&entry| {
+        tree.remove(entry, &mut hoard);
+    });
+    assert!(!seen.is_unchanged());
+    // SAFETY: nobody uses them any more.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
+
+/// Writers own every fourth key each and add and remove them; readers check
+/// that keys which are always there are always found, in order, both ways.
+#[test]
+fn readers_see_what_is_always_there() {
+    const KEYS: u32 = if cfg!(miri) { 40 } else { 400 };
+    const ROUNDS: usize = if cfg!(miri) { 3 } else { 60 };
+    let tree = Tree::new();
+    let entries: Vec<Entry> = (0..KEYS).map(|at| entry(&at.to_be_bytes())).collect();
+    let mut hoard = Hoard::default();
+    for at in (0..KEYS as usize).step_by(4) {
+        // SAFETY: freed below.
+        unsafe { tree.insert(entries[at], &mut hoard) }
+            .ok()
+            .unwrap();
+    }
+    struct Shared<'a>(&'a [Entry], &'a Tree<AtomicU64>);
+    // SAFETY: entries are atomics and constant bytes.
+    unsafe impl Sync for Shared<'_> {}
+    let shared = Shared(&entries, &tree);
+    let done = AtomicBool::new(false);
+    let reads = AtomicU64::new(0);
+    let hoards: Vec<Vec<*mut ()>> = std::thread::scope(|scope| {
+        let shared = &shared;
+        let (done, reads) = (&done, &reads);
+        let writers: Vec<_> = (1..=2)
+            .map(|part| {
+                scope.spawn(move || {
+                    let Shared(entries, tree) = shared;
+                    let mut hoard = Hoard::default();
+                    for _ in 0..ROUNDS {
+                        for at in (part..KEYS as usize).step_by(4) {
+                            // SAFETY: freed below.
+                            unsafe { tree.insert(entries[at], &mut hoard) }
+                                .ok()
+                                .unwrap();
+                        }
+                        for at in (part..KEYS as usize).step_by(4) {
+                            assert!(tree.remove(entries[at], &mut hoard));
+                        }
+                    }
+                    // Freed after the readers have ended.
+                    let nodes = std::mem::take(&mut hoard.nodes);
+                    let separators = std::mem::take(&mut hoard.separators);
+                    let nodes: Vec<usize> =
+                        nodes.iter().map(|node| node.expose_provenance()).collect();
+                    let separators: Vec<usize> = separators
+                        .iter()
+                        .map(|separator| separator.as_ptr().expose_provenance())
+                        .collect();
+                    (nodes, separators)
+                })
+            })
+            .collect();
+        let reader = scope.spawn(move || {
+            let Shared(_, tree) = shared;
+            while !done.load(Relaxed) {
+                for direction in [Direction::Forward, Direction::Backward] {
+                    let mut keys: Vec<u32> = scan(tree, Span::new(&[], None), direction)
+                        .iter()
+                        .map(|key| u32::from_be_bytes(key[..].try_into().unwrap()))
+                        .collect();
+                    if direction == Direction::Backward {
+                        keys.reverse();
+                    }
+                    assert!(keys.is_sorted_by(|a, b| a < b));
+                    let always = keys.iter().filter(|key| *key % 4 == 0).count();
+                    assert_eq!(always, KEYS as usize / 4);
+                }
+                for at in (0..KEYS).step_by(4) {
+                    assert!(tree.lookup(&at.to_be_bytes()).0.is_some());
+                    assert!(tree.lookup(&(at + 3).to_be_bytes()).0.is_none());
+                }
+                reads.fetch_add(1, Relaxed);
+            }
+        });
+        let garbage: Vec<_> = writers
+            .into_iter()
+            .map(|writer| writer.join().unwrap())
+            .collect();
+        done.store(true, Relaxed);
+        reader.join().unwrap();
+        for (nodes, separators) in garbage {
+            hoard.nodes.extend(
+                nodes
+                    .into_iter()
+                    .map(std::ptr::with_exposed_provenance_mut::<Node>),
+            );
+            // SAFETY: they came from `as_ptr` above.
+            hoard
+                .separators
+                .extend(separators.into_iter().map(|at| unsafe {
+                    Thin::from_ptr(std::ptr::with_exposed_provenance_mut(at)).unwrap()
+                }));
+        }
+        Vec::new()
+    });
+    drop(hoards);
+    assert!(reads.load(Relaxed) > 0);
+    assert_eq!(
+        scan(&tree, Span::new(&[], None), Direction::Forward).len(),
+        KEYS as usize / 4
+    );
+    drop(tree);
+    // SAFETY: nobody uses them any more.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}

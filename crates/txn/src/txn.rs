@@ -1,0 +1,349 @@
+//! A transaction: what it may see, and reading.
+//!
+//! | isolation | reads | refuses |
+//! | --- | --- | --- |
+//! | read committed | what is committed when each operation begins | dirty writes and reads |
+//! | snapshot | what was committed when the transaction began | and fuzzy reads, phantoms, lost updates, long forks |
+//! | serializable | the same, and it still is so when it commits | and write skew, the read-only anomaly |
+//!
+//! Writes are in `write`, the way out in `commit`. Every operation takes `&self`,
+//! so that rows, which borrow the transaction, may be used while others are
+//! written; a transaction therefore belongs to one context and is neither `Send`
+//! nor `Sync`.
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::ptr;
+use std::time::Instant;
+
+use giveway_hints::Tier;
+
+use crate::database::{Inner, coarse_ms, count};
+use crate::epoch::SLOTS;
+use crate::error::{Error, Result, SchemaError};
+use crate::fate::Fate;
+use crate::key::{Key, KeyBuf};
+use crate::looks::Place;
+use crate::preemption;
+use crate::record::{self, Record, View};
+use crate::row::Row;
+use crate::schema::Schema;
+use crate::sync::Relaxed;
+use crate::table::{Table, TableInner};
+use crate::tree::LeafSeen;
+use crate::workspace::Workspace;
+
+/// Deadlines are looked at in every so many operations.
+const DEADLINE_EVERY: u32 = 32;
+
+/// Which anomalies a transaction accepts; see the [module](self).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// Each operation sees what is committed when it begins.
+    ReadCommitted,
+    /// All operations see what was committed when the transaction began, and
+    /// the first to update a row wins.
+    #[default]
+    Snapshot,
+    /// As if transactions ran one after the other, in the order of their commit
+    /// timestamps. Holds among serializable transactions.
+    Serializable,
+}
+
+/// How a transaction runs.
+#[derive(Clone, Debug)]
+pub struct TxnOptions {
+    /// Which anomalies it accepts.
+    pub isolation: Isolation,
+    /// Who waits for it. Shown where the oldest snapshot is reported; which
+    /// level it runs on is decided by who runs it.
+    pub tier: Tier,
+    /// When it is no longer wanted. Looked at now and then.
+    pub deadline: Option<Instant>,
+    /// It promises to write nothing. A serializable one then reads its snapshot
+    /// without being certified: all others are in the order of their timestamps,
+    /// so the snapshot is a state between two of them.
+    pub read_only: bool,
+    /// What it calls itself in [`Stats`](crate::Stats).
+    pub label: &'static &'static str,
+}
+
+impl Default for TxnOptions {
+    /// Snapshot isolation, time-sensitive, no deadline.
+    fn default() -> TxnOptions {
+        TxnOptions {
+            isolation: Isolation::Snapshot,
+            tier: Tier::TimeSensitive,
+            deadline: None,
+            read_only: false,
+            label: &"",
+        }
+    }
+}
+
+impl TxnOptions {
+    fn with(isolation: Isolation) -> TxnOptions {
+        TxnOptions {
+            isolation,
+            ..TxnOptions::default()
+        }
+    }
+
+    /// Read committed.
+    pub fn read_committed() -> TxnOptions {
+        TxnOptions::with(Isolation::ReadCommitted)
+    }
+
+    /// Snapshot isolation.
+    pub fn snapshot() -> TxnOptions {
+        TxnOptions::with(Isolation::Snapshot)
+    }
+
+    /// Serializable.
+    pub fn serializable() -> TxnOptions {
+        TxnOptions::with(Isolation::Serializable)
+    }
+
+    /// A snapshot that nothing is written in.
+    pub fn read_only() -> TxnOptions {
+        TxnOptions {
+            read_only: true,
+            ..TxnOptions::default()
+        }
+    }
+
+    /// With this tier.
+    #[must_use]
+    pub fn tier(self, tier: Tier) -> TxnOptions {
+        TxnOptions { tier, ..self }
+    }
+
+    /// With this deadline.
+    #[must_use]
+    pub fn deadline(self, deadline: Instant) -> TxnOptions {
+        TxnOptions {
+            deadline: Some(deadline),
+            ..self
+        }
+    }
+
+    /// With this name in statistics: `.label(&"stock level")`.
+    #[must_use]
+    pub fn label(self, label: &'static &'static str) -> TxnOptions {
+        TxnOptions { label, ..self }
+    }
+}
+
+/// An open transaction. Dropping it aborts it.
+pub struct Transaction<'db> {
+    pub(crate) db: &'db Inner,
+    pub(crate) slot: usize,
+    /// The last commit that it sees.
+    snapshot: Cell<u64>,
+    /// What it published (E1); names it in its slot's `doomed`.
+    published: u64,
+    /// Made with the first write.
+    pub(crate) fate: Cell<*mut Fate>,
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+    pub(crate) deadline: Option<Instant>,
+    operations: Cell<u32>,
+    failed: RefCell<Option<Error>>,
+    _of_one_context: PhantomData<*mut ()>,
+}
+
+thread_local! {
+    /// The slot that this context had last.
+    static HINT: Cell<usize> = const { Cell::new(0) };
+}
+
+impl<'db> Transaction<'db> {
+    #[inline]
+    pub(crate) fn begin(db: &'db Inner, options: TxnOptions) -> Result<Transaction<'db>> {
+        let hint = HINT.with(Cell::get);
+        let Some((slot, snapshot)) = db.epochs.claim(hint) else {
+            return Err(Error::TooManyTransactions { limit: SLOTS });
+        };
+        if slot != hint {
+            HINT.with(|hint| hint.set(slot));
+        }
+        let shared = db.shared(slot);
+        shared
+            .label
+            .store(ptr::from_ref(options.label).cast_mut(), Relaxed);
+        shared.doomed.store(0, Relaxed);
+        shared.tier.store(options.tier as u8, Relaxed);
+        shared.since_ms.store(coarse_ms(), Relaxed);
+        Ok(Transaction {
+            db,
+            slot,
+            snapshot: Cell::new(snapshot),
+            published: db.epochs.published(slot),
+            fate: Cell::new(ptr::null_mut()),
+            isolation: options.isolation,
+            read_only: options.read_only,
+            deadline: options.deadline,
+            operations: Cell::new(0),
+            failed: RefCell::new(None),
+            _of_one_context: PhantomData,
+        })
+    }
+
+    /// The workspace. The function must not use the transaction.
+    #[inline]
+    pub(crate) fn with<R>(&self, function: impl FnOnce(&mut Workspace) -> R) -> R {
+        // SAFETY: the slot is this transaction's (E2), which belongs to one
+        // context; calls do not nest, as nothing called from here comes back.
+        function(unsafe { &mut *self.db.epochs.private(self.slot).get() })
+    }
+
+    /// The timestamp of the last commit that the transaction sees.
+    pub fn snapshot(&self) -> u64 {
+        self.snapshot.get()
+    }
+
+    /// Whether what it reads must still hold when it commits.
+    #[inline]
+    pub(crate) fn is_certified(&self) -> bool {
+        self.isolation == Isolation::Serializable && !self.read_only
+    }
+
+    /// Before every operation: whether there is any sense in it.
+    #[inline]
+    pub(crate) fn check(&self, table: &TableInner) -> Result<()> {
+        assert!(
+            table.database == self.db.id,
+            "table '{}' belongs to another database",
+            table.schema.name()
+        );
+        let operations = self.operations.get().wrapping_add(1);
+        self.operations.set(operations);
+        if self.failed.borrow().is_some() || self.db.shared(self.slot).doomed.load(Relaxed) != 0 {
+            self.check_failed()?;
+        }
+        if operations.is_multiple_of(DEADLINE_EVERY) {
+            self.check_deadline()?;
+        }
+        if self.isolation == Isolation::ReadCommitted {
+            self.snapshot.set(self.db.epochs.now());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    /// Now and then in a scan, which may be long: whether there is any sense in
+    /// going on.
+    #[inline]
+    pub(crate) fn check_scan(&self) -> Result<()> {
+        let operations = self.operations.get().wrapping_add(1);
+        self.operations.set(operations);
+        if operations.is_multiple_of(DEADLINE_EVERY) {
+            self.check_failed()?;
+            self.check_deadline()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_failed(&self) -> Result<()> {
+        if let Some(error) = &*self.failed.borrow() {
+            return Err(error.clone());
+        }
+        // Somebody else's doom, left in the slot, names another snapshot; the
+        // same number means that the garbage is as old as this transaction.
+        if self.db.shared(self.slot).doomed.load(Relaxed) == self.published + 1 {
+            return Err(self.fail(Error::SnapshotTooOld));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_deadline(&self) -> Result<()> {
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(self.fail(Error::Timeout)),
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on the transaction can only be aborted.
+    #[cold]
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        if matches!(error, Error::Conflict { .. }) {
+            count(&self.db.shared(self.slot).conflicts);
+        }
+        *self.failed.borrow_mut() = Some(error.clone());
+        error
+    }
+
+    /// The row with this primary key.
+    #[inline]
+    pub fn get<'t>(&'t self, table: &'t Table, key: impl Key) -> Result<Option<Row<'t>>> {
+        let table = &*table.0;
+        self.check(table)?;
+        let mut bytes = KeyBuf::new();
+        table.key.whole(&table.schema, &key, &mut bytes)?;
+        preemption::record_read();
+        let (record, leaf) = table.primary.lookup(bytes.as_slice());
+        let row = record.and_then(|record| self.row(&table.schema, self.see(record)));
+        if row.is_none() {
+            self.note_absent(table, leaf, bytes.as_slice());
+        }
+        Ok(row)
+    }
+
+    #[inline]
+    pub(crate) fn row<'t>(&self, schema: &'t Schema, view: View) -> Option<Row<'t>> {
+        let bytes = view.version.and_then(record::row_of)?;
+        Some(Row::new(schema, bytes))
+    }
+
+    /// Looks at a record, and remembers what it saw.
+    #[inline]
+    pub(crate) fn see(&self, record: Record) -> View {
+        let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
+        self.note_read(record, view);
+        view
+    }
+
+    /// Remembers what was seen of a record.
+    #[inline]
+    pub(crate) fn note_read(&self, record: Record, view: View) {
+        if self.is_certified() && !view.own {
+            self.with(|workspace| workspace.reads.push((record, view.version)));
+        }
+    }
+
+    /// Remembers that a key was looked for and no row found. Also if there was a
+    /// record: it may leave the index, and another take its place.
+    #[inline]
+    pub(crate) fn note_absent(&self, table: &TableInner, leaf: LeafSeen, key: &[u8]) {
+        if self.is_certified() {
+            let place = Place::Primary(table);
+            self.with(|workspace| workspace.looks.push_key(place, leaf, key));
+        }
+    }
+
+    /// Remembers that a part of a leaf was scanned.
+    #[inline]
+    pub(crate) fn note_scanned(
+        &self,
+        place: Place,
+        leaf: LeafSeen,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) {
+        if self.is_certified() {
+            self.with(|workspace| workspace.looks.push(place, leaf, from, to));
+        }
+    }
+
+    /// Fails for a transaction that promised not to write.
+    #[inline]
+    pub(crate) fn check_writes(&self) -> Result<()> {
+        if self.read_only {
+            return Err(SchemaError::ReadOnlyTransaction.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,344 @@
+//! What a transaction works with: its lists, and memory that waits to be freed.
+//!
+//! Lives in the transaction's slot and passes to the next one there (E2), so
+//! that a transaction allocates nothing but what it stores.
+//!
+//! Memory that was unlinked goes through two lists:
+//!
+//! ```text
+//!  retire() ─► fresh ──seal()──► limbo, stamped ──collect()──► freed
+//! ```
+//!
+//! Tombstones and spans go through the same lists, but are not freed at the end:
+//! they say that a record or an index entry may have lost its last reader, and
+//! what they lead to is retired again.
+
+use std::collections::VecDeque;
+
+use crate::database::Shared;
+use crate::epoch::Epochs;
+use crate::fate::Fate;
+use crate::hook;
+use crate::looks::Looks;
+use crate::preemption;
+use crate::record::{self, Head, IndexEntry, Record, Version};
+use crate::sync::{AcqRel, Acquire, Relaxed};
+use crate::table::{IndexInner, TableInner};
+use crate::thin::Thin;
+use crate::tree::{self, Keeper, Node};
+
+/// How much is freed at a time, so that nobody waits long for it.
+const COLLECT_AT_MOST: usize = 512;
+/// So much must wait before it is worth looking.
+const COLLECT_FROM: usize = 64;
+
+/// One row that the transaction writes.
+pub(crate) struct Write {
+    /// Tables live as long as their database.
+    pub(crate) table: *const TableInner,
+    pub(crate) record: Record,
+    /// The committed version under the new one; `None` if the record is new.
+    pub(crate) base: Option<Version>,
+    /// The version that becomes visible.
+    pub(crate) new: Version,
+}
+
+impl Write {
+    pub(crate) fn table(&self) -> &TableInner {
+        // SAFETY: tables live as long as their database, and so do workspaces.
+        unsafe { &*self.table }
+    }
+
+    /// Whether there is no row before and none after.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.base.is_none_or(record::is_tombstone) && record::is_tombstone(self.new)
+    }
+
+    pub(crate) fn image<'a>(&self) -> hook::Write<'a> {
+        hook::Write {
+            table: self.table().id,
+            // SAFETY: the transaction is open (E1).
+            key: unsafe { self.record.bytes() },
+            after: record::row_of(self.new),
+        }
+    }
+}
+
+/// A span of an index that the transaction begins or ends.
+pub(crate) struct SpanChange {
+    pub(crate) index: *const IndexInner,
+    pub(crate) entry: IndexEntry,
+    pub(crate) begins: bool,
+}
+
+/// What is to be freed, or looked at, when no open transaction can find it.
+pub(crate) enum Retired {
+    Version(Version),
+    Record(Record),
+    Entry(IndexEntry),
+    Node(*mut Node),
+    Separator(Thin<()>),
+    Fate(*mut Fate),
+    /// A committed tombstone of this record.
+    Tombstone(*const TableInner, Record),
+    /// The end of a span.
+    Span(*const IndexInner, IndexEntry),
+}
+
+impl Retired {
+    /// Bytes that will come free.
+    fn bytes(&self) -> usize {
+        // SAFETY: what is retired is alive until it is freed.
+        unsafe {
+            match *self {
+                Retired::Version(version) => Version::size(version.bytes().len()),
+                Retired::Record(record) => Record::size(record.bytes().len()),
+                Retired::Entry(entry) => IndexEntry::size(entry.bytes().len()),
+                Retired::Node(node) => tree::node_size(node),
+                Retired::Separator(key) => Thin::<()>::size(key.bytes().len()),
+                Retired::Fate(_) => size_of::<Fate>(),
+                Retired::Tombstone(..) | Retired::Span(..) => 0,
+            }
+        }
+    }
+
+    /// Frees it.
+    ///
+    /// # Safety
+    /// Nobody can find it any more (E1).
+    unsafe fn free(self) {
+        // SAFETY: by the caller.
+        unsafe {
+            match self {
+                Retired::Version(version) => version.free(),
+                Retired::Record(record) => record.free(),
+                Retired::Entry(entry) => entry.free(),
+                Retired::Node(node) => tree::free_node(node),
+                Retired::Separator(key) => key.free(),
+                Retired::Fate(fate) => drop(Box::from_raw(fate)),
+                Retired::Tombstone(..) | Retired::Span(..) => {}
+            }
+        }
+    }
+}
+
+/// The private part of a transaction's slot.
+#[derive(Default)]
+pub(crate) struct Workspace {
+    /// What a serializable transaction has read: which version, or that there
+    /// was none.
+    pub(crate) reads: Vec<(Record, Option<Version>)>,
+    /// Where it has looked for what might have been there.
+    pub(crate) looks: Looks,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) spans: Vec<SpanChange>,
+    /// For rows that are being changed.
+    pub(crate) row: Vec<u8>,
+    /// Bytes allocated since the memory limit was last looked at.
+    pub(crate) unchecked: usize,
+    /// Bytes allocated and freed since the slot's counters were last updated.
+    allocated: i64,
+    garbage: i64,
+    fresh: Vec<Retired>,
+    limbo: VecDeque<(u64, Retired)>,
+}
+
+// SAFETY: its pointers are to shared objects, or to what its holder alone may
+// free, whichever thread that is.
+unsafe impl Send for Workspace {}
+
+impl Keeper for Workspace {
+    fn retire_node(&mut self, node: *mut Node) {
+        self.retire(Retired::Node(node));
+    }
+    fn retire_separator(&mut self, separator: Thin<()>) {
+        self.retire(Retired::Separator(separator));
+    }
+    fn grew(&mut self, bytes: usize) {
+        self.unchecked += bytes;
+        self.allocated += bytes as i64;
+    }
+}
+
+impl Workspace {
+    /// Forgets the transaction, and keeps what waits.
+    pub(crate) fn clear(&mut self) {
+        self.reads.clear();
+        self.looks.clear();
+        self.writes.clear();
+        self.spans.clear();
+    }
+
+    /// Bytes were allocated.
+    #[inline]
+    pub(crate) fn allocated(&mut self, bytes: usize) {
+        self.allocated += bytes as i64;
+    }
+
+    /// Bytes were freed without having been retired.
+    pub(crate) fn freed(&mut self, bytes: usize) {
+        self.allocated -= bytes as i64;
+    }
+
+    /// Hands over a version.
+    #[inline]
+    pub(crate) fn retire_version(&mut self, version: Version) {
+        self.retire(Retired::Version(version));
+    }
+
+    /// Hands over something that has just become unreachable.
+    pub(crate) fn retire(&mut self, retired: Retired) {
+        self.garbage += retired.bytes() as i64;
+        self.fresh.push(retired);
+    }
+
+    /// Stamps what was retired.
+    pub(crate) fn seal(&mut self, epochs: &Epochs<Workspace>) {
+        if !self.fresh.is_empty() {
+            let stamp = epochs.stamp();
+            let stamped = self.fresh.drain(..).map(|retired| (stamp, retired));
+            self.limbo.extend(stamped);
+        }
+    }
+
+    /// Tells the slot's counters what has changed.
+    pub(crate) fn account(&mut self, shared: &Shared) {
+        if self.allocated != 0 || self.garbage != 0 {
+            let add = |counter: &std::sync::atomic::AtomicI64, change: &mut i64| {
+                counter.store(counter.load(Relaxed) + std::mem::take(change), Relaxed);
+            };
+            add(&shared.allocated, &mut self.allocated);
+            add(&shared.garbage, &mut self.garbage);
+        }
+    }
+
+    /// Whether enough waits to make looking worthwhile.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        self.limbo.len() >= COLLECT_FROM
+    }
+
+    /// Frees what nobody can find any more, up to a bound. The caller holds the
+    /// slot. Whether there is more.
+    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>) -> bool {
+        if self.limbo.is_empty() {
+            return false;
+        }
+        let (oldest, _) = epochs.oldest();
+        let mut left = COLLECT_AT_MOST;
+        while left > 0 && self.limbo.front().is_some_and(|&(stamp, _)| stamp < oldest) {
+            left -= 1;
+            let (_, retired) = self.limbo.pop_front().expect("there is a first");
+            match retired {
+                Retired::Tombstone(table, record) => self.bury(table, record, oldest),
+                Retired::Span(index, entry) => self.end_span(index, entry),
+                retired => {
+                    let bytes = retired.bytes() as i64;
+                    self.garbage -= bytes;
+                    self.allocated -= bytes;
+                    // SAFETY: stamped before the oldest open transaction (E1).
+                    unsafe { retired.free() };
+                }
+            }
+        }
+        self.seal(epochs);
+        left == 0
+    }
+
+    /// Retires a tombstone that has become a record's head, with the hold on the
+    /// record that its writer has.
+    pub(crate) fn retire_tombstone(&mut self, table: *const TableInner, record: Record) {
+        self.retire(Retired::Tombstone(table, record));
+    }
+
+    /// No open snapshot is older than one of the record's tombstones. If nobody
+    /// else has a hold on the record, and a tombstone is its head, it can go.
+    fn bury(&mut self, table: *const TableInner, record: Record, oldest: u64) {
+        let _region = preemption::region();
+        // The head first: with the hold still ours, whoever makes another
+        // tombstone the head later has a hold, too (V4).
+        let head = record::head_of(record);
+        // SAFETY: the record lives while there are holds on it (V4).
+        if unsafe { record.note() }.fetch_sub(1, AcqRel) != 1 {
+            return;
+        }
+        let Head::Version(tombstone) = head else {
+            return;
+        };
+        let old = match record::begin_of(tombstone) {
+            record::Begin::Committed(ts) => ts < oldest,
+            record::Begin::By(_) => false,
+        };
+        if !old || !record::is_tombstone(tombstone) || !record::kill(record, tombstone) {
+            return;
+        }
+        // SAFETY: tables live as long as their database.
+        let removed = unsafe { &*table }.primary.remove(record, self);
+        assert!(removed, "a record is in the index until it is dead (V3)");
+        self.retire(Retired::Version(tombstone));
+        self.retire(Retired::Record(record));
+    }
+
+    /// One span less for an index entry, which goes with its last one. In a
+    /// region, since whoever wants to begin a span waits for that.
+    pub(crate) fn end_span(&mut self, index: *const IndexInner, entry: IndexEntry) {
+        let _region = preemption::region();
+        // SAFETY: the entry lives while it has spans.
+        if unsafe { entry.note() }.fetch_sub(1, AcqRel) == 1 {
+            // SAFETY: indexes live as long as their database.
+            let removed = unsafe { &*index }.tree.remove(entry, self);
+            assert!(removed, "an entry is in the index while it has spans");
+            self.retire(Retired::Entry(entry));
+        }
+    }
+
+    /// Begins a span: finds or makes the record's entry with this key.
+    pub(crate) fn begin_span(
+        &mut self,
+        index: &IndexInner,
+        record: Record,
+        key: &[u8],
+    ) -> IndexEntry {
+        let mut wait = crate::sync::Wait::new();
+        let new = || Thin::new(record::EntryHead { record }, 1, key);
+        let mut fresh: Option<IndexEntry> = None;
+        loop {
+            let existing = match index.tree.lookup(key).0 {
+                Some(existing) => existing,
+                None => {
+                    let entry = *fresh.get_or_insert_with(new);
+                    // SAFETY: the entry is removed before it is retired.
+                    match unsafe { index.tree.insert(entry, self) } {
+                        Ok(()) => {
+                            self.grew(IndexEntry::size(key.len()));
+                            return entry;
+                        }
+                        Err(existing) => existing,
+                    }
+                }
+            };
+            // SAFETY: found in an open transaction.
+            let spans = unsafe { existing.note() };
+            let one_more = |count| (count > 0).then(|| count + 1);
+            if spans.fetch_update(AcqRel, Acquire, one_more).is_ok() {
+                if let Some(unused) = fresh {
+                    // SAFETY: nobody has seen it.
+                    unsafe { unused.free() };
+                }
+                return existing;
+            }
+            // It has had its last span and is being removed, in a region.
+            wait.step();
+        }
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        let limbo = self.limbo.drain(..).map(|(_, retired)| retired);
+        for retired in self.fresh.drain(..).chain(limbo) {
+            // SAFETY: the database is gone, and its transactions before it.
+            unsafe { retired.free() };
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Inserting, updating, deleting: putting a version above the newest one.
+//!
+//! ```text
+//!  look the key up ─► head of the record? ─► make a version ─► compare-and-swap
+//!        ▲              │ running transaction's: conflict          │ lost: again
+//!        │              │ committed after the snapshot: conflict   ▼
+//!        └── dead ◄─────┘                                  into the list of writes,
+//!                                                          then index spans
+//! ```
+//!
+//! Nobody waits here, so nothing needs a region but the latches of the indexes:
+//! a transaction that is paused with versions in place makes others fail, not
+//! hang, and one on the same worker can let it go on (`Database::run`).
+
+use crate::error::{Error, Result, SchemaError};
+use crate::fate::Fate;
+use crate::key::{Key, KeyBuf};
+use crate::preemption;
+use crate::record::{self, Record, Version, View, Writable};
+use crate::row::{Row, RowBuf};
+use crate::sync::Wait;
+use crate::table::{Table, TableInner};
+use crate::txn::{Isolation, Transaction};
+use crate::workspace::{SpanChange, Workspace, Write};
+
+/// A version that may be written over.
+enum Base {
+    /// The record is no more.
+    Dead,
+    /// Somebody's, committed.
+    Committed(Version),
+    /// The transaction's own.
+    Own(Version),
+}
+
+impl Base {
+    fn version(&self) -> Option<Version> {
+        match *self {
+            Base::Dead => None,
+            Base::Committed(version) | Base::Own(version) => Some(version),
+        }
+    }
+}
+
+impl Transaction<'_> {
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// [`Error::DuplicateKey`] if there is one with its primary key. Beyond
+    /// that, as all writes: [`Error::Conflict`], [`Error::OutOfMemory`] and what
+    /// every operation may meet.
+    pub fn insert(&self, table: &Table, row: &RowBuf<'_>) -> Result<()> {
+        let table = &*table.0;
+        self.check(table)?;
+        self.check_writes()?;
+        check_row_is_of(table, row)?;
+        row.check_nulls()?;
+        let mut key = KeyBuf::new();
+        table.key.of_row(row.as_row(), &table.schema, &mut key);
+        let mut wait = Wait::new();
+        loop {
+            let Some(record) = table.primary.lookup(key.as_slice()).0 else {
+                if self.insert_new(table, key.as_slice(), row)? {
+                    return Ok(());
+                }
+                continue;
+            };
+            let base = self.base(record)?;
+            let Some(version) = base.version() else {
+                // It is being removed, in a region.
+                wait.step();
+                continue;
+            };
+            if !record::is_tombstone(version) {
+                self.note_base(record, &base);
+                return Err(Error::DuplicateKey {
+                    table: table.schema.shared_name(),
+                });
+            }
+            if self.put(table, record, &base, Some(row.raw()))? {
+                self.begin_spans(table, record, row.as_row());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Changes a row: the function gets it as it is, and leaves it as it shall
+    /// be. It may be called again if another transaction interferes, and must
+    /// not use the transaction's writes.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such row, and as
+    /// [`insert`](Transaction::insert).
+    pub fn update(
+        &self,
+        table: &Table,
+        key: impl Key,
+        mut change: impl FnMut(&mut RowBuf<'_>),
+    ) -> Result<()> {
+        let table = &*table.0;
+        let mut bytes = KeyBuf::new();
+        self.begin_write(table, &key, &mut bytes)?;
+        loop {
+            let (record, base, version) = self.existing(table, bytes.as_slice())?;
+            let before = record::row_of(version).expect("an existing row");
+            let buffer = self.with(|workspace| std::mem::take(&mut workspace.row));
+            let mut row = RowBuf::reuse(&table.schema, buffer, before);
+            change(&mut row);
+            let done = check_update(table, &row, bytes.as_slice())
+                .and_then(|()| self.put(table, record, &base, Some(row.raw())));
+            if let Ok(true) = done {
+                self.move_spans(table, record, Row::new(&table.schema, before), row.as_row());
+            }
+            self.with(|workspace| workspace.row = row.into_buffer());
+            if done? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Removes a row.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such row, and as
+    /// [`insert`](Transaction::insert).
+    pub fn delete(&self, table: &Table, key: impl Key) -> Result<()> {
+        let table = &*table.0;
+        let mut bytes = KeyBuf::new();
+        self.begin_write(table, &key, &mut bytes)?;
+        loop {
+            let (record, base, version) = self.existing(table, bytes.as_slice())?;
+            if self.put(table, record, &base, None)? {
+                let before = record::row_of(version).expect("an existing row");
+                self.end_spans(table, record, Row::new(&table.schema, before));
+                return Ok(());
+            }
+        }
+    }
+
+    fn begin_write(&self, table: &TableInner, key: &impl Key, bytes: &mut KeyBuf) -> Result<()> {
+        self.check(table)?;
+        self.check_writes()?;
+        Ok(table.key.whole(&table.schema, key, bytes)?)
+    }
+
+    /// The record with this key and its newest version, which is a row and may be
+    /// written over.
+    fn existing(&self, table: &TableInner, key: &[u8]) -> Result<(Record, Base, Version)> {
+        preemption::record_read();
+        let (record, leaf) = table.primary.lookup(key);
+        if let Some(record) = record {
+            let base = self.base(record)?;
+            if let Some(version) = base
+                .version()
+                .filter(|&version| !record::is_tombstone(version))
+            {
+                return Ok((record, base, version));
+            }
+            self.note_base(record, &base);
+        }
+        self.note_absent(table, leaf, key);
+        Err(Error::NotFound {
+            table: table.schema.shared_name(),
+        })
+    }
+
+    /// Remembers that a record was looked at to be written, and was not.
+    fn note_base(&self, record: Record, base: &Base) {
+        let version = base.version();
+        let view = View {
+            version: version.filter(|&version| !record::is_tombstone(version)),
+            own: matches!(base, Base::Own(_)),
+        };
+        self.note_read(record, view);
+    }
+
+    /// What may be written over: first updater wins.
+    fn base(&self, record: Record) -> Result<Base> {
+        match record::writable(record, self.fate.get()) {
+            Writable::Dead => Ok(Base::Dead),
+            Writable::Own(version) => Ok(Base::Own(version)),
+            Writable::Committed(version, ts) => {
+                if self.isolation != Isolation::ReadCommitted && ts > self.snapshot() {
+                    return Err(self.fail(Error::Conflict { below: false }));
+                }
+                Ok(Base::Committed(version))
+            }
+            Writable::Busy { level } => Err(self.fail(Error::Conflict {
+                below: level < preemption::level(),
+            })),
+        }
+    }
+
+    /// The transaction's fate, from its first write on.
+    fn fate(&self) -> *mut Fate {
+        if self.fate.get().is_null() {
+            let fate = Box::into_raw(Box::new(Fate::new(preemption::level())));
+            self.fate.set(fate);
+            self.with(|workspace| workspace.allocated(size_of::<Fate>()));
+        }
+        self.fate.get()
+    }
+
+    /// Whether there is memory for a version of this row.
+    fn reserve(&self, row: Option<&[u8]>, beside: usize) -> Result<()> {
+        let bytes = Version::size(row.unwrap_or_default().len()) + beside;
+        let reserved = self.with(|workspace| {
+            self.db.may_grow(self.slot, workspace, bytes)?;
+            workspace.allocated(bytes);
+            Ok(())
+        });
+        reserved.map_err(|error| self.fail(error))
+    }
+
+    /// Adds a record. False if somebody else has, meanwhile.
+    fn insert_new(&self, table: &TableInner, key: &[u8], row: &RowBuf<'_>) -> Result<bool> {
+        self.reserve(Some(row.raw()), Record::size(key.len()))?;
+        let fate = self.fate();
+        let inserted = self.with(|workspace| {
+            let version = record::new_version(fate, None, workspace.writes.len(), Some(row.raw()));
+            let record = record::new_record(key, version);
+            // SAFETY: records are removed before they are retired.
+            if unsafe { table.primary.insert(record, workspace) }.is_err() {
+                // SAFETY: nobody has seen them.
+                unsafe {
+                    version.free();
+                    record.free();
+                }
+                let unused = Version::size(row.raw().len()) + Record::size(key.len());
+                workspace.freed(unused);
+                return None;
+            }
+            workspace.writes.push(Write {
+                table,
+                record,
+                base: None,
+                new: version,
+            });
+            Some(record)
+        });
+        if let Some(record) = inserted {
+            self.begin_spans(table, record, row.as_row());
+        }
+        Ok(inserted.is_some())
+    }
+
+    /// Puts a version above the record's newest one; without a row, a tombstone.
+    /// False if another one is the newest by now.
+    fn put(
+        &self,
+        table: &TableInner,
+        record: Record,
+        base: &Base,
+        row: Option<&[u8]>,
+    ) -> Result<bool> {
+        self.reserve(row, 0)?;
+        let fate = self.fate();
+        Ok(self.with(|workspace| match *base {
+            Base::Dead => unreachable!("dead records are looked up again"),
+            Base::Own(old) => {
+                let index = record::write_index(old);
+                let version = record::new_version(fate, record::next_of(old), index, row);
+                record::replace_own(record, version);
+                workspace.writes[index].new = version;
+                workspace.retire_version(old);
+                true
+            }
+            Base::Committed(base) => {
+                let index = workspace.writes.len();
+                let version = record::new_version(fate, Some(base), index, row);
+                let on_tombstone = record::is_tombstone(base);
+                if on_tombstone {
+                    record::hold(record);
+                }
+                if !record::push(record, base, version) {
+                    if on_tombstone {
+                        record::unhold(record);
+                    }
+                    // SAFETY: nobody has seen it.
+                    unsafe { version.free() };
+                    workspace.freed(Version::size(row.unwrap_or_default().len()));
+                    return false;
+                }
+                workspace.writes.push(Write {
+                    table,
+                    record,
+                    base: Some(base),
+                    new: version,
+                });
+                true
+            }
+        }))
+    }
+
+    /// The spans of a row that there was not before.
+    fn begin_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
+        for at in 0..table.indexes.len() {
+            self.with(|workspace| change_span(workspace, table, at, record, row, true));
+        }
+    }
+
+    /// The spans of a row that there is no more.
+    fn end_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
+        for at in 0..table.indexes.len() {
+            self.with(|workspace| change_span(workspace, table, at, record, row, false));
+        }
+    }
+
+    /// The spans of a row that was changed.
+    fn move_spans(&self, table: &TableInner, record: Record, before: Row<'_>, after: Row<'_>) {
+        for (at, index) in table.indexes.iter().enumerate() {
+            let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
+            index.key.of_row(before, &table.schema, &mut old);
+            index.key.of_row(after, &table.schema, &mut new);
+            if old.as_slice() != new.as_slice() {
+                self.with(|workspace| {
+                    change_span(workspace, table, at, record, before, false);
+                    change_span(workspace, table, at, record, after, true);
+                });
+            }
+        }
+    }
+}
+
+/// Begins or ends the span of a row in one of its table's indexes.
+fn change_span(
+    workspace: &mut Workspace,
+    table: &TableInner,
+    at: usize,
+    record: Record,
+    row: Row<'_>,
+    begins: bool,
+) {
+    let index = &table.indexes[at];
+    let mut key = KeyBuf::new();
+    index.key.of_row(row, &table.schema, &mut key);
+    // SAFETY: the record is part of the open transaction.
+    key.push(unsafe { record.bytes() });
+    let entry = if begins {
+        workspace.begin_span(index, record, key.as_slice())
+    } else {
+        let entry = index.tree.lookup(key.as_slice()).0;
+        entry.expect("a row has its index entries until no snapshot needs them")
+    };
+    workspace.spans.push(SpanChange {
+        index,
+        entry,
+        begins,
+    });
+}
+
+fn check_row_is_of(table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
+    if row.schema().is(&table.schema) {
+        return Ok(());
+    }
+    Err(SchemaError::OtherTable {
+        expected: table.schema.name().to_owned(),
+        given: row.schema().name().to_owned(),
+    }
+    .into())
+}
+
+fn check_update(table: &TableInner, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
+    check_row_is_of(table, row)?;
+    row.check_nulls()?;
+    let mut after = KeyBuf::new();
+    table.key.of_row(row.as_row(), &table.schema, &mut after);
+    if after.as_slice() == key {
+        return Ok(());
+    }
+    Err(SchemaError::PrimaryKeyChanged {
+        table: table.schema.name().to_owned(),
+    }
+    .into())
+}

@@ -1,0 +1,307 @@
+//! A process that is killed at any moment has lost nothing that it acknowledged.
+//!
+//! The test starts itself again as a child, which moves money between accounts
+//! from several threads and tells through a pipe what has been committed, with
+//! checkpoints going on. The parent kills it after a random time and opens what
+//! is left. Every transfer leaves a line in a history, so the state can be
+//! worked out again: balances are what the history says, each thread's history
+//! has no holes (a prefix), and it goes at least as far as was acknowledged.
+//!
+//! `GIVEWAY_TXN_ROUNDS` sets the number of kills, `GIVEWAY_TXN_SEED` what is
+//! random.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use giveway_txn::Direction::Forward;
+use giveway_txn::{
+    Database, DurabilityOptions, KeyRange, Options, Schema, SyncPolicy, Table, TxnOptions, Type,
+};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+const ACCOUNTS: i32 = 20;
+const OPENING: i64 = 1_000;
+const THREADS: i32 = 3;
+/// Tells the child where its database is.
+const DIRECTORY: &str = "GIVEWAY_TXN_CRASH_DIRECTORY";
+/// And with which policy.
+const POLICY: &str = "GIVEWAY_TXN_CRASH_POLICY";
+
+struct Bank {
+    db: Database,
+    accounts: Table,
+    history: Table,
+}
+
+fn policy(number: u32) -> SyncPolicy {
+    match number % 3 {
+        0 => SyncPolicy::Always,
+        1 => SyncPolicy::Group {
+            interval: Duration::from_millis(2),
+        },
+        _ => SyncPolicy::Os,
+    }
+}
+
+impl Bank {
+    fn open(directory: &Path, policy: SyncPolicy) -> Bank {
+        let durability = DurabilityOptions::new()
+            .sync(policy)
+            .segment_bytes(16 << 10)
+            .checkpoint_bytes(Some(100 << 10));
+        let db = Database::open(directory, Options::default(), durability).unwrap();
+        let table = |name, schema: fn() -> Schema| {
+            let known = db.table(name);
+            known.unwrap_or_else(|_| db.create_table(schema()).unwrap())
+        };
+        let accounts = table("accounts", || {
+            Schema::builder("accounts")
+                .column("id", Type::I32)
+                .column("balance", Type::I64)
+                .primary_key(["id"])
+                .build()
+                .unwrap()
+        });
+        let history = table("history", || {
+            Schema::builder("history")
+                .column("thread", Type::I32)
+                .column("number", Type::I64)
+                .column("from", Type::I32)
+                .column("to", Type::I32)
+                .column("amount", Type::I64)
+                .primary_key(["thread", "number"])
+                .build()
+                .unwrap()
+        });
+        let bank = Bank {
+            db,
+            accounts,
+            history,
+        };
+        bank.found();
+        bank
+    }
+
+    /// Opens the accounts, all or none.
+    fn found(&self) {
+        let opened = self.db.run(TxnOptions::serializable(), |txn| {
+            if txn.get(&self.accounts, 0)?.is_some() {
+                return Ok(());
+            }
+            for id in 0..ACCOUNTS {
+                let mut row = self.accounts.row();
+                row.set_i32(0, id).set_i64(1, OPENING);
+                txn.insert(&self.accounts, &row)?;
+            }
+            Ok(())
+        });
+        opened.unwrap();
+    }
+
+    /// How many transfers each thread has made.
+    fn progress(&self) -> Vec<i64> {
+        let txn = self.db.begin(TxnOptions::read_only()).unwrap();
+        let last = |thread| {
+            let range = KeyRange::prefix(thread);
+            let direction = giveway_txn::Direction::Backward;
+            let mut newest = txn.scan(&self.history, range, direction).unwrap();
+            newest.next().map_or(0, |row| row.unwrap().i64(1))
+        };
+        (0..THREADS).map(last).collect()
+    }
+
+    /// The `number`th transfer of this thread.
+    fn transfer(&self, thread: i32, number: i64, random: &mut ChaCha8Rng) {
+        let from = random.random_range(0..ACCOUNTS);
+        let to = (from + random.random_range(1..ACCOUNTS)) % ACCOUNTS;
+        let amount = random.random_range(1..50);
+        let done = self.db.run(TxnOptions::snapshot(), |txn| {
+            for (id, change) in [(from, -amount), (to, amount)] {
+                txn.update(&self.accounts, id, |row| {
+                    row.set_i64(1, row.i64(1) + change);
+                })?;
+            }
+            let mut row = self.history.row();
+            row.set_i32(0, thread).set_i64(1, number);
+            row.set_i32(2, from).set_i32(3, to).set_i64(4, amount);
+            txn.insert(&self.history, &row)
+        });
+        done.unwrap();
+    }
+
+    /// Checks what is there against itself and what was acknowledged.
+    fn check(&self, acknowledged: &BTreeMap<i32, i64>) {
+        let txn = self.db.begin(TxnOptions::read_only()).unwrap();
+        let mut balances = vec![OPENING; ACCOUNTS as usize];
+        let mut progress = vec![0; THREADS as usize];
+        for row in txn.scan(&self.history, KeyRange::all(), Forward).unwrap() {
+            let row = row.unwrap();
+            let thread = &mut progress[row.i32(0) as usize];
+            assert_eq!(row.i64(1), *thread + 1, "a hole in the history");
+            *thread += 1;
+            balances[row.i32(2) as usize] -= row.i64(4);
+            balances[row.i32(3) as usize] += row.i64(4);
+        }
+        let accounts = txn.scan(&self.accounts, KeyRange::all(), Forward).unwrap();
+        let found: Vec<i64> = accounts.map(|row| row.unwrap().i64(1)).collect();
+        assert_eq!(
+            found, balances,
+            "the balances are not what the history says"
+        );
+        for (&thread, &number) in acknowledged {
+            let there = progress[thread as usize];
+            // One more may have been on its way.
+            assert!(
+                (number..=number + 1).contains(&there),
+                "thread {thread}: acknowledged {number}, found {there}"
+            );
+        }
+    }
+
+    /// Transfers from all threads, each acknowledged once it is committed.
+    fn work(&self, transfers: i64, acknowledge: &(dyn Fn(i32, i64) + Sync)) {
+        let progress = self.progress();
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let first = progress[thread as usize] + 1;
+                scope.spawn(move || {
+                    let seed = (u64::from(thread as u32) << 32) + first as u64;
+                    let mut random = ChaCha8Rng::seed_from_u64(seed);
+                    for number in first..first + transfers {
+                        self.transfer(thread, number, &mut random);
+                        acknowledge(thread, number);
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// The work that the other tests interrupt, to its end; as a child, without end.
+#[test]
+fn transfers_keep_the_books() {
+    let acknowledge = |thread: i32, number: i64| {
+        // In one write, so that the parent never reads half of it.
+        let line = format!("ack {thread} {number}\n");
+        std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+    };
+    if let Ok(directory) = std::env::var(DIRECTORY) {
+        let number = std::env::var(POLICY).unwrap().parse().unwrap();
+        let bank = Bank::open(Path::new(&directory), policy(number));
+        println!("ready");
+        bank.work(i64::MAX / 2, &acknowledge);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let bank = Bank::open(directory.path(), SyncPolicy::Os);
+    bank.work(100, &|_, _| {});
+    bank.check(&(0..THREADS).map(|thread| (thread, 100)).collect());
+    assert_eq!(bank.progress(), vec![100; THREADS as usize]);
+}
+
+fn start(directory: &Path, policy: u32) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "transfers_keep_the_books", "--nocapture"])
+        .env(DIRECTORY, directory)
+        .env(POLICY, policy.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Kills the child some time after it is ready; the last acknowledgement of each
+/// thread.
+fn kill(mut child: Child, after: Duration) -> BTreeMap<i32, i64> {
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut acknowledged = BTreeMap::new();
+    let ready = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("ready")));
+    assert!(ready.is_some(), "the child ended: {:?}", child.wait());
+    let reader = std::thread::spawn(move || {
+        for line in lines {
+            let line = line.unwrap();
+            if let Some(numbers) = line.strip_prefix("ack ") {
+                let (thread, number) = numbers.split_once(' ').unwrap();
+                acknowledged.insert(thread.parse().unwrap(), number.parse().unwrap());
+            }
+        }
+        acknowledged
+    });
+    std::thread::sleep(after);
+    // SIGKILL: nothing of it runs any more.
+    child.kill().unwrap();
+    let status = child.wait().unwrap();
+    assert!(!status.success(), "the child ended by itself: {status}");
+    reader.join().unwrap()
+}
+
+fn setting(name: &str, usual: u64) -> u64 {
+    let set = std::env::var(name);
+    set.map_or(usual, |value| {
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} is a number"))
+    })
+}
+
+#[test]
+fn a_killed_process_has_lost_nothing_that_it_acknowledged() {
+    let seed = setting("GIVEWAY_TXN_SEED", 1);
+    let rounds = setting("GIVEWAY_TXN_ROUNDS", 12);
+    println!("GIVEWAY_TXN_SEED={seed} GIVEWAY_TXN_ROUNDS={rounds}");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
+    let directory = tempfile::tempdir().unwrap();
+    let (mut acknowledged, mut checkpoints) = (BTreeMap::new(), 0);
+    let began = Instant::now();
+    for round in 0..rounds as u32 {
+        let child = start(directory.path(), round);
+        let after = Duration::from_millis(random.random_range(0..150));
+        acknowledged.extend(kill(child, after));
+        torn_anywhere(directory.path(), &mut random);
+        let bank = Bank::open(directory.path(), policy(round + 1));
+        let report = bank.db.recovery().unwrap();
+        assert_eq!(report.damaged_checkpoints, [""; 0]);
+        checkpoints += u32::from(report.checkpoint.is_some());
+        bank.check(&acknowledged);
+        for (thread, number) in bank.progress().into_iter().enumerate() {
+            acknowledged.insert(thread as i32, number);
+        }
+    }
+    let total: i64 = acknowledged.values().sum();
+    println!(
+        "{rounds} kills, {total} transfers, {checkpoints} recoveries from a checkpoint, {:?}",
+        began.elapsed()
+    );
+    assert!(total > 0 && checkpoints > 0);
+}
+
+/// A copy whose last segment ends anywhere is consistent, if not complete.
+fn torn_anywhere(directory: &Path, random: &mut ChaCha8Rng) {
+    let copy = tempfile::tempdir().unwrap();
+    let mut last = None;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let to = copy.path().join(entry.file_name());
+        std::fs::copy(entry.path(), &to).unwrap();
+        let is_segment = to
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .starts_with("log-");
+        if is_segment && !to.to_str().unwrap().ends_with(".unfinished") {
+            last = last.max(Some(to));
+        }
+    }
+    let last = std::fs::OpenOptions::new()
+        .write(true)
+        .open(last.unwrap())
+        .unwrap();
+    // Not into the header, which a crash leaves whole.
+    let length = last.metadata().unwrap().len();
+    last.set_len(random.random_range(40..=length)).unwrap();
+    let bank = Bank::open(copy.path(), SyncPolicy::Os);
+    bank.check(&BTreeMap::new());
+}

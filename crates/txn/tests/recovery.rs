@@ -1,0 +1,292 @@
+//! A database that is closed, or whose disk fails, as its user sees it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use giveway_txn::Direction::Forward;
+use giveway_txn::{
+    Database, Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Error, KeyRange,
+    Options, Schema, SyncPolicy, Table, TxnOptions, Type,
+};
+
+fn schema() -> Schema {
+    Schema::builder("people")
+        .column("id", Type::I32)
+        .column("name", Type::Text)
+        .nullable("photo", Type::Bytes)
+        .primary_key(["id"])
+        .index("by_name", ["name"])
+        .build()
+        .unwrap()
+}
+
+fn insert(db: &Database, table: &Table, id: i32, name: &str) -> Result<(), Error> {
+    db.run(TxnOptions::default(), |txn| {
+        let mut row = table.row();
+        row.set_i32(0, id).set_text(1, name);
+        if id % 2 == 0 {
+            row.set_bytes(2, &[7; 100]);
+        }
+        txn.insert(table, &row)
+    })
+}
+
+fn names(db: &Database) -> Vec<(String, i32)> {
+    let table = db.table("people").unwrap();
+    let index = table.index("by_name").unwrap();
+    let txn = db.begin(TxnOptions::read_only()).unwrap();
+    let rows = txn.scan_index(&index, KeyRange::all(), Forward).unwrap();
+    rows.map(|row| row.unwrap())
+        .map(|row| (row.text(1).to_owned(), row.i32(0)))
+        .collect()
+}
+
+fn durability() -> DurabilityOptions {
+    DurabilityOptions::new().checkpoint_bytes(None)
+}
+
+#[test]
+fn what_was_committed_comes_back_and_what_was_not_does_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Database::open(directory.path(), Options::default(), durability()).unwrap();
+    let db = open();
+    let people = db.create_table(schema()).unwrap();
+    for (id, name) in [(1, "dora"), (2, "carl"), (3, "bea"), (4, "anna")] {
+        insert(&db, &people, id, name).unwrap();
+    }
+    db.run(TxnOptions::default(), |txn| {
+        txn.delete(&people, 2)?;
+        txn.update(&people, 3, |row| {
+            row.set_text(1, "zoe").set_null(2);
+        })
+    })
+    .unwrap();
+    let open_txn = db.begin(TxnOptions::default()).unwrap();
+    open_txn.delete(&people, 1).unwrap();
+    drop(open_txn);
+    let expected = [("anna", 4), ("dora", 1), ("zoe", 3)].map(|(name, id)| (name.to_owned(), id));
+    assert_eq!(names(&db), expected);
+    drop((db, people));
+
+    // From the log, then from a checkpoint, then from both.
+    let db = open();
+    assert_eq!(names(&db), expected);
+    assert_eq!(db.recovery().unwrap().transactions, 5);
+    assert_eq!(db.table("people").unwrap().schema(), &schema());
+    let checkpoint = db.checkpoint().unwrap();
+    drop(db);
+    let db = open();
+    assert_eq!(names(&db), expected);
+    let report = db.recovery().unwrap();
+    assert_eq!(report.checkpoint, Some(checkpoint.timestamp));
+    assert_eq!(report.transactions, 0);
+    insert(&db, &db.table("people").unwrap(), 2, "carl").unwrap();
+    drop(db);
+    let db = open();
+    assert_eq!(db.recovery().unwrap().transactions, 1);
+    assert_eq!(names(&db).len(), 4);
+    // A deleted row's key is free again, a living one's is not.
+    let people = db.table("people").unwrap();
+    let twice = insert(&db, &people, 1, "twice");
+    assert!(matches!(twice, Err(Error::DuplicateKey { .. })));
+}
+
+#[test]
+fn a_directory_is_open_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Database::open(directory.path(), Options::default(), durability());
+    let db = open().unwrap();
+    let Err(Error::Durability(error)) = open() else {
+        panic!("it was opened twice");
+    };
+    assert!(matches!(*error, DurabilityError::InUse { .. }));
+    assert!(
+        error.to_string().contains("close it there first"),
+        "{error}"
+    );
+    drop(db);
+    open().unwrap();
+}
+
+#[test]
+fn in_memory_there_is_nothing_to_checkpoint() {
+    let db = Database::in_memory(Options::default());
+    db.flush().unwrap();
+    assert!(db.recovery().is_none() && db.log_stats().is_none());
+    let error = db.checkpoint().unwrap_err();
+    assert!(
+        error.to_string().contains("open it with a directory"),
+        "{error}"
+    );
+}
+
+/// A directory whose disk can be made to fail.
+#[derive(Debug)]
+struct Failing {
+    directory: Directory,
+    fails: Arc<AtomicBool>,
+}
+
+struct FailingFile {
+    file: Box<dyn DiskFile>,
+    fails: Arc<AtomicBool>,
+}
+
+fn verdict(fails: &AtomicBool) -> io::Result<()> {
+    match fails.load(Ordering::SeqCst) {
+        true => Err(io::Error::from(io::ErrorKind::StorageFull)),
+        false => Ok(()),
+    }
+}
+
+impl Disk for Failing {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        verdict(&self.fails)?;
+        let file = self.directory.create(name)?;
+        let fails = Arc::clone(&self.fails);
+        Ok(Box::new(FailingFile { file, fails }))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.directory.read(name)
+    }
+
+    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
+        self.directory.stream(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.directory.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.directory.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.directory.names()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.directory.sync_names()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.directory.describe(name)
+    }
+}
+
+impl DiskFile for FailingFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        verdict(&self.fails)?;
+        self.file.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+#[test]
+fn when_the_disk_fails_the_database_is_read_only_and_says_why() {
+    let path = tempfile::tempdir().unwrap();
+    let fails = Arc::new(AtomicBool::new(false));
+    let disk = Failing {
+        directory: Directory::open(path.path()).unwrap(),
+        fails: Arc::clone(&fails),
+    };
+    let db = Database::open_on(Arc::new(disk), Options::default(), durability()).unwrap();
+    let people = db.create_table(schema()).unwrap();
+    insert(&db, &people, 1, "anna").unwrap();
+    fails.store(true, Ordering::SeqCst);
+    // A checkpoint that fails changes nothing.
+    assert!(db.checkpoint().is_err());
+    let kind = |result: Result<(), Error>| match result {
+        Err(Error::Durability(error)) => *error,
+        other => panic!("{other:?}"),
+    };
+    let doubt = kind(insert(&db, &people, 2, "bea"));
+    assert!(matches!(doubt, DurabilityError::InDoubt(_)), "{doubt}");
+    // The disk has room again, but what it has is not known: nobody tries.
+    fails.store(false, Ordering::SeqCst);
+    let refused = kind(insert(&db, &people, 3, "carl"));
+    assert!(matches!(refused, DurabilityError::ReadOnly(_)));
+    assert!(
+        refused.to_string().contains("no storage space"),
+        "{refused}"
+    );
+    let refused = kind(db.create_table(renamed()).map(drop));
+    assert!(matches!(refused, DurabilityError::ReadOnly(_)));
+    assert!(db.checkpoint().is_err() && db.flush().is_err());
+    assert!(db.log_stats().unwrap().failure.is_some());
+    // What can be read can be read; nobody is told of what may be lost.
+    assert_eq!(names(&db).len(), 2);
+    let reader = db.begin(TxnOptions::read_only()).unwrap();
+    assert!(matches!(
+        kind(reader.commit().map(drop)),
+        DurabilityError::InDoubt(_)
+    ));
+    drop((db, people));
+    let db = Database::open(path.path(), Options::default(), durability()).unwrap();
+    assert_eq!(names(&db), [("anna".to_owned(), 1)]);
+}
+
+fn renamed() -> Schema {
+    Schema::builder("others")
+        .column("id", Type::I32)
+        .primary_key(["id"])
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn the_log_stays_short_by_checkpoints_in_the_background() {
+    let directory = tempfile::tempdir().unwrap();
+    let durability = DurabilityOptions::new()
+        .sync(SyncPolicy::Os)
+        .segment_bytes(8 << 10)
+        .checkpoint_bytes(Some(32 << 10));
+    let open = || Database::open(directory.path(), Options::default(), durability.clone()).unwrap();
+    let db = open();
+    let people = db.create_table(schema()).unwrap();
+    let (mut id, until) = (0, Instant::now() + Duration::from_secs(60));
+    // Until most of it has been removed.
+    let stats = loop {
+        id += 1;
+        insert(&db, &people, id, "somebody").unwrap();
+        let stats = db.log_stats().unwrap();
+        if stats.bytes > 200 << 10 && stats.log_bytes < stats.bytes / 2 {
+            break stats;
+        }
+        assert!(Instant::now() < until, "{stats:?}");
+    };
+    assert_eq!(stats.checkpoint_failure, None);
+    drop((db, people));
+    let db = open();
+    assert_eq!(names(&db).len(), id as usize);
+    assert!(db.recovery().unwrap().checkpoint.is_some());
+}
+
+#[test]
+fn the_sync_policies_sync_as_often_as_they_say() {
+    let syncs = |policy| {
+        let directory = tempfile::tempdir().unwrap();
+        let durability = durability().sync(policy);
+        let db = Database::open(directory.path(), Options::default(), durability).unwrap();
+        let people = db.create_table(schema()).unwrap();
+        let (before, began) = (db.log_stats().unwrap().syncs, Instant::now());
+        for id in 0..20 {
+            insert(&db, &people, id, "x").unwrap();
+        }
+        (db.log_stats().unwrap().syncs - before, began.elapsed())
+    };
+    assert_eq!(syncs(SyncPolicy::Os).0, 0);
+    assert_eq!(syncs(SyncPolicy::Always).0, 20);
+    // One thread that waits for each commit gets one per interval.
+    let interval = Duration::from_millis(5);
+    let (count, took) = syncs(SyncPolicy::Group { interval });
+    assert_eq!(count, 20);
+    assert!(took >= interval * 19, "{took:?}");
+}
