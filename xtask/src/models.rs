@@ -1,39 +1,48 @@
-//! The lock's model checkers: its real code, built over atomics that loom and
-//! shuttle can see.
+//! The model checkers: real code, built over atomics that loom and shuttle can
+//! see.
 //!
 //! Each of them is a build of its own (`--cfg`), so each keeps its own target
 //! directory; in a common one they would undo each other's work, and that of
-//! every ordinary build. What the models say is in `docs/locks.md`.
+//! every ordinary build. What the models say is in `docs/locks.md` and
+//! `docs/preempt.md`.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// A checker, and the targets of `giveway-locks` that are for it.
-struct Checker {
-    name: &'static str,
-    targets: &'static [&'static str],
+/// Models of one crate that one checker runs.
+struct Models {
+    checker: &'static str,
+    package: &'static str,
+    /// What of the package, and which tests there.
+    tests: &'static [&'static str],
 }
 
-const CHECKERS: [Checker; 2] = [
-    Checker {
-        name: "loom",
-        targets: &["--lib", "--test", "loom"],
+const MODELS: [Models; 3] = [
+    Models {
+        checker: "loom",
+        package: "giveway-locks",
+        tests: &["--lib", "--test", "loom"],
     },
-    Checker {
-        name: "shuttle",
-        targets: &["--test", "shuttle"],
+    Models {
+        checker: "loom",
+        package: "giveway-preempt",
+        tests: &["--lib", "models"],
+    },
+    Models {
+        checker: "shuttle",
+        package: "giveway-locks",
+        tests: &["--test", "shuttle"],
     },
 ];
 
-/// Runs every model of both, also those of the second when one of the first has
-/// failed.
+/// Runs all models, also after one of them has failed.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut failed = Vec::new();
-    for checker in &CHECKERS {
-        if !checker.run(root)? {
-            failed.push(checker.name);
+    for models in &MODELS {
+        if !models.run(root)? {
+            failed.push(format!("{} in {}", models.checker, models.package));
         }
     }
     if !failed.is_empty() {
@@ -43,15 +52,15 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Checker {
+impl Models {
     fn run(&self, root: &Path) -> Result<bool> {
         let status = Command::new("cargo")
-            .args(["test", "--locked", "--release", "--package"])
-            .args(["giveway-locks", "--no-fail-fast"])
+            .args(["test", "--locked", "--release", "--no-fail-fast"])
+            .args(["--package", self.package])
             .arg("--target-dir")
-            .arg(root.join("target").join(self.name))
-            .args(self.targets)
-            .env("RUSTFLAGS", format!("--cfg {}", self.name))
+            .arg(root.join("target").join(self.checker))
+            .args(self.tests)
+            .env("RUSTFLAGS", format!("--cfg {}", self.checker))
             .current_dir(root)
             .status()
             .context("cargo test")?;
