@@ -357,7 +357,7 @@ fn a_rate_of_background_tasks_is_kept_under_overload() {
 #[test]
 fn a_burst_of_urgent_work_is_let_through_in_time() {
     let goal = Duration::from_millis(1);
-    let mut worker = Worker::new(1000_000, 40_000, 5 * MS);
+    let mut worker = Worker::new(1_000_000, 40_000, 5 * MS);
     let mut tuner = Tuner::new(latency(goal));
     worker.tuned(&mut tuner, 200);
     assert!(tuner.threshold().get() < 0.3, "{:?}", tuner.threshold());
