@@ -24,7 +24,7 @@ static ALLOCATOR: RegionAlloc<System> = RegionAlloc(System);
 
 const HIGH: Level = Level::new(1);
 /// A machine that is busy with other things takes its time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A worker on a thread of its own, whose high level counts, and whose base does
 /// `work` until it breaks or the value is dropped.
@@ -107,6 +107,85 @@ fn a_signal_interrupts_work_that_never_polls() {
 }
 
 #[test]
+fn a_thread_that_inherits_a_blocked_signal_is_interrupted_too() {
+    let _alone = alone();
+    // SAFETY: plain data; changes the mask of this thread, which the worker's
+    // inherits.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut set, libc::SIGURG);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+    }
+    let low = Background::new(Delivery::Signal, || {
+        std::hint::spin_loop();
+        ControlFlow::Continue(())
+    });
+    assert!(low.remote.preempt_within(HIGH, PATIENCE));
+}
+
+#[test]
+fn every_delivery_can_be_measured() {
+    let _alone = alone();
+    for delivery in Delivery::available() {
+        let latency = delivery.measure(20).unwrap();
+        assert_eq!((latency.delivery, latency.samples), (delivery, 20));
+        assert!(latency.send_p50_ns <= latency.p99_ns, "{latency:?}");
+        assert!(
+            0 < latency.p50_ns && latency.p50_ns <= latency.p90_ns,
+            "{latency:?}"
+        );
+        assert!(latency.p90_ns <= latency.p99_ns && latency.p99_ns <= latency.max_ns);
+    }
+}
+
+#[test]
+fn a_level_that_a_signal_went_to_can_be_interrupted_itself() {
+    let _alone = alone();
+    static IN_MIDDLE: AtomicBool = AtomicBool::new(false);
+    static TOP_RAN: AtomicU64 = AtomicU64::new(0);
+    static STOP: AtomicBool = AtomicBool::new(false);
+    const TOP: Level = Level::new(2);
+    let (say, hear) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let worker = Worker::builder()
+            .delivery(Delivery::Signal)
+            .level("middle", |_| {
+                // Without poll points or regions.
+                let before = TOP_RAN.load(Acquire);
+                IN_MIDDLE.store(true, Release);
+                while TOP_RAN.load(Acquire) == before && !STOP.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            })
+            .level("top", |_| {
+                TOP_RAN.fetch_add(1, Release);
+            })
+            .enter()
+            .unwrap();
+        say.send(worker.remote()).unwrap();
+        while !STOP.load(Relaxed) {
+            std::hint::spin_loop();
+        }
+    });
+    let remote = hear.recv().unwrap();
+    for _ in 0..20 {
+        let start = Instant::now();
+        IN_MIDDLE.store(false, Release);
+        remote.preempt(HIGH);
+        while !IN_MIDDLE.load(Acquire) && start.elapsed() < PATIENCE {
+            std::thread::yield_now();
+        }
+        if !remote.preempt_within(TOP, PATIENCE) {
+            break;
+        }
+    }
+    let counters = remote.counters();
+    STOP.store(true, Relaxed);
+    thread.join().unwrap();
+    assert_eq!(counters.taken, 40, "{counters:?}");
+}
+
+#[test]
 fn the_backstop_interrupts_work_that_never_polls() {
     let _alone = alone();
     let low = Background::new(Delivery::HYBRID, || {
@@ -119,7 +198,9 @@ fn the_backstop_interrupts_work_that_never_polls() {
     }
     let counters = settle(&low.remote);
     assert_eq!(counters.taken, 20);
-    assert!(counters.interrupts >= 20, "{counters:?}");
+    // Not one each: a request that comes while the handler is on its way out is
+    // taken by it, too.
+    assert!(counters.interrupts > 0, "{counters:?}");
 }
 
 #[test]
@@ -183,7 +264,7 @@ fn a_long_region_is_waited_for_and_not_interrupted() {
 }
 
 /// Almost all the time inside the C library, which asks for no region.
-fn move_in_libc(values: &mut [u8; 1 << 16]) {
+fn move_in_libc(values: &mut [u8; 1 << 12]) {
     // SAFETY: moves bytes within the array.
     unsafe {
         let (from, to) = (values.as_ptr().add(1), values.as_mut_ptr());
@@ -194,7 +275,7 @@ fn move_in_libc(values: &mut [u8; 1 << 16]) {
 #[test]
 fn what_the_c_library_refuses_is_sent_again() {
     let _alone = alone();
-    let mut values = Box::new([7u8; 1 << 16]);
+    let mut values = Box::new([7u8; 1 << 12]);
     let low = Background::new(Delivery::Signal, move || {
         for _ in 0..1000 {
             move_in_libc(&mut values);
