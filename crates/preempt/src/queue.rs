@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn threads_lose_nothing() {
-        const EACH: u64 = 20_000;
+        const EACH: u64 = 1000;
         let mut consumer = queue::<u64>(NonZeroU32::new(3).unwrap());
         let pushers: Vec<_> = (0..2)
             .map(|thread| {

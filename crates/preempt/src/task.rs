@@ -129,7 +129,8 @@ impl Head {
     /// Waits for a final state; false if the deadline came first.
     fn wait(&self, deadline: Option<Instant>) -> bool {
         loop {
-            let word = self.state.value.load(Acquire);
+            // Who takes the result looks again, in order.
+            let word = self.state.value.load(Relaxed);
             if is_final(word) {
                 return true;
             }

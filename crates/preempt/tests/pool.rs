@@ -485,33 +485,22 @@ fn urgent_work_is_taken_between_two_tasks_of_the_middle_level_too() {
 }
 
 #[test]
-fn background_tasks_of_more_weight_get_more() {
+fn background_tasks_that_wait_are_chosen_by_weight() {
     let pool = one(Policy::Wait).capacity(Level::BASE, 64).build().unwrap();
     let log = Log::default();
     let go = occupy(&pool);
     let submit = |weight: u32| {
-        let log = log.clone();
-        let task = move || {
-            let start = Instant::now();
-            while start.elapsed() < Duration::from_micros(20) {}
-            log.write(weight.to_string());
-        };
         let request = Request::at(Level::BASE).weight(Weight::try_from(weight).unwrap());
-        pool.submit(request, task).unwrap()
+        pool.submit(request, log.task(weight.to_string())).unwrap()
     };
-    // The light ones come first: in the order of arrival they would all be first.
-    let tickets: Vec<_> = [100; 30].into_iter().chain([900; 30]).map(submit).collect();
+    // In the order of arrival, the light ones would all be first.
+    let tickets: Vec<_> = [100, 100, 100, 900, 900, 900].map(submit).into();
     go.raise();
     tickets
         .into_iter()
         .for_each(|ticket| ticket.wait().unwrap());
-    let heavy = log.read()[..30]
-        .iter()
-        .filter(|weight| *weight == "900")
-        .count();
-    // By weight it is 27 of 30; a task that the kernel stops in the middle costs
-    // its class a few turns.
-    assert!(heavy >= 8, "{heavy} of the first 30");
+    // Each class once; then it depends on what they took (module `backlog`).
+    assert_eq!(log.read()[..2], ["900", "100"]);
 }
 
 #[test]

@@ -111,6 +111,8 @@ struct Inner {
 /// Workers that take tasks, the urgent ones first.
 ///
 /// Dropping a pool lets running tasks end and drops those that have not started.
+/// Who shares it with its own tasks must not let the last of them drop it: that
+/// panics, as [`shutdown`](Pool::shutdown) does inside a task.
 pub struct Pool {
     inner: Arc<Inner>,
     threads: RegionMutex<Vec<JoinHandle<()>>>,

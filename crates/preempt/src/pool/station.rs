@@ -93,9 +93,12 @@ impl Station {
         }
     }
 
-    /// Goes up for the work of higher levels, if there is some and it may run.
-    /// The context's side of a yield; outside of regions.
+    /// Goes up for the work of higher levels, if there is some and it may run: at
+    /// a yield point, or between two tasks above the base. Outside of regions.
     pub(crate) fn look_up(&self, from: Level) {
+        if from == Level::BASE && !self.common.threshold().allows_preemption() {
+            return;
+        }
         if let Some(level) = self.highest_ready(from)
             && !self.is_starved(clock::now())
         {
