@@ -49,7 +49,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::{self, Saved};
 use crate::delivery::Route;
-use crate::gate;
+use crate::gate::{self, Gate};
 use crate::level::{Level, Levels};
 use crate::local::{self, Local};
 
@@ -68,6 +68,8 @@ pub(crate) struct Context {
     waits_for: Cell<Option<Level>>,
     /// A handler went to this context, which has let interrupts in again (C5).
     unblocked: Cell<bool>,
+    /// A handler's frame is on this stack (C5).
+    in_handler: Cell<bool>,
     /// The base has none.
     body: UnsafeCell<Option<Body>>,
     all: Cell<*const Contexts>,
@@ -121,6 +123,7 @@ impl Context {
             below: Cell::new(Level::BASE),
             waits_for: Cell::new(None),
             unblocked: Cell::new(false),
+            in_handler: Cell::new(false),
             body: UnsafeCell::new(body),
             all: Cell::new(std::ptr::null()),
         }
@@ -312,12 +315,18 @@ pub(crate) fn interrupted(at: (usize, usize)) {
             // Taken or acknowledged before the interrupt came.
             return;
         }
-        match gate::refusal(context, local, due, at) {
+        // A stray signal on top of a user interrupt; otherwise C5 forbids it.
+        let nested = context.in_handler.get().then_some(Gate::Stack);
+        match nested.or_else(|| gate::refusal(context, local, due, at)) {
             Some(gate) => {
                 mail.count_deferral(gate);
                 all.route.refused(gate);
             }
-            None => take_due(local, context, By::Handler),
+            None => {
+                context.in_handler.set(true);
+                take_due(local, context, By::Handler);
+                context.in_handler.set(false);
+            }
         }
     });
 }

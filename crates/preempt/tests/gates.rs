@@ -263,8 +263,8 @@ fn a_long_region_is_waited_for_and_not_interrupted() {
     settle(&low.remote);
 }
 
-/// Almost all the time inside the C library, which asks for no region.
-fn move_in_libc(values: &mut [u8; 1 << 12]) {
+/// Half the time inside the C library, which asks for no region.
+fn move_in_libc(values: &mut [u8; 1 << 14]) {
     // SAFETY: moves bytes within the array.
     unsafe {
         let (from, to) = (values.as_ptr().add(1), values.as_mut_ptr());
@@ -275,16 +275,18 @@ fn move_in_libc(values: &mut [u8; 1 << 12]) {
 #[test]
 fn what_the_c_library_refuses_is_sent_again() {
     let _alone = alone();
-    let mut values = Box::new([7u8; 1 << 12]);
+    let mut values = Box::new([7u8; 1 << 14]);
     let low = Background::new(Delivery::Signal, move || {
         for _ in 0..1000 {
             move_in_libc(&mut values);
+            (0..30).for_each(|_| std::hint::spin_loop());
         }
         ControlFlow::Continue(())
     });
     let length = Length::short();
     while !length.is_over(low.remote.counters().deferred_by_text > 20) {
-        assert!(low.remote.preempt_within(HIGH, PATIENCE));
+        let taken = low.remote.preempt_within(HIGH, PATIENCE);
+        assert!(taken, "{:?} {:?}", low.remote, low.remote.counters());
     }
     let counters = settle(&low.remote);
     assert!(counters.deferred_by_text > 0, "{counters:?}");
