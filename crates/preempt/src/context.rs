@@ -49,7 +49,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::{self, Saved};
 use crate::delivery::Route;
-use crate::gate;
+use crate::gate::{self, Gate};
 use crate::level::{Level, Levels};
 use crate::local::{self, Local};
 
@@ -68,6 +68,8 @@ pub(crate) struct Context {
     waits_for: Cell<Option<Level>>,
     /// A handler went to this context, which has let interrupts in again (C5).
     unblocked: Cell<bool>,
+    /// A handler's frame is on this stack (C5).
+    in_handler: Cell<bool>,
     /// The base has none.
     body: UnsafeCell<Option<Body>>,
     all: Cell<*const Contexts>,
@@ -121,6 +123,7 @@ impl Context {
             below: Cell::new(Level::BASE),
             waits_for: Cell::new(None),
             unblocked: Cell::new(false),
+            in_handler: Cell::new(false),
             body: UnsafeCell::new(body),
             all: Cell::new(std::ptr::null()),
         }
@@ -306,20 +309,24 @@ pub(crate) fn interrupted(at: (usize, usize)) {
     with_context(|local, context| {
         let all = context.all();
         let mail = all.route.mail();
-        // In this order: M2.
-        mail.landed();
-        mail.open();
+        mail.arrive();
         let due = mail.due(Relaxed);
         if Levels(due & 0xffff).is_empty() {
             // Taken or acknowledged before the interrupt came.
             return;
         }
-        match gate::refusal(context, local, due, at) {
+        // A stray signal on top of a user interrupt; otherwise C5 forbids it.
+        let nested = context.in_handler.get().then_some(Gate::Stack);
+        match nested.or_else(|| gate::refusal(context, local, due, at)) {
             Some(gate) => {
                 mail.count_deferral(gate);
                 all.route.refused(gate);
             }
-            None => take_due(local, context, By::Handler),
+            None => {
+                context.in_handler.set(true);
+                take_due(local, context, By::Handler);
+                context.in_handler.set(false);
+            }
         }
     });
 }
@@ -461,4 +468,30 @@ fn assert_outside(local: &Local, what: &str) {
         local.depth() == 0,
         "{what} inside a region: drop the region, and its latches, first"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::delivery::Delivery;
+    use crate::worker::Worker;
+
+    #[test]
+    fn without_wrfsbase_the_kernel_swaps_the_thread_pointer() {
+        static SEEN: AtomicUsize = AtomicUsize::new(0);
+        let mut worker = Worker::builder()
+            .delivery(Delivery::Poll)
+            .level("high", |_| SEEN.store(arch::thread_pointer(), Relaxed))
+            .enter()
+            .unwrap();
+        worker.contexts_mut().quick_swap = false;
+        let mine = arch::thread_pointer();
+        for _ in 0..2 {
+            assert!(yield_to(Level::new(1)));
+            assert_eq!(arch::thread_pointer(), mine);
+            assert_ne!(SEEN.swap(mine, Relaxed), mine);
+        }
+    }
 }

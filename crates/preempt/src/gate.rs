@@ -8,7 +8,7 @@
 //! | `Region` | inside a region | a latch is held | the region's exit |
 //! | `Level` | at the requested level, or above | its turn comes by itself | the switch down |
 //! | `Text` | outside of the program's own code | the C library's locks and thread-local caches | a poll point, a region's exit, the sender's next signal |
-//! | `Stack` | with little stack left | two more frames may be needed | the same |
+//! | `Stack` | with little stack left, or on top of another handler | two more frames may be needed | the same |
 //!
 //! The paper has the first, and of the third only the instructions of the switch
 //! itself (Sections 4.2 and 4.4). Go's runtime asks the same questions before it

@@ -129,7 +129,8 @@ impl Head {
     /// Waits for a final state; false if the deadline came first.
     fn wait(&self, deadline: Option<Instant>) -> bool {
         loop {
-            let word = self.state.value.load(Acquire);
+            // Who takes the result looks again, in order.
+            let word = self.state.value.load(Relaxed);
             if is_final(word) {
                 return true;
             }
@@ -167,11 +168,8 @@ where
     /// The closure of a job that no worker and no ticket has seen.
     pub(crate) fn into_closure(job: Arc<Self>) -> F {
         let job = Arc::into_inner(job).expect("a job that was refused is the submitter's alone");
-        // SAFETY: the job is ours alone.
-        match job
-            .cell
-            .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, Cell::Empty) })
-        {
+        // SAFETY: the job is the caller's alone, and so is the cell.
+        match unsafe { job.replace(Cell::Empty) } {
             Cell::Closure(closure) => closure,
             _ => unreachable!("nobody has begun it"),
         }

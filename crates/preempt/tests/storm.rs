@@ -89,6 +89,8 @@ fn run(name: &str, seed: u64, storm: &Storm) -> (Counters, u64) {
     stop.store(true, Release);
     worker.join().expect("no level was disturbed");
     println!("{name}: {counters:?}");
+    // No handler on top of another, and room for all (C5).
+    assert_eq!(counters.deferred_by_stack, 0, "{counters:?}");
     (counters, runs.load(Relaxed))
 }
 

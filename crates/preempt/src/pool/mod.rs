@@ -57,7 +57,9 @@ pub(crate) use station::Station;
 pub use unrun::Unrun;
 
 use common::{Common, Stop};
-use tick::{Alarm, Tuning};
+#[cfg(all(test, loom))]
+pub(crate) use tick::Alarm;
+use tick::Tuning;
 
 /// Who calls [`Pool::tick`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,13 +106,13 @@ struct Inner {
     tuning: Option<RegionMutex<Tuning>>,
     /// Where statistics count from; empty before the first reset.
     counted_from: RegionMutex<Vec<LevelReading>>,
-    /// What the ticker thread sleeps on; `None` if the caller ticks.
-    alarm: Option<Alarm>,
 }
 
 /// Workers that take tasks, the urgent ones first.
 ///
 /// Dropping a pool lets running tasks end and drops those that have not started.
+/// Who shares it with its own tasks must not let the last of them drop it: that
+/// panics, as [`shutdown`](Pool::shutdown) does inside a task.
 pub struct Pool {
     inner: Arc<Inner>,
     threads: RegionMutex<Vec<JoinHandle<()>>>,
@@ -127,7 +129,6 @@ impl Pool {
         members: Vec<Member>,
         submissions: Vec<Submissions>,
         tuning: Option<Tuning>,
-        ticker: Ticker,
     ) -> Pool {
         let mut threads = Vec::new();
         let mut desks = Vec::new();
@@ -146,7 +147,6 @@ impl Pool {
                 turn: AtomicUsize::new(0),
                 tuning: tuning.map(RegionMutex::new),
                 counted_from: RegionMutex::new(Vec::new()),
-                alarm: (ticker == Ticker::Thread).then(Alarm::new),
             }),
             threads: RegionMutex::new(threads),
         }
@@ -285,7 +285,7 @@ impl Pool {
             // Busy workers see it at the next task boundary.
             let _ = desk.station.parking.notify();
         }
-        if let Some(alarm) = &inner.alarm {
+        if let Some(alarm) = &inner.common.alarm {
             alarm.ring();
         }
         let threads = std::mem::take(&mut *self.threads.lock());
