@@ -41,7 +41,9 @@
 //! one: a long transaction that writes can be refused again and again. Long
 //! transactions that only read, which is what preemption is about, never are.
 
-use crate::database::count;
+use std::time::Instant;
+
+use crate::database::{Inner, count};
 use crate::error::{Error, Result};
 use crate::hook::Writes;
 use crate::looks::Between;
@@ -60,6 +62,21 @@ pub(crate) struct Committed {
     pub(crate) wrote: bool,
 }
 
+impl Inner {
+    /// Returns once a visible transaction is as durable as the options ask for.
+    pub(crate) fn wait_committed(
+        &self,
+        committed: Committed,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        match self.sink.get() {
+            Some(sink) if committed.wrote => sink.wait_durable(committed.ts, deadline),
+            Some(sink) => sink.wait_read(committed.ts, deadline),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Transaction<'_> {
     /// Commits; the commit timestamp, or the snapshot's if nothing was written.
     ///
@@ -71,12 +88,7 @@ impl Transaction<'_> {
     pub fn commit(self) -> Result<u64> {
         let (db, deadline) = (self.db, self.deadline);
         let committed = self.commit_visible()?;
-        if let Some(sink) = db.sink.get() {
-            match committed.wrote {
-                true => sink.wait_durable(committed.ts, deadline)?,
-                false => sink.wait_read(committed.ts, deadline)?,
-            }
-        }
+        db.wait_committed(committed, deadline)?;
         Ok(committed.ts)
     }
 
@@ -170,7 +182,7 @@ impl Transaction<'_> {
         self.with(|workspace| {
             workspace.clear();
             if workspace.is_due() {
-                workspace.collect(&self.db.epochs);
+                workspace.collect(&self.db.epochs, self.slot);
             }
             workspace.account(self.db.shared(self.slot));
         });
