@@ -120,47 +120,52 @@ impl Transaction<'_> {
     /// Takes everything back. So does dropping the transaction.
     pub fn abort(self) {}
 
-    /// From drawing the timestamp to making it visible.
+    /// From drawing the timestamp to making it visible, or to taking everything
+    /// back: in one region, since others wait for a transaction that prepares,
+    /// and for one that takes back (F2).
     fn decide(&mut self) -> Result<u64> {
         let _region = preemption::region();
-        let epochs = &self.db.epochs;
-        let sink = self.db.sink.get();
         // SAFETY: it is retired below, or when the transaction is taken back.
         let fate = unsafe { &*self.fate.get() };
         fate.prepare();
-        let ts = epochs.draw();
+        let ts = self.db.epochs.draw();
         fate.prepare_at(ts);
-        let between = Between {
-            snapshot: self.snapshot(),
-            limit: ts - 1,
-            mine: fate,
-        };
-        let certified = !self.is_certified() || self.with(|workspace| certify(workspace, between));
-        if !certified {
-            count(&self.db.shared(self.slot).failed_certifications);
-            if let Some(sink) = sink {
-                sink.skip(ts);
-            }
-            return Err(Error::Serialization);
-        }
-        if let Some(sink) = sink {
-            self.with(|workspace| {
-                sink.append(
-                    ts,
-                    &Writes {
-                        list: &workspace.writes,
-                    },
-                )
-            })?;
+        if let Err(error) = self.admit(ts) {
+            self.take_back();
+            return Err(error);
         }
         fate.commit(ts);
         let fate = self.fate.replace(std::ptr::null_mut());
         self.with(|workspace| {
             settle(workspace, ts);
             workspace.retire(Retired::Fate(fate));
-            workspace.seal(epochs);
+            workspace.seal(&self.db.epochs);
         });
         Ok(ts)
+    }
+
+    /// Whether the transaction may commit at `ts`, for the certifier and the log.
+    fn admit(&self, ts: u64) -> Result<()> {
+        let sink = self.db.sink.get();
+        let between = Between {
+            snapshot: self.snapshot(),
+            limit: ts - 1,
+            mine: self.fate.get(),
+        };
+        if self.is_certified() && !self.with(|workspace| certify(workspace, between)) {
+            count(&self.db.shared(self.slot).failed_certifications);
+            if let Some(sink) = sink {
+                sink.skip(ts);
+            }
+            return Err(Error::Serialization);
+        }
+        match sink {
+            None => Ok(()),
+            Some(sink) => self.with(|workspace| {
+                let list = &workspace.writes;
+                sink.append(ts, &Writes { list })
+            }),
+        }
     }
 
     /// Takes all versions back.

@@ -156,14 +156,15 @@ impl<P> Epochs<P> {
     }
 
     /// What was stamped with less than this can be freed; with it, who holds
-    /// the oldest snapshot: slot and published number.
-    pub(crate) fn oldest(&self) -> (u64, Option<(usize, u64)>) {
+    /// the oldest snapshot: slot and published number. A slot does not count if
+    /// its holder says so, because it will not use what it has found.
+    pub(crate) fn oldest(&self, but: Option<usize>) -> (u64, Option<(usize, u64)>) {
         // After the stamps were drawn (E1).
         fence(SeqCst);
         let mut oldest = None;
         for index in 0..self.used() {
             let published = self.slots[index].published.load(Acquire);
-            if published < oldest.map_or(FREE, |(_, least)| least) {
+            if but != Some(index) && published < oldest.map_or(FREE, |(_, least)| least) {
                 oldest = Some((index, published));
             }
         }
@@ -194,11 +195,11 @@ mod tests {
         assert_eq!(epochs.draw(), 2);
         let (young, _) = epochs.claim(0).unwrap();
         assert_ne!(old, young);
-        assert_eq!(epochs.oldest(), (1, Some((old, 1))));
+        assert_eq!(epochs.oldest(None), (1, Some((old, 1))));
         epochs.release(old);
-        assert_eq!(epochs.oldest(), (2, Some((young, 2))));
+        assert_eq!(epochs.oldest(None), (2, Some((young, 2))));
         epochs.release(young);
-        assert_eq!(epochs.oldest(), (FREE, None));
+        assert_eq!(epochs.oldest(None), (FREE, None));
     }
 
     #[test]

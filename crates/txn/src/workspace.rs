@@ -218,19 +218,19 @@ impl Workspace {
         self.limbo.len() >= COLLECT_FROM
     }
 
-    /// Frees what nobody can find any more, up to a bound. The caller holds the
-    /// slot. Whether there is more.
-    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>) -> bool {
+    /// Frees what nobody can find any more, up to a bound; whether there is more.
+    /// The caller holds the slot, and nothing that it found with it.
+    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>, slot: usize) -> bool {
         if self.limbo.is_empty() {
             return false;
         }
-        let (oldest, _) = epochs.oldest();
+        let (oldest, _) = epochs.oldest(Some(slot));
         let mut left = COLLECT_AT_MOST;
         while left > 0 && self.limbo.front().is_some_and(|&(stamp, _)| stamp < oldest) {
             left -= 1;
             let (_, retired) = self.limbo.pop_front().expect("there is a first");
             match retired {
-                Retired::Tombstone(table, record) => self.bury(table, record, oldest),
+                Retired::Tombstone(table, record) => self.bury(table, record),
                 Retired::Span(index, entry) => self.end_span(index, entry),
                 retired => {
                     let bytes = retired.bytes() as i64;
@@ -253,7 +253,7 @@ impl Workspace {
 
     /// No open snapshot is older than one of the record's tombstones. If nobody
     /// else has a hold on the record, and a tombstone is its head, it can go.
-    fn bury(&mut self, table: *const TableInner, record: Record, oldest: u64) {
+    fn bury(&mut self, table: *const TableInner, record: Record) {
         let _region = preemption::region();
         // The head first: with the hold still ours, whoever makes another
         // tombstone the head later has a hold, too (V4).
@@ -265,11 +265,8 @@ impl Workspace {
         let Head::Version(tombstone) = head else {
             return;
         };
-        let old = match record::begin_of(tombstone) {
-            record::Begin::Committed(ts) => ts < oldest,
-            record::Begin::By(_) => false,
-        };
-        if !old || !record::is_tombstone(tombstone) || !record::kill(record, tombstone) {
+        let committed = matches!(record::begin_of(tombstone), record::Begin::Committed(_));
+        if !committed || !record::is_tombstone(tombstone) || !record::kill(record, tombstone) {
             return;
         }
         // SAFETY: tables live as long as their database.
