@@ -51,7 +51,7 @@ use crate::preemption;
 use crate::record::{self, Record, Version};
 use crate::sync::Relaxed;
 use crate::txn::Transaction;
-use crate::workspace::{Retired, Workspace};
+use crate::workspace::{Retired, SpanChange, Workspace};
 
 /// A transaction that others can see.
 #[derive(Clone, Copy, Debug)]
@@ -221,6 +221,21 @@ fn certify(workspace: &Workspace, between: Between) -> bool {
 
 /// After the commit: versions learn their timestamp, what they replaced goes.
 fn settle(workspace: &mut Workspace, ts: u64) {
+    // The holds first (V4): when the tombstones are stamped below, others may
+    // see them.
+    for at in 0..workspace.spans.len() {
+        let SpanChange {
+            table,
+            at,
+            entry,
+            begins,
+        } = workspace.spans[at];
+        if !begins {
+            // SAFETY: it was found in this transaction, which is still open.
+            record::hold(unsafe { entry.head() }.record);
+            workspace.retire_span(table, at, entry);
+        }
+    }
     for at in 0..workspace.writes.len() {
         let write = &workspace.writes[at];
         let (table, record, base, new) = (write.table, write.record, write.base, write.new);
@@ -236,13 +251,6 @@ fn settle(workspace: &mut Workspace, ts: u64) {
         }
         if let Some(base) = base {
             workspace.retire_version(base);
-        }
-    }
-    for at in 0..workspace.spans.len() {
-        let span = &workspace.spans[at];
-        if !span.begins {
-            let (index, entry) = (span.index, span.entry);
-            workspace.retire(Retired::Span(index, entry));
         }
     }
 }
@@ -274,10 +282,14 @@ fn unsettle(workspace: &mut Workspace) {
         workspace.retire_version(new);
     }
     for at in 0..workspace.spans.len() {
-        let span = &workspace.spans[at];
-        if span.begins {
-            let (index, entry) = (span.index, span.entry);
-            workspace.end_span(index, entry);
+        let SpanChange {
+            table,
+            at,
+            entry,
+            begins,
+        } = workspace.spans[at];
+        if begins {
+            workspace.end_span(table, at, entry);
         }
     }
 }

@@ -32,7 +32,7 @@ const CHECK_EVERY: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes for rows, versions and indexes. Writes beyond it fail with
-    /// [`Error::OutOfMemory`]. Looked at every 64 KiB per worker.
+    /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, the oldest
     /// transaction is ended with [`Error::SnapshotTooOld`].
