@@ -9,13 +9,13 @@ use giveway_hints::Tier;
 
 use crate::commit::Committed;
 use crate::durable::Background;
-use crate::epoch::{Epochs, Padded, SLOTS};
+use crate::epoch::{Epochs, Padded};
 use crate::error::{Error, Result, SchemaError};
 use crate::hook::CommitSink;
 use crate::preemption;
 use crate::schema::{Schema, unknown};
 use crate::stats::{OldestSnapshot, Stats};
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableId};
 use crate::txn::{Transaction, TxnOptions};
 use crate::workspace::Workspace;

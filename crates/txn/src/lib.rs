@@ -58,6 +58,8 @@
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 //! | `submit` | Who runs it? |
 
+#[cfg(test)]
+mod basics;
 mod checkpoint;
 mod commit;
 mod database;
