@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use giveway_hints::Tier;
 use giveway_preempt::{Level, Policy, Pool, RegionAlloc, TaskError};
 use giveway_txn::{
-    Database, Directory, Disk, DiskFile, DurabilityOptions, Error, Executor, NotAdmitted, Options,
-    Schema, Table, Transaction, TxnOptions, Type,
+    Database, Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Error, Executor,
+    NotAdmitted, Options, Schema, Table, Transaction, TxnOptions, Type,
 };
 
 #[global_allocator]
@@ -412,6 +412,32 @@ fn writers_are_refused_when_the_disk_is_far_behind_and_readers_are_not() {
         .into_iter()
         .for_each(|ticket| ticket.wait().unwrap());
     assert_eq!(count(executor.database(), &counters, 0), admitted);
+}
+
+#[test]
+fn a_commit_waits_for_a_disk_that_is_behind_and_no_longer_than_its_deadline() {
+    let (executor, counters, gate, _directory) =
+        on_disk(DurabilityOptions::new().backlog_bytes_max(0));
+    let db = executor.database();
+    gate.close();
+    let hurried = || options().deadline(Instant::now() + Duration::from_millis(5));
+    let kind = |result: Result<(), Error>| match result {
+        Err(Error::Durability(error)) => *error,
+        other => panic!("{other:?}"),
+    };
+    // The log has not even begun with this one...
+    let first = kind(db.run(hurried(), add(&counters, 0)));
+    assert!(matches!(first, DurabilityError::NotYet(_)), "{first}");
+    // ...so that the next one may not commit at all.
+    let second = kind(db.run(hurried(), add(&counters, 0)));
+    assert!(
+        matches!(second, DurabilityError::Backlog { .. }),
+        "{second}"
+    );
+    assert_eq!(count(db, &counters, 0), 1);
+    gate.open();
+    db.run(options(), add(&counters, 0)).unwrap();
+    assert_eq!(count(db, &counters, 0), 2);
 }
 
 #[test]
