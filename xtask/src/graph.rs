@@ -9,13 +9,16 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others. `None`: anything.
-const ALLOWED: [(&str, Option<&[&str]>); 9] = [
+const ALLOWED: [(&str, Option<&[&str]>); 10] = [
     ("giveway-hints", Some(&[])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
     ("giveway-preempt", Some(&["giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
-    ("giveway-txn", Some(&["giveway-hints", "giveway-locks", "giveway-preempt"])),
+    (
+        "giveway-txn",
+        Some(&["giveway-hints", "giveway-locks", "giveway-preempt"]),
+    ),
     ("scx_ufs", Some(&["giveway-hints"])),
     ("giveway-bench", Some(&["giveway-hints", "giveway-locks"])),
     ("giveway", None),
