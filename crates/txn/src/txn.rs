@@ -19,7 +19,6 @@ use std::time::Instant;
 use giveway_hints::Tier;
 
 use crate::database::{Inner, coarse_ms, count};
-use crate::epoch::SLOTS;
 use crate::error::{Error, Result, SchemaError};
 use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
@@ -28,7 +27,7 @@ use crate::preemption;
 use crate::record::{self, Record, View};
 use crate::row::Row;
 use crate::schema::Schema;
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableInner};
 use crate::tree::LeafSeen;
 use crate::workspace::Workspace;
@@ -36,7 +35,7 @@ use crate::workspace::Workspace;
 /// Deadlines are looked at in every so many operations.
 const DEADLINE_EVERY: u32 = 32;
 
-/// Which anomalies a transaction accepts; see the [module](self).
+/// Which anomalies a transaction accepts. `docs/txn.md` has the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// Each operation sees what is committed when it begins.
