@@ -306,9 +306,7 @@ pub(crate) fn interrupted(at: (usize, usize)) {
     with_context(|local, context| {
         let all = context.all();
         let mail = all.route.mail();
-        // In this order: M2.
-        mail.landed();
-        mail.open();
+        mail.arrive();
         let due = mail.due(Relaxed);
         if Levels(due & 0xffff).is_empty() {
             // Taken or acknowledged before the interrupt came.
@@ -461,4 +459,30 @@ fn assert_outside(local: &Local, what: &str) {
         local.depth() == 0,
         "{what} inside a region: drop the region, and its latches, first"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::delivery::Delivery;
+    use crate::worker::Worker;
+
+    #[test]
+    fn without_wrfsbase_the_kernel_swaps_the_thread_pointer() {
+        static SEEN: AtomicUsize = AtomicUsize::new(0);
+        let mut worker = Worker::builder()
+            .delivery(Delivery::Poll)
+            .level("high", |_| SEEN.store(arch::thread_pointer(), Relaxed))
+            .enter()
+            .unwrap();
+        worker.contexts_mut().quick_swap = false;
+        let mine = arch::thread_pointer();
+        for _ in 0..2 {
+            assert!(yield_to(Level::new(1)));
+            assert_eq!(arch::thread_pointer(), mine);
+            assert_ne!(SEEN.swap(mine, Relaxed), mine);
+        }
+    }
 }

@@ -228,6 +228,8 @@ impl Route {
             repeat: AtomicBool::new(false),
         };
         route.set_delivery(delivery)?;
+        // Threads inherit what their parents block.
+        route.unblock();
         Ok(route)
     }
 

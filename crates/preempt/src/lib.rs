@@ -68,6 +68,8 @@ mod level;
 mod local;
 mod mail;
 mod measure;
+#[cfg(all(test, loom))]
+mod models;
 mod mutex;
 mod policy;
 mod pool;

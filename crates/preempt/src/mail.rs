@@ -156,14 +156,25 @@ impl Mail {
         !self.in_flight.swap(true, AcqRel)
     }
 
-    /// For the handler, and for a sender whose signal could not be sent: the
-    /// next request needs a signal of its own.
+    /// The next request needs a signal of its own: this one has arrived, or could
+    /// not be sent.
     pub(crate) fn landed(&self) {
         self.in_flight.swap(false, AcqRel);
     }
 
-    /// For the handler: makes due what was requested.
-    pub(crate) fn open(&self) {
+    /// What a handler does, in this order (M2). The test of all orders takes it
+    /// from here, step by step.
+    const ARRIVAL: [fn(&Mail); 2] = [Mail::landed, Mail::open];
+
+    /// For the handler: makes due what was requested, and asks for a signal of
+    /// its own for the next request.
+    #[inline]
+    pub(crate) fn arrive(&self) {
+        Mail::ARRIVAL.iter().for_each(|step| step(self));
+    }
+
+    /// Makes due what was requested.
+    fn open(&self) {
         self.tally.interrupts.fetch_add(1, Relaxed);
         let opened = |word: u32| Some((word & DUE) | word >> REQUESTED_SHIFT);
         let _ = self.word.fetch_update(AcqRel, Acquire, opened);
@@ -254,8 +265,7 @@ mod tests {
         assert_eq!(mail.post_for_handler(HIGH), Requested::New);
         assert_eq!(mail.due(Relaxed) & Level::BASE.above(), 0);
         assert!(mail.take_off());
-        mail.landed();
-        mail.open();
+        mail.arrive();
         assert_eq!(mail.due(Relaxed) & Level::BASE.above(), HIGH.bit());
         mail.take(HIGH);
         assert!(mail.outstanding().is_empty());
@@ -294,5 +304,67 @@ mod tests {
             ),
             (3, 1, 1, 1)
         );
+    }
+
+    /// One schedule of two senders and the handlers they cause; `pick` chooses
+    /// among those that can take a step. What is left in the upper half.
+    fn schedule(mut pick: impl FnMut(usize) -> usize) -> u32 {
+        let mail = Mail::new();
+        let levels = [HIGH, TOP];
+        let mut sender_steps = [0, 0];
+        let (mut signal, mut handler_step) = (false, 0);
+        loop {
+            let mut ready: Vec<usize> = (0..2).filter(|s| sender_steps[*s] < 2).collect();
+            if signal || handler_step > 0 {
+                ready.push(2);
+            }
+            if ready.is_empty() {
+                return mail.due(Relaxed) >> REQUESTED_SHIFT;
+            }
+            match ready[pick(ready.len())] {
+                2 => {
+                    signal &= handler_step != 0;
+                    Mail::ARRIVAL[handler_step](&mail);
+                    handler_step = (handler_step + 1) % Mail::ARRIVAL.len();
+                }
+                sender if sender_steps[sender] == 0 => {
+                    mail.post_for_handler(levels[sender]);
+                    sender_steps[sender] = 1;
+                }
+                sender => {
+                    signal |= mail.take_off();
+                    sender_steps[sender] = 2;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn in_no_order_of_steps_a_request_is_left_behind() {
+        // Counts through all schedules, as an odometer does.
+        let mut choices: Vec<(usize, usize)> = Vec::new();
+        let mut schedules = 0;
+        loop {
+            let mut depth = 0;
+            let left = schedule(|ready| {
+                if depth == choices.len() {
+                    choices.push((0, ready));
+                }
+                depth += 1;
+                choices[depth - 1].0
+            });
+            assert_eq!(left, 0, "{choices:?}");
+            schedules += 1;
+            while let Some((choice, ready)) = choices.pop() {
+                if choice + 1 < ready {
+                    choices.push((choice + 1, ready));
+                    break;
+                }
+            }
+            if choices.is_empty() {
+                break;
+            }
+        }
+        assert!(schedules > 20, "{schedules}");
     }
 }

@@ -213,3 +213,103 @@ impl<T> Drop for Queue<T> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn places(number: u32) -> Consumer<String> {
+        queue(NonZeroU32::new(number).unwrap())
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_value_back() {
+        // Three places, four slots: the slots are not the bound.
+        let mut consumer = places(3);
+        let queue = Arc::clone(consumer.queue());
+        for lap in 0..10 {
+            for number in 0..3 {
+                assert_eq!(queue.push(format!("{lap} {number}")), Ok(()));
+            }
+            assert_eq!(queue.push("more".into()), Err(Refused::Full("more".into())));
+            for number in 0..3 {
+                assert_eq!(consumer.take(), Some(format!("{lap} {number}")));
+                consumer.free();
+            }
+            assert!(consumer.take().is_none() && !queue.is_ready());
+        }
+    }
+
+    #[test]
+    fn a_place_stays_in_use_until_it_is_freed() {
+        let mut consumer = places(2);
+        let queue = Arc::clone(consumer.queue());
+        queue.push("a".into()).unwrap();
+        queue.push("b".into()).unwrap();
+        assert_eq!(consumer.take().as_deref(), Some("a"));
+        assert_eq!(consumer.take().as_deref(), Some("b"));
+        assert_eq!(queue.len(), 2);
+        assert!(queue.push("c".into()).is_err());
+        consumer.free();
+        assert_eq!(queue.push("c".into()), Ok(()));
+        assert!(queue.push("d".into()).is_err());
+    }
+
+    #[test]
+    fn a_closed_queue_takes_nothing_in_and_keeps_what_it_has() {
+        let mut consumer = places(2);
+        let queue = Arc::clone(consumer.queue());
+        queue.push("a".into()).unwrap();
+        queue.close();
+        assert_eq!(queue.push("b".into()), Err(Refused::Closed("b".into())));
+        assert!(!queue.is_exhausted());
+        assert_eq!((queue.len(), consumer.take().as_deref()), (1, Some("a")));
+        assert!(queue.is_exhausted());
+    }
+
+    #[test]
+    fn what_is_left_is_dropped_once() {
+        let value = Arc::new(());
+        let mut consumer = queue(NonZeroU32::new(4).unwrap());
+        for _ in 0..4 {
+            assert!(consumer.queue().push(Arc::clone(&value)).is_ok());
+        }
+        drop(consumer.take());
+        assert_eq!(Arc::strong_count(&value), 4);
+        drop(consumer);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+
+    #[test]
+    fn threads_lose_nothing() {
+        const EACH: u64 = 20_000;
+        let mut consumer = queue::<u64>(NonZeroU32::new(3).unwrap());
+        let pushers: Vec<_> = (0..2)
+            .map(|thread| {
+                let queue = Arc::clone(consumer.queue());
+                std::thread::spawn(move || {
+                    for number in 0..EACH {
+                        while queue.push(thread * EACH + number).is_err() {
+                            std::thread::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut next = [0, EACH];
+        while next != [EACH, 2 * EACH] {
+            match consumer.take() {
+                Some(value) => {
+                    consumer.free();
+                    let of = usize::from(value >= EACH);
+                    assert_eq!(value, next[of]);
+                    next[of] += 1;
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+        for pusher in pushers {
+            pusher.join().unwrap();
+        }
+    }
+}

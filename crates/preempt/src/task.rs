@@ -167,11 +167,8 @@ where
     /// The closure of a job that no worker and no ticket has seen.
     pub(crate) fn into_closure(job: Arc<Self>) -> F {
         let job = Arc::into_inner(job).expect("a job that was refused is the submitter's alone");
-        // SAFETY: the job is ours alone.
-        match job
-            .cell
-            .with_mut(|cell| unsafe { std::mem::replace(&mut *cell, Cell::Empty) })
-        {
+        // SAFETY: the job is the caller's alone, and so is the cell.
+        match unsafe { job.replace(Cell::Empty) } {
             Cell::Closure(closure) => closure,
             _ => unreachable!("nobody has begun it"),
         }

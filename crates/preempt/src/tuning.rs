@@ -19,24 +19,30 @@
 //! ```
 //!
 //! **Control law.** Once a window, the goal is found *broken*, *kept*, or kept
-//! *with a margin* of 20 %. Broken moves the threshold a step towards safety at
+//! *with a margin* of 20 % for a latency, 5 % for a throughput, which varies less. Broken moves the threshold a step towards safety at
 //! once; a margin in three windows in a row moves it a step back; in between
 //! nothing changes. Moving on in the same direction makes steps half as large
-//! again, up to 0.25; turning around halves them, down to 0.01. A goal missed by
-//! more than a factor of two moves at least 0.2.
+//! again, up to 0.25; turning around halves them, down to 0.01. Two exceptions:
+//! a goal that breaks after a step back returns to where it was kept, and one that
+//! is missed by more than a factor of two twice in a row moves at least 0.2.
 //!
 //! **Why no gain.** Both curves are monotone, but nothing is known of their
 //! slope: latency is flat where higher levels need less than `L_max`, and a
 //! cliff where they need more. A proportional controller that is quick enough on
 //! the flat part oscillates on the cliff. The sign alone is enough to find the
-//! edge of a monotone curve: every turn halves the step, so under constant load
-//! the threshold ends within 0.01 of the edge; when the load changes, it takes
-//! at most 8 windows to cross the whole range.
+//! edge of a monotone curve.
 //!
-//! **Why it does not swing around the edge.** To test the edge means to break
-//! the goal. A threshold at which it broke is remembered for 20 windows, and
-//! not stepped on again before; then it is tried once, because the load may have
-//! changed. So at rest about one window in 25 breaks the goal, by one step.
+//! **Why it settles.** A threshold at which the goal broke is remembered for 20
+//! windows, and a step back goes at most half of the way to it: bisection, so
+//! under constant load the threshold ends within 0.02 of the edge. To find out
+//! whether the edge has moved, somebody has to step on it: when the memory has
+//! faded, one step is tried, and taken back if the goal breaks. So at rest about
+//! one window in 25 breaks the goal, by one step of 0.01.
+//!
+//! **How fast it follows.** Towards safety the steps are at least 0.2 while the
+//! goal is missed by much, so seven windows cross the whole range. Away from it
+//! they start at 0.01 and take about 30 windows for half of the range: giving
+//! back what was not needed is not urgent.
 //!
 //! **Windows.** A threshold acts on the next background task, and a quantile
 //! needs samples beyond it. A window therefore lasts at least 100 ms and three
@@ -117,6 +123,14 @@ impl Goal {
         }
     }
 
+    /// How much better than wanted it has to be for a step back.
+    fn margin(self) -> f64 {
+        match self {
+            Goal::Latency { .. } => MARGIN_LATENCY,
+            Goal::CpuShare(_) | Goal::TasksPerSecond(_) => MARGIN_THROUGHPUT,
+        }
+    }
+
     /// Which way is safe: up for the higher levels, down for the background.
     fn safe(self) -> f64 {
         match self {
@@ -177,11 +191,14 @@ pub(crate) struct Tuner {
     /// A threshold at which the goal broke, and for how many windows more that
     /// is believed.
     edge: Option<(f64, u32)>,
+    /// Where the last step back came from: the goal was kept there.
+    kept_at: Option<f64>,
     verdict: Verdict,
     longest_ns: u64,
 }
 
-const MARGIN: f64 = 0.2;
+const MARGIN_LATENCY: f64 = 0.2;
+const MARGIN_THROUGHPUT: f64 = 0.05;
 const MARGINS_BEFORE_MOVE: u32 = 3;
 const STEP_MIN: f64 = 0.01;
 const STEP_MAX: f64 = 0.25;
@@ -205,6 +222,7 @@ impl Tuner {
             direction: 0.0,
             margins: 0,
             edge: None,
+            kept_at: None,
             verdict: Verdict::Unknown,
             longest_ns: 0,
         }
@@ -255,19 +273,26 @@ impl Tuner {
         let safe = self.goal.safe();
         if strain > 1.0 {
             self.margins = 0;
-            self.edge = Some((self.threshold, EDGE_WINDOWS));
+            let before = self.threshold;
+            self.edge = Some((before, EDGE_WINDOWS));
+            self.turn(safe);
+            if let Some(kept_at) = self.kept_at.take() {
+                self.threshold = kept_at;
+            } else {
+                let severe = strain > SEVERE && self.verdict == Verdict::Broken;
+                let least = if severe { STEP_SEVERE } else { 0.0 };
+                self.threshold += safe * self.step.max(least);
+            }
             let limit = if safe > 0.0 { 1.0 } else { 0.0 };
-            self.verdict = if self.threshold == limit {
+            self.verdict = if before == limit {
                 Verdict::OutOfReach
             } else {
                 Verdict::Broken
             };
-            self.turn(safe);
-            let severe = if strain > SEVERE { STEP_SEVERE } else { 0.0 };
-            self.threshold = (self.threshold + safe * self.step.max(severe)).clamp(0.0, 1.0);
+            self.threshold = self.threshold.clamp(0.0, 1.0);
         } else {
             self.verdict = Verdict::Kept;
-            self.margins = if strain < 1.0 - MARGIN {
+            self.margins = if strain < 1.0 - self.goal.margin() {
                 self.margins + 1
             } else {
                 0
@@ -280,20 +305,19 @@ impl Tuner {
         self.threshold()
     }
 
-    /// A step towards the edge, but not onto a threshold that broke the goal.
+    /// A step towards the edge, but at most half of the way to where it is known
+    /// to be.
     fn relax(&mut self, direction: f64) {
-        self.turn(direction);
-        let mut to = self.threshold + direction * self.step;
-        if let Some((edge, _)) = self.edge {
-            let nearest = edge - direction * STEP_MIN;
-            // The nearest one allowed, or where we are if that is nearer still.
-            to = if direction > 0.0 {
-                to.min(nearest).max(self.threshold)
-            } else {
-                to.max(nearest).min(self.threshold)
-            };
+        let room = match self.edge {
+            Some((edge, _)) => (self.threshold - edge).abs(),
+            None => f64::INFINITY,
+        };
+        if room > 2.0 * STEP_MIN {
+            self.turn(direction);
+            self.kept_at = Some(self.threshold);
+            let to = self.threshold + direction * self.step.min(room / 2.0);
+            self.threshold = to.clamp(0.0, 1.0);
         }
-        self.threshold = to.clamp(0.0, 1.0);
     }
 
     /// The next move goes this way: chooses its length.
@@ -330,3 +354,6 @@ impl Tuner {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -80,7 +80,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Makes the calling thread receive.
+    /// Makes the calling thread a receiver, which lets nothing in yet.
     pub(crate) fn register() -> Result<Receiver, DeliveryError> {
         let failed = |source| DeliveryError::System {
             delivery: Delivery::UserInterrupt,
@@ -102,9 +102,7 @@ impl Receiver {
         // one.
         let index = unsafe { libc::ioctl(device.as_raw_fd(), REGISTER_HANDLER, &args) };
         let index = u64::try_from(index).map_err(|_| failed(io::Error::last_os_error()))?;
-        let receiver = Receiver { device, index };
-        receiver.set_blocked(false);
-        Ok(receiver)
+        Ok(Receiver { device, index })
     }
 
     /// Interrupts the worker, from any thread of the process.

@@ -63,6 +63,12 @@ impl Worker {
         Remote::new(Arc::clone(self.contexts.route()))
     }
 
+    /// For tests that play another CPU.
+    #[cfg(test)]
+    pub(crate) fn contexts_mut(&mut self) -> &mut Contexts {
+        &mut self.contexts
+    }
+
     /// How many levels there are, the thread's own included.
     pub fn levels(&self) -> usize {
         self.contexts.list().len()

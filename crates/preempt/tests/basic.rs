@@ -321,6 +321,22 @@ fn bad_workers_are_refused_with_a_remedy() {
 }
 
 #[test]
+fn a_signal_with_a_handler_is_left_alone() {
+    extern "C" fn mine(_signal: libc::c_int) {}
+    let handler = mine as *const () as libc::sighandler_t;
+    // SAFETY: a handler that does nothing.
+    unsafe { libc::signal(libc::SIGUSR2, handler) };
+    let taken = Worker::builder()
+        .signal(libc::SIGUSR2)
+        .level("high", |_| {});
+    let error = taken.enter().unwrap_err();
+    assert!(error.to_string().contains("Builder::signal"), "{error}");
+    // SAFETY: as above.
+    let before = unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
+    assert_eq!(before, handler);
+}
+
+#[test]
 fn what_a_body_holds_is_dropped_with_the_worker() {
     let held = Arc::new(());
     let body = Arc::clone(&held);

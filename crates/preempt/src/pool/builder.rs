@@ -13,7 +13,7 @@ use crate::level::Level;
 use crate::policy::Policy;
 use crate::pool::common::Common;
 use crate::pool::station::{Base, Server, Station};
-use crate::pool::tick::Tuning;
+use crate::pool::tick::{Alarm, Tuning};
 use crate::pool::{Member, Pool, Ticker};
 use crate::presence::{Parking, Serving};
 use crate::queue::{Consumer, queue};
@@ -191,7 +191,8 @@ impl PoolBuilder {
         let places = self.places()?;
         let tuning = self.goal.map(Tuning::new);
         let threshold = tuning.as_ref().map_or(self.threshold, Tuning::threshold);
-        let common = Common::new(self.policy, threshold, self.since, self.spin);
+        let alarm = (self.ticker == Ticker::Thread).then(Alarm::new);
+        let common = Common::new(self.policy, threshold, self.since, self.spin, alarm);
         let common = Arc::new(common);
         let mut members = Vec::new();
         for worker in 0..self.workers {
@@ -200,13 +201,13 @@ impl PoolBuilder {
                 Err(error) => {
                     // Its drop ends those that were started.
                     let none = Vec::new();
-                    drop(Pool::new(common, members, none, None, Ticker::Caller));
+                    drop(Pool::new(common, members, none, None));
                     return Err(error);
                 }
             }
         }
         let submissions = places.iter().map(|_| Submissions::new()).collect();
-        let pool = Pool::new(common, members, submissions, tuning, self.ticker);
+        let pool = Pool::new(common, members, submissions, tuning);
         if self.ticker == Ticker::Thread {
             pool.start_ticker()?;
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::mutex::RegionMutex;
 use crate::policy::Policy;
+use crate::pool::tick::Alarm;
 use crate::pool::unrun::Unrun;
 use crate::starvation::{Since, Threshold};
 
@@ -35,6 +36,8 @@ pub(crate) struct Common {
     interrupts: AtomicBool,
     stop: AtomicU32,
     policy: RegionMutex<Policy>,
+    /// What the ticking thread sleeps on; `None` if the caller ticks.
+    pub(crate) alarm: Option<Alarm>,
     /// What was returned by workers that stop.
     pub(crate) unrun: RegionMutex<Vec<Unrun>>,
 }
@@ -45,6 +48,7 @@ impl Common {
         threshold: Threshold,
         since: Since,
         spin: Duration,
+        alarm: Option<Alarm>,
     ) -> Common {
         let common = Common {
             since,
@@ -55,6 +59,7 @@ impl Common {
             interrupts: AtomicBool::new(false),
             stop: AtomicU32::new(Stop::No as u32),
             policy: RegionMutex::new(policy),
+            alarm,
             unrun: RegionMutex::new(Vec::new()),
         };
         common.set_threshold(threshold);

@@ -200,7 +200,7 @@ impl Inner {
     /// Requests a preemption; with a thread that ticks, makes sure that it will
     /// be repeated if need be.
     pub(crate) fn interrupt(&self, desk: &Desk, level: Level) {
-        let Some(alarm) = &self.alarm else {
+        let Some(alarm) = &self.common.alarm else {
             desk.remote.preempt(level);
             return;
         };

@@ -57,7 +57,9 @@ pub(crate) use station::Station;
 pub use unrun::Unrun;
 
 use common::{Common, Stop};
-use tick::{Alarm, Tuning};
+#[cfg(all(test, loom))]
+pub(crate) use tick::Alarm;
+use tick::Tuning;
 
 /// Who calls [`Pool::tick`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,8 +106,6 @@ struct Inner {
     tuning: Option<RegionMutex<Tuning>>,
     /// Where statistics count from; empty before the first reset.
     counted_from: RegionMutex<Vec<LevelReading>>,
-    /// What the ticker thread sleeps on; `None` if the caller ticks.
-    alarm: Option<Alarm>,
 }
 
 /// Workers that take tasks, the urgent ones first.
@@ -127,7 +127,6 @@ impl Pool {
         members: Vec<Member>,
         submissions: Vec<Submissions>,
         tuning: Option<Tuning>,
-        ticker: Ticker,
     ) -> Pool {
         let mut threads = Vec::new();
         let mut desks = Vec::new();
@@ -146,7 +145,6 @@ impl Pool {
                 turn: AtomicUsize::new(0),
                 tuning: tuning.map(RegionMutex::new),
                 counted_from: RegionMutex::new(Vec::new()),
-                alarm: (ticker == Ticker::Thread).then(Alarm::new),
             }),
             threads: RegionMutex::new(threads),
         }
@@ -285,7 +283,7 @@ impl Pool {
             // Busy workers see it at the next task boundary.
             let _ = desk.station.parking.notify();
         }
-        if let Some(alarm) = &inner.alarm {
+        if let Some(alarm) = &inner.common.alarm {
             alarm.ring();
         }
         let threads = std::mem::take(&mut *self.threads.lock());

@@ -104,11 +104,11 @@ impl Station {
     }
 
     /// Runs a task in the context of its level, and keeps the books. Returns how
-    /// long it took, with all that preempted it, ns; `None` if it was cancelled.
-    fn run_task(&self, entry: Entry, level: Level) -> Option<u64> {
+    /// long a background task took by itself, without what preempted it, ns.
+    fn run_task(&self, entry: Entry, level: Level) -> u64 {
         let books = &self.books[level.index()];
         let base = level == Level::BASE;
-        let started = {
+        let (started, higher_before) = {
             let _region = region();
             let now = clock::now();
             if !entry.task.begin() {
@@ -116,26 +116,25 @@ impl Station {
                 if base && self.starvation.is_open() {
                     self.starvation.close(now);
                 }
-                return None;
+                return 0;
             }
             if base && !self.starvation.is_open() {
                 self.starvation.open(now);
             }
             books.queue_delay.record(now.saturating_sub(entry.arrival));
-            now
+            (now, self.starvation.in_line(now).higher_ns)
         };
         let ended = entry.task.run();
-        let now = {
-            let _region = region();
-            let now = clock::now();
-            if base {
-                self.starvation.close(now);
-            }
-            books.close(ended, now - started, now.saturating_sub(entry.arrival));
-            entry.task.finish();
-            now
-        };
-        Some(now - started)
+        let _region = region();
+        let now = clock::now();
+        let run_ns = now - started;
+        if base {
+            self.starvation.close(now);
+        }
+        books.close(ended, run_ns, now.saturating_sub(entry.arrival));
+        entry.task.finish();
+        let higher_ns = self.starvation.in_line(now).higher_ns - higher_before;
+        run_ns.saturating_sub(higher_ns)
     }
 
     /// Keeps a task that will not run for whoever shuts the pool down.
@@ -189,7 +188,12 @@ impl Server {
             }
             self.station.serving.end(level);
             // P2: the look after taking oneself out.
-            if starved || !self.station.queue(level).is_ready() {
+            let ready = self.station.queue(level).is_ready();
+            if starved || !ready {
+                // Somebody has to come back for what is put off.
+                if ready && let Some(alarm) = &self.station.common.alarm {
+                    alarm.ring();
+                }
                 if self.station.serving.is_empty() {
                     self.station.starvation.come_down(now);
                 }
@@ -246,9 +250,9 @@ impl Base {
                 }
                 Next::Run(entry) => {
                     let weight = entry.weight;
-                    let took = self.station.run_task(entry, Level::BASE);
+                    let own_ns = self.station.run_task(entry, Level::BASE);
                     let _region = region();
-                    self.backlog.charge(weight, took.unwrap_or(0));
+                    self.backlog.charge(weight, own_ns);
                 }
                 Next::Idle => self.idle(),
                 Next::Stop => break,

@@ -43,7 +43,7 @@ impl Alarm {
     }
 
     /// Sleeps until it rings, or for so long.
-    fn sleep(&self, timeout: Option<Duration>) {
+    pub(crate) fn sleep(&self, timeout: Option<Duration>) {
         let word = &self.state.value;
         if word
             .compare_exchange(TICKING, SLEEPING, Relaxed, Relaxed)
@@ -80,6 +80,7 @@ impl Pool {
             .name("giveway-tick".to_owned())
             .spawn(move || {
                 let alarm = inner
+                    .common
                     .alarm
                     .as_ref()
                     .expect("a pool that ticks has an alarm");
