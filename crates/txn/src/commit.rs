@@ -41,7 +41,9 @@
 //! one: a long transaction that writes can be refused again and again. Long
 //! transactions that only read, which is what preemption is about, never are.
 
-use crate::database::count;
+use std::time::Instant;
+
+use crate::database::{Inner, count};
 use crate::error::{Error, Result};
 use crate::hook::Writes;
 use crate::looks::Between;
@@ -49,7 +51,7 @@ use crate::preemption;
 use crate::record::{self, Record, Version};
 use crate::sync::Relaxed;
 use crate::txn::Transaction;
-use crate::workspace::{Retired, Workspace};
+use crate::workspace::{Retired, SpanChange, Workspace};
 
 /// A transaction that others can see.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +60,21 @@ pub(crate) struct Committed {
     pub(crate) ts: u64,
     /// Whether it wrote something.
     pub(crate) wrote: bool,
+}
+
+impl Inner {
+    /// Returns once a visible transaction is as durable as the options ask for.
+    pub(crate) fn wait_committed(
+        &self,
+        committed: Committed,
+        deadline: Option<Instant>,
+    ) -> Result<()> {
+        match self.sink.get() {
+            Some(sink) if committed.wrote => sink.wait_durable(committed.ts, deadline),
+            Some(sink) => sink.wait_read(committed.ts, deadline),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Transaction<'_> {
@@ -71,12 +88,7 @@ impl Transaction<'_> {
     pub fn commit(self) -> Result<u64> {
         let (db, deadline) = (self.db, self.deadline);
         let committed = self.commit_visible()?;
-        if let Some(sink) = db.sink.get() {
-            match committed.wrote {
-                true => sink.wait_durable(committed.ts, deadline)?,
-                false => sink.wait_read(committed.ts, deadline)?,
-            }
-        }
+        db.wait_committed(committed, deadline)?;
         Ok(committed.ts)
     }
 
@@ -108,47 +120,52 @@ impl Transaction<'_> {
     /// Takes everything back. So does dropping the transaction.
     pub fn abort(self) {}
 
-    /// From drawing the timestamp to making it visible.
+    /// From drawing the timestamp to making it visible, or to taking everything
+    /// back: in one region, since others wait for a transaction that prepares,
+    /// and for one that takes back (F2).
     fn decide(&mut self) -> Result<u64> {
         let _region = preemption::region();
-        let epochs = &self.db.epochs;
-        let sink = self.db.sink.get();
         // SAFETY: it is retired below, or when the transaction is taken back.
         let fate = unsafe { &*self.fate.get() };
         fate.prepare();
-        let ts = epochs.draw();
+        let ts = self.db.epochs.draw();
         fate.prepare_at(ts);
-        let between = Between {
-            snapshot: self.snapshot(),
-            limit: ts - 1,
-            mine: fate,
-        };
-        let certified = !self.is_certified() || self.with(|workspace| certify(workspace, between));
-        if !certified {
-            count(&self.db.shared(self.slot).failed_certifications);
-            if let Some(sink) = sink {
-                sink.skip(ts);
-            }
-            return Err(Error::Serialization);
-        }
-        if let Some(sink) = sink {
-            self.with(|workspace| {
-                sink.append(
-                    ts,
-                    &Writes {
-                        list: &workspace.writes,
-                    },
-                )
-            })?;
+        if let Err(error) = self.admit(ts) {
+            self.take_back();
+            return Err(error);
         }
         fate.commit(ts);
         let fate = self.fate.replace(std::ptr::null_mut());
         self.with(|workspace| {
             settle(workspace, ts);
             workspace.retire(Retired::Fate(fate));
-            workspace.seal(epochs);
+            workspace.seal(&self.db.epochs);
         });
         Ok(ts)
+    }
+
+    /// Whether the transaction may commit at `ts`, for the certifier and the log.
+    fn admit(&self, ts: u64) -> Result<()> {
+        let sink = self.db.sink.get();
+        let between = Between {
+            snapshot: self.snapshot(),
+            limit: ts - 1,
+            mine: self.fate.get(),
+        };
+        if self.is_certified() && !self.with(|workspace| certify(workspace, between)) {
+            count(&self.db.shared(self.slot).failed_certifications);
+            if let Some(sink) = sink {
+                sink.skip(ts);
+            }
+            return Err(Error::Serialization);
+        }
+        match sink {
+            None => Ok(()),
+            Some(sink) => self.with(|workspace| {
+                let list = &workspace.writes;
+                sink.append(ts, &Writes { list })
+            }),
+        }
     }
 
     /// Takes all versions back.
@@ -170,7 +187,7 @@ impl Transaction<'_> {
         self.with(|workspace| {
             workspace.clear();
             if workspace.is_due() {
-                workspace.collect(&self.db.epochs);
+                workspace.collect(&self.db.epochs, self.slot);
             }
             workspace.account(self.db.shared(self.slot));
         });
@@ -204,6 +221,21 @@ fn certify(workspace: &Workspace, between: Between) -> bool {
 
 /// After the commit: versions learn their timestamp, what they replaced goes.
 fn settle(workspace: &mut Workspace, ts: u64) {
+    // The holds first (V4): when the tombstones are stamped below, others may
+    // see them.
+    for at in 0..workspace.spans.len() {
+        let SpanChange {
+            table,
+            at,
+            entry,
+            begins,
+        } = workspace.spans[at];
+        if !begins {
+            // SAFETY: it was found in this transaction, which is still open.
+            record::hold(unsafe { entry.head() }.record);
+            workspace.retire_span(table, at, entry);
+        }
+    }
     for at in 0..workspace.writes.len() {
         let write = &workspace.writes[at];
         let (table, record, base, new) = (write.table, write.record, write.base, write.new);
@@ -219,13 +251,6 @@ fn settle(workspace: &mut Workspace, ts: u64) {
         }
         if let Some(base) = base {
             workspace.retire_version(base);
-        }
-    }
-    for at in 0..workspace.spans.len() {
-        let span = &workspace.spans[at];
-        if !span.begins {
-            let (index, entry) = (span.index, span.entry);
-            workspace.retire(Retired::Span(index, entry));
         }
     }
 }
@@ -257,10 +282,14 @@ fn unsettle(workspace: &mut Workspace) {
         workspace.retire_version(new);
     }
     for at in 0..workspace.spans.len() {
-        let span = &workspace.spans[at];
-        if span.begins {
-            let (index, entry) = (span.index, span.entry);
-            workspace.end_span(index, entry);
+        let SpanChange {
+            table,
+            at,
+            entry,
+            begins,
+        } = workspace.spans[at];
+        if begins {
+            workspace.end_span(table, at, entry);
         }
     }
 }

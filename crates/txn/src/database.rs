@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use giveway_hints::Tier;
 
+use crate::commit::Committed;
 use crate::durable::Background;
-use crate::epoch::{Epochs, Padded, SLOTS};
+use crate::epoch::{Epochs, Padded};
 use crate::error::{Error, Result, SchemaError};
 use crate::hook::CommitSink;
 use crate::preemption;
 use crate::schema::{Schema, unknown};
 use crate::stats::{OldestSnapshot, Stats};
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableId};
 use crate::txn::{Transaction, TxnOptions};
 use crate::workspace::Workspace;
@@ -31,7 +32,7 @@ const CHECK_EVERY: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes for rows, versions and indexes. Writes beyond it fail with
-    /// [`Error::OutOfMemory`]. Looked at every 64 KiB per worker.
+    /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, the oldest
     /// transaction is ended with [`Error::SnapshotTooOld`].
@@ -156,7 +157,7 @@ impl Inner {
         let used = self.sum(|shared| &shared.allocated);
         let garbage = self.sum(|shared| &shared.garbage);
         if garbage > self.options.garbage_limit
-            && let (_, Some((slot, published))) = self.epochs.oldest()
+            && let (_, Some((slot, published))) = self.epochs.oldest(None)
         {
             self.shared(slot).doomed.store(published + 1, Relaxed);
         }
@@ -267,15 +268,26 @@ impl Database {
     pub fn run<T>(
         &self,
         options: TxnOptions,
-        mut body: impl FnMut(&Transaction<'_>) -> Result<T>,
+        body: impl FnMut(&Transaction<'_>) -> Result<T>,
     ) -> Result<T> {
+        let deadline = options.deadline;
+        let (value, committed) = self.run_visible(options, body)?;
+        self.0.wait_committed(committed, deadline)?;
+        Ok(value)
+    }
+
+    /// As [`run`](Self::run), without waiting until it is durable.
+    pub(crate) fn run_visible<T>(
+        &self,
+        options: TxnOptions,
+        mut body: impl FnMut(&Transaction<'_>) -> Result<T>,
+    ) -> Result<(T, Committed)> {
         let mut below = 0;
         let mut pause = Duration::from_nanos(500);
         loop {
             let attempt = self.begin(options.clone()).and_then(|txn| {
                 let result = body(&txn)?;
-                txn.commit()?;
-                Ok(result)
+                Ok((result, txn.commit_visible()?))
             });
             let error = match attempt {
                 Err(error) if error.is_retryable() => error,
@@ -314,7 +326,7 @@ impl Database {
             if self.0.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
                 let workspace = unsafe { &mut *self.0.epochs.private(slot).get() };
-                while workspace.collect(&self.0.epochs) {}
+                while workspace.collect(&self.0.epochs, slot) {}
                 workspace.account(self.0.shared(slot));
                 self.0.epochs.release(slot);
             }
@@ -331,7 +343,7 @@ impl Database {
                 .sum()
         };
         let used = inner.epochs.used();
-        let (_, oldest) = inner.epochs.oldest();
+        let (_, oldest) = inner.epochs.oldest(None);
         Stats {
             memory_bytes: inner.sum(|shared| &shared.allocated),
             garbage_bytes: inner.sum(|shared| &shared.garbage),

@@ -13,12 +13,15 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::checkpoint;
+use crate::commit::Committed;
 use crate::database::{Database, Options};
 use crate::error::{Error, Result};
 use crate::hook::{CommitSink, ReplayOp, Writes};
 use crate::key::KeyRange;
 use crate::log::record::Change;
-use crate::log::{Directory, Disk, DurabilityError, DurabilityOptions, Flaw, Log, LogStats};
+use crate::log::{
+    Callback, Directory, Disk, DurabilityError, DurabilityOptions, Flaw, Log, LogStats,
+};
 use crate::preemption;
 use crate::recovery::{self, Check, RecoveryReport, Target};
 use crate::schema::Schema;
@@ -103,6 +106,16 @@ impl Database {
         sink.downcast_ref()
     }
 
+    /// Has a function called once a visible transaction is as durable as the
+    /// options ask for.
+    pub(crate) fn when_committed(&self, committed: Committed, callback: Callback) {
+        match self.durable() {
+            Some(durable) if committed.wrote => durable.log.when_durable(committed.ts, callback),
+            Some(durable) => durable.log.when_read(committed.ts, callback),
+            None => callback(Ok(())),
+        }
+    }
+
     /// What opening the database came to; `None` if it is in memory only.
     pub fn recovery(&self) -> Option<&RecoveryReport> {
         self.durable().map(|durable| &durable.report)
@@ -163,6 +176,13 @@ impl Database {
             Ok(())
         })?;
         Ok(Checkpoint { timestamp, bytes })
+    }
+}
+
+impl Durable {
+    /// The log.
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
     }
 }
 

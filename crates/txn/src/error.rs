@@ -8,12 +8,15 @@
 //! | `OutOfMemory` | ends old snapshots, deletes rows, or raises the limit |
 //! | `Timeout` | gives up, as it asked to |
 //! | `Schema` | corrects its program |
+//! | `NotRun` | submits the transaction again, if it was not the one that panicked |
 //! | `Durability` | does what [`DurabilityError`] says, mostly about the disk |
 //!
 //! A transaction that has met an error of the first, fourth or fifth row can
 //! only be aborted: its further operations fail in the same way.
 
 use std::sync::Arc;
+
+use giveway_preempt::TaskError;
 
 use crate::log::DurabilityError;
 
@@ -80,6 +83,9 @@ pub enum Error {
     /// The request does not fit the table.
     #[error(transparent)]
     Schema(#[from] Box<SchemaError>),
+    /// A submitted transaction did not run to its end.
+    #[error("the transaction did not run: {0}")]
+    NotRun(TaskError),
     /// What is committed is not durable, or cannot be recovered.
     #[error(transparent)]
     Durability(Box<DurabilityError>),

@@ -118,26 +118,3 @@ impl Fate {
         }
     }
 }
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_commit_up_to_the_limit_counts() {
-        let fate = Fate::new(0);
-        assert!(!fate.committed_by(9));
-        assert_eq!(fate.outcome(), Outcome::Active);
-        fate.prepare();
-        fate.prepare_at(5);
-        assert!(!fate.committed_by(4));
-        fate.commit(5);
-        assert!(!fate.committed_by(4));
-        assert!(fate.committed_by(5));
-        assert_eq!(fate.outcome(), Outcome::Committed(5));
-        let fate = Fate::new(0);
-        fate.abort();
-        assert!(!fate.committed_by(u64::MAX >> 2));
-        assert_eq!(fate.outcome(), Outcome::Aborted);
-    }
-}

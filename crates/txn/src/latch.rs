@@ -40,7 +40,7 @@ pub(crate) struct Latch(AtomicU64);
 pub(crate) struct Seen(u64);
 
 impl Latch {
-    #[cfg(any(test, loom))]
+    #[cfg(test)]
     pub(crate) fn new() -> Latch {
         Latch(AtomicU64::new(0))
     }
@@ -112,24 +112,5 @@ impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.latch.0.store(self.unlocked, Release);
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reader_notices_a_writer_and_an_end() {
-        let latch = Latch::new();
-        let seen = latch.read().unwrap();
-        assert!(latch.validate(seen));
-        drop(latch.upgrade(seen).unwrap());
-        assert!(!latch.validate(seen));
-        assert!(latch.upgrade(seen).is_none());
-        let seen = latch.read().unwrap();
-        latch.upgrade(seen).unwrap().make_obsolete();
-        assert!(latch.read().is_none());
-        assert!(latch.is_obsolete());
     }
 }

@@ -56,7 +56,10 @@
 //! | `txn`, `looks`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
+//! | `submit` | Who runs it? |
 
+#[cfg(test)]
+mod basics;
 mod checkpoint;
 mod commit;
 mod database;
@@ -77,6 +80,7 @@ mod row;
 mod scan;
 mod schema;
 mod stats;
+mod submit;
 mod sync;
 mod table;
 mod thin;
@@ -99,6 +103,7 @@ pub use row::{Row, RowBuf};
 pub use scan::Scan;
 pub use schema::{Column, IndexSchema, MAX_COLUMNS, Schema, SchemaBuilder, Type};
 pub use stats::{OldestSnapshot, Stats};
+pub use submit::{Executor, ExecutorStats, NotAdmitted, Refused, Submission, Ticket};
 pub use table::{Index, Table, TableId};
 pub use tree::Direction;
 pub use txn::{Isolation, Transaction, TxnOptions};

@@ -268,6 +268,29 @@ impl Log {
         self.shared.frontier.when_settled(timestamp, callback);
     }
 
+    /// As [`when_durable`](Self::when_durable) for a transaction that wrote
+    /// nothing, at once if the options say that it does not wait.
+    pub(crate) fn when_read(&self, snapshot: u64, callback: Callback) {
+        match self.shared.options.reads_wait {
+            true => self.when_durable(snapshot, callback),
+            false => callback(Ok(())),
+        }
+    }
+
+    /// Bytes that wait to be written, and how many may.
+    ///
+    /// # Errors
+    /// [`ReadOnly`](DurabilityError::ReadOnly) after a failure.
+    pub(crate) fn backlog(&self) -> Result<(u64, u64), DurabilityError> {
+        match self.shared.frontier.failure() {
+            Some(failure) => Err(DurabilityError::ReadOnly(Arc::clone(failure))),
+            None => {
+                let limit = self.shared.options.backlog_bytes_max;
+                Ok((self.shared.slots.backlog(), limit))
+            }
+        }
+    }
+
     /// As [`wait`](Self::wait), without waiting for the policy's interval.
     ///
     /// # Errors

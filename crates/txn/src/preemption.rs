@@ -11,16 +11,11 @@
 //! - **R3** Every record read and every step to another index node is a place
 //!   where a polling or cooperative policy may act.
 
-//!
-//! Under the model checker there are no contexts, and nothing of this happens.
-
-#[cfg(not(loom))]
 pub(crate) use giveway_preempt::{
     Region, in_region, poll_point, poll_record as record_read, region,
 };
 
 /// The level of the running context; 0 for threads that are no workers.
-#[cfg(not(loom))]
 #[inline]
 pub(crate) fn level() -> u8 {
     giveway_preempt::current_level().map_or(0, |level| level.get())
@@ -28,18 +23,6 @@ pub(crate) fn level() -> u8 {
 
 /// Lets what this context preempted run to the end of its task. False if there
 /// is nothing.
-#[cfg(not(loom))]
 pub(crate) fn yield_below() -> bool {
     giveway_preempt::yield_below() == giveway_preempt::Yielded::Ran
 }
-
-#[cfg(loom)]
-mod model {
-    pub(crate) struct Region;
-    pub(crate) fn region() -> Region {
-        Region
-    }
-    pub(crate) fn poll_point() {}
-}
-#[cfg(loom)]
-pub(crate) use model::{Region, poll_point, region};

@@ -25,15 +25,16 @@
 //! - **V3** `DEAD` as head is final: the record has left, or is about to leave,
 //!   the index. It gets there from a tombstone that no open snapshot is older
 //!   than, or from an insertion that was taken back.
-//! - **V4** A record's note counts holds on it: one for every tombstone that
-//!   was retired and not looked at yet, and one for a writer that is putting a
-//!   version above a tombstone, from before it does until it has committed or
-//!   aborted; then the hold goes, or passes to the tombstone that it left. Who
-//!   gives up the last hold, and has seen a tombstone as head before, may make
-//!   the record dead by a compare-and-swap from that tombstone. That cannot
-//!   succeed if anybody has taken a hold since: such a writer either failed to
-//!   put its version there, or the head is not that tombstone any more; when it
-//!   aborts it leaves a copy. So a record outlives all that point to it.
+//! - **V4** A record's note counts holds on it. One for every tombstone and every
+//!   end of a span that was retired and not looked at yet: so no index entry
+//!   leads to a record that is gone. And one for a writer that puts a version
+//!   above a tombstone, from before it does until it has committed or aborted;
+//!   then the hold goes, or passes to the tombstone that it left. Who gives up
+//!   the last hold, and has seen a tombstone as head before, may make the record
+//!   dead by a compare-and-swap from that tombstone. That cannot succeed if
+//!   anybody has taken a hold since: such a writer either failed to put its
+//!   version there, or the head is not that tombstone any more; when it aborts
+//!   it leaves a copy. So a record outlives all that point to it.
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;

@@ -14,7 +14,7 @@ use crate::record::{self, Begin, Head, Record, Version};
 use crate::row::Row;
 use crate::table::{TableId, TableInner};
 use crate::txn::{Transaction, TxnOptions};
-use crate::workspace::{Retired, Workspace};
+use crate::workspace::Workspace;
 
 impl Database {
     /// Makes the database be as if this had been committed at `ts`, unless
@@ -110,10 +110,11 @@ fn replace(
     workspace.allocated(Version::size(row.unwrap_or_default().len()));
     record::replace_own(record, version);
     if let Some(old) = record::row_of(base) {
-        for index in &table.indexes {
+        for (at, index) in table.indexes.iter().enumerate() {
             let key = span_key(table, index, record, old);
             let entry = index.tree.lookup(key.as_slice()).0;
-            workspace.retire(Retired::Span(index, entry.expect("rows have entries")));
+            record::hold(record);
+            workspace.retire_span(table, at, entry.expect("rows have entries"));
         }
     }
     match row {

@@ -1,47 +1,36 @@
-//! What the protocols stand on: atomics and waiting, real or modelled.
+//! What the protocols stand on: atomics, waiting, and how many slots there are.
 //!
-//! Built with `--cfg loom`, the crate consists of the protocols alone (`latch`,
-//! `epoch`, `fate`), and runs them under a model checker of weak memory.
-
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, fence};
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU64, fence};
+//! `tests/models.rs` puts others in their place and runs `latch`, `fate` and
+//! `epoch` as they are under a model checker of weak memory.
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+pub(crate) use std::sync::atomic::{AtomicU64, fence};
+
+/// Transactions that can be open at a time.
+pub(crate) const SLOTS: usize = if cfg!(miri) { 16 } else { 1024 };
 
 /// Waiting for another thread that is inside a non-preemptible region, and
 /// therefore soon done unless the kernel took its CPU away.
 pub(crate) struct Wait {
-    #[cfg(not(loom))]
     spins: u32,
 }
 
 /// So often a waiter looks again before it offers its CPU to the kernel.
-#[cfg(not(loom))]
-const SPINS: u32 = 128;
+const SPINS: u32 = if cfg!(miri) { 0 } else { 128 };
 
 impl Wait {
     pub(crate) fn new() -> Wait {
-        Wait {
-            #[cfg(not(loom))]
-            spins: 0,
-        }
+        Wait { spins: 0 }
     }
 
     /// One step of waiting.
     #[cold]
     pub(crate) fn step(&mut self) {
-        #[cfg(loom)]
-        loom::thread::yield_now();
-        #[cfg(not(loom))]
-        {
-            self.spins += 1;
-            if self.spins < SPINS {
-                std::hint::spin_loop();
-            } else {
-                std::thread::yield_now();
-            }
+        self.spins += 1;
+        if self.spins < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
         }
     }
 }

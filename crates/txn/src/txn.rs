@@ -19,7 +19,6 @@ use std::time::Instant;
 use giveway_hints::Tier;
 
 use crate::database::{Inner, coarse_ms, count};
-use crate::epoch::SLOTS;
 use crate::error::{Error, Result, SchemaError};
 use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
@@ -28,7 +27,7 @@ use crate::preemption;
 use crate::record::{self, Record, View};
 use crate::row::Row;
 use crate::schema::Schema;
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableInner};
 use crate::tree::LeafSeen;
 use crate::workspace::Workspace;

@@ -65,8 +65,11 @@ impl Write {
 }
 
 /// A span of an index that the transaction begins or ends.
+#[derive(Clone, Copy)]
 pub(crate) struct SpanChange {
-    pub(crate) index: *const IndexInner,
+    pub(crate) table: *const TableInner,
+    /// Which of the table's indexes.
+    pub(crate) at: usize,
     pub(crate) entry: IndexEntry,
     pub(crate) begins: bool,
 }
@@ -81,8 +84,8 @@ pub(crate) enum Retired {
     Fate(*mut Fate),
     /// A committed tombstone of this record.
     Tombstone(*const TableInner, Record),
-    /// The end of a span.
-    Span(*const IndexInner, IndexEntry),
+    /// The end of a span in this index of the table, with a hold on its record.
+    Span(*const TableInner, usize, IndexEntry),
 }
 
 impl Retired {
@@ -218,20 +221,25 @@ impl Workspace {
         self.limbo.len() >= COLLECT_FROM
     }
 
-    /// Frees what nobody can find any more, up to a bound. The caller holds the
-    /// slot. Whether there is more.
-    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>) -> bool {
+    /// Frees what nobody can find any more, up to a bound; whether there is more.
+    /// The caller holds the slot, and nothing that it found with it.
+    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>, slot: usize) -> bool {
         if self.limbo.is_empty() {
             return false;
         }
-        let (oldest, _) = epochs.oldest();
+        let (oldest, _) = epochs.oldest(Some(slot));
         let mut left = COLLECT_AT_MOST;
         while left > 0 && self.limbo.front().is_some_and(|&(stamp, _)| stamp < oldest) {
             left -= 1;
             let (_, retired) = self.limbo.pop_front().expect("there is a first");
             match retired {
-                Retired::Tombstone(table, record) => self.bury(table, record, oldest),
-                Retired::Span(index, entry) => self.end_span(index, entry),
+                Retired::Tombstone(table, record) => self.bury(table, record),
+                Retired::Span(table, at, entry) => {
+                    // SAFETY: the entry lives while it has spans.
+                    let record = unsafe { entry.head() }.record;
+                    self.end_span(table, at, entry);
+                    self.bury(table, record);
+                }
                 retired => {
                     let bytes = retired.bytes() as i64;
                     self.garbage -= bytes;
@@ -251,9 +259,16 @@ impl Workspace {
         self.retire(Retired::Tombstone(table, record));
     }
 
-    /// No open snapshot is older than one of the record's tombstones. If nobody
-    /// else has a hold on the record, and a tombstone is its head, it can go.
-    fn bury(&mut self, table: *const TableInner, record: Record, oldest: u64) {
+    /// Retires the end of a span, with a hold on its record that the caller has
+    /// taken before its tombstone, if any, became visible.
+    pub(crate) fn retire_span(&mut self, table: *const TableInner, at: usize, entry: IndexEntry) {
+        self.retire(Retired::Span(table, at, entry));
+    }
+
+    /// Gives up a hold on a record, now that no open snapshot is older than the
+    /// tombstone, or the end of a span, that it was for. If nobody else has one,
+    /// and a tombstone is the record's head, the record can go.
+    fn bury(&mut self, table: *const TableInner, record: Record) {
         let _region = preemption::region();
         // The head first: with the hold still ours, whoever makes another
         // tombstone the head later has a hold, too (V4).
@@ -265,11 +280,8 @@ impl Workspace {
         let Head::Version(tombstone) = head else {
             return;
         };
-        let old = match record::begin_of(tombstone) {
-            record::Begin::Committed(ts) => ts < oldest,
-            record::Begin::By(_) => false,
-        };
-        if !old || !record::is_tombstone(tombstone) || !record::kill(record, tombstone) {
+        let committed = matches!(record::begin_of(tombstone), record::Begin::Committed(_));
+        if !committed || !record::is_tombstone(tombstone) || !record::kill(record, tombstone) {
             return;
         }
         // SAFETY: tables live as long as their database.
@@ -281,12 +293,13 @@ impl Workspace {
 
     /// One span less for an index entry, which goes with its last one. In a
     /// region, since whoever wants to begin a span waits for that.
-    pub(crate) fn end_span(&mut self, index: *const IndexInner, entry: IndexEntry) {
+    pub(crate) fn end_span(&mut self, table: *const TableInner, at: usize, entry: IndexEntry) {
         let _region = preemption::region();
         // SAFETY: the entry lives while it has spans.
         if unsafe { entry.note() }.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: indexes live as long as their database.
-            let removed = unsafe { &*index }.tree.remove(entry, self);
+            // SAFETY: tables live as long as their database.
+            let index = unsafe { &(&(*table).indexes)[at] };
+            let removed = index.tree.remove(entry, self);
             assert!(removed, "an entry is in the index while it has spans");
             self.retire(Retired::Entry(entry));
         }

@@ -201,11 +201,14 @@ impl Transaction<'_> {
         self.fate.get()
     }
 
-    /// Whether there is memory for a version of this row.
+    /// Whether there is memory for a version of this row. For a tombstone there
+    /// always is: deleting is the way to get memory back.
     fn reserve(&self, row: Option<&[u8]>, beside: usize) -> Result<()> {
         let bytes = Version::size(row.unwrap_or_default().len()) + beside;
         let reserved = self.with(|workspace| {
-            self.db.may_grow(self.slot, workspace, bytes)?;
+            if row.is_some() {
+                self.db.may_grow(self.slot, workspace, bytes)?;
+            }
             workspace.allocated(bytes);
             Ok(())
         });
@@ -343,7 +346,8 @@ fn change_span(
         entry.expect("a row has its index entries until no snapshot needs them")
     };
     workspace.spans.push(SpanChange {
-        index,
+        table,
+        at,
         entry,
         begins,
     });

@@ -1,0 +1,231 @@
+//! What happens at the edges: of memory, of garbage, of time, of what the
+//! schema allows.
+
+use std::time::{Duration, Instant};
+
+use giveway_hints::Tier;
+use giveway_txn::{
+    Database, Direction, Error, KeyRange, Options, Schema, SchemaError, Table, TxnOptions, Type,
+    Value,
+};
+
+fn database(options: Options) -> (Database, Table) {
+    let db = Database::in_memory(options);
+    let schema = Schema::builder("t")
+        .column("id", Type::I32)
+        .column("data", Type::Text)
+        .nullable("note", Type::Text)
+        .primary_key(["id"])
+        .build();
+    let table = db.create_table(schema.unwrap()).unwrap();
+    (db, table)
+}
+
+fn insert(db: &Database, table: &Table, id: i32, data: &str) -> Result<(), Error> {
+    db.run(TxnOptions::default(), |txn| {
+        let mut row = table.row();
+        row.set_i32(0, id).set_text(1, data);
+        txn.insert(table, &row)
+    })
+}
+
+fn set(db: &Database, table: &Table, id: i32, data: &str) -> Result<(), Error> {
+    db.run(TxnOptions::default(), |txn| {
+        txn.update(table, id, |row| {
+            row.set_text(1, data);
+        })
+    })
+}
+
+#[test]
+fn memory_ends_with_an_error_and_nothing_else() {
+    let limit = 4 << 20;
+    let (db, table) = database(Options {
+        memory_limit: limit,
+        ..Options::default()
+    });
+    let data = "x".repeat(1000);
+    let mut rows = 0;
+    let error = loop {
+        match insert(&db, &table, rows, &data) {
+            Ok(()) => rows += 1,
+            Err(error) => break error,
+        }
+    };
+    let Error::OutOfMemory {
+        used, limit: told, ..
+    } = error
+    else {
+        panic!("{error}");
+    };
+    assert!(used <= limit && told == limit && !error.is_retryable());
+    assert!(
+        (3000..4200).contains(&rows),
+        "{rows} rows of 1 KiB in 4 MiB"
+    );
+    // All that was committed is there, and deleting makes room.
+    let txn = db.begin(TxnOptions::read_only()).unwrap();
+    let scan = txn
+        .scan(&table, KeyRange::all(), Direction::Forward)
+        .unwrap();
+    assert_eq!(
+        scan.map(|row| row.unwrap().i32(0)).collect::<Vec<_>>(),
+        (0..rows).collect::<Vec<_>>()
+    );
+    drop(txn);
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for id in 0..rows / 2 {
+        txn.delete(&table, id).unwrap();
+    }
+    txn.commit().unwrap();
+    (0..2).for_each(|_| db.collect());
+    for id in 0..rows / 3 {
+        insert(&db, &table, id, &data).unwrap();
+    }
+}
+
+#[test]
+fn an_old_snapshot_is_named_and_then_ended() {
+    let (db, table) = database(Options {
+        garbage_limit: 1 << 20,
+        ..Options::default()
+    });
+    insert(&db, &table, 1, "a").unwrap();
+    let options = TxnOptions::read_only().tier(Tier::Background);
+    let old = db.begin(options.label(&"monthly report")).unwrap();
+    assert_eq!(old.get(&table, 1).unwrap().unwrap().text(1), "a");
+    let data = "x".repeat(1000);
+    for _ in 0..500 {
+        set(&db, &table, 1, &data).unwrap();
+    }
+    let stats = db.stats();
+    assert!(stats.garbage_bytes > 400_000, "{stats:?}");
+    let oldest = stats.oldest.unwrap();
+    assert_eq!(
+        (oldest.label, oldest.tier),
+        ("monthly report", Tier::Background)
+    );
+    assert_eq!(oldest.snapshot, old.snapshot());
+    assert_eq!(old.get(&table, 1).unwrap().unwrap().text(1), "a");
+    for _ in 0..1000 {
+        set(&db, &table, 1, &data).unwrap();
+    }
+    assert_eq!(old.get(&table, 1).err(), Some(Error::SnapshotTooOld));
+    assert!(Error::SnapshotTooOld.is_retryable());
+    assert_eq!(old.commit(), Err(Error::SnapshotTooOld));
+    (0..2).for_each(|_| db.collect());
+    assert_eq!(db.stats().garbage_bytes, 0);
+}
+
+#[test]
+fn a_scan_notices_that_it_was_ended() {
+    let (db, table) = database(Options {
+        garbage_limit: 1 << 20,
+        ..Options::default()
+    });
+    for id in 0..1000 {
+        insert(&db, &table, id, "a").unwrap();
+    }
+    let old = db.begin(TxnOptions::read_only()).unwrap();
+    let mut scan = old
+        .scan(&table, KeyRange::all(), Direction::Forward)
+        .unwrap();
+    assert!(scan.next().unwrap().is_ok());
+    let data = "x".repeat(1000);
+    for _ in 0..1500 {
+        set(&db, &table, 1, &data).unwrap();
+    }
+    assert_eq!(scan.find_map(Result::err), Some(Error::SnapshotTooOld));
+}
+
+#[test]
+fn a_deadline_ends_what_it_should() {
+    let (db, table) = database(Options::default());
+    insert(&db, &table, 1, "a").unwrap();
+    let past = TxnOptions::default().deadline(Instant::now());
+    let late = db.run(past.clone(), |txn| {
+        txn.update(&table, 1, |row| {
+            row.set_text(1, "b");
+        })
+    });
+    assert_eq!(late, Err(Error::Timeout));
+    let txn = db.begin(past).unwrap();
+    let error = (0..100).find_map(|_| txn.get(&table, 1).err());
+    assert_eq!(error, Some(Error::Timeout));
+    // Retries end with the deadline, too.
+    let holder = db.begin(TxnOptions::default()).unwrap();
+    holder.update(&table, 1, |_| {}).unwrap();
+    let start = Instant::now();
+    let soon = TxnOptions::default().deadline(start + Duration::from_millis(20));
+    let mut attempts = 0;
+    let never = db.run(soon, |txn| {
+        attempts += 1;
+        txn.update(&table, 1, |_| {})
+    });
+    assert_eq!(never, Err(Error::Timeout));
+    assert!(attempts > 3 && start.elapsed() >= Duration::from_millis(20));
+}
+
+#[test]
+fn requests_that_do_not_fit_are_refused_and_change_nothing() {
+    let (db, table) = database(Options::default());
+    insert(&db, &table, 1, "a").unwrap();
+    let txn = db.begin(TxnOptions::serializable()).unwrap();
+    let says = |result: Result<(), Error>, text: &str| {
+        let error = result.unwrap_err();
+        assert!(
+            error.to_string().contains(text) && !error.is_retryable(),
+            "{error}"
+        );
+    };
+    let mut row = table.row();
+    row.set_i32(0, 1);
+    says(txn.insert(&table, &row), "'data' of 't' must have a value");
+    row.set_text(1, "b");
+    says(txn.insert(&table, &row), "has a row with this primary key");
+    says(txn.delete(&table, 2), "no row with this primary key");
+    says(
+        txn.update(&table, 2, |_| {}),
+        "no row with this primary key",
+    );
+    says(txn.get(&table, "x").map(drop), "'id' is an i32");
+    says(txn.get(&table, (1, 2)).map(drop), "1 columns, 2 were given");
+    says(
+        txn.update(&table, 1, |row| {
+            row.set_i32(0, 2);
+        }),
+        "changes the primary key",
+    );
+    says(
+        txn.update(&table, 1, |row| {
+            row.set_null(1);
+        }),
+        "must have a value",
+    );
+    let (_, other) = database(Options::default());
+    says(txn.insert(&table, &other.row()), "a row of 't' was given");
+    says(db.table("u").map(drop), "it has t");
+    says(table.index("i").map(drop), "it has none");
+    says(
+        db.create_table(table.schema().clone()).map(drop),
+        "'t' exists already",
+    );
+    txn.update(&table, 1, |row| {
+        row.set(2, Value::from("still usable")).unwrap();
+    })
+    .unwrap();
+    txn.commit().unwrap();
+    let txn = db.begin(TxnOptions::read_only()).unwrap();
+    let row = txn.get(&table, 1).unwrap().unwrap();
+    assert_eq!((row.text(1), row.text(2)), ("a", "still usable"));
+    let refused = txn.delete(&table, 1);
+    assert_eq!(refused, Err(SchemaError::ReadOnlyTransaction.into()));
+}
+
+#[test]
+#[should_panic(expected = "belongs to another database")]
+fn tables_of_other_databases_are_a_bug() {
+    let (db, _table) = database(Options::default());
+    let (_other, table) = database(Options::default());
+    let _ = db.begin(TxnOptions::default()).unwrap().get(&table, 1);
+}

@@ -1,0 +1,215 @@
+//! The protocols under a model checker: the files themselves, with loom's
+//! atomics in the place of the real ones, in every interleaving and with every
+//! value that weak memory allows (within loom's limits: fences are sequentially
+//! consistent, single accesses are not).
+
+// Not everything in the files is used by a model.
+#![allow(dead_code)]
+
+#[path = "../src/epoch.rs"]
+mod epoch;
+#[path = "../src/fate.rs"]
+mod fate;
+#[path = "../src/latch.rs"]
+mod latch;
+
+/// In the place of `src/sync.rs`.
+mod sync {
+    pub(crate) use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+    pub(crate) use loom::sync::atomic::{AtomicU64, fence};
+
+    pub(crate) const SLOTS: usize = 2;
+
+    pub(crate) struct Wait;
+
+    impl Wait {
+        pub(crate) fn new() -> Wait {
+            Wait
+        }
+        pub(crate) fn step(&mut self) {
+            loom::thread::yield_now();
+        }
+    }
+}
+
+/// In the place of `src/preemption.rs`: threads stand for contexts.
+mod preemption {
+    pub(crate) struct Region;
+    pub(crate) fn region() -> Region {
+        Region
+    }
+    pub(crate) fn poll_point() {}
+}
+
+use loom::cell::UnsafeCell;
+use loom::model::Builder;
+use loom::sync::Arc;
+use loom::thread;
+
+use epoch::Epochs;
+use fate::Fate;
+use latch::Latch;
+use sync::{Acquire, AtomicU64, Relaxed, Release};
+
+/// Switches of threads that are tried beyond those that must be.
+fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(run);
+}
+
+/// L2: what a validated reader has read is one state.
+#[test]
+fn readers_of_a_latch_see_whole_states() {
+    struct Node {
+        latch: Latch,
+        fields: [AtomicU64; 2],
+    }
+    model(3, || {
+        let node = Arc::new(Node {
+            latch: Latch::new(),
+            fields: [AtomicU64::new(0), AtomicU64::new(0)],
+        });
+        let writer = {
+            let node = Arc::clone(&node);
+            thread::spawn(move || {
+                let seen = node.latch.read().expect("not obsolete");
+                let held = node.latch.upgrade(seen).expect("nobody else writes");
+                node.fields[0].store(1, Relaxed);
+                node.fields[1].store(1, Relaxed);
+                drop(held);
+            })
+        };
+        let seen = node.latch.read().expect("not obsolete");
+        let (second, first) = (node.fields[1].load(Relaxed), node.fields[0].load(Relaxed));
+        if node.latch.validate(seen) {
+            assert_eq!(first, second);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// L1: of two writers that saw the same, one gets the latch, and what it wrote
+/// is seen by the next.
+#[test]
+fn writers_of_a_latch_exclude_each_other() {
+    model(3, || {
+        let node = Arc::new((Latch::new(), UnsafeCell::new(0)));
+        let write = |node: &(Latch, UnsafeCell<i32>)| {
+            let held = node.0.read().and_then(|seen| node.0.upgrade(seen));
+            let held = held?;
+            // SAFETY: the latch is held; loom checks it.
+            node.1.with_mut(|value| unsafe { *value += 1 });
+            drop(held);
+            Some(())
+        };
+        let other = {
+            let node = Arc::clone(&node);
+            thread::spawn(move || i32::from(write(&node).is_some()))
+        };
+        let here = i32::from(write(&node).is_some());
+        let both = here + other.join().unwrap();
+        // SAFETY: the other thread has ended.
+        assert_eq!(node.1.with(|value| unsafe { *value }), both);
+        assert!(both > 0);
+    });
+}
+
+/// F1: a reader that has decided not to see a transaction does not see it later,
+/// and the other way round; who begins after a commit sees it.
+#[test]
+fn a_snapshot_does_not_change() {
+    model(3, || {
+        let shared = Arc::new((Epochs::<()>::new(), Fate::new(0), AtomicU64::new(0)));
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (epochs, fate, done) = &*shared;
+                fate.prepare();
+                let ts = epochs.draw();
+                fate.prepare_at(ts);
+                fate.commit(ts);
+                done.store(1, Release);
+            })
+        };
+        let (epochs, fate, done) = &*shared;
+        let ended = done.load(Acquire) == 1;
+        let (slot, snapshot) = epochs.claim(0).expect("a free slot");
+        let first = fate.committed_by(snapshot);
+        let second = fate.committed_by(snapshot);
+        assert_eq!(first, second);
+        assert!(first || !ended);
+        epochs.release(slot);
+        writer.join().unwrap();
+    });
+}
+
+/// C1: of two transactions that each have not seen what the other writes, at
+/// most one is certified.
+#[test]
+fn write_skew_is_refused() {
+    model(2, || {
+        let shared = Arc::new((Epochs::<()>::new(), [Fate::new(0), Fate::new(0)]));
+        let commit = |shared: &(Epochs<()>, [Fate; 2]), mine: usize| {
+            let (epochs, fates) = shared;
+            fates[mine].prepare();
+            let ts = epochs.draw();
+            fates[mine].prepare_at(ts);
+            // Each has read, before the other wrote, what the other writes.
+            let certified = !fates[1 - mine].committed_by(ts - 1);
+            if certified {
+                fates[mine].commit(ts);
+            } else {
+                fates[mine].abort();
+            }
+            certified
+        };
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || commit(&shared, 1))
+        };
+        let here = commit(&shared, 0);
+        let there = other.join().unwrap();
+        assert!(here ^ there, "one, and not both");
+    });
+}
+
+/// E1: what is freed is not found, or not used any more.
+#[test]
+fn nothing_is_freed_under_a_reader() {
+    model(3, || {
+        struct Shared {
+            epochs: Epochs<()>,
+            /// Which of the objects is linked.
+            link: AtomicU64,
+            objects: [UnsafeCell<u32>; 2],
+        }
+        // SAFETY: loom checks the accesses to the objects.
+        unsafe impl Sync for Shared {}
+        let shared = Arc::new(Shared {
+            epochs: Epochs::new(),
+            link: AtomicU64::new(0),
+            objects: [UnsafeCell::new(7), UnsafeCell::new(7)],
+        });
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (slot, _) = shared.epochs.claim(1).expect("a free slot");
+                let at = shared.link.load(Acquire) as usize;
+                // SAFETY: found while the slot is held, so not freed (E1).
+                let value = shared.objects[at].with(|object| unsafe { *object });
+                assert_eq!(value, 7);
+                shared.epochs.release(slot);
+            })
+        };
+        shared.link.store(1, Release);
+        let stamp = shared.epochs.stamp();
+        // Other commits go on.
+        shared.epochs.draw();
+        if stamp < shared.epochs.oldest(None).0 {
+            // SAFETY: stamped before the oldest open transaction (E1).
+            shared.objects[0].with_mut(|object| unsafe { *object = 0 });
+        }
+        reader.join().unwrap();
+    });
+}

@@ -1,0 +1,469 @@
+//! Submitted transactions: admitted or told when to come back, run again after
+//! conflicts, acknowledged when they are durable and not before.
+
+use std::alloc::System;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use giveway_hints::Tier;
+use giveway_preempt::{Level, Policy, Pool, RegionAlloc, TaskError};
+use giveway_txn::{
+    Database, Directory, Disk, DiskFile, DurabilityOptions, Error, Executor, NotAdmitted, Options,
+    Schema, Table, Transaction, TxnOptions, Type,
+};
+
+#[global_allocator]
+static ALLOCATOR: RegionAlloc<System> = RegionAlloc(System);
+
+/// A wait in a test that something else should end long before.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Something closed that is opened once.
+#[derive(Clone, Debug, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn close(&self) {
+        *self.0.0.lock().unwrap() = false;
+    }
+
+    fn pass(&self) {
+        let open = self.0.0.lock().unwrap();
+        let (open, _) = self
+            .0
+            .1
+            .wait_timeout_while(open, LONG, |open| !*open)
+            .unwrap();
+        assert!(*open, "a gate stayed closed");
+    }
+}
+
+/// A directory whose files are synced when a gate is open.
+#[derive(Debug)]
+struct Gated(Directory, Gate);
+
+struct GatedFile(Box<dyn DiskFile>, Gate);
+
+impl Disk for Gated {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        Ok(Box::new(GatedFile(self.0.create(name)?, self.1.clone())))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.0.read(name)
+    }
+
+    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
+        self.0.stream(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.0.names()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.0.describe(name)
+    }
+}
+
+impl DiskFile for GatedFile {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.1.pass();
+        self.0.sync()
+    }
+}
+
+fn counters(db: &Database) -> Table {
+    let schema = Schema::builder("counters")
+        .column("id", Type::I32)
+        .column("count", Type::I64)
+        .primary_key(["id"]);
+    let counters = db.create_table(schema.build().unwrap()).unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        for id in 0..4 {
+            let mut row = counters.row();
+            row.set_i32(0, id).set_i64(1, 0);
+            txn.insert(&counters, &row)?;
+        }
+        Ok(())
+    })
+    .unwrap();
+    counters
+}
+
+fn count(db: &Database, counters: &Table, id: i32) -> i64 {
+    let txn = db.begin(TxnOptions::read_only()).unwrap();
+    txn.get(counters, id).unwrap().unwrap().i64(1)
+}
+
+/// A transaction that counts.
+fn add(
+    counters: &Table,
+    id: i32,
+) -> impl FnMut(&Transaction<'_>) -> Result<(), Error> + Send + 'static {
+    let counters = counters.clone();
+    move |txn| {
+        txn.update(&counters, id, |row| {
+            row.set_i64(1, row.i64(1) + 1);
+        })
+    }
+}
+
+fn pool(policy: Policy, places: u32) -> Pool {
+    let pool = Pool::builder().workers(1).policy(policy);
+    let pool = pool
+        .capacity(Level::BASE, places)
+        .capacity(Level::new(1), places);
+    pool.build().unwrap()
+}
+
+fn in_memory(places: u32) -> (Executor, Table) {
+    let db = Database::in_memory(Options::default());
+    let counters = counters(&db);
+    (Executor::new(db, pool(Policy::Wait, places)), counters)
+}
+
+/// On a disk with a gate, which is open.
+fn on_disk(options: DurabilityOptions) -> (Executor, Table, Gate, tempfile::TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Gate::default();
+    gate.open();
+    let disk = Gated(Directory::open(directory.path()).unwrap(), gate.clone());
+    let db = Database::open_on(Arc::new(disk), Options::default(), options).unwrap();
+    let counters = counters(&db);
+    (
+        Executor::new(db, pool(Policy::Wait, 16)),
+        counters,
+        gate,
+        directory,
+    )
+}
+
+fn options() -> TxnOptions {
+    TxnOptions::default()
+}
+
+#[test]
+fn who_finds_no_place_hears_when_to_come_back_and_gets_in_then() {
+    let (executor, counters) = in_memory(1);
+    let (begun, gate) = (Gate::default(), Gate::default());
+    let held = {
+        let (begun, gate) = (begun.clone(), gate.clone());
+        executor.submit(options(), move |_| {
+            begun.open();
+            gate.pass();
+            Ok(())
+        })
+    };
+    begun.pass();
+    let queued = executor.submit(options(), add(&counters, 0)).unwrap();
+    let refused = executor.submit(options(), add(&counters, 0)).unwrap_err();
+    let NotAdmitted::Busy { retry_after } = refused.why else {
+        panic!("{:?}", refused.why);
+    };
+    assert!(retry_after > Duration::ZERO && retry_after <= Duration::from_secs(1));
+    // Not in vain, but not for ever.
+    let patience = Duration::from_millis(20);
+    let refused = executor
+        .submit_within(patience, options(), refused.body)
+        .unwrap_err();
+    assert!(matches!(refused.why, NotAdmitted::Busy { .. }));
+    let opener = {
+        let gate = gate.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            gate.open();
+        })
+    };
+    let ticket = executor
+        .submit_within(LONG, options(), refused.body)
+        .unwrap();
+    ticket.wait().unwrap();
+    queued.wait().unwrap();
+    held.unwrap().wait().unwrap();
+    opener.join().unwrap();
+    assert_eq!(count(executor.database(), &counters, 0), 2);
+    let stats = executor.stats();
+    assert_eq!((stats.admitted, stats.committed), (3, 3));
+    assert!(stats.refused >= 2);
+}
+
+#[test]
+fn a_deadline_holds_at_the_door_and_in_the_queue() {
+    let (executor, counters) = in_memory(4);
+    let past = options().deadline(Instant::now());
+    let refused = executor.submit(past, add(&counters, 0)).unwrap_err();
+    assert_eq!(refused.why, NotAdmitted::Late);
+    assert_eq!(refused.why.retry_after(), None);
+    let (begun, gate) = (Gate::default(), Gate::default());
+    let held = {
+        let (begun, gate) = (begun.clone(), gate.clone());
+        executor.submit(options(), move |_| {
+            begun.open();
+            gate.pass();
+            Ok(())
+        })
+    };
+    begun.pass();
+    let deadline = Instant::now() + Duration::from_millis(5);
+    let late = executor.submit(options().deadline(deadline), add(&counters, 0));
+    std::thread::sleep(Duration::from_millis(6));
+    gate.open();
+    assert_eq!(late.unwrap().wait(), Err(Error::Timeout));
+    held.unwrap().wait().unwrap();
+    assert_eq!(count(executor.database(), &counters, 0), 0);
+    assert_eq!(executor.stats().expired, 1);
+}
+
+#[test]
+fn an_urgent_transaction_that_meets_one_paused_below_it_is_run_again_and_not_dropped() {
+    for policy in [Policy::PREEMPT, Policy::best()] {
+        let db = Database::in_memory(Options::default());
+        let counters = counters(&db);
+        let executor = Executor::new(db, pool(policy, 16));
+        let (written, attempts) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU32::new(0)),
+        );
+        let stop = Arc::new(AtomicBool::new(false));
+        let low = {
+            let (counters, written, attempts) =
+                (counters.clone(), written.clone(), attempts.clone());
+            let stop = stop.clone();
+            let mut add = add(&counters, 0);
+            executor.submit(options().tier(Tier::Background), move |txn| {
+                add(txn)?;
+                written.store(true, Ordering::SeqCst);
+                // Until it has been preempted and the urgent one has met it.
+                while attempts.load(Ordering::SeqCst) < 2 && !stop.load(Ordering::SeqCst) {
+                    txn.get(&counters, 1)?;
+                }
+                Ok(())
+            })
+        };
+        let low = low.unwrap();
+        let began = Instant::now();
+        while !written.load(Ordering::SeqCst) {
+            assert!(began.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        let high = {
+            let attempts = attempts.clone();
+            let mut add = add(&counters, 0);
+            executor.submit(options().tier(Tier::TimeSensitive), move |txn| {
+                attempts.fetch_add(1, Ordering::SeqCst);
+                add(txn)
+            })
+        };
+        let high = high.unwrap().wait_timeout(LONG);
+        stop.store(true, Ordering::SeqCst);
+        high.expect("it was run to its end").unwrap();
+        low.wait().unwrap();
+        assert!(attempts.load(Ordering::SeqCst) >= 2);
+        assert_eq!(count(executor.database(), &counters, 0), 2);
+    }
+}
+
+#[test]
+fn a_worker_goes_on_while_the_disk_is_busy_and_tickets_wait_for_it() {
+    let (executor, counters, gate, directory) = on_disk(DurabilityOptions::new());
+    gate.close();
+    let mut tickets: Vec<_> = (0..8)
+        .map(|_| executor.submit(options(), add(&counters, 0)).unwrap())
+        .collect();
+    let began = Instant::now();
+    // All of them are visible, by one worker, with the disk standing still.
+    while count(executor.database(), &counters, 0) < 8 {
+        assert!(began.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    let first = tickets.remove(0);
+    let first = first.try_take().expect_err("nothing is durable");
+    let first = first
+        .wait_timeout(Duration::from_millis(5))
+        .expect_err("nothing is durable");
+    assert!(executor.database().log_stats().unwrap().backlog_bytes > 0 || !first.cancel());
+    gate.open();
+    first.wait().unwrap();
+    for ticket in tickets {
+        ticket.wait().unwrap();
+    }
+    executor.finish().unwrap();
+    drop(counters);
+    let db = Database::open(
+        directory.path(),
+        Options::default(),
+        DurabilityOptions::new(),
+    );
+    let db = db.unwrap();
+    assert_eq!(count(&db, &db.table("counters").unwrap(), 0), 8);
+}
+
+/// Wakes a thread, or panics.
+struct Unpark(std::thread::Thread, bool);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+        assert!(!self.1, "a waker that panics");
+    }
+}
+
+fn block_on<F: Future>(mut future: Pin<&mut F>, panics: bool) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current(), panics)));
+    let mut context = Context::from_waker(&waker);
+    let began = Instant::now();
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        assert!(began.elapsed() < LONG);
+        std::thread::park_timeout(LONG);
+    }
+}
+
+#[test]
+fn a_ticket_is_a_future_that_is_ready_when_the_transaction_is_durable() {
+    let (executor, counters, gate, _directory) = on_disk(DurabilityOptions::new());
+    gate.close();
+    let mut ticket = executor.submit(options(), add(&counters, 0)).unwrap();
+    let began = Instant::now();
+    while count(executor.database(), &counters, 0) < 1 {
+        assert!(began.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    let mut context = Context::from_waker(Waker::noop());
+    // The worker may still have to say that it is done.
+    for _ in 0..100 {
+        assert!(Pin::new(&mut ticket).poll(&mut context).is_pending());
+        std::thread::yield_now();
+    }
+    let opener = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(5));
+        gate.open();
+    });
+    // A waker's panic is its executor's, and does not end the log.
+    block_on(Pin::new(&mut ticket), true).unwrap();
+    opener.join().unwrap();
+    let mut ticket = executor.submit(options(), add(&counters, 0)).unwrap();
+    block_on(Pin::new(&mut ticket), false).unwrap();
+    assert_eq!(executor.database().log_stats().unwrap().failure, None);
+}
+
+#[test]
+fn writers_are_refused_when_the_disk_is_far_behind_and_readers_are_not() {
+    let durability = DurabilityOptions::new()
+        .backlog_bytes_max(400)
+        .reads_wait(false);
+    let (executor, counters, gate, _directory) = on_disk(durability);
+    gate.close();
+    let (mut tickets, began) = (Vec::new(), Instant::now());
+    let refused = loop {
+        assert!(began.elapsed() < LONG);
+        match executor.submit(options(), add(&counters, 0)) {
+            Ok(ticket) => tickets.push(ticket),
+            Err(refused) if matches!(refused.why, NotAdmitted::LogBehind { .. }) => break refused,
+            // The worker has not got so far.
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    assert!(refused.why.retry_after().is_some());
+    let read = {
+        let counters = counters.clone();
+        let read =
+            move |txn: &Transaction<'_>| Ok(txn.get(&counters, 0)?.expect("it is there").i64(1));
+        executor.submit_within(LONG, TxnOptions::read_only(), read)
+    };
+    gate.open();
+    assert!(read.unwrap().wait().unwrap() > 0);
+    executor
+        .submit_within(LONG, options(), refused.body)
+        .unwrap()
+        .wait()
+        .unwrap();
+    let admitted = tickets.len() as i64 + 1;
+    tickets
+        .into_iter()
+        .for_each(|ticket| ticket.wait().unwrap());
+    assert_eq!(count(executor.database(), &counters, 0), admitted);
+}
+
+#[test]
+fn a_panic_aborts_its_transaction_and_nothing_else() {
+    let (executor, counters) = in_memory(4);
+    let panics = {
+        let mut add = add(&counters, 0);
+        executor.submit(options(), move |txn| -> Result<(), Error> {
+            add(txn)?;
+            panic!("on purpose")
+        })
+    };
+    let error = panics.unwrap().wait().unwrap_err();
+    assert_eq!(
+        error,
+        Error::NotRun(TaskError::Panicked("on purpose".to_owned()))
+    );
+    executor
+        .submit(options(), add(&counters, 0))
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(count(executor.database(), &counters, 0), 1);
+}
+
+#[test]
+fn finishing_runs_what_was_admitted_and_a_cancelled_transaction_never_runs() {
+    let (executor, counters) = in_memory(8);
+    let (begun, gate) = (Gate::default(), Gate::default());
+    let held = {
+        let (begun, gate) = (begun.clone(), gate.clone());
+        executor.submit(options(), move |_| {
+            begun.open();
+            gate.pass();
+            Ok(())
+        })
+    };
+    begun.pass();
+    let tickets: Vec<_> = (0..6)
+        .map(|_| executor.submit(options(), add(&counters, 0)).unwrap())
+        .collect();
+    assert!(tickets[3].cancel());
+    gate.open();
+    let db = executor.database().clone();
+    executor.finish().unwrap();
+    assert_eq!(count(&db, &counters, 0), 5);
+    for (at, ticket) in tickets.into_iter().enumerate() {
+        let expected = match at {
+            3 => Err(Error::NotRun(TaskError::Cancelled)),
+            _ => Ok(()),
+        };
+        assert_eq!(ticket.wait(), expected);
+    }
+    held.unwrap().wait().unwrap();
+}
