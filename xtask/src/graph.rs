@@ -15,7 +15,10 @@ const ALLOWED: [(&str, Option<&[&str]>); 9] = [
     ("giveway-locks", Some(&[])),
     ("giveway-preempt", Some(&["giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
-    ("giveway-txn", Some(&["giveway-hints", "giveway-locks", "giveway-preempt"])),
+    (
+        "giveway-txn",
+        Some(&["giveway-hints", "giveway-locks", "giveway-preempt"]),
+    ),
     ("scx_ufs", Some(&["giveway-hints"])),
     (
         "giveway-bench",

@@ -232,7 +232,8 @@ impl Engine for Giveway {
     /// it runs to its end first.
     fn before_retry(&self, failure: &Failure<Error>) {
         if let Failure::Engine(Error::Conflict { below: true }) = failure {
-            giveway_preempt::yield_below();
+            // Where nobody is below any more, trying again is all there is to do.
+            let _ = giveway_preempt::yield_below();
         }
     }
 }

@@ -47,7 +47,9 @@ pub use row::{
     Throughput,
 };
 
-pub(crate) use micro::{POLL_POINT, POLL_RECORD, REGION, SWITCH};
+#[cfg(test)]
+pub(crate) use micro::{POLL_POINT, POLL_RECORD};
+pub(crate) use micro::{REGION, SWITCH};
 
 use driver::{Arrivals, drive};
 use engines::{ENGINES, Mix, Turns};
