@@ -124,6 +124,9 @@ pub(crate) trait Engine {
     /// work asks; rolls back on an error.
     fn attempt(&self, work: &mut impl Work) -> Result<End, Failure<Self::Error>>;
 
+    /// Called before an attempt is repeated, with the reason.
+    fn before_retry(&self, _: &Failure<Self::Error>) {}
+
     /// Attempts the work until it ends or fails for good; answers with the
     /// number of attempts that had to be repeated, too.
     fn run(&self, work: &mut impl Work) -> Result<(End, u64), Failure<Self::Error>> {
@@ -131,7 +134,10 @@ pub(crate) trait Engine {
         loop {
             match self.attempt(work) {
                 Ok(end) => return Ok((end, retries)),
-                Err(failure) if failure.is_retryable() => retries += 1,
+                Err(failure) if failure.is_retryable() => {
+                    retries += 1;
+                    self.before_retry(&failure);
+                }
                 Err(failure) => return Err(failure),
             }
         }

@@ -227,6 +227,15 @@ impl Engine for Giveway {
         }
         Ok(end)
     }
+
+    /// Whoever holds the row may be the transaction that this one has preempted:
+    /// it runs to its end first.
+    fn before_retry(&self, failure: &Failure<Error>) {
+        if let Failure::Engine(Error::Conflict { below: true }) = failure {
+            // Where nobody is below any more, trying again is all there is to do.
+            let _ = giveway_preempt::yield_below();
+        }
+    }
 }
 
 /// One transaction.

@@ -187,8 +187,8 @@ impl Transaction for Writes<'_> {
 
     fn last_by_index<I: Index, K: Key>(&mut self, prefix: K) -> Outcome<Option<I::Row>> {
         let prefix = bytes::key(&prefix);
-        let range = self.range(TABLES.len() + I::INDEX, prefix.clone(), prefix);
-        let Some(last) = range.rev().next() else {
+        let mut range = self.range(TABLES.len() + I::INDEX, prefix.clone(), prefix);
+        let Some(last) = range.next_back() else {
             return Ok(None);
         };
         let row = self.trees[I::Row::TABLE].get(last?.1)?;

@@ -47,12 +47,15 @@ pub use row::{
     Throughput,
 };
 
-pub(crate) use micro::{POLL_POINT, POLL_RECORD, REGION, SWITCH};
+#[cfg(test)]
+pub(crate) use micro::{POLL_POINT, POLL_RECORD};
+pub(crate) use micro::{REGION, SWITCH};
 
 use driver::{Arrivals, drive};
 use engines::{ENGINES, Mix, Turns};
 use experiment::Case;
 use method::{How, Method, Priority};
+use overhead::Slices;
 use place::{Pinned, Place};
 use pool::PoolWorkers;
 use threads::ThreadWorkers;
@@ -207,10 +210,15 @@ impl PreemptPlan {
         match experiment {
             PreemptExperiment::Overhead => {
                 let workload = self.load(seed, 1, progress)?;
-                for delivery in interrupting() {
+                for (delivery, number) in interrupting().into_iter().zip(0..) {
                     progress(&format!("overhead: {delivery}"));
-                    let measured =
-                        overhead::measure(&workload, delivery, &place, seed, slice, ROUNDS)?;
+                    let slices = Slices {
+                        seed,
+                        number,
+                        length: slice,
+                        pairs: ROUNDS,
+                    };
+                    let measured = overhead::measure(&workload, delivery, &place, slices)?;
                     keep(&delivery.to_string(), None, Measured::Overhead(measured));
                 }
                 consistency(&workload.engine, self.size)

@@ -30,14 +30,22 @@ struct Orders {
     ends: AtomicBool,
 }
 
+/// Pairs of slices.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slices {
+    pub(crate) seed: u64,
+    /// Of the terminal, which no other on this database has.
+    pub(crate) number: u32,
+    pub(crate) length: Duration,
+    pub(crate) pairs: u32,
+}
+
 /// Measures pairs of slices on a worker with this delivery.
 pub(crate) fn measure(
     workload: &Workload,
     delivery: Delivery,
     place: &Place,
-    seed: u64,
-    slice: Duration,
-    pairs: u32,
+    slices: Slices,
 ) -> Result<Overhead> {
     let cpu = place.workers[0];
     let _pinned = Pinned::to(cpu)?;
@@ -71,7 +79,7 @@ pub(crate) fn measure(
             }
             Ok(())
         });
-        let measured = slices(workload, seed, slice, pairs, &orders.interrupts);
+        let measured = run(workload, slices, &orders.interrupts);
         orders.ends.store(true, Ordering::Relaxed);
         let interrupted = interrupting.join();
         interrupted.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -84,27 +92,22 @@ pub(crate) fn measure(
             scheduler_cpu: scheduler,
         },
         per_s: 1.0 / INTERVAL.as_secs_f64(),
-        slice_s: slice.as_secs_f64(),
+        slice_s: slices.length.as_secs_f64(),
         pairs: measured,
         taken: u64::from(taken.load(Ordering::Relaxed)),
     })
 }
 
 /// Throughput without and with interrupts, in pairs.
-fn slices(
-    workload: &Workload,
-    seed: u64,
-    slice: Duration,
-    pairs: u32,
-    interrupts: &AtomicBool,
-) -> Result<Vec<(f64, f64)>> {
-    let mut inputs = Inputs::sized(seed, 0, workload.warehouses, workload.size);
-    let mut terminal = Terminal::new(inputs.home(), 0);
+fn run(workload: &Workload, slices: Slices, interrupts: &AtomicBool) -> Result<Vec<(f64, f64)>> {
+    let Slices { seed, number, .. } = slices;
+    let mut inputs = Inputs::sized(seed, number, workload.warehouses, workload.size);
+    let mut terminal = Terminal::new(inputs.home(), number);
     let mut throughput = |interrupted: bool| -> Result<f64> {
         interrupts.store(interrupted, Ordering::Relaxed);
         let begun = Instant::now();
         let (mut count, mut taken) = (0_u64, Duration::ZERO);
-        while taken < slice {
+        while taken < slices.length {
             let input = inputs.next().expect("inputs never end");
             let ended = workload.engine.run(&mut terminal.order(&input));
             ended.map_err(|failure| failure.named("giveway"))?;
@@ -116,7 +119,7 @@ fn slices(
     // Not kept: caches are cold.
     throughput(true)?;
     let mut measured = Vec::new();
-    for pair in 0..pairs {
+    for pair in 0..slices.pairs {
         let interrupted_first = pair % 2 == 1;
         let first = throughput(interrupted_first)?;
         let second = throughput(!interrupted_first)?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::plots::{colour, figures};
-use super::summary::{Cell, Summary};
+use super::summary::{Cell, LONG, Summary, URGENT};
 use super::table::heading;
 use super::targets::{against_threads, sentence, targets};
 use crate::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow};
@@ -141,12 +141,7 @@ fn numbers(page: &mut String, cells: &[Cell<'_>]) {
         HEAD.join("</th><th>")
     );
     for cell in cells {
-        let kinds: [(&str, fn(&Mixed) -> Latency); 3] = [
-            ("New-Order", |mixed| mixed.new_order),
-            ("Payment", |mixed| mixed.payment),
-            ("Q2", |mixed| mixed.q2),
-        ];
-        for (kind, of) in kinds {
+        for (kind, of) in URGENT.into_iter().chain([LONG]) {
             row(page, cell, kind, of);
         }
     }

@@ -137,8 +137,13 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The two urgent transactions of a run, by name.
-pub(crate) const URGENT: [(&str, fn(&Mixed) -> Latency); 2] = [
+/// A transaction of the mix: its name, and where its latencies are.
+pub(crate) type Transaction = (&'static str, fn(&Mixed) -> Latency);
+
+/// The urgent ones.
+pub(crate) const URGENT: [Transaction; 2] = [
     ("New-Order", |mixed| mixed.new_order),
     ("Payment", |mixed| mixed.payment),
 ];
+/// The long one.
+pub(crate) const LONG: Transaction = ("Q2", |mixed| mixed.q2);
