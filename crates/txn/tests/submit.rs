@@ -231,9 +231,9 @@ fn a_deadline_holds_at_the_door_and_in_the_queue() {
         })
     };
     begun.pass();
-    let deadline = Instant::now() + Duration::from_millis(5);
+    let deadline = Instant::now() + Duration::from_millis(100);
     let late = executor.submit(options().deadline(deadline), add(&counters, 0));
-    std::thread::sleep(Duration::from_millis(6));
+    std::thread::sleep(Duration::from_millis(101));
     gate.open();
     assert_eq!(late.unwrap().wait(), Err(Error::Timeout));
     held.unwrap().wait().unwrap();
@@ -421,23 +421,29 @@ fn a_commit_waits_for_a_disk_that_is_behind_and_no_longer_than_its_deadline() {
     let db = executor.database();
     gate.close();
     let hurried = || options().deadline(Instant::now() + Duration::from_millis(5));
-    let kind = |result: Result<(), Error>| match result {
-        Err(Error::Durability(error)) => *error,
-        other => panic!("{other:?}"),
+    // The first may be what the writer has in hand, the second is in its way.
+    let (mut committed, began) = (0, Instant::now());
+    let refused = loop {
+        assert!(began.elapsed() < LONG);
+        match db.run(hurried(), add(&counters, 0)) {
+            // On a busy machine it may not come so far.
+            Err(Error::Timeout) => {}
+            Err(Error::Durability(error)) => match *error {
+                DurabilityError::NotYet(_) => committed += 1,
+                other => break other,
+            },
+            other => panic!("{other:?}"),
+        }
     };
-    // The log has not even begun with this one...
-    let first = kind(db.run(hurried(), add(&counters, 0)));
-    assert!(matches!(first, DurabilityError::NotYet(_)), "{first}");
-    // ...so that the next one may not commit at all.
-    let second = kind(db.run(hurried(), add(&counters, 0)));
     assert!(
-        matches!(second, DurabilityError::Backlog { .. }),
-        "{second}"
+        matches!(refused, DurabilityError::Backlog { .. }),
+        "{refused}"
     );
-    assert_eq!(count(db, &counters, 0), 1);
+    assert!((1..=2).contains(&committed));
+    assert_eq!(count(db, &counters, 0), committed);
     gate.open();
     db.run(options(), add(&counters, 0)).unwrap();
-    assert_eq!(count(db, &counters, 0), 2);
+    assert_eq!(count(db, &counters, 0), committed + 1);
 }
 
 #[test]
