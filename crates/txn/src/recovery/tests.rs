@@ -185,10 +185,8 @@ fn run(sim: &Sim, transactions: u64, before: &Done) -> Done {
 
 fn checkpoint_at(log: &Log, timestamp: u64) -> Result<u64, DurabilityError> {
     checkpoint::write(log, timestamp, |add| {
-        let accounts = after(timestamp).into_iter();
-        accounts
-            .map(|(account, balance)| add(TABLE, &row(account, balance)))
-            .collect()
+        let mut accounts = after(timestamp).into_iter();
+        accounts.try_for_each(|(account, balance)| add(TABLE, &row(account, balance)))
     })
 }
 

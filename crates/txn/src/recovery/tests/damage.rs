@@ -157,7 +157,7 @@ fn salvage_keeps_what_comes_before_the_damage_and_sets_the_rest_aside() {
         .find(|name| needed(&sim, newest, name))
         .unwrap();
     let bytes = sim.read(victim).unwrap();
-    for at in 0..bytes.len() {
+    for (at, byte) in bytes.iter().enumerate() {
         let damaged = copy(&sim);
         damaged.edit(victim, |bytes| bytes[at] ^= 0x10);
         let Err(DurabilityError::Damaged { .. }) = find(&damaged) else {
@@ -172,7 +172,7 @@ fn salvage_keeps_what_comes_before_the_damage_and_sets_the_rest_aside() {
         assert!((14..30).contains(&report.durable), "{report:?}");
         let set_aside = format!("{victim}.damaged");
         assert!(report.set_aside.contains(&format!("sim/{set_aside}")));
-        assert_eq!(damaged.read(&set_aside).unwrap()[at], bytes[at] ^ 0x10);
+        assert_eq!(damaged.read(&set_aside).unwrap()[at], byte ^ 0x10);
         // It is whole from now on.
         drop(Log::start(disk(&damaged), options, start).unwrap());
         let (_, again, report) = open(&damaged).unwrap();
