@@ -272,6 +272,16 @@ mod tests {
     }
 
     #[test]
+    fn who_goes_up_by_itself_takes_what_a_handler_has_not_opened_yet() {
+        let mail = Mail::new();
+        mail.post_for_handler(HIGH);
+        mail.take(HIGH);
+        assert!(mail.outstanding().is_empty());
+        mail.arrive();
+        assert_eq!(mail.due(Relaxed), 0);
+    }
+
+    #[test]
     fn one_signal_is_under_way() {
         let mail = Mail::new();
         assert!(mail.take_off());

@@ -1,11 +1,13 @@
 //! What a worker does, without interrupts: every step is at a poll point, so
 //! that the order of events is exact.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 use giveway_preempt::{
-    self as preempt, Counters, Delivery, EnterError, Level, Remote, Requested, Worker, Yielded,
+    self as preempt, Counters, Delivery, EnterError, Level, RegionAlloc, Remote, Requested, Worker,
+    Yielded,
 };
 
 const HIGH: Level = Level::new(1);
@@ -318,6 +320,49 @@ fn bad_workers_are_refused_with_a_remedy() {
     let error = wrong.enter().unwrap_err();
     assert!(error.to_string().contains("SIGURG"), "{error}");
     assert_eq!(preempt::current_level(), None);
+}
+
+/// Says whether it is called inside a region.
+struct Probe;
+
+// SAFETY: every call is passed on.
+unsafe impl GlobalAlloc for Probe {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        assert!(preempt::in_region());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        assert!(preempt::in_region());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        assert!(preempt::in_region());
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        assert!(preempt::in_region());
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[test]
+fn every_call_of_the_allocator_is_a_region() {
+    let regions = RegionAlloc(Probe);
+    let small = Layout::new::<u64>();
+    // SAFETY: what was allocated is grown and freed with the layout it has.
+    unsafe {
+        let pointer = regions.realloc(regions.alloc(small), small, 64);
+        regions.dealloc(pointer, Layout::from_size_align_unchecked(64, 8));
+        regions.dealloc(regions.alloc_zeroed(small), small);
+    }
+    assert!(!preempt::in_region());
 }
 
 #[test]

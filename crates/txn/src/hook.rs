@@ -79,3 +79,95 @@ pub(crate) enum ReplayOp<'a> {
     /// The row with this encoded primary key is gone.
     Delete(&'a [u8]),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::preemption::in_region;
+    use crate::{Database, Error, Options, TxnOptions, Type};
+
+    /// Notes who called, and whether from inside a region, as it should be.
+    #[derive(Default)]
+    struct Watch(Mutex<Vec<(&'static str, u64)>>);
+
+    impl Watch {
+        fn note(&self, call: &'static str, ts: u64, region: bool) {
+            assert_eq!(in_region(), region, "{call}");
+            self.0.lock().unwrap().push((call, ts));
+        }
+    }
+
+    impl CommitSink for Watch {
+        fn admit(&self, _: Option<Instant>) -> Result<()> {
+            self.note("admit", 0, false);
+            Ok(())
+        }
+        fn append(&self, ts: u64, writes: &Writes<'_>) -> Result<()> {
+            self.note("append", ts, true);
+            match writes.iter().any(|write| write.after.is_none()) {
+                true => Err(Error::Timeout),
+                false => Ok(()),
+            }
+        }
+        fn skip(&self, ts: u64) {
+            self.note("skip", ts, true);
+        }
+        fn wait_durable(&self, ts: u64, _: Option<Instant>) -> Result<()> {
+            self.note("wait", ts, false);
+            Ok(())
+        }
+        fn wait_read(&self, snapshot: u64, _: Option<Instant>) -> Result<()> {
+            self.note("wait to read", snapshot, false);
+            Ok(())
+        }
+        fn create_table(&self, _: TableId, _: &Schema) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    /// R1, and that no timestamp is told twice or not at all.
+    #[test]
+    fn timestamps_are_decided_upon_in_regions() {
+        let db = Database::in_memory(Options::default());
+        let watch = Arc::new(Watch::default());
+        db.attach(watch.clone());
+        let schema = Schema::builder("t")
+            .column("id", Type::I32)
+            .primary_key(["id"]);
+        let table = db.create_table(schema.build().unwrap()).unwrap();
+        let insert = |txn: &crate::Transaction<'_>, id| {
+            let mut row = table.row();
+            row.set_i32(0, id);
+            txn.insert(&table, &row).unwrap();
+        };
+        let begin = || db.begin(TxnOptions::serializable()).unwrap();
+        let (one, two) = (begin(), begin());
+        assert!(one.get(&table, 2).unwrap().is_none());
+        assert!(two.get(&table, 1).unwrap().is_none());
+        insert(&one, 1);
+        insert(&two, 2);
+        assert_eq!(one.commit(), Ok(1));
+        assert_eq!(two.commit(), Err(Error::Serialization));
+        let three = begin();
+        three.delete(&table, 1).unwrap();
+        assert_eq!(three.commit(), Err(Error::Timeout));
+        // What the log refused was taken back.
+        let four = begin();
+        assert!(four.get(&table, 1).unwrap().is_some());
+        insert(&four, 3);
+        assert_eq!(four.commit(), Ok(4));
+        let calls = watch.0.lock().unwrap();
+        let calls: Vec<_> = calls.iter().filter(|call| call.0 != "admit").collect();
+        let expected = [
+            ("append", 1),
+            ("wait", 1),
+            ("skip", 2),
+            ("append", 3),
+            ("append", 4),
+            ("wait", 4),
+        ];
+        assert_eq!(calls, expected.iter().collect::<Vec<_>>());
+    }
+}

@@ -111,8 +111,8 @@ impl Looks {
             Place::Index(index) => {
                 // SAFETY: as above.
                 let tree = unsafe { &(*index).tree };
-                // SAFETY: found while the transaction is open (T1).
                 all(tree, span, |entry| {
+                    // SAFETY: found while the transaction is open (T1).
                     between.is_same(unsafe { entry.head() }.record)
                 })
             }

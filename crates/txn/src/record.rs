@@ -106,7 +106,8 @@ pub(crate) fn new_version(
         begin: AtomicPtr::new(fate.map_addr(|address| address | 1)),
         next: next.map_or(ptr::null_mut(), Thin::as_ptr),
     };
-    let index = u32::try_from(index).expect("writes of a transaction fit into memory");
+    let index = u32::try_from(index).ok().filter(|&index| index < TOMBSTONE);
+    let index = index.expect("a transaction writes at most 2^31 rows");
     let flag = if row.is_none() { TOMBSTONE } else { 0 };
     Thin::new(head, index | flag, row.unwrap_or_default())
 }

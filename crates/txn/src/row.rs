@@ -15,11 +15,14 @@
 //!
 //! A NULL column keeps its place: zeros if fixed, nothing if variable.
 
+mod buf;
+
 use std::fmt;
 
-use crate::error::SchemaError;
 use crate::schema::{Column, Schema, Type};
 use crate::value::Value;
+
+pub use buf::RowBuf;
 
 /// Where columns are in a row's bytes.
 #[derive(Clone, Debug)]
@@ -227,6 +230,8 @@ macro_rules! accessors {
     };
 }
 
+use accessors;
+
 impl<'t> Row<'t> {
     /// A row of bytes that [`Layout::check`] would accept.
     #[inline]
@@ -246,232 +251,10 @@ impl<'t> Row<'t> {
 
     /// A copy that outlives the transaction.
     pub fn to_owned(&self) -> RowBuf<'t> {
-        RowBuf {
-            schema: self.schema,
-            bytes: self.bytes.to_vec(),
-        }
+        RowBuf::reuse(self.schema, Vec::new(), self.bytes)
     }
 
     accessors!('t);
-}
-
-/// A row that is being made or changed.
-#[derive(Clone)]
-pub struct RowBuf<'s> {
-    schema: &'s Schema,
-    bytes: Vec<u8>,
-}
-
-/// A fixed-size value's bytes in a row.
-macro_rules! bytes_of {
-    ($value:expr, bool) => {
-        [u8::from($value)]
-    };
-    ($value:expr, $name:ident) => {
-        $value.to_le_bytes()
-    };
-}
-
-/// Setters of fixed-size columns.
-macro_rules! setters {
-    ($($set:ident, $name:ident, $ty:ident;)*) => {$(
-        #[doc = concat!("Sets a column of type `", stringify!($ty), "`.")]
-        ///
-        /// # Panics
-        /// The column has another type.
-        #[inline]
-        pub fn $set(&mut self, column: usize, value: $name) -> &mut Self {
-            let at = self.schema.layout().place(column, Type::$ty);
-            self.bytes[at..at + size_of::<$name>()].copy_from_slice(&bytes_of!(value, $name));
-            self.mark(column, false);
-            self
-        }
-    )*};
-}
-impl<'s> RowBuf<'s> {
-    /// A row whose columns are all NULL.
-    pub(crate) fn new(schema: &'s Schema) -> RowBuf<'s> {
-        let mut row = RowBuf {
-            schema,
-            bytes: Vec::new(),
-        };
-        row.clear();
-        row
-    }
-
-    /// A row in a buffer that is reused, with these bytes.
-    pub(crate) fn reuse(schema: &'s Schema, mut buffer: Vec<u8>, bytes: &[u8]) -> RowBuf<'s> {
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        RowBuf {
-            schema,
-            bytes: buffer,
-        }
-    }
-
-    pub(crate) fn into_buffer(self) -> Vec<u8> {
-        self.bytes
-    }
-
-    #[inline]
-    fn parts(&self) -> (&Schema, &[u8]) {
-        (self.schema, &self.bytes)
-    }
-
-    /// The schema of the row's table.
-    pub fn schema(&self) -> &'s Schema {
-        self.schema
-    }
-
-    /// The row's bytes, as the log stores them.
-    pub fn raw(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Makes all columns NULL.
-    pub fn clear(&mut self) {
-        let layout = self.schema.layout();
-        let columns = self.schema.columns().len();
-        self.bytes.clear();
-        self.bytes.resize(layout.data, 0);
-        for ends in self.bytes[layout.ends..].chunks_exact_mut(4) {
-            ends.copy_from_slice(&(layout.data as u32).to_le_bytes());
-        }
-        for column in 0..columns {
-            self.mark(column, true);
-        }
-    }
-
-    #[inline]
-    fn mark(&mut self, column: usize, null: bool) {
-        let bit = 1 << (column % 8);
-        let byte = &mut self.bytes[column / 8];
-        *byte = if null { *byte | bit } else { *byte & !bit };
-    }
-
-    setters! {
-        set_bool, bool, Bool;
-        set_i32, i32, I32;
-        set_i64, i64, I64;
-        set_f64, f64, F64;
-    }
-
-    /// Sets a column of type `Text`.
-    ///
-    /// # Panics
-    /// The column has another type.
-    #[inline]
-    pub fn set_text(&mut self, column: usize, value: &str) -> &mut Self {
-        self.set_variable(column, Type::Text, value.as_bytes())
-    }
-
-    /// Sets a column of type `Bytes`.
-    ///
-    /// # Panics
-    /// The column has another type.
-    #[inline]
-    pub fn set_bytes(&mut self, column: usize, value: &[u8]) -> &mut Self {
-        self.set_variable(column, Type::Bytes, value)
-    }
-
-    /// Makes a column NULL.
-    ///
-    /// # Panics
-    /// There is no such column.
-    pub fn set_null(&mut self, column: usize) -> &mut Self {
-        let place = self.schema.layout().places[column];
-        match place.ty.fixed_bytes() {
-            Some(bytes) => self.bytes[place.at as usize..][..bytes].fill(0),
-            None => {
-                self.set_variable(column, place.ty, &[]);
-            }
-        }
-        self.mark(column, true);
-        self
-    }
-
-    fn set_variable(&mut self, column: usize, ty: Type, value: &[u8]) -> &mut Self {
-        let layout = self.schema.layout();
-        let index = layout.place(column, ty);
-        let (start, end) = layout.span(&self.bytes, index);
-        self.bytes.splice(start..end, value.iter().copied());
-        if value.len() != end - start {
-            for at in (layout.ends + 4 * index..layout.data).step_by(4) {
-                let field: &mut [u8; 4] = self
-                    .bytes
-                    .get_mut(at..at + 4)
-                    .and_then(|field| field.try_into().ok())
-                    .expect("an end");
-                let moved = u32::from_le_bytes(*field) as usize + value.len() - (end - start);
-                *field = u32::try_from(moved)
-                    .expect("a row is below 4 GiB")
-                    .to_le_bytes();
-            }
-        }
-        self.mark(column, false);
-        self
-    }
-
-    /// Sets any column; numbers are converted if they fit.
-    pub fn set(
-        &mut self,
-        column: usize,
-        value: impl Into<Value>,
-    ) -> Result<&mut Self, SchemaError> {
-        let value = value.into();
-        let declared = &self.schema.columns()[column];
-        match (declared.ty, &value) {
-            (_, Value::Null) => return Ok(self.set_null(column)),
-            (Type::Bool, &Value::Bool(value)) => return Ok(self.set_bool(column, value)),
-            (Type::F64, &Value::F64(value)) => return Ok(self.set_f64(column, value)),
-            (Type::Text, Value::Text(value)) => return Ok(self.set_text(column, value)),
-            (Type::Bytes, Value::Bytes(value)) => return Ok(self.set_bytes(column, value)),
-            _ => {}
-        }
-        let wrong = || SchemaError::WrongType {
-            column: declared.name.clone(),
-            expected: declared.ty,
-            given: value.kind(),
-        };
-        let number = value.as_i64().ok_or_else(wrong)?;
-        match declared.ty {
-            Type::I64 => Ok(self.set_i64(column, number)),
-            Type::I32 => match i32::try_from(number) {
-                Ok(number) => Ok(self.set_i32(column, number)),
-                Err(_) => Err(SchemaError::OutOfRange {
-                    column: declared.name.clone(),
-                    expected: declared.ty,
-                    value: number.into(),
-                }),
-            },
-            _ => Err(wrong()),
-        }
-    }
-
-    /// Fails if a column that must have a value is NULL.
-    #[inline]
-    pub(crate) fn check_nulls(&self) -> Result<(), SchemaError> {
-        let columns = self.schema.columns();
-        let bitmap = &self.bytes[..columns.len().div_ceil(8)];
-        if bitmap.iter().all(|&byte| byte == 0) {
-            return Ok(());
-        }
-        match (0..columns.len()).find(|&at| self.is_null(at) && !columns[at].nullable) {
-            None => Ok(()),
-            Some(at) => Err(SchemaError::Null {
-                table: self.schema.name().to_owned(),
-                column: columns[at].name.clone(),
-            }),
-        }
-    }
-
-    /// The row, to be read.
-    #[inline]
-    pub fn as_row(&self) -> Row<'_> {
-        Row::new(self.schema, &self.bytes)
-    }
-
-    accessors!('_);
 }
 
 fn debug(row: Row<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -485,106 +268,5 @@ impl fmt::Debug for Row<'_> {
     }
 }
 
-impl fmt::Debug for RowBuf<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug(self.as_row(), f)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn schema() -> Schema {
-        Schema::builder("t")
-            .column("k", Type::I32)
-            .nullable("name", Type::Text)
-            .nullable("sum", Type::I64)
-            .nullable("blob", Type::Bytes)
-            .nullable("rate", Type::F64)
-            .nullable("flag", Type::Bool)
-            .primary_key(["k"])
-            .build()
-            .unwrap()
-    }
-
-    #[test]
-    fn values_come_back_in_whatever_order_they_are_set() {
-        let schema = schema();
-        let mut row = RowBuf::new(&schema);
-        row.set_bytes(3, b"xyz").set_text(1, "né").set_i32(0, -7);
-        row.set_f64(4, 0.5).set_bool(5, true).set_i64(2, i64::MIN);
-        let expected = |name: &str| {
-            vec![
-                Value::I32(-7),
-                Value::from(name),
-                Value::I64(i64::MIN),
-                Value::Bytes(b"xyz".to_vec()),
-                Value::F64(0.5),
-                Value::Bool(true),
-            ]
-        };
-        assert_eq!(row.values(), expected("né"));
-        row.set_text(1, "longer than before");
-        assert_eq!(row.values(), expected("longer than before"));
-        row.set_text(1, "");
-        assert_eq!(row.values(), expected(""));
-        assert_eq!(schema.layout().check(schema.columns(), row.raw()), Ok(()));
-        row.set_null(1).set_null(2).set_null(3);
-        assert_eq!(row.value(1), Value::Null);
-        assert_eq!(row.as_row().f64(4), 0.5);
-        assert_eq!(schema.layout().check(schema.columns(), row.raw()), Ok(()));
-    }
-
-    #[test]
-    fn numbers_are_converted_where_they_fit() {
-        let schema = schema();
-        let mut row = RowBuf::new(&schema);
-        row.set(2, 5i32).unwrap();
-        assert_eq!(row.i64(2), 5);
-        let error = row.set(0, i64::MAX).unwrap_err().to_string();
-        assert!(error.contains("does not fit"), "{error}");
-        let error = row.set(1, 1i32).unwrap_err().to_string();
-        assert!(error.contains("'name' is text"), "{error}");
-        assert_eq!(
-            row.check_nulls().unwrap_err(),
-            SchemaError::Null {
-                table: "t".into(),
-                column: "k".into()
-            }
-        );
-    }
-
-    #[test]
-    #[should_panic(expected = "column 0 is an i32, not text")]
-    fn a_column_of_another_type_is_a_bug() {
-        let schema = schema();
-        RowBuf::new(&schema).text(0);
-    }
-
-    #[test]
-    #[should_panic(expected = "column 1 is NULL")]
-    fn null_has_no_value() {
-        let schema = schema();
-        RowBuf::new(&schema).text(1);
-    }
-
-    #[test]
-    fn damaged_bytes_are_recognised() {
-        let schema = schema();
-        let mut row = RowBuf::new(&schema);
-        row.set_i32(0, 1).set_text(1, "ab").set_bytes(3, b"c");
-        let check = |bytes: &[u8]| schema.layout().check(schema.columns(), bytes);
-        let good = row.raw().to_vec();
-        assert_eq!(check(&good), Ok(()));
-        assert!(check(&good[..good.len() - 1]).is_err());
-        assert!(check(&good[..3]).is_err());
-        assert!(check(&[&good[..], b"x"].concat()).is_err());
-        let ends = schema.layout().ends;
-        for at in [0, ends, ends + 1, ends + 4, good.len() - 3] {
-            let mut bad = good.clone();
-            bad[at] ^= 0xff;
-            assert!(check(&bad).is_err(), "byte {at}");
-        }
-    }
-}
+mod tests;

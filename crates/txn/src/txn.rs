@@ -35,7 +35,7 @@ use crate::workspace::Workspace;
 /// Deadlines are looked at in every so many operations.
 const DEADLINE_EVERY: u32 = 32;
 
-/// Which anomalies a transaction accepts; see the [module](self).
+/// Which anomalies a transaction accepts. `docs/txn.md` has the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// Each operation sees what is committed when it begins.

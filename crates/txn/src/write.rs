@@ -16,7 +16,7 @@ use crate::error::{Error, Result, SchemaError};
 use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
-use crate::record::{self, Record, Version, View, Writable};
+use crate::record::{self, Head, Record, Version, View, Writable};
 use crate::row::{Row, RowBuf};
 use crate::sync::Wait;
 use crate::table::{Table, TableInner};
@@ -85,8 +85,8 @@ impl Transaction<'_> {
     }
 
     /// Changes a row: the function gets it as it is, and leaves it as it shall
-    /// be. It may be called again if another transaction interferes, and must
-    /// not use the transaction's writes.
+    /// be. It may be called again if another transaction interferes, or if it
+    /// writes the row itself.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such row, and as
@@ -260,6 +260,8 @@ impl Transaction<'_> {
         let fate = self.fate();
         Ok(self.with(|workspace| match *base {
             Base::Dead => unreachable!("dead records are looked up again"),
+            // An update's function has written the row, too.
+            Base::Own(old) if record::head_of(record) != Head::Version(old) => false,
             Base::Own(old) => {
                 let index = record::write_index(old);
                 let version = record::new_version(fate, record::next_of(old), index, row);

@@ -77,7 +77,7 @@ impl World {
     fn by_value(&self, txn: &Transaction<'_>, value: i64) -> usize {
         let index = self.table.index("by_value").unwrap();
         let count = txn.scan_index(&index, KeyRange::prefix(value), Forward);
-        count.unwrap().map(|row| row.unwrap()).count()
+        count.unwrap().filter(|row| row.is_ok()).count()
     }
 }
 

@@ -222,6 +222,32 @@ fn requests_that_do_not_fit_are_refused_and_change_nothing() {
     assert_eq!(refused, Err(SchemaError::ReadOnlyTransaction.into()));
 }
 
+/// An update in an update of the same row: nothing is lost, nothing freed twice.
+#[test]
+fn an_update_may_write_its_row_itself() {
+    let (db, table) = database(Options::default());
+    insert(&db, &table, 1, "a").unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for _ in 0..2 {
+        let mut inner = 0;
+        let outer = txn.update(&table, 1, |row| {
+            if inner < 2 {
+                inner += 1;
+                txn.update(&table, 1, |row| {
+                    row.set_text(1, &format!("{}i", row.text(1)));
+                })
+                .unwrap();
+            }
+            row.set_text(1, &format!("{}o", row.text(1)));
+        });
+        outer.unwrap();
+    }
+    assert_eq!(txn.get(&table, 1).unwrap().unwrap().text(1), "aiioiio");
+    txn.commit().unwrap();
+    (0..2).for_each(|_| db.collect());
+    assert_eq!(db.stats().garbage_bytes, 0);
+}
+
 #[test]
 #[should_panic(expected = "belongs to another database")]
 fn tables_of_other_databases_are_a_bug() {

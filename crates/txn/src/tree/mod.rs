@@ -31,6 +31,7 @@
 
 mod node;
 mod scan;
+mod target;
 
 use std::sync::atomic::AtomicPtr;
 
@@ -39,10 +40,11 @@ use crate::preemption;
 use crate::sync::{Acquire, Release, Wait};
 use crate::thin::Thin;
 
+use node::Separator;
 pub(crate) use node::{FANOUT, Node, NodeRef};
-use node::{Separator, Target};
 pub use scan::Direction;
 pub(crate) use scan::LeafScan;
+use target::Target;
 
 /// A tree is never higher: 24 levels of two children hold more than memory does.
 const MAX_HEIGHT: usize = 24;
@@ -172,6 +174,7 @@ impl<E> Tree<E> {
             preemption::poll_point();
             let index = pick(node);
             let child = node.child(index);
+            child.prefetch();
             // Only now is it certain that this was a child of this node.
             if !node.latch().validate(seen) {
                 return None;

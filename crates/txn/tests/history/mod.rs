@@ -21,11 +21,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A list's name.
-pub type Key = i32;
+pub(crate) type Key = i32;
 
 /// One operation and what it returned.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Op {
+pub(crate) enum Op {
     /// Appended this number.
     Append(Key, u32),
     /// Found these numbers.
@@ -34,20 +34,20 @@ pub enum Op {
 
 /// A transaction that has ended.
 #[derive(Clone, Debug, Default)]
-pub struct Txn {
+pub(crate) struct Txn {
     /// In order.
-    pub ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
     /// Whether it committed.
-    pub committed: bool,
+    pub(crate) committed: bool,
     /// Ticks of a counter that everybody shares: before it began, and after it
     /// had ended.
-    pub began: u64,
-    pub ended: u64,
+    pub(crate) began: u64,
+    pub(crate) ended: u64,
 }
 
 /// What a history contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Anomaly {
+pub(crate) enum Anomaly {
     /// An append of a transaction that committed is gone.
     LostUpdate,
     /// Two reads of a list disagree about its order, or an element is twice in it.
@@ -70,13 +70,13 @@ pub enum Anomaly {
 use Anomaly::*;
 
 /// What no level may have.
-pub const FORBIDDEN_ALWAYS: [Anomaly; 8] =
+pub(crate) const FORBIDDEN_ALWAYS: [Anomaly; 8] =
     [LostUpdate, Garbled, G1a, G1b, Internal, Stale, G0, G1c];
 
 type Graph = Vec<BTreeSet<usize>>;
 
 /// Finds the anomalies of a history, given the lists as they are at its end.
-pub fn check(history: &[Txn], finals: &BTreeMap<Key, Vec<u32>>) -> BTreeSet<Anomaly> {
+pub(crate) fn check(history: &[Txn], finals: &BTreeMap<Key, Vec<u32>>) -> BTreeSet<Anomaly> {
     let mut found = BTreeSet::new();
     // Who wrote an element, and whether it was its writer's last to the list.
     let mut writers: HashMap<u32, (usize, bool)> = HashMap::new();

@@ -56,7 +56,7 @@ fn a_torn_end_is_cut_at_any_byte_and_said_to_be() {
     for end in 40..length {
         let torn = copy(&sim);
         torn.edit(last, |bytes| bytes.truncate(end));
-        let (_, model, report) = open(&torn).unwrap();
+        let (model, report) = find(&torn).unwrap();
         assert_eq!(model.accounts, after(report.durable));
         lengths.insert(report.durable);
         match &report.cut {
@@ -67,7 +67,7 @@ fn a_torn_end_is_cut_at_any_byte_and_said_to_be() {
             None => whole += 1,
         }
         // The cut end does not come back.
-        let (_, again, report) = open(&copy(&torn)).unwrap();
+        let (again, report) = find(&copy(&torn)).unwrap();
         assert_eq!((again.accounts, report.cut), (model.accounts, None));
     }
     // One end per batch, and the one without any.
@@ -85,8 +85,8 @@ fn a_flipped_bit_is_refused_or_made_up_for_and_never_silent() {
         for bit in 0..sim.read(name).unwrap().len() * 8 {
             let flipped = copy(&sim);
             flipped.edit(name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
-            match open(&flipped) {
-                Ok((_, model, report)) => {
+            match find(&flipped) {
+                Ok((model, report)) => {
                     assert_eq!((report.durable, model.accounts), (30, after(30)));
                     let made_up = match name {
                         _ if name == newest => !report.damaged_checkpoints.is_empty(),
@@ -160,7 +160,7 @@ fn salvage_keeps_what_comes_before_the_damage_and_sets_the_rest_aside() {
     for at in 0..bytes.len() {
         let damaged = copy(&sim);
         damaged.edit(victim, |bytes| bytes[at] ^= 0x10);
-        let Err(DurabilityError::Damaged { .. }) = open(&damaged) else {
+        let Err(DurabilityError::Damaged { .. }) = find(&damaged) else {
             // Its version or its database: salvage is for other things.
             assert!((8..12).contains(&at), "byte {at}");
             continue;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::log::{Disk, DiskFile};
 use rand::Rng;
@@ -240,6 +241,8 @@ impl DiskFile for Handle {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        // Time for the next round's work to gather.
+        std::thread::sleep(Duration::from_micros(50));
         let mut state = self.0.0.lock().unwrap();
         let whole = state.operation()?;
         let file = &mut state.files[self.1];

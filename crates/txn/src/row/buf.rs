@@ -1,0 +1,233 @@
+//! Rows that are made or changed.
+
+use std::fmt;
+
+use super::{Row, accessors, debug};
+use crate::error::SchemaError;
+use crate::schema::{Schema, Type};
+use crate::value::Value;
+
+/// A row that is being made or changed.
+#[derive(Clone)]
+pub struct RowBuf<'s> {
+    schema: &'s Schema,
+    bytes: Vec<u8>,
+}
+
+/// A fixed-size value's bytes in a row.
+macro_rules! bytes_of {
+    ($value:expr, bool) => {
+        [u8::from($value)]
+    };
+    ($value:expr, $name:ident) => {
+        $value.to_le_bytes()
+    };
+}
+
+/// Setters of fixed-size columns.
+macro_rules! setters {
+    ($($set:ident, $name:ident, $ty:ident;)*) => {$(
+        #[doc = concat!("Sets a column of type `", stringify!($ty), "`.")]
+        ///
+        /// # Panics
+        /// The column has another type.
+        #[inline]
+        pub fn $set(&mut self, column: usize, value: $name) -> &mut Self {
+            let at = self.schema.layout().place(column, Type::$ty);
+            self.bytes[at..at + size_of::<$name>()].copy_from_slice(&bytes_of!(value, $name));
+            self.mark(column, false);
+            self
+        }
+    )*};
+}
+impl<'s> RowBuf<'s> {
+    /// A row whose columns are all NULL.
+    pub(crate) fn new(schema: &'s Schema) -> RowBuf<'s> {
+        let mut row = RowBuf {
+            schema,
+            bytes: Vec::new(),
+        };
+        row.clear();
+        row
+    }
+
+    /// A row in a buffer that is reused, with these bytes.
+    pub(crate) fn reuse(schema: &'s Schema, mut buffer: Vec<u8>, bytes: &[u8]) -> RowBuf<'s> {
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        RowBuf {
+            schema,
+            bytes: buffer,
+        }
+    }
+
+    pub(crate) fn into_buffer(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    #[inline]
+    fn parts(&self) -> (&Schema, &[u8]) {
+        (self.schema, &self.bytes)
+    }
+
+    /// The schema of the row's table.
+    pub fn schema(&self) -> &'s Schema {
+        self.schema
+    }
+
+    /// The row's bytes, as the log stores them.
+    pub fn raw(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Makes all columns NULL.
+    pub fn clear(&mut self) {
+        let layout = self.schema.layout();
+        let columns = self.schema.columns().len();
+        self.bytes.clear();
+        self.bytes.resize(layout.data, 0);
+        for ends in self.bytes[layout.ends..].chunks_exact_mut(4) {
+            ends.copy_from_slice(&(layout.data as u32).to_le_bytes());
+        }
+        for column in 0..columns {
+            self.mark(column, true);
+        }
+    }
+
+    #[inline]
+    fn mark(&mut self, column: usize, null: bool) {
+        let bit = 1 << (column % 8);
+        let byte = &mut self.bytes[column / 8];
+        *byte = if null { *byte | bit } else { *byte & !bit };
+    }
+
+    setters! {
+        set_bool, bool, Bool;
+        set_i32, i32, I32;
+        set_i64, i64, I64;
+        set_f64, f64, F64;
+    }
+
+    /// Sets a column of type `Text`.
+    ///
+    /// # Panics
+    /// The column has another type.
+    #[inline]
+    pub fn set_text(&mut self, column: usize, value: &str) -> &mut Self {
+        self.set_variable(column, Type::Text, value.as_bytes())
+    }
+
+    /// Sets a column of type `Bytes`.
+    ///
+    /// # Panics
+    /// The column has another type.
+    #[inline]
+    pub fn set_bytes(&mut self, column: usize, value: &[u8]) -> &mut Self {
+        self.set_variable(column, Type::Bytes, value)
+    }
+
+    /// Makes a column NULL.
+    ///
+    /// # Panics
+    /// There is no such column.
+    pub fn set_null(&mut self, column: usize) -> &mut Self {
+        let place = self.schema.layout().places[column];
+        match place.ty.fixed_bytes() {
+            Some(bytes) => self.bytes[place.at as usize..][..bytes].fill(0),
+            None => {
+                self.set_variable(column, place.ty, &[]);
+            }
+        }
+        self.mark(column, true);
+        self
+    }
+
+    fn set_variable(&mut self, column: usize, ty: Type, value: &[u8]) -> &mut Self {
+        let layout = self.schema.layout();
+        let index = layout.place(column, ty);
+        let (start, end) = layout.span(&self.bytes, index);
+        self.bytes.splice(start..end, value.iter().copied());
+        if value.len() != end - start {
+            for at in (layout.ends + 4 * index..layout.data).step_by(4) {
+                let field: &mut [u8; 4] = self
+                    .bytes
+                    .get_mut(at..at + 4)
+                    .and_then(|field| field.try_into().ok())
+                    .expect("an end");
+                let moved = u32::from_le_bytes(*field) as usize + value.len() - (end - start);
+                *field = u32::try_from(moved)
+                    .expect("a row is below 4 GiB")
+                    .to_le_bytes();
+            }
+        }
+        self.mark(column, false);
+        self
+    }
+
+    /// Sets any column; numbers are converted if they fit.
+    pub fn set(
+        &mut self,
+        column: usize,
+        value: impl Into<Value>,
+    ) -> Result<&mut Self, SchemaError> {
+        let value = value.into();
+        let declared = &self.schema.columns()[column];
+        match (declared.ty, &value) {
+            (_, Value::Null) => return Ok(self.set_null(column)),
+            (Type::Bool, &Value::Bool(value)) => return Ok(self.set_bool(column, value)),
+            (Type::F64, &Value::F64(value)) => return Ok(self.set_f64(column, value)),
+            (Type::Text, Value::Text(value)) => return Ok(self.set_text(column, value)),
+            (Type::Bytes, Value::Bytes(value)) => return Ok(self.set_bytes(column, value)),
+            _ => {}
+        }
+        let wrong = || SchemaError::WrongType {
+            column: declared.name.clone(),
+            expected: declared.ty,
+            given: value.kind(),
+        };
+        let number = value.as_i64().ok_or_else(wrong)?;
+        match declared.ty {
+            Type::I64 => Ok(self.set_i64(column, number)),
+            Type::I32 => match i32::try_from(number) {
+                Ok(number) => Ok(self.set_i32(column, number)),
+                Err(_) => Err(SchemaError::OutOfRange {
+                    column: declared.name.clone(),
+                    expected: declared.ty,
+                    value: number.into(),
+                }),
+            },
+            _ => Err(wrong()),
+        }
+    }
+
+    /// Fails if a column that must have a value is NULL.
+    #[inline]
+    pub(crate) fn check_nulls(&self) -> Result<(), SchemaError> {
+        let columns = self.schema.columns();
+        let bitmap = &self.bytes[..columns.len().div_ceil(8)];
+        if bitmap.iter().all(|&byte| byte == 0) {
+            return Ok(());
+        }
+        match (0..columns.len()).find(|&at| self.is_null(at) && !columns[at].nullable) {
+            None => Ok(()),
+            Some(at) => Err(SchemaError::Null {
+                table: self.schema.name().to_owned(),
+                column: columns[at].name.clone(),
+            }),
+        }
+    }
+
+    /// The row, to be read.
+    #[inline]
+    pub fn as_row(&self) -> Row<'_> {
+        Row::new(self.schema, &self.bytes)
+    }
+
+    accessors!('_);
+}
+
+impl fmt::Debug for RowBuf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        debug(self.as_row(), f)
+    }
+}
