@@ -38,7 +38,8 @@ pub(crate) struct PreemptArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST",
           value_parser = clap::value_parser!(u32).range(1..=1023))]
     workers: Vec<u32>,
-    /// Length of a measured window [default: 10, with --quick 1]
+    /// Length of a measured window [default: 10, with --clock lockstep 2, with
+    /// --quick 1]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
     /// Measure everything this often, each time with another seed
@@ -168,6 +169,10 @@ impl PreemptArgs {
             true => usual.quick(),
             false => usual,
         };
+        if self.clock == Clock::Lockstep {
+            // An emulated second takes many of the host's.
+            plan.seconds = plan.seconds.min(2.0);
+        }
         plan.seconds = self.seconds.unwrap_or(plan.seconds);
         Ok(plan)
     }
