@@ -115,6 +115,7 @@ struct Inner {
 /// panics, as [`shutdown`](Pool::shutdown) does inside a task.
 pub struct Pool {
     inner: Arc<Inner>,
+    /// The workers', and after them the one that ticks.
     threads: RegionMutex<Vec<JoinHandle<()>>>,
 }
 
@@ -285,11 +286,13 @@ impl Pool {
             // Busy workers see it at the next task boundary.
             let _ = desk.station.parking.notify();
         }
+        let mut threads = std::mem::take(&mut *self.threads.lock());
+        let ticker = threads.split_off(inner.desks.len());
+        threads.into_iter().for_each(builder::join);
         if let Some(alarm) = &inner.common.alarm {
             alarm.ring();
         }
-        let threads = std::mem::take(&mut *self.threads.lock());
-        threads.into_iter().for_each(builder::join);
+        ticker.into_iter().for_each(builder::join);
         std::mem::take(&mut *inner.common.unrun.lock())
     }
 }

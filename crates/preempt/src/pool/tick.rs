@@ -84,7 +84,7 @@ impl Pool {
                     .alarm
                     .as_ref()
                     .expect("a pool that ticks has an alarm");
-                while inner.common.stop() == Stop::No {
+                while inner.has_workers() {
                     alarm.sleep(inner.tick().map(|after| after.max(NAP)));
                 }
             })?;
@@ -94,6 +94,13 @@ impl Pool {
 }
 
 impl Inner {
+    /// Whether there is, or will be, somebody to request something of: tasks that
+    /// run before the pool stops are preempted as well.
+    fn has_workers(&self) -> bool {
+        let mut desks = self.desks.iter();
+        self.common.stop() == Stop::No || desks.any(|desk| desk.remote.is_alive())
+    }
+
     fn tick(&self) -> Option<Duration> {
         let now = clock::now();
         let desks = self.desks.iter().flat_map(|desk| {
