@@ -9,16 +9,16 @@
 //! ```text
 //!  begin:   publish b = clock │ fence │ snapshot s = clock      (b <= s)
 //!  unlink:  take out of reach │ fence │ r = clock
-//!  free:    fence │ oldest = min(published) │ free what has r < oldest
+//!  free:    oldest = min(published) │ free what has r < oldest
 //! ```
 //!
 //! Invariants:
 //!
 //! - **E1** What was unlinked with stamp `r` is not reachable for a transaction
 //!   that begins after it was freed, nor for one that published `b > r`. Order
-//!   the fences (all are sequentially consistent): if the transaction's fence
+//!   the two fences (both are sequentially consistent): if the transaction's
 //!   comes before that of the unlinking, then `b` was read no later than `r`, so
-//!   `b <= r` and the collector, whose fence comes later still, sees it and does
+//!   `b <= r`; and the collector, which comes after the latter, sees `b` and does
 //!   not free. If it comes after, the transaction sees the unlinking.
 //! - **E2** A slot's private part belongs to who claimed it, until released.
 //! - **E3** A version superseded at `c` is reachable only through versions that
@@ -151,8 +151,8 @@ impl<P> Epochs<P> {
     /// the oldest snapshot: slot and published number. A slot does not count if
     /// its holder says so, because it will not use what it has found.
     pub(crate) fn oldest(&self, but: Option<usize>) -> (u64, Option<(usize, u64)>) {
-        // After the stamps were drawn (E1).
-        fence(SeqCst);
+        // Needs no fence: the caller has the stamps from `stamp`, directly or
+        // through a slot, and that has one.
         let mut oldest = None;
         for index in 0..self.used() {
             let published = self.slots[index].published.load(Acquire);

@@ -202,14 +202,18 @@ fn nothing_is_freed_under_a_reader() {
                 shared.epochs.release(slot);
             })
         };
+        // Other commits go on.
+        let ticker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.epochs.draw())
+        };
         shared.link.store(1, Release);
         let stamp = shared.epochs.stamp();
-        // Other commits go on.
-        shared.epochs.draw();
         if stamp < shared.epochs.oldest(None).0 {
             // SAFETY: stamped before the oldest open transaction (E1).
             shared.objects[0].with_mut(|object| unsafe { *object = 0 });
         }
+        ticker.join().unwrap();
         reader.join().unwrap();
     });
 }
