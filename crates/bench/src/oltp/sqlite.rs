@@ -238,17 +238,29 @@ fn taken<R: Row>(row: &rusqlite::Row<'_>) -> R {
     R::take(&mut Read { row, next: 0 })
 }
 
+/// Lengths of an index key's prefix, with none and all.
+const PREFIXES: usize = 6;
+/// Statements that begin and end transactions.
+const CONTROL: [&str; 3] = ["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"];
+const BEGIN: usize = 0;
+const COMMIT: usize = 1;
+const ROLLBACK: usize = 2;
+/// Where statements are kept: by table and access; by index, prefix and
+/// direction; then [`CONTROL`].
+const INDEX_SLOTS: usize = TABLES.len() * Access::SLOTS;
+const CONTROL_SLOTS: usize = INDEX_SLOTS + INDEXES.len() * PREFIXES * 2;
+
 /// The database for one thread, with its statements.
 pub(crate) struct Sqlite<'c> {
     connection: &'c Connection,
-    /// By table and access, then by index; made when first used.
+    /// Made when first used.
     statements: RefCell<Vec<Option<Statement<'c>>>>,
 }
 
 impl<'c> Sqlite<'c> {
     /// On a database made by [`open`].
     pub(crate) fn new(connection: &'c Connection) -> Self {
-        let slots = TABLES.len() * Access::SLOTS + INDEXES.len() * 2 + 3;
+        let slots = CONTROL_SLOTS + CONTROL.len();
         let statements = Vec::from_iter((0..slots).map(|_| None));
         Sqlite {
             connection,
@@ -285,16 +297,17 @@ impl<'c> Sqlite<'c> {
         last: bool,
         work: impl FnOnce(&mut Statement<'c>) -> Outcome<T>,
     ) -> Outcome<T> {
-        let slot = TABLES.len() * Access::SLOTS + I::INDEX * 2 + usize::from(last);
+        let way = I::INDEX * PREFIXES + K::COLUMNS;
+        let slot = INDEX_SLOTS + way * 2 + usize::from(last);
         self.with(slot, || index_text::<I, K>(last), work)
     }
 
-    /// BEGIN, COMMIT or ROLLBACK, the last three slots.
+    /// One of [`CONTROL`].
     fn control(&self, number: usize) -> Outcome<()> {
-        const TEXTS: [&str; 3] = ["BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"];
-        let slot = TABLES.len() * Access::SLOTS + INDEXES.len() * 2 + number;
-        let text = || TEXTS[number].to_owned();
-        self.with(slot, text, |statement| statement.raw_execute().map(|_| ()))
+        let text = || CONTROL[number].to_owned();
+        self.with(CONTROL_SLOTS + number, text, |statement| {
+            statement.raw_execute().map(|_| ())
+        })
     }
 }
 
@@ -335,11 +348,11 @@ impl Engine for Sqlite<'_> {
     const DURABILITY: &'static str = "none: in memory, synchronous off";
 
     fn attempt(&self, work: &mut impl Work) -> Result<End, Failure<rusqlite::Error>> {
-        self.control(0)?;
+        self.control(BEGIN)?;
         let end = work.attempt(&mut &*self);
         match end {
-            Ok(End::Committed) => self.control(1)?,
-            Ok(End::RolledBack) | Err(_) => self.control(2)?,
+            Ok(End::Committed) => self.control(COMMIT)?,
+            Ok(End::RolledBack) | Err(_) => self.control(ROLLBACK)?,
         }
         end
     }

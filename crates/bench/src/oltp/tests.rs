@@ -14,7 +14,9 @@ use super::sled::Sled;
 use super::sqlite::{self, Sqlite};
 use super::transactions::Terminal;
 use crate::tpcc::generate::{Inputs, Size};
-use crate::tpcc::row::{Customer, District, NewOrder, Stock};
+use crate::tpcc::row::{
+    Customer, CustomerName, CustomerOrder, District, NewOrder, OrderLine, Stock,
+};
 
 /// Numbers of which every one depends on what transactions did.
 #[derive(Debug, Default, PartialEq)]
@@ -24,6 +26,12 @@ struct Fingerprint {
     new_orders: Vec<(i32, i32)>,
     quantities: Vec<i32>,
     notes: Vec<usize>,
+    /// By the index on orders: each customer's last one.
+    last_orders: Vec<Option<i32>>,
+    /// By the index on names: a district's customers.
+    namesakes: Vec<String>,
+    /// Lines of some orders in a row.
+    lines: Vec<(i32, i32)>,
 }
 
 impl Work for Fingerprint {
@@ -44,6 +52,19 @@ impl Work for Fingerprint {
         })?;
         x.scan((), (), |row: Stock| {
             self.quantities.push(row.s_quantity);
+            ControlFlow::Continue(())
+        })?;
+        for customer in 1..=Size::SMALL.customers {
+            let last = x.last_by_index::<CustomerOrder, _>((1, 1, customer))?;
+            self.last_orders.push(last.map(|order| order.o_id));
+        }
+        x.scan_index::<CustomerName, _>((1, 1), |row| {
+            self.namesakes
+                .push(format!("{} {}", &*row.c_last, &*row.c_first));
+            ControlFlow::Continue(())
+        })?;
+        x.scan((1, 2, 5), (1, 2, 8), |row: OrderLine| {
+            self.lines.push((row.ol_o_id, row.ol_number));
             ControlFlow::Continue(())
         })?;
         Ok(End::Committed)
@@ -72,6 +93,11 @@ fn used(engine: &impl Engine) -> Fingerprint {
     let mut last = Fingerprint::default();
     engine.run(&mut last).unwrap();
     assert_ne!(first, last);
+    assert_ne!(first.last_orders, last.last_orders);
+    assert!(last.namesakes.is_sorted() && last.lines.is_sorted());
+    assert_eq!(last.namesakes.len(), size.customers as usize);
+    assert_eq!(last.lines.first(), Some(&(5, 1)));
+    assert_eq!(last.lines.last().map(|line| line.0), Some(8));
     last
 }
 

@@ -230,9 +230,11 @@ mod tests {
             })
             .collect();
         workers.offer_high(Instant::now(), &mut batch);
-        assert_eq!(batch.len(), 2);
+        let left = batch.len();
+        // Whatever is found, the thread is let go before anybody waits for it.
         busy.wait();
         drop(workers);
+        assert_eq!(left, 2);
         assert_eq!(order.load(Ordering::Relaxed), 2);
         for task in batch {
             task();
