@@ -48,6 +48,15 @@ impl Gate {
     }
 }
 
+/// Opens a gate when a test ends, also when it fails: nobody then waits for it.
+struct Opens(Gate);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 /// A directory whose files are synced when a gate is open.
 #[derive(Debug)]
 struct Gated(Directory, Gate);
@@ -173,6 +182,7 @@ fn options() -> TxnOptions {
 fn who_finds_no_place_hears_when_to_come_back_and_gets_in_then() {
     let (executor, counters) = in_memory(1);
     let (begun, gate) = (Gate::default(), Gate::default());
+    let _opens = Opens(gate.clone());
     let held = {
         let (begun, gate) = (begun.clone(), gate.clone());
         executor.submit(options(), move |_| {
@@ -222,6 +232,7 @@ fn a_deadline_holds_at_the_door_and_in_the_queue() {
     assert_eq!(refused.why, NotAdmitted::Late);
     assert_eq!(refused.why.retry_after(), None);
     let (begun, gate) = (Gate::default(), Gate::default());
+    let _opens = Opens(gate.clone());
     let held = {
         let (begun, gate) = (begun.clone(), gate.clone());
         executor.submit(options(), move |_| {
@@ -293,6 +304,7 @@ fn an_urgent_transaction_that_meets_one_paused_below_it_is_run_again_and_not_dro
 #[test]
 fn a_worker_goes_on_while_the_disk_is_busy_and_tickets_wait_for_it() {
     let (executor, counters, gate, directory) = on_disk(DurabilityOptions::new());
+    let _opens = Opens(gate.clone());
     gate.close();
     let mut tickets: Vec<_> = (0..8)
         .map(|_| executor.submit(options(), add(&counters, 0)).unwrap())
@@ -351,6 +363,7 @@ fn block_on<F: Future>(mut future: Pin<&mut F>, panics: bool) -> F::Output {
 #[test]
 fn a_ticket_is_a_future_that_is_ready_when_the_transaction_is_durable() {
     let (executor, counters, gate, _directory) = on_disk(DurabilityOptions::new());
+    let _opens = Opens(gate.clone());
     gate.close();
     let mut ticket = executor.submit(options(), add(&counters, 0)).unwrap();
     let began = Instant::now();
@@ -382,6 +395,7 @@ fn writers_are_refused_when_the_disk_is_far_behind_and_readers_are_not() {
         .backlog_bytes_max(400)
         .reads_wait(false);
     let (executor, counters, gate, _directory) = on_disk(durability);
+    let _opens = Opens(gate.clone());
     gate.close();
     let (mut tickets, began) = (Vec::new(), Instant::now());
     let refused = loop {
@@ -418,6 +432,7 @@ fn writers_are_refused_when_the_disk_is_far_behind_and_readers_are_not() {
 fn a_commit_waits_for_a_disk_that_is_behind_and_no_longer_than_its_deadline() {
     let (executor, counters, gate, _directory) =
         on_disk(DurabilityOptions::new().backlog_bytes_max(0));
+    let _opens = Opens(gate.clone());
     let db = executor.database();
     gate.close();
     let hurried = || options().deadline(Instant::now() + Duration::from_millis(5));
@@ -473,6 +488,7 @@ fn a_panic_aborts_its_transaction_and_nothing_else() {
 fn finishing_runs_what_was_admitted_and_a_cancelled_transaction_never_runs() {
     let (executor, counters) = in_memory(8);
     let (begun, gate) = (Gate::default(), Gate::default());
+    let _opens = Opens(gate.clone());
     let held = {
         let (begun, gate) = (begun.clone(), gate.clone());
         executor.submit(options(), move |_| {
