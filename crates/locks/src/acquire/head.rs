@@ -54,7 +54,7 @@ impl Waiter<'_> {
             }
             if state & LOCKED == 0 {
                 if self.should_idle(state, &watch) {
-                    self.idle(&mut watch);
+                    watch.idled |= self.idle(&mut watch);
                     continue;
                 }
                 if polite > 0 && !self.claimed {
@@ -115,10 +115,11 @@ impl Waiter<'_> {
         self.policy.settings.strict()
             && state::tail(state) == self.me
             && self.left() < 0
-            && watch.idle_ns() < sched_latency_ns()
+            && !watch.idled
     }
 
-    fn idle(&mut self, watch: &mut Watch) {
+    /// Idles for a nap; true once it has been long enough.
+    fn idle(&mut self, watch: &mut Watch) -> bool {
         if watch.begin_idle() {
             self.count(|counters| &counters.idles);
         }
@@ -128,7 +129,8 @@ impl Waiter<'_> {
             let word = self.node.word.load(Relaxed);
             futex::wait(&self.node.word, word, Some(nap));
         }
-        if watch.idle_ns() >= sched_latency_ns() {
+        let enough = watch.idle_ns() >= sched_latency_ns();
+        if enough {
             // Nobody came: what it had is forgiven, and what it will have until
             // somebody comes.
             self.thread.is_alone_at(self.policy.lock.key());
@@ -140,6 +142,7 @@ impl Waiter<'_> {
                 .core
                 .set_verdict(state::Verdict { avg, sid });
         }
+        enough
     }
 
     /// Acquires as the head, and leaves the queue.
@@ -176,6 +179,8 @@ struct Watch {
     since: clock::Ticks,
     awake_since: clock::Ticks,
     idle_since: clock::Ticks,
+    /// It has idled long enough, and does not again in this wait.
+    idled: bool,
 }
 
 impl Watch {
@@ -185,6 +190,7 @@ impl Watch {
             since: now,
             awake_since: now,
             idle_since: 0,
+            idled: false,
         }
     }
 
