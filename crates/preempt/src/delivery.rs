@@ -14,15 +14,14 @@
 //! [`Delivery::best`] says: `UserInterrupt` has not been run on hardware yet, and
 //! is used only where it is asked for.
 //!
-//! A [`Route`] is one worker's, shared by all its remotes. Its few times may be
-//! written by several senders at once: what they decide is when to send a signal
-//! more, never whether a request is lost (M1).
+//! A [`Route`] is one worker's, shared by all its remotes. What is to be sent, and
+//! when again, is for its [`Outbox`]; how it is sent, for the route.
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU8, AtomicU64,
+    AtomicI32, AtomicU8,
     Ordering::{Acquire, Relaxed, Release},
 };
 use std::time::Duration;
@@ -33,16 +32,12 @@ use crate::error::DeliveryError;
 use crate::gate::Gate;
 use crate::level::Level;
 use crate::mail::{Mail, Requested};
+use crate::outbox::{How, Outbox};
 use crate::signal;
 
 /// How long a flag alone has to be enough under [`Delivery::HYBRID`]: longer than
 /// work that polls goes without polling, shorter than a signal takes.
 const GRACE: Duration = Duration::from_micros(3);
-/// When a refused signal is repeated for the first time; then after twice as
-/// long each time.
-const REPEAT_AFTER: Duration = Duration::from_micros(50);
-/// The longest time between repetitions: they cost the worker a few µs each.
-const REPEAT_AFTER_MAX: Duration = Duration::from_millis(1);
 
 /// How requests reach a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,7 +171,7 @@ const USER_INTERRUPT: u8 = 3;
 
 /// The way to one worker.
 pub(crate) struct Route {
-    mail: Mail,
+    outbox: Outbox,
     /// The kernel's id of the worker's thread; 0 once it has left.
     thread: AtomicI32,
     levels: usize,
@@ -187,15 +182,6 @@ pub(crate) struct Route {
     #[cfg(target_arch = "x86_64")]
     user_interrupt: Option<crate::uintr::Receiver>,
     mode: AtomicU8,
-    grace_ns: AtomicU64,
-    /// When the latest request was made.
-    since_ns: AtomicU64,
-    /// When an interrupt was last sent for it; 0 if none was.
-    sent_ns: AtomicU64,
-    repeat_after_ns: AtomicU64,
-    /// The last interrupt was refused by a gate behind which nothing is sure to
-    /// look again.
-    repeat: AtomicBool,
 }
 
 impl Route {
@@ -210,7 +196,7 @@ impl Route {
             signal::install(signal)?;
         }
         let route = Route {
-            mail: Mail::new(),
+            outbox: Outbox::new(),
             thread: AtomicI32::new(signal::thread_id()),
             levels,
             signal,
@@ -221,11 +207,6 @@ impl Route {
                 _ => None,
             },
             mode: AtomicU8::new(POLL),
-            grace_ns: AtomicU64::new(0),
-            since_ns: AtomicU64::new(0),
-            sent_ns: AtomicU64::new(0),
-            repeat_after_ns: AtomicU64::new(0),
-            repeat: AtomicBool::new(false),
         };
         route.set_delivery(delivery)?;
         // Threads inherit what their parents block.
@@ -234,7 +215,7 @@ impl Route {
     }
 
     pub(crate) fn mail(&self) -> &Mail {
-        &self.mail
+        self.outbox.mail()
     }
 
     /// Changes how later requests are delivered.
@@ -243,8 +224,7 @@ impl Route {
             Delivery::Poll => (POLL, true),
             Delivery::Signal => (SIGNAL, self.prepared),
             Delivery::Hybrid { grace } => {
-                let ns = grace.as_nanos().min(u64::MAX.into());
-                self.grace_ns.store(ns as u64, Relaxed);
+                self.outbox.set_grace(grace);
                 (HYBRID, self.prepared)
             }
             Delivery::UserInterrupt => (USER_INTERRUPT, self.receives_user_interrupts()),
@@ -261,66 +241,22 @@ impl Route {
         if !self.is_alive() || level == Level::BASE || level.index() >= self.levels {
             return Requested::Gone;
         }
-        let mode = self.mode.load(Relaxed);
-        if mode == POLL {
-            return self.mail.post(level);
-        }
-        // Before the request: a request is never older than it says.
-        self.since_ns.store(now_ns(), Relaxed);
-        self.sent_ns.store(0, Relaxed);
-        self.repeat_after_ns
-            .store(REPEAT_AFTER.as_nanos() as u64, Relaxed);
-        if mode == HYBRID {
-            return self.mail.post(level);
-        }
-        let requested = self.mail.post_for_handler(level);
-        self.interrupt(now_ns());
-        requested
+        let how = match self.mode.load(Relaxed) {
+            POLL => return self.outbox.mail().post(level),
+            HYBRID => How::Flag,
+            _ => How::Interrupt,
+        };
+        self.outbox.request(level, how, now_ns(), || self.send())
     }
 
     /// Sends what is overdue, from any thread; how long it may take until there
     /// is something to send again, or `None` if nothing is outstanding.
     pub(crate) fn rearm(&self) -> Option<Duration> {
-        let mode = self.mode.load(Relaxed);
-        if mode == POLL || !self.is_alive() || self.mail.outstanding().is_empty() {
+        let silent = self.mode.load(Relaxed) == POLL || !self.is_alive();
+        if silent || self.outbox.mail().outstanding().is_empty() {
             return None;
         }
-        let now = now_ns();
-        let sent = self.sent_ns.load(Relaxed);
-        let wait = match sent {
-            0 => self.grace_ns.load(Relaxed),
-            _ => self.repeat_after_ns.load(Relaxed),
-        };
-        let start = if sent == 0 {
-            self.since_ns.load(Relaxed)
-        } else {
-            sent
-        };
-        let elapsed = now.saturating_sub(start);
-        if elapsed < wait {
-            return Some(Duration::from_nanos(wait - elapsed));
-        }
-        if sent == 0 {
-            self.interrupt(now);
-        } else if self.repeat.load(Acquire) {
-            let longer = (2 * wait).min(REPEAT_AFTER_MAX.as_nanos() as u64);
-            self.repeat_after_ns.store(longer, Relaxed);
-            self.interrupt(now);
-        }
-        Some(Duration::from_nanos(self.repeat_after_ns.load(Relaxed)))
-    }
-
-    /// Sends an interrupt unless one is under way (M2).
-    fn interrupt(&self, now: u64) {
-        self.sent_ns.store(now.max(1), Relaxed);
-        if !self.mail.take_off() {
-            return;
-        }
-        self.repeat.store(false, Relaxed);
-        if self.send().is_err() {
-            // The thread has ended without leaving: nobody will land.
-            self.mail.landed();
-        }
+        Some(self.outbox.rearm(now_ns(), || self.send()))
     }
 
     fn send(&self) -> io::Result<()> {
@@ -340,7 +276,7 @@ impl Route {
     /// For the handler: this gate has refused.
     pub(crate) fn refused(&self, gate: Gate) {
         if gate.asks_for_another() {
-            self.repeat.store(true, Release);
+            self.outbox.refused();
         }
     }
 

@@ -36,7 +36,7 @@
 //! | --- | --- |
 //! | `level`, `error` | What is a level, what can go wrong? |
 //! | `arch` | How does a CPU go from one stack to another? |
-//! | `mail` | What do the scheduling thread and the worker say to each other? |
+//! | `mail`, `outbox` | What do the scheduling thread and the worker say to each other, and when again? |
 //! | `local`, `region` | What does a context know about itself, when may it not be preempted? |
 //! | `alloc`, `mutex` | Which regions does everybody need? |
 //! | `donor`, `context` | Where do stacks and thread-locals come from, who runs after whom? |
@@ -52,6 +52,7 @@
 //! | `queue`, `presence`, `backlog` | Where do tasks wait, and workers for tasks? |
 //! | `policy`, `starvation`, `tuning` | When is a worker taken from what it does, and when not? |
 //! | `task`, `stats` | What is a task, what can be seen? |
+//! | `lowering` | How does the kernel learn what a worker is for? |
 //! | `pool`, `yield_points` | How is it used? |
 
 mod alloc;
@@ -66,11 +67,13 @@ mod gate;
 mod histogram;
 mod level;
 mod local;
+mod lowering;
 mod mail;
 mod measure;
 #[cfg(all(test, loom))]
 mod models;
 mod mutex;
+mod outbox;
 mod policy;
 mod pool;
 mod presence;
@@ -93,6 +96,7 @@ pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
 pub use delivery::Delivery;
 pub use error::{DeliveryError, EnterError};
 pub use level::{Level, Levels};
+pub use lowering::Lowering;
 pub use mail::{Counters, Requested};
 pub use measure::Latency;
 pub use mutex::{RawRegionMutex, RegionMutex, RegionMutexGuard};

@@ -39,13 +39,26 @@ pub(crate) struct Local {
 }
 
 /// Where threads that are no workers look for mail.
+#[cfg(not(loom))]
 static NO_MAIL: Mail = Mail::new();
+
+#[cfg(not(loom))]
+const fn no_mail() -> *mut Mail {
+    ptr::from_ref(&NO_MAIL).cast_mut()
+}
+
+/// The model checker's atomics cannot be static: in models, who is no worker has
+/// none and does not look ([`Local::due`]).
+#[cfg(loom)]
+const fn no_mail() -> *mut Mail {
+    ptr::null_mut()
+}
 
 thread_local! {
     static LOCAL: Local = const { Local {
         depth: AtomicU32::new(0),
         mask: AtomicU32::new(0),
-        mail: AtomicPtr::new(ptr::from_ref(&NO_MAIL).cast_mut()),
+        mail: AtomicPtr::new(no_mail()),
         context: AtomicPtr::new(ptr::null_mut()),
     } };
 }
@@ -91,6 +104,15 @@ impl Local {
         unsafe { &*self.mail.load(Relaxed) }
     }
 
+    /// What is due that may preempt this context.
+    #[inline(always)]
+    pub(crate) fn due(&self) -> u32 {
+        if cfg!(loom) && self.mask() == 0 {
+            return 0;
+        }
+        self.mail().due(Relaxed) & self.mask()
+    }
+
     /// The levels that may preempt this context.
     #[inline(always)]
     pub(crate) fn mask(&self) -> u32 {
@@ -123,6 +145,6 @@ impl Local {
     pub(crate) fn unbind(&self) {
         self.mask.store(0, Relaxed);
         self.context.store(ptr::null_mut(), Relaxed);
-        self.mail.store(ptr::from_ref(&NO_MAIL).cast_mut(), Relaxed);
+        self.mail.store(no_mail(), Relaxed);
     }
 }

@@ -15,7 +15,6 @@
 //! only this context changes the count (L1).
 
 use std::marker::PhantomData;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::context;
 use crate::local::{self, Local};
@@ -67,7 +66,7 @@ pub fn poll_point() {
 /// Takes what is due; the caller may be inside a region.
 #[inline(always)]
 fn look(local: &Local) {
-    if local.mail().due(Relaxed) & local.mask() != 0 {
+    if local.due() != 0 {
         context::take_due_here();
     }
 }
@@ -82,7 +81,7 @@ pub fn in_region() -> bool {
 /// context.
 #[inline]
 pub fn is_due() -> bool {
-    local::with(|local| local.mail().due(Relaxed) & local.mask() != 0)
+    local::with(|local| local.due() != 0)
 }
 
 /// Withdraws what was requested for the caller's own level, because the caller

@@ -1,8 +1,8 @@
-//! What the queues, the parking and the tickets stand on: atomics, cells and a
-//! futex, either the real ones or a model checker's.
+//! What mail, queues, parking and tickets stand on: atomics, cells and a futex,
+//! either the real ones or a model checker's.
 //!
 //! The protocols are checked by running the real code under loom, so everything
-//! that loom must see goes through this module. The mechanism below (contexts,
+//! that loom must see goes through this module. The mechanism between (contexts,
 //! signals) is not part of any model and uses `std` directly.
 
 use std::time::Duration;
@@ -11,9 +11,9 @@ use std::time::Duration;
 use rustix::thread::futex;
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 

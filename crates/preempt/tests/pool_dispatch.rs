@@ -94,18 +94,17 @@ fn an_idle_worker_is_chosen_before_a_busy_one() {
     let go = occupy(&pool);
     for _ in 0..50 {
         // The other worker is idle again before the next one comes.
-        while pool.stats().workers.iter().all(|worker| !worker.idle) {
-            thread::yield_now();
-        }
-        pool.submit(HIGH, || ()).unwrap().wait().unwrap();
+        let idle = loop {
+            let workers = pool.stats().workers;
+            match workers.iter().position(|worker| worker.idle) {
+                Some(idle) => break idle,
+                None => thread::yield_now(),
+            }
+        };
+        let ran_on = || thread::current().name().map(String::from);
+        let ran_on = pool.submit(HIGH, ran_on).unwrap().wait().unwrap();
+        assert_eq!(ran_on.unwrap(), format!("giveway-{idle}.1"));
     }
-    let requested: u64 = pool
-        .stats()
-        .workers
-        .iter()
-        .map(|worker| worker.requests.requested)
-        .sum();
-    assert_eq!(requested, 0);
     go.raise();
 }
 

@@ -176,17 +176,20 @@ fn returning_gives_back_what_has_not_started() {
     let submit = |level, number: u32| pool.submit(level, move || number).unwrap();
     let tickets: Vec<_> = (0..3)
         .map(|number| submit(Level::BASE, number))
-        .chain((3..6).map(|number| submit(HIGH, number)))
+        .chain((3..7).map(|number| submit(HIGH, number)))
         .collect();
     let unrun = thread::scope(|scope| {
         let shutting = scope.spawn(|| pool.shutdown(Shutdown::Return));
-        thread::sleep(Duration::from_millis(20));
+        // The queue is full, so this takes nothing in before it is closed.
+        while pool.submit(HIGH, || 0).unwrap_err().why != Why::ShuttingDown {
+            thread::yield_now();
+        }
         go.raise();
         shutting.join().unwrap()
     });
     let mut levels: Vec<u8> = unrun.iter().map(|task| task.level().get()).collect();
     levels.sort_unstable();
-    assert_eq!(levels, [0, 0, 0, 1, 1, 1]);
+    assert_eq!(levels, [0, 0, 0, 1, 1, 1, 1]);
     assert!(unrun.iter().all(|task| task.weight() == Weight::DEFAULT));
     // Those of the base are run here, the others dropped.
     for task in unrun {
@@ -198,7 +201,15 @@ fn returning_gives_back_what_has_not_started() {
     let not_run = || Err(TaskError::NotRun);
     assert_eq!(
         results,
-        [Ok(0), Ok(1), Ok(2), not_run(), not_run(), not_run()]
+        [
+            Ok(0),
+            Ok(1),
+            Ok(2),
+            not_run(),
+            not_run(),
+            not_run(),
+            not_run()
+        ]
     );
 }
 

@@ -13,7 +13,8 @@
 //! The calling thread is the scheduling thread. It spins: a timer of the kernel
 //! would be late by more than what is measured. Where it is late itself, requests
 //! carry the time at which they were due, so its delay is part of their latency
-//! and is reported beside it.
+//! and is reported beside it, as are the latencies of requests that met no stall
+//! of it (`hiccups`).
 //!
 //! A request belongs to the window if it was due in it. After the window no more
 //! come, and those in the queues are awaited, so that slow ones are not lost.
@@ -22,6 +23,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use super::hiccups::Watch;
+use super::row::{Hiccups, Latency, Mixed};
 use super::workload::{Kind, Request, Requests};
 use crate::{Error, Result};
 
@@ -55,6 +58,9 @@ pub(crate) struct Arrivals {
     pub(crate) low_places: usize,
     pub(crate) warmup: Duration,
     pub(crate) window: Duration,
+    /// What the scheduling thread does not look at the clock for longer than this
+    /// is a stall.
+    pub(crate) stall: Duration,
 }
 
 impl Arrivals {
@@ -77,6 +83,8 @@ pub(crate) struct Driven {
     pub(crate) dropped: u64,
     /// How late batches were generated, in ns.
     pub(crate) late_ns: Histogram<u64>,
+    /// When the scheduling thread stood still.
+    pub(crate) watch: Watch,
 }
 
 /// Drives the workers to the end of the window and beyond, until they are idle.
@@ -95,12 +103,13 @@ pub(crate) fn drive(
         urgent: 0,
         dropped: 0,
         late_ns: latencies(),
+        watch: Watch::from(start, arrivals.stall),
     };
     let mut due = start;
     let mut taken = 0;
     let mut batch: Vec<Task> = Vec::with_capacity(arrivals.batch);
     while due < window.1 {
-        let now = wait_until(due, workers);
+        let now = wait_until(due, workers, &mut driven.watch);
         let counts = due >= window.0;
         if counts {
             driven
@@ -110,11 +119,15 @@ pub(crate) fn drive(
         while workers.offer_low(due, task(requests.q2(due))) {
             taken += 1;
         }
-        batch.extend((0..arrivals.batch).map(|_| task(requests.urgent(due))));
+        batch.extend((0..arrivals.batch).map(|_| {
+            // A large batch takes longer to make than a stall is long.
+            driven.watch.now();
+            task(requests.urgent(due))
+        }));
         let next = due + arrivals.interval;
         loop {
             workers.offer_high(due, &mut batch);
-            if batch.is_empty() || Instant::now() >= next {
+            if batch.is_empty() || driven.watch.now() >= next {
                 break;
             }
             workers.tick();
@@ -130,7 +143,7 @@ pub(crate) fn drive(
     }
     let deadline = Instant::now() + DRAIN_TIMEOUT;
     while requests.ended() < taken {
-        if Instant::now() > deadline {
+        if driven.watch.now() > deadline {
             return Err(Error::Config(format!(
                 "requests did not end within {} s after the window: give the workers CPUs of \
                  their own",
@@ -148,9 +161,9 @@ fn task(request: Request) -> Task {
 }
 
 /// Spins until an instant; the time then.
-fn wait_until(due: Instant, workers: &mut impl Workers) -> Instant {
+fn wait_until(due: Instant, workers: &mut impl Workers, watch: &mut Watch) -> Instant {
     loop {
-        let now = Instant::now();
+        let now = watch.now();
         if now >= due {
             return now;
         }
@@ -165,18 +178,54 @@ pub(crate) fn latencies() -> Histogram<u64> {
 }
 
 /// Latencies and completions of one kind.
-pub(crate) struct Ended {
+struct Ended {
     /// Of requests due in the window, in ns.
-    pub(crate) latency_ns: Histogram<u64>,
+    latency_ns: Histogram<u64>,
+    /// Of those of them that met no stall.
+    calm_ns: Histogram<u64>,
     /// Requests that ended inside the window, whenever they were due.
-    pub(crate) inside: u64,
+    inside: u64,
 }
 
 impl Driven {
+    /// What the run itself says about it; the rest of the row is its caller's.
+    pub(crate) fn measured(&self, arrivals: &Arrivals, requests: &Requests) -> Mixed {
+        let seconds = arrivals.window.as_secs_f64();
+        let [new_order, payment, q2] =
+            [Kind::NewOrder, Kind::Payment, Kind::Q2].map(|kind| self.ended(requests, kind));
+        let all = |of: &Ended| Latency::of(&of.latency_ns, of.inside as f64 / seconds);
+        let calm = |of: &Ended| Latency::of(&of.calm_ns, of.calm_ns.len() as f64 / seconds);
+        let stalls = Vec::from_iter(self.watch.between(self.window.0, self.window.1));
+        let us = |time: Duration| time.as_nanos() as f64 / 1e3;
+        Mixed {
+            seconds,
+            warmup_s: arrivals.warmup.as_secs_f64(),
+            arrival_us: us(arrivals.interval),
+            batch: arrivals.batch,
+            new_order: all(&new_order),
+            payment: all(&payment),
+            q2: all(&q2),
+            urgent: self.urgent,
+            dropped: self.dropped,
+            late: Latency::of(&self.late_ns, 1.0 / arrivals.interval.as_secs_f64()),
+            hiccups: Some(Hiccups {
+                over_us: us(self.watch.over()),
+                stalls: stalls.len() as u64,
+                total_ms: us(stalls.iter().sum()) / 1e3,
+                longest_us: us(stalls.iter().copied().max().unwrap_or_default()),
+                new_order: calm(&new_order),
+                payment: calm(&payment),
+                q2: calm(&q2),
+            }),
+            ..Mixed::default()
+        }
+    }
+
     /// What came of the requests of a kind.
-    pub(crate) fn ended(&self, requests: &Requests, kind: Kind) -> Ended {
+    fn ended(&self, requests: &Requests, kind: Kind) -> Ended {
         let mut ended = Ended {
             latency_ns: latencies(),
+            calm_ns: latencies(),
             inside: 0,
         };
         let (from, to) = self.window;
@@ -184,10 +233,14 @@ impl Driven {
             let Some(ns) = taken.filter(|_| of == kind) else {
                 continue;
             };
+            let end = due + Duration::from_nanos(ns);
             if (from..to).contains(&due) {
                 ended.latency_ns.saturating_record(ns);
+                if self.watch.is_calm(due, end) {
+                    ended.calm_ns.saturating_record(ns);
+                }
             }
-            if (from..to).contains(&(due + Duration::from_nanos(ns))) {
+            if (from..to).contains(&end) {
                 ended.inside += 1;
             }
         }

@@ -13,7 +13,7 @@
 //!
 //! Sizes are the paper's (Section 6.1): a queue of 1 for Q2 and of 4 for the
 //! others on each worker, a batch that would fill all of them, every
-//! millisecond. Its 16 workers are as many here as there are CPUs beside the
+//! millisecond, which `service` stretches for slower machines. Its 16 workers are as many here as there are CPUs beside the
 //! scheduling thread's.
 
 use std::fmt;
@@ -23,6 +23,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::method::Method;
+use super::service::{BATCH, INTERVAL, Service};
 
 /// What `--experiment` chooses among.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -227,12 +228,25 @@ impl Case {
             method,
             value: None,
             workers,
-            arrival: Duration::from_millis(1),
-            high_queue: 4,
+            arrival: INTERVAL,
+            high_queue: BATCH,
             // Preemption without limit, as in all of the paper's experiments
             // but that on starvation.
             sharing: Sharing::Threshold(1.0),
         }
+    }
+
+    /// The same with all times longer by a factor.
+    pub(crate) fn stretched(self, stretch: f64) -> Self {
+        Case {
+            arrival: self.arrival.mul_f64(stretch),
+            ..self
+        }
+    }
+
+    /// The part of each worker's time that urgent requests take.
+    pub(crate) fn load(&self, service: &Service) -> f64 {
+        service.load(self.high_queue as f64, self.arrival.as_secs_f64() * 1e6)
     }
 
     /// The method and what is swept, for progress.
@@ -257,6 +271,27 @@ mod tests {
         }
         let error = "preempt".parse::<PreemptExperiment>().unwrap_err();
         assert!(error.contains("starvation"), "{error}");
+    }
+
+    #[test]
+    fn stretched_times_bring_the_load_that_was_asked_for() {
+        let service = Service {
+            urgent_us: 900.0,
+            q2_us: 90e3,
+        };
+        let wait = Method::policy("wait");
+        let usual = Case::usual(wait.clone(), 1);
+        assert!(usual.load(&service) > 3.5, "overloaded");
+        let stretched = usual.stretched(service.stretch(0.12));
+        assert!(
+            (stretched.load(&service) - 0.12).abs() < 1e-6,
+            "{stretched:?}"
+        );
+        // A sweep keeps its proportions.
+        let cases = PreemptExperiment::Arrivals.cases(&[1], &[]);
+        let stretched = cases.into_iter().map(|case| case.stretched(30.0));
+        let longest = stretched.map(|case| case.arrival).max();
+        assert_eq!(longest, Some(Duration::from_millis(1_500)));
     }
 
     #[test]

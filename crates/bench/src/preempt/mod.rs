@@ -19,7 +19,8 @@
 //! | `experiment`, `method` | what is run, and how do urgent transactions get to run? |
 //! | `place` | which CPU does what? |
 //! | `workload` | what is one request? |
-//! | `driver` | when do requests come? |
+//! | `driver`, `service` | when do requests come, and how long do they take alone? |
+//! | `hiccups` | what did the machine do meanwhile? |
 //! | `pool`, `threads` | where do they run? |
 //! | `overhead`, `engines`, `micro` | the experiments without the mix |
 //! | `row` | what is kept |
@@ -27,12 +28,14 @@
 mod driver;
 mod engines;
 mod experiment;
+mod hiccups;
 mod method;
 mod micro;
 mod overhead;
 mod place;
 mod pool;
 mod row;
+mod service;
 mod threads;
 mod workload;
 
@@ -43,9 +46,10 @@ use giveway_preempt::Delivery;
 
 pub use experiment::PreemptExperiment;
 pub use row::{
-    Delivery as DeliveryRow, Latency, Measured, Mixed, Operation, Overhead, Placement, PreemptRow,
-    Throughput,
+    Delivery as DeliveryRow, Hiccups, Latency, Measured, Mixed, Offered, Operation, Overhead,
+    Placement, PreemptRow, Throughput,
 };
+pub use service::Service;
 
 #[cfg(test)]
 pub(crate) use micro::{POLL_POINT, POLL_RECORD};
@@ -59,7 +63,7 @@ use overhead::Slices;
 use place::{Pinned, Place};
 use pool::PoolWorkers;
 use threads::ThreadWorkers;
-use workload::{Kind, Requests, Workload};
+use workload::{Requests, Workload};
 
 use crate::cell::sched_ext::Loaded;
 use crate::config::Scheduler;
@@ -70,6 +74,10 @@ use crate::{Progress, Result};
 /// Turns of each engine, and pairs of slices.
 const ROUNDS: u32 = 10;
 
+/// How long the scheduling thread may be without a look at the clock; what takes
+/// longer is a stall. Its own work between two looks takes some µs, a signal 10.
+const STALL: Duration = Duration::from_micros(200);
+
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PreemptPlan {
@@ -78,8 +86,11 @@ pub struct PreemptPlan {
     /// Numbers of workers in `scaling`, of which the largest is used in the
     /// others; none: every number that leaves the scheduling thread a CPU.
     pub workers: Vec<u32>,
-    /// Length of a window; a tenth of it passes before.
+    /// Length of a window before it is stretched; a tenth of it passes before.
     pub seconds: f64,
+    /// The part of the workers' time that the usual batches are to take: all
+    /// times of the mix are stretched accordingly. None: they are the paper's.
+    pub load: Option<f64>,
     /// How often everything is measured.
     pub repeat: u32,
     /// Seed of repeat 0.
@@ -100,6 +111,7 @@ impl Default for PreemptPlan {
             experiments: PreemptExperiment::ALL.to_vec(),
             workers: Vec::new(),
             seconds: 10.0,
+            load: None,
             repeat: 1,
             seed: 1,
             size: Size::FULL,
@@ -244,8 +256,17 @@ impl PreemptPlan {
                 Ok(())
             }
             mixed => {
+                progress(&format!("{mixed}: requests alone"));
+                let service = Service::measure(&*self.load(seed, 1, progress)?, seed, &place)?;
+                let stretch = self.load.map_or(1.0, |load| service.stretch(load));
                 for case in mixed.cases(&self.workers()?, &self.threads()) {
-                    let measured = self.mixed(mixed, &case, seed, progress)?;
+                    let case = case.stretched(stretch);
+                    let offered = Offered {
+                        service,
+                        load: case.load(&service),
+                        stretch,
+                    };
+                    let measured = self.mixed(mixed, &case, offered, seed, progress)?;
                     let measured = Measured::Mixed(Box::new(measured));
                     keep(case.method.name(), case.value, measured);
                 }
@@ -263,6 +284,7 @@ impl PreemptPlan {
         &self,
         experiment: PreemptExperiment,
         case: &Case,
+        offered: Offered,
         seed: u64,
         progress: Progress<'_>,
     ) -> Result<Mixed> {
@@ -270,12 +292,14 @@ impl PreemptPlan {
         progress(&format!("{title}, loading"));
         let place = self.place(case.workers)?;
         let workload = self.load(seed, case.workers, progress)?;
+        let window = Duration::from_secs_f64(self.seconds).mul_f64(offered.stretch);
         let arrivals = Arrivals {
             interval: case.arrival,
             batch: case.workers as usize * case.high_queue,
             low_places: case.workers as usize,
-            warmup: Duration::from_secs_f64(self.seconds / 10.0),
-            window: Duration::from_secs_f64(self.seconds),
+            warmup: window / 10,
+            window,
+            stall: STALL.mul_f64(offered.stretch),
         };
         let mut requests = Requests::new(&workload, seed, arrivals.slots());
         progress(&title);
@@ -304,30 +328,20 @@ impl PreemptPlan {
         workload.failure()?;
         progress(&format!("{title}, checking"));
         consistency(&workload.engine, self.size)?;
-        let latency = |kind| {
-            let ended = driven.ended(&requests, kind);
-            Latency::of(&ended.latency_ns, ended.inside as f64 / self.seconds)
+        let placement = Placement {
+            worker_cpus: place.workers,
+            scheduler_cpu: place.scheduler,
         };
-        Ok(Mixed {
-            seconds: self.seconds,
-            warmup_s: arrivals.warmup.as_secs_f64(),
-            placement: Placement {
-                worker_cpus: place.workers,
-                scheduler_cpu: place.scheduler,
-            },
-            arrival_us: case.arrival.as_secs_f64() * 1e6,
-            batch: arrivals.batch,
+        let run = Mixed {
+            placement,
             warehouses: case.workers,
             q2_scale: self.q2_scale,
-            new_order: latency(Kind::NewOrder),
-            payment: latency(Kind::Payment),
-            q2: latency(Kind::Q2),
-            urgent: driven.urgent,
-            dropped: driven.dropped,
-            late: Latency::of(&driven.late_ns, 1.0 / case.arrival.as_secs_f64()),
+            offered: Some(offered),
             pool,
             scheduler: in_force,
-        })
+            ..driven.measured(&arrivals, &requests)
+        };
+        Ok(run)
     }
 }
 

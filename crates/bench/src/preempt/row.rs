@@ -5,6 +5,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::experiment::PreemptExperiment;
+use super::service::Service;
 
 /// One row: a run, or one method's part of runs that take turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,9 +50,9 @@ pub struct Placement {
 }
 
 /// A run of the mix.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mixed {
-    /// Length of the window in seconds.
+    /// Length of the window in seconds, as it was.
     pub seconds: f64,
     /// Length of the run before it.
     pub warmup_s: f64,
@@ -77,6 +78,13 @@ pub struct Mixed {
     pub dropped: u64,
     /// How late the scheduling thread made batches; their latencies include it.
     pub late: Latency,
+    /// When it stood still, and what is left without that; none in rows of
+    /// before it was watched.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hiccups: Option<Hiccups>,
+    /// What was offered; none in rows of before it was measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub offered: Option<Offered>,
     /// What the pool counted, over the whole run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pool: Option<PoolStats>,
@@ -90,6 +98,38 @@ impl Mixed {
     pub fn urgent_per_s(&self) -> f64 {
         self.new_order.per_s + self.payment.per_s
     }
+}
+
+/// What was asked of the workers, by what requests take alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Offered {
+    /// What requests take alone.
+    pub service: Service,
+    /// The part of each worker's time that urgent requests take.
+    pub load: f64,
+    /// By how much the paper's times were stretched: interval, window, and bound
+    /// of a stall.
+    pub stretch: f64,
+}
+
+/// What the machine did to a run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hiccups {
+    /// When the scheduling thread, which spins, did not look at the clock for
+    /// longer than this, it was a stall; in µs.
+    pub over_us: f64,
+    /// Stalls in the window.
+    pub stalls: u64,
+    /// How long they were together, in ms.
+    pub total_ms: f64,
+    /// The longest, in µs.
+    pub longest_us: f64,
+    /// New-Order without those that a stall touched between due time and end.
+    pub new_order: Latency,
+    /// Payment without those.
+    pub payment: Latency,
+    /// Q2 without those.
+    pub q2: Latency,
 }
 
 /// Latencies from when requests were due, in µs.

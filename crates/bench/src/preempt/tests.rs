@@ -15,13 +15,17 @@ fn plan(experiments: &[PreemptExperiment]) -> PreemptPlan {
 
 /// The rows of an experiment; none on a machine that has no CPU for a worker.
 fn rows(experiment: PreemptExperiment) -> Vec<PreemptRow> {
-    let plan = plan(&[experiment]);
+    measured(&plan(&[experiment]))
+}
+
+/// The rows of a plan, as above.
+fn measured(plan: &PreemptPlan) -> Vec<PreemptRow> {
     if place::cpus().unwrap().len() < 2 {
         eprintln!("skipped: a worker and a scheduling thread need two CPUs");
         return Vec::new();
     }
     let rows = plan.run(&mut |_| ()).unwrap();
-    assert_eq!(rows.len(), plan.rows().unwrap(), "{experiment}");
+    assert_eq!(rows.len(), plan.rows().unwrap(), "{plan:?}");
     rows
 }
 
@@ -43,12 +47,20 @@ fn served(experiment: PreemptExperiment) -> Vec<PreemptRow> {
             payment,
             urgent,
             dropped,
+            hiccups,
             ..
         } = mixed(row);
         let of_row = new_order.count + payment.count;
         assert_eq!(of_row + dropped, *urgent, "{row:?}");
         assert!(new_order.p50_us <= new_order.max_us, "{row:?}");
         assert_eq!(new_order.p50_us > 0.0, new_order.count > 0, "{row:?}");
+        // Calm requests are some of them.
+        let calm = hiccups.as_ref().unwrap();
+        assert!(calm.new_order.count <= new_order.count, "{row:?}");
+        assert!(
+            calm.stalls > 0 || calm.payment.count == payment.count,
+            "{row:?}"
+        );
         ended += of_row;
     }
     assert!(ended > 0 || rows.is_empty(), "nothing was served at all");
@@ -87,6 +99,28 @@ fn sweeps_serve_everything() {
     served(PreemptExperiment::YieldInterval);
     served(PreemptExperiment::Starvation);
     served(PreemptExperiment::Arrivals);
+}
+
+#[test]
+fn a_load_stretches_all_times_by_what_requests_take_here() {
+    let plan = PreemptPlan {
+        load: Some(0.05),
+        ..plan(&[PreemptExperiment::Scaling])
+    };
+    for row in measured(&plan) {
+        let mixed = mixed(&row);
+        let offered = mixed.offered.as_ref().unwrap();
+        let near = |one: f64, other: f64| (one / other - 1.0).abs() < 1e-3;
+        assert!(near(offered.load, 0.05), "{offered:?}");
+        assert!(near(mixed.arrival_us, 1e3 * offered.stretch), "{row:?}");
+        assert!(
+            near(mixed.seconds, plan.seconds * offered.stretch),
+            "{row:?}"
+        );
+        let over_us = mixed.hiccups.as_ref().unwrap().over_us;
+        assert!(near(over_us, 200.0 * offered.stretch), "{row:?}");
+        assert!(offered.service.q2_us > 0.0, "{offered:?}");
+    }
 }
 
 #[test]

@@ -7,9 +7,11 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::clock;
 use crate::delivery::Delivery;
 use crate::error::EnterError;
 use crate::level::Level;
+use crate::lowering::{Lowering, Plan, Standing};
 use crate::policy::Policy;
 use crate::pool::common::Common;
 use crate::pool::station::{Base, Server, Station};
@@ -87,6 +89,7 @@ pub struct PoolBuilder {
     spin: Duration,
     stack_bytes: Option<usize>,
     ticker: Ticker,
+    lowering: Option<Plan>,
 }
 
 /// Places of a queue of the base, and of a higher level (Section 6.1).
@@ -107,6 +110,7 @@ impl Default for PoolBuilder {
             spin: Duration::from_micros(20),
             stack_bytes: None,
             ticker: Ticker::Thread,
+            lowering: None,
         }
     }
 }
@@ -178,6 +182,22 @@ impl PoolBuilder {
     /// Who sees to what takes time: a thread of the pool, if nobody says.
     pub fn ticker(mut self, ticker: Ticker) -> PoolBuilder {
         self.ticker = ticker;
+        self
+    }
+
+    /// Has each worker tell the kernel, by what `make` returns, when it runs
+    /// background work only: when it begins a background task and nothing was
+    /// urgent for as long as `after`. Nobody is told if nobody says.
+    ///
+    /// `make` is called on the worker's thread, with the worker's number, before it
+    /// takes tasks.
+    pub fn lowering(
+        mut self,
+        after: Duration,
+        make: impl Fn(usize) -> Box<dyn Lowering> + Send + Sync + 'static,
+    ) -> PoolBuilder {
+        let make = Arc::new(make);
+        self.lowering = Some(Plan { after, make });
         self
     }
 
@@ -269,6 +289,7 @@ impl PoolBuilder {
             parking: Parking::new(),
             serving: Serving::new(),
             starvation: Starvation::new(),
+            standing: Standing::new(),
         });
         let recruit = Recruit {
             worker,
@@ -276,6 +297,7 @@ impl PoolBuilder {
             // A worker that may be interrupted later has to be ready for it.
             delivery: self.policy.delivery().unwrap_or(Delivery::best()),
             stack_bytes: self.stack_bytes,
+            lowering: self.lowering.clone(),
             station: Arc::clone(&station),
             consumers,
         };
@@ -307,6 +329,7 @@ struct Recruit {
     cpu: Option<usize>,
     delivery: Delivery,
     stack_bytes: Option<usize>,
+    lowering: Option<Plan>,
     station: Arc<Station>,
     consumers: Vec<Consumer<crate::pool::station::Entry>>,
 }
@@ -318,6 +341,10 @@ impl Recruit {
         let say = |what| tell.send(what).expect("the builder waits");
         if let Err(error) = self.pin() {
             return say(Err(error));
+        }
+        if let Some(Plan { after, make }) = &self.lowering {
+            let standing = &self.station.standing;
+            standing.attach(make(self.worker), *after, clock::now());
         }
         let mut builder = Worker::builder().delivery(self.delivery);
         if let Some(bytes) = self.stack_bytes {

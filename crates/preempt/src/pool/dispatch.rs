@@ -9,8 +9,9 @@
 //! **Starvation.** A worker whose background work has waited too long gets no
 //! urgent task, and is not interrupted.
 //!
-//! **Notification.** An idle worker is woken if it sleeps. A busy one is sent a
-//! request, if the policy interrupts, unless the context of the level is at work:
+//! **Notification.** An idle worker is woken if it sleeps. One that has told the
+//! kernel that it runs background work only is raised first (`lowering`). A busy
+//! one is sent a request, if the policy interrupts, unless the context of the level is at work:
 //! it will look at its queue again before it stops (P2 of `station`).
 
 use std::sync::Arc;
@@ -188,7 +189,12 @@ impl Inner {
 
     /// Sees to it that a worker learns of what was pushed.
     fn notify(&self, desk: &Desk, level: Level) {
-        if desk.station.parking.notify() == Presence::Busy
+        let presence = desk.station.parking.notify();
+        if level != Level::BASE {
+            let _region = region();
+            desk.station.standing.raise();
+        }
+        if presence == Presence::Busy
             && level != Level::BASE
             && self.common.interrupts()
             && !desk.station.serving.will_look(level)

@@ -33,6 +33,7 @@ use crate::backlog::Backlog;
 use crate::clock;
 use crate::context::{task_boundary, yield_to};
 use crate::level::Level;
+use crate::lowering::Standing;
 use crate::pool::common::{Common, Stop};
 use crate::pool::unrun::Unrun;
 use crate::presence::{Parking, Patience, Serving};
@@ -61,6 +62,7 @@ pub(crate) struct Station {
     pub(crate) parking: Parking,
     pub(crate) serving: Serving,
     pub(crate) starvation: Starvation,
+    pub(crate) standing: Standing,
 }
 
 impl Station {
@@ -177,6 +179,7 @@ impl Server {
         station.serving.begin(level);
         acknowledge();
         let now = clock::now();
+        station.standing.urgent(now);
         station.starvation.go_up(now);
         station.see_background(station.queue(Level::BASE).is_ready(), now);
         if station.common.stop() == Stop::Return {
@@ -287,6 +290,8 @@ impl Base {
         }
         if let Some((_, entry)) = self.backlog.take() {
             self.queue.free();
+            let urgent = || station.highest_ready(Level::BASE).is_some();
+            station.standing.background(entry.weight, now, urgent);
             return Next::Run(entry);
         }
         let exhausted = || station.queues.iter().all(|queue| queue.is_exhausted());

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use giveway_hints::Tier;
 use giveway_preempt::{Level, Policy, Pool, PoolBuilder, RegionAlloc, RegionMutex};
@@ -19,6 +19,9 @@ pub(crate) const HIGHER: Level = Level::new(2);
 /// Longer than anything takes on a busy machine; only a failed test waits it out.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
+/// How often a flag is looked at; these take longer than [`LONG`].
+const STEPS: u32 = 1 << 31;
+
 /// One worker, so that everything meets on it.
 pub(crate) fn one(policy: Policy) -> PoolBuilder {
     Pool::builder().workers(1).policy(policy)
@@ -28,8 +31,9 @@ pub(crate) fn every(number: u32) -> std::num::NonZeroU32 {
     number.try_into().unwrap()
 }
 
-/// A flag that a task waits for, in code that can be preempted, and without any
-/// poll point.
+/// A flag that a task waits for, in code that can be preempted at every
+/// instruction: without poll points, and without looks at the clock, during which
+/// a signal is refused.
 #[derive(Clone, Default)]
 pub(crate) struct Flag(Arc<AtomicBool>);
 
@@ -44,16 +48,12 @@ impl Flag {
 
     /// Whether the flag went up; `step` is run all the time until then.
     pub(crate) fn wait_with(&self, mut step: impl FnMut()) -> bool {
-        let start = Instant::now();
-        while !self.is_up() {
-            if start.elapsed() > LONG {
-                return false;
-            }
-            for _ in 0..1000 {
-                step();
-            }
+        let mut left = STEPS;
+        while !self.is_up() && left > 0 {
+            step();
+            left -= 1;
         }
-        true
+        self.is_up()
     }
 
     pub(crate) fn wait(&self) -> bool {

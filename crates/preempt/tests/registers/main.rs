@@ -80,7 +80,9 @@ fn storm(name: &str, delivery: Delivery) {
     let remote = hear.recv().unwrap();
     let mut gaps = Random::from_env(name, 12);
     let length = Length::short();
-    while !length.is_over(remote.counters().taken > 5_000 && HELD.load(Relaxed) > 5_000) {
+    let taken_and_held =
+        |more_than: u64| remote.counters().taken > more_than && HELD.load(Relaxed) > more_than;
+    while !length.is_over(taken_and_held(5_000), taken_and_held(50)) {
         if remote.preempt(Level::new(1)) == Requested::Merged {
             // On one CPU, nothing is taken while this thread spins.
             std::thread::yield_now();

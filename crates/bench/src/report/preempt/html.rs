@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use super::plots::{colour, figures};
-use super::summary::{Cell, LONG, Summary, URGENT};
+use super::summary::{Cell, LONG, Summary, Transaction, URGENT};
 use super::table::heading;
 use super::targets::{against_threads, sentence, targets};
-use crate::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow};
+use crate::preempt::{Hiccups, Latency, Mixed, PreemptExperiment, PreemptRow};
 use crate::report::number::{Spread, large, short};
 use crate::report::page::{self, escape};
 use crate::result::Report;
@@ -41,7 +41,9 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
         &more,
         "The experiments are those of PreemptDB (Section 6). Threads are pinned; the scheduling \
          thread has a CPU of its own and spins. Latencies run from when a request was due, so \
-         what the scheduling thread is late by is part of them. Every database was checked \
+         what the scheduling thread is late by is part of them. Calm requests met no stall of \
+         that thread between due time and end: what is left of a tail without them is not the \
+         machine's, or was a stall of a worker, which nobody sees. Every database was checked \
          against the twelve consistency conditions of TPC-C after its run.",
     );
     page::end(page)
@@ -121,10 +123,11 @@ fn numbers(page: &mut String, cells: &[Cell<'_>]) {
     if cells.iter().all(|cell| cell.mixed().next().is_none()) {
         return;
     }
-    const HEAD: [&str; 12] = [
+    const HEAD: [&str; 14] = [
         "method",
         "at",
         "transaction",
+        "n",
         "a second",
         "mean µs",
         "geomean",
@@ -133,7 +136,8 @@ fn numbers(page: &mut String, cells: &[Cell<'_>]) {
         "p99",
         "p99.9",
         "max",
-        "dropped; late p99 µs",
+        "calm p99.9; of n",
+        "dropped; late p99, p99.9 µs; stalls",
     ];
     let _ = writeln!(
         page,
@@ -141,14 +145,26 @@ fn numbers(page: &mut String, cells: &[Cell<'_>]) {
         HEAD.join("</th><th>")
     );
     for cell in cells {
-        for (kind, of) in URGENT.into_iter().chain([LONG]) {
-            row(page, cell, kind, of);
+        for (transaction, calm) in URGENT.into_iter().chain([LONG]).zip(CALM) {
+            row(page, cell, transaction, calm);
         }
     }
     page.push_str("</tbody></table></div>\n");
 }
 
-fn row(page: &mut String, cell: &Cell<'_>, kind: &str, of: fn(&Mixed) -> Latency) {
+/// Latencies of calm requests, in the order of the transactions.
+const CALM: [fn(&Hiccups) -> Latency; 3] = [
+    |hiccups| hiccups.new_order,
+    |hiccups| hiccups.payment,
+    |hiccups| hiccups.q2,
+];
+
+fn row(
+    page: &mut String,
+    cell: &Cell<'_>,
+    (kind, of): Transaction,
+    calm_of: fn(&Hiccups) -> Latency,
+) {
     let spread = |number: fn(&Latency) -> f64| match cell.spread(|mixed| number(&of(mixed))) {
         None => "–".to_owned(),
         Some(Spread { median, min, max }) if min == max => large(median),
@@ -162,10 +178,16 @@ fn row(page: &mut String, cell: &Cell<'_>, kind: &str, of: fn(&Mixed) -> Latency
         }
     };
     let number = |of: fn(&Mixed) -> f64| cell.median(of).map_or("–".to_owned(), short);
+    let hiccup = |of: &dyn Fn(&Hiccups) -> f64| {
+        let watched = cell.mixed().filter_map(|mixed| mixed.hiccups.as_ref());
+        let spread = Spread::of(watched.map(of));
+        spread.map_or("–".to_owned(), |spread| large(spread.median))
+    };
     let fields = [
         escape(cell.method),
         cell.value.map_or("–".to_owned(), |value| value.to_string()),
         kind.to_owned(),
+        spread(|latency| latency.count as f64),
         spread(|latency| latency.per_s),
         spread(|latency| latency.mean_us),
         spread(|latency| latency.geomean_us),
@@ -176,8 +198,15 @@ fn row(page: &mut String, cell: &Cell<'_>, kind: &str, of: fn(&Mixed) -> Latency
         spread(|latency| latency.max_us),
         format!(
             "{}; {}",
+            hiccup(&|hiccups| calm_of(hiccups).p999_us),
+            hiccup(&|hiccups| calm_of(hiccups).count as f64)
+        ),
+        format!(
+            "{}; {}, {}; {}",
             number(|mixed| mixed.dropped as f64),
-            number(|mixed| mixed.late.p99_us)
+            number(|mixed| mixed.late.p99_us),
+            number(|mixed| mixed.late.p999_us),
+            hiccup(&|hiccups| hiccups.stalls as f64)
         ),
     ];
     let own = match cell.method {

@@ -3,8 +3,8 @@
 use giveway_preempt::{Delivery as Way, Latency as Delivered};
 
 use crate::preempt::{
-    DeliveryRow, Latency, Measured, Mixed, Operation, Overhead, POLL_POINT, POLL_RECORD, Placement,
-    PreemptExperiment, PreemptRow, REGION, SWITCH, Throughput,
+    DeliveryRow, Hiccups, Latency, Measured, Mixed, Offered, Operation, Overhead, POLL_POINT,
+    POLL_RECORD, Placement, PreemptExperiment, PreemptRow, REGION, SWITCH, Service, Throughput,
 };
 use crate::result::{Environment, Report};
 
@@ -41,6 +41,23 @@ fn mixed(us: f64, q2_per_s: f64) -> Measured {
         urgent: 80_000,
         dropped: 8,
         late: latency(1.0, 1_000.0),
+        hiccups: Some(Hiccups {
+            over_us: 200.0,
+            stalls: 50,
+            total_ms: 40.0,
+            longest_us: 3_000.0,
+            new_order: latency(us * 0.9, 3_900.0),
+            payment: latency(us * 0.7, 3_900.0),
+            q2: latency(0.99e6 / q2_per_s, q2_per_s),
+        }),
+        offered: Some(Offered {
+            service: Service {
+                urgent_us: 30.0,
+                q2_us: 3_900.0,
+            },
+            load: 0.12,
+            stretch: 1.0,
+        }),
         pool: None,
         scheduler: None,
     }))

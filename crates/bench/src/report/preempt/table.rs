@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::summary::{Cell, Summary};
 use super::targets::{against_threads, cell_loss, targets};
-use crate::preempt::{Measured, Mixed, PreemptExperiment, PreemptRow};
+use crate::preempt::{Hiccups, Measured, Mixed, PreemptExperiment, PreemptRow};
 use crate::report::number::{Spread, large, short};
 use crate::result::{Environment, Report};
 
@@ -19,7 +19,11 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
         let _ = writeln!(text, "\n{experiment}: {}", experiment.about());
         let cells = summary.cells(experiment);
         match experiment {
-            PreemptExperiment::Latency => mixed(&mut text, cells, &LATENCY),
+            PreemptExperiment::Latency => {
+                mixed(&mut text, cells, &LATENCY);
+                tails(&mut text, cells);
+                spreads(&mut text, cells);
+            }
             PreemptExperiment::Scaling
             | PreemptExperiment::YieldInterval
             | PreemptExperiment::Starvation
@@ -51,7 +55,7 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
     text.push_str(
         "\nLatencies run from when a request was due to its end: New-Order and Payment in\n\
          µs, Q2 in ms. gm: geometric mean. drop: urgent requests without a place in a\n\
-         queue before the next batch. Medians of repeats.\n",
+         queue before the next batch. calm: those that met no stall. Medians of repeats.\n",
     );
     text
 }
@@ -96,6 +100,16 @@ pub(super) fn heading(report: &Report<PreemptRow>) -> Vec<String> {
             mixed.seconds,
             mixed.q2_scale,
         ));
+        if let Some(offered) = &mixed.offered {
+            lines.push(format!(
+                "alone: urgent {} µs, Q2 {} ms; a batch of {} every {} ms: load {:.2}",
+                short(offered.service.urgent_us),
+                short(offered.service.q2_us / 1e3),
+                mixed.batch,
+                short(mixed.arrival_us / 1e3),
+                offered.load,
+            ));
+        }
         lines.push(format!(
             "pinned: scheduling thread on CPU {}, workers on {}",
             place.scheduler_cpu,
@@ -158,6 +172,82 @@ fn mixed(text: &mut String, cells: &[Cell<'_>], columns: &[Column]) {
         for (_, width, number) in columns {
             let number = cell.median(number).map_or("-".to_owned(), large);
             let _ = write!(text, " {number:>width$}");
+        }
+        text.push('\n');
+    }
+}
+
+/// What the highest percentile is made of: of how many requests it is, and what
+/// it is without those that met a stall of the machine.
+fn tails(text: &mut String, cells: &[Cell<'_>]) {
+    type Number = fn(&Mixed, &Hiccups) -> f64;
+    const COLUMNS: [(&str, usize, Number); 8] = [
+        ("NO n", 6, |mixed, _| mixed.new_order.count as f64),
+        ("p99.9", 6, |mixed, _| mixed.new_order.p999_us),
+        ("calm n", 6, |_, hiccups| hiccups.new_order.count as f64),
+        ("p99.9", 6, |_, hiccups| hiccups.new_order.p999_us),
+        ("Pay p99.9", 9, |mixed, _| mixed.payment.p999_us),
+        ("calm", 6, |_, hiccups| hiccups.payment.p999_us),
+        ("stalls/s", 8, |mixed, hiccups| {
+            hiccups.stalls as f64 / mixed.seconds
+        }),
+        ("longest", 7, |_, hiccups| hiccups.longest_us),
+    ];
+    let watched = |mixed: &&Mixed| mixed.hiccups.is_some();
+    let Some(over_us) = cells.iter().find_map(|cell| {
+        let mixed = cell.mixed().find(watched)?;
+        Some(mixed.hiccups?.over_us)
+    }) else {
+        return;
+    };
+    let _ = writeln!(
+        text,
+        "  p99.9 and the machine; stall: the scheduling thread stood still for > {} µs",
+        short(over_us)
+    );
+    let _ = write!(text, "  {:<13}", "method");
+    for (head, width, _) in COLUMNS {
+        let _ = write!(text, " {head:>width$}");
+    }
+    text.push('\n');
+    for cell in cells {
+        let _ = write!(text, "  {:<13}", cell.method);
+        for (_, width, number) in COLUMNS {
+            let repeats = cell.mixed().filter(watched);
+            let numbers = repeats.filter_map(|mixed| Some(number(mixed, mixed.hiccups.as_ref()?)));
+            let number = Spread::of(numbers).map_or("-".to_owned(), |spread| large(spread.median));
+            let _ = write!(text, " {number:>width$}");
+        }
+        text.push('\n');
+    }
+}
+
+/// How far the repeats are apart.
+fn spreads(text: &mut String, cells: &[Cell<'_>]) {
+    const COLUMNS: [Column; 4] = [
+        ("NO p50", 13, |mixed| mixed.new_order.p50_us),
+        ("p99", 13, |mixed| mixed.new_order.p99_us),
+        ("p99.9", 13, |mixed| mixed.new_order.p999_us),
+        ("Q2/s", 13, |mixed| mixed.q2.per_s),
+    ];
+    let repeats = cells.iter().map(|cell| cell.rows.len()).max();
+    let Some(repeats @ 2..) = repeats else {
+        return;
+    };
+    let _ = writeln!(text, "  least and most of {repeats} repeats");
+    let _ = write!(text, "  {:<13}", "method");
+    for (head, width, _) in COLUMNS {
+        let _ = write!(text, " {head:>width$}");
+    }
+    text.push('\n');
+    for cell in cells {
+        let _ = write!(text, "  {:<13}", cell.method);
+        for (_, width, number) in COLUMNS {
+            let ends = cell.spread(number);
+            let ends = ends.map_or("-".to_owned(), |spread| {
+                format!("{}-{}", large(spread.min), large(spread.max))
+            });
+            let _ = write!(text, " {ends:>width$}");
         }
         text.push('\n');
     }
