@@ -19,8 +19,9 @@ pub(crate) const HIGHER: Level = Level::new(2);
 /// Longer than anything takes on a busy machine; only a failed test waits it out.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// How often a flag is looked at; these take longer than [`LONG`].
-const STEPS: u32 = 1 << 31;
+/// How often a flag is looked at: some ten seconds of the CPU, however many others
+/// want it.
+const STEPS: u32 = 1 << 29;
 
 /// One worker, so that everything meets on it.
 pub(crate) fn one(policy: Policy) -> PoolBuilder {
