@@ -283,10 +283,10 @@ impl<'db> Transaction<'db> {
         let mut bytes = KeyBuf::new();
         table.key.whole(&table.schema, &key, &mut bytes)?;
         preemption::record_read();
-        let (record, leaf) = table.primary.lookup(bytes.as_slice());
-        let row = record.and_then(|record| self.row(&table.schema, self.see(record)));
+        let found = table.primary.lookup(bytes.as_slice());
+        let row = (found.entry).and_then(|record| self.row(&table.schema, self.see(record)));
         if row.is_none() {
-            self.note_absent(table, leaf, bytes.as_slice());
+            self.note_absent(table, found.leaf, bytes.as_slice());
         }
         Ok(row)
     }

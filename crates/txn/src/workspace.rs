@@ -316,12 +316,13 @@ impl Workspace {
         let new = || Thin::new(record::EntryHead { record }, 1, key);
         let mut fresh: Option<IndexEntry> = None;
         loop {
-            let existing = match index.tree.lookup(key).0 {
+            let found = index.tree.lookup(key);
+            let existing = match found.entry {
                 Some(existing) => existing,
                 None => {
                     let entry = *fresh.get_or_insert_with(new);
                     // SAFETY: the entry is removed before it is retired.
-                    match unsafe { index.tree.insert(entry, self) } {
+                    match unsafe { index.tree.insert(entry, &found, self) } {
                         Ok(()) => {
                             self.grew(IndexEntry::size(key.len()));
                             return entry;

@@ -24,7 +24,8 @@
 //!   is empty (Johnson and Shasha, "B-trees with inserts and deletes: why
 //!   free-at-empty is better than merge-at-half", 1993).
 //! - A full node is split when a key must go into it, not on the way down past
-//!   it, one level at a time from the top.
+//!   it, one level at a time from the top. One that grows at its end is left
+//!   nearly full, so that what is loaded in order lies dense.
 //!
 //! The tree stores pointers to entries and does not own them. Entries live at
 //! least until all transactions end that might have found them (E1).
@@ -88,6 +89,18 @@ impl LeafSeen {
         let leaf = NodeRef::<()>::from_ptr(self.leaf);
         leaf.inserts() == self.inserts && !leaf.latch().is_obsolete()
     }
+}
+
+/// Where a key is, or where it would be put.
+pub(crate) struct Found<E> {
+    /// The entry with the key, if there is one.
+    pub(crate) entry: Option<Thin<E>>,
+    /// The leaf that has it or would have it.
+    pub(crate) leaf: LeafSeen,
+    /// What the leaf's latch showed, and the slot: an insertion that finds the
+    /// latch so again needs no other search.
+    seen: Seen,
+    index: usize,
 }
 
 /// Memory that a change made unreachable, to be freed later, and new memory.
@@ -206,25 +219,56 @@ impl<E> Tree<E> {
         }
     }
 
-    /// The entry with this key, and the leaf that has it or would have it.
+    /// Looks for a key.
     #[inline]
-    pub(crate) fn lookup(&self, key: &[u8]) -> (Option<Thin<E>>, LeafSeen) {
+    pub(crate) fn lookup(&self, key: &[u8]) -> Found<E> {
         let target = Target::new(key);
         Tree::<E>::retry(|| {
             let (leaf, seen) = self.descend(|node| node.child_of(&target), |_, _, _| {})?;
             let (index, equal) = leaf.lower_bound(&target);
-            let entry = equal.then(|| leaf.entry(index));
-            let at = LeafSeen::of(leaf);
-            leaf.latch().validate(seen).then_some((entry, at))
+            let found = Found {
+                entry: equal.then(|| leaf.entry(index)),
+                leaf: LeafSeen::of(leaf),
+                seen,
+                index,
+            };
+            leaf.latch().validate(seen).then_some(found)
         })
     }
 
-    /// Adds an entry, unless there is one with its key, which is returned.
+    /// Adds an entry, unless there is one with its key, which is returned. The
+    /// key was looked for in this transaction, and `found` says where it was not:
+    /// mostly it still is not, and there is room.
     ///
     /// # Safety
     /// The entry is alive and stays so while it is in the tree, and as long as
     /// E1 asks after it was removed.
+    #[inline]
     pub(crate) unsafe fn insert(
+        &self,
+        entry: Thin<E>,
+        found: &Found<E>,
+        keeper: &mut impl Keeper,
+    ) -> Result<(), Thin<E>> {
+        debug_assert!(found.entry.is_none());
+        let leaf = NodeRef::<E>::from_ptr(found.leaf.leaf);
+        if !leaf.is_full()
+            && let Some(_latched) = leaf.latch().upgrade(found.seen)
+        {
+            leaf.put_entry(found.index, entry);
+            leaf.count_insert();
+            return Ok(());
+        }
+        // SAFETY: by the caller.
+        unsafe { self.insert_from_root(entry, keeper) }
+    }
+
+    /// The same for a leaf that is full, or has changed meanwhile.
+    ///
+    /// # Safety
+    /// As [`insert`](Tree::insert).
+    #[cold]
+    unsafe fn insert_from_root(
         &self,
         entry: Thin<E>,
         keeper: &mut impl Keeper,
@@ -243,7 +287,7 @@ impl<E> Tree<E> {
                 return leaf.latch().validate(seen).then_some(Err(existing));
             }
             if leaf.is_full() {
-                path.push(leaf, seen, 0);
+                path.push(leaf, seen, index);
                 self.split(&path, keeper);
                 return None;
             }
@@ -259,7 +303,7 @@ impl<E> Tree<E> {
     /// leaf. Does nothing if somebody interferes.
     fn split(&self, path: &Path<E>, keeper: &mut impl Keeper) -> Option<()> {
         let room = (0..path.length).rfind(|&at| !path.get(at).0.is_full());
-        let (node, seen, _) = path.get(room.map_or(0, |at| at + 1));
+        let (node, seen, index) = path.get(room.map_or(0, |at| at + 1));
         let parent = match room {
             Some(at) => {
                 let (parent, seen, _) = path.get(at);
@@ -273,7 +317,7 @@ impl<E> Tree<E> {
         }
         let right = NodeRef::new(node.is_inner());
         keeper.grew(NodeRef::<E>::size(node.is_inner()));
-        let separator = node.move_half(right);
+        let separator = node.move_upper(right, index);
         if !node.is_inner() {
             // SAFETY: it has just been made.
             keeper.grew(Thin::<()>::size(unsafe { separator.bytes() }.len()));

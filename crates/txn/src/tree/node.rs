@@ -267,11 +267,15 @@ impl<E> NodeRef<E> {
         if at == count || self.first(at) != target.first {
             return (at, false);
         }
-        self.lower_bound_of_equals(at, count, target)
+        match self.key(at).cmp(target.key) {
+            Ordering::Equal => (at, true),
+            Ordering::Greater => (at, false),
+            Ordering::Less => self.lower_bound_of_equals(at + 1, count, target),
+        }
     }
 
-    /// The same among the slots from `low`, the first that begins as the target
-    /// does.
+    /// The same among the slots from `low`, behind one that begins as the target
+    /// does and is below it.
     fn lower_bound_of_equals(
         self,
         mut low: usize,
@@ -359,10 +363,16 @@ impl<E> NodeRef<E> {
     }
 
     /// Moves the upper half to `right`, which is new, and returns what separates
-    /// the two. Latched.
-    pub(super) fn move_half(self, right: NodeRef<E>) -> Separator {
+    /// the two. Room is wanted at `index`: if that is the end, `right` gets as
+    /// little as possible, because more will probably follow there. Latched.
+    pub(super) fn move_upper(self, right: NodeRef<E>, index: usize) -> Separator {
         let count = self.count();
-        let half = count / 2;
+        let half = match (index == count, self.is_inner()) {
+            (false, _) => count / 2,
+            (true, false) => count - 1,
+            // The one in the middle leaves, and `right` needs one, too.
+            (true, true) => count - 2,
+        };
         if !self.is_inner() {
             for from in half..count {
                 self.copy_slot(from, right, from - half);
