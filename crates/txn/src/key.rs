@@ -37,7 +37,7 @@ pub(crate) struct KeyBuf {
 
 impl KeyBuf {
     #[inline]
-    pub(crate) fn new() -> KeyBuf {
+    pub(crate) const fn new() -> KeyBuf {
         KeyBuf {
             length: 0,
             inline: [0; INLINE],

@@ -84,8 +84,8 @@ fn add(
     row: Option<&[u8]>,
     ts: u64,
 ) {
-    let version = record::committed_version(ts, None, row);
-    let record = record::new_record(key, version);
+    let version = record::committed_version(&mut workspace.pool, ts, None, row);
+    let record = record::new_record(&mut workspace.pool, key, version);
     workspace.allocated(Version::size(row.unwrap_or_default().len()) + Record::size(key.len()));
     // SAFETY: records are removed before they are retired.
     let added = unsafe { table.primary.insert(record, found, workspace) };
@@ -115,7 +115,7 @@ fn replace(
     if before >= ts {
         return;
     }
-    let version = record::committed_version(ts, None, row);
+    let version = record::committed_version(&mut workspace.pool, ts, None, row);
     workspace.allocated(Version::size(row.unwrap_or_default().len()));
     record::replace_own(record, version);
     if let Some(old) = record::row_of(base) {

@@ -248,14 +248,15 @@ impl Transaction<'_> {
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
         let fate = self.fate();
         let inserted = self.with(|workspace| {
-            let version = record::new_version(fate, None, workspace.writes.len(), Some(row.raw()));
-            let record = record::new_record(key, version);
+            let (pool, index) = (&mut workspace.pool, workspace.writes.len());
+            let version = record::new_version(pool, fate, None, index, Some(row.raw()));
+            let record = record::new_record(pool, key, version);
             // SAFETY: records are removed before they are retired.
             if unsafe { table.primary.insert(record, found, workspace) }.is_err() {
                 // SAFETY: nobody has seen them.
                 unsafe {
-                    version.free();
-                    record.free();
+                    version.free_in(&mut workspace.pool);
+                    record.free_in(&mut workspace.pool);
                 }
                 let unused = Version::size(row.raw().len()) + Record::size(key.len());
                 workspace.freed(unused);
@@ -292,7 +293,13 @@ impl Transaction<'_> {
             Base::Own(old) if record::head_of(record) != Head::Version(old) => false,
             Base::Own(old) => {
                 let index = record::write_index(old);
-                let version = record::new_version(fate, record::next_of(old), index, row);
+                let version = record::new_version(
+                    &mut workspace.pool,
+                    fate,
+                    record::next_of(old),
+                    index,
+                    row,
+                );
                 record::replace_own(record, version);
                 workspace.writes[index].new = version;
                 workspace.retire_version(old);
@@ -300,7 +307,8 @@ impl Transaction<'_> {
             }
             Base::Committed(base) => {
                 let index = workspace.writes.len();
-                let version = record::new_version(fate, Some(base), index, row);
+                let version =
+                    record::new_version(&mut workspace.pool, fate, Some(base), index, row);
                 let on_tombstone = record::is_tombstone(base);
                 if on_tombstone {
                     record::hold(record);
@@ -310,7 +318,7 @@ impl Transaction<'_> {
                         record::unhold(record);
                     }
                     // SAFETY: nobody has seen it.
-                    unsafe { version.free() };
+                    unsafe { version.free_in(&mut workspace.pool) };
                     workspace.freed(Version::size(row.unwrap_or_default().len()));
                     return false;
                 }

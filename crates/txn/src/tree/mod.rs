@@ -39,7 +39,7 @@ use std::sync::atomic::AtomicPtr;
 use crate::latch::Seen;
 use crate::preemption;
 use crate::sync::{Acquire, Release, Wait};
-use crate::thin::Thin;
+use crate::thin::{self, Thin};
 
 use node::Separator;
 pub(crate) use node::{FANOUT, Node, NodeRef};
@@ -103,6 +103,24 @@ pub(crate) struct Found<E> {
     index: usize,
 }
 
+/// A leaf that was asked for, and how the key begins that it is for: a hint.
+pub(crate) struct Near<E> {
+    leaf: NodeRef<E>,
+    first: u128,
+}
+
+impl<E> Near<E> {
+    /// Asks for the entry, if the leaf seems to have one.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<Thin<E>> {
+        let slot = self.leaf.likely(self.first)?;
+        // Whether or not the leaf has changed meanwhile (T1).
+        let entry = self.leaf.entry(slot);
+        thin::prefetch(entry.as_ptr().cast(), 1);
+        Some(entry)
+    }
+}
+
 /// Memory that a change made unreachable, to be freed later, and new memory.
 pub(crate) trait Keeper {
     /// A node is not in the tree any more. `Thin<()>` is a separator.
@@ -160,7 +178,7 @@ impl<E> Tree<E> {
     /// An empty tree.
     pub(crate) fn new() -> Tree<E> {
         Tree {
-            root: AtomicPtr::new(NodeRef::<E>::new(false).as_ptr()),
+            root: AtomicPtr::new(NodeRef::<E>::new(0).as_ptr()),
             _entries: std::marker::PhantomData,
         }
     }
@@ -233,6 +251,32 @@ impl<E> Tree<E> {
                 index,
             };
             leaf.latch().validate(seen).then_some(found)
+        })
+    }
+
+    /// Goes down towards a key and asks for the leaf, at which it does not look.
+    /// `None`: somebody interfered.
+    #[inline]
+    pub(crate) fn approach(&self, key: &[u8]) -> Option<Near<E>> {
+        let target = Target::new(key);
+        let mut node = self.root();
+        while node.is_inner() {
+            let seen = node.latch().read()?;
+            let child = node.child(node.child_of(&target));
+            // Only now is it certain that this was a child of this node.
+            if !node.latch().validate(seen) {
+                return None;
+            }
+            let level = node.level();
+            node = child;
+            if level == 1 {
+                break;
+            }
+        }
+        node.prefetch();
+        Some(Near {
+            leaf: node,
+            first: target.first,
         })
     }
 
@@ -315,7 +359,7 @@ impl<E> Tree<E> {
         if parent.is_none() && self.root() != node {
             return None;
         }
-        let right = NodeRef::new(node.is_inner());
+        let right = NodeRef::new(node.level());
         keeper.grew(NodeRef::<E>::size(node.is_inner()));
         let separator = node.move_upper(right, index);
         if !node.is_inner() {
@@ -326,7 +370,7 @@ impl<E> Tree<E> {
         match &parent {
             Some((parent, _)) => parent.put_child(separator, right),
             None => {
-                let root = NodeRef::<E>::new(true);
+                let root = NodeRef::<E>::new(node.level() + 1);
                 keeper.grew(NodeRef::<E>::size(true));
                 root.set_only_child(node);
                 root.put_child(separator, right);
