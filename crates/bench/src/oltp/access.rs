@@ -29,6 +29,10 @@ pub(crate) trait Transaction {
     /// The row with this key.
     fn get<R: Row>(&mut self, key: R::Key) -> Result<Option<R>, Self::Error>;
 
+    /// Announces that rows with these keys will be read or changed soon, to
+    /// engines that can make use of it.
+    fn announce<R: Row>(&mut self, _: impl Iterator<Item = R::Key>) {}
+
     /// What somebody wants to know of the row with this key.
     fn read<R: Row, T>(
         &mut self,

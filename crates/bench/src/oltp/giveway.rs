@@ -302,6 +302,11 @@ impl Transaction for Accesses<'_> {
         Ok(row.map(taken))
     }
 
+    fn announce<R: Row>(&mut self, keys: impl Iterator<Item = R::Key>) {
+        self.transaction
+            .prefetch(self.table::<R>(), keys.map(Parts));
+    }
+
     fn read<R: Row, T>(
         &mut self,
         key: R::Key,

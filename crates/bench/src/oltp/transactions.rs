@@ -136,6 +136,8 @@ impl Ordered<'_> {
         lines: &[Line],
     ) -> Outcome<End, X> {
         let home = self.home;
+        x.announce::<Item>(lines.iter().map(|line| (line.item,)));
+        x.announce::<Stock>(lines.iter().map(|line| (line.supplier, line.item)));
         let tax = x.read::<Warehouse, _>((home,), |warehouse| warehouse.integer(at::W_TAX))?;
         let tax = some(tax, "warehouse")?;
         let row = x.change::<District, _>((home, district), |row| {
