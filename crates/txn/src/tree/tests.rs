@@ -320,3 +320,31 @@ fn readers_see_what_is_always_there() {
     // SAFETY: nobody uses them any more.
     entries.iter().for_each(|entry| unsafe { entry.free() });
 }
+
+/// What is added in order fills its leaves, but for the last.
+#[test]
+fn appended_leaves_are_dense() {
+    const KEYS: u32 = 300;
+    let mut hoard = Hoard::default();
+    let mut tree = Tree::new();
+    let entries: Vec<Entry> = (0..KEYS).map(|at| entry(&at.to_be_bytes())).collect();
+    for &entry in &entries {
+        put(&tree, entry, &mut hoard).ok().unwrap();
+    }
+    let (mut leaves, mut inner) = (0, 0);
+    tree.each_node(&mut |node| match node.is_inner() {
+        true => {
+            assert!(node.count() > 0, "an inner node has two children");
+            inner += 1;
+        }
+        false => leaves += 1,
+    });
+    let full = KEYS as usize / (FANOUT - 1) + 1;
+    assert!(leaves <= full, "{leaves} leaves, {inner} nodes above them");
+    for &entry in &entries {
+        assert!(tree.lookup(&key_of(entry)).entry == Some(entry));
+    }
+    drop(tree);
+    // SAFETY: the tree is gone.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
