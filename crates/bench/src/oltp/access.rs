@@ -66,13 +66,6 @@ pub(crate) trait Transaction {
         each: impl FnMut(R) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
-    /// Visits the rows whose index key begins with `prefix`, ascending.
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Result<(), Self::Error>;
-
     /// Visits the primary keys of the rows whose index key begins with `prefix`,
     /// in the order of the index.
     fn keys_by_index<I: Index, K: Key>(

@@ -373,24 +373,6 @@ impl Transaction for Accesses<'_> {
         Ok(())
     }
 
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        mut each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        let index = &self.engine.indexes[I::INDEX];
-        let range = KeyRange::prefix(Parts(prefix));
-        for row in self
-            .transaction
-            .scan_index(index, range, Direction::Forward)?
-        {
-            if each(taken(row?)).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn keys_by_index<I: Index, K: Key>(
         &mut self,
         prefix: K,

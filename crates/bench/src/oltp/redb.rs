@@ -217,28 +217,6 @@ impl Transaction for Tables<'_> {
         Ok(())
     }
 
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        mut each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        let from = bytes::key(&prefix);
-        let to = bytes::after(from.clone());
-        let range = (Bound::Included(from.as_slice()), end(&to));
-        self.table::<I::Row>()?;
-        self.index::<I>()?;
-        let table = |number: usize| self.open[number].as_ref().expect("it was opened");
-        let (rows, index) = (table(I::Row::TABLE), table(TABLES.len() + I::INDEX));
-        for found in index.range::<&[u8]>(range)? {
-            let row = rows.get(found?.1.value())?;
-            let row = row.expect("an index leads to rows");
-            if each(bytes::read(row.value())).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn last_by_index<I: Index, K: Key>(&mut self, prefix: K) -> Outcome<Option<I::Row>> {
         let from = bytes::key(&prefix);
         let to = bytes::after(from.clone());

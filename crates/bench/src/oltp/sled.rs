@@ -208,22 +208,6 @@ impl Transaction for Writes<'_> {
         Ok(())
     }
 
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        mut each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        let prefix = bytes::key(&prefix);
-        for found in self.range(TABLES.len() + I::INDEX, prefix.clone(), prefix) {
-            let row = self.trees[I::Row::TABLE].get(found?.1)?;
-            let row = row.expect("an index leads to rows");
-            if each(bytes::read(&row)).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     fn last_by_index<I: Index, K: Key>(&mut self, prefix: K) -> Outcome<Option<I::Row>> {
         let prefix = bytes::key(&prefix);
         let mut range = self.range(TABLES.len() + I::INDEX, prefix.clone(), prefix);

@@ -156,25 +156,24 @@ impl Access {
 /// What is wanted by an index.
 #[derive(Clone, Copy)]
 enum ByIndex {
-    Rows,
     LastRow,
     /// Primary keys, which are in the index.
     Keys,
 }
 
 impl ByIndex {
-    const WAYS: usize = 3;
+    const WAYS: usize = 2;
 }
 
 fn index_text<I: Index, K: Key>(wanted: ByIndex) -> String {
     let columns = match wanted {
         ByIndex::Keys => I::Row::KEY,
-        ByIndex::Rows | ByIndex::LastRow => I::Row::COLUMNS.len(),
+        ByIndex::LastRow => I::Row::COLUMNS.len(),
     };
     let list = names::<I::Row>(0..columns).join(", ");
     let order = match wanted {
         ByIndex::LastRow => format!("{} DESC LIMIT 1", I::COLUMNS.join(" DESC, ")),
-        ByIndex::Rows | ByIndex::Keys => I::COLUMNS.join(", "),
+        ByIndex::Keys => I::COLUMNS.join(", "),
     };
     format!(
         "SELECT {list} FROM {} INDEXED BY {} WHERE {} ORDER BY {order}",
@@ -580,17 +579,6 @@ impl Transaction for &Sqlite<'_> {
             bind.skip = K::COLUMNS.saturating_sub(1);
             to.put(&mut bind);
             bind.outcome?;
-            visit(statement, each)
-        })
-    }
-
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        self.by_index::<I, K, _>(ByIndex::Rows, |statement| {
-            bind(statement, &prefix)?;
             visit(statement, each)
         })
     }
