@@ -296,6 +296,7 @@ fn a_filled_row_is_new() {
         .unwrap();
     }
     let second = txn.get(&table, 2).unwrap().unwrap();
+    table.check_row_bytes(second.raw()).unwrap();
     assert_eq!(
         (second.text(1), second.is_null(2)),
         (&*"x".repeat(15), true)

@@ -348,3 +348,35 @@ fn appended_leaves_are_dense() {
     // SAFETY: the tree is gone.
     entries.iter().for_each(|entry| unsafe { entry.free() });
 }
+
+/// Between a look-up and the insertion, others add to the leaf, add the very key,
+/// and split the leaf: the insertion does not go where it no longer belongs.
+#[test]
+fn an_insertion_does_not_trust_an_old_look_up() {
+    let mut hoard = Hoard::default();
+    let tree = Tree::new();
+    let entries: Vec<Entry> = (0..20u32).map(|at| entry(&at.to_be_bytes())).collect();
+    let key = |at: usize| (at as u32).to_be_bytes();
+    let (ten, fifteen) = (tree.lookup(&key(10)), tree.lookup(&key(15)));
+    put(&tree, entries[3], &mut hoard).ok().unwrap();
+    // SAFETY: the entries are freed below, after the tree.
+    unsafe { tree.insert(entries[10], &ten, &mut hoard) }
+        .ok()
+        .unwrap();
+    // SAFETY: as above.
+    let twice = unsafe { tree.insert(entries[10], &ten, &mut hoard) };
+    assert!(twice == Err(entries[10]));
+    for at in [0, 1, 2, 4, 5, 6, 7, 8, 9, 16, 17] {
+        put(&tree, entries[at], &mut hoard).ok().unwrap();
+    }
+    // SAFETY: as above.
+    unsafe { tree.insert(entries[15], &fifteen, &mut hoard) }
+        .ok()
+        .unwrap();
+    let all = Span::new(&[], None);
+    let keys = scan(&tree, all, Direction::Forward);
+    assert!(keys.is_sorted() && keys.len() == 14, "{keys:?}");
+    drop(tree);
+    // SAFETY: the tree is gone.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
