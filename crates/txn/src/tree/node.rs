@@ -296,8 +296,11 @@ impl<E> NodeRef<E> {
             return (0, 0);
         }
         let slots = &self.first[..count.min(FANOUT)];
-        // Without branches that depend on keys: they would be mispredicted half
-        // of the time, at more cost than all the comparisons.
+        // A branch that depends on keys would be mispredicted half of the time, at
+        // more cost than all the comparisons; so none is asked for. Rust 1.95 on
+        // x86-64 makes one of this all the same, because the numbers have 128 bits.
+        // Counting the keys below, in strides and all at once, avoids it and was
+        // not faster.
         let (mut base, mut size) = (0, slots.len());
         while size > 1 {
             let half = size / 2;
