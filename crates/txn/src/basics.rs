@@ -40,7 +40,7 @@ fn only_a_commit_up_to_the_limit_counts() {
 
 #[test]
 fn the_oldest_snapshot_holds_back_what_it_might_need() {
-    let epochs: Epochs<()> = Epochs::new();
+    let epochs: Epochs<()> = Epochs::new(|| ());
     assert_eq!(epochs.draw(), 1);
     let (old, snapshot) = epochs.claim(0).unwrap();
     assert_eq!(snapshot, 1);
@@ -56,7 +56,7 @@ fn the_oldest_snapshot_holds_back_what_it_might_need() {
 
 #[test]
 fn there_are_only_so_many() {
-    let epochs: Epochs<()> = Epochs::new();
+    let epochs: Epochs<()> = Epochs::new(|| ());
     for _ in 0..SLOTS {
         epochs.claim(3).unwrap();
     }

@@ -271,7 +271,7 @@ fn unsettle(workspace: &mut Workspace) {
             }
             Some(base) if record::is_tombstone(base) => {
                 // A copy, so that nobody takes it for the one that was (V4).
-                let copy = record::copy_tombstone(base);
+                let copy = record::copy_tombstone(&mut workspace.pool, base);
                 workspace.allocated(Version::size(0));
                 record::replace_own(record, copy);
                 workspace.retire_version(base);

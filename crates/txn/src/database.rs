@@ -11,6 +11,7 @@ use crate::commit::Committed;
 use crate::durable::Background;
 use crate::epoch::{Epochs, Padded};
 use crate::error::{Error, Result, SchemaError};
+use crate::heap::Heap;
 use crate::hook::CommitSink;
 use crate::preemption;
 use crate::schema::{Schema, unknown};
@@ -60,6 +61,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     catalog: Mutex<Vec<Table>>,
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
+    heap: Arc<Heap>,
 }
 
 /// What everybody may see of a slot.
@@ -181,13 +183,15 @@ impl Database {
     /// A database without a log: what is in it ends with it.
     pub fn in_memory(options: Options) -> Database {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+        let heap = Arc::default();
         let inner = Inner {
             id: NEXT_ID.fetch_add(1, Relaxed),
-            epochs: Epochs::new(),
+            epochs: Epochs::new(|| Workspace::new(&heap)),
             shared: (0..SLOTS).map(|_| Shared::new()).collect(),
             options,
             catalog: Mutex::new(Vec::new()),
             sink: OnceLock::new(),
+            heap,
         };
         Database(Arc::new(inner), None)
     }
@@ -233,7 +237,7 @@ impl Database {
         if let Some(sink) = self.0.sink.get() {
             sink.create_table(id, &schema)?;
         }
-        let table = Table::new(id, self.0.id, schema);
+        let table = Table::new(id, self.0.id, &self.0.heap, schema);
         catalog.push(table.clone());
         Ok(table)
     }

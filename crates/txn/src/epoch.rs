@@ -61,11 +61,12 @@ pub(crate) struct Epochs<P> {
 // next through `published` (E2).
 unsafe impl<P: Send> Sync for Epochs<P> {}
 
-impl<P: Default> Epochs<P> {
-    pub(crate) fn new() -> Epochs<P> {
+impl<P> Epochs<P> {
+    /// No transaction is open; `private` makes what slots keep.
+    pub(crate) fn new(private: impl Fn() -> P) -> Epochs<P> {
         let slot = |_| Slot {
             published: AtomicU64::new(FREE),
-            private: UnsafeCell::new(P::default()),
+            private: UnsafeCell::new(private()),
         };
         Epochs {
             clock: Padded(AtomicU64::new(0)),
@@ -73,9 +74,7 @@ impl<P: Default> Epochs<P> {
             slots: (0..SLOTS).map(slot).collect(),
         }
     }
-}
 
-impl<P> Epochs<P> {
     /// The last timestamp drawn.
     #[inline]
     pub(crate) fn now(&self) -> u64 {

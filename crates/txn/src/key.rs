@@ -18,7 +18,7 @@ mod range;
 
 use crate::error::SchemaError;
 use crate::row::Row;
-use crate::schema::{Schema, Type};
+use crate::schema::{Columns, Schema, Type};
 
 pub use part::{Encoder, Key, Part};
 pub use range::KeyRange;
@@ -37,7 +37,7 @@ pub(crate) struct KeyBuf {
 
 impl KeyBuf {
     #[inline]
-    pub(crate) fn new() -> KeyBuf {
+    pub(crate) const fn new() -> KeyBuf {
         KeyBuf {
             length: 0,
             inline: [0; INLINE],
@@ -110,14 +110,25 @@ pub(crate) struct KeySpec {
     /// Table or index, for messages.
     of: String,
     columns: Vec<usize>,
+    /// The same as a set.
+    set: Columns,
 }
 
 impl KeySpec {
     pub(crate) fn new(of: &str, columns: &[usize]) -> KeySpec {
+        let mut set = Columns::NONE;
+        columns.iter().for_each(|&column| set.add(column));
         KeySpec {
             of: of.to_owned(),
             columns: columns.to_vec(),
+            set,
         }
+    }
+
+    /// Whether the key is the same after these columns were touched.
+    #[inline]
+    pub(crate) fn is_kept(&self, touched: Columns) -> bool {
+        !self.set.meet(touched)
     }
 
     /// Encodes a whole key.

@@ -48,7 +48,7 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `sync`, `preemption`, `thin` | What do we stand on? |
+//! | `sync`, `preemption`, `heap`, `thin` | What do we stand on? |
 //! | `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |
@@ -67,6 +67,7 @@ mod durable;
 mod epoch;
 mod error;
 mod fate;
+mod heap;
 mod hook;
 mod key;
 mod latch;

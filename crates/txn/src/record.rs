@@ -40,8 +40,9 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
 use crate::fate::{Fate, Outcome};
+use crate::heap::Pool;
 use crate::sync::{Acquire, Relaxed, Release};
-use crate::thin::{Thick, Thin};
+use crate::thin::{self, Thick, Thin};
 
 /// A version: its row behind it, its place in the transaction's list of writes,
 /// and whether it is a tombstone, in the note.
@@ -96,7 +97,9 @@ pub(crate) enum Head {
 // the tree or in a chain while open, so they are alive (E1, E3).
 
 /// Makes a version of a running transaction; without bytes, a tombstone.
+#[inline]
 pub(crate) fn new_version(
+    pool: &mut Pool,
     fate: *mut Fate,
     next: Option<Version>,
     index: usize,
@@ -109,22 +112,27 @@ pub(crate) fn new_version(
     let index = u32::try_from(index).ok().filter(|&index| index < TOMBSTONE);
     let index = index.expect("a transaction writes at most 2^31 rows");
     let flag = if row.is_none() { TOMBSTONE } else { 0 };
-    Thin::new(head, index | flag, row.unwrap_or_default())
+    Thin::new_in(pool, head, index | flag, row.unwrap_or_default())
 }
 
 /// Makes a version that committed at this time.
-pub(crate) fn committed_version(ts: u64, next: Option<Version>, row: Option<&[u8]>) -> Version {
-    let version = new_version(ptr::null_mut(), next, 0, row);
+pub(crate) fn committed_version(
+    pool: &mut Pool,
+    ts: u64,
+    next: Option<Version>,
+    row: Option<&[u8]>,
+) -> Version {
+    let version = new_version(pool, ptr::null_mut(), next, 0, row);
     commit_version(version, ts);
     version
 }
 
 /// Another tombstone that committed when this one did.
-pub(crate) fn copy_tombstone(tombstone: Version) -> Version {
+pub(crate) fn copy_tombstone(pool: &mut Pool, tombstone: Version) -> Version {
     let Outcome::Committed(ts) = committed_at(tombstone) else {
         unreachable!("it was written over, so it had committed");
     };
-    committed_version(ts, next_of(tombstone), None)
+    committed_version(pool, ts, next_of(tombstone), None)
 }
 
 fn committed_at(version: Version) -> Outcome {
@@ -180,11 +188,12 @@ pub(crate) fn row_of<'a>(version: Version) -> Option<&'a [u8]> {
     (!is_tombstone(version)).then(|| unsafe { version.bytes() })
 }
 
-pub(crate) fn new_record(key: &[u8], version: Version) -> Record {
+#[inline]
+pub(crate) fn new_record(pool: &mut Pool, key: &[u8], version: Version) -> Record {
     let head = RecordHead {
         head: AtomicPtr::new(version.as_ptr()),
     };
-    Thin::new(head, 0, key)
+    Thin::new_in(pool, head, 0, key)
 }
 
 #[inline]
@@ -196,6 +205,16 @@ pub(crate) fn head_of(record: Record) -> Head {
     }
     // SAFETY: heads are dead or came from `as_ptr`.
     Head::Version(unsafe { Thin::from_ptr(head) }.expect("a record has a version"))
+}
+
+/// Asks for the memory of a record's newest version, which will be read soon.
+#[inline]
+pub(crate) fn prefetch_version(record: Record) {
+    // The version's length is not known before it is there: most rows end here.
+    const BYTES: usize = 6 * 64;
+    if let Head::Version(version) = head_of(record) {
+        thin::prefetch(version.as_ptr().cast(), BYTES);
+    }
 }
 
 /// Puts a version above the one that is expected to be the newest (V1).

@@ -10,9 +10,10 @@ use crate::database::Database;
 use crate::error::{Result, SchemaError};
 use crate::hook::{CommitSink, ReplayOp};
 use crate::key::KeyBuf;
-use crate::record::{self, Begin, Head, Record, Version};
+use crate::record::{self, Begin, Head, Record, RecordHead, Version};
 use crate::row::Row;
 use crate::table::{TableId, TableInner};
+use crate::tree::Found;
 use crate::txn::{Transaction, TxnOptions};
 use crate::workspace::Workspace;
 
@@ -64,9 +65,10 @@ impl Transaction<'_> {
         self.with(|workspace| {
             let bytes = Version::size(row.unwrap_or_default().len()) + beside;
             self.db.may_grow(self.slot, workspace, bytes)?;
-            match table.primary.lookup(key).0 {
+            let found = table.primary.lookup(key);
+            match found.entry {
                 Some(record) => replace(workspace, table, record, row, ts),
-                None => add(workspace, table, key, row, ts),
+                None => add(workspace, table, &found, key, row, ts),
             }
             workspace.seal(&self.db.epochs);
             Ok(())
@@ -74,12 +76,19 @@ impl Transaction<'_> {
     }
 }
 
-fn add(workspace: &mut Workspace, table: &TableInner, key: &[u8], row: Option<&[u8]>, ts: u64) {
-    let version = record::committed_version(ts, None, row);
-    let record = record::new_record(key, version);
+fn add(
+    workspace: &mut Workspace,
+    table: &TableInner,
+    found: &Found<RecordHead>,
+    key: &[u8],
+    row: Option<&[u8]>,
+    ts: u64,
+) {
+    let version = record::committed_version(&mut workspace.pool, ts, None, row);
+    let record = record::new_record(&mut workspace.pool, key, version);
     workspace.allocated(Version::size(row.unwrap_or_default().len()) + Record::size(key.len()));
     // SAFETY: records are removed before they are retired.
-    let added = unsafe { table.primary.insert(record, workspace) };
+    let added = unsafe { table.primary.insert(record, found, workspace) };
     assert!(added.is_ok(), "a key is replayed by one thread at a time");
     match row {
         Some(row) => begin_spans(workspace, table, record, row),
@@ -106,13 +115,13 @@ fn replace(
     if before >= ts {
         return;
     }
-    let version = record::committed_version(ts, None, row);
+    let version = record::committed_version(&mut workspace.pool, ts, None, row);
     workspace.allocated(Version::size(row.unwrap_or_default().len()));
     record::replace_own(record, version);
     if let Some(old) = record::row_of(base) {
         for (at, index) in table.indexes.iter().enumerate() {
             let key = span_key(table, index, record, old);
-            let entry = index.tree.lookup(key.as_slice()).0;
+            let entry = index.tree.lookup(key.as_slice()).entry;
             record::hold(record);
             workspace.retire_span(table, at, entry.expect("rows have entries"));
         }

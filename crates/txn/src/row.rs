@@ -251,7 +251,7 @@ impl<'t> Row<'t> {
 
     /// A copy that outlives the transaction.
     pub fn to_owned(&self) -> RowBuf<'t> {
-        RowBuf::reuse(self.schema, Vec::new(), self.bytes)
+        RowBuf::copy_of(*self)
     }
 
     accessors!('t);

@@ -75,6 +75,27 @@ pub struct IndexSchema {
     pub columns: Vec<usize>,
 }
 
+/// Some columns of a table, and perhaps more: those from number 63 on are not
+/// told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Columns(u64);
+
+impl Columns {
+    pub(crate) const NONE: Columns = Columns(0);
+    pub(crate) const ALL: Columns = Columns(u64::MAX);
+
+    #[inline]
+    pub(crate) fn add(&mut self, column: usize) {
+        self.0 |= 1 << column.min(63);
+    }
+
+    /// Whether a column may be in both.
+    #[inline]
+    pub(crate) fn meet(self, other: Columns) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
 /// A table's schema. Cheap to clone.
 #[derive(Clone)]
 pub struct Schema(Arc<Inner>);

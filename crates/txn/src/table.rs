@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Result, SchemaError};
+use crate::heap::Heap;
 use crate::key::KeySpec;
 use crate::record::{EntryHead, Head, RecordHead, head_of};
 use crate::row::RowBuf;
@@ -25,6 +26,8 @@ pub(crate) struct TableInner {
     pub(crate) key: KeySpec,
     pub(crate) primary: Tree<RecordHead>,
     pub(crate) indexes: Vec<IndexInner>,
+    /// Where its records and versions are (H1).
+    _heap: Arc<Heap>,
 }
 
 pub(crate) struct IndexInner {
@@ -42,7 +45,7 @@ pub struct Index {
 }
 
 impl Table {
-    pub(crate) fn new(id: TableId, database: u64, schema: Schema) -> Table {
+    pub(crate) fn new(id: TableId, database: u64, heap: &Arc<Heap>, schema: Schema) -> Table {
         let index = |index: &crate::IndexSchema| IndexInner {
             name: index.name.clone(),
             key: KeySpec::new(&index.name, &index.columns),
@@ -55,6 +58,7 @@ impl Table {
             primary: Tree::new(),
             indexes: schema.indexes().iter().map(index).collect(),
             schema,
+            _heap: Arc::clone(heap),
         }))
     }
 
@@ -137,10 +141,10 @@ impl Drop for TableInner {
         self.primary.for_each(|record| {
             if let Head::Version(version) = head_of(record) {
                 // SAFETY: reachable from here alone.
-                unsafe { version.free() };
+                unsafe { version.abandon() };
             }
             // SAFETY: as above.
-            unsafe { record.free() };
+            unsafe { record.abandon() };
         });
         for index in &mut self.indexes {
             // SAFETY: as above.

@@ -14,6 +14,8 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, slice_from_raw_parts};
 use std::sync::atomic::AtomicU32;
 
+use crate::heap::{self, Pool};
+
 /// The allocation's first part.
 pub(crate) struct Thick<H> {
     length: u32,
@@ -52,21 +54,38 @@ impl<H> Thin<H> {
         size_of::<Thick<H>>() + length
     }
 
-    /// Makes an object.
+    /// Makes an object in the global allocator's memory.
     #[inline]
     pub(crate) fn new(head: H, note: u32, bytes: &[u8]) -> Thin<H> {
         let layout = Thin::<H>::layout(bytes.len());
         // SAFETY: the layout is not empty, as a `Thick` is not.
-        let raw = unsafe { alloc(layout) }.cast::<Thick<H>>();
-        let Some(pointer) = NonNull::new(raw) else {
+        let Some(memory) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
+        // SAFETY: the memory is new, and as large as asked for.
+        unsafe { Thin::write(memory, head, note, bytes) }
+    }
+
+    /// Makes an object in a pool's memory, which is freed by
+    /// [`free_in`](Thin::free_in) or [`abandon`](Thin::abandon).
+    #[inline]
+    pub(crate) fn new_in(pool: &mut Pool, head: H, note: u32, bytes: &[u8]) -> Thin<H> {
+        let memory = pool.take(Thin::<H>::layout(bytes.len()));
+        // SAFETY: as above.
+        unsafe { Thin::write(memory, head, note, bytes) }
+    }
+
+    /// # Safety
+    /// The memory is the caller's, of this object's layout.
+    #[inline]
+    unsafe fn write(memory: NonNull<u8>, head: H, note: u32, bytes: &[u8]) -> Thin<H> {
+        let pointer = memory.cast::<Thick<H>>();
         let thick = Thick {
             length: u32::try_from(bytes.len()).expect("objects are below 4 GiB"),
             note: AtomicU32::new(note),
             head,
         };
-        // SAFETY: the allocation is new, and has room for both parts (P1).
+        // SAFETY: there is room for both parts (P1), by the caller.
         unsafe {
             pointer.write(thick);
             let tail = pointer.as_ptr().add(1).cast::<u8>();
@@ -78,13 +97,52 @@ impl<H> Thin<H> {
     /// Frees the object.
     ///
     /// # Safety
-    /// Nobody uses it any more (P2).
+    /// It is from [`new`](Thin::new), and nobody uses it any more (P2).
     pub(crate) unsafe fn free(self) {
-        // SAFETY: the object is alive until now; its layout is that of `new`.
+        // SAFETY: by the caller; the layout is that of `new`.
+        unsafe {
+            let (memory, layout) = self.clear();
+            dealloc(memory.as_ptr(), layout);
+        }
+    }
+
+    /// Takes the object out of its memory.
+    ///
+    /// # Safety
+    /// Nobody uses it any more (P2).
+    #[inline]
+    unsafe fn clear(self) -> (NonNull<u8>, Layout) {
+        // SAFETY: the object is alive until now.
         unsafe {
             let layout = Thin::<H>::layout(self.bytes().len());
             self.0.drop_in_place();
-            dealloc(self.0.as_ptr().cast(), layout);
+            (self.0.cast(), layout)
+        }
+    }
+
+    /// Frees the object.
+    ///
+    /// # Safety
+    /// It is from [`new_in`](Thin::new_in) and a pool of the same heap, and nobody
+    /// uses it any more (P2).
+    #[inline]
+    pub(crate) unsafe fn free_in(self, pool: &mut Pool) {
+        // SAFETY: by the caller; the layout is that of `new_in`.
+        unsafe {
+            let (memory, layout) = self.clear();
+            pool.give(memory, layout);
+        }
+    }
+
+    /// Frees the object as far as its heap, which goes away, does not.
+    ///
+    /// # Safety
+    /// As [`free_in`](Thin::free_in); and no pool of the heap is used any more.
+    pub(crate) unsafe fn abandon(self) {
+        // SAFETY: by the caller.
+        unsafe {
+            let (memory, layout) = self.clear();
+            heap::abandon(memory, layout);
         }
     }
 
@@ -137,6 +195,20 @@ impl<H> Thin<H> {
     pub(crate) unsafe fn from_ptr(pointer: *mut Thick<H>) -> Option<Thin<H>> {
         NonNull::new(pointer).map(Thin)
     }
+}
+
+/// Asks for memory that will be read soon, at least the line that an address is
+/// in. Nothing has to be there.
+#[inline]
+pub(crate) fn prefetch(memory: *const u8, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and does not fail.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(memory.wrapping_add(offset).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (memory, bytes);
 }
 
 #[cfg(test)]

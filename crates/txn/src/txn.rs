@@ -35,6 +35,9 @@ use crate::workspace::Workspace;
 /// Deadlines are looked at in every so many operations.
 const DEADLINE_EVERY: u32 = 32;
 
+/// So many rows are asked for at once.
+const PREFETCH_GROUP: usize = 16;
+
 /// Which anomalies a transaction accepts. `docs/txn.md` has the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
@@ -283,12 +286,37 @@ impl<'db> Transaction<'db> {
         let mut bytes = KeyBuf::new();
         table.key.whole(&table.schema, &key, &mut bytes)?;
         preemption::record_read();
-        let (record, leaf) = table.primary.lookup(bytes.as_slice());
-        let row = record.and_then(|record| self.row(&table.schema, self.see(record)));
+        let found = table.primary.lookup(bytes.as_slice());
+        let row = (found.entry).and_then(|record| self.row(&table.schema, self.see(record)));
         if row.is_none() {
-            self.note_absent(table, leaf, bytes.as_slice());
+            self.note_absent(table, found.leaf, bytes.as_slice());
         }
         Ok(row)
+    }
+
+    /// Announces that the rows with these keys will be read or changed soon, in
+    /// whatever order: their memory is asked for all at once. It changes how long
+    /// that takes and nothing else, pays where rows are many and cold, and costs
+    /// some 50 ns each where they are not. Keys of which there is no row, or that
+    /// do not fit the table, do no harm.
+    pub fn prefetch<K: Key>(&self, table: &Table, keys: impl IntoIterator<Item = K>) {
+        let table = &*table.0;
+        let mut keys = keys.into_iter().peekable();
+        while keys.peek().is_some() {
+            // All leaves are asked for before the first is looked at, then all
+            // records, then all versions: so the processor waits for each kind
+            // once, and not for every one in turn.
+            let mut leaves = [const { None }; PREFETCH_GROUP];
+            for (leaf, key) in leaves.iter_mut().zip(keys.by_ref()) {
+                let mut bytes = KeyBuf::new();
+                if table.key.whole(&table.schema, &key, &mut bytes).is_ok() {
+                    *leaf = table.primary.approach(bytes.as_slice());
+                }
+            }
+            let records = leaves.map(|leaf| leaf.and_then(|leaf| leaf.entry()));
+            let records = records.into_iter().flatten();
+            records.for_each(record::prefetch_version);
+        }
     }
 
     #[inline]

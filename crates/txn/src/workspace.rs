@@ -14,10 +14,12 @@
 //! what they lead to is retired again.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use crate::database::Shared;
 use crate::epoch::Epochs;
 use crate::fate::Fate;
+use crate::heap::{Heap, Pool};
 use crate::hook;
 use crate::looks::Looks;
 use crate::preemption;
@@ -105,16 +107,33 @@ impl Retired {
         }
     }
 
-    /// Frees it.
+    /// Frees it; what was a pool's, to this one, or to none any more.
     ///
     /// # Safety
-    /// Nobody can find it any more (E1).
-    unsafe fn free(self) {
+    /// Nobody can find it any more (E1). With no pool, the heap goes away.
+    #[inline]
+    unsafe fn free(self, pool: Option<&mut Pool>) {
+        // SAFETY: by the caller.
+        unsafe {
+            match (self, pool) {
+                (Retired::Version(version), Some(pool)) => version.free_in(pool),
+                (Retired::Version(version), None) => version.abandon(),
+                (Retired::Record(record), Some(pool)) => record.free_in(pool),
+                (Retired::Record(record), None) => record.abandon(),
+                (retired, _) => retired.free_global(),
+            }
+        }
+    }
+
+    /// Frees what is not a pool's.
+    ///
+    /// # Safety
+    /// As [`free`](Retired::free).
+    unsafe fn free_global(self) {
         // SAFETY: by the caller.
         unsafe {
             match self {
-                Retired::Version(version) => version.free(),
-                Retired::Record(record) => record.free(),
+                Retired::Version(_) | Retired::Record(_) => unreachable!("a pool's"),
                 Retired::Entry(entry) => entry.free(),
                 Retired::Node(node) => tree::free_node(node),
                 Retired::Separator(key) => key.free(),
@@ -126,8 +145,9 @@ impl Retired {
 }
 
 /// The private part of a transaction's slot.
-#[derive(Default)]
 pub(crate) struct Workspace {
+    /// Memory for records and versions.
+    pub(crate) pool: Pool,
     /// What a serializable transaction has read: which version, or that there
     /// was none.
     pub(crate) reads: Vec<(Record, Option<Version>)>,
@@ -164,6 +184,22 @@ impl Keeper for Workspace {
 }
 
 impl Workspace {
+    pub(crate) fn new(heap: &Arc<Heap>) -> Workspace {
+        Workspace {
+            pool: Pool::new(heap),
+            reads: Vec::new(),
+            looks: Looks::default(),
+            writes: Vec::new(),
+            spans: Vec::new(),
+            row: Vec::new(),
+            unchecked: 0,
+            allocated: 0,
+            garbage: 0,
+            fresh: Vec::new(),
+            limbo: VecDeque::new(),
+        }
+    }
+
     /// Forgets the transaction, and keeps what waits.
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
@@ -245,7 +281,7 @@ impl Workspace {
                     self.garbage -= bytes;
                     self.allocated -= bytes;
                     // SAFETY: stamped before the oldest open transaction (E1).
-                    unsafe { retired.free() };
+                    unsafe { retired.free(Some(&mut self.pool)) };
                 }
             }
         }
@@ -316,12 +352,13 @@ impl Workspace {
         let new = || Thin::new(record::EntryHead { record }, 1, key);
         let mut fresh: Option<IndexEntry> = None;
         loop {
-            let existing = match index.tree.lookup(key).0 {
+            let found = index.tree.lookup(key);
+            let existing = match found.entry {
                 Some(existing) => existing,
                 None => {
                     let entry = *fresh.get_or_insert_with(new);
                     // SAFETY: the entry is removed before it is retired.
-                    match unsafe { index.tree.insert(entry, self) } {
+                    match unsafe { index.tree.insert(entry, &found, self) } {
                         Ok(()) => {
                             self.grew(IndexEntry::size(key.len()));
                             return entry;
@@ -351,7 +388,7 @@ impl Drop for Workspace {
         let limbo = self.limbo.drain(..).map(|(_, retired)| retired);
         for retired in self.fresh.drain(..).chain(limbo) {
             // SAFETY: the database is gone, and its transactions before it.
-            unsafe { retired.free() };
+            unsafe { retired.free(None) };
         }
     }
 }

@@ -16,10 +16,11 @@ use crate::error::{Error, Result, SchemaError};
 use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
-use crate::record::{self, Head, Record, Version, View, Writable};
+use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
 use crate::row::{Row, RowBuf};
 use crate::sync::Wait;
 use crate::table::{Table, TableInner};
+use crate::tree::Found;
 use crate::txn::{Isolation, Transaction};
 use crate::workspace::{SpanChange, Workspace, Write};
 
@@ -50,7 +51,27 @@ impl Transaction<'_> {
     /// that, as all writes: [`Error::Conflict`], [`Error::OutOfMemory`] and what
     /// every operation may meet.
     pub fn insert(&self, table: &Table, row: &RowBuf<'_>) -> Result<()> {
+        self.insert_row(&table.0, row)
+    }
+
+    /// Adds a row: the function gets it all NULL and fills it. As
+    /// [`insert`](Transaction::insert), in memory that the transaction has for
+    /// this.
+    ///
+    /// # Errors
+    /// As [`insert`](Transaction::insert).
+    pub fn insert_with(&self, table: &Table, fill: impl FnOnce(&mut RowBuf<'_>)) -> Result<()> {
         let table = &*table.0;
+        let buffer = self.with(|workspace| std::mem::take(&mut workspace.row));
+        let mut row = RowBuf::new_in(&table.schema, buffer);
+        fill(&mut row);
+        let done = self.insert_row(table, &row);
+        self.with(|workspace| workspace.row = row.into_buffer());
+        done
+    }
+
+    #[inline]
+    fn insert_row(&self, table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
         self.check(table)?;
         self.check_writes()?;
         check_row_is_of(table, row)?;
@@ -59,8 +80,9 @@ impl Transaction<'_> {
         table.key.of_row(row.as_row(), &table.schema, &mut key);
         let mut wait = Wait::new();
         loop {
-            let Some(record) = table.primary.lookup(key.as_slice()).0 else {
-                if self.insert_new(table, key.as_slice(), row)? {
+            let found = table.primary.lookup(key.as_slice());
+            let Some(record) = found.entry else {
+                if self.insert_new(table, &found, key.as_slice(), row)? {
                     return Ok(());
                 }
                 continue;
@@ -104,12 +126,12 @@ impl Transaction<'_> {
             let (record, base, version) = self.existing(table, bytes.as_slice())?;
             let before = record::row_of(version).expect("an existing row");
             let buffer = self.with(|workspace| std::mem::take(&mut workspace.row));
-            let mut row = RowBuf::reuse(&table.schema, buffer, before);
+            let mut row = RowBuf::to_change(&table.schema, buffer, before);
             change(&mut row);
             let done = check_update(table, &row, bytes.as_slice())
                 .and_then(|()| self.put(table, record, &base, Some(row.raw())));
             if let Ok(true) = done {
-                self.move_spans(table, record, Row::new(&table.schema, before), row.as_row());
+                self.move_spans(table, record, Row::new(&table.schema, before), &row);
             }
             self.with(|workspace| workspace.row = row.into_buffer());
             if done? {
@@ -147,8 +169,8 @@ impl Transaction<'_> {
     /// written over.
     fn existing(&self, table: &TableInner, key: &[u8]) -> Result<(Record, Base, Version)> {
         preemption::record_read();
-        let (record, leaf) = table.primary.lookup(key);
-        if let Some(record) = record {
+        let found = table.primary.lookup(key);
+        if let Some(record) = found.entry {
             let base = self.base(record)?;
             if let Some(version) = base
                 .version()
@@ -158,7 +180,7 @@ impl Transaction<'_> {
             }
             self.note_base(record, &base);
         }
-        self.note_absent(table, leaf, key);
+        self.note_absent(table, found.leaf, key);
         Err(Error::NotFound {
             table: table.schema.shared_name(),
         })
@@ -216,18 +238,25 @@ impl Transaction<'_> {
     }
 
     /// Adds a record. False if somebody else has, meanwhile.
-    fn insert_new(&self, table: &TableInner, key: &[u8], row: &RowBuf<'_>) -> Result<bool> {
+    fn insert_new(
+        &self,
+        table: &TableInner,
+        found: &Found<RecordHead>,
+        key: &[u8],
+        row: &RowBuf<'_>,
+    ) -> Result<bool> {
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
         let fate = self.fate();
         let inserted = self.with(|workspace| {
-            let version = record::new_version(fate, None, workspace.writes.len(), Some(row.raw()));
-            let record = record::new_record(key, version);
+            let (pool, index) = (&mut workspace.pool, workspace.writes.len());
+            let version = record::new_version(pool, fate, None, index, Some(row.raw()));
+            let record = record::new_record(pool, key, version);
             // SAFETY: records are removed before they are retired.
-            if unsafe { table.primary.insert(record, workspace) }.is_err() {
+            if unsafe { table.primary.insert(record, found, workspace) }.is_err() {
                 // SAFETY: nobody has seen them.
                 unsafe {
-                    version.free();
-                    record.free();
+                    version.free_in(&mut workspace.pool);
+                    record.free_in(&mut workspace.pool);
                 }
                 let unused = Version::size(row.raw().len()) + Record::size(key.len());
                 workspace.freed(unused);
@@ -264,7 +293,13 @@ impl Transaction<'_> {
             Base::Own(old) if record::head_of(record) != Head::Version(old) => false,
             Base::Own(old) => {
                 let index = record::write_index(old);
-                let version = record::new_version(fate, record::next_of(old), index, row);
+                let version = record::new_version(
+                    &mut workspace.pool,
+                    fate,
+                    record::next_of(old),
+                    index,
+                    row,
+                );
                 record::replace_own(record, version);
                 workspace.writes[index].new = version;
                 workspace.retire_version(old);
@@ -272,7 +307,8 @@ impl Transaction<'_> {
             }
             Base::Committed(base) => {
                 let index = workspace.writes.len();
-                let version = record::new_version(fate, Some(base), index, row);
+                let version =
+                    record::new_version(&mut workspace.pool, fate, Some(base), index, row);
                 let on_tombstone = record::is_tombstone(base);
                 if on_tombstone {
                     record::hold(record);
@@ -282,7 +318,7 @@ impl Transaction<'_> {
                         record::unhold(record);
                     }
                     // SAFETY: nobody has seen it.
-                    unsafe { version.free() };
+                    unsafe { version.free_in(&mut workspace.pool) };
                     workspace.freed(Version::size(row.unwrap_or_default().len()));
                     return false;
                 }
@@ -312,8 +348,13 @@ impl Transaction<'_> {
     }
 
     /// The spans of a row that was changed.
-    fn move_spans(&self, table: &TableInner, record: Record, before: Row<'_>, after: Row<'_>) {
+    #[inline]
+    fn move_spans(&self, table: &TableInner, record: Record, before: Row<'_>, row: &RowBuf<'_>) {
         for (at, index) in table.indexes.iter().enumerate() {
+            if index.key.is_kept(row.touched()) {
+                continue;
+            }
+            let after = row.as_row();
             let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
             index.key.of_row(before, &table.schema, &mut old);
             index.key.of_row(after, &table.schema, &mut new);
@@ -344,7 +385,7 @@ fn change_span(
     let entry = if begins {
         workspace.begin_span(index, record, key.as_slice())
     } else {
-        let entry = index.tree.lookup(key.as_slice()).0;
+        let entry = index.tree.lookup(key.as_slice()).entry;
         entry.expect("a row has its index entries until no snapshot needs them")
     };
     workspace.spans.push(SpanChange {
@@ -369,6 +410,9 @@ fn check_row_is_of(table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
 fn check_update(table: &TableInner, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
     check_row_is_of(table, row)?;
     row.check_nulls()?;
+    if table.key.is_kept(row.touched()) {
+        return Ok(());
+    }
     let mut after = KeyBuf::new();
     table.key.of_row(row.as_row(), &table.schema, &mut after);
     if after.as_slice() == key {

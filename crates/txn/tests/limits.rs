@@ -261,3 +261,100 @@ fn tables_of_other_databases_are_a_bug() {
     let (_other, table) = database(Options::default());
     let _ = db.begin(TxnOptions::default()).unwrap().get(&table, 1);
 }
+
+/// Announcing rows is no reading: it finds what is there, minds nothing that is
+/// not, and does not make a transaction depend on them.
+#[test]
+fn announced_rows_are_not_read() {
+    let (db, table) = database(Options::default());
+    for id in 0..40 {
+        insert(&db, &table, id, "a").unwrap();
+    }
+    let txn = db.begin(TxnOptions::serializable()).unwrap();
+    txn.prefetch(&table, -3..45);
+    txn.prefetch(&table, ["no", "number"]);
+    txn.prefetch(&table, [(1, 2)]);
+    set(&db, &table, 7, "b").unwrap();
+    insert(&db, &table, 41, "c").unwrap();
+    assert_eq!(txn.get(&table, 8).unwrap().unwrap().text(1), "a");
+    txn.update(&table, 9, |row| {
+        row.set_text(1, "d");
+    })
+    .unwrap();
+    txn.commit().unwrap();
+}
+
+/// A row that is filled in place begins with nothing in it, whatever was in the
+/// memory before.
+#[test]
+fn a_filled_row_is_new() {
+    let (db, table) = database(Options::default());
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for id in 1..=2 {
+        let data = "x".repeat(30 / id as usize);
+        txn.insert_with(&table, |row| {
+            assert!((0..3).all(|column| row.is_null(column)));
+            row.set_i32(0, id).set_text(1, &data);
+            if id == 1 {
+                row.set_text(2, "noted");
+            }
+        })
+        .unwrap();
+    }
+    let second = txn.get(&table, 2).unwrap().unwrap();
+    table.check_row_bytes(second.raw()).unwrap();
+    assert_eq!(
+        (second.text(1), second.is_null(2)),
+        (&*"x".repeat(15), true)
+    );
+    let again = txn.insert_with(&table, |row| {
+        row.set_i32(0, 2).set_text(1, "");
+    });
+    assert!(matches!(again, Err(Error::DuplicateKey { .. })));
+    let forgotten = txn.insert_with(&table, |row| {
+        row.set_i32(0, 3);
+    });
+    assert!(forgotten.unwrap_err().to_string().contains("'data'"));
+}
+
+/// Keys and indexes follow changes of any column, also of those behind number 63,
+/// which are not told apart.
+#[test]
+fn indexes_on_late_columns_follow_their_changes() {
+    let db = Database::in_memory(Options::default());
+    let mut schema = Schema::builder("wide");
+    for column in 0..70 {
+        schema = schema.column(format!("c{column}"), Type::I32);
+    }
+    let schema = schema.primary_key(["c66"]).index("by", ["c3", "c68"]);
+    let table = db.create_table(schema.build().unwrap()).unwrap();
+    let by = table.index("by").unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    txn.insert_with(&table, |row| {
+        (0..70).for_each(|column| {
+            row.set_i32(column, 1);
+        });
+    })
+    .unwrap();
+    let count = |three: i32, late: i32| {
+        let range = KeyRange::prefix((three, late));
+        txn.scan_index(&by, range, Direction::Forward)
+            .unwrap()
+            .count()
+    };
+    for (column, now) in [(68, (1, 5)), (3, (5, 5)), (69, (5, 5))] {
+        txn.update(&table, 1, |row| {
+            row.set_i32(column, 5);
+        })
+        .unwrap();
+        assert_eq!(
+            (count(1, 1), count(now.0, now.1)),
+            (0, 1),
+            "column {column}"
+        );
+    }
+    let moved = txn.update(&table, 1, |row| {
+        row.set_i32(66, 2);
+    });
+    assert!(moved.unwrap_err().to_string().contains("primary key"));
+}

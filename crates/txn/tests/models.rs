@@ -120,7 +120,7 @@ fn writers_of_a_latch_exclude_each_other() {
 #[test]
 fn a_snapshot_does_not_change() {
     model(3, || {
-        let shared = Arc::new((Epochs::<()>::new(), Fate::new(0), AtomicU64::new(0)));
+        let shared = Arc::new((Epochs::<()>::new(|| ()), Fate::new(0), AtomicU64::new(0)));
         let writer = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -149,7 +149,7 @@ fn a_snapshot_does_not_change() {
 #[test]
 fn write_skew_is_refused() {
     model(2, || {
-        let shared = Arc::new((Epochs::<()>::new(), [Fate::new(0), Fate::new(0)]));
+        let shared = Arc::new((Epochs::<()>::new(|| ()), [Fate::new(0), Fate::new(0)]));
         let commit = |shared: &(Epochs<()>, [Fate; 2]), mine: usize| {
             let (epochs, fates) = shared;
             fates[mine].prepare();
@@ -187,7 +187,7 @@ fn nothing_is_freed_under_a_reader() {
         // SAFETY: loom checks the accesses to the objects.
         unsafe impl Sync for Shared {}
         let shared = Arc::new(Shared {
-            epochs: Epochs::new(),
+            epochs: Epochs::new(|| ()),
             link: AtomicU64::new(0),
             objects: [UnsafeCell::new(7), UnsafeCell::new(7)],
         });

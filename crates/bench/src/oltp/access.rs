@@ -21,8 +21,32 @@ pub(crate) trait Transaction {
     /// What can go wrong.
     type Error: EngineError;
 
+    /// A row where it lies.
+    type View<'v>: View;
+    /// A row that is being changed.
+    type Change<'c>: Change;
+
     /// The row with this key.
     fn get<R: Row>(&mut self, key: R::Key) -> Result<Option<R>, Self::Error>;
+
+    /// Announces that rows with these keys will be read or changed soon, to
+    /// engines that can make use of it.
+    fn announce<R: Row>(&mut self, _: impl Iterator<Item = R::Key>) {}
+
+    /// What somebody wants to know of the row with this key.
+    fn read<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        look: impl FnOnce(&Self::View<'_>) -> T,
+    ) -> Result<Option<T>, Self::Error>;
+
+    /// Changes the row with this key, and says what somebody wants to know of it.
+    /// Only columns that transactions change may be set.
+    fn change<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        change: impl FnMut(&mut Self::Change<'_>) -> T,
+    ) -> Result<Option<T>, Self::Error>;
 
     /// Adds a row, whose key must be new.
     fn insert<R: Row>(&mut self, row: &R) -> Result<(), Self::Error>;
@@ -42,16 +66,47 @@ pub(crate) trait Transaction {
         each: impl FnMut(R) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
-    /// Visits the rows whose index key begins with `prefix`, ascending.
-    fn scan_index<I: Index, K: Key>(
+    /// Visits the primary keys of the rows whose index key begins with `prefix`,
+    /// in the order of the index.
+    fn keys_by_index<I: Index, K: Key>(
         &mut self,
         prefix: K,
-        each: impl FnMut(I::Row) -> ControlFlow<()>,
+        each: impl FnMut(<I::Row as Row>::Key),
     ) -> Result<(), Self::Error>;
 
     /// The last of the rows whose index key begins with `prefix`.
     fn last_by_index<I: Index, K: Key>(&mut self, prefix: K)
     -> Result<Option<I::Row>, Self::Error>;
+}
+
+/// A row's columns by position, without taking the whole row.
+pub(crate) trait View {
+    /// A column of eight bytes, which is not NULL.
+    fn integer(&self, column: usize) -> i64;
+    /// A column of four bytes.
+    fn small(&self, column: usize) -> i32;
+    /// A text.
+    fn text(&self, column: usize) -> &str;
+}
+
+/// A row that is being changed.
+pub(crate) trait Change: View {
+    /// Sets a column of eight bytes.
+    fn set_integer(&mut self, column: usize, value: i64);
+    /// Sets a column of four bytes.
+    fn set_small(&mut self, column: usize, value: i32);
+    /// Sets a text.
+    fn set_text(&mut self, column: usize, value: &str);
+
+    /// Adds to a column of eight bytes.
+    fn add_integer(&mut self, column: usize, more: i64) {
+        self.set_integer(column, self.integer(column) + more);
+    }
+
+    /// Adds to a column of four bytes.
+    fn add_small(&mut self, column: usize, more: i32) {
+        self.set_small(column, self.small(column) + more);
+    }
 }
 
 /// An engine's error.

@@ -7,7 +7,7 @@ use giveway_txn::{
     SchemaError, Table, TxnOptions, Type,
 };
 
-use super::access::{End, Engine, EngineError, Failure, Transaction, Work};
+use super::access::{Change, End, Engine, EngineError, Failure, Transaction, View, Work};
 use crate::tpcc::row::{
     Customer, CustomerName, CustomerOrder, District, History, Index, Item, Key, Kind, NewOrder,
     Order, OrderLine, Row, Sink, Source, Stock, Warehouse,
@@ -202,6 +202,48 @@ impl Source for Read<'_> {
     }
 }
 
+impl View for giveway_txn::Row<'_> {
+    fn integer(&self, column: usize) -> i64 {
+        self.i64(column)
+    }
+
+    fn small(&self, column: usize) -> i32 {
+        self.i32(column)
+    }
+
+    fn text(&self, column: usize) -> &str {
+        self.text(column)
+    }
+}
+
+impl View for RowBuf<'_> {
+    fn integer(&self, column: usize) -> i64 {
+        self.i64(column)
+    }
+
+    fn small(&self, column: usize) -> i32 {
+        self.i32(column)
+    }
+
+    fn text(&self, column: usize) -> &str {
+        self.text(column)
+    }
+}
+
+impl Change for RowBuf<'_> {
+    fn set_integer(&mut self, column: usize, value: i64) {
+        self.set_i64(column, value);
+    }
+
+    fn set_small(&mut self, column: usize, value: i32) {
+        self.set_i32(column, value);
+    }
+
+    fn set_text(&mut self, column: usize, value: &str) {
+        self.set_text(column, value);
+    }
+}
+
 fn taken<R: Row>(row: giveway_txn::Row<'_>) -> R {
     R::take(&mut Read { row, next: 0 })
 }
@@ -252,20 +294,53 @@ impl<'t> Accesses<'t> {
 
 impl Transaction for Accesses<'_> {
     type Error = Error;
+    type View<'v> = giveway_txn::Row<'v>;
+    type Change<'c> = RowBuf<'c>;
 
     fn get<R: Row>(&mut self, key: R::Key) -> Outcome<Option<R>> {
         let row = self.transaction.get(self.table::<R>(), Parts(key))?;
         Ok(row.map(taken))
     }
 
+    fn announce<R: Row>(&mut self, keys: impl Iterator<Item = R::Key>) {
+        self.transaction
+            .prefetch(self.table::<R>(), keys.map(Parts));
+    }
+
+    fn read<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        look: impl FnOnce(&giveway_txn::Row<'_>) -> T,
+    ) -> Outcome<Option<T>> {
+        let row = self.transaction.get(self.table::<R>(), Parts(key))?;
+        Ok(row.as_ref().map(look))
+    }
+
+    fn change<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        mut change: impl FnMut(&mut RowBuf<'_>) -> T,
+    ) -> Outcome<Option<T>> {
+        let mut answer = None;
+        let changed = self
+            .transaction
+            .update(self.table::<R>(), Parts(key), |row| {
+                answer = Some(change(row));
+            });
+        match changed {
+            Ok(()) => Ok(answer),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn insert<R: Row>(&mut self, row: &R) -> Outcome<()> {
-        let table = self.table::<R>();
-        let mut buffer = table.row();
-        row.put(&mut Fill {
-            row: &mut buffer,
-            next: 0,
-        });
-        self.transaction.insert(table, &buffer)
+        self.transaction.insert_with(self.table::<R>(), |buffer| {
+            row.put(&mut Fill {
+                row: buffer,
+                next: 0,
+            });
+        })
     }
 
     fn update<R: Row>(&mut self, row: &R) -> Outcome<()> {
@@ -298,20 +373,18 @@ impl Transaction for Accesses<'_> {
         Ok(())
     }
 
-    fn scan_index<I: Index, K: Key>(
+    fn keys_by_index<I: Index, K: Key>(
         &mut self,
         prefix: K,
-        mut each: impl FnMut(I::Row) -> ControlFlow<()>,
+        mut each: impl FnMut(<I::Row as Row>::Key),
     ) -> Outcome<()> {
         let index = &self.engine.indexes[I::INDEX];
         let range = KeyRange::prefix(Parts(prefix));
-        for row in self
+        let rows = self
             .transaction
-            .scan_index(index, range, Direction::Forward)?
-        {
-            if each(taken(row?)).is_break() {
-                break;
-            }
+            .scan_index(index, range, Direction::Forward)?;
+        for row in rows {
+            each(Key::take(&mut Read { row: row?, next: 0 }));
         }
         Ok(())
     }

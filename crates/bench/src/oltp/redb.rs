@@ -11,7 +11,7 @@ use redb::backends::InMemoryBackend;
 use redb::{Database, Durability, ReadableTable, Table, TableDefinition, WriteTransaction};
 
 use super::access::{End, Engine, EngineError, Failure, Transaction, Work};
-use super::bytes;
+use super::bytes::{self, Columned};
 use crate::tpcc::row::{CustomerName, CustomerOrder, INDEXES, Index, Key, Row, TABLES};
 
 /// Commits from one that is durable to the next.
@@ -131,6 +131,47 @@ fn end(bound: &Option<Vec<u8>>) -> Bound<&[u8]> {
 
 impl Transaction for Tables<'_> {
     type Error = redb::Error;
+    type View<'v> = Columned<&'v [u8]>;
+    type Change<'c> = Columned<Vec<u8>>;
+
+    fn read<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        look: impl FnOnce(&Columned<&[u8]>) -> T,
+    ) -> Outcome<Option<T>> {
+        let found = self.table::<R>()?.get(bytes::key(&key).as_slice())?;
+        Ok(found.map(|row| look(&Columned::of::<R>(row.value()))))
+    }
+
+    fn change<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        mut change: impl FnMut(&mut Columned<Vec<u8>>) -> T,
+    ) -> Outcome<Option<T>> {
+        let (key, table) = (bytes::key(&key), self.table::<R>()?);
+        let found = table.get(key.as_slice())?;
+        let Some(row) = found.map(|row| row.value().to_vec()) else {
+            return Ok(None);
+        };
+        let mut row = Columned::of::<R>(row);
+        let answer = change(&mut row);
+        table.insert(key.as_slice(), row.into_bytes().as_slice())?;
+        Ok(Some(answer))
+    }
+
+    fn keys_by_index<I: Index, K: Key>(
+        &mut self,
+        prefix: K,
+        mut each: impl FnMut(<I::Row as Row>::Key),
+    ) -> Outcome<()> {
+        let from = bytes::key(&prefix);
+        let to = bytes::after(from.clone());
+        let range = (Bound::Included(from.as_slice()), end(&to));
+        for found in self.index::<I>()?.range::<&[u8]>(range)? {
+            each(bytes::read_key(found?.1.value()));
+        }
+        Ok(())
+    }
 
     fn get<R: Row>(&mut self, key: R::Key) -> Outcome<Option<R>> {
         let found = self.table::<R>()?.get(bytes::key(&key).as_slice())?;
@@ -170,28 +211,6 @@ impl Transaction for Tables<'_> {
         let range = (Bound::Included(from.as_slice()), end(&to));
         for found in self.table::<R>()?.range::<&[u8]>(range)? {
             if each(bytes::read(found?.1.value())).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        mut each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        let from = bytes::key(&prefix);
-        let to = bytes::after(from.clone());
-        let range = (Bound::Included(from.as_slice()), end(&to));
-        self.table::<I::Row>()?;
-        self.index::<I>()?;
-        let table = |number: usize| self.open[number].as_ref().expect("it was opened");
-        let (rows, index) = (table(I::Row::TABLE), table(TABLES.len() + I::INDEX));
-        for found in index.range::<&[u8]>(range)? {
-            let row = rows.get(found?.1.value())?;
-            let row = row.expect("an index leads to rows");
-            if each(bytes::read(row.value())).is_break() {
                 break;
             }
         }

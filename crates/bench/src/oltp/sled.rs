@@ -13,7 +13,7 @@ use sled::transaction::{ConflictableTransactionError, Transactional, Transaction
 use sled::{Db, IVec, Tree};
 
 use super::access::{End, Engine, EngineError, Failure, Transaction, Work};
-use super::bytes;
+use super::bytes::{self, Columned};
 use crate::tpcc::row::{CustomerName, CustomerOrder, INDEXES, Index, Key, Row, TABLES};
 
 type Outcome<T> = Result<T, sled::Error>;
@@ -124,9 +124,48 @@ impl Writes<'_> {
 
 impl Transaction for Writes<'_> {
     type Error = sled::Error;
+    type View<'v> = Columned<&'v [u8]>;
+    type Change<'c> = Columned<Vec<u8>>;
+
+    fn read<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        look: impl FnOnce(&Columned<&[u8]>) -> T,
+    ) -> Outcome<Option<T>> {
+        let found = Writes::read(self, R::TABLE, &bytes::key(&key))?;
+        Ok(found.map(|row| look(&Columned::of::<R>(&row))))
+    }
+
+    fn change<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        mut change: impl FnMut(&mut Columned<Vec<u8>>) -> T,
+    ) -> Outcome<Option<T>> {
+        let key = bytes::key(&key);
+        let Some(row) = Writes::read(self, R::TABLE, &key)? else {
+            return Ok(None);
+        };
+        let mut row = Columned::of::<R>(row.to_vec());
+        let answer = change(&mut row);
+        self.writes
+            .push((R::TABLE, key, Some(row.into_bytes().into())));
+        Ok(Some(answer))
+    }
+
+    fn keys_by_index<I: Index, K: Key>(
+        &mut self,
+        prefix: K,
+        mut each: impl FnMut(<I::Row as Row>::Key),
+    ) -> Outcome<()> {
+        let prefix = bytes::key(&prefix);
+        for found in self.range(TABLES.len() + I::INDEX, prefix.clone(), prefix) {
+            each(bytes::read_key(&found?.1));
+        }
+        Ok(())
+    }
 
     fn get<R: Row>(&mut self, key: R::Key) -> Outcome<Option<R>> {
-        let found = self.read(R::TABLE, &bytes::key(&key))?;
+        let found = Writes::read(self, R::TABLE, &bytes::key(&key))?;
         Ok(found.map(|row| bytes::read(&row)))
     }
 
@@ -146,7 +185,7 @@ impl Transaction for Writes<'_> {
 
     fn delete<R: Row>(&mut self, key: R::Key) -> Outcome<()> {
         let key = bytes::key(&key);
-        let Some(row) = self.read(R::TABLE, &key)? else {
+        let Some(row) = Writes::read(self, R::TABLE, &key)? else {
             return Ok(());
         };
         self.put_index::<CustomerName, R>(&row, false);
@@ -163,22 +202,6 @@ impl Transaction for Writes<'_> {
     ) -> Outcome<()> {
         for found in self.range(R::TABLE, bytes::key(&from), bytes::key(&to)) {
             if each(bytes::read(&found?.1)).is_break() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        mut each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        let prefix = bytes::key(&prefix);
-        for found in self.range(TABLES.len() + I::INDEX, prefix.clone(), prefix) {
-            let row = self.trees[I::Row::TABLE].get(found?.1)?;
-            let row = row.expect("an index leads to rows");
-            if each(bytes::read(&row)).is_break() {
                 break;
             }
         }

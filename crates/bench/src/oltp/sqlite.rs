@@ -9,10 +9,10 @@
 use std::cell::RefCell;
 use std::ops::{ControlFlow, Range};
 
-use rusqlite::types::{Null, ToSql, ValueRef};
+use rusqlite::types::{Null, ToSql, Value, ValueRef};
 use rusqlite::{Connection, Statement};
 
-use super::access::{End, Engine, EngineError, Failure, Transaction, Work};
+use super::access::{Change, End, Engine, EngineError, Failure, Transaction, View, Work};
 use crate::tpcc::row::{
     Customer, CustomerName, CustomerOrder, District, History, INDEXES, Index, Item, Key, Kind,
     NewOrder, Order, OrderLine, Row, Sink, Source, Stock, TABLES, Warehouse,
@@ -92,11 +92,13 @@ enum Access {
     Update,
     Delete,
     Scan(usize),
+    /// Sets the columns of a set, of those that change.
+    Change(u8),
 }
 
 impl Access {
     /// Places for the statements of a table.
-    const SLOTS: usize = 10;
+    const SLOTS: usize = 10 + (1 << MOST_CHANGING);
 
     fn slot(self) -> usize {
         match self {
@@ -105,6 +107,7 @@ impl Access {
             Access::Update => 2,
             Access::Delete => 3,
             Access::Scan(columns) => 4 + columns,
+            Access::Change(set) => 10 + usize::from(set),
         }
     }
 
@@ -126,6 +129,13 @@ impl Access {
                 let set = equal(&changing, R::KEY + 1, ", ");
                 format!("UPDATE {table} SET {set} WHERE {by_key}")
             }
+            Access::Change(set) => {
+                let mut changing = names::<R>(R::KEY..R::KEY + R::CHANGING);
+                let mut at = 0..;
+                changing.retain(|_| at.next().is_some_and(|at: u8| set & (1 << at) != 0));
+                let set = equal(&changing, R::KEY + 1, ", ");
+                format!("UPDATE {table} SET {set} WHERE {by_key}")
+            }
             Access::Scan(columns) => {
                 let range = match key[..columns].split_last() {
                     None => String::new(),
@@ -143,12 +153,27 @@ impl Access {
     }
 }
 
-/// Rows by an index, all in order or the last one.
-fn index_text<I: Index, K: Key>(last: bool) -> String {
-    let list = names::<I::Row>(0..I::Row::COLUMNS.len()).join(", ");
-    let order = match last {
-        true => format!("{} DESC LIMIT 1", I::COLUMNS.join(" DESC, ")),
-        false => I::COLUMNS.join(", "),
+/// What is wanted by an index.
+#[derive(Clone, Copy)]
+enum ByIndex {
+    LastRow,
+    /// Primary keys, which are in the index.
+    Keys,
+}
+
+impl ByIndex {
+    const WAYS: usize = 2;
+}
+
+fn index_text<I: Index, K: Key>(wanted: ByIndex) -> String {
+    let columns = match wanted {
+        ByIndex::Keys => I::Row::KEY,
+        ByIndex::LastRow => I::Row::COLUMNS.len(),
+    };
+    let list = names::<I::Row>(0..columns).join(", ");
+    let order = match wanted {
+        ByIndex::LastRow => format!("{} DESC LIMIT 1", I::COLUMNS.join(" DESC, ")),
+        ByIndex::Keys => I::COLUMNS.join(", "),
     };
     format!(
         "SELECT {list} FROM {} INDEXED BY {} WHERE {} ORDER BY {order}",
@@ -238,6 +263,89 @@ fn taken<R: Row>(row: &rusqlite::Row<'_>) -> R {
     R::take(&mut Read { row, next: 0 })
 }
 
+/// A row where it lies.
+pub(crate) struct Lying<'r>(&'r rusqlite::Row<'r>);
+
+impl Lying<'_> {
+    fn value(&self, column: usize) -> ValueRef<'_> {
+        self.0.get_ref(column).expect("statements name all columns")
+    }
+}
+
+impl View for Lying<'_> {
+    fn integer(&self, column: usize) -> i64 {
+        let value = self.value(column);
+        value.as_i64().expect("the column holds integers")
+    }
+
+    fn small(&self, column: usize) -> i32 {
+        // Only what was put as four bytes is taken as such.
+        self.integer(column) as i32
+    }
+
+    fn text(&self, column: usize) -> &str {
+        let value = self.value(column);
+        value.as_str().expect("the column holds text")
+    }
+}
+
+/// Columns of a table that transactions change, at most.
+const MOST_CHANGING: usize = 5;
+
+/// A row with new values for some of its columns.
+pub(crate) struct Changed<'r> {
+    row: Lying<'r>,
+    /// The first column that changes.
+    first: usize,
+    values: [Option<Value>; MOST_CHANGING],
+}
+
+impl Changed<'_> {
+    fn new(&self, column: usize) -> Option<&Value> {
+        self.values
+            .get(column.wrapping_sub(self.first))
+            .and_then(Option::as_ref)
+    }
+
+    fn set(&mut self, column: usize, value: Value) {
+        self.values[column - self.first] = Some(value);
+    }
+}
+
+impl View for Changed<'_> {
+    fn integer(&self, column: usize) -> i64 {
+        match self.new(column) {
+            Some(Value::Integer(value)) => *value,
+            _ => self.row.integer(column),
+        }
+    }
+
+    fn small(&self, column: usize) -> i32 {
+        self.integer(column) as i32
+    }
+
+    fn text(&self, column: usize) -> &str {
+        match self.new(column) {
+            Some(Value::Text(value)) => value,
+            _ => self.row.text(column),
+        }
+    }
+}
+
+impl Change for Changed<'_> {
+    fn set_integer(&mut self, column: usize, value: i64) {
+        self.set(column, Value::Integer(value));
+    }
+
+    fn set_small(&mut self, column: usize, value: i32) {
+        self.set(column, Value::Integer(value.into()));
+    }
+
+    fn set_text(&mut self, column: usize, value: &str) {
+        self.set(column, Value::Text(value.to_owned()));
+    }
+}
+
 /// Lengths of an index key's prefix, with none and all.
 const PREFIXES: usize = 6;
 /// Statements that begin and end transactions.
@@ -248,7 +356,7 @@ const ROLLBACK: usize = 2;
 /// Where statements are kept: by table and access; by index, prefix and
 /// direction; then [`CONTROL`].
 const INDEX_SLOTS: usize = TABLES.len() * Access::SLOTS;
-const CONTROL_SLOTS: usize = INDEX_SLOTS + INDEXES.len() * PREFIXES * 2;
+const CONTROL_SLOTS: usize = INDEX_SLOTS + INDEXES.len() * PREFIXES * ByIndex::WAYS;
 
 /// The database for one thread, with its statements.
 pub(crate) struct Sqlite<'c> {
@@ -294,12 +402,12 @@ impl<'c> Sqlite<'c> {
 
     fn by_index<I: Index, K: Key, T>(
         &self,
-        last: bool,
+        wanted: ByIndex,
         work: impl FnOnce(&mut Statement<'c>) -> Outcome<T>,
     ) -> Outcome<T> {
         let way = I::INDEX * PREFIXES + K::COLUMNS;
-        let slot = INDEX_SLOTS + way * 2 + usize::from(last);
-        self.with(slot, || index_text::<I, K>(last), work)
+        let slot = INDEX_SLOTS + way * ByIndex::WAYS + wanted as usize;
+        self.with(slot, || index_text::<I, K>(wanted), work)
     }
 
     /// One of [`CONTROL`].
@@ -360,6 +468,69 @@ impl Engine for Sqlite<'_> {
 
 impl Transaction for &Sqlite<'_> {
     type Error = rusqlite::Error;
+    type View<'v> = Lying<'v>;
+    type Change<'c> = Changed<'c>;
+
+    fn read<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        look: impl FnOnce(&Lying<'_>) -> T,
+    ) -> Outcome<Option<T>> {
+        self.access::<R, _>(Access::Get, |statement| {
+            bind(statement, &key)?;
+            let mut rows = statement.raw_query();
+            Ok(rows.next()?.map(|row| look(&Lying(row))))
+        })
+    }
+
+    fn change<R: Row, T>(
+        &mut self,
+        key: R::Key,
+        mut change: impl FnMut(&mut Changed<'_>) -> T,
+    ) -> Outcome<Option<T>> {
+        let changed = self.access::<R, _>(Access::Get, |statement| {
+            bind(statement, &key)?;
+            let mut rows = statement.raw_query();
+            Ok(rows.next()?.map(|row| {
+                let mut changed = Changed {
+                    row: Lying(row),
+                    first: R::KEY,
+                    values: [const { None }; _],
+                };
+                (change(&mut changed), changed.values)
+            }))
+        })?;
+        let Some((answer, values)) = changed else {
+            return Ok(None);
+        };
+        let set = (0..).zip(&values);
+        let set = set.map(|(at, value)| u8::from(value.is_some()) << at).sum();
+        self.access::<R, _>(Access::Change(set), |statement| {
+            let mut bind = Bind::new(statement);
+            key.put(&mut bind);
+            for value in values.iter().flatten() {
+                bind.bind(value);
+            }
+            bind.outcome?;
+            one(statement)
+        })?;
+        Ok(Some(answer))
+    }
+
+    fn keys_by_index<I: Index, K: Key>(
+        &mut self,
+        prefix: K,
+        mut each: impl FnMut(<I::Row as Row>::Key),
+    ) -> Outcome<()> {
+        self.by_index::<I, K, _>(ByIndex::Keys, |statement| {
+            bind(statement, &prefix)?;
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                each(Key::take(&mut Read { row, next: 0 }));
+            }
+            Ok(())
+        })
+    }
 
     fn get<R: Row>(&mut self, key: R::Key) -> Outcome<Option<R>> {
         self.access::<R, _>(Access::Get, |statement| {
@@ -412,19 +583,8 @@ impl Transaction for &Sqlite<'_> {
         })
     }
 
-    fn scan_index<I: Index, K: Key>(
-        &mut self,
-        prefix: K,
-        each: impl FnMut(I::Row) -> ControlFlow<()>,
-    ) -> Outcome<()> {
-        self.by_index::<I, K, _>(false, |statement| {
-            bind(statement, &prefix)?;
-            visit(statement, each)
-        })
-    }
-
     fn last_by_index<I: Index, K: Key>(&mut self, prefix: K) -> Outcome<Option<I::Row>> {
-        self.by_index::<I, K, _>(true, |statement| {
+        self.by_index::<I, K, _>(ByIndex::LastRow, |statement| {
             bind(statement, &prefix)?;
             let mut last = None;
             visit(statement, |row| {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use giveway_txn::Isolation;
 
-use super::access::{End, Engine, Failure, Transaction, Work};
+use super::access::{End, Engine, Failure, Transaction, View, Work};
 use super::check::consistency;
 use super::giveway::Giveway;
 use super::load::load;
@@ -15,8 +15,11 @@ use super::sqlite::{self, Sqlite};
 use super::transactions::Terminal;
 use crate::tpcc::generate::{Inputs, Size};
 use crate::tpcc::row::{
-    Customer, CustomerName, CustomerOrder, District, NewOrder, OrderLine, Stock,
+    Customer, CustomerName, CustomerOrder, District, NewOrder, OrderLine, Row, Stock, position,
 };
+
+const LAST: usize = position(Customer::COLUMNS, "c_last");
+const FIRST: usize = position(Customer::COLUMNS, "c_first");
 
 /// Numbers of which every one depends on what transactions did.
 #[derive(Debug, Default, PartialEq)]
@@ -58,11 +61,14 @@ impl Work for Fingerprint {
             let last = x.last_by_index::<CustomerOrder, _>((1, 1, customer))?;
             self.last_orders.push(last.map(|order| order.o_id));
         }
-        x.scan_index::<CustomerName, _>((1, 1), |row| {
-            self.namesakes
-                .push(format!("{} {}", &*row.c_last, &*row.c_first));
-            ControlFlow::Continue(())
-        })?;
+        let mut keys = Vec::new();
+        x.keys_by_index::<CustomerName, _>((1, 1), |key| keys.push(key))?;
+        for key in keys {
+            let name = x.read::<Customer, _>(key, |row| {
+                format!("{} {}", row.text(LAST), row.text(FIRST))
+            })?;
+            self.namesakes.push(name.expect("an index leads to rows"));
+        }
         x.scan((1, 2, 5), (1, 2, 8), |row: OrderLine| {
             self.lines.push((row.ol_o_id, row.ol_number));
             ControlFlow::Continue(())

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::access::{End, Failure, Transaction, Work};
+use super::access::{Change, End, Failure, Transaction, View, Work};
 use crate::tpcc::generate::{CustomerKey, DISTRICTS, Input, Line};
 use crate::tpcc::number::{Cents, Fixed};
 use crate::tpcc::population::LOADED_HISTORY_END;
@@ -18,6 +18,40 @@ use crate::tpcc::row::{
 };
 
 type Outcome<T, X> = Result<T, Failure<<X as Transaction>::Error>>;
+
+/// Where columns are that are read or changed where they lie.
+mod at {
+    use crate::tpcc::row::{Customer, District, Item, Row, Stock, Warehouse, position};
+
+    macro_rules! columns {
+        ($($row:ident { $($name:ident $column:literal),* $(,)? })*) => {$($(
+            pub(super) const $name: usize = position($row::COLUMNS, $column);
+        )*)*};
+    }
+
+    columns! {
+        Warehouse { W_YTD "w_ytd", W_TAX "w_tax", W_NAME "w_name" }
+        District {
+            D_YTD "d_ytd", D_NEXT_O_ID "d_next_o_id", D_TAX "d_tax", D_NAME "d_name",
+        }
+        Customer {
+            C_BALANCE "c_balance", C_YTD_PAYMENT "c_ytd_payment",
+            C_PAYMENT_CNT "c_payment_cnt", C_DELIVERY_CNT "c_delivery_cnt", C_DATA "c_data",
+            C_DISCOUNT "c_discount", C_CREDIT "c_credit", C_LAST "c_last",
+            C_FIRST "c_first", C_MIDDLE "c_middle",
+        }
+        Item { I_PRICE "i_price", I_DATA "i_data" }
+        Stock {
+            S_QUANTITY "s_quantity", S_YTD "s_ytd", S_ORDER_CNT "s_order_cnt",
+            S_REMOTE_CNT "s_remote_cnt", S_DATA "s_data", S_DIST_01 "s_dist_01",
+        }
+    }
+
+    /// The text that a district, from 1, puts on its order lines.
+    pub(super) fn s_dist(district: i32) -> usize {
+        S_DIST_01 + district as usize - 1
+    }
+}
 
 /// Who runs transactions: a terminal with a home.
 #[derive(Clone, Copy, Debug)]
@@ -102,12 +136,22 @@ impl Ordered<'_> {
         lines: &[Line],
     ) -> Outcome<End, X> {
         let home = self.home;
-        let warehouse: Warehouse = some(x.get((home,))?, "warehouse")?;
-        let mut row: District = some(x.get((home, district))?, "district")?;
-        let buyer: Customer = some(x.get((home, district, customer))?, "customer")?;
-        let order = row.d_next_o_id;
-        row.d_next_o_id += 1;
-        x.update(&row)?;
+        x.announce::<Item>(lines.iter().map(|line| (line.item,)));
+        x.announce::<Stock>(lines.iter().map(|line| (line.supplier, line.item)));
+        let tax = x.read::<Warehouse, _>((home,), |warehouse| warehouse.integer(at::W_TAX))?;
+        let tax = some(tax, "warehouse")?;
+        let row = x.change::<District, _>((home, district), |row| {
+            let order = row.small(at::D_NEXT_O_ID);
+            row.set_small(at::D_NEXT_O_ID, order + 1);
+            (order, row.integer(at::D_TAX))
+        })?;
+        let (order, district_tax) = some(row, "district")?;
+        let buyer = x.read::<Customer, _>((home, district, customer), |buyer| {
+            let last = Text::<16>::new(buyer.text(at::C_LAST));
+            let credit = Text::<2>::new(buyer.text(at::C_CREDIT));
+            (buyer.integer(at::C_DISCOUNT), last, credit)
+        })?;
+        let (discount, last, credit) = some(buyer, "customer")?;
         x.insert(&Order {
             o_w_id: home,
             o_d_id: district,
@@ -125,19 +169,31 @@ impl Ordered<'_> {
         })?;
         let mut total = 0;
         for (line, number) in lines.iter().zip(1..) {
-            let Some(item) = x.get::<Item>((line.item,))? else {
+            let item = x.read::<Item, _>((line.item,), |item| {
+                (
+                    item.integer(at::I_PRICE),
+                    is_original(item.text(at::I_DATA)),
+                )
+            })?;
+            let Some((price, item_is_original)) = item else {
                 return Ok(End::RolledBack);
             };
-            let mut stock: Stock = some(x.get((line.supplier, line.item))?, "stock row")?;
-            let left = stock.s_quantity - line.quantity;
-            stock.s_quantity = if left >= 10 { left } else { left + 91 };
-            stock.s_ytd += line.quantity;
-            stock.s_order_cnt += 1;
-            stock.s_remote_cnt += i32::from(line.supplier != home);
-            x.update(&stock)?;
-            let amount = item.i_price.0 * i64::from(line.quantity);
+            let stock = x.change::<Stock, _>((line.supplier, line.item), |stock| {
+                let left = stock.small(at::S_QUANTITY) - line.quantity;
+                let quantity = if left >= 10 { left } else { left + 91 };
+                stock.set_small(at::S_QUANTITY, quantity);
+                stock.add_small(at::S_YTD, line.quantity);
+                stock.add_small(at::S_ORDER_CNT, 1);
+                if line.supplier != home {
+                    stock.add_small(at::S_REMOTE_CNT, 1);
+                }
+                let info = Text::<24>::new(stock.text(at::s_dist(district)));
+                (info, is_original(stock.text(at::S_DATA)))
+            })?;
+            let (info, stock_is_original) = some(stock, "stock row")?;
+            let amount = price * i64::from(line.quantity);
             // Brand or generic (clause 2.4.2.2).
-            black_box(item.i_data.contains("ORIGINAL") && stock.s_data.contains("ORIGINAL"));
+            black_box(item_is_original && stock_is_original);
             x.insert(&OrderLine {
                 ol_w_id: home,
                 ol_d_id: district,
@@ -148,17 +204,13 @@ impl Ordered<'_> {
                 ol_supply_w_id: line.supplier,
                 ol_quantity: line.quantity,
                 ol_amount: Fixed(amount),
-                ol_dist_info: *stock.dist_info(district),
+                ol_dist_info: info,
             })?;
             total += amount;
         }
         // The total that the terminal would show (clause 2.4.2.2).
-        let rates = (10_000 - buyer.c_discount.0) * (10_000 + warehouse.w_tax.0 + row.d_tax.0);
-        black_box((
-            i128::from(total) * i128::from(rates),
-            buyer.c_last,
-            buyer.c_credit,
-        ));
+        let rates = (10_000 - discount) * (10_000 + tax + district_tax);
+        black_box((i128::from(total) * i128::from(rates), last, credit));
         Ok(End::Committed)
     }
 
@@ -171,37 +223,41 @@ impl Ordered<'_> {
         amount: Cents,
     ) -> Outcome<(), X> {
         let home = self.home;
-        let mut warehouse: Warehouse = some(x.get((home,))?, "warehouse")?;
-        warehouse.w_ytd.0 += amount.0;
-        x.update(&warehouse)?;
-        let mut row: District = some(x.get((home, district))?, "district")?;
-        row.d_ytd.0 += amount.0;
-        x.update(&row)?;
-        let mut payer = customer(x, place, key)?;
-        payer.c_balance.0 -= amount.0;
-        payer.c_ytd_payment.0 += amount.0;
-        payer.c_payment_cnt += 1;
-        if &*payer.c_credit == "BC" {
-            // Bad credit: the payment is noted in the customer's data
-            // (clause 2.5.2.2).
-            payer.c_data = Text::new(&format!(
-                "{} {} {} {district} {home} {}.{:02} | {}",
-                payer.c_id,
-                place.1,
-                place.0,
-                amount.0 / 100,
-                amount.0 % 100,
-                &*payer.c_data
-            ));
-        }
-        x.update(&payer)?;
-        let mut data = Text::<24>::new(&warehouse.w_name);
+        let warehouse = x.change::<Warehouse, _>((home,), |row| {
+            row.add_integer(at::W_YTD, amount.0);
+            Text::<24>::new(row.text(at::W_NAME))
+        })?;
+        let mut data = some(warehouse, "warehouse")?;
         data.append("    ");
-        data.append(&row.d_name);
+        let row = x.change::<District, _>((home, district), |row| {
+            row.add_integer(at::D_YTD, amount.0);
+            Text::<10>::new(row.text(at::D_NAME))
+        })?;
+        data.append(&some(row, "district")?);
+        let payer = customer(x, place, key)?;
+        let changed = x.change::<Customer, _>((place.0, place.1, payer), |row| {
+            row.add_integer(at::C_BALANCE, -amount.0);
+            row.add_integer(at::C_YTD_PAYMENT, amount.0);
+            row.add_small(at::C_PAYMENT_CNT, 1);
+            if row.text(at::C_CREDIT) == "BC" {
+                // Bad credit: the payment is noted in the customer's data
+                // (clause 2.5.2.2).
+                let note = Text::<500>::new(&format!(
+                    "{payer} {} {} {district} {home} {}.{:02} | {}",
+                    place.1,
+                    place.0,
+                    amount.0 / 100,
+                    amount.0 % 100,
+                    row.text(at::C_DATA)
+                ));
+                row.set_text(at::C_DATA, &note);
+            }
+        })?;
+        some(changed, "customer")?;
         x.insert(&History {
             h_w_id: home,
             h_number: self.history,
-            h_c_id: payer.c_id,
+            h_c_id: payer,
             h_c_d_id: place.1,
             h_c_w_id: place.0,
             h_d_id: district,
@@ -219,14 +275,20 @@ impl Ordered<'_> {
         key: &CustomerKey,
     ) -> Outcome<(), X> {
         let customer = customer(x, (self.home, district), key)?;
-        let last = x.last_by_index::<CustomerOrder, _>((self.home, district, customer.c_id))?;
+        let balance = x.read::<Customer, _>((self.home, district, customer), |row| {
+            let names = [at::C_FIRST, at::C_MIDDLE, at::C_LAST];
+            black_box(names.map(|name| Text::<16>::new(row.text(name))));
+            row.integer(at::C_BALANCE)
+        })?;
+        let balance = some(balance, "customer")?;
+        let last = x.last_by_index::<CustomerOrder, _>((self.home, district, customer))?;
         let order = some(last, "order")?;
         let of_order = (self.home, district, order.o_id);
         x.scan(of_order, of_order, |line: OrderLine| {
             black_box(line);
             ControlFlow::Continue(())
         })?;
-        black_box((customer.c_balance, order.o_carrier_id));
+        black_box((balance, order.o_carrier_id));
         Ok(())
     }
 
@@ -260,10 +322,11 @@ impl Ordered<'_> {
                 amount += line.ol_amount.0;
                 x.update(line)?;
             }
-            let mut buyer: Customer = some(x.get((home, district, order.o_c_id))?, "customer")?;
-            buyer.c_balance.0 += amount;
-            buyer.c_delivery_cnt += 1;
-            x.update(&buyer)?;
+            let buyer = x.change::<Customer, _>((home, district, order.o_c_id), |buyer| {
+                buyer.add_integer(at::C_BALANCE, amount);
+                buyer.add_small(at::C_DELIVERY_CNT, 1);
+            })?;
+            some(buyer, "customer")?;
         }
         Ok(())
     }
@@ -275,10 +338,10 @@ impl Ordered<'_> {
         threshold: i32,
     ) -> Outcome<(), X> {
         let home = self.home;
-        let row: District = some(x.get((home, district))?, "district")?;
+        let next = x.read::<District, _>((home, district), |row| row.small(at::D_NEXT_O_ID))?;
+        let next = some(next, "district")?;
         // The last 20 orders have 300 lines at most.
         let mut items = Vec::with_capacity(300);
-        let next = row.d_next_o_id;
         let (from, to) = ((home, district, next - 20), (home, district, next - 1));
         x.scan(from, to, |line: OrderLine| {
             items.push(line.ol_i_id);
@@ -288,37 +351,35 @@ impl Ordered<'_> {
         items.dedup();
         let mut low = 0;
         for item in items {
-            let stock: Stock = some(x.get((home, item))?, "stock row")?;
-            low += u32::from(stock.s_quantity < threshold);
+            let left = x.read::<Stock, _>((home, item), |row| row.small(at::S_QUANTITY))?;
+            low += u32::from(some(left, "stock row")? < threshold);
         }
         black_box(low);
         Ok(())
     }
 }
 
-/// A customer by number or last name.
+/// A customer's number, by itself or by last name.
 fn customer<X: Transaction>(
     x: &mut X,
     (warehouse, district): (i32, i32),
     key: &CustomerKey,
-) -> Outcome<Customer, X> {
+) -> Outcome<i32, X> {
     match key {
-        CustomerKey::Number(number) => some(x.get((warehouse, district, *number))?, "customer"),
+        CustomerKey::Number(number) => Ok(*number),
         CustomerKey::LastName(name) => {
-            let mut found = Vec::new();
+            let mut found = Vec::with_capacity(16);
             let prefix = (warehouse, district, Text::<16>::new(name));
-            x.scan_index::<CustomerName, _>(prefix, |row| {
-                found.push(row);
-                ControlFlow::Continue(())
-            })?;
+            x.keys_by_index::<CustomerName, _>(prefix, |(_, _, number)| found.push(number))?;
             // The one in the middle, rounded up (clause 2.5.2.2).
             let middle = found.len().div_ceil(2).checked_sub(1);
-            some(
-                middle.map(|middle| found.swap_remove(middle)),
-                "customer of that name",
-            )
+            some(middle.map(|middle| found[middle]), "customer of that name")
         }
     }
+}
+
+fn is_original(data: &str) -> bool {
+    data.contains("ORIGINAL")
 }
 
 fn some<T, E>(row: Option<T>, what: &'static str) -> Result<T, Failure<E>> {

@@ -206,12 +206,40 @@ impl<const N: usize> Value for Text<N> {
     }
 }
 
+/// The position of a column, for constants.
+///
+/// # Panics
+/// There is no such column.
+pub const fn position(columns: &[Column], name: &str) -> usize {
+    let mut at = 0;
+    while !is_same(columns[at].name.as_bytes(), name.as_bytes()) {
+        at += 1;
+    }
+    at
+}
+
+const fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    let mut at = 0;
+    while at < one.len() {
+        if one[at] != other[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
 /// The first columns of a key, or all of them.
 pub trait Key: Copy {
     /// How many.
     const COLUMNS: usize;
     /// Hands them over, in order.
     fn put(&self, sink: &mut impl Sink);
+    /// Takes them back.
+    fn take(source: &mut impl Source) -> Self;
 }
 
 macro_rules! keys {
@@ -223,6 +251,11 @@ macro_rules! keys {
             fn put(&self, sink: &mut impl Sink) {
                 let ($($name,)*) = self;
                 $($name.put(sink);)*
+            }
+
+            #[allow(unused_variables)]
+            fn take(source: &mut impl Source) -> Self {
+                ($($name::take(source),)*)
             }
         }
     )*};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{Row, accessors, debug};
 use crate::error::SchemaError;
-use crate::schema::{Schema, Type};
+use crate::schema::{Columns, Schema, Type};
 use crate::value::Value;
 
 /// A row that is being made or changed.
@@ -12,6 +12,8 @@ use crate::value::Value;
 pub struct RowBuf<'s> {
     schema: &'s Schema,
     bytes: Vec<u8>,
+    /// Columns that may not be as they were in the row that this is a copy of.
+    touched: Columns,
 }
 
 /// A fixed-size value's bytes in a row.
@@ -43,22 +45,45 @@ macro_rules! setters {
 impl<'s> RowBuf<'s> {
     /// A row whose columns are all NULL.
     pub(crate) fn new(schema: &'s Schema) -> RowBuf<'s> {
+        RowBuf::new_in(schema, Vec::new())
+    }
+
+    /// The same in a buffer that is reused.
+    pub(crate) fn new_in(schema: &'s Schema, buffer: Vec<u8>) -> RowBuf<'s> {
         let mut row = RowBuf {
             schema,
-            bytes: Vec::new(),
+            bytes: buffer,
+            touched: Columns::ALL,
         };
         row.clear();
         row
     }
 
-    /// A row in a buffer that is reused, with these bytes.
-    pub(crate) fn reuse(schema: &'s Schema, mut buffer: Vec<u8>, bytes: &[u8]) -> RowBuf<'s> {
+    /// A row that is a copy of this one, as a whole.
+    pub(super) fn copy_of(row: Row<'s>) -> RowBuf<'s> {
+        RowBuf {
+            schema: row.schema,
+            bytes: row.bytes.to_vec(),
+            touched: Columns::ALL,
+        }
+    }
+
+    /// A row with these bytes, none of which has been touched yet, in a buffer
+    /// that is reused.
+    pub(crate) fn to_change(schema: &'s Schema, mut buffer: Vec<u8>, bytes: &[u8]) -> RowBuf<'s> {
         buffer.clear();
         buffer.extend_from_slice(bytes);
         RowBuf {
             schema,
             bytes: buffer,
+            touched: Columns::NONE,
         }
+    }
+
+    /// Columns of which it is not certain that they are as they were.
+    #[inline]
+    pub(crate) fn touched(&self) -> Columns {
+        self.touched
     }
 
     pub(crate) fn into_buffer(self) -> Vec<u8> {
@@ -89,14 +114,17 @@ impl<'s> RowBuf<'s> {
         for ends in self.bytes[layout.ends..].chunks_exact_mut(4) {
             ends.copy_from_slice(&(layout.data as u32).to_le_bytes());
         }
-        for column in 0..columns {
-            self.mark(column, true);
+        self.bytes[..columns / 8].fill(0xff);
+        if !columns.is_multiple_of(8) {
+            self.bytes[columns / 8] = (1 << (columns % 8)) - 1;
         }
+        self.touched = Columns::ALL;
     }
 
     #[inline]
     fn mark(&mut self, column: usize, null: bool) {
         let bit = 1 << (column % 8);
+        self.touched.add(column);
         let byte = &mut self.bytes[column / 8];
         *byte = if null { *byte | bit } else { *byte & !bit };
     }
@@ -146,7 +174,15 @@ impl<'s> RowBuf<'s> {
         let layout = self.schema.layout();
         let index = layout.place(column, ty);
         let (start, end) = layout.span(&self.bytes, index);
-        self.bytes.splice(start..end, value.iter().copied());
+        if value.len() == end - start {
+            self.bytes[start..end].copy_from_slice(value);
+        } else if end == self.bytes.len() {
+            // As when columns are set in order.
+            self.bytes.truncate(start);
+            self.bytes.extend_from_slice(value);
+        } else {
+            self.bytes.splice(start..end, value.iter().copied());
+        }
         if value.len() != end - start {
             for at in (layout.ends + 4 * index..layout.data).step_by(4) {
                 let field: &mut [u8; 4] = self

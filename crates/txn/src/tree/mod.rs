@@ -24,7 +24,8 @@
 //!   is empty (Johnson and Shasha, "B-trees with inserts and deletes: why
 //!   free-at-empty is better than merge-at-half", 1993).
 //! - A full node is split when a key must go into it, not on the way down past
-//!   it, one level at a time from the top.
+//!   it, one level at a time from the top. One that grows at its end is left
+//!   nearly full, so that what is loaded in order lies dense.
 //!
 //! The tree stores pointers to entries and does not own them. Entries live at
 //! least until all transactions end that might have found them (E1).
@@ -38,7 +39,7 @@ use std::sync::atomic::AtomicPtr;
 use crate::latch::Seen;
 use crate::preemption;
 use crate::sync::{Acquire, Release, Wait};
-use crate::thin::Thin;
+use crate::thin::{self, Thin};
 
 use node::Separator;
 pub(crate) use node::{FANOUT, Node, NodeRef};
@@ -87,6 +88,36 @@ impl LeafSeen {
     pub(crate) fn is_unchanged(self) -> bool {
         let leaf = NodeRef::<()>::from_ptr(self.leaf);
         leaf.inserts() == self.inserts && !leaf.latch().is_obsolete()
+    }
+}
+
+/// Where a key is, or where it would be put.
+pub(crate) struct Found<E> {
+    /// The entry with the key, if there is one.
+    pub(crate) entry: Option<Thin<E>>,
+    /// The leaf that has it or would have it.
+    pub(crate) leaf: LeafSeen,
+    /// What the leaf's latch showed, and the slot: an insertion that finds the
+    /// latch so again needs no other search.
+    seen: Seen,
+    index: usize,
+}
+
+/// A leaf that was asked for, and how the key begins that it is for: a hint.
+pub(crate) struct Near<E> {
+    leaf: NodeRef<E>,
+    first: u128,
+}
+
+impl<E> Near<E> {
+    /// Asks for the entry, if the leaf seems to have one.
+    #[inline]
+    pub(crate) fn entry(&self) -> Option<Thin<E>> {
+        let slot = self.leaf.likely(self.first)?;
+        // Whether or not the leaf has changed meanwhile (T1).
+        let entry = self.leaf.entry(slot);
+        thin::prefetch(entry.as_ptr().cast(), 1);
+        Some(entry)
     }
 }
 
@@ -147,7 +178,7 @@ impl<E> Tree<E> {
     /// An empty tree.
     pub(crate) fn new() -> Tree<E> {
         Tree {
-            root: AtomicPtr::new(NodeRef::<E>::new(false).as_ptr()),
+            root: AtomicPtr::new(NodeRef::<E>::new(0).as_ptr()),
             _entries: std::marker::PhantomData,
         }
     }
@@ -206,25 +237,82 @@ impl<E> Tree<E> {
         }
     }
 
-    /// The entry with this key, and the leaf that has it or would have it.
+    /// Looks for a key.
     #[inline]
-    pub(crate) fn lookup(&self, key: &[u8]) -> (Option<Thin<E>>, LeafSeen) {
+    pub(crate) fn lookup(&self, key: &[u8]) -> Found<E> {
         let target = Target::new(key);
         Tree::<E>::retry(|| {
             let (leaf, seen) = self.descend(|node| node.child_of(&target), |_, _, _| {})?;
             let (index, equal) = leaf.lower_bound(&target);
-            let entry = equal.then(|| leaf.entry(index));
-            let at = LeafSeen::of(leaf);
-            leaf.latch().validate(seen).then_some((entry, at))
+            let found = Found {
+                entry: equal.then(|| leaf.entry(index)),
+                leaf: LeafSeen::of(leaf),
+                seen,
+                index,
+            };
+            leaf.latch().validate(seen).then_some(found)
         })
     }
 
-    /// Adds an entry, unless there is one with its key, which is returned.
+    /// Goes down towards a key and asks for the leaf, at which it does not look.
+    /// `None`: somebody interfered.
+    #[inline]
+    pub(crate) fn approach(&self, key: &[u8]) -> Option<Near<E>> {
+        let target = Target::new(key);
+        let mut node = self.root();
+        while node.is_inner() {
+            let seen = node.latch().read()?;
+            let child = node.child(node.child_of(&target));
+            // Only now is it certain that this was a child of this node.
+            if !node.latch().validate(seen) {
+                return None;
+            }
+            let level = node.level();
+            node = child;
+            if level == 1 {
+                break;
+            }
+        }
+        node.prefetch();
+        Some(Near {
+            leaf: node,
+            first: target.first,
+        })
+    }
+
+    /// Adds an entry, unless there is one with its key, which is returned. The
+    /// key was looked for in this transaction, and `found` says where it was not:
+    /// mostly it still is not, and there is room.
     ///
     /// # Safety
     /// The entry is alive and stays so while it is in the tree, and as long as
     /// E1 asks after it was removed.
+    #[inline]
     pub(crate) unsafe fn insert(
+        &self,
+        entry: Thin<E>,
+        found: &Found<E>,
+        keeper: &mut impl Keeper,
+    ) -> Result<(), Thin<E>> {
+        debug_assert!(found.entry.is_none());
+        let leaf = NodeRef::<E>::from_ptr(found.leaf.leaf);
+        if !leaf.is_full()
+            && let Some(_latched) = leaf.latch().upgrade(found.seen)
+        {
+            leaf.put_entry(found.index, entry);
+            leaf.count_insert();
+            return Ok(());
+        }
+        // SAFETY: by the caller.
+        unsafe { self.insert_from_root(entry, keeper) }
+    }
+
+    /// The same for a leaf that is full, or has changed meanwhile.
+    ///
+    /// # Safety
+    /// As [`insert`](Tree::insert).
+    #[cold]
+    unsafe fn insert_from_root(
         &self,
         entry: Thin<E>,
         keeper: &mut impl Keeper,
@@ -243,7 +331,7 @@ impl<E> Tree<E> {
                 return leaf.latch().validate(seen).then_some(Err(existing));
             }
             if leaf.is_full() {
-                path.push(leaf, seen, 0);
+                path.push(leaf, seen, index);
                 self.split(&path, keeper);
                 return None;
             }
@@ -259,7 +347,7 @@ impl<E> Tree<E> {
     /// leaf. Does nothing if somebody interferes.
     fn split(&self, path: &Path<E>, keeper: &mut impl Keeper) -> Option<()> {
         let room = (0..path.length).rfind(|&at| !path.get(at).0.is_full());
-        let (node, seen, _) = path.get(room.map_or(0, |at| at + 1));
+        let (node, seen, index) = path.get(room.map_or(0, |at| at + 1));
         let parent = match room {
             Some(at) => {
                 let (parent, seen, _) = path.get(at);
@@ -271,9 +359,9 @@ impl<E> Tree<E> {
         if parent.is_none() && self.root() != node {
             return None;
         }
-        let right = NodeRef::new(node.is_inner());
+        let right = NodeRef::new(node.level());
         keeper.grew(NodeRef::<E>::size(node.is_inner()));
-        let separator = node.move_half(right);
+        let separator = node.move_upper(right, index);
         if !node.is_inner() {
             // SAFETY: it has just been made.
             keeper.grew(Thin::<()>::size(unsafe { separator.bytes() }.len()));
@@ -282,7 +370,7 @@ impl<E> Tree<E> {
         match &parent {
             Some((parent, _)) => parent.put_child(separator, right),
             None => {
-                let root = NodeRef::<E>::new(true);
+                let root = NodeRef::<E>::new(node.level() + 1);
                 keeper.grew(NodeRef::<E>::size(true));
                 root.set_only_child(node);
                 root.put_child(separator, right);

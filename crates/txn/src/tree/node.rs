@@ -1,12 +1,12 @@
 //! Nodes: sorted slots, each with the first 16 bytes of its key beside it.
 //!
 //! ```text
-//!  Node   latch │ count │ inserts │ hi[…] │ lo[…] │ object[…]
-//!  Inner  Node                                               │ child[…]
+//!  Node   latch │ count │ inserts │ level │ first[…] │ object[…]
+//!  Inner  Node                                                │ child[…]
 //! ```
 //!
-//! `hi` and `lo` are the first bytes of the key as two big-endian numbers, padded
-//! with zeros: they decide nearly every comparison without leaving the node.
+//! `first` is the first 16 bytes of the key as two big-endian numbers, padded with
+//! zeros, in one cache line: it decides nearly every comparison without leaving the node.
 //! When they are equal, the whole keys do; those lie behind the objects: in a
 //! leaf the entries, in an inner node separators, which are keys and nothing
 //! else. Child `i` has the keys below separator `i` and not below `i - 1`.
@@ -24,14 +24,16 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
+use std::mem::offset_of;
 use std::ops::Deref;
 use std::sync::atomic::AtomicPtr;
 
 use super::target::{Target, shortest_between};
 use crate::latch::Latch;
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
-use crate::thin::{Thick, Thin};
+use crate::thin::{self, Thick, Thin};
 
 /// Slots of a node. Small in this crate's own tests, so that nodes split and
 /// vanish all the time.
@@ -39,6 +41,27 @@ pub(crate) const FANOUT: usize = if cfg!(test) { 4 } else { 48 };
 
 /// A key and nothing else.
 pub(super) type Separator = Thin<()>;
+
+/// The first 16 bytes of a key. The halves are read apart; who reads them while
+/// they change finds out by the latch (L2).
+#[repr(C, align(16))]
+struct First {
+    high: AtomicU64,
+    low: AtomicU64,
+}
+
+impl First {
+    #[inline]
+    fn get(&self) -> u128 {
+        u128::from(self.high.load(Relaxed)) << 64 | u128::from(self.low.load(Relaxed))
+    }
+
+    #[inline]
+    fn set(&self, first: u128) {
+        self.high.store((first >> 64) as u64, Relaxed);
+        self.low.store(first as u64, Relaxed);
+    }
+}
 
 /// What leaves and inner nodes have in common.
 #[repr(C, align(64))]
@@ -48,9 +71,9 @@ pub(crate) struct Node {
     /// In a leaf: how often a key was added, or keys left for another leaf.
     /// Removals do not count: see `commit`, C2.
     inserts: AtomicU64,
-    is_inner: bool,
-    hi: [AtomicU64; FANOUT],
-    lo: [AtomicU64; FANOUT],
+    /// 0 for a leaf, and one more than its children have for an inner node.
+    level: u32,
+    first: [First; FANOUT],
     object: [AtomicPtr<()>; FANOUT],
 }
 
@@ -102,9 +125,9 @@ impl<E> NodeRef<E> {
         NodeRef::<E>::layout(is_inner).size()
     }
 
-    /// An empty node.
-    pub(super) fn new(is_inner: bool) -> NodeRef<E> {
-        let layout = NodeRef::<E>::layout(is_inner);
+    /// An empty node of a level.
+    pub(super) fn new(level: u32) -> NodeRef<E> {
+        let layout = NodeRef::<E>::layout(level > 0);
         // SAFETY: the layout is not empty.
         let pointer = unsafe { alloc_zeroed(layout) }.cast::<Node>();
         if pointer.is_null() {
@@ -112,7 +135,7 @@ impl<E> NodeRef<E> {
         }
         // SAFETY: zeros are an unlocked, empty leaf with null pointers, and
         // nobody else has the pointer yet.
-        unsafe { (*pointer).is_inner = is_inner };
+        unsafe { (*pointer).level = level };
         NodeRef(pointer, PhantomData)
     }
 
@@ -129,7 +152,7 @@ impl<E> NodeRef<E> {
     /// # Safety
     /// Nobody uses the node any more.
     pub(super) unsafe fn free(self) {
-        let layout = NodeRef::<E>::layout(self.is_inner);
+        let layout = NodeRef::<E>::layout(self.is_inner());
         // SAFETY: allocated by `new` with this layout.
         unsafe { dealloc(self.0.cast(), layout) };
     }
@@ -144,7 +167,13 @@ impl<E> NodeRef<E> {
 
     #[inline]
     pub(super) fn is_inner(self) -> bool {
-        self.is_inner
+        self.level > 0
+    }
+
+    /// How many levels are below it.
+    #[inline]
+    pub(super) fn level(self) -> u32 {
+        self.level
     }
 
     #[inline]
@@ -225,53 +254,66 @@ impl<E> NodeRef<E> {
     /// far away, and the search would wait for one after the other.
     #[inline]
     pub(super) fn prefetch(self) {
-        #[cfg(target_arch = "x86_64")]
-        for slot in (0..FANOUT).step_by(64 / size_of::<u64>()) {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: the node is alive (T1), and a prefetch reads nothing.
-            unsafe {
-                _mm_prefetch::<_MM_HINT_T0>((&raw const (*self.0).hi[slot]).cast());
-                _mm_prefetch::<_MM_HINT_T0>((&raw const (*self.0).lo[slot]).cast());
-            }
-        }
+        let node: *const Node = self.0;
+        thin::prefetch(node.cast(), offset_of!(Node, object));
+    }
+
+    /// A slot whose key begins like this, if there is any: what a search that
+    /// looks at no object can tell.
+    #[inline]
+    pub(super) fn likely(self, first: u128) -> Option<usize> {
+        let (at, count) = self.lower_bound_of_first(first);
+        (at < count && self.first(at) == first).then_some(at)
     }
 
     /// The first bytes of the key in slot `index`, as one number.
     #[inline]
     fn first(self, index: usize) -> u128 {
-        let hi = self.hi[index].load(Relaxed);
-        u128::from(hi) << 64 | u128::from(self.lo[index].load(Relaxed))
+        self.first[index].get()
     }
 
     /// The first slot whose key is not below the target, and whether it is the
     /// target.
     #[inline]
     pub(super) fn lower_bound(self, target: &Target<'_>) -> (usize, bool) {
-        let count = self.count();
-        if count == 0 {
-            return (0, false);
-        }
-        // Without branches that depend on keys: they would be mispredicted half
-        // of the time, at more cost than all the comparisons.
-        let (mut base, mut size) = (0, count);
-        while size > 1 {
-            let half = size / 2;
-            base += if self.first(base + half) < target.first {
-                half
-            } else {
-                0
-            };
-            size -= half;
-        }
-        let at = base + usize::from(self.first(base) < target.first);
+        let (at, count) = self.lower_bound_of_first(target.first);
         if at == count || self.first(at) != target.first {
             return (at, false);
         }
-        self.lower_bound_of_equals(at, count, target)
+        match self.key(at).cmp(target.key) {
+            Ordering::Equal => (at, true),
+            Ordering::Greater => (at, false),
+            Ordering::Less => self.lower_bound_of_equals(at + 1, count, target),
+        }
     }
 
-    /// The same among the slots from `low`, the first that begins as the target
-    /// does.
+    /// The first slot whose key does not begin with less than this, and the node's
+    /// count.
+    #[inline]
+    fn lower_bound_of_first(self, first: u128) -> (usize, usize) {
+        let count = self.count();
+        if count == 0 {
+            return (0, 0);
+        }
+        let slots = &self.first[..count.min(FANOUT)];
+        // A branch that depends on keys would be mispredicted half of the time, at
+        // more cost than all the comparisons; so none is asked for. Rust 1.95 on
+        // x86-64 makes one of this all the same, because the numbers have 128 bits.
+        // Counting the keys below, in strides and all at once, avoids it and was
+        // not faster.
+        let (mut base, mut size) = (0, slots.len());
+        while size > 1 {
+            let half = size / 2;
+            // SAFETY: `base + size` is at most the number of slots.
+            let below = unsafe { slots.get_unchecked(base + half) }.get() < first;
+            base = select_unpredictable(below, base + half, base);
+            size -= half;
+        }
+        (base + usize::from(self.first(base) < first), count)
+    }
+
+    /// The same among the slots from `low`, behind one that begins as the target
+    /// does and is below it.
     fn lower_bound_of_equals(
         self,
         mut low: usize,
@@ -298,8 +340,7 @@ impl<E> NodeRef<E> {
     }
 
     fn copy_slot(self, from: usize, to: NodeRef<E>, index: usize) {
-        to.hi[index].store(self.hi[from].load(Relaxed), Relaxed);
-        to.lo[index].store(self.lo[from].load(Relaxed), Relaxed);
+        to.first[index].set(self.first[from].get());
         to.object[index].store(self.object[from].load(Relaxed), Release);
     }
 
@@ -309,8 +350,7 @@ impl<E> NodeRef<E> {
         for from in (index..count).rev() {
             self.copy_slot(from, self, from + 1);
         }
-        self.hi[index].store((target.first >> 64) as u64, Relaxed);
-        self.lo[index].store(target.first as u64, Relaxed);
+        self.first[index].set(target.first);
         self.object[index].store(object, Release);
         self.set_count(count + 1);
     }
@@ -359,10 +399,16 @@ impl<E> NodeRef<E> {
     }
 
     /// Moves the upper half to `right`, which is new, and returns what separates
-    /// the two. Latched.
-    pub(super) fn move_half(self, right: NodeRef<E>) -> Separator {
+    /// the two. Room is wanted at `index`: if that is the end, `right` gets as
+    /// little as possible, because more will probably follow there. Latched.
+    pub(super) fn move_upper(self, right: NodeRef<E>, index: usize) -> Separator {
         let count = self.count();
-        let half = count / 2;
+        let half = match (index == count, self.is_inner()) {
+            (false, _) => count / 2,
+            (true, false) => count - 1,
+            // The one in the middle leaves, and `right` needs one, too.
+            (true, true) => count - 2,
+        };
         if !self.is_inner() {
             for from in half..count {
                 self.copy_slot(from, right, from - half);

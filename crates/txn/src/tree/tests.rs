@@ -44,6 +44,17 @@ fn entry(key: &[u8]) -> Entry {
     Thin::new(AtomicU64::new(0), 0, key)
 }
 
+/// Looks for the entry's key and adds the entry.
+fn put(tree: &Tree<AtomicU64>, entry: Entry, hoard: &mut Hoard) -> Result<(), Entry> {
+    // SAFETY: the tests free entries at their end.
+    let found = tree.lookup(unsafe { entry.bytes() });
+    match found.entry {
+        Some(existing) => Err(existing),
+        // SAFETY: as above.
+        None => unsafe { tree.insert(entry, &found, hoard) },
+    }
+}
+
 fn key_of(entry: Entry) -> Vec<u8> {
     // SAFETY: the tests free entries at their end.
     unsafe { entry.bytes() }.to_vec()
@@ -122,8 +133,7 @@ proptest! {
             match op {
                 Op::Insert(key) => {
                     let new = entry(&key);
-                    // SAFETY: freed at the end of the test.
-                    match unsafe { tree.insert(new, &mut hoard) } {
+                    match put(&tree, new, &mut hoard) {
                         Ok(()) => prop_assert!(model.insert(key, new).is_none()),
                         Err(old) => {
                             prop_assert!(model[&key] == old);
@@ -139,7 +149,7 @@ proptest! {
                     }
                 }
                 Op::Lookup(key) => {
-                    prop_assert!(tree.lookup(&key).0 == model.get(&key).copied());
+                    prop_assert!(tree.lookup(&key).entry == model.get(&key).copied());
                 }
                 Op::Scan(from, to) => {
                     let mut expected: Vec<Vec<u8>> = model
@@ -168,8 +178,7 @@ fn emptied_trees_give_their_nodes_back() {
     let mut tree = Tree::new();
     let entries: Vec<Entry> = (0..1000u32).map(|at| entry(&at.to_be_bytes())).collect();
     for &entry in &entries {
-        // SAFETY: freed below.
-        unsafe { tree.insert(entry, &mut hoard) }.ok().unwrap();
+        put(&tree, entry, &mut hoard).ok().unwrap();
     }
     for &entry in &entries {
         assert!(tree.remove(entry, &mut hoard));
@@ -188,22 +197,21 @@ fn a_leaf_tells_of_additions_and_not_of_removals() {
     let tree = Tree::new();
     let entries: Vec<Entry> = (0..9u32).map(|at| entry(&at.to_be_bytes())).collect();
     let insert = |at: usize, hoard: &mut Hoard| {
-        // SAFETY: freed below.
-        unsafe { tree.insert(entries[at], hoard) }.ok().unwrap();
+        put(&tree, entries[at], hoard).ok().unwrap();
     };
     insert(0, &mut hoard);
     insert(1, &mut hoard);
-    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    let seen = tree.lookup(&1u32.to_be_bytes()).leaf;
     tree.remove(entries[0], &mut hoard);
     assert!(seen.is_unchanged());
     insert(2, &mut hoard);
     assert!(!seen.is_unchanged());
     // So does a split, to the half that stays.
-    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    let seen = tree.lookup(&1u32.to_be_bytes()).leaf;
     (3..9).for_each(|at| insert(at, &mut hoard));
     assert!(!seen.is_unchanged());
     // And a leaf that has left the tree.
-    let seen = tree.lookup(&1u32.to_be_bytes()).1;
+    let seen = tree.lookup(&1u32.to_be_bytes()).leaf;
     entries[1..].iter().for_each(|&entry| {
         tree.remove(entry, &mut hoard);
     });
@@ -222,10 +230,7 @@ fn readers_see_what_is_always_there() {
     let entries: Vec<Entry> = (0..KEYS).map(|at| entry(&at.to_be_bytes())).collect();
     let mut hoard = Hoard::default();
     for at in (0..KEYS as usize).step_by(4) {
-        // SAFETY: freed below.
-        unsafe { tree.insert(entries[at], &mut hoard) }
-            .ok()
-            .unwrap();
+        put(&tree, entries[at], &mut hoard).ok().unwrap();
     }
     struct Shared<'a>(&'a [Entry], &'a Tree<AtomicU64>);
     // SAFETY: entries are atomics and constant bytes.
@@ -243,10 +248,7 @@ fn readers_see_what_is_always_there() {
                     let mut hoard = Hoard::default();
                     for _ in 0..ROUNDS {
                         for at in (part..KEYS as usize).step_by(4) {
-                            // SAFETY: freed below.
-                            unsafe { tree.insert(entries[at], &mut hoard) }
-                                .ok()
-                                .unwrap();
+                            put(tree, entries[at], &mut hoard).ok().unwrap();
                         }
                         for at in (part..KEYS as usize).step_by(4) {
                             assert!(tree.remove(entries[at], &mut hoard));
@@ -281,8 +283,8 @@ fn readers_see_what_is_always_there() {
                     assert_eq!(always, KEYS as usize / 4);
                 }
                 for at in (0..KEYS).step_by(4) {
-                    assert!(tree.lookup(&at.to_be_bytes()).0.is_some());
-                    assert!(tree.lookup(&(at + 3).to_be_bytes()).0.is_none());
+                    assert!(tree.lookup(&at.to_be_bytes()).entry.is_some());
+                    assert!(tree.lookup(&(at + 3).to_be_bytes()).entry.is_none());
                 }
                 reads.fetch_add(1, Relaxed);
             }
@@ -316,5 +318,65 @@ fn readers_see_what_is_always_there() {
     );
     drop(tree);
     // SAFETY: nobody uses them any more.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
+
+/// What is added in order fills its leaves, but for the last.
+#[test]
+fn appended_leaves_are_dense() {
+    const KEYS: u32 = 300;
+    let mut hoard = Hoard::default();
+    let mut tree = Tree::new();
+    let entries: Vec<Entry> = (0..KEYS).map(|at| entry(&at.to_be_bytes())).collect();
+    for &entry in &entries {
+        put(&tree, entry, &mut hoard).ok().unwrap();
+    }
+    let (mut leaves, mut inner) = (0, 0);
+    tree.each_node(&mut |node| match node.is_inner() {
+        true => {
+            assert!(node.count() > 0, "an inner node has two children");
+            inner += 1;
+        }
+        false => leaves += 1,
+    });
+    let full = KEYS as usize / (FANOUT - 1) + 1;
+    assert!(leaves <= full, "{leaves} leaves, {inner} nodes above them");
+    for &entry in &entries {
+        assert!(tree.lookup(&key_of(entry)).entry == Some(entry));
+    }
+    drop(tree);
+    // SAFETY: the tree is gone.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
+
+/// Between a look-up and the insertion, others add to the leaf, add the very key,
+/// and split the leaf: the insertion does not go where it no longer belongs.
+#[test]
+fn an_insertion_does_not_trust_an_old_look_up() {
+    let mut hoard = Hoard::default();
+    let tree = Tree::new();
+    let entries: Vec<Entry> = (0..20u32).map(|at| entry(&at.to_be_bytes())).collect();
+    let key = |at: usize| (at as u32).to_be_bytes();
+    let (ten, fifteen) = (tree.lookup(&key(10)), tree.lookup(&key(15)));
+    put(&tree, entries[3], &mut hoard).ok().unwrap();
+    // SAFETY: the entries are freed below, after the tree.
+    unsafe { tree.insert(entries[10], &ten, &mut hoard) }
+        .ok()
+        .unwrap();
+    // SAFETY: as above.
+    let twice = unsafe { tree.insert(entries[10], &ten, &mut hoard) };
+    assert!(twice == Err(entries[10]));
+    for at in [0, 1, 2, 4, 5, 6, 7, 8, 9, 16, 17] {
+        put(&tree, entries[at], &mut hoard).ok().unwrap();
+    }
+    // SAFETY: as above.
+    unsafe { tree.insert(entries[15], &fifteen, &mut hoard) }
+        .ok()
+        .unwrap();
+    let all = Span::new(&[], None);
+    let keys = scan(&tree, all, Direction::Forward);
+    assert!(keys.is_sorted() && keys.len() == 14, "{keys:?}");
+    drop(tree);
+    // SAFETY: the tree is gone.
     entries.iter().for_each(|entry| unsafe { entry.free() });
 }
