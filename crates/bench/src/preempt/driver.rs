@@ -187,6 +187,22 @@ struct Ended {
     inside: u64,
 }
 
+impl Ended {
+    /// Counts a request that was due at `due` and took `ns`.
+    fn add(&mut self, (from, to): (Instant, Instant), watch: &Watch, due: Instant, ns: u64) {
+        let end = due + Duration::from_nanos(ns);
+        if (from..to).contains(&due) {
+            self.latency_ns.saturating_record(ns);
+            if watch.is_calm(due, end) {
+                self.calm_ns.saturating_record(ns);
+            }
+        }
+        if (from..to).contains(&end) {
+            self.inside += 1;
+        }
+    }
+}
+
 impl Driven {
     /// What the run itself says about it; the rest of the row is its caller's.
     pub(crate) fn measured(&self, arrivals: &Arrivals, requests: &Requests) -> Mixed {
@@ -233,17 +249,36 @@ impl Driven {
             let Some(ns) = taken.filter(|_| of == kind) else {
                 continue;
             };
-            let end = due + Duration::from_nanos(ns);
-            if (from..to).contains(&due) {
-                ended.latency_ns.saturating_record(ns);
-                if self.watch.is_calm(due, end) {
-                    ended.calm_ns.saturating_record(ns);
-                }
-            }
-            if (from..to).contains(&end) {
-                ended.inside += 1;
-            }
+            ended.add((from, to), &self.watch, due, ns);
         }
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_belong_to_the_window_they_were_due_in_and_calm_ones_met_no_stall() {
+        let start = Instant::now();
+        let at = |us: u64| start + Duration::from_micros(us);
+        let mut watch = Watch::from(at(0), Duration::from_micros(100));
+        // A stall from 400 to 700.
+        for us in [100, 200, 300, 400, 700, 800] {
+            watch.see(at(us));
+        }
+        let mut ended = Ended {
+            latency_ns: latencies(),
+            calm_ns: latencies(),
+            inside: 0,
+        };
+        // Due before the window, calm, disturbed, and ended after the window.
+        for (due, us) in [(50, 100), (110, 20), (390, 400), (710, 500)] {
+            ended.add((at(100), at(800)), &watch, at(due), us * 1_000);
+        }
+        let counts = (ended.latency_ns.len(), ended.calm_ns.len(), ended.inside);
+        assert_eq!(counts, (3, 2, 3));
+        assert!(ended.calm_ns.min() < 21_000 && ended.latency_ns.max() >= 500_000);
     }
 }

@@ -49,7 +49,8 @@ impl Watch {
         now
     }
 
-    fn see(&mut self, now: Instant) {
+    /// Somebody has looked.
+    pub(crate) fn see(&mut self, now: Instant) {
         if now.saturating_duration_since(self.last) > self.over {
             self.stalls.push((self.last, now));
         }
