@@ -32,8 +32,8 @@ use Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// The layout of a slot's contents that counts.
 pub(crate) const VERSION: u32 = 1;
-/// Slots that may be a thread's: this many from its home.
-pub(crate) const PROBES: u32 = 32;
+/// Slots that may be a thread's: this many from its home. A model has fewer.
+pub(crate) const PROBES: u32 = if cfg!(loom) { 1 } else { 32 };
 
 /// What the claim protocol needs of a table.
 pub(crate) trait Slots {
@@ -85,6 +85,23 @@ pub(crate) fn release(table: &impl Slots, index: u32) {
     table.version(index).store(0, Release);
     table.owner(index).store(0, Release);
     table.claims().fetch_add(1, Release);
+}
+
+/// Takes a slot back whose owner is dead.
+pub(crate) fn reclaim(
+    table: &impl Slots,
+    index: u32,
+    is_dead: &mut impl FnMut(u64) -> bool,
+) -> bool {
+    let owner = table.owner(index).load(Relaxed);
+    if owner == 0 || !is_dead(owner) {
+        return false;
+    }
+    table.version(index).store(0, Release);
+    let word = table.owner(index);
+    let ours = word.compare_exchange(owner, 0, AcqRel, Relaxed).is_ok();
+    table.claims().fetch_add(1, Release);
+    ours
 }
 
 /// The slot that is obeyed for `owner`, as UFS looks for it in BPF.

@@ -14,7 +14,7 @@
 //!
 //! Layout, protocol, invariants and their weakness are in the C header,
 //! `giveway/slot.h`; a test compiles it and compares every offset with this
-//! file. [`claim`] has the protocol, which a model checker runs.
+//! file. `claim` has the protocol, which a model checker runs.
 //! Source: UFS (paper 000), Sections 4 and 5.2; the paper's map takes a system
 //! call for each event, a mapped slot takes none.
 //!
@@ -86,8 +86,56 @@ pub(crate) struct ReportWords {
     weight: AtomicU32,
 }
 
-/// A slot as it lies in the table. The reader's part, from 3584, is a C
-/// program's business.
+/// Where a program keeps the same facts that the slot has, for a server that
+/// does not record them in the slot: `struct giveway_reader`, which explains
+/// the fields. Addresses are the owner's own; 0 switches a part off.
+#[expect(missing_docs, reason = "the header's fields, under their names")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    pub nheld_addr: u64,
+    pub held_addr: u64,
+    pub wait_event_ptr_addr: u64,
+    pub lwlock_tranche_off: u32,
+    pub lwlock_state_off: u32,
+    pub lwlock_has_waiters_bit: u32,
+    pub wait_event_lwlock_class: u32,
+    pub wait_event_lock_class: u32,
+    pub wait_event_spin: u32,
+    pub ev_group_procarray: u32,
+    pub ev_group_xact: u32,
+    pub my_proc_addr: u64,
+    pub proc_waitlock_off: u32,
+    pub lock_proclocks_off: u32,
+    pub proclock_link_off: u32,
+    pub proclock_proc_off: u32,
+    pub proc_pid_off: u32,
+}
+
+impl Reader {
+    /// As it lies in the slot.
+    fn words(&self) -> [u64; 11] {
+        let pair = |low: u32, high: u32| {
+            let [a, b, c, d] = low.to_ne_bytes();
+            let [e, f, g, h] = high.to_ne_bytes();
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        [
+            self.nheld_addr,
+            self.held_addr,
+            self.wait_event_ptr_addr,
+            pair(self.lwlock_tranche_off, self.lwlock_state_off),
+            pair(self.lwlock_has_waiters_bit, self.wait_event_lwlock_class),
+            pair(self.wait_event_lock_class, self.wait_event_spin),
+            pair(self.ev_group_procarray, self.ev_group_xact),
+            self.my_proc_addr,
+            pair(self.proc_waitlock_off, self.lock_proclocks_off),
+            pair(self.proclock_link_off, self.proclock_proc_off),
+            pair(self.proc_pid_off, 0),
+        ]
+    }
+}
+
+/// A slot as it lies in the table.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Page {
@@ -100,7 +148,9 @@ pub(crate) struct Page {
     wait_kind: AtomicU64,
     pad0: [u64; 4],
     pub(crate) locks: LockRecord,
-    reader: [AtomicU64; 68],
+    pad1: [u64; 36],
+    reader: [AtomicU64; 11],
+    pad2: [u64; 21],
     pub(crate) report: ReportWords,
     pad3: [u64; 20],
 }
@@ -160,6 +210,24 @@ impl Table {
     /// Whether another table has taken this one's place; opening again finds it.
     pub fn is_replaced(&self) -> bool {
         self.mapping.header().replaced.load(Relaxed) != 0
+    }
+
+    /// How many slots have an owner, and how many there are.
+    pub fn usage(&self) -> (u32, u32) {
+        let slots = 1..self.mapping.nr_slots();
+        let is_used = |index: &u32| self.mapping.page(*index).owner.load(Relaxed) != 0;
+        let used = slots.clone().filter(is_used).count();
+        (used as u32, slots.len() as u32)
+    }
+
+    /// Takes back the slots whose owner, a thread number and the inode number
+    /// of its pid namespace, `is_alive` denies. For whoever keeps the table.
+    /// Returns how many.
+    pub fn reclaim(&self, mut is_alive: impl FnMut(u32, u32) -> bool) -> usize {
+        let mut is_dead = |owner: u64| !is_alive(owner as u32, (owner >> 32) as u32);
+        (1..self.mapping.nr_slots())
+            .filter(|&index| claim::reclaim(&self.mapping, index, &mut is_dead))
+            .count()
     }
 
     /// Claims a slot for the calling thread; `None` where there is no room.
@@ -248,6 +316,13 @@ impl Slot {
     /// It has the lock, or has given up.
     pub fn wait_done(&self) {
         self.page().locks.wait.store(0, Relaxed);
+    }
+
+    /// Locks held and awaited are also to be read there, from now on.
+    pub fn set_reader(&self, reader: &Reader) {
+        for (place, word) in self.page().reader.iter().zip(reader.words()) {
+            place.store(word, Relaxed);
+        }
     }
 
     /// What UFS reports about this thread.
@@ -361,6 +436,25 @@ mod tests {
         let slot = table.attach().unwrap();
         assert_eq!(slot.page().tier.load(Relaxed), 0);
         assert_eq!(slot.page().locks.nheld.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn slots_of_the_dead_are_taken_back_and_no_others() {
+        let dir = file(4);
+        let table = Table::open(Some(dir.path())).unwrap();
+        let slot = table.attach().unwrap();
+        // A thread that ends without giving its slot back, as by kill -9.
+        let dead = std::thread::spawn(move || {
+            std::mem::forget(table.attach().unwrap());
+            // SAFETY: gettid has no precondition.
+            unsafe { libc::gettid() }
+        });
+        let dead = dead.join().unwrap() as u32;
+        assert_eq!(table.usage(), (2, 3));
+        assert_eq!(table.reclaim(|tid, _| tid != dead), 1);
+        assert_eq!(table.usage(), (1, 3));
+        assert_eq!(table.reclaim(|tid, _| tid != dead), 0);
+        assert_ne!(slot.page().owner.load(Relaxed), 0);
     }
 
     #[test]

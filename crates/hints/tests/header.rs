@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use giveway_hints::slot::{HELD_MAX, NAME, SLOT_SIZE, Table};
+use giveway_hints::slot::{HELD_MAX, NAME, Reader, SLOT_SIZE, Table};
 use giveway_hints::{INCLUDE_DIR, Tier, Weight};
 
 /// Builds a C program against the headers; each call makes a file of its own,
@@ -115,14 +115,25 @@ int main(int argc, char **argv) {
         if (pages[i].version == GIVEWAY_SLOT_VERSION)
             printf("%u %u %llu %u %llu %llu ", pages[i].tier, pages[i].weight, pages[i].domain,
                    pages[i].locks.nheld, pages[i].locks.held[0].lock, pages[i].locks.wait);
+    if (argc > 2)
+        for (i = 1; i < 8; i++)
+            if (pages[i].version == GIVEWAY_SLOT_VERSION)
+                printf("%llu %u %u %llu %u %u ", pages[i].reader.held_addr,
+                       pages[i].reader.lwlock_state_off, pages[i].reader.ev_group_xact,
+                       pages[i].reader.my_proc_addr, pages[i].reader.proclock_link_off,
+                       pages[i].reader.proc_pid_off);
     return 0;
 }
 "#;
 
 fn read(dir: &tempfile::TempDir) -> Vec<u64> {
+    read_with(dir, &[])
+}
+
+fn read_with(dir: &tempfile::TempDir, args: &[&str]) -> Vec<u64> {
     let program = build("read", READ);
     let path = dir.path().join(NAME);
-    let output = Command::new(program).arg(path).output().unwrap();
+    let output = Command::new(program).args(args).arg(path).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     text.split_whitespace()
         .map(|number| number.parse().unwrap())
@@ -140,6 +151,16 @@ fn rust_stores_are_where_c_looks_for_them() {
     slot.hold(41);
     slot.wait(42);
     assert_eq!(read(&dir), [1, 2, 300, 9, 1, 41, 42]);
+    slot.set_reader(&Reader {
+        held_addr: 1,
+        lwlock_state_off: 2,
+        ev_group_xact: 3,
+        my_proc_addr: 4,
+        proclock_link_off: 5,
+        proc_pid_off: 6,
+        ..Reader::default()
+    });
+    assert_eq!(read_with(&dir, &["reader"])[7..], [1, 2, 3, 4, 5, 6]);
     slot.release(41);
     slot.wait_done();
     slot.reset_tier();

@@ -249,26 +249,22 @@ static inline unsigned long long giveway_owner_of_(unsigned int tid)
 
 static inline struct giveway_slot *giveway_claim_(unsigned long long owner)
 {
-	unsigned int nr = giveway_table_->nr_slots, index, probe;
+	unsigned int nr = giveway_table_->nr_slots, probe;
+	struct giveway_slot *slot = NULL, *seen;
 	unsigned long long none;
-	struct giveway_slot *slot = NULL;
 
 	/* A slot of this name is ours, by an earlier claim or an earlier thread. */
-	index = giveway_slot_home(owner, nr);
-	for (probe = 0; probe < GIVEWAY_SLOT_PROBES; probe++) {
-		if (GIVEWAY_LOAD_(giveway_slot_at_(index)->owner) == owner) {
-			slot = giveway_slot_at_(index);
-			break;
-		}
-		index = giveway_slot_next(index, nr);
-	}
-	index = giveway_slot_home(owner, nr);
 	for (probe = 0; !slot && probe < GIVEWAY_SLOT_PROBES; probe++) {
+		seen = giveway_slot_at_(giveway_slot_probe(owner, probe, nr));
+		if (GIVEWAY_LOAD_(seen->owner) == owner)
+			slot = seen;
+	}
+	for (probe = 0; !slot && probe < GIVEWAY_SLOT_PROBES; probe++) {
+		seen = giveway_slot_at_(giveway_slot_probe(owner, probe, nr));
 		none = 0;
-		if (__atomic_compare_exchange_n(&giveway_slot_at_(index)->owner, &none, owner, 0,
-						__ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-			slot = giveway_slot_at_(index);
-		index = giveway_slot_next(index, nr);
+		if (__atomic_compare_exchange_n(&seen->owner, &none, owner, 0, __ATOMIC_ACQ_REL,
+						__ATOMIC_RELAXED))
+			slot = seen;
 	}
 	if (!slot)
 		return NULL;

@@ -15,7 +15,7 @@
  *
  * WHO OWNS A SLOT. A thread is named by its number in its own pid namespace and
  * that namespace: (u64)namespace inode << 32 | tid. Slots are an open-addressed
- * table: a thread's slot is one of GIVEWAY_SLOT_PROBES from giveway_slot_home().
+ * table: a thread's slot is one of GIVEWAY_SLOT_PROBES, see giveway_slot_probe().
  *
  *	claim:		owner 0 -> me (compare and swap); wipe; version = 1; claims += 1
  *	release:	version = 0; owner = 0; claims += 1
@@ -104,7 +104,8 @@ struct giveway_reader {
 	unsigned long long held_addr;
 	/* Of the pointer to the 32-bit wait event. */
 	unsigned long long wait_event_ptr_addr;
-	/* In a lightweight lock: u16 tranche, u32 state, and the bit "has waiters". */
+	/* In a lightweight lock: u16 tranche, u32 state, and the number of its bit
+	 * "has waiters" (30, or 31). */
 	unsigned int lwlock_tranche_off;
 	unsigned int lwlock_state_off;
 	unsigned int lwlock_has_waiters_bit;
@@ -173,16 +174,14 @@ static inline unsigned long long giveway_owner(unsigned int tid, unsigned int pi
 	return (unsigned long long)pid_ns << 32 | tid;
 }
 
-/* The first of the slots that may be this owner's; @nr_slots is at least 2. */
-static inline unsigned int giveway_slot_home(unsigned long long owner, unsigned int nr_slots)
+/* The slot to look at in step @probe of a search for this owner's; @nr_slots is
+ * at least 2. */
+static inline unsigned int giveway_slot_probe(unsigned long long owner, unsigned int probe,
+					      unsigned int nr_slots)
 {
-	return (unsigned int)((owner * 0x9e3779b97f4a7c15ULL) >> 32) % (nr_slots - 1) + 1;
-}
+	unsigned int hash = (unsigned int)((owner * 0x9e3779b97f4a7c15ULL) >> 32);
 
-/* The one after @index. */
-static inline unsigned int giveway_slot_next(unsigned int index, unsigned int nr_slots)
-{
-	return index + 1 < nr_slots ? index + 1 : 1;
+	return (hash % (nr_slots - 1) + probe) % (nr_slots - 1) + 1;
 }
 
 #ifdef __cplusplus
