@@ -19,7 +19,12 @@ struct Models {
     tests: &'static [&'static str],
 }
 
-const MODELS: [Models; 3] = [
+const MODELS: [Models; 4] = [
+    Models {
+        checker: "loom",
+        package: "giveway-hints",
+        tests: &["--lib", "model"],
+    },
     Models {
         checker: "loom",
         package: "giveway-locks",

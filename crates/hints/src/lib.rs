@@ -3,11 +3,20 @@
 //! Work is described by two words that mean the same thing at every place
 //! where work queues: a [`Tier`] (is somebody waiting?) and a [`Weight`] (how
 //! much, compared with the rest of its tier?). The C header
-//! `include/giveway/tier.h` says the same for C and BPF programs; a test
-//! compiles it and compares the constants.
+//! `include/giveway/tier.h` says the same for C and BPF programs.
+//!
+//! A program says them, and which locks it holds and waits for, in a slot of a
+//! table that it shares with the scheduler: [`slot`] in Rust, and for C
+//! `include/giveway/hints.h`. Tests compile the headers and compare them.
 //!
 //! This crate knows nothing of schedulers, databases or kernels.
 
+#[cfg_attr(loom, allow(dead_code, unused_imports))]
+mod claim;
+#[cfg(not(loom))]
+pub mod slot;
+#[cfg(not(loom))]
+mod table;
 mod tier;
 mod weight;
 

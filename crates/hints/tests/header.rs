@@ -1,48 +1,222 @@
-//! The C header and its Rust mirror say the same.
+//! The C headers and their Rust mirrors say the same.
 
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use giveway_hints::slot::{HELD_MAX, NAME, Reader, SLOT_SIZE, Table};
 use giveway_hints::{INCLUDE_DIR, Tier, Weight};
 
-/// Prints every constant of the header from a C program built with it.
-const PROGRAM: &str = r#"
-#include <giveway/tier.h>
-#include <stdio.h>
-int main(void) {
-    printf("%d %d %d %d %d\n", GIVEWAY_TIER_BACKGROUND, GIVEWAY_TIER_TIME_SENSITIVE,
-           GIVEWAY_WEIGHT_MIN, GIVEWAY_WEIGHT_DEFAULT, GIVEWAY_WEIGHT_MAX);
-    return 0;
-}
-"#;
-
-#[test]
-fn c_header_has_the_constants_of_the_rust_mirror() {
+/// Builds a C program against the headers; each call makes a file of its own,
+/// since tests run at the same time.
+fn build(name: &str, source: &str) -> PathBuf {
+    static BUILT: AtomicU32 = AtomicU32::new(0);
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (source, program) = (dir.join("tier.c"), dir.join("tier"));
-    std::fs::write(&source, PROGRAM).unwrap();
+    let program = dir.join(format!("{name}-{}", BUILT.fetch_add(1, Relaxed)));
+    let file = program.with_extension("c");
+    std::fs::write(&file, source).unwrap();
     let compiler = cc::Build::new()
         .opt_level(0)
         .target("x86_64-unknown-linux-gnu")
         .host("x86_64-unknown-linux-gnu")
         .get_compiler();
     let built = Command::new(compiler.path())
-        .args(["-Wall", "-Werror", "-I", INCLUDE_DIR, "-o"])
-        .args([&program, &source])
+        .args([
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+            "-I",
+            INCLUDE_DIR,
+            "-o",
+        ])
+        .args([&program, &file])
         .status()
         .unwrap();
     assert!(built.success());
-    let output = Command::new(&program).output().unwrap();
-    let c: Vec<u32> = String::from_utf8(output.stdout)
-        .unwrap()
-        .split_whitespace()
+    program
+}
+
+/// What it prints, as numbers.
+fn numbers(program: &PathBuf) -> Vec<u64> {
+    let output = Command::new(program).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace()
         .map(|number| number.parse().unwrap())
-        .collect();
+        .collect()
+}
+
+#[test]
+fn c_header_has_the_constants_of_the_rust_mirror() {
+    let program = build(
+        "constants",
+        r#"
+#include <giveway/slot.h>
+#include <giveway/tier.h>
+#include <stdio.h>
+int main(void) {
+    printf("%d %d %d %d %d %d %d\n", GIVEWAY_TIER_BACKGROUND, GIVEWAY_TIER_TIME_SENSITIVE,
+           GIVEWAY_WEIGHT_MIN, GIVEWAY_WEIGHT_DEFAULT, GIVEWAY_WEIGHT_MAX,
+           GIVEWAY_HELD_MAX, GIVEWAY_SLOT_SIZE);
+    return 0;
+}
+"#,
+    );
     let rust = [
-        Tier::Background as u32,
-        Tier::TimeSensitive as u32,
-        Weight::MIN.get(),
-        Weight::DEFAULT.get(),
-        Weight::MAX.get(),
+        Tier::Background as u64,
+        Tier::TimeSensitive as u64,
+        Weight::MIN.get().into(),
+        Weight::DEFAULT.get().into(),
+        Weight::MAX.get().into(),
+        HELD_MAX as u64,
+        SLOT_SIZE as u64,
     ];
-    assert_eq!(c, rust);
+    assert_eq!(numbers(&program), rust);
+}
+
+/// A plain file with the layout of a table, as the C header lays it out.
+fn table() -> tempfile::TempDir {
+    let program = build(
+        "table",
+        r#"
+#include <giveway/slot.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    static struct giveway_slot pages[8];
+    struct giveway_header *header = (struct giveway_header *)pages;
+    FILE *file = fopen(argv[argc - 1], "w");
+    header->magic = GIVEWAY_TABLE_MAGIC;
+    header->version = GIVEWAY_TABLE_VERSION;
+    header->nr_slots = 8;
+    return fwrite(pages, sizeof(pages), 1, file) != 1 || fclose(file);
+}
+"#,
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let made = Command::new(program).arg(dir.path().join(NAME)).status();
+    assert!(made.unwrap().success());
+    dir
+}
+
+/// What a C client has stored in `dir`, read by another C program through the
+/// header's own offsets: tier, weight, domain, locks held, the last, awaited.
+const READ: &str = r#"
+#include <giveway/slot.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+    static struct giveway_slot pages[8];
+    FILE *file = fopen(argv[argc - 1], "r");
+    int i;
+    if (fread(pages, sizeof(pages), 1, file) != 1)
+        return 1;
+    printf("%llu ", ((struct giveway_header *)pages)->claims);
+    for (i = 1; i < 8; i++)
+        if (pages[i].version == GIVEWAY_SLOT_VERSION)
+            printf("%u %u %llu %u %llu %llu ", pages[i].tier, pages[i].weight, pages[i].domain,
+                   pages[i].locks.nheld, pages[i].locks.held[0].lock, pages[i].locks.wait);
+    if (argc > 2)
+        for (i = 1; i < 8; i++)
+            if (pages[i].version == GIVEWAY_SLOT_VERSION)
+                printf("%llu %u %u %llu %u %u ", pages[i].reader.held_addr,
+                       pages[i].reader.lwlock_state_off, pages[i].reader.ev_group_xact,
+                       pages[i].reader.my_proc_addr, pages[i].reader.proclock_link_off,
+                       pages[i].reader.proc_pid_off);
+    return 0;
+}
+"#;
+
+fn read(dir: &tempfile::TempDir) -> Vec<u64> {
+    read_with(dir, &[])
+}
+
+fn read_with(dir: &tempfile::TempDir, args: &[&str]) -> Vec<u64> {
+    let program = build("read", READ);
+    let path = dir.path().join(NAME);
+    let output = Command::new(program).args(args).arg(path).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace()
+        .map(|number| number.parse().unwrap())
+        .collect()
+}
+
+#[test]
+fn rust_stores_are_where_c_looks_for_them() {
+    let dir = table();
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    slot.set_tier(Tier::TimeSensitive);
+    slot.set_weight(Weight::try_from(300).unwrap());
+    slot.set_domain(9);
+    slot.hold(41);
+    slot.wait(42);
+    assert_eq!(read(&dir), [1, 2, 300, 9, 1, 41, 42]);
+    slot.set_reader(&Reader {
+        held_addr: 1,
+        lwlock_state_off: 2,
+        ev_group_xact: 3,
+        my_proc_addr: 4,
+        proclock_link_off: 5,
+        proc_pid_off: 6,
+        ..Reader::default()
+    });
+    assert_eq!(read_with(&dir, &["reader"])[7..], [1, 2, 3, 4, 5, 6]);
+    slot.release(41);
+    slot.wait_done();
+    slot.reset_tier();
+    assert_eq!(read(&dir), [1, 0, 300, 9, 0, 41, 0]);
+    drop(slot);
+    assert_eq!(read(&dir), [2]);
+}
+
+/// The C client: attaches, says, forks; the child has no slot until it attaches.
+#[test]
+fn the_c_client_stores_the_same_and_a_child_starts_without_a_slot() {
+    let dir = table();
+    let program = build(
+        "client",
+        r#"
+#include <giveway/hints.h>
+#include <sys/wait.h>
+int main(int argc, char **argv) {
+    int status;
+    giveway_set_tier(GIVEWAY_TIER_BACKGROUND);      /* nothing is open: nothing happens */
+    if (giveway_hints_open("/nonexistent") != -ENOENT || giveway_hints_attach())
+        return 1;
+    if (giveway_hints_open(argv[argc - 1]) || !giveway_hints_attach())
+        return 2;
+    giveway_set_tier(GIVEWAY_TIER_BACKGROUND);
+    giveway_set_weight(7);
+    giveway_set_domain(8);
+    giveway_hold(5);
+    giveway_hold(6);
+    giveway_release(5);
+    giveway_wait(3);
+    if (giveway_hints_attach() != giveway_my_slot())
+        return 3;
+    if (fork() == 0) {
+        giveway_set_weight(1000);                   /* the parent's, if it were kept */
+        if (giveway_my_slot() || !giveway_hints_attach())
+            _exit(1);
+        giveway_hints_detach();
+        _exit(0);
+    }
+    wait(&status);
+    return status;
+}
+"#,
+    );
+    let status = Command::new(program).arg(dir.path()).status().unwrap();
+    assert!(status.success(), "{status}");
+    // Three changes of claims; the slot is left to UFS, as by kill -9.
+    assert_eq!(read(&dir), [3, 1, 7, 8, 1, 6, 3]);
+}
+
+/// The header must also serve C++ and many files of one program.
+#[test]
+fn the_c_examples_build() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/convoy.c");
+    let program = build("convoy", &std::fs::read_to_string(example).unwrap());
+    let output = Command::new(program).arg("10").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
 }

@@ -4,6 +4,8 @@
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
 //! stats.rs      counters as described statistics
+//! table.rs      the hint table that programs write
+//! door.rs       its descriptor, for programs that cannot open it
 //! bpf/          the scheduler
 //! ```
 //!
@@ -23,9 +25,11 @@ use simplelog::{ConfigBuilder, LevelFilter, SimpleLogger};
 
 mod bpf_intf;
 mod bpf_skel;
+mod door;
 mod options;
 mod scheduler;
 mod stats;
+mod table;
 
 use options::Opts;
 use scheduler::Scheduler;

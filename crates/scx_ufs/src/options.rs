@@ -3,11 +3,14 @@
 //! [`Opts`] is the command line as written; [`Config`] is what the BPF program
 //! gets, in its units, with every rule between options enforced.
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
 use giveway_hints::Tier;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
+use crate::table::{self, TableOpts};
 
 /// The kernel's own limit for a task's wait, in milliseconds, unless
 /// `SCX_TIMEOUT_MS` shortens it.
@@ -96,6 +99,40 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 1000, value_name = "US")]
     floor_slice_us: u64,
 
+    /// Do not read hint slots, and make no table of them.
+    #[arg(long)]
+    no_hints: bool,
+
+    /// Directory in which the hint table is pinned; a bpf file system is mounted there.
+    #[arg(long, default_value = giveway_hints::slot::DIR, value_name = "DIR")]
+    hints_dir: PathBuf,
+
+    /// Threads that can have a hint slot at a time; each takes a page of memory.
+    #[arg(long, default_value_t = 1023, value_name = "N")]
+    hint_slots: u32,
+
+    /// Group whose members may use hint slots, by name or number [default: giveway if it exists,
+    /// else root].
+    #[arg(long, value_name = "GROUP")]
+    hint_group: Option<String>,
+
+    /// Group whose members' slots may raise them above their cgroup's tier, by name or number
+    /// [default: nobody's but root's].
+    #[arg(long, value_name = "GROUP")]
+    hint_raise_group: Option<String>,
+
+    /// Longest time for which a background task that holds a lock is boosted, in milliseconds
+    /// (0: never boosted).
+    ///
+    /// After that it is not boosted for as long again. A longer time lets long holds end; a
+    /// shorter one bounds what a holder that never releases can take from time-sensitive work.
+    #[arg(long, default_value_t = 10_000, value_name = "MS")]
+    boost_ms: u64,
+
+    /// Boost also for PostgreSQL's heavyweight locks, which transactions hold until they end.
+    #[arg(long)]
+    boost_heavyweight: bool,
+
     /// Length of the debug dump kept when the kernel ejects UFS, in bytes (0: the kernel's default).
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub exit_dump_len: u32,
@@ -138,6 +175,12 @@ pub(crate) struct Config {
     pub default_tier: Tier,
     /// Indexed by tier.
     pub labels: [Vec<String>; 2],
+    /// None: hints are off.
+    pub table: Option<TableOpts>,
+    /// -1 (`u32::MAX`): no group's.
+    pub hint_raise_gid: u32,
+    pub boost_ns: u64,
+    pub boost_heavyweight: bool,
 }
 
 impl Opts {
@@ -175,6 +218,23 @@ impl Opts {
                 watchdog_ms / 3
             );
         }
+        let slots_max = bpf_intf::ufs_limits_UFS_SLOTS_MAX - 1;
+        if !(1..=slots_max).contains(&self.hint_slots) {
+            bail!(
+                "--hint-slots {} is out of range: write 1 to {slots_max}",
+                self.hint_slots
+            );
+        }
+        if self.boost_ms > 60_000 {
+            bail!(
+                "--boost-ms {} is out of range: write 0 to 60000",
+                self.boost_ms
+            );
+        }
+        let hint_raise_gid = match &self.hint_raise_group {
+            Some(name) => table::gid_of(name).context("--hint-raise-group")?.as_raw(),
+            None => u32::MAX,
+        };
         let mut labels = [Vec::new(), Vec::new()];
         for (tier, flag, given) in [
             (
@@ -202,6 +262,14 @@ impl Opts {
             floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
             default_tier: self.default_tier,
             labels,
+            table: (!self.no_hints).then(|| TableOpts {
+                dir: self.hints_dir.clone(),
+                nr_slots: self.hint_slots + 1,
+                group: self.hint_group.clone(),
+            }),
+            hint_raise_gid,
+            boost_ns: self.boost_ms * 1_000_000,
+            boost_heavyweight: self.boost_heavyweight,
         })
     }
 }
@@ -265,11 +333,14 @@ mod tests {
         for (args, flag) in [
             (["--slice-us", "0"], "--slice-us"),
             (["--floor-share", "51"], "--floor-share"),
+            (["--hint-slots", "4096"], "--hint-slots"),
+            (["--boost-ms", "60001"], "--boost-ms"),
+            (["--hint-raise-group", "no-such"], "--hint-raise-group"),
             (["--background-label", "a/b"], "--background-label"),
             (["--background-label", "a,b,c,d,e"], "--background-label"),
             (["--background-label", "time_sensitive"], "both tiers"),
         ] {
-            let error = config(&args).unwrap_err().to_string();
+            let error = format!("{:#}", config(&args).unwrap_err());
             assert!(error.contains(flag), "{error}");
         }
     }

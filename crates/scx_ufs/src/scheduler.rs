@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use libbpf_rs::OpenObject;
@@ -21,6 +21,7 @@ use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder, types};
 use crate::options::{Config, Opts};
 use crate::stats::{self, Counters, Metrics};
+use crate::table::Keeper;
 
 /// UFS, loaded.
 pub(crate) struct Scheduler<'a> {
@@ -28,7 +29,12 @@ pub(crate) struct Scheduler<'a> {
     link: Option<libbpf_rs::Link>,
     cpus: Vec<u32>,
     stats_server: StatsServer<(), Metrics>,
+    /// None: hints are off.
+    keeper: Option<Keeper>,
 }
+
+/// How often slots of threads that have ended are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 impl<'a> Scheduler<'a> {
     /// Loads and attaches UFS.
@@ -49,7 +55,15 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(opts.verbose);
         let open_opts = opts.libbpf.clone().into_bpf_open_opts();
         let mut skel = scx_ops_open!(builder, open_object, ufs_ops, open_opts)?;
-        configure(&mut skel, config)?;
+        let keeper = config.table.as_ref().and_then(|wanted| {
+            Keeper::prepare(wanted, &mut skel.maps.giveway_slots)
+                .inspect_err(|error| warn!("UFS goes without hints: {error:#}"))
+                .ok()
+        });
+        if keeper.is_none() {
+            skel.maps.giveway_slots.set_max_entries(1)?;
+        }
+        configure(&mut skel, config, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
@@ -58,6 +72,13 @@ impl<'a> Scheduler<'a> {
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
         let mut skel = scx_ops_load!(skel, ufs_ops, uei)?;
+        if let Some(keeper) = &keeper {
+            // Before UFS reads it: a table without its header is none.
+            keeper
+                .publish(&mut skel.maps.giveway_slots)
+                .context("cannot pin the hint table: try --no-hints")?;
+            keeper.sweep();
+        }
         let link = Some(scx_ops_attach!(skel, ufs_ops)?);
         // Statistics are a convenience: a full /run must not stop scheduling.
         let mut server = StatsServer::new(stats::server_data());
@@ -74,6 +95,7 @@ impl<'a> Scheduler<'a> {
             link,
             cpus,
             stats_server: server,
+            keeper,
         })
     }
 
@@ -106,7 +128,14 @@ impl<'a> Scheduler<'a> {
     /// When the kernel ejected UFS: the reason, and the kernel's dump on stderr.
     pub(crate) fn run(mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
         let (answers, requests) = self.stats_server.channels();
+        let mut swept = Instant::now();
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
+            if let Some(keeper) = &self.keeper
+                && swept.elapsed() > SWEEP_EVERY
+            {
+                keeper.sweep();
+                swept = Instant::now();
+            }
             match requests.recv_timeout(Duration::from_millis(200)) {
                 Ok(()) => answers.send(self.metrics())?,
                 Err(error) if error.is_timeout() => {}
@@ -122,7 +151,11 @@ impl<'a> Scheduler<'a> {
 }
 
 /// Sets the constants that the verifier sees.
-fn configure(skel: &mut crate::bpf_skel::OpenBpfSkel<'_>, config: &Config) -> Result<()> {
+fn configure(
+    skel: &mut crate::bpf_skel::OpenBpfSkel<'_>,
+    config: &Config,
+    keeper: Option<&Keeper>,
+) -> Result<()> {
     let rodata = skel
         .maps
         .rodata_data
@@ -138,6 +171,16 @@ fn configure(skel: &mut crate::bpf_skel::OpenBpfSkel<'_>, config: &Config) -> Re
     rodata.loader_tgid = std::process::id();
     rodata.nr_cpu_ids = *NR_CPU_IDS as u32;
     rodata.nr_cpu_words = NR_CPU_IDS.div_ceil(64) as u32;
+    rodata.hints_on = keeper.is_some();
+    let nr_slots = keeper.map_or(1, Keeper::nr_slots);
+    rodata.nr_slots = nr_slots;
+    rodata.nr_slot_words = nr_slots.div_ceil(64);
+    rodata.hint_raise_gid = config.hint_raise_gid;
+    // Any number that the load before had not.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    rodata.load_number = now.map_or(1, |time| time.as_nanos() as u64).max(1);
+    rodata.boost_ns = config.boost_ns;
+    rodata.boost_heavyweight = config.boost_heavyweight;
     for (tier, labels) in config.labels.iter().enumerate() {
         for (entry, label) in labels.iter().enumerate() {
             let slot = &mut rodata.labels[tier][entry];
@@ -159,5 +202,7 @@ fn read(cpu: &types::ufs_cpu_stats) -> Counters {
         count: copy.count,
         run_ns: copy.run_ns,
         wake_ns_log2: copy.wake_ns_log2,
+        boosted_ns: copy.boosted_ns,
+        boost_ns_log2: copy.boost_ns_log2,
     }
 }

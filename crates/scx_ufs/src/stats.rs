@@ -26,19 +26,24 @@ const BUCKETS: usize = ufs_limits_UFS_HIST_BUCKETS as usize;
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
     /// Indexed by `enum ufs_stat`.
-    pub count: [u64; ufs_stat_UFS_NR_STATS as usize],
+    pub count: [u64; ufs_stat_UFS_STAT_SLOTS as usize],
     /// Indexed by tier.
     pub run_ns: [u64; 2],
     /// Indexed by tier and bucket.
     pub wake_ns_log2: [[u64; BUCKETS]; 2],
+    pub boosted_ns: u64,
+    /// Indexed by bucket.
+    pub boost_ns_log2: [u64; BUCKETS],
 }
 
 impl Default for Counters {
     fn default() -> Self {
         Self {
-            count: [0; ufs_stat_UFS_NR_STATS as usize],
+            count: [0; ufs_stat_UFS_STAT_SLOTS as usize],
             run_ns: [0; 2],
             wake_ns_log2: [[0; BUCKETS]; 2],
+            boosted_ns: 0,
+            boost_ns_log2: [0; BUCKETS],
         }
     }
 }
@@ -47,6 +52,10 @@ impl Counters {
     /// Adds `other`, field by field.
     pub(crate) fn add(&mut self, other: &Counters) {
         for (sum, n) in self.count.iter_mut().zip(other.count) {
+            *sum += n;
+        }
+        self.boosted_ns += other.boosted_ns;
+        for (sum, n) in self.boost_ns_log2.iter_mut().zip(other.boost_ns_log2) {
             *sum += n;
         }
         for tier in 0..2 {
@@ -126,6 +135,84 @@ pub struct CpuStats {
     pub floor_runs: u64,
 }
 
+/// Hint slots and boosts.
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(
+    desc = "hint slots and boosts, over all CPUs",
+    _om_prefix = "hints_",
+    _om_label = "hints"
+)]
+pub struct HintStats {
+    #[stat(desc = "slots found by the thread that they belong to")]
+    pub slots_found: u64,
+    #[stat(desc = "slots taken back from threads that exited")]
+    pub slots_reclaimed: u64,
+    #[stat(desc = "changes of a task's tier by its slot")]
+    pub tier_changes: u64,
+    #[stat(desc = "looks at a slot that asked for a tier without the right to it")]
+    pub refused: u64,
+    #[stat(desc = "reads of a task's memory that failed")]
+    pub failed_reads: u64,
+    #[stat(desc = "boosts of the holder of the lock waited for")]
+    pub boosts_lock: u64,
+    #[stat(desc = "boosts of a holder in the tranche waited for")]
+    pub boosts_tranche: u64,
+    #[stat(desc = "boosts of a holder that may lead the waiter's group")]
+    pub boosts_leader: u64,
+    #[stat(desc = "boosts of a preempted task because another spun")]
+    pub boosts_rescue: u64,
+    #[stat(desc = "boosts of a holder of the heavyweight lock waited for")]
+    pub boosts_blocker: u64,
+    #[stat(desc = "boosts that lasted too long")]
+    pub expired: u64,
+    #[stat(desc = "runs of boosted tasks ahead of their tier")]
+    pub boosted_runs: u64,
+    #[stat(desc = "boosted tasks taken out of their group's queue")]
+    pub fetched: u64,
+    #[stat(desc = "boosted runs that a waiter ended as it woke up")]
+    pub yielded: u64,
+    #[stat(desc = "CPU time of boosted tasks in nanoseconds, a part of background's")]
+    pub boosted_ns: u64,
+    #[stat(desc = "median length of a boost in nanoseconds, upper bound")]
+    pub boost_p50_ns: u64,
+    #[stat(desc = "99th percentile of the lengths of boosts in nanoseconds, upper bound")]
+    pub boost_p99_ns: u64,
+}
+
+impl HintStats {
+    fn new(all: &Counters) -> Self {
+        Self {
+            slots_found: all.get(ufs_stat_UFS_HINT_SLOT),
+            slots_reclaimed: all.get(ufs_stat_UFS_HINT_RECLAIM),
+            tier_changes: all.get(ufs_stat_UFS_HINT_TIER),
+            refused: all.get(ufs_stat_UFS_HINT_REFUSED),
+            failed_reads: all.get(ufs_stat_UFS_READ_FAIL),
+            boosts_lock: all.get(ufs_stat_UFS_BOOSTS_LOCK),
+            boosts_tranche: all.get(ufs_stat_UFS_BOOSTS_TRANCHE),
+            boosts_leader: all.get(ufs_stat_UFS_BOOSTS_LEADER),
+            boosts_rescue: all.get(ufs_stat_UFS_BOOSTS_RESCUE),
+            boosts_blocker: all.get(ufs_stat_UFS_BOOSTS_BLOCKER),
+            expired: all.get(ufs_stat_UFS_BOOST_EXPIRED),
+            boosted_runs: all.get(ufs_stat_UFS_BOOST_RUN),
+            fetched: all.get(ufs_stat_UFS_BOOST_FETCH),
+            yielded: all.get(ufs_stat_UFS_BOOST_YIELD),
+            boosted_ns: all.boosted_ns,
+            boost_p50_ns: percentile_ns(&all.boost_ns_log2, 50),
+            boost_p99_ns: percentile_ns(&all.boost_ns_log2, 99),
+        }
+    }
+
+    /// Boosts of every kind.
+    pub(crate) fn boosts(&self) -> u64 {
+        self.boosts_lock
+            + self.boosts_tranche
+            + self.boosts_leader
+            + self.boosts_rescue
+            + self.boosts_blocker
+    }
+}
+
 /// Everything.
 #[stat_doc]
 #[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
@@ -159,6 +246,8 @@ pub struct Metrics {
     pub nr_rescue_kicks: u64,
     #[stat(desc = "callbacks for tasks without a context, treated as time-sensitive")]
     pub nr_no_context: u64,
+    #[stat(desc = "hint slots and boosts")]
+    pub hints: HintStats,
     #[stat(desc = "by tier")]
     pub tiers: BTreeMap<String, TierStats>,
     #[stat(desc = "by CPU")]
@@ -260,6 +349,7 @@ impl Metrics {
             nr_enq_last: all.get(ufs_stat_UFS_ENQ_LAST),
             nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
             nr_no_context: all.get(ufs_stat_UFS_NO_CTX),
+            hints: HintStats::new(&all),
             tiers: Tier::ALL
                 .into_iter()
                 .map(|tier| (tier.to_string(), TierStats::new(tier, &all)))
@@ -285,6 +375,20 @@ impl Metrics {
             self.nr_tree_ineligible - before.nr_tree_ineligible,
             self.nr_rescue_kicks - before.nr_rescue_kicks,
         )?;
+        let (hints, old) = (&self.hints, &before.hints);
+        if hints.slots_found > 0 {
+            writeln!(
+                out,
+                "  hints: tier changes {} | boosts {} runs {} for {:.3} s, expired {} | \
+                 failed reads {}",
+                hints.tier_changes - old.tier_changes,
+                hints.boosts() - old.boosts(),
+                hints.boosted_runs - old.boosted_runs,
+                (hints.boosted_ns - old.boosted_ns) as f64 / 1e9,
+                hints.expired - old.expired,
+                hints.failed_reads - old.failed_reads,
+            )?;
+        }
         for (name, now) in &self.tiers {
             let none = TierStats::default();
             let tier = now.since(before.tiers.get(name).unwrap_or(&none));
@@ -340,6 +444,7 @@ pub(crate) fn server_data() -> StatsServerData<(), Metrics> {
     StatsServerData::new()
         .add_meta(TierStats::meta())
         .add_meta(CpuStats::meta())
+        .add_meta(HintStats::meta())
         .add_meta(Metrics::meta())
         .add_ops("top", StatsOps { open, close: None })
 }

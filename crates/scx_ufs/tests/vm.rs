@@ -76,6 +76,43 @@ fn time_is_shared_by_weight_within_a_tier() {
 }
 
 #[test]
+fn slots_say_tier_and_weight_and_harm_nobody() {
+    prove(
+        2,
+        Clock::LOCKSTEP,
+        Duration::from_secs(600),
+        &[
+            "slot_lowers_a_thread",
+            "slot_weights_2_3_within_a_cgroup",
+            "hostile_slots_change_nothing_for_others",
+            "kill9_of_a_client_frees_its_slot",
+            "slots_run_out_without_harm",
+            "slot_raises_with_the_right_and_not_without",
+            "restart_keeps_what_clients_have_said",
+        ],
+    );
+}
+
+#[test]
+fn background_holders_do_not_keep_urgent_waiters_waiting() {
+    prove(
+        2,
+        Clock::LOCKSTEP,
+        Duration::from_secs(600),
+        &[
+            "boosted_holder_of_a_mutex",
+            "boosted_holder_of_a_spinlock",
+            "boosted_chain_of_three",
+            "boosted_holder_that_sleeps",
+            "read_holder_of_a_lightweight_lock",
+            "read_waiter_for_a_spinlock",
+            "read_holder_of_a_heavyweight_lock",
+            "boost_of_a_holder_that_never_releases_expires",
+        ],
+    );
+}
+
+#[test]
 fn ufs_survives_storms_and_leaves_cleanly() {
     prove(
         4,

@@ -129,7 +129,7 @@ static __always_inline u64 clamp_vtime(u64 vtime, u64 clock, u64 behind, u64 ahe
 static __always_inline void bg_clamp(u32 index, u32 slices)
 {
 	struct group *g = group(index);
-	u64 slice = scaled(bg_slice_ns, group_scale(index));
+	u64 slice = scaled(bg_slice_ns, group_scale(index, GIVEWAY_TIER_BACKGROUND));
 	bool clamped = false;
 
 	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock), slices * slice, AHEAD * slice,
@@ -196,18 +196,19 @@ static __noinline s32 tree_pop(void)
 	return index & (UFS_GROUPS_MAX - 1);
 }
 
-/* The key of the first group; false when the tree is empty. */
-static __noinline bool tree_first(u64 *vtime)
+/* The key of the first group, and which it is; false when the tree is empty. */
+static __noinline bool tree_first(u64 *vtime, u32 *whose)
 {
 	struct bpf_rb_node *rb;
 	bool found = false;
 
-	if (!vtime)
+	if (!vtime || !whose)
 		return false;
 	bpf_spin_lock(&tree_lock);
 	rb = bpf_rbtree_first(&bg_tree);
 	if (rb) {
 		*vtime = container_of(rb, struct tree_node, rb)->vtime;
+		*whose = container_of(rb, struct tree_node, rb)->group;
 		found = true;
 	}
 	bpf_spin_unlock(&tree_lock);
@@ -216,7 +217,7 @@ static __noinline bool tree_first(u64 *vtime)
 
 static __always_inline void charge_group(u32 index, s64 ns)
 {
-	u64 scale = group_scale(index);
+	u64 scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 cost = scaled(ns < 0 ? -ns : ns, scale);
 
 	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);

@@ -21,6 +21,17 @@ const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
 const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
 const volatile u32 loader_tgid;
+/* Hints: pages of the table, the header included, and words of a set of slots. */
+const volatile bool hints_on = true;
+const volatile u32 nr_slots = 1;
+const volatile u32 nr_slot_words = 1;
+/* Group whose members may rise above their cgroup's tier; -1: none. */
+const volatile u32 hint_raise_gid = -1;
+/* Not 0: header.scheduler while this program is loaded. */
+const volatile u64 load_number = 1;
+const volatile u64 boost_slice_ns = 1000000;
+const volatile u64 boost_ns = 10000000000;
+const volatile bool boost_heavyweight = true;
 /* Indexed by tier. An entry of length 0 ends the list. */
 const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 
@@ -28,6 +39,7 @@ const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 
 enum ufs_dsq {
 	FLOOR_DSQ = 1,
+	BOOST_DSQ = 2,
 	TS_DSQ = 1 << 16,	/* + CPU, in order of virtual runtime */
 	BG_DSQ = 1 << 17,	/* + group, in order of virtual runtime */
 };
@@ -50,6 +62,8 @@ struct cpu_ctx {
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
 	u32 prepaid_group;	/* charged a slice for the task that runs next */
+	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
+	u32 boost_row;		/* boosted runs since others had the CPU */
 	/* Written by anybody, atomically. */
 	u32 ts_waiting;
 } __attribute__((aligned(64)));
@@ -71,6 +85,7 @@ u64 idle_cpus[UFS_CPU_WORDS];
 u64 ts_waiting;
 u64 bg_waiting;
 u64 floor_waiting;
+u64 boost_waiting;
 u64 ts_enq_seq;
 /* CPUs, modulo 64, on which some waiting background task may run: a superset,
  * added to by enqueue and renewed by the timer. A CPU that is not in it need not
@@ -89,25 +104,34 @@ u64 bg_clock;
 #define SCALE_ONE (1ULL << SCALE_SHIFT)
 #define SCALE_MAX (1ULL << 34)
 
+/* Fixed point of a task's weight within its group. */
+#define LOAD_SHIFT 10
+#define LOAD_ONE (1U << LOAD_SHIFT)
+
+/* What a group is in one tier: its cgroup's tier, or the one to which tasks of
+ * the cgroup have been moved by their hint slots. */
+struct share {
+	u32 load;		/* of the tasks that run or wait: LOAD_ONE for each */
+	u32 active;		/* counted in the weights of the ancestors */
+	u64 hweight_gen;
+	u64 scale;		/* HWEIGHT_ONE / hweight, fixed point */
+	u64 idle_since;
+};
+
 struct group {
 	u64 cgid;
 	u32 parent;		/* group; the root is its own parent */
-	u32 tier;
+	u32 tier;		/* of the cgroup */
 	u32 weight;
-	/* Tasks that run or wait, and those of them that wait in the group's queue. */
-	u32 nr_runnable;
-	u32 nr_waiting;
+	u32 nr_waiting;		/* tasks in the group's queue */
 	u32 queued;		/* in the runnable tree, or just being looked at */
-	u32 active;		/* counted in the weights of the ancestors */
 	u32 has_dsq;
 	u32 next_aside;		/* see bg_pick() */
 	/* By tier, under weight_lock: this group and its children that are active,
 	 * and the sum of the weights of those children. */
 	u32 nr_active[2];
 	u64 child_weight[2];
-	u64 hweight_gen;
-	u64 scale;		/* HWEIGHT_ONE / hweight, fixed point */
-	u64 idle_since;
+	struct share in[2];	/* by tier */
 	/* Background only: virtual runtime of the group, and of its tasks. */
 	u64 vtime;
 	u64 task_clock;
@@ -131,16 +155,29 @@ enum waits_in {
 
 struct task_ctx {
 	u64 vtime;
+	u64 vtime_elsewhere;	/* in the other tier, where it may come back to */
 	u64 started;
 	u64 wake_at;		/* 0: not waking up */
 	u32 group;
 	u32 tier;
+	u32 cgroup_tier;
+	u32 load;		/* its weight in the group, LOAD_ONE is 100 */
 	u32 waits;		/* enum waits_in */
 	u32 where;
-	u32 counted;		/* in nr_runnable of the group */
+	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
 	u32 prepaid;		/* its group was charged for a whole slice */
 	u32 floor;		/* 1: in the floor's queue, 2: runs from there */
+	/* Hints: see hints.bpf.h and boost.bpf.h. */
+	u32 slot;		/* verified to be its own; 0: none */
+	u32 boost;		/* 1: in the queue of boosted tasks, 2: runs boosted */
+	u32 boost_ran;		/* its latest run was boosted */
+	u64 owner;		/* its name in the table */
+	u64 claims_seen;	/* header.claims when it last looked for a slot */
+	u64 looked_at;
+	u32 looks;		/* since then */
+	u64 raise_cred;		/* the credentials that may_raise was found for */
+	u32 may_raise;
 };
 
 struct {
@@ -250,6 +287,9 @@ static __always_inline void leave_queue(struct task_ctx *tc)
 	if (tc->floor == 1)
 		__sync_fetch_and_sub(&floor_waiting, 1);
 	tc->floor = 0;
+	if (tc->boost == 1)
+		__sync_fetch_and_sub(&boost_waiting, 1);
+	tc->boost = 0;
 }
 
 #endif

@@ -124,10 +124,11 @@ static __noinline int rekey_tree(void)
 		if (index < 0)
 			break;
 		g = group(index);
-		old = g->scale;
-		new = group_scale(index);
+		old = g->in[GIVEWAY_TIER_BACKGROUND].scale;
+		new = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 		/* A lead was paid for with time that had another price. */
-		if (old > new && (s64)(g->vtime - clock) > 0 && g->hweight_gen)
+		if (old > new && (s64)(g->vtime - clock) > 0 &&
+		    g->in[GIVEWAY_TIER_BACKGROUND].hweight_gen)
 			g->vtime = clock + (g->vtime - clock) / (old / new);
 	}
 	bpf_for(i, 0, UFS_GROUPS_MAX) {
@@ -156,7 +157,7 @@ static __noinline int rekey_ts(u64 dsq)
 		if (!tc)
 			continue;
 		before = tc->vtime;
-		ts_clamp(tc, task_scale(tc->group), BEHIND_AWAKE);
+		ts_clamp(tc, task_scale(tc), BEHIND_AWAKE);
 		if (tc->vtime == before)
 			continue;
 		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tc->vtime);
@@ -205,7 +206,8 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 			break;
 		if (READ_ONCE(group(i)->nr_waiting))
 			floor_collect(BG_DSQ + i);
-		retire_group(i, now);
+		retire_group(i, GIVEWAY_TIER_BACKGROUND, now);
+		retire_group(i, GIVEWAY_TIER_TIME_SENSITIVE, now);
 	}
 	renew_hint(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting)) {

@@ -27,6 +27,10 @@
  * Tasks of the root group (kernel threads, scx_ufs itself) own the whole tier:
  * their scale is 1, the least there is.
  *
+ * A group exists in both tiers, since a task's hint slot may move it out of its
+ * cgroup's tier (hints.bpf.h); most have tasks in one only. A slot may also give
+ * a task a weight: its part of the group's part, in the tier it is in.
+ *
  * LOCKS. nr_active, child_weight and weight change under weight_lock. Scales
  * are read without it: a reader may use the old value for one more charge.
  */
@@ -83,30 +87,29 @@ static __always_inline void propagate(u32 index, u32 tier, s32 sign)
 	}
 }
 
-static __noinline int set_active(u32 index, bool active)
+static __noinline int set_active(u32 index, u32 tier, bool active)
 {
-	struct group *g = group(index);
-	u32 tier = g->tier & 1;
+	struct share *share = &group(index)->in[tier & 1];
 
 	/* The exchange lets one of several callers through. */
-	if (__sync_val_compare_and_swap(&g->active, !active, active) != !active)
+	if (__sync_val_compare_and_swap(&share->active, !active, active) != !active)
 		return 0;
 	bpf_spin_lock(&weight_lock);
-	propagate(index, tier, active ? 1 : -1);
+	propagate(index, tier & 1, active ? 1 : -1);
 	bpf_spin_unlock(&weight_lock);
 	__sync_fetch_and_add(&hweight_gen, 1);
 	return 0;
 }
 
-static __noinline u64 refresh_scale(u32 index)
+static __noinline u64 refresh_scale(u32 index, u32 tier)
 {
-	struct group *g = group(index);
+	struct share *share = &group(index)->in[tier & 1];
 	u64 gen = READ_ONCE(hweight_gen), hweight = HWEIGHT_ONE;
-	u32 tier = g->tier & 1, at = index, level;
+	u32 at = index, level;
 
 	for (level = 0; level < UFS_DEPTH_MAX && at; level++) {
 		struct group *child = group(at);
-		u64 sum = group(child->parent)->child_weight[tier];
+		u64 sum = group(child->parent)->child_weight[tier & 1];
 
 		if (sum > child->weight)
 			hweight = hweight * child->weight / sum;
@@ -114,21 +117,21 @@ static __noinline u64 refresh_scale(u32 index)
 	}
 	if (hweight < 1)
 		hweight = 1;
-	g->scale = (HWEIGHT_ONE << SCALE_SHIFT) / hweight;
-	g->hweight_gen = gen;
-	return g->scale;
+	share->scale = (HWEIGHT_ONE << SCALE_SHIFT) / hweight;
+	share->hweight_gen = gen;
+	return share->scale;
 }
 
 /* What one nanosecond costs the group, which for background is what is charged. */
-static __always_inline u64 group_scale(u32 index)
+static __always_inline u64 group_scale(u32 index, u32 tier)
 {
-	struct group *g = group(index);
+	struct share *share = &group(index)->in[tier & 1];
 
 	if (index == 0)
 		return SCALE_ONE;
-	if (likely(READ_ONCE(g->hweight_gen) == READ_ONCE(hweight_gen)))
-		return g->scale;
-	return refresh_scale(index);
+	if (likely(READ_ONCE(share->hweight_gen) == READ_ONCE(hweight_gen)))
+		return share->scale;
+	return refresh_scale(index, tier);
 }
 
 /*
@@ -137,13 +140,20 @@ static __always_inline u64 group_scale(u32 index)
  * the same weight. This makes task virtual runtimes comparable in the whole
  * tier, and lets each CPU have a queue of its own without a tree above it.
  */
-static __always_inline u64 task_scale(u32 index)
+static __always_inline u64 task_scale(struct task_ctx *tc)
 {
-	u64 nr = READ_ONCE(group(index)->nr_runnable), scale;
+	u64 load = READ_ONCE(group(tc->group)->in[GIVEWAY_TIER_TIME_SENSITIVE].load);
+	u64 scale = group_scale(tc->group, GIVEWAY_TIER_TIME_SENSITIVE);
 
-	if (index == 0 || nr <= 1)
-		return group_scale(index);
-	scale = group_scale(index) * (nr < 1024 ? nr : 1024);
+	if (tc->group != 0 && load > tc->load) {
+		/* A scale has 33 bits at most. */
+		if (load > 1ULL << 28)
+			load = 1ULL << 28;
+		scale = likely(tc->load == LOAD_ONE) ? (scale * load) >> LOAD_SHIFT :
+						       scale * load / tc->load;
+	} else if (unlikely(tc->group == 0 && tc->load != LOAD_ONE)) {
+		scale = (scale << LOAD_SHIFT) / tc->load;
+	}
 	return scale < SCALE_MAX ? scale : SCALE_MAX;
 }
 
@@ -151,40 +161,43 @@ static __always_inline void bg_clamp(u32 index, u32 slices);
 
 static __always_inline void count_runnable(struct task_ctx *tc)
 {
-	struct group *g = group(tc->group);
+	u32 tier = tc->tier & 1;
+	struct share *share = &group(tc->group)->in[tier];
 
 	if (tc->counted)
 		return;
-	tc->counted = 1;
-	if (__sync_fetch_and_add(&g->nr_runnable, 1) == 0 && g->tier == GIVEWAY_TIER_BACKGROUND)
+	tc->counted = tc->load;
+	if (__sync_fetch_and_add(&share->load, tc->load) == 0 && tier == GIVEWAY_TIER_BACKGROUND)
 		bg_clamp(tc->group, 1);
-	if (unlikely(!g->active))
-		set_active(tc->group, true);
+	if (unlikely(!share->active))
+		set_active(tc->group, tier, true);
 }
 
 static __always_inline void uncount_runnable(struct task_ctx *tc, u64 now)
 {
-	struct group *g = group(tc->group);
+	struct share *share = &group(tc->group)->in[tc->tier & 1];
+	u32 counted = tc->counted;
 
-	if (!tc->counted)
+	if (!counted)
 		return;
 	tc->counted = 0;
-	if (__sync_fetch_and_sub(&g->nr_runnable, 1) == 1)
-		g->idle_since = now;
+	if (__sync_fetch_and_sub(&share->load, counted) == counted)
+		share->idle_since = now;
 }
 
 /* Called by the timer. */
-static __always_inline void retire_group(u32 index, u64 now)
+static __always_inline void retire_group(u32 index, u32 tier, u64 now)
 {
-	struct group *g = group(index);
+	struct share *share = &group(index)->in[tier & 1];
 
-	if (index == 0 || !g->active || g->nr_runnable || time_delta(now, g->idle_since) < IDLE_NS)
+	if (index == 0 || !share->active || share->load ||
+	    time_delta(now, share->idle_since) < IDLE_NS)
 		return;
-	set_active(index, false);
+	set_active(index, tier, false);
 	/* Paired with count_runnable(), which adds before it looks at active: either
 	 * it saw active == 0, or this sees its task. */
-	if (READ_ONCE(g->nr_runnable))
-		set_active(index, true);
+	if (READ_ONCE(share->load))
+		set_active(index, tier, true);
 }
 
 /* ---- Tiers ---- */
@@ -259,7 +272,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 		slot->group = 0;
 		groups[0].tier = default_tier;
 		groups[0].cgid = cgrp->kn->id;
-		groups[0].scale = SCALE_ONE;
+		groups[0].in[0].scale = SCALE_ONE;
+		groups[0].in[1].scale = SCALE_ONE;
 		return ready_bg_group(0);
 	}
 	parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
@@ -281,8 +295,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	g->tier = tier_by_name(g->name, group(up)->tier) & 1;
 	g->vtime = bg_clock;
 	g->task_clock = 0;
-	g->hweight_gen = 0;
-	if (g->tier == GIVEWAY_TIER_BACKGROUND) {
+	g->in[0].hweight_gen = 0;
+	g->in[1].hweight_gen = 0;
+	/* With hints any task may turn to the background. */
+	if (g->tier == GIVEWAY_TIER_BACKGROUND || hints_on) {
 		err = ready_bg_group(index);
 		if (err)
 			return err;
@@ -299,7 +315,8 @@ void BPF_STRUCT_OPS(ufs_cgroup_exit, struct cgroup *cgrp)
 	/* A cgroup that shares its parent's group gives nothing back. */
 	if (index == 0 || group(index)->cgid != cgrp->kn->id)
 		return;
-	set_active(index, false);
+	set_active(index, GIVEWAY_TIER_BACKGROUND, false);
+	set_active(index, GIVEWAY_TIER_TIME_SENSITIVE, false);
 	group(index)->cgid = 0;
 	__sync_fetch_and_sub(&live_groups, 1);
 	bpf_map_push_elem(&free_groups, &index, 0);

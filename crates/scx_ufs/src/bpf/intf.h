@@ -30,6 +30,21 @@ enum ufs_limits {
 	UFS_LABELS_MAX = 4,
 	UFS_NAME_LEN = 32,
 	UFS_HIST_BUCKETS = 32,
+	/* Hint slots, the header included, and what is remembered of each. */
+	UFS_SLOTS_MAX = 4096,
+	UFS_SLOT_WORDS = UFS_SLOTS_MAX / 64,
+	UFS_HELD_SEEN = 8,
+	UFS_BLOCKERS = 4,
+};
+
+/* Why a task is boosted: what links its waiter to it. */
+enum ufs_boost {
+	UFS_BOOST_NONE = 0,
+	UFS_BOOST_LOCK,		/* the very lock, by number */
+	UFS_BOOST_TRANCHE,	/* a lightweight lock of the tranche, with waiters */
+	UFS_BOOST_LEADER,	/* the waiter's work is done by some holder */
+	UFS_BOOST_RESCUE,	/* the waiter spins, and nobody knows for whom */
+	UFS_BOOST_BLOCKER,	/* a heavyweight lock, by its list of holders */
 };
 
 /* One counter for every branch that a reader of the statistics asks about. */
@@ -68,14 +83,38 @@ enum ufs_stat {
 	UFS_GROUP_OVERFLOW,
 	/* Tasks or cgroups without a context, treated as time-sensitive in the root. */
 	UFS_NO_CTX,
+	/* Hints: slots found, taken back, changes of tier and weight, rights missing. */
+	UFS_HINT_SLOT,
+	UFS_HINT_RECLAIM,
+	UFS_HINT_TIER,
+	UFS_HINT_REFUSED,
+	/* Reads of a task's memory that failed. */
+	UFS_READ_FAIL,
+	/* Boosts by enum ufs_boost, in its order. */
+	UFS_BOOSTS_LOCK,
+	UFS_BOOSTS_TRANCHE,
+	UFS_BOOSTS_LEADER,
+	UFS_BOOSTS_RESCUE,
+	UFS_BOOSTS_BLOCKER,
+	UFS_BOOST_EXPIRED,
+	/* Boosted tasks run ahead of their tier; taken from a group's queue for it;
+	 * interrupted by a waiter that woke up. */
+	UFS_BOOST_RUN,
+	UFS_BOOST_FETCH,
+	UFS_BOOST_YIELD,
 	UFS_NR_STATS,
+	/* A power of two, so that an index can be masked. */
+	UFS_STAT_SLOTS = 64,
 };
 
 /* Written only by the CPU it belongs to, read by the loader. */
 struct ufs_cpu_stats {
-	u64 count[UFS_NR_STATS];
-	/* CPU time by tier. */
+	u64 count[UFS_STAT_SLOTS];
+	/* CPU time by tier; boosted time is part of background. */
 	u64 run_ns[2];
+	u64 boosted_ns;
+	/* From the beginning of a boost to its end, in buckets as below. */
+	u64 boost_ns_log2[UFS_HIST_BUCKETS];
 	/* Wake-up to run by tier; bucket i counts [2^i, 2^(i+1)) ns, bucket 0 also 0. */
 	u64 wake_ns_log2[2][UFS_HIST_BUCKETS];
 } __attribute__((aligned(64)));

@@ -48,11 +48,16 @@
  */
 #include <scx/common.bpf.h>
 
+#include <giveway/slot.h>
+
 #include "intf.h"
 #include "ctx.bpf.h"
 #include "group.bpf.h"
 #include "bg_tree.bpf.h"
+#include "hints.bpf.h"
+#include "reader.bpf.h"
 #include "placement.bpf.h"
+#include "boost.bpf.h"
 #include "floor.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -87,6 +92,12 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 		__sync_fetch_and_or(&bg_hint, hint);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
 	group_has_work(index);
+	/* Boosted just now, by a waiter that did not find it in a queue: paired with
+	 * lend() and call_up(), as is the addition to bg_waiting. */
+	if (unlikely(is_boosted(tc))) {
+		want(tc->slot);
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+	}
 
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		stat_inc(tc->idle_found ? UFS_BG_WAKE_IDLE : UFS_BG_WAKE_QUEUED);
@@ -115,11 +126,35 @@ static __always_inline void advance_clock(u32 tier, u64 used)
 {
 	u64 owners = groups[0].child_weight[tier & 1] ? 1 : 0;
 
-	if (groups[0].tier == tier || tier == GIVEWAY_TIER_TIME_SENSITIVE)
-		owners += READ_ONCE(groups[0].nr_runnable);
+	owners += READ_ONCE(groups[0].in[tier & 1].load) >> LOAD_SHIFT;
 	if (owners > 1)
 		used /= owners;
 	__sync_fetch_and_add(tier == GIVEWAY_TIER_TIME_SENSITIVE ? &ts_clock : &bg_clock, used);
+}
+
+/* A task with a slot starts to run: it waits no more. */
+static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
+{
+	struct giveway_report *report = &state_of(tc->slot)->report;
+
+	if (tc->wake_at) {
+		report->wakes++;
+		report->wake_ns += time_delta(now, tc->wake_at);
+	}
+	if (was_waiting(tc))
+		set_put(waiters, tc->slot, false);
+}
+
+/* A task with a slot has used @used nanoseconds. */
+static __always_inline void count_run(struct task_ctx *tc, u64 used)
+{
+	struct giveway_report *report = &state_of(tc->slot)->report;
+
+	report->run_ns[tc->tier & 1] += used;
+	if (tc->boost == 2) {
+		report->boosted_ns += used;
+		stats()->boosted_ns += used;
+	}
 }
 
 /* Account what @tc has used since it started or was last charged. */
@@ -136,10 +171,14 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u
 	weighted = used;
 	if (unlikely(p->scx.weight != 100) && p->scx.weight)
 		weighted = used * 100 / p->scx.weight;
+	if (unlikely(tc->slot))
+		count_run(tc, used);
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
-		tc->vtime += scaled(weighted, task_scale(tc->group));
+		tc->vtime += scaled(weighted, task_scale(tc));
 		advance_clock(GIVEWAY_TIER_TIME_SENSITIVE, used);
 	} else {
+		if (unlikely(tc->load != LOAD_ONE))
+			weighted = (weighted << LOAD_SHIFT) / tc->load;
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
@@ -156,6 +195,36 @@ static __always_inline void prepay(struct task_ctx *tc)
 	tc->prepaid = 1;
 }
 
+/* ---- What a CPU runs ---- */
+
+static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 scale, u64 vtime)
+{
+	if (unlikely(cc->runs == RUNS_BG))
+		claim_bg_cpu(cpu);
+	cc->curr_start = since;
+	cc->curr_scale = scale;
+	cc->curr_vtime = vtime;
+	cc->runs_boosted = 0;
+	cc->runs = RUNS_TS;
+}
+
+/* From the floor, or boosted: as if time-sensitive, and never ahead of anybody. */
+static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc)
+{
+	runs_ts(cc, cpu, tc->started, 0, ts_clock - (1ULL << 60));
+	if (is_boosted(tc)) {
+		tc->boost = 2;
+		cc->runs_boosted = 1;
+	}
+}
+
+static __always_inline void runs_bg(struct cpu_ctx *cc, u32 cpu)
+{
+	cc->runs_boosted = 0;
+	cc->runs = RUNS_BG;
+	__sync_fetch_and_or(&bg_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)], 1ULL << (cpu & 63));
+}
+
 /* ---- Callbacks ---- */
 
 s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -168,6 +237,7 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		stat_inc(UFS_NO_CTX);
 		return prev_cpu;
 	}
+	heed(p, tc);
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		return ts_select_cpu(p, tc, prev_cpu, wake_flags);
 	if (idle_cpu_for(p))
@@ -186,13 +256,16 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags);
 		return;
 	}
-	if (unlikely(tc->waits || tc->floor))
+	if (unlikely(tc->waits || tc->floor || tc->boost))
 		leave_queue(tc);
+	heed(p, tc);
 	count_runnable(tc);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
 		tc->wake_at = scx_bpf_now();
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		ts_enqueue(p, tc, enq_flags);
+	else if (unlikely(is_boosted(tc)))
+		boost_enqueue(p, tc, enq_flags);
 	else
 		bg_enqueue(p, tc, enq_flags);
 	if (unlikely(enq_flags & SCX_ENQ_LAST)) {
@@ -206,10 +279,11 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	struct task_ctx *tc = NULL;
-	bool prev_ts = false, prev_bg = false;
-	u64 first;
+	bool prev_ts = false, prev_bg = false, prev_boosted = false;
 	struct group *g;
-	u32 index;
+	u32 index, whose;
+	s32 other;
+	u64 first;
 
 	if (floor_dispatch(cc))
 		return;
@@ -219,25 +293,51 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		tc = task_ctx(prev);
 	if (tc && tc->floor != 2 && allowed_on(prev, cpu)) {
 		charge(prev, tc, scx_bpf_now());
+		heed(prev, tc);
+		if (unlikely(tc->slot)) {
+			leave_cpu(tc, true);
+			prev_boosted = is_boosted(tc);
+		}
 		prev_ts = tc->tier == GIVEWAY_TIER_TIME_SENSITIVE;
 		prev_bg = !prev_ts;
+	}
+	if (unlikely(READ_ONCE(boost_waiting) || READ_ONCE(nr_wanted) || prev_boosted) &&
+	    boosts_turn(cc)) {
+		if (boost_dispatch(cpu, cc))
+			return;
+		if (prev_boosted) {
+			cc->boost_row++;
+			stat_inc(UFS_BOOST_RUN);
+			prepay(tc);
+			scx_bpf_task_set_slice(prev, boost_slice_ns);
+			runs_ahead(cc, cpu, tc);
+			return;
+		}
 	}
 	if (READ_ONCE(ts_waiting) && ts_dispatch(cpu, prev_ts, tc ? tc->vtime : 0))
 		return;
 	if (prev_ts) {
 		stat_inc(UFS_TS_KEEP);
 		scx_bpf_task_set_slice(prev, ts_slice_ns);
-		cc->curr_start = tc->started;
-		cc->curr_vtime = tc->vtime;
+		runs_ts(cc, cpu, tc->started, task_scale(tc), tc->vtime);
 		return;
 	}
 	if (prev_bg) {
 		index = tc->group & (UFS_GROUPS_MAX - 1);
 		g = group(index);
-		if (bg_work_for(cpu) && tree_first(&first) && (s64)(g->vtime - first) > 0) {
-			if (bg_pick(cpu))
+		if (bg_work_for(cpu) && tree_first(&first, &whose)) {
+			if (whose == index) {
+				/* The group ran since it got this key. */
+				other = tree_pop();
+				if (other >= 0)
+					tree_insert(other);
+				if (!tree_first(&first, &whose))
+					whose = index;
+			}
+			if (whose != index && (s64)(g->vtime - first) > 0 && bg_pick(cpu))
 				return;
-		} else if (READ_ONCE(g->nr_waiting)) {
+		}
+		if (READ_ONCE(g->nr_waiting)) {
 			/* Its group goes on; with which of its tasks? */
 			if (queue_first(BG_DSQ + index, &first) && (s64)(first - tc->vtime) < 0 &&
 			    scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
@@ -250,6 +350,9 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		stat_inc(UFS_BG_KEEP);
 		prepay(tc);
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
+		tc->boost = 0;
+		if (unlikely(cc->runs != RUNS_BG))
+			runs_bg(cc, cpu);
 		return;
 	}
 	if (bg_work_for(cpu))
@@ -272,9 +375,11 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	if (unlikely(!tc->counted))
 		count_runnable(tc);
 	from_floor = tc->floor;
-	if (tc->waits || from_floor)
+	if (tc->waits || from_floor || tc->boost)
 		leave_queue(tc);
 	tc->started = now;
+	if (unlikely(tc->slot))
+		start_with_slot(tc, now);
 	if (tc->wake_at) {
 		waited = time_delta(now, tc->wake_at);
 		bucket = waited ? log2_u64(waited) - 1 : 0;
@@ -294,16 +399,15 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 			prepay(tc);
 	}
 	cc->prepaid_group = UFS_GROUPS_MAX;
-	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE || from_floor) {
-		cc->curr_start = now;
-		/* A floor run is never ahead of anybody. */
-		cc->curr_scale = from_floor ? 0 : task_scale(tc->group);
-		cc->curr_vtime = from_floor ? ts_clock - (1ULL << 60) : tc->vtime;
-		cc->runs = RUNS_TS;
+	if (from_floor || unlikely(is_boosted(tc))) {
+		runs_ahead(cc, cpu, tc);
 		return;
 	}
-	cc->runs = RUNS_BG;
-	__sync_fetch_and_or(&bg_cpus[cpu >> 6], 1ULL << (cpu & 63));
+	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
+		runs_ts(cc, cpu, now, task_scale(tc), tc->vtime);
+		return;
+	}
+	runs_bg(cc, cpu);
 	/* Paired with ts_enqueue(): a task that was queued since dispatch looked. */
 	if (unlikely(READ_ONCE(ts_waiting) && READ_ONCE(ts_enq_seq) != cc->ts_seen)) {
 		stat_inc(UFS_LATE_PREEMPT);
@@ -321,10 +425,21 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	if (cc->runs == RUNS_BG)
 		claim_bg_cpu(cpu);
 	cc->runs = RUNS_OTHER;
+	cc->runs_boosted = 0;
 	if (unlikely(!tc))
 		return;
 	charge(p, tc, now);
 	tc->floor = 0;
+	tc->boost_ran = tc->boost == 2;
+	tc->boost = 0;
+	/* A thread may claim its slot and sleep at once. */
+	heed(p, tc);
+	if (unlikely(tc->slot)) {
+		state_of(tc->slot)->report.preempted += runnable;
+		/* Another CPU's doing otherwise: what the task says cannot be read. */
+		if (bpf_get_current_task_btf() == p)
+			leave_cpu(tc, runnable);
+	}
 	if (!runnable)
 		uncount_runnable(tc, now);
 }
@@ -332,7 +447,13 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 {
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
+	struct task_ctx *tc = hints_on ? task_ctx(p) : NULL;
 
+	/* Dispatch will heed it. */
+	if (tc && unlikely(says_otherwise(p, tc))) {
+		scx_bpf_task_set_slice(p, 0);
+		return;
+	}
 	/* Background work goes back to dispatch while anything better waits, and is
 	 * claimable again if a claim came to nothing. */
 	if (cpu_ctx(cpu)->runs != RUNS_BG)
@@ -370,7 +491,11 @@ static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
 	}
 	tc->group = index;
 	tc->tier = tier;
+	tc->cgroup_tier = tier;
+	tc->load = LOAD_ONE;
 	tc->vtime = tier == GIVEWAY_TIER_TIME_SENSITIVE ? ts_clock : group(index)->task_clock;
+	tc->vtime_elsewhere = tier == GIVEWAY_TIER_TIME_SENSITIVE ? group(index)->task_clock :
+								    ts_clock;
 }
 
 /* Not sleepable: the verifier does not trust args->cgroup in a sleepable one. */
@@ -393,6 +518,12 @@ static void forget_task(struct task_struct *p)
 		return;
 	leave_queue(tc);
 	uncount_runnable(tc, scx_bpf_now());
+	/* Slots of tasks that live on outlive this scheduler. */
+	if (tc->slot && (p->flags & PF_EXITING))
+		reclaim_slot(tc);
+	else if (tc->slot)
+		forget_slot(tc->slot);
+	tc->slot = 0;
 }
 
 void BPF_STRUCT_OPS(ufs_disable, struct task_struct *p)
@@ -445,6 +576,7 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 {
+	struct giveway_header *head;
 	u32 cpu;
 	s32 err;
 
@@ -458,11 +590,21 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 		/* No CPU tells that it has been idle all along. */
 		idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)] |= 1ULL << (cpu & 63);
 	}
+	err = scx_bpf_create_dsq(BOOST_DSQ, -1);
+	if (err)
+		return err;
+	head = header();
+	if (hints_on && head)
+		WRITE_ONCE(head->scheduler, load_number);
 	return start_timer();
 }
 
 void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
 {
+	struct giveway_header *head = header();
+
+	if (hints_on && head)
+		WRITE_ONCE(head->scheduler, 0);
 	UEI_RECORD(uei, ei);
 }
 
@@ -477,12 +619,12 @@ void BPF_STRUCT_OPS(ufs_dump, struct scx_dump_ctx *dctx)
 
 		if (i >= nr)
 			break;
-		if (!g->nr_runnable && !g->nr_waiting)
+		if (!g->in[0].load && !g->in[1].load && !g->nr_waiting)
 			continue;
-		scx_bpf_dump("ufs group %u: cgroup %llu tier %u weight %u scale %llu", i, g->cgid,
-			     g->tier, g->weight, g->scale);
-		scx_bpf_dump("  runnable %u waiting %u queued %u vtime %llu cpus %llx", g->nr_runnable,
-			     g->nr_waiting, g->queued, g->vtime, g->cpu_hint);
+		scx_bpf_dump("ufs group %u: cgroup %llu tier %u weight %u scales %llu %llu", i,
+			     g->cgid, g->tier, g->weight, g->in[0].scale, g->in[1].scale);
+		scx_bpf_dump("  loads %u %u waiting %u queued %u vtime %llu cpus %llx", g->in[0].load,
+			     g->in[1].load, g->nr_waiting, g->queued, g->vtime, g->cpu_hint);
 	}
 }
 

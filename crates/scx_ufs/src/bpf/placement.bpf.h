@@ -182,7 +182,7 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 	/* The CPU is ours, and the local queue is that of the CPU returned. PREEMPT
 	 * in the idle case too: background work may have got there first. */
 	count_runnable(tc);
-	ts_clamp(tc, task_scale(tc->group), 1);
+	ts_clamp(tc, task_scale(tc), 1);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, SCX_ENQ_PREEMPT);
 	return cpu;
 }
@@ -198,7 +198,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	bool waking = enq_flags & SCX_ENQ_WAKEUP;
-	u64 scale = task_scale(tc->group);
+	u64 scale = task_scale(tc);
 	s32 other;
 
 	if (waking)
@@ -207,6 +207,11 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	/* Under the rq lock: what the CPU runs cannot change here. */
 	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
 		stat_inc(waking ? UFS_TS_WAKE_PREEMPT_BG : UFS_LATE_PREEMPT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (unlikely(cc->runs_boosted) && waking && was_waiting(tc)) {
+		stat_inc(UFS_BOOST_YIELD);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}

@@ -17,6 +17,8 @@
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
 //! survival.rs   claims about storms, floors and ways to leave
+//! hinted.rs     workers with hint slots, and one that scribbles over them
+//! hinting.rs    claims about hint slots and boosts
 //! ```
 
 use std::path::PathBuf;
@@ -25,6 +27,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 mod cgroup;
+mod hinted;
+mod hinting;
 mod sharing;
 mod survival;
 mod trace;
@@ -84,6 +88,27 @@ const CLAIMS: &[Claim] = &[
     ),
     ("sigterm_leaves_cleanly", survival::sigterm),
     ("sysrq_ends_ufs_with_the_reason", survival::sysrq),
+    ("slot_lowers_a_thread", hinting::lower),
+    ("slot_raises_with_the_right_and_not_without", hinting::raise),
+    ("slot_weights_2_3_within_a_cgroup", hinting::weight),
+    ("boosted_holder_of_a_mutex", hinting::inversion_mutex),
+    ("boosted_holder_of_a_spinlock", hinting::inversion_spin),
+    ("boosted_chain_of_three", hinting::inversion_chain),
+    ("boosted_holder_that_sleeps", hinting::inversion_nap),
+    ("read_holder_of_a_lightweight_lock", hinting::reader_tranche),
+    ("read_waiter_for_a_spinlock", hinting::reader_rescue),
+    ("read_holder_of_a_heavyweight_lock", hinting::reader_blocker),
+    (
+        "boost_of_a_holder_that_never_releases_expires",
+        hinting::expiry,
+    ),
+    ("hostile_slots_change_nothing_for_others", hinting::hostile),
+    (
+        "kill9_of_a_client_frees_its_slot",
+        hinting::kill9_of_a_client,
+    ),
+    ("restart_keeps_what_clients_have_said", hinting::restart),
+    ("slots_run_out_without_harm", hinting::exhausted),
 ];
 
 fn main() -> ExitCode {
@@ -100,7 +125,8 @@ fn main() -> ExitCode {
 fn run() -> Result<bool> {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(kind) = args.first().filter(|arg| arg.starts_with("--worker=")) {
-        return worker::main(&kind["--worker=".len()..], &args[1..]).map(|()| true);
+        let kind = &kind["--worker=".len()..];
+        return worker::main(kind, &args[1..]).map(|()| true);
     }
     if args.first().is_some_and(|arg| arg == "--list") {
         for (name, _) in CLAIMS {

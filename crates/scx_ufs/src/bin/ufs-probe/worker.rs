@@ -1,6 +1,7 @@
 //! Processes that do something simple in a cgroup: this program, started again.
 
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +16,12 @@ use crate::cgroup::Cgroup;
 pub(crate) struct Worker(Child);
 
 impl Worker {
-    fn start(group: &Cgroup, cpus: &[usize], kind: &str, args: &[String]) -> Result<Self> {
+    pub(crate) fn start(
+        group: &Cgroup,
+        cpus: &[usize],
+        kind: &str,
+        args: &[String],
+    ) -> Result<Self> {
         let procs = group.procs();
         let mut set = CpuSet::new();
         for &cpu in cpus {
@@ -62,6 +68,24 @@ impl Worker {
         Self::start(group, cpus, "sleep", &args)
     }
 
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> Option<String> {
+        let mut text = String::new();
+        let mut byte = [0];
+        let out = self.0.stdout.as_mut()?;
+        while out.read(&mut byte).ok()? == 1 && byte[0] != b'\n' {
+            text.push(byte[0].into());
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// CPU time used so far, in seconds.
+    pub(crate) fn seconds(&self) -> Result<f64> {
+        let text = fs::read_to_string(format!("/proc/{}/schedstat", self.pid()))?;
+        let ns: f64 = text.split(' ').next().unwrap_or_default().parse()?;
+        Ok(ns / 1e9)
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         self.0.id() as i32
     }
@@ -70,7 +94,7 @@ impl Worker {
     pub(crate) fn delays_ns(mut self) -> Result<Vec<u64>> {
         let mut text = String::new();
         if let Some(mut out) = self.0.stdout.take() {
-            std::io::Read::read_to_string(&mut out, &mut text)?;
+            out.read_to_string(&mut text)?;
         }
         let mut delays = text
             .lines()
@@ -135,6 +159,6 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             print!("{delays}");
             Ok(())
         }
-        _ => bail!("there is no worker '{kind}'"),
+        _ => crate::hinted::main(kind, args),
     }
 }

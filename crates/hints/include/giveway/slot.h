@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The hint slot: what a thread tells the scheduler, in memory that both see.
+ *
+ * A table of pages, mapped by every client and read by UFS. Page 0 is the
+ * header; each other page is the slot of one thread, which writes its tier,
+ * its weight and the locks it holds and waits for with plain stores. Telling
+ * costs no system call; UFS looks when the thread is scheduled.
+ *
+ *	page 0     header: what this table is, and whether anybody reads it
+ *	page 1     slot   +0     who: owner, version, tier, weight, domain
+ *	  ...             +64    locks: held, awaited
+ *	page n            +3584  reader: where the owner's memory says the same
+ *	                  +3840  report: what UFS did, written by UFS
+ *
+ * WHO OWNS A SLOT. A thread is named by its number in its own pid namespace and
+ * that namespace: (u64)namespace inode << 32 | tid. Slots are an open-addressed
+ * table: a thread's slot is one of GIVEWAY_SLOT_PROBES, see giveway_slot_probe().
+ *
+ *	claim:		owner 0 -> me (compare and swap); wipe; version = 1; claims += 1
+ *	release:	version = 0; owner = 0; claims += 1
+ *	reclaim:	the same, by UFS, when the owner has exited
+ *
+ * INVARIANTS
+ *   1. Only whoever moved owner from 0 to its name writes the slot, until it
+ *      moves it back; UFS does so for an owner that has exited.
+ *   2. version is 0 whenever owner is 0, and while a claim wipes: what a slot
+ *      holds counts only while version is GIVEWAY_SLOT_VERSION.
+ *   3. UFS obeys a slot for a task only if owner is that task's name as the
+ *      kernel has it, so nobody speaks for a thread that did not let him.
+ *   4. Nothing in a slot is an address for UFS, nor an index: it compares, and
+ *      reads the owner's memory with calls that may fail.
+ *
+ * WEAKNESS. The table is one mapping: whoever may map it may write every slot
+ * in it. The group that owns the table is a group of programs that trust one
+ * another with their tiers; raising above a cgroup's tier takes more
+ * (docs/hints.md).
+ *
+ * This file has no dependency: it serves C, C++ and BPF programs.
+ */
+#ifndef GIVEWAY_SLOT_H
+#define GIVEWAY_SLOT_H
+
+/* "giveway\0", little-endian. */
+#define GIVEWAY_TABLE_MAGIC 0x0079617765766967ULL
+#define GIVEWAY_TABLE_VERSION 1
+#define GIVEWAY_SLOT_VERSION 1
+#define GIVEWAY_SLOT_SIZE 4096
+#define GIVEWAY_SLOT_PROBES 32
+/* Locks recorded as held; what a thread holds beyond them is not known. */
+#define GIVEWAY_HELD_MAX 200
+/* The table's name in its directory. */
+#define GIVEWAY_TABLE_NAME "giveway_slots"
+
+/* A slot's tier: enum giveway_tier plus one, so that zeroed memory says nothing. */
+#define GIVEWAY_SLOT_TIER_CGROUP 0
+#define GIVEWAY_SLOT_TIER_BACKGROUND 1
+#define GIVEWAY_SLOT_TIER_TIME_SENSITIVE 2
+
+/* Page 0. Clients write claims and nothing else. */
+struct giveway_header {
+	unsigned long long magic;
+	unsigned int version;
+	/* Pages, this one included: slots are 1 to nr_slots - 1. */
+	unsigned int nr_slots;
+	/* Moved on by every claim and release: UFS looks for owners anew. */
+	unsigned long long claims;
+	/* Which load of UFS reads the table; 0 while none does. */
+	unsigned long long scheduler;
+	/* Another table has taken this one's place: open again. */
+	unsigned int replaced;
+	unsigned int pad;
+};
+
+struct giveway_held {
+	unsigned long long lock;
+	/* The holder's own; UFS does not look at it. */
+	unsigned int mode;
+	unsigned int pad;
+};
+
+/* Locks are numbers, usually addresses; 0 is none. */
+struct giveway_lock_record {
+	unsigned int version;
+	/* Entries of held[], the latest last. */
+	unsigned int nheld;
+	/* Waited for asleep. */
+	unsigned long long wait;
+	/* Waited for by spinning, or in naps between attempts. */
+	unsigned long long wait_spin;
+	/* A spinlock held, or about to be taken. */
+	unsigned long long spin;
+	struct giveway_held held[GIVEWAY_HELD_MAX];
+};
+
+/*
+ * Where PostgreSQL keeps the same facts, for a server that does not record
+ * them here: addresses in the owner's memory and offsets in its structures.
+ * UFS reads them when the owner leaves a CPU. 0 switches a part off.
+ */
+struct giveway_reader {
+	/* int: how many; then {lock, int mode} of 16 bytes each. */
+	unsigned long long nheld_addr;
+	unsigned long long held_addr;
+	/* Of the pointer to the 32-bit wait event. */
+	unsigned long long wait_event_ptr_addr;
+	/* In a lightweight lock: u16 tranche, u32 state, and the number of its bit
+	 * "has waiters" (30, or 31). */
+	unsigned int lwlock_tranche_off;
+	unsigned int lwlock_state_off;
+	unsigned int lwlock_has_waiters_bit;
+	/* Wait events: a class is the top byte, an event all four. */
+	unsigned int wait_event_lwlock_class;
+	unsigned int wait_event_lock_class;
+	unsigned int wait_event_spin;
+	unsigned int ev_group_procarray;
+	unsigned int ev_group_xact;
+	/* Of the pointer to the own PGPROC; then offsets from lock to holders. */
+	unsigned long long my_proc_addr;
+	unsigned int proc_waitlock_off;
+	unsigned int lock_proclocks_off;
+	unsigned int proclock_link_off;
+	unsigned int proclock_proc_off;
+	unsigned int proc_pid_off;
+	unsigned int pad;
+};
+
+/* Written by UFS and never read by it: what the owner reads here is as true as
+ * the programs are that may write the table. Times in nanoseconds. */
+struct giveway_report {
+	/* CPU time by enum giveway_tier; boosted time counts as background. */
+	unsigned long long run_ns[2];
+	unsigned long long wakes;
+	/* From wake-up to run, summed. */
+	unsigned long long wake_ns;
+	/* Times the owner left a CPU that it would have gone on using. */
+	unsigned long long preempted;
+	unsigned long long boosts;
+	unsigned long long boosted_ns;
+	/* Boosts that ended because they had lasted too long. */
+	unsigned long long expired;
+	/* The lock of the latest boost, and how long after the boost began it was
+	 * seen released. */
+	unsigned long long last_lock;
+	unsigned long long last_boost_ns;
+	/* Times the slot asked for a tier that its owner has no right to. */
+	unsigned long long refused;
+	/* enum giveway_tier as obeyed; weight as obeyed. */
+	unsigned int tier;
+	unsigned int weight;
+};
+
+struct giveway_slot {
+	unsigned long long owner;
+	unsigned int version;
+	unsigned char tier;
+	unsigned char max_tier;		/* reserved, 0 */
+	unsigned short weight;		/* 0: 100 */
+	/* Lock numbers mean something among slots of one domain only. */
+	unsigned long long domain;
+	unsigned long long wait_kind;	/* reserved, 0 */
+	unsigned long long pad0[4];
+	struct giveway_lock_record locks;
+	unsigned char pad1[288];
+	struct giveway_reader reader;
+	unsigned char pad2[168];
+	struct giveway_report report;
+	unsigned char pad3[160];
+};
+
+/* The name of thread @tid of the pid namespace with this inode number. */
+static inline unsigned long long giveway_owner(unsigned int tid, unsigned int pid_ns)
+{
+	return (unsigned long long)pid_ns << 32 | tid;
+}
+
+/* The slot to look at in step @probe of a search for this owner's; @nr_slots is
+ * at least 2. */
+static inline unsigned int giveway_slot_probe(unsigned long long owner, unsigned int probe,
+					      unsigned int nr_slots)
+{
+	unsigned int hash = (unsigned int)((owner * 0x9e3779b97f4a7c15ULL) >> 32);
+
+	return (hash % (nr_slots - 1) + probe) % (nr_slots - 1) + 1;
+}
+
+#ifdef __cplusplus
+#define GIVEWAY_STATIC_ASSERT_(what) static_assert(what, #what)
+#else
+#define GIVEWAY_STATIC_ASSERT_(what) _Static_assert(what, #what)
+#endif
+#define GIVEWAY_AT_(type, field, offset) \
+	GIVEWAY_STATIC_ASSERT_(__builtin_offsetof(struct type, field) == (offset))
+
+GIVEWAY_AT_(giveway_header, claims, 16);
+GIVEWAY_AT_(giveway_header, scheduler, 24);
+GIVEWAY_AT_(giveway_header, replaced, 32);
+GIVEWAY_AT_(giveway_slot, version, 8);
+GIVEWAY_AT_(giveway_slot, tier, 12);
+GIVEWAY_AT_(giveway_slot, weight, 14);
+GIVEWAY_AT_(giveway_slot, domain, 16);
+GIVEWAY_AT_(giveway_slot, locks, 64);
+GIVEWAY_AT_(giveway_lock_record, wait, 8);
+GIVEWAY_AT_(giveway_lock_record, spin, 24);
+GIVEWAY_AT_(giveway_lock_record, held, 32);
+GIVEWAY_AT_(giveway_slot, reader, 3584);
+GIVEWAY_AT_(giveway_reader, lwlock_tranche_off, 24);
+GIVEWAY_AT_(giveway_reader, my_proc_addr, 56);
+GIVEWAY_AT_(giveway_slot, report, 3840);
+GIVEWAY_STATIC_ASSERT_(sizeof(struct giveway_held) == 16);
+GIVEWAY_STATIC_ASSERT_(sizeof(struct giveway_slot) == GIVEWAY_SLOT_SIZE);
+
+#undef GIVEWAY_AT_
+#undef GIVEWAY_STATIC_ASSERT_
+
+#endif

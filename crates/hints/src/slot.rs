@@ -1,0 +1,485 @@
+//! The hint slot in Rust: what a thread tells the scheduler, with plain stores.
+//!
+//! ```no_run
+//! use giveway_hints::{Tier, slot::Table};
+//!
+//! # fn checkpoint() {}
+//! let table = Table::open(None)?;
+//! if let Some(slot) = table.attach() {
+//!     slot.set_tier(Tier::Background);
+//!     checkpoint();
+//! } // the slot is given back here
+//! # Ok::<(), giveway_hints::slot::OpenError>(())
+//! ```
+//!
+//! Layout, protocol, invariants and their weakness are in the C header,
+//! `giveway/slot.h`; a test compiles it and compares every offset with this
+//! file. `claim` has the protocol, which a model checker runs.
+//! Source: UFS (paper 000), Sections 4 and 5.2; the paper's map takes a system
+//! call for each event, a mapped slot takes none.
+//!
+//! A [`Table`] is one process's mapping, a [`Slot`] one thread's words in it. A
+//! child of `fork` has the mapping and must attach for itself: it must not use
+//! a [`Slot`] that its parent made.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+use crate::claim::{self, Slots};
+use crate::table::Mapping;
+use crate::{Tier, Weight};
+
+pub use crate::table::{DIR, NAME, OpenError, SOCKET};
+
+/// Locks that a slot records as held; others are not known.
+pub const HELD_MAX: usize = 200;
+/// Bytes of a slot, and of the header.
+pub const SLOT_SIZE: usize = 4096;
+
+/// Page 0.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) nr_slots: AtomicU32,
+    pub(crate) claims: AtomicU64,
+    pub(crate) scheduler: AtomicU64,
+    pub(crate) replaced: AtomicU32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) lock: AtomicU64,
+    mode: AtomicU32,
+    pad: u32,
+}
+
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct LockRecord {
+    version: AtomicU32,
+    pub(crate) nheld: AtomicU32,
+    pub(crate) wait: AtomicU64,
+    wait_spin: AtomicU64,
+    pub(crate) spin: AtomicU64,
+    pub(crate) held: [Held; HELD_MAX],
+}
+
+/// What UFS writes about a slot's owner.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct ReportWords {
+    run_ns: [AtomicU64; 2],
+    wakes: AtomicU64,
+    wake_ns: AtomicU64,
+    preempted: AtomicU64,
+    boosts: AtomicU64,
+    boosted_ns: AtomicU64,
+    expired: AtomicU64,
+    last_lock: AtomicU64,
+    last_boost_ns: AtomicU64,
+    refused: AtomicU64,
+    tier: AtomicU32,
+    weight: AtomicU32,
+}
+
+/// Where a program keeps the same facts that the slot has, for a server that
+/// does not record them in the slot: `struct giveway_reader`, which explains
+/// the fields. Addresses are the owner's own; 0 switches a part off.
+#[expect(missing_docs, reason = "the header's fields, under their names")]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reader {
+    pub nheld_addr: u64,
+    pub held_addr: u64,
+    pub wait_event_ptr_addr: u64,
+    pub lwlock_tranche_off: u32,
+    pub lwlock_state_off: u32,
+    pub lwlock_has_waiters_bit: u32,
+    pub wait_event_lwlock_class: u32,
+    pub wait_event_lock_class: u32,
+    pub wait_event_spin: u32,
+    pub ev_group_procarray: u32,
+    pub ev_group_xact: u32,
+    pub my_proc_addr: u64,
+    pub proc_waitlock_off: u32,
+    pub lock_proclocks_off: u32,
+    pub proclock_link_off: u32,
+    pub proclock_proc_off: u32,
+    pub proc_pid_off: u32,
+}
+
+impl Reader {
+    /// As it lies in the slot.
+    fn words(&self) -> [u64; 11] {
+        let pair = |low: u32, high: u32| {
+            let [a, b, c, d] = low.to_ne_bytes();
+            let [e, f, g, h] = high.to_ne_bytes();
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        [
+            self.nheld_addr,
+            self.held_addr,
+            self.wait_event_ptr_addr,
+            pair(self.lwlock_tranche_off, self.lwlock_state_off),
+            pair(self.lwlock_has_waiters_bit, self.wait_event_lwlock_class),
+            pair(self.wait_event_lock_class, self.wait_event_spin),
+            pair(self.ev_group_procarray, self.ev_group_xact),
+            self.my_proc_addr,
+            pair(self.proc_waitlock_off, self.lock_proclocks_off),
+            pair(self.proclock_link_off, self.proclock_proc_off),
+            pair(self.proc_pid_off, 0),
+        ]
+    }
+}
+
+/// A slot as it lies in the table.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Page {
+    pub(crate) owner: AtomicU64,
+    pub(crate) version: AtomicU32,
+    pub(crate) tier: AtomicU8,
+    max_tier: u8,
+    pub(crate) weight: AtomicU16,
+    pub(crate) domain: AtomicU64,
+    wait_kind: AtomicU64,
+    pad0: [u64; 4],
+    pub(crate) locks: LockRecord,
+    pad1: [u64; 36],
+    reader: [AtomicU64; 11],
+    pad2: [u64; 21],
+    pub(crate) report: ReportWords,
+    pad3: [u64; 20],
+}
+
+const _: () = assert!(size_of::<Page>() == SLOT_SIZE);
+
+/// What UFS reports about a slot's owner since it claimed the slot. Times in
+/// nanoseconds. As true as the programs are that may write the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// CPU time by [`Tier`]; boosted time counts as background.
+    pub run_ns: [u64; 2],
+    /// Wake-ups, and the time from wake-up to run, summed.
+    pub wakes: u64,
+    /// See [`wakes`](Self::wakes).
+    pub wake_ns: u64,
+    /// Times the owner left a CPU that it would have gone on using.
+    pub preempted: u64,
+    /// Boosts, the CPU time they gave, and how many lasted too long.
+    pub boosts: u64,
+    /// See [`boosts`](Self::boosts).
+    pub boosted_ns: u64,
+    /// See [`boosts`](Self::boosts).
+    pub expired: u64,
+    /// The lock of the latest boost.
+    pub last_lock: u64,
+    /// How long after the latest boost began its lock was seen released.
+    pub last_boost_ns: u64,
+    /// Times the slot asked for a tier that its owner has no right to.
+    pub refused: u64,
+}
+
+/// The table of slots, mapped for this process.
+///
+/// Cloning it is cheap: the mapping stays for as long as the process lives,
+/// since slots of other threads may lie in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    mapping: Mapping,
+}
+
+impl Table {
+    /// Maps the table in directory `dir`; `None`: the directory in
+    /// `GIVEWAY_HINTS_DIR`, else [`DIR`].
+    ///
+    /// # Errors
+    /// Says why there is no table for this process. A program goes on without.
+    pub fn open(dir: Option<&std::path::Path>) -> Result<Table, OpenError> {
+        Mapping::open(dir).map(|mapping| Table { mapping })
+    }
+
+    /// Whether UFS reads the table now.
+    pub fn is_active(&self) -> bool {
+        self.mapping.header().scheduler.load(Relaxed) != 0
+    }
+
+    /// Whether another table has taken this one's place; opening again finds it.
+    pub fn is_replaced(&self) -> bool {
+        self.mapping.header().replaced.load(Relaxed) != 0
+    }
+
+    /// How many slots have an owner, and how many there are.
+    pub fn usage(&self) -> (u32, u32) {
+        let slots = 1..self.mapping.nr_slots();
+        let is_used = |index: &u32| self.mapping.page(*index).owner.load(Relaxed) != 0;
+        let used = slots.clone().filter(is_used).count();
+        (used as u32, slots.len() as u32)
+    }
+
+    /// Takes back the slots whose owner, a thread number and the inode number
+    /// of its pid namespace, `is_alive` denies. For whoever keeps the table.
+    /// Returns how many.
+    pub fn reclaim(&self, mut is_alive: impl FnMut(u32, u32) -> bool) -> usize {
+        let mut is_dead = |owner: u64| !is_alive(owner as u32, (owner >> 32) as u32);
+        (1..self.mapping.nr_slots())
+            .filter(|&index| claim::reclaim(&self.mapping, index, &mut is_dead))
+            .count()
+    }
+
+    /// Claims a slot for the calling thread; `None` where there is no room.
+    pub fn attach(&self) -> Option<Slot> {
+        // SAFETY: gettid has no precondition.
+        let tid = unsafe { libc::gettid() };
+        let index = claim::claim(&self.mapping, owner(tid as u32)?)?;
+        Some(Slot {
+            mapping: self.mapping,
+            index,
+            of_one_thread: PhantomData,
+        })
+    }
+}
+
+/// The name of thread `tid` of this pid namespace; `None` without `/proc`.
+fn owner(tid: u32) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt as _;
+    let namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+    Some(namespace << 32 | u64::from(tid))
+}
+
+/// The calling thread's slot; dropping it gives it back.
+#[derive(Debug)]
+pub struct Slot {
+    mapping: Mapping,
+    index: u32,
+    /// A slot is obeyed for the thread that claimed it, so it stays with it.
+    of_one_thread: PhantomData<*const ()>,
+}
+
+impl Slot {
+    fn page(&self) -> &Page {
+        self.mapping.page(self.index)
+    }
+
+    /// Be in `tier` until told otherwise. A tier above the cgroup's takes a
+    /// right; without it the cgroup's holds.
+    pub fn set_tier(&self, tier: Tier) {
+        self.page().tier.store(tier as u8 + 1, Relaxed);
+    }
+
+    /// Be in the cgroup's tier again.
+    pub fn reset_tier(&self) {
+        self.page().tier.store(0, Relaxed);
+    }
+
+    /// Have this part of the cgroup's share, compared with its other threads.
+    pub fn set_weight(&self, weight: Weight) {
+        self.page().weight.store(weight.get() as u16, Relaxed);
+    }
+
+    /// Lock numbers of this thread mean the same as those of threads that set
+    /// the same domain; 0, the default, is shared by all programs.
+    pub fn set_domain(&self, domain: u64) {
+        self.page().domain.store(domain, Relaxed);
+    }
+
+    /// This thread holds `lock`, until [`release`](Self::release).
+    pub fn hold(&self, lock: u64) {
+        let locks = &self.page().locks;
+        let nheld = locks.nheld.load(Relaxed) as usize;
+        if let Some(entry) = locks.held.get(nheld) {
+            entry.lock.store(lock, Relaxed);
+            locks.nheld.store(nheld as u32 + 1, Release);
+        }
+    }
+
+    /// It does not any more. Without effect if it was not recorded.
+    pub fn release(&self, lock: u64) {
+        let locks = &self.page().locks;
+        let nheld = (locks.nheld.load(Relaxed) as usize).min(HELD_MAX);
+        // Locks are mostly released in the reverse of the order of taking.
+        let entry = |i: usize| &locks.held[i].lock;
+        if let Some(i) = (0..nheld).rev().find(|&i| entry(i).load(Relaxed) == lock) {
+            entry(i).store(entry(nheld - 1).load(Relaxed), Relaxed);
+            locks.nheld.store(nheld as u32 - 1, Release);
+        }
+    }
+
+    /// This thread is about to wait for `lock`, until [`wait_done`](Self::wait_done).
+    pub fn wait(&self, lock: u64) {
+        self.page().locks.wait.store(lock, Relaxed);
+    }
+
+    /// It has the lock, or has given up.
+    pub fn wait_done(&self) {
+        self.page().locks.wait.store(0, Relaxed);
+    }
+
+    /// Locks held and awaited are also to be read there, from now on.
+    pub fn set_reader(&self, reader: &Reader) {
+        for (place, word) in self.page().reader.iter().zip(reader.words()) {
+            place.store(word, Relaxed);
+        }
+    }
+
+    /// What UFS reports about this thread.
+    pub fn report(&self) -> Report {
+        let words = &self.page().report;
+        let read = |word: &AtomicU64| word.load(Relaxed);
+        Report {
+            run_ns: [read(&words.run_ns[0]), read(&words.run_ns[1])],
+            wakes: read(&words.wakes),
+            wake_ns: read(&words.wake_ns),
+            preempted: read(&words.preempted),
+            boosts: read(&words.boosts),
+            boosted_ns: read(&words.boosted_ns),
+            expired: read(&words.expired),
+            last_lock: read(&words.last_lock),
+            last_boost_ns: read(&words.last_boost_ns),
+            refused: read(&words.refused),
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        claim::release(&self.mapping, self.index);
+    }
+}
+
+impl Slots for Mapping {
+    fn nr_slots(&self) -> u32 {
+        Mapping::nr_slots(self)
+    }
+
+    fn owner(&self, index: u32) -> &AtomicU64 {
+        &self.page(index).owner
+    }
+
+    fn version(&self, index: u32) -> &AtomicU32 {
+        &self.page(index).version
+    }
+
+    fn wipe(&self, index: u32) {
+        self.wipe_page(index);
+    }
+
+    fn claims(&self) -> &AtomicU64 {
+        &self.header().claims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write as _;
+
+    use super::*;
+
+    /// A plain file with the layout of a table of `nr_slots` pages.
+    fn file(nr_slots: u32) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let mut pages = vec![0; nr_slots as usize * SLOT_SIZE];
+        pages[..8].copy_from_slice(b"giveway\0");
+        pages[8..12].copy_from_slice(&1u32.to_ne_bytes());
+        pages[12..16].copy_from_slice(&nr_slots.to_ne_bytes());
+        let mut file = File::create(dir.path().join(NAME)).unwrap();
+        file.write_all(&pages).unwrap();
+        dir
+    }
+
+    #[test]
+    fn stores_land_where_the_header_says() {
+        let dir = file(4);
+        let table = Table::open(Some(dir.path())).unwrap();
+        let slot = table.attach().unwrap();
+        slot.set_tier(Tier::Background);
+        slot.set_weight(Weight::MAX);
+        slot.set_domain(5);
+        for lock in [10, 11, 12] {
+            slot.hold(lock);
+        }
+        slot.release(10);
+        slot.wait(99);
+        let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+        let at = slot.index as usize * SLOT_SIZE;
+        assert_eq!(bytes[at + 12], 1);
+        assert_eq!(bytes[at + 14..at + 16], 10_000u16.to_ne_bytes());
+        assert_eq!(bytes[at + 16], 5);
+        assert_eq!(bytes[at + 68], 2, "locks held");
+        assert_eq!(bytes[at + 72], 99);
+        assert_eq!((bytes[at + 96], bytes[at + 112]), (12, 11));
+        drop(slot);
+        let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+        assert_eq!(
+            bytes[at..at + 12],
+            [0; 12],
+            "owner and version after release"
+        );
+        assert_eq!(bytes[16], 2, "claims");
+    }
+
+    #[test]
+    fn a_new_owner_starts_from_nothing_and_a_full_table_gives_none() {
+        let dir = file(2);
+        let table = Table::open(Some(dir.path())).unwrap();
+        let slot = table.attach().unwrap();
+        slot.set_tier(Tier::Background);
+        slot.hold(1);
+        std::thread::spawn(move || assert!(table.attach().is_none()))
+            .join()
+            .unwrap();
+        drop(slot);
+        let slot = table.attach().unwrap();
+        assert_eq!(slot.page().tier.load(Relaxed), 0);
+        assert_eq!(slot.page().locks.nheld.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn slots_of_the_dead_are_taken_back_and_no_others() {
+        let dir = file(4);
+        let table = Table::open(Some(dir.path())).unwrap();
+        let slot = table.attach().unwrap();
+        // A thread that ends without giving its slot back, as by kill -9.
+        let dead = std::thread::spawn(move || {
+            std::mem::forget(table.attach().unwrap());
+            // SAFETY: gettid has no precondition.
+            unsafe { libc::gettid() }
+        });
+        let dead = dead.join().unwrap() as u32;
+        assert_eq!(table.usage(), (2, 3));
+        assert_eq!(table.reclaim(|tid, _| tid != dead), 1);
+        assert_eq!(table.usage(), (1, 3));
+        assert_eq!(table.reclaim(|tid, _| tid != dead), 0);
+        assert_ne!(slot.page().owner.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn more_locks_than_fit_are_forgotten_and_their_release_is_nothing() {
+        let dir = file(2);
+        let slot = Table::open(Some(dir.path())).unwrap().attach().unwrap();
+        for lock in 1..=HELD_MAX as u64 + 5 {
+            slot.hold(lock);
+        }
+        slot.release(HELD_MAX as u64 + 3);
+        assert_eq!(slot.page().locks.nheld.load(Relaxed) as usize, HELD_MAX);
+        slot.release(1);
+        assert_eq!(slot.page().locks.nheld.load(Relaxed) as usize, HELD_MAX - 1);
+    }
+
+    #[test]
+    fn a_table_that_is_none_is_refused_with_the_reason() {
+        let dir = file(4);
+        let open = || Table::open(Some(dir.path())).unwrap_err();
+        let path = dir.path().join(NAME);
+        let shortened = File::options().write(true).open(&path).unwrap();
+        shortened.set_len(3 * SLOT_SIZE as u64).unwrap();
+        assert!(matches!(open(), OpenError::Foreign { .. }));
+        std::fs::remove_file(&path).unwrap();
+        let message = open().to_string();
+        assert!(matches!(open(), OpenError::Absent { .. }) && message.contains("giveway start"));
+    }
+}

@@ -1,0 +1,315 @@
+//! Finding and mapping the table of slots.
+//!
+//! The table is a BPF map pinned in a directory of its own, or, for tests, a
+//! plain file of the same layout. A process that may not enter the directory
+//! asks the daemon, which passes the map's descriptor over a socket to those it
+//! trusts.
+//!
+//! Invariants
+//! 1. A mapping is as long as `nr_slots` pages, was checked to be so when it
+//!    was made, and is never unmapped.
+//! 2. All of it is written by several processes at any time: it is only ever
+//!    seen as atomics, for which every bit pattern is a value.
+//!
+//! Known weakness: whoever may write a plain file may also shorten it, and the
+//! kernel then ends those that touch the lost pages. A BPF map keeps its size.
+
+use std::ffi::CString;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::slot::{Header, Page, SLOT_SIZE};
+
+/// Where the table is unless `GIVEWAY_HINTS_DIR` or the caller says otherwise.
+pub const DIR: &str = "/run/giveway/bpf";
+/// The table's name in its directory.
+pub const NAME: &str = "giveway_slots";
+/// Where its descriptor is to be had by those who may not enter the directory.
+pub const SOCKET: &str = "/run/giveway/hints.sock";
+
+const MAGIC: u64 = u64::from_le_bytes(*b"giveway\0");
+const TABLE_VERSION: u32 = 1;
+
+/// Why a process has no table. It goes on without; the variants say what an
+/// administrator can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// UFS has not been loaded since boot.
+    #[error("there is no hint table at {path}: load UFS with 'giveway start'")]
+    Absent {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The user is not among those who may use the table.
+    #[error("this user may not use the hint table at {path}: join the group that owns it")]
+    Forbidden {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// A table of another version, or no table at all.
+    #[error("{path} is no hint table of version 1: use the library that came with the loaded UFS")]
+    Foreign {
+        /// What was found.
+        path: PathBuf,
+    },
+    /// The system could not map it.
+    #[error("cannot map the hint table at {path}")]
+    Map {
+        /// What was to be mapped.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+/// A mapped table. Copies are the same mapping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<Header>,
+    nr_slots: u32,
+}
+
+// SAFETY: all of a mapping is atomics (invariant 2) and lives for ever
+// (invariant 1).
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    pub(crate) fn open(dir: Option<&Path>) -> Result<Mapping, OpenError> {
+        let named = std::env::var_os("GIVEWAY_HINTS_DIR").map(PathBuf::from);
+        let dir = dir
+            .map(Path::to_path_buf)
+            .or(named)
+            .unwrap_or_else(|| DIR.into());
+        let path = dir.join(NAME);
+        let (fd, size) = match get(&path) {
+            Err(error)
+                if error.kind() == io::ErrorKind::PermissionDenied && dir == Path::new(DIR) =>
+            {
+                ask().map_err(|_| error)
+            }
+            other => other,
+        }
+        .map_err(|error| refusal(&path, error))?;
+        let foreign = || OpenError::Foreign { path: path.clone() };
+        if size < 2 * SLOT_SIZE {
+            return Err(foreign());
+        }
+        // SAFETY: a new shared mapping of a descriptor we own.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            let source = io::Error::last_os_error();
+            return Err(OpenError::Map { path, source });
+        }
+        let base = NonNull::new(base.cast::<Header>()).expect("mmap maps nothing at address 0");
+        // SAFETY: the mapping is at least two pages, and never unmapped unless
+        // it is refused here.
+        let header = unsafe { base.as_ref() };
+        let nr_slots = header.nr_slots.load(Relaxed);
+        let fits = (2..=size / SLOT_SIZE).contains(&(nr_slots as usize));
+        if header.magic.load(Relaxed) != MAGIC
+            || header.version.load(Relaxed) != TABLE_VERSION
+            || !fits
+        {
+            // SAFETY: the mapping was made above, and nobody else knows it.
+            unsafe { libc::munmap(base.as_ptr().cast(), size) };
+            return Err(foreign());
+        }
+        Ok(Mapping { base, nr_slots })
+    }
+
+    pub(crate) fn nr_slots(&self) -> u32 {
+        self.nr_slots
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: invariants 1 and 2.
+        unsafe { self.base.as_ref() }
+    }
+
+    /// Slot `index`.
+    ///
+    /// # Panics
+    /// If the table has no such slot.
+    pub(crate) fn page(&self, index: u32) -> &Page {
+        assert!((1..self.nr_slots).contains(&index), "no slot {index}");
+        // SAFETY: invariants 1 and 2, and the index was checked.
+        unsafe { &*self.base.as_ptr().cast::<Page>().add(index as usize) }
+    }
+
+    /// Zeroes slot `index` but for its claim.
+    pub(crate) fn wipe_page(&self, index: u32) {
+        let page = self.page(index);
+        page.tier.store(0, Relaxed);
+        page.weight.store(0, Relaxed);
+        let words = std::ptr::from_ref(page).cast::<AtomicU64>();
+        for at in mem::offset_of!(Page, domain) / 8..SLOT_SIZE / 8 {
+            // SAFETY: the word lies in the page (invariant 1), whose parts are
+            // seen as atomics only (invariant 2).
+            unsafe { &*words.add(at) }.store(0, Relaxed);
+        }
+    }
+}
+
+fn refusal(path: &Path, error: io::Error) -> OpenError {
+    let path = path.to_path_buf();
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenError::Absent { path },
+        io::ErrorKind::PermissionDenied => OpenError::Forbidden { path },
+        io::ErrorKind::InvalidData => OpenError::Foreign { path },
+        _ => OpenError::Map {
+            path,
+            source: error,
+        },
+    }
+}
+
+/// The commands of bpf(2) that are used here, and their arguments.
+const OBJ_GET: libc::c_long = 7;
+const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+
+#[repr(C)]
+#[derive(Default)]
+struct ObjGet {
+    pathname: u64,
+    bpf_fd: u32,
+    file_flags: u32,
+}
+
+#[repr(C)]
+struct InfoByFd {
+    bpf_fd: u32,
+    info_len: u32,
+    info: u64,
+}
+
+/// The beginning of `struct bpf_map_info`.
+#[repr(C)]
+#[derive(Default)]
+struct MapInfo {
+    map_type: u32,
+    id: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    map_flags: u32,
+}
+
+/// bpf(2).
+fn bpf<T>(command: libc::c_long, attr: &mut T) -> io::Result<i32> {
+    // SAFETY: the attribute is a live structure of the size given, laid out as
+    // the command wants it.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            command,
+            std::ptr::from_mut(attr),
+            mem::size_of::<T>(),
+        )
+    };
+    match result {
+        0.. => Ok(result as i32),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The descriptor of the table at `path`, and its size in bytes.
+fn get(path: &Path) -> io::Result<(OwnedFd, usize)> {
+    let name = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = ObjGet {
+        pathname: name.as_ptr() as u64,
+        ..ObjGet::default()
+    };
+    match bpf(OBJ_GET, &mut attr) {
+        Ok(fd) => {
+            // SAFETY: the kernel has just given us this descriptor.
+            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+            let size = map_size(&fd)?;
+            Ok((fd, size))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
+        // No pinned map: a plain file, if anything.
+        Err(_) => {
+            let file = std::fs::File::options().read(true).write(true).open(path)?;
+            let about = file.metadata()?;
+            if !about.is_file() {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            Ok((file.into(), about.len() as usize))
+        }
+    }
+}
+
+fn map_size(fd: &OwnedFd) -> io::Result<usize> {
+    let mut info = MapInfo::default();
+    let mut attr = InfoByFd {
+        bpf_fd: fd.as_raw_fd() as u32,
+        info_len: mem::size_of::<MapInfo>() as u32,
+        info: std::ptr::from_mut(&mut info) as u64,
+    };
+    bpf(OBJ_GET_INFO_BY_FD, &mut attr)?;
+    if info.value_size as usize != SLOT_SIZE {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(info.max_entries as usize * SLOT_SIZE)
+}
+
+/// The table's descriptor from the daemon: one message with the size in bytes
+/// and the descriptor.
+fn ask() -> io::Result<(OwnedFd, usize)> {
+    // SAFETY: the structures below are plain data, live for as long as the
+    // calls that get their addresses, and the lengths given are theirs.
+    unsafe {
+        let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let socket = OwnedFd::from_raw_fd(socket);
+        let mut to: libc::sockaddr_un = mem::zeroed();
+        to.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        for (place, byte) in to.sun_path.iter_mut().zip(SOCKET.bytes()) {
+            *place = byte as libc::c_char;
+        }
+        let length = mem::size_of_val(&to) as libc::socklen_t;
+        if libc::connect(socket.as_raw_fd(), (&raw const to).cast(), length) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut bytes = 0u64;
+        let mut data = libc::iovec {
+            iov_base: (&raw mut bytes).cast(),
+            iov_len: 8,
+        };
+        // Room for a control header and a descriptor, aligned as the header is.
+        let mut control = [0u64; 4];
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_iov = &raw mut data;
+        message.msg_iovlen = 1;
+        message.msg_control = (&raw mut control).cast();
+        message.msg_controllen = mem::size_of_val(&control);
+        if libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let part = libc::CMSG_FIRSTHDR(&raw const message);
+        if part.is_null() || (*part).cmsg_type != libc::SCM_RIGHTS {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let fd = libc::CMSG_DATA(part).cast::<i32>().read_unaligned();
+        Ok((OwnedFd::from_raw_fd(fd), bytes as usize))
+    }
+}

@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Boosts: a background task runs on while time-sensitive work waits for what it
+ * holds (UFS paper, Sections 4 and 5.2).
+ *
+ * Priority inversion takes three: a background task that holds a lock, a
+ * time-sensitive one that waits for it, and others that keep the first from its
+ * CPU. UFS takes a copy of what a task says it holds and awaits (its snapshot)
+ * whenever it leaves a CPU. Off its CPU it can change neither, so until it runs
+ * again the snapshot is the truth. Two sets of slots, two questions:
+ *
+ *	holders   background, off its CPU, holds something
+ *	waiters   off its CPU, waits for something
+ *
+ *	a task leaves its CPU	puts itself into the sets, then asks
+ *	  as a holder		does a waiter of the other tier wait for mine?
+ *	  as a waiter		who holds what I wait for?
+ *
+ * Each enters its set before it looks at the other (a full barrier between), so
+ * of a holder and a waiter that leave at the same time one sees the other.
+ *
+ * A boosted task stays in the background in all that is counted and charged. It
+ * goes to a queue of its own, which every CPU serves before its tier's work:
+ *
+ *	holder was	becomes boosted		runs
+ *	preempted	as it leaves		from BOOST_DSQ, at once
+ *	in its queue	when a waiter leaves	the waiter's CPU fetches it, or one
+ *						that it may use is interrupted
+ *	asleep		likewise		as if time-sensitive, on wake-up
+ *	boosted itself,	(chains)		what it waits for is boosted too
+ *	 and waiting
+ *
+ * It runs for short slices; at the end of each the question is asked again, so
+ * a boost ends when the lock is free or nobody waits. A waiter that wakes up
+ * preempts a boosted task at once: it was probably given its lock.
+ *
+ * BOUNDS. After BOOST_ROW boosted slices in a row time-sensitive work of the
+ * CPU gets one. A boost lasts for boost_ns at most, and then there is none for
+ * the holder for as long again. Holder and waiter must have the same user and
+ * domain. All of this is counted.
+ *
+ * INVARIANTS
+ *   1. Sets are supersets; matches() compares snapshots, and a task that runs
+ *      has left the waiters.
+ *   2. A snapshot is taken of the current task only, clipped, and not written
+ *      again before the task has run.
+ *   3. A task in BOOST_DSQ is counted in boost_waiting (task_ctx.boost == 1)
+ *      from before it is inserted until it runs or leaves.
+ *   4. Whoever makes .boosted non-zero, with a compare and swap, sees to it that
+ *      the task runs.
+ *
+ * DEPARTURES. The paper lets a boosted task compete in its new tier; here it
+ * runs ahead of it, since half a share of a busy CPU is twice the wait. The
+ * paper looks locks up in its map; comparing the few tasks that are off their
+ * CPU with a lock in hand takes no table to keep right.
+ *
+ * WEAKNESSES: a holder that runs is not protected before it is preempted, so
+ * that an inversion costs a switch. A holder of more than UFS_HELD_SEEN locks
+ * is seen with its latest. Chains are followed for CHAIN_MAX holders. A task
+ * that another CPU stops (a change of affinity) keeps its older snapshot until
+ * it next leaves by itself. Slices end at a tick. A lock freed in the middle of
+ * a slice is noticed when its waiter wakes up.
+ */
+#ifndef UFS_BOOST_H
+#define UFS_BOOST_H
+
+#define CHAIN_MAX 8
+#define BOOST_ROW 7
+
+u64 holders[UFS_SLOT_WORDS];
+/* Boosted tasks that wait in a group's queue: to be fetched by dispatch. */
+u64 wanted[UFS_SLOT_WORDS];
+u64 nr_wanted;
+
+static __always_inline bool set_has(u64 *set, u32 slot)
+{
+	return READ_ONCE(set[(slot >> 6) & (UFS_SLOT_WORDS - 1)]) & (1ULL << (slot & 63));
+}
+
+/* A full barrier either way. True: the set has changed. */
+static __always_inline bool set_put(u64 *set, u32 slot, bool in)
+{
+	u64 *word = &set[(slot >> 6) & (UFS_SLOT_WORDS - 1)], bit = 1ULL << (slot & 63);
+
+	return in ? !(__sync_fetch_and_or(word, bit) & bit) :
+		    !!(__sync_fetch_and_and(word, ~bit) & bit);
+}
+
+static __always_inline bool is_boosted(struct task_ctx *tc)
+{
+	return tc->slot && READ_ONCE(state_of(tc->slot)->boosted) &&
+	       tc->tier == GIVEWAY_TIER_BACKGROUND;
+}
+
+/* ---- Snapshots ---- */
+
+/* What the current task, owner of @index, holds and awaits. */
+__noinline int take_snapshot(u32 index, bool runnable)
+{
+	struct giveway_slot *slot = slot_at(index);
+	struct slot_state *state = state_of(index);
+	u32 n, first = 0, i;
+
+	if (!slot)
+		return 0;
+	state->domain = READ_ONCE(slot->domain);
+	state->wait = READ_ONCE(slot->locks.wait);
+	state->wait_spin = READ_ONCE(slot->locks.wait_spin);
+	state->spin = READ_ONCE(slot->locks.spin);
+	state->nheld = 0;
+	state->nblockers = 0;
+	state->event = 0;
+	state->asks = ASKS_NOTHING;
+	state->runnable = runnable;
+	if (READ_ONCE(slot->reader.nheld_addr)) {
+		read_held(index);
+	} else {
+		n = READ_ONCE(slot->locks.nheld);
+		if (n > GIVEWAY_HELD_MAX)
+			n = 0;
+		if (n > UFS_HELD_SEEN)
+			first = n - UFS_HELD_SEEN;
+		bpf_for(i, 0, UFS_HELD_SEEN) {
+			u32 at = first + i;
+
+			if (at >= n || at >= GIVEWAY_HELD_MAX)
+				break;
+			state->held[i & (UFS_HELD_SEEN - 1)] = READ_ONCE(slot->locks.held[at].lock);
+			state->nheld = i + 1;
+		}
+	}
+	/* A task that goes on wanting its CPU waits for nobody's event. */
+	if (!runnable && READ_ONCE(slot->reader.wait_event_ptr_addr))
+		read_event(index);
+	return 0;
+}
+
+/* ---- Who waits for whom ---- */
+
+/* Whether the owner of @waiter waits for what the owner of @holder holds. */
+__noinline u32 matches(u32 waiter, u32 holder)
+{
+	struct slot_state *w = state_of(waiter), *h = state_of(holder);
+	u32 asks = w->asks, i;
+
+	if (waiter == holder || w->domain != h->domain || w->uid != h->uid)
+		return UFS_BOOST_NONE;
+	if (h->spin && (h->spin == w->wait || h->spin == w->wait_spin))
+		return UFS_BOOST_LOCK;
+	bpf_for(i, 0, UFS_HELD_SEEN) {
+		u64 lock = h->held[i & (UFS_HELD_SEEN - 1)];
+
+		if (i >= h->nheld)
+			break;
+		if (lock && (lock == w->wait || lock == w->wait_spin))
+			return UFS_BOOST_LOCK;
+		if (asks == ASKS_TRANCHE &&
+		    h->tranche[i & (UFS_HELD_SEEN - 1)] == (w->event & EVENT_NUMBER) &&
+		    has_waiters(h, lock))
+			return UFS_BOOST_TRANCHE;
+	}
+	if (asks == ASKS_LEADER && h->nheld)
+		return UFS_BOOST_LEADER;
+	if (asks == ASKS_RESCUE && h->runnable)
+		return UFS_BOOST_RESCUE;
+	if (asks == ASKS_BLOCKERS) {
+		bpf_for(i, 0, UFS_BLOCKERS) {
+			if (i < w->nblockers && w->blocker[i & (UFS_BLOCKERS - 1)] == holder)
+				return UFS_BOOST_BLOCKER;
+		}
+	}
+	return UFS_BOOST_NONE;
+}
+
+static __always_inline u64 lock_waited_for(struct slot_state *w)
+{
+	return w->wait ? w->wait : w->wait_spin ? w->wait_spin : w->event;
+}
+
+/* Whether waiting work is urgent: time-sensitive, or boosted for work that is. */
+static __always_inline bool is_urgent(struct slot_state *w)
+{
+	return w->tier == GIVEWAY_TIER_TIME_SENSITIVE || READ_ONCE(w->boosted);
+}
+
+/* ---- Beginning and end ---- */
+
+/* Boost the owner of @holder, for the owner of @waiter. True: it was not so before. */
+static __always_inline bool lend(u32 waiter, u32 holder, u32 kind)
+{
+	struct slot_state *h = state_of(holder);
+	u64 now = scx_bpf_now();
+
+	if (!boost_ns || time_before(now, h->barred_until))
+		return false;
+	if (__sync_val_compare_and_swap(&h->boosted, UFS_BOOST_NONE, kind) != UFS_BOOST_NONE)
+		return false;
+	h->boost_since = now;
+	h->boost_lock = lock_waited_for(state_of(waiter));
+	h->report.boosts++;
+	h->report.last_lock = h->boost_lock;
+	if (kind <= UFS_BOOST_BLOCKER)
+		stats()->count[(UFS_BOOSTS_LOCK + kind - 1) & (UFS_STAT_SLOTS - 1)]++;
+	return true;
+}
+
+static __always_inline void end_boost(struct slot_state *h)
+{
+	u64 lasted;
+	u32 bucket;
+
+	if (!h->boosted)
+		return;
+	lasted = time_delta(scx_bpf_now(), h->boost_since);
+	h->boosted = UFS_BOOST_NONE;
+	h->report.last_boost_ns = lasted;
+	bucket = lasted ? log2_u64(lasted) - 1 : 0;
+	stats()->boost_ns_log2[bucket < UFS_HIST_BUCKETS ? bucket : UFS_HIST_BUCKETS - 1]++;
+}
+
+/* The owner of @holder is leaving its CPU: is it waited for? */
+__noinline int review_holder(u32 holder)
+{
+	struct slot_state *h = state_of(holder);
+	u32 word, i;
+
+	bpf_for(word, 0, UFS_SLOT_WORDS) {
+		u64 bits;
+
+		if (word >= nr_slot_words)
+			break;
+		bits = READ_ONCE(waiters[word & (UFS_SLOT_WORDS - 1)]);
+		bpf_for(i, 0, 64) {
+			u32 waiter, kind;
+
+			if (!bits)
+				break;
+			waiter = (word << 6) + ctzll(bits);
+			bits &= bits - 1;
+			if (!is_urgent(state_of(waiter)))
+				continue;
+			kind = matches(waiter, holder);
+			if (!kind)
+				continue;
+			if (!h->boosted) {
+				lend(waiter, holder, kind);
+			} else if (time_delta(scx_bpf_now(), h->boost_since) > boost_ns) {
+				end_boost(h);
+				h->barred_until = scx_bpf_now() + boost_ns;
+				h->report.expired++;
+				stat_inc(UFS_BOOST_EXPIRED);
+			}
+			return 0;
+		}
+	}
+	end_boost(h);
+	return 0;
+}
+
+/* A boosted task is in the queue of its group: dispatch is to fetch it. */
+static __always_inline void want(u32 slot)
+{
+	if (set_put(wanted, slot, true))
+		__sync_fetch_and_add(&nr_wanted, 1);
+}
+
+/* The owner of @slot has become boosted while off its CPU: have it run. */
+static __noinline int call_up(u32 slot)
+{
+	struct task_struct *p = bpf_task_from_pid(state_of(slot)->pid);
+	struct task_ctx *tc;
+	s32 cpu, here = bpf_get_smp_processor_id();
+
+	if (!p)
+		return 0;
+	tc = task_ctx(p);
+	/* Asleep: it comes when it wakes up. In flight to a queue: dispatch finds
+	 * it there. This CPU is about to look for work. */
+	if (tc && tc->waits == WAITS_BG) {
+		want(slot);
+		cpu = scx_bpf_task_cpu(p);
+		if (!allowed_on(p, here) || (is_migration_disabled(p) && cpu != here))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	}
+	bpf_task_release(p);
+	return 0;
+}
+
+/* The owner of @from waits, and is urgent: boost whoever keeps it waiting. */
+__noinline int lend_to_holders(u32 from)
+{
+	u32 chain[CHAIN_MAX] = {}, n = 1, at, word, i;
+
+	chain[0] = from;
+	__sink(n);
+	bpf_for(at, 0, CHAIN_MAX) {
+		u32 waiter = chain[at & (CHAIN_MAX - 1)];
+
+		if (at >= n)
+			break;
+		bpf_for(word, 0, UFS_SLOT_WORDS) {
+			u64 bits;
+
+			if (word >= nr_slot_words)
+				break;
+			bits = READ_ONCE(holders[word & (UFS_SLOT_WORDS - 1)]);
+			bpf_for(i, 0, 64) {
+				u32 holder, kind;
+
+				if (!bits)
+					break;
+				holder = (word << 6) + ctzll(bits);
+				bits &= bits - 1;
+				kind = matches(waiter, holder);
+				if (!kind || !lend(waiter, holder, kind))
+					continue;
+				call_up(holder);
+				if (set_has(waiters, holder) && n < CHAIN_MAX) {
+					chain[n & (CHAIN_MAX - 1)] = holder;
+					n++;
+				}
+			}
+		}
+	}
+	return 0;
+}
+
+/* ---- In the callbacks ---- */
+
+/* The slot is its owner's no more. */
+static __noinline int forget_slot(u32 slot)
+{
+	set_put(holders, slot, false);
+	set_put(waiters, slot, false);
+	end_boost(state_of(slot));
+	return 0;
+}
+
+/* The current task has a slot and is leaving its CPU, or may be. */
+static __noinline int leave_cpu(struct task_ctx *tc, bool runnable)
+{
+	struct slot_state *state;
+	u32 slot;
+	bool holds, waits;
+
+	if (!tc || !tc->slot)
+		return 0;
+	slot = tc->slot;
+	if (!is_own_slot(tc)) {
+		/* Given up since; heed() will draw the conclusions. */
+		forget_slot(slot);
+		return 0;
+	}
+	state = state_of(slot);
+	state->tier = tc->tier;
+	take_snapshot(slot, runnable);
+	holds = state->nheld || state->spin || (runnable && rescues(slot));
+	waits = state->wait || state->wait_spin || state->asks;
+	if (tc->tier == GIVEWAY_TIER_BACKGROUND && holds) {
+		set_put(holders, slot, true);
+		review_holder(slot);
+	} else {
+		if (set_has(holders, slot))
+			set_put(holders, slot, false);
+		end_boost(state);
+	}
+	if (waits) {
+		set_put(waiters, slot, true);
+		if (is_urgent(state))
+			lend_to_holders(slot);
+	}
+	publish_report(tc);
+	return 0;
+}
+
+/* A boosted task: ahead of its CPU's tier, or of a background CPU's task. */
+static __always_inline void boost_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+{
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	bool waking = enq_flags & SCX_ENQ_WAKEUP;
+	bool again = tc->boost_ran && !waking;
+	s32 other;
+
+	tc->boost_ran = 0;
+	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, boost_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	tc->boost = 1;
+	__sync_fetch_and_add(&boost_waiting, 1);
+	scx_bpf_dsq_insert(p, BOOST_DSQ, boost_slice_ns, enq_flags);
+	/* The idle CPU found is this one, and it is woken for the enqueue. */
+	if (waking && tc->idle_found)
+		return;
+	if (may_move(p)) {
+		other = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+		if (other >= 0) {
+			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+			return;
+		}
+		other = claim_any_bg_cpu(p, cpu);
+		if (other >= 0) {
+			scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+			return;
+		}
+	}
+	/* After a boosted slice whoever runs now was let in: see BOOST_ROW. */
+	if (cc->runs == RUNS_OTHER)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (!again && !cc->runs_boosted)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Fetch the boosted tasks that wait in the queues of groups. */
+static __noinline int fetch_wanted(u32 cpu)
+{
+	u32 word, i;
+
+	bpf_for(word, 0, UFS_SLOT_WORDS) {
+		u64 bits;
+
+		if (word >= nr_slot_words)
+			break;
+		bits = READ_ONCE(wanted[word & (UFS_SLOT_WORDS - 1)]);
+		bpf_for(i, 0, 64) {
+			struct task_struct *p, *first;
+			struct task_ctx *tc;
+			u32 slot;
+
+			if (!bits)
+				break;
+			slot = (word << 6) + ctzll(bits);
+			bits &= bits - 1;
+			if (!set_put(wanted, slot, false))
+				continue;
+			__sync_fetch_and_sub(&nr_wanted, 1);
+			p = bpf_task_from_pid(state_of(slot)->pid);
+			if (!p)
+				continue;
+			tc = task_ctx(p);
+			if (!tc || tc->waits != WAITS_BG || tc->boost || tc->floor) {
+				bpf_task_release(p);
+				continue;
+			}
+			tc->boost = 1;
+			__sync_fetch_and_add(&boost_waiting, 1);
+			/* The iterator names the queue; the task need not be its first. */
+			bool moved = false;
+			bpf_for_each(scx_dsq, first, BG_DSQ + (tc->where & (UFS_GROUPS_MAX - 1)), 0) {
+				scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, boost_slice_ns);
+				moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, BOOST_DSQ, 0);
+				break;
+			}
+			if (moved) {
+				stat_inc(UFS_BOOST_FETCH);
+				if (!allowed_on(p, cpu))
+					scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+			} else if (__sync_val_compare_and_swap(&tc->boost, 1, 0) == 1) {
+				/* It has left its queue, or is not in it yet. */
+				__sync_fetch_and_sub(&boost_waiting, 1);
+				if (tc->waits == WAITS_BG)
+					want(slot);
+			}
+			bpf_task_release(p);
+		}
+	}
+	return 0;
+}
+
+/* In dispatch: whether it is the turn of boosted work on this CPU. */
+static __always_inline bool boosts_turn(struct cpu_ctx *cc)
+{
+	if (cc->boost_row < BOOST_ROW || !READ_ONCE(ts_waiting))
+		return true;
+	cc->boost_row = 0;
+	return false;
+}
+
+static __always_inline bool boost_dispatch(u32 cpu, struct cpu_ctx *cc)
+{
+	if (unlikely(READ_ONCE(nr_wanted)))
+		fetch_wanted(cpu);
+	if (likely(!READ_ONCE(boost_waiting)))
+		return false;
+	if (!scx_bpf_dsq_move_to_local(BOOST_DSQ, 0))
+		return false;
+	cc->boost_row++;
+	stat_inc(UFS_BOOST_RUN);
+	return true;
+}
+
+#endif

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Hint slots: what a task says about itself (UFS paper, Sections 4 and 5.2).
+ *
+ * giveway/slot.h is the contract: a mapped table in which a thread writes its
+ * tier, its weight and its locks with plain stores. Nothing tells UFS of a
+ * store. It looks where it has to decide anyway: at wake-up, at enqueue, when a
+ * CPU chooses between its task and others, when a task stops, and at the tick.
+ *
+ * FINDING THE SLOT. A task looks for a slot of its own name when header.claims
+ * has moved since it last looked, LOOKS_MAX times per LOOK_NS at most, and keeps
+ * the number. Without one, all that hints cost it is that comparison.
+ *
+ *	             claims moved, slot of my name found
+ *	  slot 0  <------------------------------------->  slot n
+ *	             owner is not me, or version is 0
+ *
+ * WHAT IS OBEYED. background: always. time_sensitive above the cgroup's tier:
+ * if the task's real user is root, or its groups contain --hint-raise-gid.
+ * A weight from 1 to 10000; anything else is the default. The verdict on a
+ * right is kept with the credentials it was found for, which change whenever a
+ * task's users or groups do.
+ *
+ * A CHANGE OF TIER never touches a task that waits in a queue: it takes effect
+ * when the task is enqueued, or when it is running and dispatch looks at it.
+ * The virtual runtimes of the two tiers do not compare, so a task has one in
+ * each and comes back to what it left: changing to and fro earns nothing.
+ *
+ * INVARIANTS
+ *   1. task_ctx.slot is 0 or was found to bear the task's name as the kernel
+ *      has it; it is compared again before every use.
+ *   2. No number from the table is used as an index or an address here.
+ *   3. state_of(slot) is written by UFS only; what a program scribbles into the
+ *      table reaches it by heed() and take_snapshot(), which clip it.
+ *
+ * WEAKNESSES: a task that sleeps, or that waits in a queue, changes its tier
+ * when it next wakes up or runs, though another may have written its slot. A
+ * claim among many is noticed late. A program that moves header.claims all the
+ * time makes every task look LOOKS_MAX times per LOOK_NS.
+ */
+#ifndef UFS_HINTS_H
+#define UFS_HINTS_H
+
+#define LOOK_NS (1000 * 1000ULL)
+#define LOOKS_MAX 4
+#define GROUPS_LOOKED_AT 64
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1024);
+	__type(key, u32);
+	__type(value, struct giveway_slot);
+} giveway_slots SEC(".maps");
+
+/* A copy of what a task said when it last left a CPU, and what UFS made of it.
+ * Everything but .boosted is written by the owner's callbacks alone. */
+struct slot_state {
+	u64 domain;
+	u64 wait;		/* locks waited for: asleep, spinning */
+	u64 wait_spin;
+	u64 spin;
+	u64 held[UFS_HELD_SEEN];
+	u32 tranche[UFS_HELD_SEEN];
+	u32 blocker[UFS_BLOCKERS];	/* slots whose owners hold what it waits for */
+	u32 nheld;
+	u32 nblockers;
+	u32 event;		/* of the patch-free reader; 0: not in use */
+	u32 asks;		/* enum asks: what the event means */
+	u32 state_off;		/* of the reader, for its owner's locks */
+	u32 waiters_bit;
+	u32 runnable;		/* left the CPU without going to sleep */
+	u32 uid;
+	u32 pid;
+	u32 tier;
+	/* By whoever lends it a boost; see boost.bpf.h. */
+	u32 boosted;		/* enum ufs_boost */
+	u64 boost_lock;
+	u64 boost_since;
+	u64 barred_until;
+	struct giveway_report report;
+} __attribute__((aligned(64)));
+
+struct slot_state slot_states[UFS_SLOTS_MAX];
+/* Slots whose owners left their CPU waiting for something; see boost.bpf.h. */
+u64 waiters[UFS_SLOT_WORDS];
+u64 nr_looks;
+
+static __always_inline struct giveway_slot *slot_at(u32 index)
+{
+	return bpf_map_lookup_elem(&giveway_slots, &index);
+}
+
+static __always_inline struct giveway_header *header(void)
+{
+	return (struct giveway_header *)slot_at(0);
+}
+
+static __always_inline struct slot_state *state_of(u32 slot)
+{
+	return &slot_states[slot & (UFS_SLOTS_MAX - 1)];
+}
+
+/* The task's name in the table: its number and its pid namespace. */
+static __always_inline u64 name_of(struct task_struct *p)
+{
+	struct pid *pid = BPF_CORE_READ(p, thread_pid);
+	u32 level = BPF_CORE_READ(pid, level);
+	struct upid upid;
+
+	if (level > 32 || bpf_core_read(&upid, sizeof(upid), &pid->numbers[level]))
+		return 0;
+	return giveway_owner(upid.nr, BPF_CORE_READ(upid.ns, ns.inum));
+}
+
+/* The slot of this name, if its owner has made it count; else 0. */
+__noinline u32 find_slot(u64 owner)
+{
+	u32 nr = nr_slots, index, i;
+
+	if (nr < 2 || !owner)
+		return 0;
+	bpf_for(i, 0, GIVEWAY_SLOT_PROBES) {
+		struct giveway_slot *slot;
+
+		index = giveway_slot_probe(owner, i, nr);
+		slot = slot_at(index);
+		if (slot && READ_ONCE(slot->owner) == owner)
+			return READ_ONCE(slot->version) == GIVEWAY_SLOT_VERSION &&
+				       index < UFS_SLOTS_MAX ? index : 0;
+	}
+	return 0;
+}
+
+static __noinline int forget_slot(u32 slot);
+
+static __noinline int look_for_slot(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tc = task_ctx(p);
+	struct giveway_header *head = header();
+	u64 now = scx_bpf_now();
+	struct slot_state *state;
+	u32 found;
+
+	if (!tc || !head)
+		return 0;
+	if (time_delta(now, tc->looked_at) >= LOOK_NS) {
+		tc->looked_at = now;
+		tc->looks = 0;
+	}
+	if (++tc->looks > LOOKS_MAX)
+		return 0;
+	tc->claims_seen = READ_ONCE(head->claims);
+	/* A full barrier: what is found is as new as claims. */
+	__sync_fetch_and_add(&nr_looks, 1);
+	/* Anew each time: exec() in a thread gives it another number. */
+	tc->owner = name_of(p);
+	found = find_slot(tc->owner);
+	if (found == tc->slot)
+		return 0;
+	if (tc->slot)
+		forget_slot(tc->slot);
+	tc->slot = found;
+	if (!found)
+		return 0;
+	state = state_of(found);
+	__builtin_memset(state, 0, sizeof(*state));
+	state->pid = p->pid;
+	state->uid = BPF_CORE_READ(p, cred, euid.val);
+	stat_inc(UFS_HINT_SLOT);
+	return 0;
+}
+
+/* Whether the task may be above its cgroup's tier. */
+static __noinline bool may_raise(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tc = task_ctx(p);
+	const struct cred *cred = p->cred;
+	struct group_info *groups_of;
+	u32 i, n, gid;
+
+	if (!tc)
+		return false;
+	if (tc->raise_cred == (u64)cred)
+		return tc->may_raise;
+	tc->raise_cred = (u64)cred;
+	tc->may_raise = BPF_CORE_READ(cred, uid.val) == 0;
+	if (tc->may_raise || hint_raise_gid == (u32)-1)
+		return tc->may_raise;
+	tc->may_raise = BPF_CORE_READ(cred, egid.val) == hint_raise_gid;
+	groups_of = BPF_CORE_READ(cred, group_info);
+	n = BPF_CORE_READ(groups_of, ngroups);
+	bpf_for(i, 0, GROUPS_LOOKED_AT) {
+		if (i >= n || tc->may_raise)
+			break;
+		if (!bpf_core_read(&gid, sizeof(gid), &groups_of->gid[i]))
+			tc->may_raise = gid == hint_raise_gid;
+	}
+	return tc->may_raise;
+}
+
+static __always_inline u32 load_of(u32 weight)
+{
+	if (weight == 0 || weight == GIVEWAY_WEIGHT_DEFAULT || weight > GIVEWAY_WEIGHT_MAX)
+		return LOAD_ONE;
+	return weight * LOAD_ONE / GIVEWAY_WEIGHT_DEFAULT;
+}
+
+static __always_inline bool is_own_slot(struct task_ctx *tc)
+{
+	struct giveway_slot *slot = slot_at(tc->slot);
+
+	return slot && READ_ONCE(slot->owner) == tc->owner &&
+	       READ_ONCE(slot->version) == GIVEWAY_SLOT_VERSION;
+}
+
+/* What the slot asks for, as far as the task has a right to it. False: the slot
+ * is not the task's any more. */
+static __always_inline bool slot_says(struct task_struct *p, struct task_ctx *tc, u32 *tier,
+				      u32 *load)
+{
+	struct giveway_slot *slot = slot_at(tc->slot);
+	u32 asked;
+
+	if (!slot || !is_own_slot(tc))
+		return false;
+	asked = READ_ONCE(slot->tier);
+	*load = load_of(READ_ONCE(slot->weight));
+	*tier = tc->cgroup_tier;
+	if (asked == GIVEWAY_SLOT_TIER_BACKGROUND) {
+		*tier = GIVEWAY_TIER_BACKGROUND;
+	} else if (asked == GIVEWAY_SLOT_TIER_TIME_SENSITIVE &&
+		   tc->cgroup_tier == GIVEWAY_TIER_BACKGROUND) {
+		if (may_raise(p)) {
+			*tier = GIVEWAY_TIER_TIME_SENSITIVE;
+		} else {
+			state_of(tc->slot)->report.refused++;
+			stat_inc(UFS_HINT_REFUSED);
+		}
+	}
+	return true;
+}
+
+/* Put a task that is in no queue, and is charged up to now, elsewhere. */
+static __noinline int retier(struct task_ctx *tc, u32 tier, u32 load)
+{
+	bool counted;
+	u64 vtime;
+
+	if (!tc)
+		return 0;
+	counted = tc->counted;
+	uncount_runnable(tc, scx_bpf_now());
+	if (tier != tc->tier) {
+		vtime = tc->vtime;
+		tc->vtime = tc->vtime_elsewhere;
+		tc->vtime_elsewhere = vtime;
+		tc->tier = tier & 1;
+		stat_inc(UFS_HINT_TIER);
+	}
+	tc->load = load;
+	if (counted)
+		count_runnable(tc);
+	return 0;
+}
+
+static __noinline int heed_slot(struct task_struct *p __arg_trusted)
+{
+	struct task_ctx *tc = task_ctx(p);
+	u32 tier, load;
+
+	if (!tc)
+		return 0;
+	if (!tc->slot || !slot_says(p, tc, &tier, &load)) {
+		if (tc->slot)
+			forget_slot(tc->slot);
+		tc->slot = 0;
+		tier = tc->cgroup_tier;
+		load = LOAD_ONE;
+	} else {
+		state_of(tc->slot)->tier = tier;
+	}
+	if (tier != tc->tier || load != tc->load)
+		retier(tc, tier, load);
+	return 0;
+}
+
+/* See what the task has to say. It is in no queue, and charged up to now. */
+static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
+{
+	struct giveway_header *head;
+
+	if (!hints_on)
+		return;
+	head = header();
+	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen)) {
+		u32 before = tc->slot;
+
+		look_for_slot(p);
+		if (before && !tc->slot)
+			heed_slot(p);
+	}
+	if (unlikely(tc->slot))
+		heed_slot(p);
+}
+
+/* Whether heed() would do something for the task that runs. */
+static __always_inline bool says_otherwise(struct task_struct *p, struct task_ctx *tc)
+{
+	struct giveway_header *head;
+	u32 tier, load;
+
+	if (!hints_on)
+		return false;
+	head = header();
+	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen))
+		return true;
+	if (likely(!tc->slot))
+		return false;
+	return !slot_says(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
+}
+
+/* The task has exited: its slot is free. */
+static __always_inline void reclaim_slot(struct task_ctx *tc)
+{
+	struct giveway_slot *slot = tc->slot ? slot_at(tc->slot) : NULL;
+	struct giveway_header *head = header();
+
+	if (!slot || !head || READ_ONCE(slot->owner) != tc->owner)
+		return;
+	WRITE_ONCE(slot->version, 0);
+	/* A full barrier: invariant 2 of the table. */
+	__sync_fetch_and_add(&nr_looks, 1);
+	WRITE_ONCE(slot->owner, 0);
+	__sync_fetch_and_add(&head->claims, 1);
+	forget_slot(tc->slot);
+	tc->slot = 0;
+	stat_inc(UFS_HINT_RECLAIM);
+}
+
+/* The task was waiting for a lock when it left its CPU. */
+static __always_inline bool was_waiting(struct task_ctx *tc)
+{
+	return tc->slot && (READ_ONCE(waiters[(tc->slot >> 6) & (UFS_SLOT_WORDS - 1)]) &
+			    (1ULL << (tc->slot & 63)));
+}
+
+/* Tell the owner what became of it. */
+static __always_inline void publish_report(struct task_ctx *tc)
+{
+	struct giveway_slot *slot = slot_at(tc->slot);
+	struct giveway_report *report = &state_of(tc->slot)->report;
+
+	report->tier = tc->tier;
+	report->weight = tc->load * GIVEWAY_WEIGHT_DEFAULT / LOAD_ONE;
+	if (slot)
+		__builtin_memcpy(&slot->report, report, sizeof(*report));
+}
+
+#endif
