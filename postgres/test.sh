@@ -56,6 +56,8 @@ clean_up() {
 }
 trap clean_up EXIT
 trap 'exit 1' INT TERM
+# A session that has ended is for the cases to notice.
+trap '' PIPE
 
 # Build aside: the checkout stays as it is.
 mkdir -p "$work/tree/crates/hints"

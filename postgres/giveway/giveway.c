@@ -57,8 +57,10 @@
 
 PG_MODULE_MAGIC;
 
-/* Between attempts to attach, where there was no table or no room: 10 s. */
+/* Between attempts to attach, where there was no table or no room. */
 #define RETRY_MS 10000
+/* Between moves to another table, lest a scribbler keep us busy. */
+#define MOVE_MS 1000
 
 extern PGDLLEXPORT void _PG_init(void);
 
@@ -114,8 +116,8 @@ at_end_of_transaction(XactEvent event, void *arg)
 	if (slot_mine() && !slot_is_outdated())
 		return;
 	now = GetCurrentTimestamp();
-	if (slot_mine() == NULL && last_attempt &&
-		!TimestampDifferenceExceeds(last_attempt, now, RETRY_MS))
+	if (last_attempt &&
+		!TimestampDifferenceExceeds(last_attempt, now, slot_mine() ? MOVE_MS : RETRY_MS))
 		return;
 	last_attempt = now;
 	attach();

@@ -34,6 +34,8 @@
 /* slot.c */
 extern int	slot_open(const char *dir);
 extern const struct giveway_header *slot_table(void);
+extern unsigned int slot_count(void);
+extern struct giveway_slot *slot_at(unsigned int index);
 extern const char *slot_open_remedy(int error);
 extern uint64 slot_domain(void);
 extern struct giveway_slot *slot_mine(void);
@@ -43,7 +45,7 @@ extern bool slot_is_outdated(void);
 extern struct giveway_slot *slot_find(int pid);
 extern struct giveway_slot *slot_claim_for(int pid);
 extern void slot_release(struct giveway_slot *slot);
-extern struct giveway_slot *slot_of_cluster(unsigned int index, int *pid);
+extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
 extern int	slot_sweep(void);
 
 /* kind.c */

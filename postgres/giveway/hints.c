@@ -29,11 +29,11 @@
 
 #include "giveway.h"
 
-/* The bit of LWLock.state that says somebody waits; private to lwlock.c. */
+/* The number of the bit of LWLock.state that says somebody waits; lwlock.c's. */
 #if PG_VERSION_NUM >= 180000
-#define HAS_WAITERS		((uint32) 1 << 31)
+#define HAS_WAITERS_BIT	31
 #else
-#define HAS_WAITERS		((uint32) 1 << 30)
+#define HAS_WAITERS_BIT	30
 #endif
 
 #if PG_VERSION_NUM >= 160000
@@ -122,7 +122,7 @@ hints_describe(struct giveway_reader *reader, HintsMode mode, bool heavyweight)
 
 	SLOT_STORE(reader->lwlock_tranche_off, offsetof(LWLock, tranche));
 	SLOT_STORE(reader->lwlock_state_off, offsetof(LWLock, state));
-	SLOT_STORE(reader->lwlock_has_waiters_bit, HAS_WAITERS);
+	SLOT_STORE(reader->lwlock_has_waiters_bit, HAS_WAITERS_BIT);
 	SLOT_STORE(reader->wait_event_lwlock_class, PG_WAIT_LWLOCK);
 	SLOT_STORE(reader->wait_event_lock_class, PG_WAIT_LOCK);
 	SLOT_STORE(reader->wait_event_spin, EVENT_SPIN);

@@ -41,13 +41,22 @@
 
 /*
  * Map the table in dir, once per process, and again if another has taken its
- * place.  Returns 0 or a negative errno; what each means is in giveway/hints.h.
- * Makes system calls unless the table is mapped.
+ * place and this process has no slot in it.  Returns 0 or a negative errno; what
+ * each means is in giveway/hints.h.  Makes system calls unless it is mapped.
  */
 int
 slot_open(const char *dir)
 {
-	return slot_is_outdated() ? giveway_map_() : giveway_hints_open(dir);
+	struct giveway_header *old = giveway_table_;
+	size_t		old_size = (size_t) slot_count() * GIVEWAY_SLOT_SIZE;
+	int			result;
+
+	if (slot_mine() || !slot_is_outdated())
+		return giveway_hints_open(dir);
+	result = giveway_map_();
+	if (giveway_table_ != old)
+		munmap(old, old_size);
+	return result;
 }
 
 /* The table's header, or NULL if it is not mapped. */
@@ -55,6 +64,31 @@ const struct giveway_header *
 slot_table(void)
 {
 	return giveway_table_;
+}
+
+/*
+ * Slots are numbered 1 to slot_count() - 1; 0 without a table.  As the header
+ * had it when the table was first looked at: others may write there since.
+ */
+unsigned int
+slot_count(void)
+{
+	static const struct giveway_header *counted = NULL;
+	static unsigned int count = 0;
+
+	if (counted != giveway_table_)
+	{
+		counted = giveway_table_;
+		count = counted->nr_slots;
+	}
+	return count;
+}
+
+struct giveway_slot *
+slot_at(unsigned int index)
+{
+	Assert(index > 0 && index < slot_count());
+	return giveway_slot_at_(index);
 }
 
 /* What to do about a failure of slot_open(). */
@@ -122,18 +156,16 @@ struct giveway_slot *
 slot_find(int pid)
 {
 	unsigned long long owner = giveway_table_ ? giveway_owner_of_(pid) : 0;
-	unsigned int nr,
-				index;
+	unsigned int index;
 
 	if (owner == 0)
 		return NULL;
-	nr = giveway_table_->nr_slots;
-	index = giveway_slot_home(owner, nr);
+	index = giveway_slot_home(owner, slot_count());
 	for (int probe = 0; probe < GIVEWAY_SLOT_PROBES; probe++)
 	{
-		if (SLOT_LOAD(giveway_slot_at_(index)->owner) == owner)
-			return giveway_slot_at_(index);
-		index = giveway_slot_next(index, nr);
+		if (SLOT_LOAD(slot_at(index)->owner) == owner)
+			return slot_at(index);
+		index = giveway_slot_next(index, slot_count());
 	}
 	return NULL;
 }
@@ -156,22 +188,23 @@ slot_release(struct giveway_slot *slot)
 	giveway_slot_release(slot);
 }
 
-/*
- * Slot number index if a process of this cluster is its owner, else NULL.
- * Indexes are 1 to nr_slots - 1.
- */
-struct giveway_slot *
-slot_of_cluster(unsigned int index, int *pid)
+/* Whether a process of this cluster has this slot; *pid is that process. */
+bool
+slot_is_of_cluster(const struct giveway_slot *slot, int *pid)
 {
-	struct giveway_slot *slot = giveway_slot_at_(index);
 	unsigned long long owner = SLOT_LOAD(slot->owner);
 
-	if (owner == 0 ||
-		SLOT_LOAD(slot->version) != GIVEWAY_SLOT_VERSION ||
-		SLOT_LOAD(slot->domain) != slot_domain())
-		return NULL;
 	*pid = (int) (uint32) owner;
-	return slot;
+	return owner != 0 &&
+		SLOT_LOAD(slot->version) == GIVEWAY_SLOT_VERSION &&
+		SLOT_LOAD(slot->domain) == slot_domain();
+}
+
+/* Whether there is no process of this number. */
+static bool
+is_gone(int pid)
+{
+	return pid <= 0 || (kill(pid, 0) != 0 && errno == ESRCH);
 }
 
 /* Give back the cluster's slots whose owners are gone; returns how many. */
@@ -181,21 +214,20 @@ slot_sweep(void)
 	unsigned long long me = giveway_owner_of_(MyProcPid);
 	int			swept = 0;
 
-	if (giveway_table_ == NULL || me == 0)
+	if (me == 0)
 		return 0;
-	for (unsigned int index = 1; index < giveway_table_->nr_slots; index++)
+	for (unsigned int index = 1; index < slot_count(); index++)
 	{
+		struct giveway_slot *slot = slot_at(index);
+		unsigned long long owner = SLOT_LOAD(slot->owner);
 		int			pid;
-		struct giveway_slot *slot = slot_of_cluster(index, &pid);
-		unsigned long long owner;
 
-		if (slot == NULL || kill(pid, 0) == 0 || errno != ESRCH)
+		if (!slot_is_of_cluster(slot, &pid) || !is_gone(pid))
 			continue;
-		owner = giveway_owner_of_(pid);
 		if (!__atomic_compare_exchange_n(&slot->owner, &owner, me, false,
 										 __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
 			continue;
-		if (kill(pid, 0) == 0)
+		if (!is_gone(pid))
 		{
 			/* Born since, and perhaps attached: it is its own. */
 			SLOT_STORE(slot->owner, owner);

@@ -115,15 +115,12 @@ giveway_slots(PG_FUNCTION_ARGS)
 	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	InitMaterializedSRF(fcinfo, 0);
-	if (slot_table() == NULL)
-		return (Datum) 0;
-	for (unsigned int index = 1; index < slot_table()->nr_slots; index++)
+	for (unsigned int index = 1; index < slot_count(); index++)
 	{
 		int			pid;
-		const struct giveway_slot *slot = slot_of_cluster(index, &pid);
 
-		if (slot && may_see(pid))
-			add_slot(result, index, pid, slot);
+		if (slot_is_of_cluster(slot_at(index), &pid) && may_see(pid))
+			add_slot(result, index, pid, slot_at(index));
 	}
 	return (Datum) 0;
 }
@@ -141,24 +138,19 @@ add_item(ReturnSetInfo *result, const char *item, const char *value)
 static void
 add_table_items(ReturnSetInfo *result)
 {
-	const struct giveway_header *table;
 	unsigned int used = 0;
 	unsigned int ours = 0;
 	int			pid;
 
-	table = slot_table();
-	for (unsigned int index = 1; index < table->nr_slots; index++)
+	for (unsigned int index = 1; index < slot_count(); index++)
 	{
-		const struct giveway_slot *slot = (const struct giveway_slot *)
-			((const char *) table + (size_t) index * GIVEWAY_SLOT_SIZE);
-
-		used += SLOT_LOAD(slot->owner) != 0;
-		ours += slot_of_cluster(index, &pid) != NULL;
+		used += SLOT_LOAD(slot_at(index)->owner) != 0;
+		ours += slot_is_of_cluster(slot_at(index), &pid);
 	}
 	add_item(result, "slots", psprintf("%u of %u in use, %u by this cluster",
-									   used, table->nr_slots - 1, ours));
+									   used, slot_count() - 1, ours));
 	add_item(result, "scheduler",
-			 SLOT_LOAD(table->scheduler) ? "UFS reads the table" :
+			 SLOT_LOAD(slot_table()->scheduler) ? "UFS reads the table" :
 			 "UFS is not attached: load it with \"giveway start\"");
 	add_item(result, "this session",
 			 slot_mine() ? "has a slot" :

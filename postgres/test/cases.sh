@@ -9,10 +9,12 @@ case_role_and_database_defaults
 case_ceilings
 case_parallel_workers
 case_locks_are_seen
+case_locks_are_held
 case_system_processes
 case_autovacuum
 case_walsender
 case_table_replaced
+case_scribbled_over
 case_slots_exhausted
 case_two_clusters
 case_killed_backend
@@ -156,6 +158,10 @@ case_parallel_workers() {
 	check_soon "SET in the leader" "background|30" workers
 	await "$session"
 	# And no worker gets around the ceiling.
+	sql main "ALTER ROLE report SET giveway.max_tier = background" >/dev/null
+	close_session "$session"
+	open_session main report
+	say "$session" "$force"
 	say "$session" "SET giveway.tier = time_sensitive"
 	say "$session" "SET giveway.weight = 40"
 	begin "$session" "$query"
@@ -212,6 +218,52 @@ case_locks_are_seen() {
 	done
 }
 
+# waited RESULT: whether it was a waiter's, who had to wait for half a second.
+waited() {
+	awk -F'|' '{ print ($1 > 0.2 ? "waited" : "did not wait: " $0) }' <<<"$1"
+}
+
+# The locks of the inversion experiment exclude one another, alone and chained.
+case_locks_are_held() {
+	local first second
+	for kind in spin lwlock heavyweight; do
+		open_session main
+		first=$session
+		open_session main
+		begin "$first" "SELECT * FROM giveway_test_hold('$kind', '{1}', 0.6)"
+		sleep 0.1
+		say "$session" "SELECT * FROM giveway_test_hold('$kind', '{1}', 0)"
+		check "$kind" waited "$(waited "$said")"
+		await "$first"
+		close_session "$first"
+		close_session "$session"
+	done
+	for kind in lwlock heavyweight; do
+		open_session main
+		first=$session
+		open_session main
+		second=$session
+		open_session main
+		begin "$first" "SELECT * FROM giveway_test_hold('$kind', '{1}', 0.8)"
+		sleep 0.1
+		begin "$second" "SELECT * FROM giveway_test_hold('$kind', '{2, 1}', 0)"
+		sleep 0.1
+		say "$session" "SELECT * FROM giveway_test_hold('$kind', '{2}', 0)"
+		check "$kind through another" waited "$(waited "$said")"
+		await "$first"
+		await "$second"
+		close_session "$first"
+		close_session "$second"
+		close_session "$session"
+	done
+	check "two spinlocks" "ERROR:  2 locks of kind \"spin\" cannot be held together" \
+		"$(sql main "SELECT giveway_test_hold('spin', '{1, 2}', 0)" | head -1)"
+	check "no such lock" "ERROR:  locks are numbered 0 to 15" \
+		"$(sql main "SELECT giveway_test_hold('lwlock', '{16}', 0)")"
+	check "an ordinary user" "ERROR:  permission denied for function giveway_test_hold" \
+		"$(sql main "SELECT giveway_test_hold('lwlock', '{1}', 0)" app)"
+}
+
 # system NAME TYPE: tier of the processes of that type.
 system() {
 	sql "$1" "SELECT DISTINCT tier FROM giveway_stat_activity WHERE backend_type = '$2'"
@@ -265,10 +317,26 @@ case_table_replaced() {
 	open_session main app
 	"$table" replace "$work/hints/giveway_slots" 64
 	check "not there yet" "" "$(slot "$session_pid")"
-	say "$session" "SELECT 1"
-	check "there" "time_sensitive 100" "$(tier "$session_pid")"
+	check_soon "there" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
 	check_soon "special processes, too" time_sensitive "system main checkpointer"
 	close_session "$session"
+}
+
+# Whatever a program writes there that may write the table, the server runs on.
+case_scribbled_over() {
+	local scribbler
+	"$bin/pgbench" -h "$work/main" -U postgres -i -q postgres >/dev/null 2>&1
+	"$table" scribble "$work/hints/giveway_slots" &
+	scribbler=$!
+	"$bin/pgbench" -h "$work/main" -U postgres -c 4 -T 3 -C -n postgres \
+		>"$work/pgbench.log" 2>&1 || problem="  $(tail -3 "$work/pgbench.log")"
+	check "parallel query" 40 "$(sql main "SELECT count(*) FROM many")"
+	sql main "SELECT * FROM giveway_stat_activity; SELECT * FROM giveway_status()" >/dev/null
+	kill "$scribbler" || problem="  the scribbler has ended by itself"
+	wait "$scribbler" 2>/dev/null || true
+	check "processes that crashed" 0 "$(grep -c 'terminated by signal' "$work/main/log")"
+	check "errors" "" "$(grep -A1 'lock .* is not held\|PANIC' "$work/main/log")"
+	"$table" replace "$work/hints/giveway_slots" 64
 }
 
 # With no slot left everything works, and a slot that gets free is taken.

@@ -79,12 +79,14 @@ open_session() {
 
 # begin SESSION STATEMENT: without waiting for its end.
 begin() {
-	printf '%s;\n\\echo end of statement\n' "$2" >&"${session_fd[$1]}"
+	# The session may be gone; its last words are what await finds.
+	printf '%s;\n\\echo end of statement\n' "$2" >&"${session_fd[$1]}" 2>/dev/null || true
 }
 
 # await SESSION: until what was begun has ended; its result is in $said.
 await() {
-	wait_until "tail -n 1 '$work/out$1' | grep -qx 'end of statement'"
+	wait_until "tail -n 1 '$work/out$1' | grep -qx 'end of statement' ||
+		! kill -0 ${session_client[$1]} 2>/dev/null" || true
 	said=$(grep -vx 'end of statement' "$work/out$1" || true)
 	: >"$work/out$1"
 }

@@ -7,6 +7,8 @@
  *	table replace FILE SLOTS	mark the one in FILE as replaced, make another
  *	table fill FILE [FREE]		claim all but FREE slots for nobody
  *	table plant FILE PID OF_PID	a slot of PID, otherwise a copy of OF_PID's
+ *	table scribble FILE		write noise all over it, until killed; what says how
+ *						large it is stays, for clients map it by that
  *	table attach FILE 0|1		say whether a scheduler reads it
  *	table show FILE [PID]		a line for each slot, or for PID's only:
  *						pid tier weight held wait reader domain
@@ -14,6 +16,7 @@
  * The file is the layout of giveway/slot.h, which UFS keeps in a BPF map.
  */
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +113,26 @@ static void plant(struct giveway_header *table, const char *pid, const char *of_
 	to->owner = owner;
 }
 
+static void scribble(struct giveway_header *table)
+{
+	unsigned int slots = table->nr_slots;
+	unsigned char *bytes = (unsigned char *)table;
+	size_t start = offsetof(struct giveway_header, claims);
+
+	srandom(1);
+	for (;;) {
+		size_t at = (size_t)random() % ((size_t)slots * GIVEWAY_SLOT_SIZE - start);
+
+		bytes[start + at] = (unsigned char)random();
+		/* Small numbers and known names mislead more than noise does. */
+		if (random() % 64 == 0)
+			slot_at(table, 1 + (unsigned int)random() % (slots - 1))->locks.nheld =
+				(unsigned int)random() % 400;
+		if (random() % 4096 == 0)
+			slot_at(table, 1 + (unsigned int)random() % (slots - 1))->owner = 0;
+	}
+}
+
 static void show(struct giveway_header *table, const char *pid)
 {
 	static const char *const tiers[] = {"cgroup", "background", "time_sensitive"};
@@ -152,6 +175,8 @@ int main(int argc, char **argv)
 		plant(map(path), first, argv[4]);
 	} else if (!strcmp(command, "attach") && first) {
 		map(path)->scheduler = (unsigned long long)atoi(first);
+	} else if (!strcmp(command, "scribble")) {
+		scribble(map(path));
 	} else if (!strcmp(command, "show")) {
 		show(map(path), first);
 	} else {
