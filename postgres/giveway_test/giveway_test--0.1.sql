@@ -17,6 +17,11 @@ RETURNS double precision
 AS 'MODULE_PATHNAME', 'giveway_test_burn'
 LANGUAGE C STRICT VOLATILE PARALLEL SAFE;
 
+CREATE FUNCTION giveway_test_cost(kind text, pairs integer)
+RETURNS double precision
+AS 'MODULE_PATHNAME', 'giveway_test_cost'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
 CREATE FUNCTION giveway_test_reader(locks integer)
 RETURNS text
 AS 'MODULE_PATHNAME', 'giveway_test_reader'
@@ -25,4 +30,5 @@ LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 -- Whoever may call these can stop the server.
 REVOKE ALL ON FUNCTION giveway_test_hold(text, integer[], double precision) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_burn(double precision) FROM PUBLIC;
+REVOKE ALL ON FUNCTION giveway_test_cost(text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_reader(integer) FROM PUBLIC;

@@ -61,6 +61,7 @@ extern PGDLLEXPORT void _PG_init(void);
 
 PG_FUNCTION_INFO_V1(giveway_test_hold);
 PG_FUNCTION_INFO_V1(giveway_test_burn);
+PG_FUNCTION_INFO_V1(giveway_test_cost);
 PG_FUNCTION_INFO_V1(giveway_test_reader);
 
 static void
@@ -259,6 +260,32 @@ giveway_test_burn(PG_FUNCTION_ARGS)
 
 	work(PG_GETARG_FLOAT8(0), true);
 	PG_RETURN_FLOAT8(seconds(CLOCK_MONOTONIC) - start);
+}
+
+/*
+ * giveway_test_cost(kind, pairs): take and release a lock that nobody else wants
+ * so many times; returns nanoseconds for each time.
+ */
+Datum
+giveway_test_cost(PG_FUNCTION_ARGS)
+{
+	const LockKind *kind = kind_named(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	int			pairs = PG_GETARG_INT32(1);
+	double		start;
+
+	need_locks();
+	if (pairs < 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the cost of %d pairs is not known", pairs),
+				 errhint("Ask for 1 or more.")));
+	start = seconds(CLOCK_PROCESS_CPUTIME_ID);
+	for (int i = 0; i < pairs; i++)
+	{
+		kind->acquire(LOCKS - 1);
+		kind->release(LOCKS - 1);
+	}
+	PG_RETURN_FLOAT8((seconds(CLOCK_PROCESS_CPUTIME_ID) - start) * 1e9 / pairs);
 }
 
 /* This process's slot, found as UFS finds it. */

@@ -256,6 +256,9 @@ case_locks_are_held() {
 		close_session "$second"
 		close_session "$session"
 	done
+	for kind in spin lwlock heavyweight; do
+		check "cost of $kind" t "$(sql main "SELECT giveway_test_cost('$kind', 1000) > 0")"
+	done
 	check "two spinlocks" "ERROR:  2 locks of kind \"spin\" cannot be held together" \
 		"$(sql main "SELECT giveway_test_hold('spin', '{1, 2}', 0)" | head -1)"
 	check "no such lock" "ERROR:  locks are numbered 0 to 15" \
