@@ -27,8 +27,14 @@ RETURNS text
 AS 'MODULE_PATHNAME', 'giveway_test_reader'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+CREATE FUNCTION giveway_test_holders(waiter integer)
+RETURNS integer[]
+AS 'MODULE_PATHNAME', 'giveway_test_holders'
+LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
+
 -- Whoever may call these can stop the server.
 REVOKE ALL ON FUNCTION giveway_test_hold(text, integer[], double precision) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_burn(double precision) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_cost(text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_reader(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION giveway_test_holders(integer) FROM PUBLIC;

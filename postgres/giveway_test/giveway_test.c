@@ -29,6 +29,8 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/array.h"
@@ -63,6 +65,7 @@ PG_FUNCTION_INFO_V1(giveway_test_hold);
 PG_FUNCTION_INFO_V1(giveway_test_burn);
 PG_FUNCTION_INFO_V1(giveway_test_cost);
 PG_FUNCTION_INFO_V1(giveway_test_reader);
+PG_FUNCTION_INFO_V1(giveway_test_holders);
 
 static void
 request(void)
@@ -359,9 +362,49 @@ giveway_test_reader(PG_FUNCTION_ARGS)
 		LWLockRelease(&lwlocks[i].lock);
 	if (stock)
 		listed &= *(const volatile int *) (uintptr_t) reader->nheld_addr == 0 &&
-			reader->my_proc_addr == 0 &&
 			reader->wait_event_ptr_addr == (uintptr_t) &my_wait_event_info;
 	else
 		listed &= slot->locks.nheld == 0;
 	PG_RETURN_TEXT_P(cstring_to_text(!listed ? "wrong" : stock ? "stock" : "patched"));
+}
+
+/* What is at this offset from that address: how UFS reads. */
+#define AT(type, address, offset) (*(type *) ((char *) (address) + (offset)))
+
+/*
+ * giveway_test_holders(waiter): who has, or waits for, the heavyweight lock that
+ * this process waits for, as UFS finds them; the waiter itself is left out.
+ * Null if hints about such locks are off.  Nothing is locked meanwhile.
+ */
+Datum
+giveway_test_holders(PG_FUNCTION_ARGS)
+{
+	int			waiter = PG_GETARG_INT32(0);
+	PGPROC	   *proc = BackendPidGetProc(waiter);
+	struct giveway_slot *slot = my_slot();
+	const struct giveway_reader *reader = slot ? &slot->reader : NULL;
+	char	   *lock,
+			   *head;
+	Datum		pids[64];
+	int			count = 0;
+
+	if (proc == NULL || reader == NULL || reader->my_proc_addr != (uintptr_t) &MyProc)
+		PG_RETURN_NULL();
+	lock = AT(char *, proc, reader->proc_waitlock_off);
+	if (lock == NULL)
+		PG_RETURN_NULL();
+	head = lock + reader->lock_proclocks_off;
+	/* A list's links are {previous, next}, in every version. */
+	for (char *link = AT(char *, head, sizeof(void *));
+		 link != head && count < lengthof(pids);
+		 link = AT(char *, link, sizeof(void *)))
+	{
+		char	   *proclock = link - reader->proclock_link_off;
+		char	   *holder = AT(char *, proclock, reader->proclock_proc_off);
+		int			pid = AT(int, holder, reader->proc_pid_off);
+
+		if (pid != waiter)
+			pids[count++] = Int32GetDatum(pid);
+	}
+	PG_RETURN_ARRAYTYPE_P(construct_array(pids, count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
 }

@@ -9,6 +9,7 @@ case_role_and_database_defaults
 case_ceilings
 case_parallel_workers
 case_locks_are_seen
+case_heavyweight_locks_are_seen
 case_locks_are_held
 case_system_processes
 case_autovacuum
@@ -216,6 +217,27 @@ case_locks_are_seen() {
 		close_session "$holder"
 		close_session "$session"
 	done
+}
+
+# UFS can walk from a waiter of a heavyweight lock to its holder.
+case_heavyweight_locks_are_seen() {
+	local waiter waiter_pid holder_pid
+	open_session main
+	waiter=$session waiter_pid=$session_pid
+	open_session main
+	holder_pid=$session_pid
+	say "$session" "BEGIN; SELECT pg_advisory_xact_lock(7)"
+	begin "$waiter" "SELECT pg_advisory_lock(7)"
+	check_soon waits "{$holder_pid}" "sql main 'SELECT pg_blocking_pids($waiter_pid)'"
+	check "holders" "{$holder_pid}" "$(sql main "SET giveway.heavyweight_hints = on;
+		SELECT giveway_test_holders($waiter_pid)")"
+	check "off by default" "" "$(sql main "SELECT giveway_test_holders($waiter_pid)")"
+	check "off with the rest" "" "$(sql main "SET giveway.heavyweight_hints = on;
+		SET giveway.hints = off; SELECT giveway_test_holders($waiter_pid)")"
+	say "$session" "COMMIT"
+	await "$waiter"
+	close_session "$waiter"
+	close_session "$session"
 }
 
 # waited RESULT: whether it was a waiter's, who had to wait for half a second.
