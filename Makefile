@@ -5,7 +5,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo lab install clean
+.PHONY: help setup build test demo lab install extension clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
@@ -33,6 +33,10 @@ install: build ## Install binaries, library, systemd units and man pages under P
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
 	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
+
+extension: setup ## Install the PostgreSQL extension for PG_CONFIG's server
+	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) clean
+	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) install
 
 clean: ## Remove what was built here; the cache stays (giveway lab clean)
 	cargo clean

@@ -13,7 +13,8 @@ build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
 clang-19 libelf-dev zlib1g-dev
 debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
 bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build python3-venv
-mariadb-client mariadb-server-core memcached postgresql rocksdb-tools sqlite3
+mariadb-client mariadb-server-core memcached pgbouncer postgresql
+postgresql-server-dev-all rocksdb-tools sqlite3
 "
 
 say() { printf 'setup: %s\n' "$*"; }

@@ -84,6 +84,13 @@ const STEPS: &[Step] = &[
         env: &[],
         optional: None,
     },
+    Step {
+        name: "postgres",
+        program: "bash",
+        args: &["postgres/test.sh"],
+        env: &[],
+        optional: None,
+    },
 ];
 
 /// Runs every step, also after one has failed, and sums up.

@@ -1,0 +1,92 @@
+#!/bin/sh
+# Builds a PostgreSQL server from Debian's source package, stock or with the
+# lock-hint patch, into a prefix of its own.
+#
+#   postgres/build-server.sh MAJOR patched|stock [PREFIX]
+#
+# MAJOR is 15, 17 or 18. PREFIX is a directory below the cache by default, and
+# is the last line printed. A finished prefix is used again; it is renamed into
+# place when it is whole, so an interrupted build leaves nothing behind but a
+# directory ending in ".part".
+#
+# What is built is upstream's tarball out of the source package, without the
+# distribution's own patches, which are about its directories. Signatures and
+# checksums are apt's, in private directories, so no root is needed. The server
+# is meant for the lab: without ICU, TLS, JIT and readline.
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/giveway/postgres
+
+fail() {
+	printf 'build-server: error: %s\n' "$1" >&2
+	printf 'build-server: remedy: %s\n' "$2" >&2
+	exit 1
+}
+
+[ $# -ge 2 ] || fail "expected MAJOR and patched|stock" \
+	"postgres/build-server.sh 18 patched"
+major=$1
+kind=$2
+case $major in
+15) suite=bookworm ;;
+17) suite=trixie ;;
+18) suite=sid ;;
+*) fail "no source is known for PostgreSQL $major" "15, 17 or 18" ;;
+esac
+case $kind in
+patched | stock) ;;
+*) fail "the kind of server is $kind" "patched or stock" ;;
+esac
+
+# A prefix is named after what went into it.
+digest=$(cat "$0" "$here/patches/lockhint.patch" | sha256sum | cut -c1-12)
+prefix=${3:-$cache/$major-$kind-$digest}
+if [ -x "$prefix/bin/postgres" ]; then
+	echo "$prefix"
+	exit 0
+fi
+
+keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r "$keyring" ] || fail "$keyring is missing" \
+	"apt-get install debian-archive-keyring"
+for program in apt-get bison flex gcc make patch perl; do
+	command -v "$program" >/dev/null ||
+		fail "$program is missing" "scripts/setup.sh"
+done
+
+apt=$cache/apt-$suite
+mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/sources"
+cat >"$apt/sources/debian.sources" <<END
+Types: deb-src
+URIs: ${GIVEWAY_MIRROR:-http://deb.debian.org/debian}
+Suites: $suite
+Components: main
+Signed-By: $keyring
+END
+apt_get() {
+	apt-get -q -o Dir::Etc::sourcelist=/dev/null \
+		-o "Dir::Etc::sourceparts=$apt/sources" \
+		-o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" \
+		-o Acquire::Languages=none -o "APT::Sandbox::User=$(id -un)" "$@" >&2
+}
+
+part=$prefix.part
+rm -rf "$part"
+mkdir -p "$part/source"
+apt_get update
+(cd "$part" && apt_get source --download-only "postgresql-$major/$suite")
+tar -xf "$part"/postgresql-"$major"_*.orig.tar.* -C "$part/source" \
+	--strip-components=1
+
+cd "$part/source"
+[ "$kind" = stock ] || patch -p1 --fuzz=0 <"$here/patches/lockhint.patch" >&2
+# The prefix is compiled in; DESTDIR lets it be filled before it has its name.
+./configure --quiet --prefix="$prefix" --without-icu --without-readline \
+	CFLAGS="-O2 -g1" >&2
+make -s -j"${GIVEWAY_JOBS:-1}" >&2
+make -s install DESTDIR="$part/root" >&2
+mkdir -p "$(dirname "$prefix")"
+mv "$part/root$prefix" "$prefix"
+rm -rf "$part"
+echo "$prefix"

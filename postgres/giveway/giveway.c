@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * giveway.c
+ *		PostgreSQL tells UFS what is urgent, and who holds up whom.
+ *
+ * THE PROBLEM.  UFS runs background work only on CPU time that time-sensitive
+ * work leaves.  Only the database knows which session is which, and which
+ * background backend holds a lock that an urgent one waits for and so has to
+ * finish first.  This extension says both, in a slot per process of a table
+ * that UFS reads (giveway/slot.h): paper 000, Sections 5.2 and 5.3.
+ *
+ * THE LIFE OF A SLOT
+ *
+ *		postmaster		calibrates, registers the launcher; never has a slot
+ *		   | fork
+ *		backend			InitPostgres(): role and database settings
+ *		   |			end of its transaction: ATTACH, publish everything
+ *		   |			SET and the like: publish the change (settings.c)
+ *		   |			end of a transaction: attach, if it could not before;
+ *		   |			attach anew, if UFS has made another table
+ *		   v
+ *		proc_exit		take the lock record back, DETACH
+ *
+ * Every process that runs transactions passes the end of InitPostgres()'s, with
+ * its settings applied and its kind known: client backends, parallel workers,
+ * WAL senders, autovacuum.  The launcher speaks for the others.
+ *
+ * INVARIANTS
+ *   1. The postmaster has no slot: its children would share it.
+ *   2. Nothing here raises an error or waits, but for bad values of settings
+ *      and SQL functions called with the wrong rights.  Without UFS, without
+ *      the table, without room in it, the server runs as ever.
+ *   3. The server's lock record is in the slot only while the slot is attached:
+ *      it is moved there after attaching and moved back before detaching.
+ *   4. Nothing that is read from the table decides anything in the server, so
+ *      whoever may write the table can change its processes' treatment by UFS
+ *      and what the view shows, and nothing else.
+ *
+ * DEPARTURES FROM THE PAPER.  The paper's extension moves backends between
+ * cgroups made for each tier and weight.  A move takes tens of microseconds to
+ * milliseconds and a delegated cgroup tree; a slot takes one store, so SET LOCAL
+ * and function-level SET cost nothing, and the server needs no rights.
+ *
+ * WEAKNESS.  Before the end of InitPostgres() a backend is in its cgroup's tier:
+ * a connection storm of background clients starts as the postmaster is placed.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/timestamp.h"
+
+#include "giveway.h"
+
+PG_MODULE_MAGIC;
+
+/* Between attempts to attach, where there was no table or no room. */
+#define RETRY_MS 10000
+/* Between moves to another table, lest a scribbler keep us busy. */
+#define MOVE_MS 1000
+
+extern PGDLLEXPORT void _PG_init(void);
+
+static void
+at_exit(int code, Datum arg)
+{
+	hints_take_back();
+	slot_detach();
+}
+
+/* Get a slot, if there is one to be had, and say everything in it. */
+static void
+attach(void)
+{
+	static bool exit_is_watched = false;
+
+	if (!IsUnderPostmaster || MyProc == NULL)
+		return;
+	if (slot_mine())
+	{
+		hints_take_back();
+		slot_detach();
+	}
+	if (slot_open(settings.dir) < 0 || slot_attach() == NULL)
+		return;
+	if (!exit_is_watched)
+	{
+		on_proc_exit(at_exit, 0);
+		exit_is_watched = true;
+	}
+	publish_tier();
+	publish_hints();
+}
+
+static void
+at_end_of_transaction(XactEvent event, void *arg)
+{
+	static TimestampTz last_attempt = 0;
+	TimestampTz now;
+
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PREPARE:
+			break;
+		default:
+			return;
+	}
+	/* Nearly always that is all: two loads. */
+	if (slot_mine() && !slot_is_outdated())
+		return;
+	now = GetCurrentTimestamp();
+	if (last_attempt &&
+		!TimestampDifferenceExceeds(last_attempt, now, slot_mine() ? MOVE_MS : RETRY_MS))
+		return;
+	last_attempt = now;
+	attach();
+}
+
+void
+_PG_init(void)
+{
+	settings_define();
+	RegisterXactCallback(at_end_of_transaction, NULL);
+	if (process_shared_preload_libraries_in_progress)
+	{
+		const char *doubt;
+
+		/* Found here once, rather than in every child. */
+		(void) hints_resolve(HINTS_STOCK, &doubt);
+		launcher_register();
+	}
+	else
+		attach();
+}

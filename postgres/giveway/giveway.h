@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * giveway.h
+ *		What the files of the extension know of one another.
+ *
+ *	file			question					uses
+ *	giveway.c		when does a process get its slot, when is it told?	all
+ *	launcher.c		who speaks for processes that run no SQL?			slot, hints, kind
+ *	view.c			what do slots say now?								slot, hints
+ *	settings.c		what was asked for, what is allowed?				publish
+ *	publish.c		what does this process's slot say?					slot, hints, kind
+ *	hints.c			how does UFS learn of locks?						calibrate
+ *	calibrate.c		where does a stock server keep them?
+ *	kind.c			which kind of process is this, and is it special?
+ *	slot.c			where is the table, which slot is whose?
+ *
+ * giveway.c opens with the protocol.
+ */
+#ifndef GIVEWAY_EXTENSION_H
+#define GIVEWAY_EXTENSION_H
+
+#include "miscadmin.h"
+
+#include <giveway/slot.h>
+#include <giveway/tier.h>
+
+/* One store, one load: UFS and other processes look on meanwhile. */
+#define SLOT_STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
+#define SLOT_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
+
+/* The library's own business: other libraries may use the same names. */
+#pragma GCC visibility push(hidden)
+
+/* slot.c */
+extern int	slot_open(const char *dir);
+extern const struct giveway_header *slot_table(void);
+extern unsigned int slot_count(void);
+extern struct giveway_slot *slot_at(unsigned int index);
+extern const char *slot_open_remedy(int error);
+extern uint64 slot_domain(void);
+extern struct giveway_slot *slot_mine(void);
+extern struct giveway_slot *slot_attach(void);
+extern void slot_detach(void);
+extern bool slot_is_outdated(void);
+extern struct giveway_slot *slot_find(int pid);
+extern struct giveway_slot *slot_claim_for(int pid);
+extern void slot_release(struct giveway_slot *slot);
+extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
+extern int	slot_sweep(void);
+
+/* kind.c */
+#define KIND_COUNT 16			/* kinds with a name, and room */
+#define KIND_TIER_NONE (-1)		/* its slot is not decided by its kind */
+
+typedef struct KindTiers
+{
+	signed char tier[KIND_COUNT];	/* enum giveway_tier or KIND_TIER_NONE */
+} KindTiers;
+
+extern bool kind_parse(const char *list, KindTiers *tiers, char **problem);
+extern int	kind_of(BackendType type);
+extern bool kind_attaches_itself(int kind);
+extern int	kind_of_me(void);
+
+/* calibrate.c */
+typedef struct Calibration
+{
+	uint64		nheld_addr;		/* 0: not found */
+	uint64		held_addr;
+	const char *doubt;			/* why not, if it was not found */
+} Calibration;
+
+extern const Calibration *calibrate(const struct giveway_lock_record *copy);
+
+/* hints.c */
+typedef enum HintsMode
+{
+	HINTS_OFF,
+	HINTS_STOCK,
+	HINTS_PATCHED,
+	HINTS_AUTO
+} HintsMode;
+
+extern HintsMode hints_resolve(HintsMode asked, const char **reason);
+extern const char *hints_name(HintsMode mode);
+extern void hints_describe(struct giveway_reader *reader, HintsMode mode, bool heavyweight);
+extern void hints_apply(struct giveway_slot *slot, HintsMode mode, bool heavyweight);
+extern void hints_take_back(void);
+
+/* settings.c */
+typedef struct Settings
+{
+	bool		enabled;
+	int			tier;			/* enum giveway_tier */
+	int			weight;
+	int			max_tier;
+	int			max_weight;
+	HintsMode	hints;			/* as asked for: see hints_resolve() */
+	bool		heavyweight;
+	KindTiers	kinds;
+	char	   *dir;
+} Settings;
+
+extern Settings settings;
+extern void settings_define(void);
+
+/* publish.c */
+extern void publish_tier(void);
+extern void publish_hints(void);
+extern void publish_for(struct giveway_slot *slot, int tier);
+
+/* launcher.c */
+extern void launcher_register(void);
+extern bool launcher_is_registered(void);
+
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * publish.c
+ *		What this process's slot says, made from its settings and its kind.
+ *
+ *						tier					weight		locks
+ *		session			min(asked, ceiling)		the same	as giveway.hints
+ *		special kind	giveway.system_processes	100			as giveway.hints
+ *		enabled = off	the cgroup's			cgroup's	none
+ *
+ * These are stores; without a slot they are nothing.  Called from assign hooks.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "giveway.h"
+
+static void
+store(struct giveway_slot *slot, int tier, int weight)
+{
+	SLOT_STORE(slot->weight, (unsigned short) weight);
+	SLOT_STORE(slot->tier, (unsigned char) (tier + 1));
+}
+
+/* Say the tier and the weight that hold for this process now. */
+void
+publish_tier(void)
+{
+	struct giveway_slot *slot = slot_mine();
+	int			kind;
+
+	if (slot == NULL)
+		return;
+	kind = kind_of_me();
+	if (!settings.enabled)
+	{
+		SLOT_STORE(slot->tier, GIVEWAY_SLOT_TIER_CGROUP);
+		SLOT_STORE(slot->weight, 0);
+	}
+	else if (kind >= 0 && settings.kinds.tier[kind] != KIND_TIER_NONE)
+		store(slot, settings.kinds.tier[kind], GIVEWAY_WEIGHT_DEFAULT);
+	else
+		store(slot, Min(settings.tier, settings.max_tier),
+			  Min(settings.weight, settings.max_weight));
+}
+
+/* Begin, change or end hints about this process's locks. */
+void
+publish_hints(void)
+{
+	struct giveway_slot *slot = slot_mine();
+	const char *reason;
+
+	if (slot)
+		hints_apply(slot,
+					hints_resolve(settings.enabled ? settings.hints : HINTS_OFF, &reason),
+					settings.heavyweight);
+}
+
+/*
+ * Say the same on behalf of a process that does not itself.  Its locks can be
+ * told only if UFS reads them out of its memory: in the stock mode.
+ */
+void
+publish_for(struct giveway_slot *slot, int tier)
+{
+	const char *reason;
+	HintsMode	mode = hints_resolve(settings.hints, &reason);
+
+	store(slot, tier, GIVEWAY_WEIGHT_DEFAULT);
+	hints_describe(&slot->reader, mode, settings.heavyweight);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * view.c
+ *		What do slots say now, and does any of it work?
+ *
+ * Both functions read the table as this process has it mapped; nothing is
+ * locked, so a row is as of some moment while it was read.  UFS writes the
+ * figures of its report in a slot; they are null where no UFS is attached.
+ *
+ * A user sees the slots of its own roles' sessions and of the server's own
+ * processes; members of pg_read_all_stats see all, as in pg_stat_activity.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "giveway.h"
+
+PG_FUNCTION_INFO_V1(giveway_slots);
+PG_FUNCTION_INFO_V1(giveway_status);
+
+#define MS_PER_NS 1e-6
+
+static bool
+may_see(int pid)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+
+	return proc == NULL || !OidIsValid(proc->roleId) ||
+		has_privs_of_role(GetUserId(), proc->roleId) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
+}
+
+/* A row under construction: columns are added from left to right. */
+typedef struct Row
+{
+	Datum		values[16];
+	bool		nulls[16];
+	int			width;
+} Row;
+
+static void
+add(Row *row, Datum value, bool is_null)
+{
+	Assert(row->width < lengthof(row->values));
+	row->values[row->width] = value;
+	row->nulls[row->width] = is_null;
+	row->width++;
+}
+
+static Datum
+tier_text(unsigned char tier)
+{
+	switch (tier)
+	{
+		case GIVEWAY_SLOT_TIER_BACKGROUND:
+			return CStringGetTextDatum("background");
+		case GIVEWAY_SLOT_TIER_TIME_SENSITIVE:
+			return CStringGetTextDatum("time_sensitive");
+		default:
+			return CStringGetTextDatum("cgroup");
+	}
+}
+
+/* The report's columns; null where nobody writes it. */
+static void
+add_report(Row *row, const struct giveway_report *report)
+{
+	bool		none = SLOT_LOAD(slot_table()->scheduler) == 0;
+	uint64		wakes = SLOT_LOAD(report->wakes);
+
+	add(row, Float8GetDatum((SLOT_LOAD(report->run_ns[0]) +
+							 SLOT_LOAD(report->run_ns[1])) * MS_PER_NS), none);
+	add(row, Int64GetDatum(SLOT_LOAD(report->preempted)), none);
+	add(row, Float8GetDatum(wakes ? SLOT_LOAD(report->wake_ns) * MS_PER_NS / wakes : 0),
+		none || wakes == 0);
+	add(row, Int64GetDatum(SLOT_LOAD(report->boosts)), none);
+	add(row, Float8GetDatum(SLOT_LOAD(report->boosted_ns) * MS_PER_NS), none);
+	add(row, Int64GetDatum(SLOT_LOAD(report->expired)), none);
+	add(row, Int64GetDatum(SLOT_LOAD(report->refused)), none);
+}
+
+static void
+add_slot(ReturnSetInfo *result, unsigned int index, int pid, const struct giveway_slot *slot)
+{
+	Row			row = {0};
+	bool		recorded = SLOT_LOAD(slot->locks.version) != 0;
+	uint64		awaited = SLOT_LOAD(slot->locks.wait);
+	int			weight = SLOT_LOAD(slot->weight);
+
+	if (awaited == 0)
+		awaited = SLOT_LOAD(slot->locks.wait_spin);
+	add(&row, Int32GetDatum(pid), false);
+	add(&row, Int32GetDatum(index), false);
+	add(&row, tier_text(SLOT_LOAD(slot->tier)), false);
+	add(&row, Int32GetDatum(weight), weight == 0);
+	add(&row, Int32GetDatum(SLOT_LOAD(slot->locks.nheld)), !recorded);
+	add(&row, CStringGetTextDatum(psprintf("%llx", (unsigned long long) awaited)),
+		!recorded || awaited == 0);
+	add_report(&row, &slot->report);
+	tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+}
+
+/* giveway_slots(): a row for each slot of this cluster that one may see. */
+Datum
+giveway_slots(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (unsigned int index = 1; index < slot_count(); index++)
+	{
+		int			pid;
+
+		if (slot_is_of_cluster(slot_at(index), &pid) && may_see(pid))
+			add_slot(result, index, pid, slot_at(index));
+	}
+	return (Datum) 0;
+}
+
+static void
+add_item(ReturnSetInfo *result, const char *item, const char *value)
+{
+	Row			row = {0};
+
+	add(&row, CStringGetTextDatum(item), false);
+	add(&row, CStringGetTextDatum(value), false);
+	tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+}
+
+static void
+add_table_items(ReturnSetInfo *result)
+{
+	unsigned int used = 0;
+	unsigned int ours = 0;
+	int			pid;
+
+	for (unsigned int index = 1; index < slot_count(); index++)
+	{
+		used += SLOT_LOAD(slot_at(index)->owner) != 0;
+		ours += slot_is_of_cluster(slot_at(index), &pid);
+	}
+	add_item(result, "slots", psprintf("%u of %u in use, %u by this cluster",
+									   used, slot_count() - 1, ours));
+	add_item(result, "scheduler",
+			 SLOT_LOAD(slot_table()->scheduler) ? "UFS reads the table" :
+			 "UFS is not attached: load it with \"giveway start\"");
+	add_item(result, "this session",
+			 slot_mine() ? "has a slot" :
+			 "has no slot: there was no room; it will try again");
+}
+
+/* giveway_status(): what works here, and what to do about what does not. */
+Datum
+giveway_status(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	const char *reason;
+	HintsMode	mode;
+	int			error;
+
+	InitMaterializedSRF(fcinfo, 0);
+	add_item(result, "preloaded", launcher_is_registered() ? "yes" :
+			 "no: name giveway in shared_preload_libraries, or only sessions that load it count");
+	mode = hints_resolve(settings.hints, &reason);
+	add_item(result, "hints", reason ? psprintf("off: %s", reason) : hints_name(mode));
+	add_item(result, "enabled", settings.enabled ? "yes" : "no: giveway.enabled is off");
+	error = slot_open(settings.dir);
+	add_item(result, "table", error ? slot_open_remedy(error) : "mapped");
+	if (error == 0)
+		add_table_items(result);
+	return (Datum) 0;
+}

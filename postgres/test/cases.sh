@@ -1,0 +1,497 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# The cases of ../test.sh, in order: later ones use the cluster "main" that the
+# first starts. Each is a function; it complains through check().
+
+all_cases="
+case_regression
+case_without_a_table
+case_role_and_database_defaults
+case_ceilings
+case_parallel_workers
+case_locks_are_seen
+case_heavyweight_locks_are_seen
+case_locks_are_held
+case_system_processes
+case_autovacuum
+case_walsender
+case_table_replaced
+case_scribbled_over
+case_slots_exhausted
+case_two_clusters
+case_killed_backend
+case_postmaster_restart
+case_pooler
+case_not_preloaded
+"
+
+# check WHAT EXPECTED ACTUAL
+check() {
+	[ "$2" = "$3" ] || problem="$problem  $1: expected \"$2\", got \"$3\"
+"
+}
+
+# check_soon WHAT EXPECTED COMMAND: the command's output comes to be that.
+check_soon() {
+	wait_until "[ \"\$($3)\" = '$2' ]" || check "$1" "$2" "$(eval "$3")"
+}
+
+# new_table SLOTS
+new_table() {
+	"$table" create "$work/hints/giveway_slots" "$1"
+}
+
+# The suites of giveway/sql, with a table: every store is seen from SQL.
+case_regression() {
+	new_table 64
+	new_cluster main "max_parallel_workers = 8"
+	start main
+	make -s -C "$work/tree/postgres/giveway" PG_CONFIG="$pg_config" installcheck \
+		PGHOST="$work/main" PGUSER=postgres >"$work/regress.log" 2>&1 ||
+		problem="$(cat "$work/tree/postgres/giveway/regression.diffs" 2>/dev/null ||
+			cat "$work/regress.log")"
+	# The suite has a second result, for servers without a table.
+	[ -n "$problem" ] ||
+		problem=$(diff "$work/tree/postgres/giveway/"{expected,results}/slots.out || true)
+	sql main "CREATE EXTENSION giveway; CREATE EXTENSION giveway_test" >/dev/null
+}
+
+# The same suites without a table: nothing fails, one line in the log says why.
+case_without_a_table() {
+	new_cluster bare "giveway.hints_dir = '$work/nowhere'"
+	start bare
+	make -s -C "$work/tree/postgres/giveway" PG_CONFIG="$pg_config" installcheck \
+		PGHOST="$work/bare" PGUSER=postgres >"$work/regress.log" 2>&1 ||
+		problem="$(cat "$work/tree/postgres/giveway/regression.diffs" 2>/dev/null ||
+			cat "$work/regress.log")"
+	check "lines about it in the log" 1 \
+		"$(grep -c 'settings have no effect yet' "$work/bare/log")"
+	check "the remedy in the log" 1 "$(grep -c 'giveway start' "$work/bare/log")"
+
+	# It appears later: a session that was there before gets its slot.
+	open_session bare
+	sql bare "CREATE EXTENSION giveway" >/dev/null
+	say "$session" "SET giveway.tier = time_sensitive"
+	"$table" create "$work/nowhere.table" 64
+	mkdir "$work/nowhere"
+	mv "$work/nowhere.table" "$work/nowhere/giveway_slots"
+	check_soon "a slot, some time after" "time_sensitive 100" \
+		"say $session 'SELECT 1'; '$table' show '$work/nowhere/giveway_slots' $session_pid | cut -d' ' -f2,3"
+	check_soon "lines that say so in the log" 1 "grep -c 'tiers and locks are told' '$work/bare/log'"
+	close_session "$session"
+	stop bare
+}
+
+case_role_and_database_defaults() {
+	sql main "CREATE DATABASE shop" >/dev/null
+	sql main "CREATE ROLE app LOGIN; CREATE ROLE report LOGIN;
+		ALTER ROLE app SET giveway.tier = time_sensitive" >/dev/null
+	sql main "ALTER ROLE app IN DATABASE shop SET giveway.weight = 300" >/dev/null
+	sql main "ALTER DATABASE shop SET giveway.weight = 50" >/dev/null
+
+	open_session main app
+	check "role" "time_sensitive 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.tier = background"
+	check "SET" "background 100" "$(tier "$session_pid")"
+	say "$session" "RESET ALL"
+	check "RESET ALL" "time_sensitive 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.weight = 7"
+	say "$session" "DISCARD ALL"
+	check "DISCARD ALL" "time_sensitive 100" "$(tier "$session_pid")"
+	close_session "$session"
+	open_session main app shop
+	check "role in database" "time_sensitive 300" "$(tier "$session_pid")"
+	close_session "$session"
+	open_session main report shop
+	check "database" "background 50" "$(tier "$session_pid")"
+	close_session "$session"
+	check_soon "slots after the sessions" "" "slot $session_pid"
+}
+
+# Nobody gets more than the ceiling, however the settings are ordered.
+case_ceilings() {
+	sql main "ALTER ROLE report SET giveway.max_tier = background;
+		ALTER ROLE report SET giveway.max_weight = 100" >/dev/null
+	open_session main report
+	say "$session" "SET giveway.tier = time_sensitive"
+	say "$session" "SET giveway.weight = 10000"
+	check "tier and weight held down" "background 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.weight = 20"
+	check "lower is free" "background 20" "$(tier "$session_pid")"
+	say "$session" "SET giveway.max_tier = time_sensitive"
+	check "an ordinary user" 'ERROR:  permission denied to set parameter "giveway.max_tier"' "$said"
+	say "$session" "ALTER ROLE report SET giveway.max_tier = time_sensitive"
+	check "neither for its role" 'ERROR:  permission denied to set parameter "giveway.max_tier"' "$said"
+	check "still held down" "background 20" "$(tier "$session_pid")"
+	sql main "GRANT SET ON PARAMETER giveway.max_tier TO report" >/dev/null
+	say "$session" "SET giveway.max_tier = time_sensitive"
+	check "with the right to" "time_sensitive 20" "$(tier "$session_pid")"
+	close_session "$session"
+
+	# From the client's connection options, too.
+	check "PGOPTIONS" "background" "$(
+		PGOPTIONS='-c giveway.tier=time_sensitive' sql main \
+			"SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()" report)"
+	sql main "REVOKE SET ON PARAMETER giveway.max_tier FROM report" >/dev/null
+}
+
+# workers: tier and weight of the parallel workers that now run in main.
+workers() {
+	sql main "SELECT DISTINCT tier, weight FROM giveway_stat_activity
+		WHERE backend_type = 'parallel worker'"
+}
+
+case_parallel_workers() {
+	local force="SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
+	local query="SELECT count(giveway_test_burn(0.01)) FROM many"
+	sql main "CREATE TABLE many AS SELECT generate_series(1, 40);
+		ALTER TABLE many SET (parallel_workers = 2); GRANT SELECT ON many TO report;
+		GRANT EXECUTE ON FUNCTION giveway_test_burn TO report" >/dev/null
+	open_session main report
+	say "$session" "$force"
+
+	# The leader has the default from the configuration.
+	begin "$session" "$query"
+	check_soon "default" "background|100" workers
+	await "$session"
+	say "$session" "SET giveway.weight = 30"
+	begin "$session" "$query"
+	check_soon "SET in the leader" "background|30" workers
+	await "$session"
+	# And no worker gets around the ceiling.
+	sql main "ALTER ROLE report SET giveway.max_tier = background" >/dev/null
+	close_session "$session"
+	open_session main report
+	say "$session" "$force"
+	say "$session" "SET giveway.tier = time_sensitive"
+	say "$session" "SET giveway.weight = 40"
+	begin "$session" "$query"
+	check_soon "ceiling" "background|40" workers
+	await "$session"
+	close_session "$session"
+
+	open_session main postgres
+	say "$session" "$force"
+	begin "$session" "BEGIN; SET LOCAL giveway.tier = time_sensitive; $query; COMMIT"
+	check_soon "SET LOCAL in the leader" "time_sensitive|100" workers
+	await "$session"
+	close_session "$session"
+	check_soon "slots of workers that ended" "" workers
+}
+
+# Held and awaited LWLocks, by whichever mode this server has.
+case_locks_are_seen() {
+	local mode
+	mode=$(sql main "SELECT value FROM giveway_status() WHERE item = 'hints'")
+	case $mode in
+	stock | patched) ;;
+	*) problem="  hints are $mode" ;;
+	esac
+	for n in 0 1 2 7 16; do
+		check "$n locks" "$mode" "$(sql main "SELECT giveway_test_reader($n)")"
+	done
+	check "stock" stock "$(sql main "SET giveway.hints = stock; SELECT giveway_test_reader(3)")"
+	check "off" none "$(sql main "SET giveway.hints = off; SELECT giveway_test_reader(3)")"
+	check "off with the rest" none \
+		"$(sql main "SET giveway.enabled = off; SELECT giveway_test_reader(3)")"
+	if [ "$mode" = stock ]; then
+		check "patched on a stock server" none \
+			"$(sql main "SET giveway.hints = patched; SELECT giveway_test_reader(3)")"
+		return
+	fi
+
+	# From outside, while it lasts: holder and waiter by address.
+	for kind in lwlock spin; do
+		open_session main
+		local holder=$session holder_pid=$session_pid
+		open_session main
+		begin "$holder" "SELECT giveway_test_hold('$kind', '{3}', 1)"
+		sleep 0.2
+		begin "$session" "SELECT giveway_test_hold('$kind', '{3}', 0)"
+		check_soon "$kind waiter" waits "slot $session_pid | cut -d' ' -f4"
+		[ "$kind" = spin ] ||
+			check "$kind holder" 1 "$(slot "$holder_pid" | cut -d' ' -f3)"
+		await "$holder"
+		await "$session"
+		check "$kind after" "background 100 0 - -" "$(slot "$session_pid")"
+		close_session "$holder"
+		close_session "$session"
+	done
+}
+
+# UFS can walk from a waiter of a heavyweight lock to its holder.
+case_heavyweight_locks_are_seen() {
+	local waiter waiter_pid holder_pid
+	open_session main
+	waiter=$session waiter_pid=$session_pid
+	open_session main
+	holder_pid=$session_pid
+	say "$session" "BEGIN; SELECT pg_advisory_xact_lock(7)"
+	begin "$waiter" "SELECT pg_advisory_lock(7)"
+	check_soon waits "{$holder_pid}" "sql main 'SELECT pg_blocking_pids($waiter_pid)'"
+	check "holders" "{$holder_pid}" "$(sql main "SET giveway.heavyweight_hints = on;
+		SELECT giveway_test_holders($waiter_pid)")"
+	check "off by default" "" "$(sql main "SELECT giveway_test_holders($waiter_pid)")"
+	check "off with the rest" "" "$(sql main "SET giveway.heavyweight_hints = on;
+		SET giveway.hints = off; SELECT giveway_test_holders($waiter_pid)")"
+	say "$session" "COMMIT"
+	await "$waiter"
+	close_session "$waiter"
+	close_session "$session"
+}
+
+# waited RESULT: whether it was a waiter's, who had to wait for half a second.
+waited() {
+	awk -F'|' '{ print ($1 > 0.2 ? "waited" : "did not wait: " $0) }' <<<"$1"
+}
+
+# The locks of the inversion experiment exclude one another, alone and chained.
+case_locks_are_held() {
+	local first second
+	for kind in spin lwlock heavyweight; do
+		open_session main
+		first=$session
+		open_session main
+		begin "$first" "SELECT * FROM giveway_test_hold('$kind', '{1}', 0.6)"
+		sleep 0.1
+		say "$session" "SELECT * FROM giveway_test_hold('$kind', '{1}', 0)"
+		check "$kind" waited "$(waited "$said")"
+		await "$first"
+		close_session "$first"
+		close_session "$session"
+	done
+	for kind in lwlock heavyweight; do
+		open_session main
+		first=$session
+		open_session main
+		second=$session
+		open_session main
+		begin "$first" "SELECT * FROM giveway_test_hold('$kind', '{1}', 0.8)"
+		sleep 0.1
+		begin "$second" "SELECT * FROM giveway_test_hold('$kind', '{2, 1}', 0)"
+		sleep 0.1
+		say "$session" "SELECT * FROM giveway_test_hold('$kind', '{2}', 0)"
+		check "$kind through another" waited "$(waited "$said")"
+		await "$first"
+		await "$second"
+		close_session "$first"
+		close_session "$second"
+		close_session "$session"
+	done
+	for kind in spin lwlock heavyweight; do
+		check "cost of $kind" t "$(sql main "SELECT giveway_test_cost('$kind', 1000) > 0")"
+	done
+	check "two spinlocks" "ERROR:  2 locks of kind \"spin\" cannot be held together" \
+		"$(sql main "SELECT giveway_test_hold('spin', '{1, 2}', 0)" | head -1)"
+	check "no such lock" "ERROR:  locks are numbered 0 to 15" \
+		"$(sql main "SELECT giveway_test_hold('lwlock', '{16}', 0)")"
+	check "an ordinary user" "ERROR:  permission denied for function giveway_test_hold" \
+		"$(sql main "SELECT giveway_test_hold('lwlock', '{1}', 0)" app)"
+}
+
+# system NAME TYPE: tier of the processes of that type.
+system() {
+	sql "$1" "SELECT DISTINCT tier FROM giveway_stat_activity WHERE backend_type = '$2'"
+}
+
+# Processes without SQL have slots in their names, written by the launcher.
+case_system_processes() {
+	check_soon checkpointer time_sensitive "system main checkpointer"
+	check_soon walwriter time_sensitive "system main walwriter"
+	check "not listed" "" "$(system main "background writer")"
+	if [ "$major" -ge 18 ]; then
+		check_soon "io workers" time_sensitive "system main 'io worker'"
+	fi
+	sql main "ALTER SYSTEM SET giveway.system_processes = 'walwriter=background, background writer=time_sensitive'" >/dev/null
+	reload main
+	check_soon "walwriter after reload" background "system main walwriter"
+	check_soon "background writer after reload" time_sensitive "system main 'background writer'"
+	check_soon "not listed any more" "" "system main checkpointer"
+	sql main "ALTER SYSTEM RESET giveway.system_processes" >/dev/null
+	reload main
+	check_soon "checkpointer again" time_sensitive "system main checkpointer"
+}
+
+# Autovacuum is background even where sessions are not.
+case_autovacuum() {
+	new_cluster vacuum "autovacuum = on" "autovacuum_naptime = 1s" \
+		"autovacuum_vacuum_cost_delay = 100" "autovacuum_vacuum_cost_limit = 1" \
+		"giveway.tier = time_sensitive"
+	start vacuum
+	sql vacuum "CREATE EXTENSION giveway;
+		CREATE TABLE t (n int) WITH (autovacuum_vacuum_threshold = 1);
+		INSERT INTO t SELECT generate_series(1, 20000); DELETE FROM t" >/dev/null
+	check_soon "autovacuum worker" background "system vacuum 'autovacuum worker'"
+	check "a session" time_sensitive "$(
+		sql vacuum "SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()")"
+	stop vacuum
+}
+
+case_walsender() {
+	local receiver
+	mkdir "$work/wal"
+	"$bin/pg_receivewal" -h "$work/main" -U postgres -D "$work/wal" >/dev/null 2>&1 &
+	receiver=$!
+	check_soon "walsender" time_sensitive "system main walsender"
+	kill "$receiver"
+	wait "$receiver" 2>/dev/null || true
+}
+
+# UFS makes another table: sessions move to it at the end of a transaction.
+case_table_replaced() {
+	open_session main app
+	"$table" replace "$work/hints/giveway_slots" 64
+	check "not there yet" "" "$(slot "$session_pid")"
+	check_soon "there" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	check_soon "special processes, too" time_sensitive "system main checkpointer"
+	close_session "$session"
+}
+
+# Whatever a program writes there that may write the table, the server runs on.
+case_scribbled_over() {
+	local scribbler
+	"$bin/pgbench" -h "$work/main" -U postgres -i -q postgres >/dev/null 2>&1
+	"$table" scribble "$work/hints/giveway_slots" &
+	scribbler=$!
+	"$bin/pgbench" -h "$work/main" -U postgres -c 4 -T 3 -C -n postgres \
+		>"$work/pgbench.log" 2>&1 || problem="  $(tail -3 "$work/pgbench.log")"
+	check "parallel query" 40 "$(sql main "SELECT count(*) FROM many")"
+	sql main "SELECT * FROM giveway_stat_activity; SELECT * FROM giveway_status()" >/dev/null
+	kill "$scribbler" || problem="  the scribbler has ended by itself"
+	wait "$scribbler" 2>/dev/null || true
+	check "processes that crashed" 0 "$(grep -c 'terminated by signal' "$work/main/log")"
+	check "errors" "" "$(grep -A1 'lock .* is not held\|PANIC' "$work/main/log")"
+	"$table" replace "$work/hints/giveway_slots" 64
+}
+
+# With no slot left everything works, and a slot that gets free is taken.
+case_slots_exhausted() {
+	"$table" replace "$work/hints/giveway_slots" 64
+	"$table" fill "$work/hints/giveway_slots"
+	open_session main app
+	check "no slot" "" "$(slot "$session_pid")"
+	say "$session" "SET giveway.tier = background"
+	check "SET all the same" "" "$said"
+	say "$session" "SELECT value FROM giveway_status() WHERE item = 'this session'"
+	check "status" "has no slot: there was no room; it will try again" "$said"
+	check "locks" "none" \
+		"$(sql main "SELECT replace(giveway_test_reader(2), 'no slot', 'none')")"
+	"$table" replace "$work/hints/giveway_slots" 64
+	check_soon "a slot later" "background 100" "say $session 'SELECT 1'; tier $session_pid"
+	close_session "$session"
+}
+
+# Two clusters with one table see their own slots only.
+case_two_clusters() {
+	new_cluster other
+	start other
+	sql other "CREATE EXTENSION giveway" >/dev/null
+	open_session main
+	local pid=$session_pid first=$session
+	open_session other
+	check "own" 1 "$(sql other "SELECT count(*) FROM giveway_slots() WHERE pid = $session_pid")"
+	check "not the other's" 0 "$(sql other "SELECT count(*) FROM giveway_slots() WHERE pid = $pid")"
+	check "nor the other way" 0 \
+		"$(sql main "SELECT count(*) FROM giveway_slots() WHERE pid = $session_pid")"
+	check "domains" 2 "$("$table" show "$work/hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+	close_session "$first"
+	close_session "$session"
+	stop other
+	check "slots of a cluster that has ended" 1 \
+		"$("$table" show "$work/hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+}
+
+# SIGKILL of a backend, in the middle of holding a lock: the server restarts
+# its processes, as ever; slots of the dead are swept, others stay.
+case_killed_backend() {
+	open_session main
+	local pid=$session_pid
+	begin "$session" "SELECT giveway_test_hold('lwlock', '{1}', 20)"
+	sleep 0.2
+	kill -9 "$pid"
+	wait_until "sql main 'SELECT 1' | grep -qx 1" || problem="  the server does not come back"
+	check_soon "slot of the killed" "" "slot $pid"
+	open_session main app
+	check "after the restart" "time_sensitive 100" "$(tier "$session_pid")"
+	check "locks" "$(sql main "SELECT value FROM giveway_status() WHERE item = 'hints'")" \
+		"$(sql main "SELECT giveway_test_reader(4)")"
+	# The sweeper takes the dead, not the living.
+	"$table" plant "$work/hints/giveway_slots" "$pid" "$session_pid"
+	check_soon "swept" "" "slot $pid"
+	check "the living" "time_sensitive 100" "$(tier "$session_pid")"
+	close_session "$session"
+}
+
+case_postmaster_restart() {
+	stop main
+	check "slots of a stopped server" "" "$("$table" show "$work/hints/giveway_slots")"
+	start main
+	open_session main app
+	check "after the start" "time_sensitive 100" "$(tier "$session_pid")"
+	close_session "$session"
+}
+
+# PgBouncer in transaction mode: one server connection, several clients.
+case_pooler() {
+	local pooler=/usr/sbin/pgbouncer version
+	[ -n "${PGBOUNCER:-}" ] && pooler=$PGBOUNCER
+	if [ ! -x "$pooler" ]; then
+		skip="pgbouncer is not installed (scripts/setup.sh)"
+		return
+	fi
+	version=$("$pooler" --version | sed -n 's/^PgBouncer 1\.\([0-9]*\).*/\1/p')
+	mkdir "$work/pool"
+	{
+		echo "[databases]"
+		echo "* = host=$work/main"
+		echo "[pgbouncer]"
+		echo "listen_addr ="
+		echo "listen_port = 5432"
+		echo "unix_socket_dir = $work/pool"
+		echo "auth_type = any"
+		echo "pool_mode = transaction"
+		echo "default_pool_size = 1"
+		echo "logfile = $work/pool/log"
+		[ "$version" -lt 20 ] || echo "track_extra_parameters = giveway.tier, giveway.weight"
+	} >"$work/pool/ini"
+	sed -i '/^\* = /s/$/ user=app/' "$work/pool/ini"
+	"$pooler" "$work/pool/ini" >"$work/pool/out" 2>&1 &
+	local pooler_pid=$!
+	wait_until "sql pool 'SELECT 1' app | grep -qx 1" || problem="  $(cat "$work/pool/out")"
+
+	local mine="SELECT tier, weight FROM giveway_slots() WHERE pid = pg_backend_pid()"
+	open_session pool app
+	local first=$session
+	open_session pool app
+	say "$first" "BEGIN; SET LOCAL giveway.tier = background; SET LOCAL giveway.weight = 9; $mine; COMMIT"
+	check "SET LOCAL" "background|9" "$said"
+	say "$session" "$mine"
+	check "the next client" "time_sensitive|100" "$said"
+	if [ "$version" -ge 20 ]; then
+		say "$first" "SET giveway.weight = 11"
+		say "$session" "$mine"
+		check "the other's SET" "time_sensitive|100" "$said"
+		say "$first" "$mine"
+		check "its own SET" "time_sensitive|11" "$said"
+	fi
+	close_session "$first"
+	close_session "$session"
+	kill "$pooler_pid"
+	wait "$pooler_pid" 2>/dev/null || true
+	[ -n "$problem" ] || [ "$version" -ge 20 ] ||
+		skip="SET LOCAL passed; pgbouncer 1.$version is older than 1.20 and cannot track a SET"
+}
+
+# A session that loads the library for itself has everything but the launcher.
+case_not_preloaded() {
+	stop main
+	configure main "shared_preload_libraries = ''"
+	start main
+	check "LOAD" "background|100" "$(sql main "LOAD 'giveway'; SELECT tier, weight
+		FROM giveway_slots() WHERE pid = pg_backend_pid()")"
+	check "status" "no: name giveway in shared_preload_libraries, or only sessions that load it count" \
+		"$(sql main "SELECT value FROM giveway_status() WHERE item = 'preloaded'")"
+	check "hints" 1 "$(sql main "SELECT count(*) FROM giveway_status()
+		WHERE item = 'hints' AND value IN ('stock', 'patched')")"
+	stop main
+}

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Throw-away clusters for tests, and what to ask them. Sourced by ../test.sh,
+# which sets: work (a directory), bin (the server's programs), table (the
+# program of table.c), load_path (settings by which the server finds the
+# extensions that were built).
+#
+# A cluster is a directory $work/NAME: its data, its socket, its log.
+
+# new_cluster NAME [SETTING...]: make one, not started yet.
+new_cluster() {
+	name=$1
+	shift
+	mkdir "$work/$name"
+	"$bin/initdb" -D "$work/$name/data" -A trust -N -U postgres \
+		--locale=C.UTF-8 >"$work/$name/initdb.log" 2>&1 ||
+		die "initdb of $name failed: $(cat "$work/$name/initdb.log")"
+	{
+		echo "listen_addresses = ''"
+		echo "unix_socket_directories = '$work/$name'"
+		echo "fsync = off"
+		echo "shared_buffers = 16MB"
+		echo "max_connections = 40"
+		echo "autovacuum = off"
+		echo "shared_preload_libraries = 'giveway, giveway_test'"
+		echo "giveway.hints_dir = '$work/hints'"
+		printf '%s\n' "$load_path"
+		for setting in "$@"; do echo "$setting"; done
+	} >>"$work/$name/data/postgresql.conf"
+}
+
+start() {
+	"$bin/pg_ctl" -D "$work/$1/data" -l "$work/$1/log" -w -s start ||
+		die "cluster $1 does not start: $(tail -5 "$work/$1/log")"
+}
+
+stop() {
+	"$bin/pg_ctl" -D "$work/$1/data" -w -s -m fast stop
+}
+
+reload() {
+	"$bin/pg_ctl" -D "$work/$1/data" -s reload
+}
+
+# configure NAME SETTING: add a line to its configuration.
+configure() {
+	echo "$2" >>"$work/$1/data/postgresql.conf"
+}
+
+# sql NAME STATEMENT [USER [DATABASE]]: the result, without decoration; what
+# goes wrong is part of it.
+sql() {
+	"$bin/psql" -X -A -t -q -h "$work/$1" -U "${3:-postgres}" \
+		-d "${4:-postgres}" -c "$2" 2>&1 || true
+}
+
+session_fd=()
+session_client=()
+
+# open_session NAME [USER [DATABASE]]: a session that stays. Sets $session, for
+# say() and the others, and $session_pid, its backend.
+open_session() {
+	local out
+	sessions=$((${sessions:-0} + 1))
+	session=$sessions
+	out=$work/out$session
+	mkfifo "$work/in$session"
+	(
+		# Else the other sessions' psql would not see their input end.
+		for other in "${session_fd[@]}"; do exec {other}>&-; done
+		exec "$bin/psql" -X -A -t -q -h "$work/$1" -U "${2:-postgres}" \
+			-d "${3:-postgres}" <"$work/in$session" >>"$out" 2>&1
+	) &
+	session_client[session]=$!
+	# The only writer: psql ends when it is closed.
+	exec {session_fd[session]}>"$work/in$session"
+	say "$session" "SELECT pg_backend_pid()"
+	session_pid=$said
+}
+
+# begin SESSION STATEMENT: without waiting for its end.
+begin() {
+	# The session may be gone; its last words are what await finds.
+	printf '%s;\n\\echo end of statement\n' "$2" >&"${session_fd[$1]}" 2>/dev/null || true
+}
+
+# await SESSION: until what was begun has ended; its result is in $said.
+await() {
+	wait_until "tail -n 1 '$work/out$1' | grep -qx 'end of statement' ||
+		! kill -0 ${session_client[$1]} 2>/dev/null" || true
+	said=$(grep -vx 'end of statement' "$work/out$1" || true)
+	: >"$work/out$1"
+}
+
+# say SESSION STATEMENT: both.
+say() {
+	: >"$work/out$1"
+	begin "$1" "$2"
+	await "$1"
+}
+
+close_session() {
+	exec {session_fd[$1]}>&-
+	unset "session_fd[$1]"
+	wait "${session_client[$1]}" 2>/dev/null || true
+}
+
+# wait_until COMMAND: up to 20 s. Returns whether it came true.
+wait_until() {
+	local end=$((SECONDS + 20))
+	until eval "$1"; do
+		[ "$SECONDS" -lt "$end" ] || return 1
+		sleep 0.05
+	done
+}
+
+# slot PID: what the table says of it: tier, weight, locks held, waits, reader.
+slot() {
+	"$table" show "$work/hints/giveway_slots" "$1" | cut -d' ' -f2-6
+}
+
+# tier PID: tier and weight only.
+tier() {
+	slot "$1" | cut -d' ' -f1-2
+}
