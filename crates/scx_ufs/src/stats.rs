@@ -20,6 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
 
+mod hints;
+
+pub(crate) use hints::HintStats;
+
 const BUCKETS: usize = ufs_limits_UFS_HIST_BUCKETS as usize;
 
 /// The counters of one CPU, or the sum of several.
@@ -133,84 +137,6 @@ pub struct CpuStats {
     pub background_dispatches: u64,
     #[stat(desc = "overdue tasks run")]
     pub floor_runs: u64,
-}
-
-/// Hint slots and boosts.
-#[stat_doc]
-#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
-#[stat(
-    desc = "hint slots and boosts, over all CPUs",
-    _om_prefix = "hints_",
-    _om_label = "hints"
-)]
-pub struct HintStats {
-    #[stat(desc = "slots found by the thread that they belong to")]
-    pub slots_found: u64,
-    #[stat(desc = "slots taken back from threads that exited")]
-    pub slots_reclaimed: u64,
-    #[stat(desc = "changes of a task's tier by its slot")]
-    pub tier_changes: u64,
-    #[stat(desc = "looks at a slot that asked for a tier without the right to it")]
-    pub refused: u64,
-    #[stat(desc = "reads of a task's memory that failed")]
-    pub failed_reads: u64,
-    #[stat(desc = "boosts of the holder of the lock waited for")]
-    pub boosts_lock: u64,
-    #[stat(desc = "boosts of a holder in the tranche waited for")]
-    pub boosts_tranche: u64,
-    #[stat(desc = "boosts of a holder that may lead the waiter's group")]
-    pub boosts_leader: u64,
-    #[stat(desc = "boosts of a preempted task because another spun")]
-    pub boosts_rescue: u64,
-    #[stat(desc = "boosts of a holder of the heavyweight lock waited for")]
-    pub boosts_blocker: u64,
-    #[stat(desc = "boosts that lasted too long")]
-    pub expired: u64,
-    #[stat(desc = "runs of boosted tasks ahead of their tier")]
-    pub boosted_runs: u64,
-    #[stat(desc = "boosted tasks taken out of their group's queue")]
-    pub fetched: u64,
-    #[stat(desc = "boosted runs that a waiter ended as it woke up")]
-    pub yielded: u64,
-    #[stat(desc = "CPU time of boosted tasks in nanoseconds, a part of background's")]
-    pub boosted_ns: u64,
-    #[stat(desc = "median length of a boost in nanoseconds, upper bound")]
-    pub boost_p50_ns: u64,
-    #[stat(desc = "99th percentile of the lengths of boosts in nanoseconds, upper bound")]
-    pub boost_p99_ns: u64,
-}
-
-impl HintStats {
-    fn new(all: &Counters) -> Self {
-        Self {
-            slots_found: all.get(ufs_stat_UFS_HINT_SLOT),
-            slots_reclaimed: all.get(ufs_stat_UFS_HINT_RECLAIM),
-            tier_changes: all.get(ufs_stat_UFS_HINT_TIER),
-            refused: all.get(ufs_stat_UFS_HINT_REFUSED),
-            failed_reads: all.get(ufs_stat_UFS_READ_FAIL),
-            boosts_lock: all.get(ufs_stat_UFS_BOOSTS_LOCK),
-            boosts_tranche: all.get(ufs_stat_UFS_BOOSTS_TRANCHE),
-            boosts_leader: all.get(ufs_stat_UFS_BOOSTS_LEADER),
-            boosts_rescue: all.get(ufs_stat_UFS_BOOSTS_RESCUE),
-            boosts_blocker: all.get(ufs_stat_UFS_BOOSTS_BLOCKER),
-            expired: all.get(ufs_stat_UFS_BOOST_EXPIRED),
-            boosted_runs: all.get(ufs_stat_UFS_BOOST_RUN),
-            fetched: all.get(ufs_stat_UFS_BOOST_FETCH),
-            yielded: all.get(ufs_stat_UFS_BOOST_YIELD),
-            boosted_ns: all.boosted_ns,
-            boost_p50_ns: percentile_ns(&all.boost_ns_log2, 50),
-            boost_p99_ns: percentile_ns(&all.boost_ns_log2, 99),
-        }
-    }
-
-    /// Boosts of every kind.
-    pub(crate) fn boosts(&self) -> u64 {
-        self.boosts_lock
-            + self.boosts_tranche
-            + self.boosts_leader
-            + self.boosts_rescue
-            + self.boosts_blocker
-    }
 }
 
 /// Everything.

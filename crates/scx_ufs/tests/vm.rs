@@ -87,6 +87,7 @@ fn slots_say_tier_and_weight_and_harm_nobody() {
             "hostile_slots_change_nothing_for_others",
             "kill9_of_a_client_frees_its_slot",
             "slots_run_out_without_harm",
+            "table_is_passed_to_its_group_only",
             "slot_raises_with_the_right_and_not_without",
             "restart_keeps_what_clients_have_said",
         ],

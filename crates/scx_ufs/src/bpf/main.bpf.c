@@ -28,10 +28,11 @@
  *	                 +---- preempted, or slice over -----+
  *
  *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
+ *   background that urgent work waits for: BOOST_DSQ ---> RUNNING.
  *
  * WHAT A CPU DOES WHEN IT NEEDS WORK (dispatch), first match wins: an overdue
- * task, if the floor's share allows; the waiting time-sensitive task that is
- * most behind, in any queue, or the previous one if that is behind it; the
+ * task, if the floor's share allows; a boosted one, if it is their turn; the
+ * waiting time-sensitive task that is most behind, in any queue, or the previous one if that is behind it; the
  * background group that is most behind, or the previous task likewise; idle.
  *
  * INVARIANTS
@@ -58,6 +59,7 @@
 #include "reader.bpf.h"
 #include "placement.bpf.h"
 #include "boost.bpf.h"
+#include "boost_run.bpf.h"
 #include "floor.bpf.h"
 
 char _license[] SEC("license") = "GPL";

@@ -1,5 +1,7 @@
 //! Claims about hint slots and boosts.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -9,7 +11,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use crate::cgroup::Cgroup;
-use crate::hinted::{Inversion, Tell};
+use crate::hinted::Inversion;
+use crate::teller::Tell;
 use crate::ufs::{Ufs, enable_seq};
 use crate::worker::{Worker, percentile};
 
@@ -381,4 +384,21 @@ pub(crate) fn exhausted(ufs: &mut Ufs) -> Result<String> {
         bail!("{} at {DIR}", told.join(", "));
     }
     Ok(told.join(", "))
+}
+
+/// A client that may not enter the directory gets the table over the socket, if
+/// it is of the group, and nothing if it is not.
+pub(crate) fn passed_on(ufs: &mut Ufs) -> Result<String> {
+    let group = NOBODY.to_string();
+    for (args, wanted) in [(vec!["--hint-group", &group], true), (vec![], false)] {
+        ufs.load(&args)?;
+        fs::set_permissions(DIR, fs::Permissions::from_mode(0o700))?;
+        let top = Cgroup::top()?;
+        let sensitive = top.child("time_sensitive", 100)?;
+        let (_worker, attached) = hinted(&sensitive, "background", 100, NOBODY)?;
+        if attached != wanted {
+            bail!("with {args:?} the client has a slot: {attached}");
+        }
+    }
+    Ok("to the group, and to nobody else".to_owned())
 }

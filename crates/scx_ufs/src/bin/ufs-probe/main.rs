@@ -18,6 +18,7 @@
 //! sharing.rs    claims about tiers and weights
 //! survival.rs   claims about storms, floors and ways to leave
 //! hinted.rs     workers with hint slots, and one that scribbles over them
+//! teller.rs     their locks, and how they tell about them
 //! hinting.rs    claims about hint slots and boosts
 //! ```
 
@@ -31,6 +32,7 @@ mod hinted;
 mod hinting;
 mod sharing;
 mod survival;
+mod teller;
 mod trace;
 mod ufs;
 mod worker;
@@ -109,6 +111,7 @@ const CLAIMS: &[Claim] = &[
     ),
     ("restart_keeps_what_clients_have_said", hinting::restart),
     ("slots_run_out_without_harm", hinting::exhausted),
+    ("table_is_passed_to_its_group_only", hinting::passed_on),
 ];
 
 fn main() -> ExitCode {

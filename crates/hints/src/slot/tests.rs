@@ -1,0 +1,111 @@
+//! A plain file of the layout stands for the table: what lands where, and what
+//! a next owner finds.
+
+use std::fs::File;
+use std::io::Write as _;
+
+use super::*;
+
+/// A plain file with the layout of a table of `nr_slots` pages.
+fn file(nr_slots: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pages = vec![0; nr_slots as usize * SLOT_SIZE];
+    pages[..8].copy_from_slice(b"giveway\0");
+    pages[8..12].copy_from_slice(&1u32.to_ne_bytes());
+    pages[12..16].copy_from_slice(&nr_slots.to_ne_bytes());
+    let mut file = File::create(dir.path().join(NAME)).unwrap();
+    file.write_all(&pages).unwrap();
+    dir
+}
+
+#[test]
+fn stores_land_where_the_header_says() {
+    let dir = file(4);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    slot.set_tier(Tier::Background);
+    slot.set_weight(Weight::MAX);
+    slot.set_domain(5);
+    for lock in [10, 11, 12] {
+        slot.hold(lock);
+    }
+    slot.release(10);
+    slot.wait(99);
+    let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+    let at = slot.index as usize * SLOT_SIZE;
+    assert_eq!(bytes[at + 12], 1);
+    assert_eq!(bytes[at + 14..at + 16], 10_000u16.to_ne_bytes());
+    assert_eq!(bytes[at + 16], 5);
+    assert_eq!(bytes[at + 68], 2, "locks held");
+    assert_eq!(bytes[at + 72], 99);
+    assert_eq!((bytes[at + 96], bytes[at + 112]), (12, 11));
+    drop(slot);
+    let bytes = std::fs::read(dir.path().join(NAME)).unwrap();
+    assert_eq!(
+        bytes[at..at + 12],
+        [0; 12],
+        "owner and version after release"
+    );
+    assert_eq!(bytes[16], 2, "claims");
+}
+
+#[test]
+fn a_new_owner_starts_from_nothing_and_a_full_table_gives_none() {
+    let dir = file(2);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    slot.set_tier(Tier::Background);
+    slot.hold(1);
+    std::thread::spawn(move || assert!(table.attach().is_none()))
+        .join()
+        .unwrap();
+    drop(slot);
+    let slot = table.attach().unwrap();
+    assert_eq!(slot.page().tier.load(Relaxed), 0);
+    assert_eq!(slot.page().locks.nheld.load(Relaxed), 0);
+}
+
+#[test]
+fn slots_of_the_dead_are_taken_back_and_no_others() {
+    let dir = file(4);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    // A thread that ends without giving its slot back, as by kill -9.
+    let dead = std::thread::spawn(move || {
+        std::mem::forget(table.attach().unwrap());
+        // SAFETY: gettid has no precondition.
+        unsafe { libc::gettid() }
+    });
+    let dead = dead.join().unwrap() as u32;
+    assert_eq!(table.usage(), (2, 3));
+    assert_eq!(table.reclaim(|tid, _| tid != dead), 1);
+    assert_eq!(table.usage(), (1, 3));
+    assert_eq!(table.reclaim(|tid, _| tid != dead), 0);
+    assert_ne!(slot.page().owner.load(Relaxed), 0);
+}
+
+#[test]
+fn more_locks_than_fit_are_forgotten_and_their_release_is_nothing() {
+    let dir = file(2);
+    let slot = Table::open(Some(dir.path())).unwrap().attach().unwrap();
+    for lock in 1..=HELD_MAX as u64 + 5 {
+        slot.hold(lock);
+    }
+    slot.release(HELD_MAX as u64 + 3);
+    assert_eq!(slot.page().locks.nheld.load(Relaxed) as usize, HELD_MAX);
+    slot.release(1);
+    assert_eq!(slot.page().locks.nheld.load(Relaxed) as usize, HELD_MAX - 1);
+}
+
+#[test]
+fn a_table_that_is_none_is_refused_with_the_reason() {
+    let dir = file(4);
+    let open = || Table::open(Some(dir.path())).unwrap_err();
+    let path = dir.path().join(NAME);
+    let shortened = File::options().write(true).open(&path).unwrap();
+    shortened.set_len(3 * SLOT_SIZE as u64).unwrap();
+    assert!(matches!(open(), OpenError::Foreign { .. }));
+    std::fs::remove_file(&path).unwrap();
+    let message = open().to_string();
+    assert!(matches!(open(), OpenError::Absent { .. }) && message.contains("giveway start"));
+}

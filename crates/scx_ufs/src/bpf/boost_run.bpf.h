@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How a boosted task gets its CPU (boost.bpf.h says which task is boosted).
+ *
+ * Boosted tasks wait in BOOST_DSQ, first come first served, which every CPU
+ * serves after the floor's queue and before its own work. Like a floor run, a
+ * boosted run counts as time-sensitive for whoever wakes up, and is never ahead
+ * of anybody; unlike it, it yields to a waiter that wakes up.
+ *
+ *	stops while boosted	enqueue: BOOST_DSQ; interrupt its CPU, unless its
+ *				latest run was boosted: then somebody was let in
+ *	boosted in its queue	dispatch fetches it from there (fetch_wanted)
+ *	slice over		dispatch keeps it, or after BOOST_ROW slices lets
+ *				the CPU's time-sensitive work have one
+ *
+ * fetch_wanted() may look between the moment in which a task is counted as
+ * waiting and that in which the kernel inserts it; it then stays wanted.
+ *
+ * WEAKNESS: a task that stays wanted is fetched by whichever CPU dispatches
+ * next; if none does, by the timer's wake-up of an idle one.
+ */
+#ifndef UFS_BOOST_RUN_H
+#define UFS_BOOST_RUN_H
+
+/* Boosted slices in a row before others of the tier have one. */
+#define BOOST_ROW 7
+
+/* A boosted task: ahead of its CPU's tier, or of a background CPU's task. */
+static __always_inline void boost_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+{
+	u32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+	bool waking = enq_flags & SCX_ENQ_WAKEUP;
+	bool again = tc->boost_ran && !waking;
+	s32 other;
+
+	tc->boost_ran = 0;
+	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, boost_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	tc->boost = 1;
+	__sync_fetch_and_add(&boost_waiting, 1);
+	scx_bpf_dsq_insert(p, BOOST_DSQ, boost_slice_ns, enq_flags);
+	/* The idle CPU found is this one, and it is woken for the enqueue. */
+	if (waking && tc->idle_found)
+		return;
+	if (may_move(p)) {
+		other = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+		if (other >= 0) {
+			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+			return;
+		}
+		other = claim_any_bg_cpu(p, cpu);
+		if (other >= 0) {
+			scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+			return;
+		}
+	}
+	/* After a boosted slice whoever runs now was let in: see BOOST_ROW. */
+	if (cc->runs == RUNS_OTHER)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	if (!again && !cc->runs_boosted)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Fetch the boosted tasks that wait in the queues of groups. */
+static __noinline int fetch_wanted(u32 cpu)
+{
+	u32 word, i;
+
+	bpf_for(word, 0, UFS_SLOT_WORDS) {
+		u64 bits;
+
+		if (word >= nr_slot_words)
+			break;
+		bits = READ_ONCE(wanted[word & (UFS_SLOT_WORDS - 1)]);
+		bpf_for(i, 0, 64) {
+			struct task_struct *p, *first;
+			struct task_ctx *tc;
+			u32 slot;
+
+			if (!bits)
+				break;
+			slot = (word << 6) + ctzll(bits);
+			bits &= bits - 1;
+			if (!set_put(wanted, slot, false))
+				continue;
+			__sync_fetch_and_sub(&nr_wanted, 1);
+			p = bpf_task_from_pid(state_of(slot)->pid);
+			if (!p)
+				continue;
+			tc = task_ctx(p);
+			if (!tc || tc->waits != WAITS_BG || tc->boost || tc->floor) {
+				bpf_task_release(p);
+				continue;
+			}
+			tc->boost = 1;
+			__sync_fetch_and_add(&boost_waiting, 1);
+			/* The iterator names the queue; the task need not be its first. */
+			bool moved = false;
+			bpf_for_each(scx_dsq, first, BG_DSQ + (tc->where & (UFS_GROUPS_MAX - 1)), 0) {
+				scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, boost_slice_ns);
+				moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, BOOST_DSQ, 0);
+				break;
+			}
+			if (moved) {
+				stat_inc(UFS_BOOST_FETCH);
+				if (!allowed_on(p, cpu))
+					scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+			} else if (__sync_val_compare_and_swap(&tc->boost, 1, 0) == 1) {
+				/* It has left its queue, or is not in it yet. */
+				__sync_fetch_and_sub(&boost_waiting, 1);
+				if (tc->waits == WAITS_BG)
+					want(slot);
+			}
+			bpf_task_release(p);
+		}
+	}
+	return 0;
+}
+
+/* In dispatch: whether it is the turn of boosted work on this CPU. */
+static __always_inline bool boosts_turn(struct cpu_ctx *cc)
+{
+	if (cc->boost_row < BOOST_ROW || !READ_ONCE(ts_waiting))
+		return true;
+	cc->boost_row = 0;
+	return false;
+}
+
+static __always_inline bool boost_dispatch(u32 cpu, struct cpu_ctx *cc)
+{
+	if (unlikely(READ_ONCE(nr_wanted)))
+		fetch_wanted(cpu);
+	if (likely(!READ_ONCE(boost_waiting)))
+		return false;
+	if (!scx_bpf_dsq_move_to_local(BOOST_DSQ, 0))
+		return false;
+	cc->boost_row++;
+	stat_inc(UFS_BOOST_RUN);
+	return true;
+}
+
+#endif
