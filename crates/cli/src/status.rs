@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use giveway_hints::Tier;
+use giveway_hints::slot::Table;
 use serde::Serialize;
 
 use crate::cgroup::{Hierarchy, Labelled};
@@ -35,6 +36,8 @@ struct Status {
     uptime_s: Option<f64>,
     /// Schedulers loaded since boot.
     loads: Option<u64>,
+    /// Threads with a hint slot, and slots; none if this user may not see them.
+    hint_slots: Option<(u32, u32)>,
     /// Why UFS left last, if it has.
     last_exit: Option<String>,
     cgroups: Vec<Labelled>,
@@ -78,6 +81,7 @@ fn look() -> Status {
             .and_then(Process::age)
             .map(|age| age.as_secs_f64()),
         loads: kernel.loads(),
+        hint_slots: Table::open(None).ok().map(|table| table.usage()),
         last_exit: log.as_deref().and_then(last_exit),
         state: word.to_owned(),
         scheduler,
@@ -97,6 +101,9 @@ fn text(status: &Status) -> String {
     if let Some(uptime) = status.uptime_s {
         let uptime = std::time::Duration::from_secs_f64(uptime);
         lines.push(format!("uptime     {}", human(uptime)));
+    }
+    if let Some((used, all)) = status.hint_slots {
+        lines.push(format!("hints      {used} of {all} slots in use"));
     }
     if let Some(reason) = &status.last_exit {
         lines.push(format!("last exit  {reason}"));
@@ -139,6 +146,7 @@ mod tests {
             pid: Some(9),
             uptime_s: Some(61.0),
             loads: Some(1),
+            hint_slots: Some((2, 1023)),
             last_exit: None,
             cgroups: vec![
                 row(Tier::Background, "giveway/background/run-1", Some(50)),
@@ -147,7 +155,8 @@ mod tests {
         };
         assert_eq!(
             text(&found),
-            "scheduler  UFS (ufs_0.1)\nprocess    9\nuptime     1 min 1 s\n\n\
+            "scheduler  UFS (ufs_0.1)\nprocess    9\nuptime     1 min 1 s\n\
+             hints      2 of 1023 slots in use\n\n\
              weight  tasks  time_sensitive\n     -      3  /time_sensitive.slice\n\n\
              weight  tasks  background\n    50      3  /giveway/background/run-1\n"
         );

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use giveway_hints::slot::{self, OpenError, Table};
+
 use super::{Finding, Health, Way};
 use crate::cgroup::Hierarchy;
 use crate::sched_ext::{SchedExt, State};
@@ -32,6 +34,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         permissions(root),
         scheduler(),
         postgres(root),
+        hints(root),
     ];
     found.extend(lab(root));
     found.push(clang());
@@ -266,6 +269,35 @@ fn scheduler() -> Finding {
             "neither beside this program nor in PATH",
             "make install",
         ),
+    }
+}
+
+/// Hints are an addition: UFS works without, so their absence closes no way.
+fn hints(root: &Path) -> Finding {
+    let name = "hints";
+    let dir = root.join(slot::DIR.trim_start_matches('/'));
+    match Table::open(Some(&dir)) {
+        Ok(table) if table.is_active() => {
+            let (used, all) = table.usage();
+            ok(
+                Way::Native,
+                name,
+                format!("{used} of {all} slots are in use"),
+            )
+        }
+        Ok(_) => note(
+            Way::Native,
+            name,
+            "the slots are there, and UFS is not loaded",
+        ),
+        Err(error @ OpenError::Absent { .. }) => note(Way::Native, name, error.to_string()),
+        Err(error) => Finding {
+            remedy: Some(
+                "join the group that owns the table: usermod -aG giveway USER, and log in again"
+                    .into(),
+            ),
+            ..note(Way::Native, name, error.to_string())
+        },
     }
 }
 
