@@ -301,7 +301,7 @@ pub(crate) struct Changed<'r> {
 }
 
 impl Changed<'_> {
-    fn new(&self, column: usize) -> Option<&Value> {
+    fn changed(&self, column: usize) -> Option<&Value> {
         self.values
             .get(column.wrapping_sub(self.first))
             .and_then(Option::as_ref)
@@ -314,7 +314,7 @@ impl Changed<'_> {
 
 impl View for Changed<'_> {
     fn integer(&self, column: usize) -> i64 {
-        match self.new(column) {
+        match self.changed(column) {
             Some(Value::Integer(value)) => *value,
             _ => self.row.integer(column),
         }
@@ -325,7 +325,7 @@ impl View for Changed<'_> {
     }
 
     fn text(&self, column: usize) -> &str {
-        match self.new(column) {
+        match self.changed(column) {
             Some(Value::Text(value)) => value,
             _ => self.row.text(column),
         }

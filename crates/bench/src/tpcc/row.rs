@@ -253,7 +253,8 @@ macro_rules! keys {
                 $($name.put(sink);)*
             }
 
-            #[allow(unused_variables)]
+            // Of no columns, this is the unit.
+            #[allow(unused_variables, clippy::unused_unit)]
             fn take(source: &mut impl Source) -> Self {
                 ($($name::take(source),)*)
             }
