@@ -80,7 +80,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "tests",
         program: "cargo",
-        args: &["test", "--locked", "--workspace", "--no-fail-fast"],
+        args: &["xtask", "tests"],
         env: &[],
         optional: None,
     },

@@ -1,14 +1,15 @@
 //! Checks for developers, as commands that run on any machine.
 //!
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
-//! licenses` holds dependencies to ours, `cargo xtask models` runs the locks'
-//! model checkers, and `cargo xtask ci` runs these and everything else that must
-//! pass. A CI service only calls `ci`.
+//! licenses` holds dependencies to ours, `cargo xtask models` runs the model
+//! checkers, `cargo xtask tests` every test, and `cargo xtask ci` runs these and
+//! everything else that must pass. A CI service only calls `ci`.
 
 mod ci;
 mod graph;
 mod licenses;
 mod models;
+mod suite;
 mod tidy;
 
 use std::path::PathBuf;
@@ -33,14 +34,17 @@ enum Task {
     Tidy,
     /// Licences of all dependencies
     Licenses,
-    /// The locks' models under loom and shuttle
+    /// Models under loom and shuttle
     Models,
+    /// Every test; those that fail once more, alone
+    Tests,
 }
 
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Ci => ci::run(&root()),
         Task::Models => models::check(&root()),
+        Task::Tests => suite::check(&root()),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
     };
