@@ -121,18 +121,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn twice_the_steps_take_twice_the_time() {
-        let mut desk = Desk::new();
-        let mut shortest = |steps| {
-            let mut try_ns = || {
-                let begun = Instant::now();
-                desk.work(steps);
-                begun.elapsed().as_nanos() as f64
-            };
-            (0..40).map(|_| try_ns()).fold(f64::INFINITY, f64::min)
+    fn every_step_changes_another_word() {
+        let changed = |steps| {
+            let mut desk = Desk::new();
+            desk.work(steps);
+            desk.0.iter().filter(|word| **word != 1).count()
         };
-        let ratio = shortest(40_000) / shortest(20_000);
-        assert!((1.8..2.2).contains(&ratio), "{ratio}");
+        assert_eq!([0, 1, 50].map(changed), [0, 1, 50]);
+        // Then it comes round.
+        assert_eq!(changed(WORDS as u32), WORDS / STRIDE);
     }
 
     #[test]

@@ -71,8 +71,12 @@ use crate::oltp::check::consistency;
 use crate::tpcc::generate::Size;
 use crate::{Progress, Result};
 
-/// Turns of each engine, and pairs of slices.
+/// Turns of each engine.
 const ROUNDS: u32 = 10;
+
+/// Pairs of slices with and without interrupts. Many short ones: what a machine
+/// that is not ours alone does to a few of them then leaves the median alone.
+const PAIRS: u32 = 200;
 
 /// How long the scheduling thread may be without a look at the clock; what takes
 /// longer is a stall. Its own work between two looks takes some µs, a signal 10.
@@ -218,7 +222,7 @@ impl PreemptPlan {
         progress: Progress<'_>,
     ) -> Result<()> {
         let place = self.place(self.most_workers()?)?;
-        let slice = Duration::from_secs_f64(self.seconds / f64::from(ROUNDS));
+        let part = |parts: u32| Duration::from_secs_f64(self.seconds / f64::from(parts));
         match experiment {
             PreemptExperiment::Overhead => {
                 let workload = self.load(seed, 1, progress)?;
@@ -227,8 +231,8 @@ impl PreemptPlan {
                     let slices = Slices {
                         seed,
                         number,
-                        length: slice,
-                        pairs: ROUNDS,
+                        length: part(PAIRS),
+                        pairs: PAIRS,
                     };
                     let measured = overhead::measure(&workload, delivery, &place, slices)?;
                     keep(&delivery.to_string(), None, Measured::Overhead(measured));
@@ -240,7 +244,7 @@ impl PreemptPlan {
                     seed,
                     warehouses: 1,
                     size: self.size,
-                    slice,
+                    slice: part(ROUNDS),
                     rounds: ROUNDS,
                 };
                 for (engine, measured) in engines::measure(turns, progress)? {

@@ -57,10 +57,7 @@ fn served(experiment: PreemptExperiment) -> Vec<PreemptRow> {
         // Calm requests are some of them.
         let calm = hiccups.as_ref().unwrap();
         assert!(calm.new_order.count <= new_order.count, "{row:?}");
-        assert!(
-            calm.stalls > 0 || calm.payment.count == payment.count,
-            "{row:?}"
-        );
+        assert!(calm.payment.count <= payment.count, "{row:?}");
         ended += of_row;
     }
     assert!(ended > 0 || rows.is_empty(), "nothing was served at all");
@@ -83,8 +80,8 @@ fn overhead_counts_what_was_interrupted() {
         let rows = rows(PreemptExperiment::Overhead);
         rows.iter().all(|row| match &row.measured {
             Measured::Overhead(overhead) => {
-                assert_eq!(overhead.pairs.len(), ROUNDS as usize);
-                assert!(overhead.loss().is_some(), "{overhead:?}");
+                assert_eq!(overhead.pairs.len(), PAIRS as usize);
+                assert!(overhead.losses().next().is_some(), "{overhead:?}");
                 overhead.taken > 0
             }
             other => panic!("{other:?}"),

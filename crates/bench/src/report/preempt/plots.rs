@@ -104,10 +104,7 @@ pub(super) fn figures(summary: &Summary<'_>, experiment: PreemptExperiment) -> V
             summary,
             experiment,
             "Loss of throughput in %, pair by pair",
-            |cell| {
-                let pairs = cell.overhead().flat_map(|overhead| overhead.pairs.clone());
-                Spread::of(pairs.map(|(without, with)| (100.0 * (1.0 - with / without)).max(0.0)))
-            },
+            |cell| Spread::of(cell.losses().map(|loss| (100.0 * loss).max(0.0))),
         )],
         PreemptExperiment::Micro => vec![
             each(summary, experiment, "Operations, ns", |cell| cell.ns()),

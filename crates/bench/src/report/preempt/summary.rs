@@ -34,6 +34,11 @@ impl<'a> Cell<'a> {
         Some(self.spread(number)?.median)
     }
 
+    /// What interrupts cost, pair by pair, of all repeats.
+    pub(crate) fn losses(&self) -> impl Iterator<Item = f64> {
+        self.overhead().flat_map(Overhead::losses)
+    }
+
     pub(crate) fn overhead(&self) -> impl Iterator<Item = &'a Overhead> {
         self.rows.iter().filter_map(|row| match &row.measured {
             Measured::Overhead(overhead) => Some(overhead),

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use super::summary::{Cell, Summary};
-use super::targets::{against_threads, cell_loss, targets};
+use super::targets::{against_threads, targets};
 use crate::preempt::{Hiccups, Measured, Mixed, PreemptExperiment, PreemptRow};
-use crate::report::number::{Spread, large, short};
+use crate::report::number::{Middle, Spread, large, short};
 use crate::result::{Environment, Report};
 
 /// Renders medians over repeats.
@@ -55,7 +55,8 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
     text.push_str(
         "\nLatencies run from when a request was due to its end: New-Order and Payment in\n\
          µs, Q2 in ms. gm: geometric mean. drop: urgent requests without a place in a\n\
-         queue before the next batch. calm: those that met no stall. Medians of repeats.\n",
+         queue before the next batch. calm: those that met no stall. Medians of repeats.\n\
+         from, to: where the median loss of more pairs would lie, with 95 % confidence.\n",
     );
     text
 }
@@ -257,17 +258,16 @@ fn overhead(text: &mut String, cells: &[Cell<'_>]) {
     let _ = writeln!(
         text,
         "  {:<13} {:>9} {:>9} {:>8} {:>8} {:>8} {:>10}",
-        "delivery", "without/s", "with/s", "loss %", "least", "most", "taken"
+        "delivery", "without/s", "with/s", "loss %", "from", "to", "taken"
     );
     for cell in cells {
         let pairs = || cell.overhead().flat_map(|overhead| overhead.pairs.clone());
         let without = Spread::of(pairs().map(|pair| pair.0));
         let with = Spread::of(pairs().map(|pair| pair.1));
-        let losses = Spread::of(pairs().map(|(without, with)| 100.0 * (1.0 - with / without)));
-        let (Some(without), Some(with), Some(losses)) = (without, with, losses) else {
+        let loss = Middle::of(cell.losses().map(|loss| 100.0 * loss));
+        let (Some(without), Some(with), Some(loss)) = (without, with, loss) else {
             continue;
         };
-        let loss = 100.0 * cell_loss(cell).unwrap_or_default();
         let taken: u64 = cell.overhead().map(|overhead| overhead.taken).sum();
         let _ = writeln!(
             text,
@@ -275,9 +275,9 @@ fn overhead(text: &mut String, cells: &[Cell<'_>]) {
             cell.method,
             large(without.median),
             large(with.median),
-            short(loss),
-            short(losses.min),
-            short(losses.max),
+            short(loss.median),
+            short(loss.low),
+            short(loss.high),
             taken
         );
     }

@@ -3,7 +3,7 @@
 
 use super::summary::{Cell, Summary, URGENT};
 use crate::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow, REGION, SWITCH};
-use crate::report::number::{large, short};
+use crate::report::number::{Middle, large, short};
 use crate::result::Report;
 
 /// The policies that preempt: the paper's, and ours.
@@ -99,7 +99,7 @@ fn q2_kept(summary: &Summary<'_>, method: &str) -> Vec<Target> {
 
 fn overhead(summary: &Summary<'_>) -> Vec<Target> {
     let target = |cell: &Cell<'_>| {
-        let loss = cell_loss(cell)?;
+        let loss = Middle::of(cell.losses())?.median;
         Some(Target {
             what: format!("1000 empty interrupts/s by {}: loss", cell.method),
             bound: "at most 1.7 %",
@@ -109,12 +109,6 @@ fn overhead(summary: &Summary<'_>) -> Vec<Target> {
     };
     let cells = summary.cells(PreemptExperiment::Overhead);
     cells.iter().filter_map(target).collect()
-}
-
-/// The median of the repeats' losses.
-pub(super) fn cell_loss(cell: &Cell<'_>) -> Option<f64> {
-    let losses = cell.overhead().filter_map(|overhead| overhead.loss());
-    Some(crate::report::number::Spread::of(losses)?.median)
 }
 
 fn operation(
