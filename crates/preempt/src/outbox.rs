@@ -21,6 +21,10 @@
 //!   it as the last thing it does. So a mark that was taken away is followed by a
 //!   handler that takes the request or sets it again: the kernel delivers a signal
 //!   after what its sender did (a lock), and so does a user interrupt.
+//! - **O3** A request that finds another one waiting for its grace to be over does
+//!   not begin that anew: requests that follow each other closely would else keep
+//!   the interrupt from ever being sent. Two that look at once may both begin it;
+//!   that puts it off by the time between them.
 //!
 //! Time and the way to send are the caller's, so that the same code runs in the
 //! models.
@@ -51,7 +55,7 @@ pub(crate) enum How {
 pub(crate) struct Outbox {
     mail: Mail,
     grace_ns: AtomicU64,
-    /// When the latest request was made.
+    /// When the oldest request was made that a flag alone may still bring (O3).
     since_ns: AtomicU64,
     /// When an interrupt was last sent for it; 0 if none was.
     sent_ns: AtomicU64,
@@ -91,8 +95,11 @@ impl Outbox {
         now: u64,
         send: impl FnOnce() -> io::Result<()>,
     ) -> Requested {
-        // Before the request: it is never older than it says.
-        self.since_ns.store(now, Relaxed);
+        let in_grace = self.sent_ns.load(Relaxed) == 0 && self.mail.due(Relaxed) != 0;
+        if !in_grace {
+            // Before the request: it is never older than it says.
+            self.since_ns.store(now, Relaxed);
+        }
         self.repeat_after_ns
             .store(REPEAT_AFTER.as_nanos() as u64, Relaxed);
         match how {
@@ -207,6 +214,33 @@ mod tests {
         let outbox = Outbox::new();
         outbox.set_grace(Duration::from_micros(3));
         assert_eq!(sent(&outbox, How::Flag, 63), [13, 63]);
+    }
+
+    #[test]
+    fn requests_that_follow_closely_do_not_put_off_the_interrupt() {
+        let outbox = Outbox::new();
+        outbox.set_grace(Duration::from_micros(3));
+        let sent = Cell::new(None);
+        for us in 10..20_u64 {
+            let send = || {
+                sent.set(sent.get().or(Some(us)));
+                Ok(())
+            };
+            outbox.request(HIGH, How::Flag, us * 1000, send);
+            outbox.rearm(us * 1000, send);
+        }
+        assert_eq!(sent.get(), Some(13));
+    }
+
+    #[test]
+    fn a_request_after_one_that_was_taken_has_its_own_grace() {
+        let outbox = Outbox::new();
+        outbox.set_grace(Duration::from_micros(3));
+        let fails = || -> io::Result<()> { panic!("sent within the grace") };
+        outbox.request(HIGH, How::Flag, 10_000, fails);
+        outbox.mail.take(HIGH);
+        outbox.request(HIGH, How::Flag, 20_000, fails);
+        outbox.rearm(22_000, fails);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl PreemptExperiment {
     /// What it measures, in a few words.
     pub fn about(self) -> &'static str {
         match self {
-            PreemptExperiment::Latency => "New-Order and Payment every ms, Q2 in between",
+            PreemptExperiment::Latency => "New-Order and Payment at fixed times, Q2 in between",
             PreemptExperiment::Overhead => "TPC-C with 1000 empty interrupts a second",
             PreemptExperiment::Scaling => "the mix on more and more workers",
             PreemptExperiment::YieldInterval => "records, or nested blocks, between two yields",
