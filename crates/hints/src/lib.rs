@@ -13,6 +13,8 @@
 
 #[cfg_attr(loom, allow(dead_code, unused_imports))]
 mod claim;
+#[cfg_attr(loom, allow(dead_code))]
+mod gate;
 #[cfg(not(loom))]
 pub mod slot;
 #[cfg(not(loom))]

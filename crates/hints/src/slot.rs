@@ -18,17 +18,25 @@
 //! Source: UFS (paper 000), Sections 4 and 5.2; the paper's map takes a system
 //! call for each event, a mapped slot takes none.
 //!
-//! A [`Table`] is one process's mapping, a [`Slot`] one thread's words in it. A
+//! A [`Table`] is one process's mapping, a [`Slot`] one thread's words in it, and
+//! a [`Remote`] lets other threads of the process write its tier and weight. A
 //! child of `fork` has the mapping and must attach for itself: it must not use
 //! a [`Slot`] that its parent made.
 
+use std::cell::OnceCell;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use crate::claim::{self, Slots};
+use crate::gate::Gate;
 use crate::table::Mapping;
 use crate::{Tier, Weight};
+
+mod remote;
+
+pub use remote::Remote;
 
 pub use crate::table::{DIR, NAME, OpenError, SOCKET};
 
@@ -238,6 +246,7 @@ impl Table {
         Some(Slot {
             mapping: self.mapping,
             index,
+            gate: OnceCell::new(),
             of_one_thread: PhantomData,
         })
     }
@@ -255,6 +264,8 @@ fn owner(tid: u32) -> Option<u64> {
 pub struct Slot {
     mapping: Mapping,
     index: u32,
+    /// In the way of other threads, if any were let in.
+    gate: OnceCell<Arc<Gate>>,
     /// A slot is obeyed for the thread that claimed it, so it stays with it.
     of_one_thread: PhantomData<*const ()>,
 }
@@ -346,6 +357,9 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        if let Some(gate) = self.gate.get() {
+            gate.close();
+        }
         claim::release(&self.mapping, self.index);
     }
 }

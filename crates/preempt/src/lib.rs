@@ -96,6 +96,8 @@ pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
 pub use delivery::Delivery;
 pub use error::{DeliveryError, EnterError};
 pub use level::{Level, Levels};
+#[cfg(not(loom))]
+pub use lowering::HintSlot;
 pub use lowering::Lowering;
 pub use mail::{Counters, Requested};
 pub use measure::Latency;

@@ -3,9 +3,8 @@
 //! For the kernel a worker is one thread like any other, whatever it runs. A
 //! worker that has run only background work for a while could as well be told
 //! apart: other threads of the machine that somebody waits for should not have to
-//! share a CPU with it. How a thread is told apart (a hint to a scheduler, a nice
-//! value) is not this crate's business; [`Lowering`] is where it attaches, and a
-//! pool without one does nothing.
+//! share a CPU with it. How a thread is told apart is [`Lowering`]'s business, and
+//! a pool without one does nothing. [`HintSlot`] is the one for UFS.
 //!
 //! ```text
 //!            a background task begins, and for `after` nothing was urgent
@@ -23,6 +22,9 @@
 //! worker, after it was lowered; or the worker sees the push, and raises itself
 //! whatever the submitter has done meanwhile.
 
+#[cfg(not(loom))]
+mod hint_slot;
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -30,6 +32,9 @@ use std::time::Duration;
 use giveway_hints::Weight;
 
 use crate::sync::{AtomicBool, AtomicU64, Relaxed, SeqCst, fence};
+
+#[cfg(not(loom))]
+pub use hint_slot::HintSlot;
 
 /// One worker's way to tell the kernel what it is for. Given to
 /// [`PoolBuilder::lowering`](crate::PoolBuilder::lowering), which makes one on

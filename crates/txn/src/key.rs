@@ -109,18 +109,31 @@ impl From<&[u8]> for KeyBuf {
 pub(crate) struct KeySpec {
     /// Table or index, for messages.
     of: String,
-    columns: Vec<usize>,
+    columns: Vec<KeyColumn>,
     /// The same as a set.
     set: Columns,
 }
 
+/// What encoding a column asks of the schema, all in one place.
+#[derive(Clone, Copy, Debug)]
+struct KeyColumn {
+    column: usize,
+    ty: Type,
+    nullable: bool,
+}
+
 impl KeySpec {
-    pub(crate) fn new(of: &str, columns: &[usize]) -> KeySpec {
+    pub(crate) fn new(of: &str, schema: &Schema, columns: &[usize]) -> KeySpec {
         let mut set = Columns::NONE;
         columns.iter().for_each(|&column| set.add(column));
+        let of_schema = |&column: &usize| KeyColumn {
+            column,
+            ty: schema.columns()[column].ty,
+            nullable: schema.columns()[column].nullable,
+        };
         KeySpec {
             of: of.to_owned(),
-            columns: columns.to_vec(),
+            columns: columns.iter().map(of_schema).collect(),
             set,
         }
     }
@@ -165,17 +178,21 @@ impl KeySpec {
 
     /// Appends the key of a row.
     #[inline]
-    pub(crate) fn of_row(&self, row: Row<'_>, schema: &Schema, out: &mut KeyBuf) {
-        for &column in &self.columns {
-            let declared = &schema.columns()[column];
-            if declared.nullable {
+    pub(crate) fn of_row(&self, row: Row<'_>, out: &mut KeyBuf) {
+        for &KeyColumn {
+            column,
+            ty,
+            nullable,
+        } in &self.columns
+        {
+            if nullable {
                 let null = row.is_null(column);
                 out.push(&[u8::from(!null)]);
                 if null {
                     continue;
                 }
             }
-            match declared.ty {
+            match ty {
                 Type::Bool => out.push(&[u8::from(row.bool(column))]),
                 Type::I32 => push_i32(row.i32(column), out),
                 Type::I64 => push_i64(row.i64(column), out),

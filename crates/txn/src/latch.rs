@@ -102,6 +102,12 @@ pub(crate) struct Guard<'a> {
 }
 
 impl Guard<'_> {
+    /// Unlocks; what the latch shows from then on.
+    #[inline]
+    pub(crate) fn unlock(self) -> Seen {
+        Seen(self.unlocked)
+    }
+
     /// Marks the node as gone for good.
     pub(crate) fn make_obsolete(&mut self) {
         self.unlocked |= OBSOLETE;

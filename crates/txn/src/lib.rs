@@ -52,12 +52,13 @@
 //! | `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |
-//! | `workspace`, `table`, `database`, `stats` | What does a transaction work with? |
+//! | `announced`, `workspace`, `table`, `database`, `stats` | What does a transaction work with? |
 //! | `txn`, `looks`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 //! | `submit` | Who runs it? |
 
+mod announced;
 #[cfg(test)]
 mod basics;
 mod checkpoint;

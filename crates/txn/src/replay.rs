@@ -13,7 +13,7 @@ use crate::key::KeyBuf;
 use crate::record::{self, Begin, Head, Record, RecordHead, Version};
 use crate::row::Row;
 use crate::table::{TableId, TableInner};
-use crate::tree::Found;
+use crate::tree::Spot;
 use crate::txn::{Transaction, TxnOptions};
 use crate::workspace::Workspace;
 
@@ -38,7 +38,7 @@ impl Database {
             ReplayOp::Put(bytes) => {
                 table.check_row_bytes(bytes)?;
                 let row = Row::new(table.schema(), bytes);
-                table.0.key.of_row(row, table.schema(), &mut key);
+                table.0.key.of_row(row, &mut key);
                 Some(bytes)
             }
         };
@@ -65,10 +65,10 @@ impl Transaction<'_> {
         self.with(|workspace| {
             let bytes = Version::size(row.unwrap_or_default().len()) + beside;
             self.db.may_grow(self.slot, workspace, bytes)?;
-            let found = table.primary.lookup(key);
-            match found.entry {
+            let spot = table.primary.spot(key, None);
+            match spot.entry {
                 Some(record) => replace(workspace, table, record, row, ts),
-                None => add(workspace, table, &found, key, row, ts),
+                None => add(workspace, table, &spot, key, row, ts),
             }
             workspace.seal(&self.db.epochs);
             Ok(())
@@ -79,7 +79,7 @@ impl Transaction<'_> {
 fn add(
     workspace: &mut Workspace,
     table: &TableInner,
-    found: &Found<RecordHead>,
+    spot: &Spot<RecordHead>,
     key: &[u8],
     row: Option<&[u8]>,
     ts: u64,
@@ -88,7 +88,7 @@ fn add(
     let record = record::new_record(&mut workspace.pool, key, version);
     workspace.allocated(Version::size(row.unwrap_or_default().len()) + Record::size(key.len()));
     // SAFETY: records are removed before they are retired.
-    let added = unsafe { table.primary.insert(record, found, workspace) };
+    let added = unsafe { table.primary.insert(record, spot, workspace) };
     assert!(added.is_ok(), "a key is replayed by one thread at a time");
     match row {
         Some(row) => begin_spans(workspace, table, record, row),
@@ -150,9 +150,7 @@ fn span_key(
     row: &[u8],
 ) -> KeyBuf {
     let mut key = KeyBuf::new();
-    index
-        .key
-        .of_row(Row::new(&table.schema, row), &table.schema, &mut key);
+    index.key.of_row(Row::new(&table.schema, row), &mut key);
     // SAFETY: nobody removes the record.
     key.push(unsafe { record.bytes() });
     key

@@ -117,7 +117,7 @@ impl<'t> Scan<'t> {
             return true;
         };
         let mut key = KeyBuf::new();
-        index.inner().key.of_row(row, self.table.schema(), &mut key);
+        index.inner().key.of_row(row, &mut key);
         // SAFETY: found while the transaction is open (T1). The primary key,
         // which follows, is the record's in any case.
         unsafe { entry.bytes() }.starts_with(key.as_slice())

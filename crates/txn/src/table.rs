@@ -48,13 +48,13 @@ impl Table {
     pub(crate) fn new(id: TableId, database: u64, heap: &Arc<Heap>, schema: Schema) -> Table {
         let index = |index: &crate::IndexSchema| IndexInner {
             name: index.name.clone(),
-            key: KeySpec::new(&index.name, &index.columns),
+            key: KeySpec::new(&index.name, &schema, &index.columns),
             tree: Tree::new(),
         };
         Table(Arc::new(TableInner {
             id,
             database,
-            key: KeySpec::new(schema.name(), schema.primary_key()),
+            key: KeySpec::new(schema.name(), &schema, schema.primary_key()),
             primary: Tree::new(),
             indexes: schema.indexes().iter().map(index).collect(),
             schema,

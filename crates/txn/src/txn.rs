@@ -286,6 +286,13 @@ impl<'db> Transaction<'db> {
         let mut bytes = KeyBuf::new();
         table.key.whole(&table.schema, &key, &mut bytes)?;
         preemption::record_read();
+        if let Some(record) = self.announced(table, bytes.as_slice()) {
+            let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
+            if let Some(row) = self.row(&table.schema, view) {
+                self.note_read(record, view);
+                return Ok(Some(row));
+            }
+        }
         let found = table.primary.lookup(bytes.as_slice());
         let row = (found.entry).and_then(|record| self.row(&table.schema, self.see(record)));
         if row.is_none() {
@@ -314,9 +321,20 @@ impl<'db> Transaction<'db> {
                 }
             }
             let records = leaves.map(|leaf| leaf.and_then(|leaf| leaf.entry()));
-            let records = records.into_iter().flatten();
-            records.for_each(record::prefetch_version);
+            self.with(|workspace| {
+                for record in records.into_iter().flatten() {
+                    record::prefetch_version(record);
+                    workspace.announced.add(table, record);
+                }
+            });
         }
+    }
+
+    /// The record with this key, if it was announced and may be read without
+    /// looking it up.
+    #[inline]
+    pub(crate) fn announced(&self, table: &TableInner, key: &[u8]) -> Option<Record> {
+        self.with(|workspace| workspace.announced.find(table, key))
     }
 
     #[inline]

@@ -16,6 +16,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::announced::Announced;
 use crate::database::Shared;
 use crate::epoch::Epochs;
 use crate::fate::Fate;
@@ -23,11 +24,11 @@ use crate::heap::{Heap, Pool};
 use crate::hook;
 use crate::looks::Looks;
 use crate::preemption;
-use crate::record::{self, Head, IndexEntry, Record, Version};
+use crate::record::{self, Head, IndexEntry, Record, RecordHead, Version};
 use crate::sync::{AcqRel, Acquire, Relaxed};
 use crate::table::{IndexInner, TableInner};
 use crate::thin::Thin;
-use crate::tree::{self, Keeper, Node};
+use crate::tree::{self, Finger, Keeper, Node, Spot};
 
 /// How much is freed at a time, so that nobody waits long for it.
 const COLLECT_AT_MOST: usize = 512;
@@ -153,6 +154,10 @@ pub(crate) struct Workspace {
     pub(crate) reads: Vec<(Record, Option<Version>)>,
     /// Where it has looked for what might have been there.
     pub(crate) looks: Looks,
+    /// Rows that it has found already.
+    pub(crate) announced: Announced,
+    /// The row that it has inserted last, in which table.
+    pub(crate) finger: Option<(*const TableInner, Finger<RecordHead>)>,
     pub(crate) writes: Vec<Write>,
     pub(crate) spans: Vec<SpanChange>,
     /// For rows that are being changed.
@@ -189,6 +194,8 @@ impl Workspace {
             pool: Pool::new(heap),
             reads: Vec::new(),
             looks: Looks::default(),
+            announced: Announced::new(),
+            finger: None,
             writes: Vec::new(),
             spans: Vec::new(),
             row: Vec::new(),
@@ -200,10 +207,22 @@ impl Workspace {
         }
     }
 
+    /// Where a key of this table would be put.
+    #[inline]
+    pub(crate) fn spot(&self, table: &TableInner, key: &[u8]) -> Spot<RecordHead> {
+        let last = self
+            .finger
+            .as_ref()
+            .filter(|(of, _)| std::ptr::eq(*of, table));
+        table.primary.spot(key, last.map(|(_, finger)| finger))
+    }
+
     /// Forgets the transaction, and keeps what waits.
     pub(crate) fn clear(&mut self) {
         self.reads.clear();
         self.looks.clear();
+        self.announced.clear();
+        self.finger = None;
         self.writes.clear();
         self.spans.clear();
     }
@@ -352,14 +371,14 @@ impl Workspace {
         let new = || Thin::new(record::EntryHead { record }, 1, key);
         let mut fresh: Option<IndexEntry> = None;
         loop {
-            let found = index.tree.lookup(key);
-            let existing = match found.entry {
+            let spot = index.tree.spot(key, None);
+            let existing = match spot.entry {
                 Some(existing) => existing,
                 None => {
                     let entry = *fresh.get_or_insert_with(new);
                     // SAFETY: the entry is removed before it is retired.
-                    match unsafe { index.tree.insert(entry, &found, self) } {
-                        Ok(()) => {
+                    match unsafe { index.tree.insert(entry, &spot, self) } {
+                        Ok(_) => {
                             self.grew(IndexEntry::size(key.len()));
                             return entry;
                         }

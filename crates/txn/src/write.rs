@@ -20,7 +20,7 @@ use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
 use crate::row::{Row, RowBuf};
 use crate::sync::Wait;
 use crate::table::{Table, TableInner};
-use crate::tree::Found;
+use crate::tree::Spot;
 use crate::txn::{Isolation, Transaction};
 use crate::workspace::{SpanChange, Workspace, Write};
 
@@ -40,6 +40,12 @@ impl Base {
             Base::Dead => None,
             Base::Committed(version) | Base::Own(version) => Some(version),
         }
+    }
+
+    /// The version, if it is a row.
+    fn row(&self) -> Option<Version> {
+        let is_row = |version: &Version| !record::is_tombstone(*version);
+        self.version().filter(is_row)
     }
 }
 
@@ -77,12 +83,12 @@ impl Transaction<'_> {
         check_row_is_of(table, row)?;
         row.check_nulls()?;
         let mut key = KeyBuf::new();
-        table.key.of_row(row.as_row(), &table.schema, &mut key);
+        table.key.of_row(row.as_row(), &mut key);
         let mut wait = Wait::new();
         loop {
-            let found = table.primary.lookup(key.as_slice());
-            let Some(record) = found.entry else {
-                if self.insert_new(table, &found, key.as_slice(), row)? {
+            let spot = self.with(|workspace| workspace.spot(table, key.as_slice()));
+            let Some(record) = spot.entry else {
+                if self.insert_new(table, &spot, key.as_slice(), row)? {
                     return Ok(());
                 }
                 continue;
@@ -169,13 +175,16 @@ impl Transaction<'_> {
     /// written over.
     fn existing(&self, table: &TableInner, key: &[u8]) -> Result<(Record, Base, Version)> {
         preemption::record_read();
+        if let Some(record) = self.announced(table, key) {
+            let base = self.base(record)?;
+            if let Some(version) = base.row() {
+                return Ok((record, base, version));
+            }
+        }
         let found = table.primary.lookup(key);
         if let Some(record) = found.entry {
             let base = self.base(record)?;
-            if let Some(version) = base
-                .version()
-                .filter(|&version| !record::is_tombstone(version))
-            {
+            if let Some(version) = base.row() {
                 return Ok((record, base, version));
             }
             self.note_base(record, &base);
@@ -188,9 +197,8 @@ impl Transaction<'_> {
 
     /// Remembers that a record was looked at to be written, and was not.
     fn note_base(&self, record: Record, base: &Base) {
-        let version = base.version();
         let view = View {
-            version: version.filter(|&version| !record::is_tombstone(version)),
+            version: base.row(),
             own: matches!(base, Base::Own(_)),
         };
         self.note_read(record, view);
@@ -241,7 +249,7 @@ impl Transaction<'_> {
     fn insert_new(
         &self,
         table: &TableInner,
-        found: &Found<RecordHead>,
+        spot: &Spot<RecordHead>,
         key: &[u8],
         row: &RowBuf<'_>,
     ) -> Result<bool> {
@@ -252,7 +260,8 @@ impl Transaction<'_> {
             let version = record::new_version(pool, fate, None, index, Some(row.raw()));
             let record = record::new_record(pool, key, version);
             // SAFETY: records are removed before they are retired.
-            if unsafe { table.primary.insert(record, found, workspace) }.is_err() {
+            let inserted = unsafe { table.primary.insert(record, spot, workspace) };
+            let Ok(finger) = inserted else {
                 // SAFETY: nobody has seen them.
                 unsafe {
                     version.free_in(&mut workspace.pool);
@@ -261,7 +270,8 @@ impl Transaction<'_> {
                 let unused = Version::size(row.raw().len()) + Record::size(key.len());
                 workspace.freed(unused);
                 return None;
-            }
+            };
+            workspace.finger = finger.map(|finger| (std::ptr::from_ref(table), finger));
             workspace.writes.push(Write {
                 table,
                 record,
@@ -356,8 +366,8 @@ impl Transaction<'_> {
             }
             let after = row.as_row();
             let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
-            index.key.of_row(before, &table.schema, &mut old);
-            index.key.of_row(after, &table.schema, &mut new);
+            index.key.of_row(before, &mut old);
+            index.key.of_row(after, &mut new);
             if old.as_slice() != new.as_slice() {
                 self.with(|workspace| {
                     change_span(workspace, table, at, record, before, false);
@@ -379,7 +389,7 @@ fn change_span(
 ) {
     let index = &table.indexes[at];
     let mut key = KeyBuf::new();
-    index.key.of_row(row, &table.schema, &mut key);
+    index.key.of_row(row, &mut key);
     // SAFETY: the record is part of the open transaction.
     key.push(unsafe { record.bytes() });
     let entry = if begins {
@@ -414,7 +424,7 @@ fn check_update(table: &TableInner, row: &RowBuf<'_>, key: &[u8]) -> Result<()> 
         return Ok(());
     }
     let mut after = KeyBuf::new();
-    table.key.of_row(row.as_row(), &table.schema, &mut after);
+    table.key.of_row(row.as_row(), &mut after);
     if after.as_slice() == key {
         return Ok(());
     }

@@ -110,6 +110,9 @@ impl Lists {
     /// One operation of a transaction, chosen by chance.
     fn step(&self, txn: &Transaction<'_>, record: &mut Txn, random: &mut ChaCha8Rng) -> Result<()> {
         let key = random.random_range(0..KEYS);
+        if record.ops.len() % 4 == 1 {
+            txn.prefetch(&self.table, 0..KEYS);
+        }
         match random.random_range(0..10) {
             0..5 => self.append(txn, record, key),
             5..8 => {

@@ -284,6 +284,62 @@ fn announced_rows_are_not_read() {
     txn.commit().unwrap();
 }
 
+/// A row that was announced is read as any other: as of the snapshot, and what was
+/// read must still hold at the commit.
+#[test]
+fn announced_rows_are_read_as_others_are() {
+    let (db, table) = database(Options::default());
+    for id in 0..3 {
+        insert(&db, &table, id, "a").unwrap();
+    }
+    let txn = db.begin(TxnOptions::serializable()).unwrap();
+    txn.prefetch(&table, 0..3);
+    set(&db, &table, 0, "b").unwrap();
+    assert_eq!(txn.get(&table, 0).unwrap().unwrap().text(1), "a");
+    txn.update(&table, 1, |row| {
+        row.set_text(1, "c");
+    })
+    .unwrap();
+    assert_eq!(txn.get(&table, 1).unwrap().unwrap().text(1), "c");
+    txn.delete(&table, 2).unwrap();
+    assert!(txn.get(&table, 2).unwrap().is_none());
+    assert!(matches!(txn.commit(), Err(Error::Serialization)));
+    let txn = db.begin(TxnOptions::snapshot()).unwrap();
+    txn.prefetch(&table, 0..3);
+    set(&db, &table, 0, "d").unwrap();
+    let late = txn.update(&table, 0, |_| ());
+    assert!(matches!(late, Err(Error::Conflict { .. })));
+}
+
+/// A row that was announced may have gone, and another have taken its place.
+#[test]
+fn announced_rows_that_have_gone_are_looked_for_again() {
+    let (db, table) = database(Options::default());
+    let begin = |options| db.begin(options).unwrap();
+    let txn = begin(TxnOptions::read_committed());
+    let undecided = begin(TxnOptions::default());
+    for id in 0..2 {
+        let mut row = table.row();
+        row.set_i32(0, id).set_text(1, "never");
+        undecided.insert(&table, &row).unwrap();
+    }
+    txn.prefetch(&table, 0..2);
+    assert!(txn.get(&table, 0).unwrap().is_none());
+    undecided.abort();
+    assert!(txn.get(&table, 0).unwrap().is_none());
+    for id in 0..2 {
+        insert(&db, &table, id, "another").unwrap();
+    }
+    assert_eq!(txn.get(&table, 0).unwrap().unwrap().text(1), "another");
+    txn.update(&table, 1, |row| {
+        row.set_text(1, "changed");
+    })
+    .unwrap();
+    txn.commit().unwrap();
+    let txn = begin(TxnOptions::read_only());
+    assert_eq!(txn.get(&table, 1).unwrap().unwrap().text(1), "changed");
+}
+
 /// A row that is filled in place begins with nothing in it, whatever was in the
 /// memory before.
 #[test]

@@ -136,6 +136,7 @@ impl Ordered<'_> {
         lines: &[Line],
     ) -> Outcome<End, X> {
         let home = self.home;
+        x.announce::<Customer>(std::iter::once((home, district, customer)));
         x.announce::<Item>(lines.iter().map(|line| (line.item,)));
         x.announce::<Stock>(lines.iter().map(|line| (line.supplier, line.item)));
         let tax = x.read::<Warehouse, _>((home,), |warehouse| warehouse.integer(at::W_TAX))?;

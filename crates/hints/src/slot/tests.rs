@@ -66,6 +66,32 @@ fn a_new_owner_starts_from_nothing_and_a_full_table_gives_none() {
 }
 
 #[test]
+fn another_thread_speaks_for_the_owner_until_the_slot_is_given_back() {
+    let dir = file(2);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    let said = |slot: &Slot| {
+        (
+            slot.page().tier.load(Relaxed),
+            slot.page().weight.load(Relaxed),
+        )
+    };
+    let remote = slot.remote();
+    let other = remote.clone();
+    let set = std::thread::spawn(move || other.set(Tier::Background, Weight::MAX));
+    assert!(set.join().unwrap());
+    assert_eq!(said(&slot), (1, 10_000));
+    assert!(slot.remote().reset());
+    assert_eq!(said(&slot), (0, 0));
+    drop(slot);
+    // The slot is somebody else's now, whom the handle is not for.
+    let slot = table.attach().unwrap();
+    assert!(!remote.set(Tier::Background, Weight::MAX));
+    assert!(!remote.reset());
+    assert_eq!(said(&slot), (0, 0));
+}
+
+#[test]
 fn slots_of_the_dead_are_taken_back_and_no_others() {
     let dir = file(4);
     let table = Table::open(Some(dir.path())).unwrap();

@@ -187,7 +187,8 @@ impl PoolBuilder {
 
     /// Has each worker tell the kernel, by what `make` returns, when it runs
     /// background work only: when it begins a background task and nothing was
-    /// urgent for as long as `after`. Nobody is told if nobody says.
+    /// urgent for as long as `after`. Nobody is told if nobody says. For UFS,
+    /// `make` returns a [`HintSlot`](crate::HintSlot).
     ///
     /// `make` is called on the worker's thread, with the worker's number, before it
     /// takes tasks.

@@ -1,9 +1,9 @@
 //! Keys as the user writes them: parts, and tuples of parts, each checked against
 //! its column.
 
-use super::{KeyBuf, KeySpec, push_f64, push_i32, push_i64, push_variable};
+use super::{KeyBuf, KeyColumn, KeySpec, push_f64, push_i32, push_i64, push_variable};
 use crate::error::SchemaError;
-use crate::schema::{Column, Schema, Type};
+use crate::schema::{Schema, Type};
 use crate::value::Value;
 
 /// Takes a key's parts one after the other, and checks each against its column.
@@ -27,13 +27,31 @@ impl<'a> Encoder<'a> {
 
     /// The next part's column; its NULL byte is written.
     #[inline]
-    fn column(&mut self) -> &'a Column {
-        let column = &self.schema.columns()[self.spec.columns[self.next]];
+    fn column(&mut self) -> KeyColumn {
+        let column = self.spec.columns[self.next];
         self.next += 1;
         if column.nullable {
             self.out.push(&[1]);
         }
         column
+    }
+
+    #[cold]
+    fn wrong_type(&self, column: KeyColumn, given: &'static str) -> SchemaError {
+        SchemaError::WrongType {
+            column: self.schema.columns()[column.column].name.clone(),
+            expected: column.ty,
+            given,
+        }
+    }
+
+    #[cold]
+    fn out_of_range(&self, column: KeyColumn, value: i128) -> SchemaError {
+        SchemaError::OutOfRange {
+            column: self.schema.columns()[column.column].name.clone(),
+            expected: column.ty,
+            value,
+        }
     }
 
     #[inline]
@@ -43,9 +61,9 @@ impl<'a> Encoder<'a> {
             Type::I64 => push_i64(value, self.out),
             Type::I32 => match i32::try_from(value) {
                 Ok(value) => push_i32(value, self.out),
-                Err(_) => return Err(out_of_range(column, value.into())),
+                Err(_) => return Err(self.out_of_range(column, value.into())),
             },
-            _ => return Err(wrong_type(column, "an integer")),
+            _ => return Err(self.wrong_type(column, "an integer")),
         }
         Ok(())
     }
@@ -53,8 +71,8 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn text(&mut self, value: &str) -> Result<(), SchemaError> {
         match self.column() {
-            Column { ty: Type::Text, .. } => push_variable(value.as_bytes(), self.out),
-            column => return Err(wrong_type(column, "text")),
+            KeyColumn { ty: Type::Text, .. } => push_variable(value.as_bytes(), self.out),
+            column => return Err(self.wrong_type(column, "text")),
         }
         Ok(())
     }
@@ -62,10 +80,10 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn bytes(&mut self, value: &[u8]) -> Result<(), SchemaError> {
         match self.column() {
-            Column {
+            KeyColumn {
                 ty: Type::Bytes, ..
             } => push_variable(value, self.out),
-            column => return Err(wrong_type(column, "bytes")),
+            column => return Err(self.wrong_type(column, "bytes")),
         }
         Ok(())
     }
@@ -73,8 +91,8 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn bool(&mut self, value: bool) -> Result<(), SchemaError> {
         match self.column() {
-            Column { ty: Type::Bool, .. } => self.out.push(&[u8::from(value)]),
-            column => return Err(wrong_type(column, "a bool")),
+            KeyColumn { ty: Type::Bool, .. } => self.out.push(&[u8::from(value)]),
+            column => return Err(self.wrong_type(column, "a bool")),
         }
         Ok(())
     }
@@ -82,41 +100,23 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn f64(&mut self, value: f64) -> Result<(), SchemaError> {
         match self.column() {
-            Column { ty: Type::F64, .. } => push_f64(value, self.out),
-            column => return Err(wrong_type(column, "an f64")),
+            KeyColumn { ty: Type::F64, .. } => push_f64(value, self.out),
+            column => return Err(self.wrong_type(column, "an f64")),
         }
         Ok(())
     }
 
     fn null(&mut self) -> Result<(), SchemaError> {
-        let column = &self.schema.columns()[self.spec.columns[self.next]];
+        let column = self.spec.columns[self.next];
         self.next += 1;
         if !column.nullable {
             return Err(SchemaError::Null {
                 table: self.schema.name().to_owned(),
-                column: column.name.clone(),
+                column: self.schema.columns()[column.column].name.clone(),
             });
         }
         self.out.push(&[0]);
         Ok(())
-    }
-}
-
-#[cold]
-fn wrong_type(column: &Column, given: &'static str) -> SchemaError {
-    SchemaError::WrongType {
-        column: column.name.clone(),
-        expected: column.ty,
-        given,
-    }
-}
-
-#[cold]
-fn out_of_range(column: &Column, value: i128) -> SchemaError {
-    SchemaError::OutOfRange {
-        column: column.name.clone(),
-        expected: column.ty,
-        value,
     }
 }
 
@@ -158,7 +158,10 @@ impl Part for u64 {
     fn encode(&self, encoder: &mut Encoder<'_>) -> Result<(), SchemaError> {
         match i64::try_from(*self) {
             Ok(value) => encoder.integer(value),
-            Err(_) => Err(out_of_range(encoder.column(), (*self).into())),
+            Err(_) => {
+                let column = encoder.column();
+                Err(encoder.out_of_range(column, (*self).into()))
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ fn compare(a: &Parts, b: &Parts) -> std::cmp::Ordering {
 }
 
 fn encode(parts: &Parts) -> Vec<u8> {
-    let spec = KeySpec::new("t", &[0, 1, 2, 3, 4, 5]);
+    let spec = KeySpec::new("t", &schema(), &[0, 1, 2, 3, 4, 5]);
     let (a, b, c, d, e, f) = parts;
     let mut out = KeyBuf::new();
     let key = (a, b.as_ref(), c, &d[..], e, f);
@@ -65,14 +65,14 @@ proptest! {
             row.set_text(1, text);
         }
         let mut out = KeyBuf::new();
-        KeySpec::new("t", &[0, 1, 2, 3, 4, 5]).of_row(row.as_row(), &schema, &mut out);
+        KeySpec::new("t", &schema, &[0, 1, 2, 3, 4, 5]).of_row(row.as_row(), &mut out);
         prop_assert_eq!(out.as_slice(), &encode(&parts)[..]);
     }
 
     #[test]
     fn a_prefix_covers_exactly_its_completions(a in parts(), b in parts()) {
         let schema = schema();
-        let spec = KeySpec::new("t", &[0, 1, 2, 3, 4, 5]);
+        let spec = KeySpec::new("t", &schema, &[0, 1, 2, 3, 4, 5]);
         let span = KeyRange::prefix((b.0, b.1.as_ref())).encode(&spec, &schema).unwrap();
         let key = encode(&a);
         let inside = span.from.as_slice() <= &key[..]
@@ -84,7 +84,7 @@ proptest! {
 #[test]
 fn a_key_that_does_not_fit_is_refused_by_name() {
     let schema = schema();
-    let spec = KeySpec::new("t", &[0, 1]);
+    let spec = KeySpec::new("t", &schema, &[0, 1]);
     let says = |key: &dyn Fn(&mut KeyBuf) -> Result<(), SchemaError>, text: &str| {
         let error = key(&mut KeyBuf::new()).unwrap_err().to_string();
         assert!(error.contains(text), "{error}");
@@ -115,7 +115,7 @@ fn a_key_that_does_not_fit_is_refused_by_name() {
 #[test]
 fn ranges_that_hold_nothing_are_known_to() {
     let schema = schema();
-    let spec = KeySpec::new("t", &[0, 4]);
+    let spec = KeySpec::new("t", &schema, &[0, 4]);
     let empty =
         |range: KeyRange<(i32, i64), (i32, i64)>| range.encode(&spec, &schema).unwrap().empty;
     assert!(empty(KeyRange::between((1, 5), (1, 4))));

@@ -30,6 +30,7 @@
 //! The tree stores pointers to entries and does not own them. Entries live at
 //! least until all transactions end that might have found them (E1).
 
+mod insert;
 mod node;
 mod scan;
 mod target;
@@ -41,6 +42,7 @@ use crate::preemption;
 use crate::sync::{Acquire, Release, Wait};
 use crate::thin::{self, Thin};
 
+pub(crate) use insert::{Finger, Spot};
 use node::Separator;
 pub(crate) use node::{FANOUT, Node, NodeRef};
 pub use scan::Direction;
@@ -91,16 +93,12 @@ impl LeafSeen {
     }
 }
 
-/// Where a key is, or where it would be put.
+/// Where a key is.
 pub(crate) struct Found<E> {
     /// The entry with the key, if there is one.
     pub(crate) entry: Option<Thin<E>>,
     /// The leaf that has it or would have it.
     pub(crate) leaf: LeafSeen,
-    /// What the leaf's latch showed, and the slot: an insertion that finds the
-    /// latch so again needs no other search.
-    seen: Seen,
-    index: usize,
 }
 
 /// A leaf that was asked for, and how the key begins that it is for: a hint.
@@ -247,8 +245,6 @@ impl<E> Tree<E> {
             let found = Found {
                 entry: equal.then(|| leaf.entry(index)),
                 leaf: LeafSeen::of(leaf),
-                seen,
-                index,
             };
             leaf.latch().validate(seen).then_some(found)
         })
@@ -278,108 +274,6 @@ impl<E> Tree<E> {
             leaf: node,
             first: target.first,
         })
-    }
-
-    /// Adds an entry, unless there is one with its key, which is returned. The
-    /// key was looked for in this transaction, and `found` says where it was not:
-    /// mostly it still is not, and there is room.
-    ///
-    /// # Safety
-    /// The entry is alive and stays so while it is in the tree, and as long as
-    /// E1 asks after it was removed.
-    #[inline]
-    pub(crate) unsafe fn insert(
-        &self,
-        entry: Thin<E>,
-        found: &Found<E>,
-        keeper: &mut impl Keeper,
-    ) -> Result<(), Thin<E>> {
-        debug_assert!(found.entry.is_none());
-        let leaf = NodeRef::<E>::from_ptr(found.leaf.leaf);
-        if !leaf.is_full()
-            && let Some(_latched) = leaf.latch().upgrade(found.seen)
-        {
-            leaf.put_entry(found.index, entry);
-            leaf.count_insert();
-            return Ok(());
-        }
-        // SAFETY: by the caller.
-        unsafe { self.insert_from_root(entry, keeper) }
-    }
-
-    /// The same for a leaf that is full, or has changed meanwhile.
-    ///
-    /// # Safety
-    /// As [`insert`](Tree::insert).
-    #[cold]
-    unsafe fn insert_from_root(
-        &self,
-        entry: Thin<E>,
-        keeper: &mut impl Keeper,
-    ) -> Result<(), Thin<E>> {
-        // SAFETY: by the caller.
-        let target = Target::new(unsafe { entry.bytes() });
-        Tree::<E>::retry(|| {
-            let mut path = Path::new();
-            let (leaf, seen) = self.descend(
-                |node| node.child_of(&target),
-                |node, seen, index| path.push(node, seen, index),
-            )?;
-            let (index, equal) = leaf.lower_bound(&target);
-            if equal {
-                let existing = leaf.entry(index);
-                return leaf.latch().validate(seen).then_some(Err(existing));
-            }
-            if leaf.is_full() {
-                path.push(leaf, seen, index);
-                self.split(&path, keeper);
-                return None;
-            }
-            let latched = leaf.latch().upgrade(seen)?;
-            leaf.put_entry(index, entry);
-            leaf.count_insert();
-            drop(latched);
-            Some(Ok(()))
-        })
-    }
-
-    /// Splits the highest node of a path that must be split to make room in its
-    /// leaf. Does nothing if somebody interferes.
-    fn split(&self, path: &Path<E>, keeper: &mut impl Keeper) -> Option<()> {
-        let room = (0..path.length).rfind(|&at| !path.get(at).0.is_full());
-        let (node, seen, index) = path.get(room.map_or(0, |at| at + 1));
-        let parent = match room {
-            Some(at) => {
-                let (parent, seen, _) = path.get(at);
-                Some((parent, parent.latch().upgrade(seen)?))
-            }
-            None => None,
-        };
-        let latched = node.latch().upgrade(seen)?;
-        if parent.is_none() && self.root() != node {
-            return None;
-        }
-        let right = NodeRef::new(node.level());
-        keeper.grew(NodeRef::<E>::size(node.is_inner()));
-        let separator = node.move_upper(right, index);
-        if !node.is_inner() {
-            // SAFETY: it has just been made.
-            keeper.grew(Thin::<()>::size(unsafe { separator.bytes() }.len()));
-            node.count_insert();
-        }
-        match &parent {
-            Some((parent, _)) => parent.put_child(separator, right),
-            None => {
-                let root = NodeRef::<E>::new(node.level() + 1);
-                keeper.grew(NodeRef::<E>::size(true));
-                root.set_only_child(node);
-                root.put_child(separator, right);
-                self.root.store(root.as_ptr(), Release);
-            }
-        }
-        drop(latched);
-        drop(parent);
-        Some(())
     }
 
     /// Removes an entry; false if it is not in the tree.

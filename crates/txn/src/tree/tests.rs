@@ -47,11 +47,11 @@ fn entry(key: &[u8]) -> Entry {
 /// Looks for the entry's key and adds the entry.
 fn put(tree: &Tree<AtomicU64>, entry: Entry, hoard: &mut Hoard) -> Result<(), Entry> {
     // SAFETY: the tests free entries at their end.
-    let found = tree.lookup(unsafe { entry.bytes() });
-    match found.entry {
+    let spot = tree.spot(unsafe { entry.bytes() }, None);
+    match spot.entry {
         Some(existing) => Err(existing),
         // SAFETY: as above.
-        None => unsafe { tree.insert(entry, &found, hoard) },
+        None => unsafe { tree.insert(entry, &spot, hoard) }.map(|_| ()),
     }
 }
 
@@ -357,7 +357,7 @@ fn an_insertion_does_not_trust_an_old_look_up() {
     let tree = Tree::new();
     let entries: Vec<Entry> = (0..20u32).map(|at| entry(&at.to_be_bytes())).collect();
     let key = |at: usize| (at as u32).to_be_bytes();
-    let (ten, fifteen) = (tree.lookup(&key(10)), tree.lookup(&key(15)));
+    let (ten, fifteen) = (tree.spot(&key(10), None), tree.spot(&key(15), None));
     put(&tree, entries[3], &mut hoard).ok().unwrap();
     // SAFETY: the entries are freed below, after the tree.
     unsafe { tree.insert(entries[10], &ten, &mut hoard) }
@@ -365,7 +365,7 @@ fn an_insertion_does_not_trust_an_old_look_up() {
         .unwrap();
     // SAFETY: as above.
     let twice = unsafe { tree.insert(entries[10], &ten, &mut hoard) };
-    assert!(twice == Err(entries[10]));
+    assert!(twice.err() == Some(entries[10]));
     for at in [0, 1, 2, 4, 5, 6, 7, 8, 9, 16, 17] {
         put(&tree, entries[at], &mut hoard).ok().unwrap();
     }
@@ -376,6 +376,58 @@ fn an_insertion_does_not_trust_an_old_look_up() {
     let all = Span::new(&[], None);
     let keys = scan(&tree, all, Direction::Forward);
     assert!(keys.is_sorted() && keys.len() == 14, "{keys:?}");
+    drop(tree);
+    // SAFETY: the tree is gone.
+    entries.iter().for_each(|entry| unsafe { entry.free() });
+}
+
+/// Keys that follow one another are put behind each other without a search, and
+/// only where nothing lies between, not beyond the leaf's end, and not when others
+/// have been at the leaf.
+#[test]
+fn a_finger_is_trusted_only_right_behind_it() {
+    let mut hoard = Hoard::default();
+    let tree = Tree::new();
+    let entries: Vec<Entry> = (0..100u32).map(|at| entry(&at.to_be_bytes())).collect();
+    let key = |at: usize| (at as u32).to_be_bytes();
+    let insert = |at: usize, last: Option<&Finger<AtomicU64>>, hoard: &mut Hoard| {
+        let spot = tree.spot(&key(at), last);
+        assert!(spot.entry.is_none());
+        // SAFETY: the entries are freed below, after the tree.
+        unsafe { tree.insert(entries[at], &spot, hoard) }
+            .ok()
+            .unwrap()
+    };
+    insert(30, None, &mut hoard);
+    let ten = insert(10, None, &mut hoard).expect("there was room");
+    assert!(ten.spot(&key(11)).is_some() && ten.spot(&key(29)).is_some());
+    // Not behind it: the key before, its own, the next one there is, one beyond.
+    assert!(
+        [9, 10, 30, 31]
+            .iter()
+            .all(|&at| ten.spot(&key(at)).is_none())
+    );
+    let eleven = insert(11, Some(&ten), &mut hoard).expect("there was room");
+    // The latch has moved on.
+    assert!(ten.spot(&key(12)).is_none());
+    insert(12, Some(&eleven), &mut hoard);
+    // Leaves that are bounded: nothing is put behind their last key that belongs
+    // to the next one.
+    for at in (40..100).rev().chain(0..10).chain(13..30) {
+        insert(at, None, &mut hoard);
+    }
+    let mut last = None;
+    for at in 31..40 {
+        last = insert(at, last.as_ref(), &mut hoard);
+        if let Some(last) = &last {
+            assert!(last.spot(&key(40)).is_none() && last.spot(&key(41)).is_none());
+        }
+    }
+    let keys = scan(&tree, Span::new(&[], None), Direction::Forward);
+    assert!(keys.is_sorted() && keys.len() == 100, "{keys:?}");
+    for (at, &entry) in entries.iter().enumerate() {
+        assert!(tree.lookup(&key(at)).entry == Some(entry));
+    }
     drop(tree);
     // SAFETY: the tree is gone.
     entries.iter().for_each(|entry| unsafe { entry.free() });

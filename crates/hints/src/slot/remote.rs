@@ -1,0 +1,68 @@
+//! A thread's slot in the hands of other threads.
+//!
+//! A thread that waits for a CPU cannot say that it should have one. So whoever
+//! gives it something urgent to do may say so in its place, for as long as it has
+//! the slot (`gate`).
+//!
+//! Invariants, where one thread sets and any number reset:
+//! 1. Weight is written before the tier by who sets, and after it by who resets,
+//!    and tiers are exchanged, so that who comes later has seen all that came
+//!    before. So if the tier was reset last, the weight was, too.
+//!
+//! Known weakness: a `reset` that runs while the thread is set anew may take its
+//! weight away and not its tier; then it has the default weight in that tier until
+//! it is set again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Release};
+
+use super::{Page, Slot};
+use crate::gate::Gate;
+use crate::table::Mapping;
+use crate::{Tier, Weight};
+
+/// A handle on a thread's [`Slot`] that any thread may use. It does nothing once
+/// the slot is given back. Made by [`Slot::remote`].
+///
+/// Setting is for one thread at a time; resetting is for all, also meanwhile.
+#[derive(Clone, Debug)]
+pub struct Remote {
+    gate: Arc<Gate>,
+    mapping: Mapping,
+    index: u32,
+}
+
+impl Remote {
+    /// Has the thread be in this tier, with this weight, until told otherwise.
+    /// False if its slot is given back.
+    pub fn set(&self, tier: Tier, weight: Weight) -> bool {
+        self.write(|page| {
+            page.weight.store(weight.get() as u16, Release);
+            page.tier.swap(tier as u8 + 1, AcqRel);
+        })
+    }
+
+    /// Has it be what its cgroup is again. False if its slot is given back.
+    pub fn reset(&self) -> bool {
+        self.write(|page| {
+            page.tier.swap(0, AcqRel);
+            page.weight.store(0, Release);
+        })
+    }
+
+    fn write(&self, write: impl FnOnce(&Page)) -> bool {
+        let done = self.gate.inside(|| write(self.mapping.page(self.index)));
+        done.is_some()
+    }
+}
+
+impl Slot {
+    /// A handle for other threads.
+    pub fn remote(&self) -> Remote {
+        Remote {
+            gate: Arc::clone(self.gate.get_or_init(|| Arc::new(Gate::new()))),
+            mapping: self.mapping,
+            index: self.index,
+        }
+    }
+}
