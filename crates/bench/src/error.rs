@@ -106,6 +106,9 @@ pub enum Error {
     /// The database no longer holds what the workload must preserve.
     #[error("the database is inconsistent after the run: {0}")]
     Inconsistent(crate::tpcc::check::Violation),
+    /// The sessions of an inversion did not do what its script says.
+    #[error("the cell did not go as written: {0}; a longer --hold-s may help")]
+    Unplayed(String),
     /// An engine failed, and not for a reason that goes away.
     #[error("{engine}, while running TPC-C or Q2: {reason}")]
     Engine {
