@@ -271,13 +271,13 @@ impl InversionPlan {
         if self.locks.is_empty() {
             return refuse("no lock is named: write spin, lwlock, heavyweight or chain".to_owned());
         }
-        if !(self.hold_s >= HOLD_MIN_S) {
+        if !(self.hold_s.is_finite() && self.hold_s >= HOLD_MIN_S) {
             return refuse(format!(
                 "a hold of {} s is not told from the cell's set-up: {HOLD_MIN_S} s or more",
                 self.hold_s
             ));
         }
-        if !(self.limit_s >= 2.0 * self.hold_s && self.limit_s.is_finite()) {
+        if !(self.limit_s.is_finite() && self.limit_s >= 2.0 * self.hold_s) {
             return refuse(format!(
                 "a limit of {} s leaves no room for a hold of {} s: twice that or more",
                 self.limit_s, self.hold_s

@@ -1,5 +1,6 @@
 //! Inversion as text of at most 80 columns.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::summary::{Pair, pairs};
@@ -20,13 +21,26 @@ pub(super) fn heading(report: &Report<InversionRow>) -> Vec<String> {
         ),
     ];
     if let Some(row) = report.rows.first() {
-        let repeats = report.rows.iter().map(|row| row.repeat).max().unwrap_or(0) + 1;
         lines.push(format!(
-            "The lock is held for {} s of CPU time; one CPU; repeats: {repeats}",
-            row.hold_s
+            "The lock is held for {} s of CPU time; one CPU; repeats: {}",
+            row.hold_s,
+            repeats(report)
         ));
     }
     lines
+}
+
+/// How often cells were measured: a number, or two if some were more often.
+fn repeats(report: &Report<InversionRow>) -> String {
+    let cells = pairs(report)
+        .into_iter()
+        .flat_map(|pair| [pair.baseline.rows.len(), pair.burner.rows.len()]);
+    let counts: BTreeSet<usize> = cells.filter(|count| *count > 0).collect();
+    match (counts.first(), counts.last()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (Some(only), _) => only.to_string(),
+        _ => "0".to_owned(),
+    }
 }
 
 /// Renders the table.
@@ -111,6 +125,14 @@ mod tests {
         report.rows.retain(|row| row.lock == ContendedLock::Spin);
         let expected = include_str!("table.expected");
         assert_eq!(render(&report), expected, "\n{}", render(&report));
+    }
+
+    #[test]
+    fn repeats_are_counted_in_each_cell() {
+        let mut report = samples::report();
+        assert_eq!(repeats(&report), "2");
+        report.rows.pop();
+        assert_eq!(repeats(&report), "1 to 2");
     }
 
     #[test]
