@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::inversion::InversionRow;
 use crate::locks::LockRow;
 use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
@@ -61,6 +62,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
         "mixed" => merged::<Row>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
+        "inversion" => merged::<InversionRow>(files),
         "rocksdb" => merged::<RocksRow>(files),
         _ => {
             let known = experiments().iter().map(|experiment| experiment.name);
@@ -100,7 +102,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{locks, mixed, preempt, rocksdb};
+    use crate::report::{inversion, locks, mixed, preempt, rocksdb};
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -112,6 +114,7 @@ mod tests {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),
+                "inversion" => inversion::samples::report().write(&file).unwrap(),
                 "rocksdb" => rocksdb::samples::report().write(&file).unwrap(),
                 other => panic!("no samples of {other}"),
             }

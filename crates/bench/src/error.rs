@@ -26,6 +26,9 @@ pub enum Error {
          install the package postgresql (15 or newer)"
     )]
     NoPostgres,
+    /// A server built for the lab is not where it should be.
+    #[error("{} holds no PostgreSQL for the lab: make it with `make servers`", .0.display())]
+    NoLabServer(PathBuf),
     /// We are root, and there is no other user to run the server as.
     #[error(
         "PostgreSQL refuses to run as root and there is no user 'postgres': \
@@ -103,6 +106,9 @@ pub enum Error {
     /// The database no longer holds what the workload must preserve.
     #[error("the database is inconsistent after the run: {0}")]
     Inconsistent(crate::tpcc::check::Violation),
+    /// The sessions of an inversion did not do what its script says.
+    #[error("the cell did not go as written: {0}; a longer --hold-s may help")]
+    Unplayed(String),
     /// An engine failed, and not for a reason that goes away.
     #[error("{engine}, while running TPC-C or Q2: {reason}")]
     Engine {

@@ -38,5 +38,11 @@ pub fn experiments() -> &'static [Experiment] {
                   with the C library's mutexes and with CFL's",
             section: "CFL (paper 004), Section 4.3, Figure 6",
         },
+        Experiment {
+            name: "inversion",
+            summary: "an urgent session wants the lock of a background one while a third burns \
+                  the CPU: how long it waits, per lock, scheduler and hints",
+            section: "UFS (paper 000), Section 6.6, Table 4",
+        },
     ]
 }

@@ -8,6 +8,7 @@
 //! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
+//! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
 //! This crate runs on whatever machine it is called on: it knows nothing of
@@ -21,6 +22,7 @@ pub mod dataset;
 mod error;
 mod experiments;
 mod files;
+pub mod inversion;
 pub mod locks;
 mod network;
 mod oltp;

@@ -15,6 +15,7 @@
 //! itself a finding.
 
 mod guest;
+mod inversion;
 mod keep;
 mod locks;
 mod mixed;
@@ -53,12 +54,16 @@ enum Experiment {
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
     Rocksdb(rocksdb::RocksArgs),
+    Inversion(inversion::InversionArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]
     Prepare(guest::PrepareArgs),
     /// Measure one cell on this machine
     #[command(hide = true)]
     Cell(guest::CellArgs),
+    /// Play the cells of one treatment on this machine
+    #[command(hide = true)]
+    InversionCell(guest::CellArgs),
 }
 
 /// Runs the experiment; answers with the exit status.
@@ -68,8 +73,10 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
         Some(Experiment::Rocksdb(args)) => rocksdb::rocksdb(&args),
+        Some(Experiment::Inversion(args)) => inversion::inversion(&args),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),
+        Some(Experiment::InversionCell(args)) => inversion::cell(&args).map(|()| 0),
         None => list().map(|()| 0),
     }
 }

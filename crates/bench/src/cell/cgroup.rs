@@ -146,13 +146,13 @@ impl Drop for ThreadGroup {
 
 /// The cgroups of one cell. Fields are dropped in order: children first.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     /// Clients, on their CPUs.
-    pub(super) clients: Group,
+    pub(crate) clients: Group,
     /// The server and its high-priority backends.
-    pub(super) high: Group,
+    pub(crate) high: Group,
     /// The background's backends.
-    pub(super) background: Group,
+    pub(crate) background: Group,
     _parent: Group,
     /// Where this process was before the cell.
     home: PathBuf,
@@ -181,8 +181,25 @@ fn own_cgroup() -> PathBuf {
 }
 
 impl Tree {
-    /// Makes the cgroups and enables the controllers they need.
+    /// The cgroups of a cell of the mixed workload.
     pub(super) fn create(config: &CellConfig) -> Result<Self> {
+        let background = match config.mix.background_is_high() {
+            true => (Tier::TimeSensitive, "equal", Weight::MAX),
+            false => (Tier::Background, "low", Weight::MIN),
+        };
+        let server = cpu_range(0, config.cpus);
+        let clients = cpu_range(config.cpus, config.client_cpus);
+        Tree::on(&server, &clients, background)
+    }
+
+    /// Makes the cgroups on these CPUs, as cpuset writes them, and enables the
+    /// controllers they need. `background` is the third one's tier, name and
+    /// weight.
+    pub(crate) fn on(
+        server: &str,
+        clients: &str,
+        background: (Tier, &str, Weight),
+    ) -> Result<Self> {
         let home = own_cgroup();
         let root = Path::new(ROOT);
         let control = root.join("cgroup.subtree_control");
@@ -190,21 +207,16 @@ impl Tree {
         let parent = Group::create(root.join(NAME))?;
         parent.set("cgroup.subtree_control", "+cpu +cpuset")?;
 
-        let server = cpu_range(0, config.cpus);
-        let clients = cpu_range(config.cpus, config.client_cpus);
         let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
             let group = Group::create(parent.0.join(format!("{tier}.{name}")))?;
             group.set("cpuset.cpus", cpus)?;
             group.set("cpu.weight", &weight.to_string())?;
             Ok(group)
         };
-        let clients = child(Tier::TimeSensitive, "clients", &clients, Weight::DEFAULT)?;
-        let high = child(Tier::TimeSensitive, "high", &server, Weight::MAX)?;
-        let background = if config.mix.background_is_high() {
-            child(Tier::TimeSensitive, "equal", &server, Weight::MAX)?
-        } else {
-            child(Tier::Background, "low", &server, Weight::MIN)?
-        };
+        let clients = child(Tier::TimeSensitive, "clients", clients, Weight::DEFAULT)?;
+        let high = child(Tier::TimeSensitive, "high", server, Weight::MAX)?;
+        let (tier, name, weight) = background;
+        let background = child(tier, name, server, weight)?;
         Ok(Tree {
             clients,
             high,

@@ -54,7 +54,7 @@ impl Class {
 }
 
 /// The class of backends with the high or the low priority.
-fn class(scheduler: &Scheduler, high: bool) -> Class {
+pub(crate) fn class(scheduler: &Scheduler, high: bool) -> Class {
     match (scheduler, high) {
         (Scheduler::Idle, false) => Class::Idle,
         (Scheduler::Fifo, true) => Class::Fifo,
@@ -65,7 +65,7 @@ fn class(scheduler: &Scheduler, high: bool) -> Class {
 
 /// Puts the server and everything it has started into the high group; what it
 /// starts later is born there.
-pub(super) fn place_server(tree: &Tree, postmaster: i32) -> Result<()> {
+pub(crate) fn place_server(tree: &Tree, postmaster: i32) -> Result<()> {
     tree.high.add(postmaster)?;
     let path = format!("/proc/{postmaster}/task/{postmaster}/children");
     let children = std::fs::read_to_string(&path).map_err(Error::file("read", path.as_ref()))?;

@@ -33,13 +33,13 @@ pub(crate) struct PrepareArgs {
 pub(crate) struct CellArgs {
     /// The cell, as JSON
     #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    pub(super) config: PathBuf,
     /// Report with the cell's row
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// Name of the clock, for the report
     #[arg(long, default_value = "real")]
-    clock: String,
+    pub(super) clock: String,
 }
 
 /// Makes the data.

@@ -18,7 +18,7 @@ use crate::output::Steps;
 use crate::service;
 
 /// Where the data lies, in the guest image.
-const GUEST_DATA: &str = "/var/lib/giveway/bench";
+pub(super) const GUEST_DATA: &str = "/var/lib/giveway/bench";
 /// Where it lies natively; the server's user must be able to reach it, so it
 /// cannot be below root's home.
 const NATIVE_DATA: &str = "/var/lib/giveway";
