@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::hint_overhead::HintRow;
 use crate::locks::LockRow;
 use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
@@ -59,6 +60,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
     }
     match name.as_str() {
         "mixed" => merged::<Row>(files),
+        "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
         "rocksdb" => merged::<RocksRow>(files),
@@ -100,7 +102,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{locks, mixed, preempt, rocksdb};
+    use crate::report::{hint_overhead, locks, mixed, preempt, rocksdb};
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -110,6 +112,7 @@ mod tests {
             // Every experiment has rows that are read back.
             match experiment.name {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
+                "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),
                 "rocksdb" => rocksdb::samples::report().write(&file).unwrap(),
@@ -136,6 +139,9 @@ mod tests {
         let file = dir.path().join("x.json");
         fs::write(&file, "{\"experiment\": \"x\"}").unwrap();
         let error = read_reports(&[file]).err().unwrap().to_string();
-        assert!(error.contains("'x' is none of mixed, locks"), "{error}");
+        assert!(
+            error.contains("'x' is none of mixed, hint-overhead"),
+            "{error}"
+        );
     }
 }

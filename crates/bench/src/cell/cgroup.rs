@@ -11,6 +11,14 @@
 //! compare directly under EEVDF, whose shares are relative to siblings; their
 //! names begin with the label of a tier, from which UFS takes it. In the 50:50
 //! mix the third is `time_sensitive.equal` with weight 10000.
+//!
+//! Where roles set priorities there are two, which keep clients and server on
+//! their CPUs and say nothing else:
+//!
+//! ```text
+//!   clients                  client CPUs
+//!   server                   server CPUs
+//! ```
 
 use std::fs;
 use std::io;
@@ -20,6 +28,7 @@ use std::time::{Duration, Instant};
 use giveway_hints::{Tier, Weight};
 
 use crate::config::CellConfig;
+use crate::setup::By;
 use crate::{Error, Result};
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -149,10 +158,10 @@ impl Drop for ThreadGroup {
 pub(super) struct Tree {
     /// Clients, on their CPUs.
     pub(super) clients: Group,
-    /// The server and its high-priority backends.
+    /// The server and its high-priority backends; by roles, all of them.
     pub(super) high: Group,
     /// The background's backends.
-    pub(super) background: Group,
+    pub(super) background: Option<Group>,
     _parent: Group,
     /// Where this process was before the cell.
     home: PathBuf,
@@ -192,9 +201,22 @@ impl Tree {
 
         let server = cpu_range(0, config.cpus);
         let clients = cpu_range(config.cpus, config.client_cpus);
-        let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
-            let group = Group::create(parent.0.join(format!("{tier}.{name}")))?;
+        let plain = |name: &str, cpus: &str| -> Result<Group> {
+            let group = Group::create(parent.0.join(name))?;
             group.set("cpuset.cpus", cpus)?;
+            Ok(group)
+        };
+        if config.by == By::Roles {
+            return Ok(Tree {
+                clients: plain("clients", &clients)?,
+                high: plain("server", &server)?,
+                background: None,
+                _parent: parent,
+                home,
+            });
+        }
+        let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
+            let group = plain(&format!("{tier}.{name}"), cpus)?;
             group.set("cpu.weight", &weight.to_string())?;
             Ok(group)
         };
@@ -208,7 +230,7 @@ impl Tree {
         Ok(Tree {
             clients,
             high,
-            background,
+            background: Some(background),
             _parent: parent,
             home,
         })
