@@ -81,7 +81,7 @@ pub(super) fn render(report: &Report<HintRow>) -> String {
     let _ = write!(
         text,
         "\nof off: seed by seed, median and range; at least {KEEPS} is wanted of \"on\".\n\
-         counted: UFS reads the hints and boosts nobody. p99.9 is of all repeats together.\n"
+         counted: UFS reads the hints and boosts nobody. p99.9: of all repeats together.\n"
     );
     text
 }
