@@ -86,6 +86,8 @@ cd "$part/source"
 	CFLAGS="-O2 -g1" >&2
 make -s -j"${GIVEWAY_JOBS:-1}" >&2
 make -s install DESTDIR="$part/root" >&2
+# What measurements read their data into memory with.
+make -s -C contrib/pg_prewarm install DESTDIR="$part/root" >&2
 mkdir -p "$(dirname "$prefix")"
 mv "$part/root$prefix" "$prefix"
 rm -rf "$part"

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::hint_overhead::HintRow;
 use crate::inversion::InversionRow;
 use crate::locks::LockRow;
 use crate::preempt::PreemptRow;
@@ -60,6 +61,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
     }
     match name.as_str() {
         "mixed" => merged::<Row>(files),
+        "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
         "inversion" => merged::<InversionRow>(files),
@@ -102,7 +104,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{inversion, locks, mixed, preempt, rocksdb};
+    use crate::report::{hint_overhead, inversion, locks, mixed, preempt, rocksdb};
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -112,6 +114,7 @@ mod tests {
             // Every experiment has rows that are read back.
             match experiment.name {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
+                "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),
                 "inversion" => inversion::samples::report().write(&file).unwrap(),
@@ -139,6 +142,9 @@ mod tests {
         let file = dir.path().join("x.json");
         fs::write(&file, "{\"experiment\": \"x\"}").unwrap();
         let error = read_reports(&[file]).err().unwrap().to_string();
-        assert!(error.contains("'x' is none of mixed, locks"), "{error}");
+        assert!(
+            error.contains("'x' is none of mixed, hint-overhead"),
+            "{error}"
+        );
     }
 }

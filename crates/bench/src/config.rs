@@ -1,4 +1,4 @@
-//! What one cell measures, and which cells an experiment consists of.
+//! What one cell measures.
 //!
 //! Every field has a default, so that a configuration file or a command line
 //! need only say what differs.
@@ -9,6 +9,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::postgres::Installation;
+use crate::setup::{Build, By, Hints, Job};
 use crate::{Error, Result};
 
 /// How the server's processes are scheduled: the rows of the paper's Table 2,
@@ -218,7 +220,22 @@ pub struct CellConfig {
     /// TPC-C terminals, one connection and home warehouse each; 0: as many as
     /// server CPUs, as in the paper.
     pub terminals: u32,
-    /// Connections that run Q17 in a loop; 0: as many as server CPUs.
+    /// Who says what is urgent.
+    pub by: By,
+    /// Which server runs.
+    pub server: Build,
+    /// What the scheduler is told of the server's locks.
+    pub hints: Hints,
+    /// Whether UFS boosts who holds a lock that urgent work waits for; else it
+    /// only counts.
+    pub boost: bool,
+    /// Whether the kernel measures the scheduler's callbacks, which slows each
+    /// of them down.
+    pub time_callbacks: bool,
+    /// What runs in the background.
+    pub job: Job,
+    /// Connections that run [`CellConfig::job`] in a loop; 0: as many as server
+    /// CPUs.
     pub background_workers: u32,
     /// Microseconds that each round trip of a terminal spends in a network;
     /// the paper's clients are on another machine.
@@ -233,6 +250,8 @@ pub struct CellConfig {
     pub seed: u64,
     /// Data made by [`crate::dataset::prepare`]; copied, never written.
     pub data_dir: PathBuf,
+    /// Where the server lies, if it is one that was built for the lab.
+    pub server_dir: PathBuf,
     /// Where the copy goes: a tmpfs, so that storage plays no part.
     pub work_dir: PathBuf,
     /// Command that runs a sched_ext scheduler until it is told to stop;
@@ -248,6 +267,12 @@ impl Default for CellConfig {
             cpus: 4,
             client_cpus: CellConfig::default_client_cpus(4),
             terminals: 0,
+            by: By::default(),
+            server: Build::default(),
+            hints: Hints::default(),
+            boost: true,
+            time_callbacks: false,
+            job: Job::default(),
             background_workers: 0,
             network_us: 0,
             warmup_s: 1.0,
@@ -255,6 +280,7 @@ impl Default for CellConfig {
             repeat: 0,
             seed: 1,
             data_dir: PathBuf::from("/var/lib/giveway/bench"),
+            server_dir: PathBuf::new(),
             work_dir: PathBuf::from("/dev/shm"),
             scheduler_command: Vec::new(),
         }
@@ -288,12 +314,29 @@ impl CellConfig {
 
     /// A name for progress lines: `MIN:MAX under UFS, repeat 2`.
     pub fn title(&self) -> String {
-        format!(
-            "{} under {}, repeat {}",
-            self.mix,
-            self.scheduler.label(),
-            self.repeat + 1
-        )
+        let mut title = format!("{} under {}", self.mix, self.scheduler.label());
+        if self.by != By::default() {
+            title.push_str(&format!(" by {}", self.by));
+        }
+        if self.hints != Hints::default() {
+            title.push_str(&format!(", hints {}", self.hints));
+        }
+        if !self.boost {
+            title.push_str(" without boosts");
+        }
+        title.push_str(&format!(", repeat {}", self.repeat + 1));
+        title
+    }
+
+    /// The server that runs.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn installation(&self) -> Result<Installation> {
+        match self.server {
+            Build::Installed => Installation::find(),
+            Build::Stock | Build::Patched => Installation::of_lab(&self.server_dir),
+        }
     }
 
     /// Refuses settings that cannot be measured.
@@ -308,83 +351,24 @@ impl CellConfig {
         if !(self.warmup_s.is_finite() && self.warmup_s >= 0.0) {
             return refuse("the warm-up cannot be negative");
         }
+        if self.by == By::Roles && self.scheduler != Scheduler::Ufs {
+            return refuse("only UFS heeds the settings of roles: measure ufs, or by cgroups");
+        }
+        if self.by == By::Roles && self.server == Build::Installed {
+            return refuse(
+                "priorities by roles take a server with the extension: stock or patched",
+            );
+        }
+        if self.by != By::Roles && self.hints != Hints::Off {
+            return refuse("hints take the extension: set priorities by roles");
+        }
+        if self.hints == Hints::Patched && self.server != Build::Patched {
+            return refuse("hints of the patch take the patched server");
+        }
+        if self.by != By::Roles && self.job == Job::PgDump && self.background_count() > 0 {
+            return refuse("pg_dump connects anew each time, which only a role follows: by roles");
+        }
         Ok(())
-    }
-}
-
-/// The cells of the `mixed` experiment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Schedulers, in the order in which they are measured.
-    pub schedulers: Vec<Scheduler>,
-    /// Mixes, in the order in which they are measured.
-    pub mixes: Vec<Mix>,
-    /// CPUs of the server.
-    pub cpus: u32,
-    /// CPUs of the clients.
-    pub client_cpus: u32,
-    /// [`CellConfig::network_us`].
-    pub network_us: u32,
-    /// Seconds of warm-up.
-    pub warmup_s: f64,
-    /// Seconds of the window.
-    pub seconds: f64,
-    /// Repeats of every cell.
-    pub repeat: u32,
-    /// Seed of the first repeat; the others count on from it.
-    pub seed: u64,
-}
-
-impl Plan {
-    /// The full experiment: every mix, windows of 4 s after 1 s of warm-up.
-    pub fn new(schedulers: Vec<Scheduler>, cpus: u32) -> Self {
-        Plan {
-            schedulers,
-            mixes: Mix::ALL.to_vec(),
-            cpus,
-            client_cpus: CellConfig::default_client_cpus(cpus),
-            network_us: 0,
-            warmup_s: 1.0,
-            seconds: 4.0,
-            repeat: 1,
-            seed: 1,
-        }
-    }
-
-    /// A shorter one for a first look: one repeat, windows of 2 s after half a
-    /// second.
-    pub fn quick(self) -> Self {
-        Plan {
-            warmup_s: 0.5,
-            seconds: 2.0,
-            repeat: 1,
-            ..self
-        }
-    }
-
-    /// The cells, all of one repeat before the next, so that a run which is cut
-    /// short has whole repeats. Every scheduler sees the same seeds.
-    pub fn cells(&self) -> Vec<CellConfig> {
-        let mut cells = Vec::new();
-        for repeat in 0..self.repeat {
-            for mix in &self.mixes {
-                for scheduler in self.schedulers.iter().filter(|s| s.is_relevant(*mix)) {
-                    cells.push(CellConfig {
-                        scheduler: scheduler.clone(),
-                        mix: *mix,
-                        cpus: self.cpus,
-                        client_cpus: self.client_cpus,
-                        network_us: self.network_us,
-                        warmup_s: self.warmup_s,
-                        seconds: self.seconds,
-                        repeat,
-                        seed: self.seed + u64::from(repeat),
-                        ..CellConfig::default()
-                    });
-                }
-            }
-        }
-        cells
     }
 }
 
@@ -431,22 +415,33 @@ mod tests {
     }
 
     #[test]
-    fn idle_is_measured_where_it_differs_and_seeds_follow_the_repeat() {
-        let plan = Plan {
-            repeat: 2,
-            ..Plan::new(Scheduler::PAPER.to_vec(), 4)
+    fn what_nobody_would_heed_is_refused_with_the_remedy() {
+        let roles = CellConfig {
+            scheduler: Scheduler::Ufs,
+            mix: Mix::MinMax,
+            by: By::Roles,
+            server: Build::Stock,
+            hints: Hints::Stock,
+            job: Job::PgDump,
+            ..CellConfig::default()
         };
-        let cells = plan.cells();
-        assert_eq!(cells.len(), 2 * (4 * 4 + 1));
-        let idle: Vec<_> = cells
+        roles.validate().unwrap();
+        let mut bad = vec![roles.clone(); 5];
+        bad[0].scheduler = Scheduler::Eevdf;
+        bad[1].server = Build::Installed;
+        bad[2].by = By::Cgroups;
+        bad[3].hints = Hints::Patched;
+        bad[4] = CellConfig {
+            by: By::Cgroups,
+            hints: Hints::Off,
+            ..roles
+        };
+        for (cell, remedy) in bad
             .iter()
-            .filter(|c| c.scheduler == Scheduler::Idle)
-            .collect();
-        assert!(idle.iter().all(|cell| cell.mix == Mix::MinMax) && idle.len() == 2);
-        assert!(
-            cells
-                .iter()
-                .all(|cell| cell.seed == 1 + u64::from(cell.repeat))
-        );
+            .zip(["ufs", "stock", "roles", "patched", "roles"])
+        {
+            let error = cell.validate().unwrap_err().to_string();
+            assert!(error.contains(remedy), "{error}");
+        }
     }
 }

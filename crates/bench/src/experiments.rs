@@ -21,6 +21,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Sections 3, 6.1, 6.2",
         },
         Experiment {
+            name: "hint-overhead",
+            summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
+                  and on, stock and patched: what they cost, what they are good for",
+            section: "UFS (paper 000), Sections 6.1, 6.7",
+        },
+        Experiment {
             name: "locks",
             summary: "threads at one lock: who gets how much of it, at what price, under \
                   CFL, u-SCL and the usual mutexes",

@@ -6,6 +6,7 @@
 //! | experiment | what | paper |
 //! | --- | --- | --- |
 //! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
+//! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
 //! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6 |
@@ -22,22 +23,27 @@ pub mod dataset;
 mod error;
 mod experiments;
 mod files;
+pub mod hint_overhead;
 pub mod inversion;
 pub mod locks;
 mod network;
 mod oltp;
+mod plan;
 pub mod postgres;
 pub mod preempt;
 mod report;
 pub mod result;
 pub mod rocksdb;
+pub mod setup;
 pub mod tpcc;
 
 pub use any_report::{AnyReport, read_reports};
 pub use cell::run_cell;
-pub use config::{CellConfig, Mix, Plan, Scheduler};
+pub use cell::ufs::{Callback, LockCounts, UfsCounts};
+pub use config::{CellConfig, Mix, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
+pub use plan::Plan;
 pub use result::{Environment, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.

@@ -91,7 +91,8 @@ impl Installation {
         self.owner
     }
 
-    fn command(&self, program: &str) -> Command {
+    /// A program that runs as the server's user.
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.bin.join(program));
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
@@ -268,6 +269,31 @@ impl Drop for Server {
     }
 }
 
+/// The superuser that made the data.
+pub const USER: &str = "postgres";
+
+/// Where a server is, who connects, and from how far away.
+#[derive(Clone, Debug)]
+pub struct Address {
+    /// The directory of the server's socket.
+    pub socket_dir: PathBuf,
+    /// The role.
+    pub role: &'static str,
+    /// What every round trip takes longer than server and client need for it.
+    pub round_trip: Duration,
+}
+
+impl Address {
+    /// The superuser, beside the server.
+    pub fn of(server: &Server) -> Self {
+        Address {
+            socket_dir: server.socket_dir().to_owned(),
+            role: USER,
+            round_trip: Duration::ZERO,
+        }
+    }
+}
+
 /// One connection, driven by the thread that calls.
 pub struct Session {
     /// Statements go here, inside [`Session::wait`].
@@ -279,27 +305,27 @@ pub struct Session {
 /// A connection that the caller polls itself, to see the server's notices.
 pub(crate) type RawConnection = Connection<Socket, NoTlsStream>;
 
-/// Connects without spawning the connection's driver.
+/// Connects as a role without spawning the connection's driver.
 pub(crate) async fn connect_raw(
     socket_dir: &Path,
+    role: &str,
     name: &str,
-    options: &[(&str, &str)],
 ) -> Result<(Client, RawConnection), tokio_postgres::Error> {
-    login(name, options)
+    login(role, name, &[])
         .host_path(socket_dir)
         .connect(NoTls)
         .await
 }
 
 /// Who connects, and with which settings of the session.
-fn login(name: &str, options: &[(&str, &str)]) -> Config {
+fn login(role: &str, name: &str, options: &[(&str, &str)]) -> Config {
     let options: Vec<String> = options
         .iter()
         .map(|(name, value)| format!("-c {name}={value}"))
         .collect();
     let mut config = Config::new();
     config
-        .user("postgres")
+        .user(role)
         .dbname("postgres")
         .application_name(name)
         .options(options.join(" "));
@@ -318,27 +344,22 @@ impl Session {
     /// Connects as the superuser. `options` are settings (name, value without
     /// spaces) of this session.
     pub fn connect(server: &Server, name: &str, options: &[(&str, &str)]) -> Result<Self> {
-        Session::connect_at(server.socket_dir(), name, options, Duration::ZERO)
+        Session::connect_at(&Address::of(server), name, options)
     }
 
-    /// As [`Session::connect`], by the socket's directory and as if from far
-    /// away: every round trip takes `round_trip` longer.
-    pub fn connect_at(
-        socket_dir: &Path,
-        name: &str,
-        options: &[(&str, &str)],
-        round_trip: Duration,
-    ) -> Result<Self> {
+    /// As [`Session::connect`], as any role and from any distance.
+    pub fn connect_at(address: &Address, name: &str, options: &[(&str, &str)]) -> Result<Self> {
         let runtime = runtime()?;
         let what = format!("connecting ({name})");
-        let socket = socket_dir.join(".s.PGSQL.5432");
+        let socket = address.socket_dir.join(".s.PGSQL.5432");
         let stream = runtime
             .block_on(UnixStream::connect(&socket))
             .map_err(Error::file("connect to", &socket))?;
         let (client, backend) = runtime
             .block_on(async {
-                let stream = Distant::new(stream, round_trip);
-                let (client, connection) = login(name, options).connect_raw(stream, NoTls).await?;
+                let stream = Distant::new(stream, address.round_trip);
+                let login = login(address.role, name, options);
+                let (client, connection) = login.connect_raw(stream, NoTls).await?;
                 // The driver ends with the client. An error of its own also
                 // fails the statement in flight, which reports it.
                 tokio::spawn(async move {

@@ -17,11 +17,13 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::{Busy, Done};
+use crate::cell::ufs::UfsCounts;
+use crate::cell::{Done, Measured};
 use crate::config::{CellConfig, Mix, Scheduler};
 use crate::dataset::DATASET_VERSION;
 use crate::files;
 use crate::postgres::Installation;
+use crate::setup::{Build, By, Hints, Job, is_default};
 use crate::tpcc::terminal::{Counts, Tally};
 use crate::{Error, Result};
 
@@ -61,8 +63,13 @@ impl Environment {
     /// `clock` and `commit` are the caller's to know. What cannot be found out
     /// is left empty.
     pub fn probe(clock: &str, commit: &str) -> Self {
+        Environment::of(Installation::find(), clock, commit)
+    }
+
+    /// The same with a certain server.
+    pub fn of(postgres: Result<Installation>, clock: &str, commit: &str) -> Self {
         Environment {
-            postgresql: Installation::find()
+            postgresql: postgres
                 .and_then(|postgres| postgres.version())
                 .unwrap_or_default(),
             dataset_version: DATASET_VERSION,
@@ -176,7 +183,22 @@ pub struct Row {
     pub client_cpus: u32,
     /// TPC-C terminals.
     pub terminals: u32,
-    /// Q17 workers.
+    /// Who said what is urgent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub by: By,
+    /// Which server ran.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub server: Build,
+    /// What the scheduler was told of locks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub hints: Hints,
+    /// Whether UFS only counted whom it would have boosted.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub counted_only: bool,
+    /// What ran in the background.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub job: Job,
+    /// Its workers.
     pub background_workers: u32,
     /// [`CellConfig::network_us`]; older results have none.
     #[serde(default)]
@@ -196,7 +218,7 @@ pub struct Row {
     pub ts_p95_ms: Option<f64>,
     /// 99th percentile.
     pub ts_p99_ms: Option<f64>,
-    /// Q17 queries per second.
+    /// Rounds of the background's job per second: Q17 queries, or others.
     pub bg_per_s: Option<f64>,
     /// CPU time of the server's processes, as a share of what its CPUs had.
     pub busy_fraction: f64,
@@ -207,6 +229,9 @@ pub struct Row {
     /// CPU time of the clients, as a share of what theirs had: near 1, they were
     /// the bottleneck, and the row says little about the server.
     pub client_busy_fraction: f64,
+    /// What UFS counted inside the window, where roles say what is urgent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ufs: Option<UfsCounts>,
     /// Transactions by type, and retries.
     pub transactions: Option<Counts>,
     /// Latencies: pairs of milliseconds and how many transactions took that
@@ -221,7 +246,7 @@ impl Row {
         scheduler_version: Option<String>,
         huge_pages: bool,
         done: &Done,
-        busy: &Busy,
+        Measured { busy, ufs }: Measured,
     ) -> Self {
         let tally = done.terminals.as_ref();
         // A window without a single transaction has a throughput and no latency.
@@ -240,6 +265,11 @@ impl Row {
             cpus: config.cpus,
             client_cpus: config.client_cpus,
             terminals: config.terminal_count(),
+            by: config.by,
+            server: config.server,
+            hints: config.hints,
+            counted_only: !config.boost,
+            job: config.job,
             background_workers: config.background_count(),
             network_us: config.network_us,
             scheduler_version,
@@ -252,8 +282,9 @@ impl Row {
             bg_per_s: done.background.map(|queries| queries / config.seconds),
             busy_fraction: busy.server,
             bg_busy_fraction: busy.background,
-            busy_fraction_per_cpu: busy.per_cpu.clone(),
+            busy_fraction_per_cpu: busy.per_cpu,
             client_busy_fraction: busy.clients,
+            ufs,
             transactions: tally.map(|tally| tally.counts),
             latency_histogram: tally.map(pairs).unwrap_or_default(),
         }

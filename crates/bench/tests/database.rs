@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use giveway_bench::Error;
-use giveway_bench::background::Background;
+use giveway_bench::background::{Background, Workers};
 use giveway_bench::dataset::{self, DatasetSpec};
-use giveway_bench::postgres::{Installation, Server, Session};
+use giveway_bench::postgres::{Address, Installation, Server, Session, USER};
+use giveway_bench::setup::Job;
 use giveway_bench::tpcc::check;
 use giveway_bench::tpcc::terminal::{Tally, Terminal, Window};
 use nix::sys::signal::{Signal, kill};
@@ -34,12 +35,13 @@ fn workloads_run_and_leave_a_consistent_database() {
     let manifest = dataset::read_manifest(&data).unwrap();
     assert_eq!(manifest.spec, SPEC);
 
-    let server = Installation::find().unwrap().start(&data, &[]).unwrap();
+    let postgres = Installation::find().unwrap();
+    let server = postgres.start(&data, &[]).unwrap();
     let session = Session::connect(&server, "test", &[]).unwrap();
     population_is_the_specifications(&session);
     check::consistency(&session).unwrap();
 
-    let (tally, queries) = run(&server);
+    let (tally, queries) = run(&postgres, &server);
     let counts = tally.counts;
     assert!(counts.new_order > 0 && counts.payment > 0, "{counts:?}");
     assert_eq!(tally.latency_ns.len(), counts.total());
@@ -53,6 +55,10 @@ fn workloads_run_and_leave_a_consistent_database() {
         "orders were placed"
     );
     check::consistency(&session).unwrap();
+
+    for job in Job::ALL {
+        rounds_are_counted(&postgres, &server, &session, *job);
+    }
 
     every_condition_notices_its_damage(&session);
     drop(session);
@@ -102,13 +108,11 @@ fn population_is_the_specifications(session: &Session) {
 }
 
 /// Runs terminals and one background worker for a second.
-fn run(server: &Server) -> (Tally, f64) {
-    let mut background = Background::connect(server.socket_dir(), 1).unwrap();
+fn run(postgres: &Installation, server: &Server) -> (Tally, f64) {
+    let q17 = Workers::new(Job::Q17, 1, USER);
+    let mut background = Background::connect(postgres, server, &q17).unwrap();
     let terminals: Vec<Terminal> = (0..TERMINALS)
-        .map(|number| {
-            let near = Duration::ZERO;
-            Terminal::connect(server.socket_dir(), number, 1, SPEC.warehouses, near).unwrap()
-        })
+        .map(|number| Terminal::connect(&Address::of(server), number, 1, SPEC.warehouses).unwrap())
         .collect();
     let window = Window::after(Duration::from_millis(300), Duration::from_secs(1));
     let stop = AtomicBool::new(false);
@@ -133,6 +137,25 @@ fn run(server: &Server) -> (Tally, f64) {
     }
     background.join().unwrap();
     (sum, queries)
+}
+
+/// Two workers do rounds, and are ended in the middle of one.
+fn rounds_are_counted(postgres: &Installation, server: &Server, session: &Session, job: Job) {
+    let workers = Workers::new(job, 2, USER);
+    workers.prepare(session).unwrap();
+    let mut background = Background::connect(postgres, server, &workers).unwrap();
+    let window = Window::after(Duration::ZERO, Duration::from_millis(200));
+    background.start();
+    // Until both have done a round that ended after the window: however long
+    // that takes here.
+    background.settle(window.end, Duration::from_secs(60));
+    let rounds = background.completed(window);
+    background.expect_end();
+    for pid in background.backend_pids() {
+        kill(Pid::from_raw(*pid), Signal::SIGTERM).unwrap();
+    }
+    background.join().unwrap();
+    assert!(rounds > 0.0, "{rounds} rounds of {job}");
 }
 
 fn every_condition_notices_its_damage(session: &Session) {

@@ -15,6 +15,7 @@
 //! itself a finding.
 
 mod guest;
+mod hints;
 mod inversion;
 mod keep;
 mod locks;
@@ -51,6 +52,7 @@ pub(crate) struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Experiment {
     Mixed(mixed::MixedArgs),
+    HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
     Rocksdb(rocksdb::RocksArgs),
@@ -70,6 +72,7 @@ enum Experiment {
 pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
     match args.experiment {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
+        Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
         Some(Experiment::Rocksdb(args)) => rocksdb::rocksdb(&args),
@@ -84,8 +87,8 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
 fn list() -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for experiment in experiments() {
-        writeln!(out, "{:<10} {}", experiment.name, experiment.summary)?;
-        writeln!(out, "{:<10} {}", "", experiment.section)?;
+        writeln!(out, "{:<13} {}", experiment.name, experiment.summary)?;
+        writeln!(out, "{:<13} {}", "", experiment.section)?;
     }
     Ok(out.flush()?)
 }

@@ -204,5 +204,6 @@ fn read(cpu: &types::ufs_cpu_stats) -> Counters {
         wake_ns_log2: copy.wake_ns_log2,
         boosted_ns: copy.boosted_ns,
         boost_ns_log2: copy.boost_ns_log2,
+        lock_wait_ns: copy.lock_wait_ns,
     }
 }

@@ -20,11 +20,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
 
+mod callbacks;
 mod hints;
 
+pub(crate) use callbacks::CallbackStats;
 pub(crate) use hints::HintStats;
 
 const BUCKETS: usize = ufs_limits_UFS_HIST_BUCKETS as usize;
+const FINE_BUCKETS: usize = ufs_limits_UFS_FINE_BUCKETS as usize;
 
 /// The counters of one CPU, or the sum of several.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Counters {
     pub boosted_ns: u64,
     /// Indexed by bucket.
     pub boost_ns_log2: [u64; BUCKETS],
+    /// Indexed by bucket, four to an octave.
+    pub lock_wait_ns: [u64; FINE_BUCKETS],
 }
 
 impl Default for Counters {
@@ -48,6 +53,7 @@ impl Default for Counters {
             wake_ns_log2: [[0; BUCKETS]; 2],
             boosted_ns: 0,
             boost_ns_log2: [0; BUCKETS],
+            lock_wait_ns: [0; FINE_BUCKETS],
         }
     }
 }
@@ -60,6 +66,9 @@ impl Counters {
         }
         self.boosted_ns += other.boosted_ns;
         for (sum, n) in self.boost_ns_log2.iter_mut().zip(other.boost_ns_log2) {
+            *sum += n;
+        }
+        for (sum, n) in self.lock_wait_ns.iter_mut().zip(other.lock_wait_ns) {
             *sum += n;
         }
         for tier in 0..2 {
@@ -174,24 +183,35 @@ pub struct Metrics {
     pub nr_no_context: u64,
     #[stat(desc = "hint slots and boosts")]
     pub hints: HintStats,
+    #[stat(desc = "by callback, while the kernel times BPF programs (kernel.bpf_stats_enabled)")]
+    pub callbacks: BTreeMap<String, CallbackStats>,
     #[stat(desc = "by tier")]
     pub tiers: BTreeMap<String, TierStats>,
     #[stat(desc = "by CPU")]
     pub cpus: BTreeMap<u32, CpuStats>,
 }
 
+/// The bucket in which `part` of `whole` of everything counted is reached; none
+/// of nothing.
+fn percentile(buckets: &[u64], part: u64, whole: u64) -> Option<usize> {
+    let total: u64 = buckets.iter().sum();
+    let wanted = (total * part).div_ceil(whole).max(1);
+    let mut seen = 0;
+    buckets.iter().position(|n| {
+        seen += n;
+        seen >= wanted
+    })
+}
+
 /// Upper bound of the bucket in which the `percent`-th percentile lies.
 fn percentile_ns(buckets: &[u64], percent: u64) -> u64 {
-    let total: u64 = buckets.iter().sum();
-    let wanted = (total * percent).div_ceil(100).max(1);
-    let mut seen = 0;
-    for (i, n) in buckets.iter().enumerate() {
-        seen += n;
-        if seen >= wanted {
-            return 1 << (i + 1);
-        }
-    }
-    0
+    percentile(buckets, percent, 100).map_or(0, |bucket| 1 << (bucket + 1))
+}
+
+/// Upper bound of a bucket of those that are four to an octave.
+fn fine_bound_ns(bucket: usize) -> u64 {
+    let (octave, quarter) = (bucket / 4, bucket as u64 % 4);
+    (5 + quarter) << octave >> 2
 }
 
 impl TierStats {
@@ -276,6 +296,7 @@ impl Metrics {
             nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
             nr_no_context: all.get(ufs_stat_UFS_NO_CTX),
             hints: HintStats::new(&all),
+            callbacks: callbacks::measured(),
             tiers: Tier::ALL
                 .into_iter()
                 .map(|tier| (tier.to_string(), TierStats::new(tier, &all)))
@@ -305,9 +326,11 @@ impl Metrics {
         if hints.slots_found > 0 {
             writeln!(
                 out,
-                "  hints: tier changes {} | boosts {} runs {} for {:.3} s, expired {} | \
-                 failed reads {}",
+                "  hints: tier changes {} | holders preempted {} awaited {} | boosts {} runs {} \
+                 for {:.3} s, expired {} | failed reads {}",
                 hints.tier_changes - old.tier_changes,
+                hints.holders_preempted - old.holders_preempted,
+                hints.holders_awaited - old.holders_awaited,
                 hints.boosts() - old.boosts(),
                 hints.boosted_runs - old.boosted_runs,
                 (hints.boosted_ns - old.boosted_ns) as f64 / 1e9,
@@ -371,6 +394,7 @@ pub(crate) fn server_data() -> StatsServerData<(), Metrics> {
         .add_meta(TierStats::meta())
         .add_meta(CpuStats::meta())
         .add_meta(HintStats::meta())
+        .add_meta(CallbackStats::meta())
         .add_meta(Metrics::meta())
         .add_ops("top", StatsOps { open, close: None })
 }
@@ -413,6 +437,21 @@ mod tests {
         assert_eq!(percentile_ns(&buckets, 50), 2048);
         assert_eq!(percentile_ns(&buckets, 98), 2048);
         assert_eq!(percentile_ns(&buckets, 99), 1 << 21);
+    }
+
+    #[test]
+    fn fine_buckets_end_where_the_next_begin() {
+        // 1024 ns is the beginning of an octave, 1280 its second quarter's.
+        assert_eq!(
+            [40, 41, 42, 43].map(fine_bound_ns),
+            [1280, 1536, 1792, 2048]
+        );
+        let mut buckets = [0; FINE_BUCKETS];
+        assert_eq!(percentile(&buckets, 999, 1000), None);
+        (buckets[10], buckets[50]) = (999, 1);
+        assert_eq!(percentile(&buckets, 999, 1000), Some(10));
+        buckets[50] = 2;
+        assert_eq!(percentile(&buckets, 999, 1000), Some(50));
     }
 
     #[test]

@@ -11,6 +11,14 @@
 //! compare directly under EEVDF, whose shares are relative to siblings; their
 //! names begin with the label of a tier, from which UFS takes it. In the 50:50
 //! mix the third is `time_sensitive.equal` with weight 10000.
+//!
+//! Where roles set priorities there are two, which keep clients and server on
+//! their CPUs and say nothing else:
+//!
+//! ```text
+//!   clients                  client CPUs
+//!   server                   server CPUs
+//! ```
 
 use std::fs;
 use std::io;
@@ -20,6 +28,7 @@ use std::time::{Duration, Instant};
 use giveway_hints::{Tier, Weight};
 
 use crate::config::CellConfig;
+use crate::setup::By;
 use crate::{Error, Result};
 
 const ROOT: &str = "/sys/fs/cgroup";
@@ -149,10 +158,10 @@ impl Drop for ThreadGroup {
 pub(crate) struct Tree {
     /// Clients, on their CPUs.
     pub(crate) clients: Group,
-    /// The server and its high-priority backends.
+    /// The server and its high-priority backends; by roles, all of them.
     pub(crate) high: Group,
     /// The background's backends.
-    pub(crate) background: Group,
+    pub(crate) background: Option<Group>,
     _parent: Group,
     /// Where this process was before the cell.
     home: PathBuf,
@@ -183,9 +192,10 @@ fn own_cgroup() -> PathBuf {
 impl Tree {
     /// The cgroups of a cell of the mixed workload.
     pub(super) fn create(config: &CellConfig) -> Result<Self> {
-        let background = match config.mix.background_is_high() {
-            true => (Tier::TimeSensitive, "equal", Weight::MAX),
-            false => (Tier::Background, "low", Weight::MIN),
+        let background = match (config.by, config.mix.background_is_high()) {
+            (By::Roles, _) => None,
+            (By::Cgroups, true) => Some((Tier::TimeSensitive, "equal", Weight::MAX)),
+            (By::Cgroups, false) => Some((Tier::Background, "low", Weight::MIN)),
         };
         let server = cpu_range(0, config.cpus);
         let clients = cpu_range(config.cpus, config.client_cpus);
@@ -194,11 +204,11 @@ impl Tree {
 
     /// Makes the cgroups on these CPUs, as cpuset writes them, and enables the
     /// controllers they need. `background` is the third one's tier, name and
-    /// weight.
+    /// weight; without it, the two are nothing but sets of CPUs.
     pub(crate) fn on(
         server: &str,
         clients: &str,
-        background: (Tier, &str, Weight),
+        background: Option<(Tier, &str, Weight)>,
     ) -> Result<Self> {
         let home = own_cgroup();
         let root = Path::new(ROOT);
@@ -207,20 +217,32 @@ impl Tree {
         let parent = Group::create(root.join(NAME))?;
         parent.set("cgroup.subtree_control", "+cpu +cpuset")?;
 
-        let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
-            let group = Group::create(parent.0.join(format!("{tier}.{name}")))?;
+        let plain = |name: &str, cpus: &str| -> Result<Group> {
+            let group = Group::create(parent.0.join(name))?;
             group.set("cpuset.cpus", cpus)?;
+            Ok(group)
+        };
+        let Some((tier, name, weight)) = background else {
+            return Ok(Tree {
+                clients: plain("clients", clients)?,
+                high: plain("server", server)?,
+                background: None,
+                _parent: parent,
+                home,
+            });
+        };
+        let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
+            let group = plain(&format!("{tier}.{name}"), cpus)?;
             group.set("cpu.weight", &weight.to_string())?;
             Ok(group)
         };
         let clients = child(Tier::TimeSensitive, "clients", clients, Weight::DEFAULT)?;
         let high = child(Tier::TimeSensitive, "high", server, Weight::MAX)?;
-        let (tier, name, weight) = background;
         let background = child(tier, name, server, weight)?;
         Ok(Tree {
             clients,
             high,
-            background,
+            background: Some(background),
             _parent: parent,
             home,
         })

@@ -5,11 +5,18 @@
 //! does beside them is not in it. `/proc/stat` tells single CPUs apart, but
 //! samples at the kernel's ticks: bursts between two ticks, which is what
 //! clients consist of, hardly show in it.
+//!
+//! By roles, terminals and background share a cgroup. The background's part is
+//! then what the terminals' processes leave of it, as `/proc/PID/schedstat`
+//! has theirs; the server's own processes are counted with it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cgroup::Tree;
+use super::ufs::UfsCounts;
+use crate::config::CellConfig;
+use crate::setup::By;
 use crate::tpcc::terminal::Window;
 use crate::{Error, Result};
 
@@ -24,7 +31,8 @@ const PER_SECOND: f64 = 100.0;
 pub(crate) struct Busy {
     /// The server's processes, of the server's CPUs.
     pub(crate) server: f64,
-    /// The background's backends, of the server's CPUs.
+    /// The background's backends, of the server's CPUs; by roles, all but the
+    /// terminals'.
     pub(crate) background: f64,
     /// The clients, of the clients' CPUs.
     pub(crate) clients: f64,
@@ -43,10 +51,22 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(tree: &Tree) -> Result<Self> {
+    fn take(tree: &Tree, terminals: &[i32]) -> Result<Self> {
+        let mut high = tree.high.cpu_time()?;
+        let background = match &tree.background {
+            Some(background) => background.cpu_time()?,
+            None => {
+                let mut rest = high;
+                for pid in terminals {
+                    rest = rest.saturating_sub(process_time(*pid)?);
+                }
+                high -= rest;
+                rest
+            }
+        };
         Ok(Reading {
-            high: tree.high.cpu_time()?,
-            background: tree.background.cpu_time()?,
+            high,
+            background,
             clients: tree.clients.cpu_time()?,
             idle: read_idle()?,
             at: Instant::now(),
@@ -101,12 +121,51 @@ fn read_idle() -> Result<Vec<u64>> {
     Ok(parse_idle(&text))
 }
 
-/// Sleeps to the end of the window and tells how busy the CPUs were inside it.
-pub(super) fn busy(tree: &Tree, window: Window, cpus: u32, client_cpus: u32) -> Result<Busy> {
-    std::thread::sleep(window.start.saturating_duration_since(Instant::now()));
-    let before = Reading::take(tree)?;
-    std::thread::sleep(window.end.saturating_duration_since(Instant::now()));
-    Ok(Reading::take(tree)?.since(&before, cpus, client_cpus))
+/// CPU time that a process with one thread has used.
+fn process_time(pid: i32) -> Result<Duration> {
+    let path = format!("/proc/{pid}/schedstat");
+    let path = Path::new(&path);
+    let text = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let used = text
+        .split_whitespace()
+        .next()
+        .and_then(|ns| ns.parse().ok());
+    used.map(Duration::from_nanos).ok_or_else(|| {
+        Error::file("find the CPU time in", path)(std::io::ErrorKind::InvalidData.into())
+    })
+}
+
+/// What happened inside a window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) busy: Busy,
+    /// Of UFS, where roles are its business.
+    pub(crate) ufs: Option<UfsCounts>,
+}
+
+/// Sleeps to the end of the window and tells what happened inside it.
+pub(super) fn window(
+    tree: &Tree,
+    config: &CellConfig,
+    terminals: &[i32],
+    window: Window,
+) -> Result<Measured> {
+    let take = |at: Instant| -> Result<(Reading, Option<UfsCounts>)> {
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        let reading = Reading::take(tree, terminals)?;
+        let ufs = match config.by {
+            By::Cgroups => None,
+            By::Roles => Some(UfsCounts::sample()?),
+        };
+        Ok((reading, ufs))
+    };
+    let (before, ufs_before) = take(window.start)?;
+    let (after, ufs_after) = take(window.end)?;
+    let ufs = ufs_after.zip(ufs_before);
+    Ok(Measured {
+        busy: after.since(&before, config.cpus, config.client_cpus),
+        ufs: ufs.map(|(after, before)| after.since(&before)),
+    })
 }
 
 /// Refuses a machine with fewer online CPUs than the cell needs.

@@ -8,7 +8,8 @@
 //! * CPUs 0..cpus belong to the server, the next ones to the clients, to this
 //!   process and to the scheduler's own program. Both are enforced by cpuset
 //!   cgroups. `isolcpus` must not name any of them: sched_ext refuses to load.
-//! * Priorities are set up as in the paper's Table 2: see [`policy`].
+//! * Priorities are set up as in the paper's Table 2: see [`policy`]; or by SQL
+//!   alone: see [`roles`].
 //! * Every part that is set up is a value whose drop takes it down, so that an
 //!   error at any point leaves no scheduler, cgroup, server or copy behind.
 //! * The scheduler under test must still be the kernel's at the end of the
@@ -21,26 +22,30 @@ pub(crate) mod cgroup;
 mod measure;
 mod memory;
 pub(crate) mod policy;
+mod roles;
 pub(crate) mod sched_ext;
+pub(crate) mod ufs;
 mod workload;
 
 use std::time::Duration;
 
-pub(crate) use measure::Busy;
+pub(crate) use measure::Measured;
 pub(crate) use workload::Done;
 
 use cgroup::Tree;
 use memory::HugePages;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sched_ext::Loaded;
+use roles::Roles;
+use sched_ext::{Loaded, Timed};
 use workload::Workload;
 
 use crate::config::CellConfig;
 use crate::dataset::{self, Manifest};
 use crate::files::{PrivateDir, copy_tree};
-use crate::postgres::{Installation, Session};
+use crate::postgres::Session;
 use crate::result::Row;
+use crate::setup::By;
 use crate::tpcc::check;
 use crate::tpcc::terminal::Window;
 use crate::{Error, Progress, Result};
@@ -55,7 +60,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     measure::require_cpus(config.cpus + config.client_cpus)?;
     let manifest = dataset::read_manifest(&config.data_dir)?;
     require_warehouses(config, &manifest)?;
-    let postgres = Installation::find()?;
+    let postgres = config.installation()?;
 
     progress(&format!("{}: copying the data", config.title()));
     let work = PrivateDir::new(&config.work_dir, postgres.owner())?;
@@ -70,16 +75,21 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     ));
     let server = postgres.start(&data, &settings)?;
     let control = Session::connect(&server, "control", &[])?;
+    let roles = Roles::create(config, &control)?;
     prewarm(&control)?;
 
     let tree = Tree::create(config)?;
     policy::place_server(&tree, server.pid())?;
     tree.clients.add(std::process::id() as i32)?;
-    let scheduler = Loaded::start(&config.scheduler, &config.scheduler_command)?;
+    let _timed = config.time_callbacks.then(Timed::start).transpose()?;
+    let command = scheduler_command(config, postgres.owner());
+    let scheduler = Loaded::start(&config.scheduler, &command)?;
 
     progress(&format!("{}: connecting", config.title()));
-    let mut load = Workload::connect(config, &server, manifest.spec.warehouses)?;
+    let warehouses = manifest.spec.warehouses;
+    let mut load = Workload::connect(config, (&postgres, &server, &control), roles, warehouses)?;
     policy::place_backends(&tree, config, load.terminal_pids(), load.background_pids())?;
+    roles.require_effect(config, &control)?;
 
     progress(&format!(
         "{}: measuring for {} s",
@@ -91,7 +101,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
         Duration::from_secs_f64(config.seconds),
     );
     load.go(window);
-    let busy = measure::busy(&tree, window, config.cpus, config.client_cpus)?;
+    let measured = measure::window(&tree, config, load.terminal_pids(), window)?;
     let scheduler_name = scheduler.as_ref().map(Loaded::confirm).transpose()?;
     load.settle(window, SETTLE);
 
@@ -117,8 +127,26 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
         scheduler_name,
         huge_pages.is_some(),
         &done,
-        &busy,
+        measured,
     ))
+}
+
+/// The scheduler's program with its options: the server may talk to UFS.
+fn scheduler_command(config: &CellConfig, owner: Option<(u32, u32)>) -> Vec<String> {
+    let mut command = config.scheduler_command.clone();
+    if config.by == By::Cgroups {
+        return command;
+    }
+    if command.is_empty() {
+        command.extend(config.scheduler.program());
+    }
+    if let Some((_, group)) = owner {
+        command.extend(["--hint-group".to_owned(), group.to_string()]);
+    }
+    if !config.boost {
+        command.extend(["--boost-ms", "0"].map(str::to_owned));
+    }
+    command
 }
 
 /// "One warehouse per terminal or more", as the workload is defined.
@@ -140,7 +168,7 @@ fn require_warehouses(config: &CellConfig, manifest: &Manifest) -> Result<()> {
 /// compilation, parallel workers) is off.
 fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, String)> {
     let connections = config.terminal_count() + config.background_count() + 10;
-    vec![
+    let mut settings = vec![
         ("shared_buffers", format!("{buffers_mib}MB")),
         ("max_connections", connections.to_string()),
         ("fsync", "on".to_owned()),
@@ -157,7 +185,10 @@ fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, 
         // of disks, and makes Q17 scan all of lineitem.
         ("random_page_cost", "1.1".to_owned()),
         ("max_parallel_workers_per_gather", "0".to_owned()),
-    ]
+        ("max_parallel_maintenance_workers", "0".to_owned()),
+    ];
+    settings.extend(roles::server_settings(config));
+    settings
 }
 
 /// Reads every table and index into the server's buffers, so that the window

@@ -13,6 +13,9 @@
 //! real-time backends leave NORMAL processes about 5 % of a CPU, as on any
 //! machine. Only backends become real-time: the server's own processes
 //! (postmaster, checkpointer, WAL writer) stay NORMAL in the high group.
+//!
+//! All this is what a program outside the server has to do. What SQL does
+//! instead is in [`super::roles`].
 
 use super::cgroup::Tree;
 use crate::config::{CellConfig, Scheduler};
@@ -82,19 +85,22 @@ pub(crate) fn place_server(tree: &Tree, postmaster: i32) -> Result<()> {
     Ok(())
 }
 
-/// Gives each backend its cgroup and class.
+/// Gives each backend its cgroup and class; nothing where roles say it all.
 pub(super) fn place_backends(
     tree: &Tree,
     config: &CellConfig,
     terminals: &[i32],
     background: &[i32],
 ) -> Result<()> {
+    let Some(low) = &tree.background else {
+        return Ok(());
+    };
     for pid in terminals {
         tree.high.add(*pid)?;
         class(&config.scheduler, true).apply(*pid)?;
     }
     for pid in background {
-        tree.background.add(*pid)?;
+        low.add(*pid)?;
         class(&config.scheduler, config.mix.background_is_high()).apply(*pid)?;
     }
     Ok(())

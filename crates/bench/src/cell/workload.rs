@@ -9,9 +9,10 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::background::Background;
+use super::roles::Roles;
+use crate::background::{Background, Workers};
 use crate::config::CellConfig;
-use crate::postgres::Server;
+use crate::postgres::{Address, Installation, Server, Session};
 use crate::tpcc::terminal::{Tally, Terminal, Window};
 use crate::{Error, Result};
 
@@ -20,7 +21,7 @@ use crate::{Error, Result};
 pub(crate) struct Done {
     /// TPC-C, when it ran.
     pub(crate) terminals: Option<Tally>,
-    /// Q17 queries, when they ran.
+    /// Rounds of the background's job, when it ran.
     pub(crate) background: Option<f64>,
 }
 
@@ -39,18 +40,26 @@ struct TerminalThread {
 
 impl Workload {
     /// Connects all clients of a cell.
-    pub(super) fn connect(config: &CellConfig, server: &Server, warehouses: u32) -> Result<Self> {
+    pub(super) fn connect(
+        config: &CellConfig,
+        (postgres, server, control): (&Installation, &Server, &Session),
+        roles: Roles,
+        warehouses: u32,
+    ) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (mut terminals, mut terminal_pids) = (Vec::new(), Vec::new());
         for number in 0..config.terminal_count() {
             let (go, wait) = mpsc::channel();
             let (connected, pid) = mpsc::channel();
-            let (socket_dir, seed) = (server.socket_dir().to_owned(), config.seed);
-            let round_trip = Duration::from_micros(config.network_us.into());
+            let seed = config.seed;
+            let address = Address {
+                socket_dir: server.socket_dir().to_owned(),
+                role: roles.terminals,
+                round_trip: Duration::from_micros(config.network_us.into()),
+            };
             let stop = Arc::clone(&stop);
             let thread = std::thread::spawn(move || {
-                let terminal =
-                    Terminal::connect(&socket_dir, number, seed, warehouses, round_trip)?;
+                let terminal = Terminal::connect(&address, number, seed, warehouses)?;
                 // Either channel is closed when the cell gave up.
                 let _ = connected.send(terminal.backend_pid());
                 match wait.recv() {
@@ -71,7 +80,11 @@ impl Workload {
         }
         let background = match config.background_count() {
             0 => None,
-            count => Some(Background::connect(server.socket_dir(), count)?),
+            count => {
+                let workers = Workers::new(config.job, count, roles.background);
+                workers.prepare(control)?;
+                Some(Background::connect(postgres, server, &workers)?)
+            }
         };
         Ok(Workload {
             terminals,

@@ -48,7 +48,7 @@ pub(super) fn measure(
     let work = PrivateDir::new(&plan.work_dir, postgres.owner())?;
     let data = work.path().join("data");
     copy_tree(&plan.data_dir, &data, postgres.owner())?;
-    let background = (Tier::Background, "low", Weight::MIN);
+    let background = Some((Tier::Background, "low", Weight::MIN));
     let tree = Tree::on(&SERVER_CPU.to_string(), &CLIENT_CPU.to_string(), background)?;
     tree.clients.add(std::process::id() as i32)?;
     let command = scheduler_command(plan, &postgres);
@@ -213,10 +213,9 @@ impl Place for Sessions<'_> {
             return Ok(());
         }
         let high = tier == Tier::TimeSensitive;
-        let group = if high {
-            &self.tree.high
-        } else {
-            &self.tree.background
+        let group = match &self.tree.background {
+            Some(low) if !high => low,
+            _ => &self.tree.high,
         };
         group.add(backend)?;
         policy::class(self.scheduler, high).apply(backend)

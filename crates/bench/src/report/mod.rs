@@ -6,6 +6,7 @@
 //! common what `number`, `canvas` and `page` hold.
 
 mod canvas;
+pub(crate) mod hint_overhead;
 pub(crate) mod inversion;
 pub(crate) mod locks;
 pub(crate) mod mixed;

@@ -7,7 +7,6 @@
 //! another transaction (serialization failure, deadlock) are retried with the
 //! same inputs, and counted.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use tokio_postgres::error::SqlState;
 use super::generate::{Inputs, Kind};
 use super::statements::Statements;
 use super::transactions::{End, Executor, Failure};
-use crate::postgres::Session;
+use crate::postgres::{Address, Session};
 use crate::{Error, Result};
 
 /// The span of time in which everything is counted.
@@ -128,16 +127,8 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Connects terminal `number` (from 0) to the server whose socket is in
-    /// `socket_dir`. Each of its round trips takes `round_trip` longer than
-    /// server and client need for it.
-    pub fn connect(
-        socket_dir: &Path,
-        number: u32,
-        seed: u64,
-        warehouses: u32,
-        round_trip: Duration,
-    ) -> Result<Self> {
+    /// Connects terminal `number` (from 0) to the server.
+    pub fn connect(address: &Address, number: u32, seed: u64, warehouses: u32) -> Result<Self> {
         let options = [
             ("default_transaction_isolation", "repeatable\\ read"),
             // The plans that a long-lived connection ends up with, from the
@@ -145,7 +136,7 @@ impl Terminal {
             ("plan_cache_mode", "force_generic_plan"),
         ];
         let name = format!("terminal-{number}");
-        let session = Session::connect_at(socket_dir, &name, &options, round_trip)?;
+        let session = Session::connect_at(address, &name, &options)?;
         let statements = session
             .wait(Statements::prepare(&session.client))
             .map_err(Error::sql("preparing TPC-C's statements"))?;

@@ -69,7 +69,7 @@ pub(super) fn measure(
     line: &mut dyn FnMut(&str),
 ) -> giveway_bench::Result<Report> {
     let row = run_cell(config, line)?;
-    let environment = Environment::probe(clock, super::COMMIT);
+    let environment = Environment::of(config.installation(), clock, super::COMMIT);
     let mut report = Report::new(super::mixed::NAME, environment);
     report.rows.push(row);
     Ok(report)

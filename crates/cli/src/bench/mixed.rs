@@ -1,6 +1,7 @@
 //! `giveway bench mixed`: from options to a report.
 
 use clap::Args;
+use giveway_bench::setup::{By, Hints, Job};
 use giveway_bench::{CellConfig, Mix, Plan, Scheduler};
 
 use super::keep::{KeepArgs, interruptible, positive};
@@ -35,6 +36,18 @@ pub(crate) struct MixedArgs {
     #[arg(long, default_value_t = 0, value_name = "US",
           value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     network_us: u32,
+    /// Who says what is urgent: cgroups and scheduling classes, or SQL roles
+    /// with settings of the extension, under UFS only; both to compare them
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = By::Cgroups.name())]
+    by: Vec<By>,
+    /// What UFS is told of locks, by roles: off, stock (it reads them from an
+    /// unchanged server) or patched
+    #[arg(long, value_name = "KIND", default_value_t = Hints::Off)]
+    hints: Hints,
+    /// What runs in the background: q17, vacuum, create-index, or, by roles,
+    /// pg_dump
+    #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
+    background: Job,
     /// Length of the measured window [default: 4, with --quick 2]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
@@ -64,10 +77,18 @@ pub(crate) struct MixedArgs {
 pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
     let plan = args.plan();
     let cells = plan.cells();
+    if plan.hints != Hints::Off && !plan.by.contains(&By::Roles) {
+        return Err(
+            Failure::usage("hints take the extension, and cgroups go without")
+                .with_remedy("add --by roles, or --by cgroups,roles to compare"),
+        );
+    }
     if cells.is_empty() {
         return Err(
-            Failure::usage("these schedulers and mixes leave nothing to measure")
-                .with_remedy("idle is measured in MIN:MAX only: add another scheduler or mix"),
+            Failure::usage("these schedulers and mixes leave nothing to measure").with_remedy(
+                "idle is measured in MIN:MAX only, roles under ufs only: add another \
+                     scheduler or mix",
+            ),
         );
     }
     for cell in &cells {
@@ -79,7 +100,7 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
         None => {
             enough_cpus(&plan)?;
             eprintln!("measuring on this machine itself, {} cells", cells.len());
-            let place = Native::open(&data, &plan.schedulers)?;
+            let place = Native::open(&data, &cells)?;
             let keep = &args.keep;
             keep.measure(&cells, CellConfig::title, &place, 1, &stop)
         }
@@ -89,7 +110,7 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
                 "measuring in the lab ({reason}): {} cells, {width} at a time",
                 cells.len()
             );
-            let place = Guests::open(&data, &plan.schedulers)?;
+            let place = Guests::open(&data, &cells)?;
             let keep = &args.keep;
             keep.measure(&cells, CellConfig::title, &place, width, &stop)
         }
@@ -102,6 +123,9 @@ impl MixedArgs {
             mixes: self.mixes.clone(),
             seed: self.seed,
             network_us: self.network_us,
+            by: self.by.clone(),
+            hints: self.hints,
+            job: self.background,
             ..Plan::new(self.schedulers.clone(), self.cpus)
         };
         let mut plan = match self.quick {
@@ -173,6 +197,13 @@ mod tests {
     fn quick_shortens_what_is_not_given() {
         let plan = plan(&["--quick", "--seconds", "3", "--repeat", "2"]);
         assert_eq!((plan.seconds, plan.warmup_s, plan.repeat), (3.0, 0.5, 2));
+    }
+
+    #[test]
+    fn roles_and_cgroups_are_compared_on_one_server() {
+        let plan = plan(&["--schedulers=ufs", "--by=cgroups,roles", "--hints=stock"]);
+        assert_eq!(plan.by, [By::Cgroups, By::Roles]);
+        assert_eq!(plan.server(), giveway_bench::setup::Build::Stock);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
+use giveway_bench::setup::Build;
 use giveway_bench::{CellConfig, Environment, Record, Report, Scheduler};
 use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
 
@@ -22,6 +23,8 @@ pub(super) const GUEST_DATA: &str = "/var/lib/giveway/bench";
 /// Where it lies natively; the server's user must be able to reach it, so it
 /// cannot be below root's home.
 const NATIVE_DATA: &str = "/var/lib/giveway";
+/// Where a guest has the files of its job.
+const GUEST_FILES: &str = "/lab";
 /// Memory of a measuring guest: PostgreSQL, and its data on a tmpfs.
 const GUEST_MIB: u32 = 3072;
 /// What a guest takes from the host beside its memory, in MiB.
@@ -90,16 +93,68 @@ pub(super) fn scheduler_file(scheduler: &Scheduler) -> Result<Option<PathBuf>, F
     }
 }
 
+/// Where `postgres/lab-server.sh` leaves a server of PostgreSQL 17, whose data
+/// is the image's.
+fn server_dir(build: Build) -> Result<PathBuf, Failure> {
+    let name = format!("postgres/lab-17-{build}");
+    // The link is followed here: a guest gets the directory.
+    match giveway_lab::cache_root().join(name).canonicalize() {
+        Ok(dir) => Ok(dir),
+        Err(_) => Err(
+            Failure::new(format_args!("there is no {build} PostgreSQL for the lab"))
+                .with_remedy("make servers"),
+        ),
+    }
+}
+
+/// What cells run, on this machine: programs of schedulers, and servers that
+/// were built for the lab.
+struct Programs {
+    schedulers: Vec<(Scheduler, PathBuf)>,
+    servers: Vec<(Build, PathBuf)>,
+}
+
+impl Programs {
+    fn of(cells: &[CellConfig]) -> Result<Self, Failure> {
+        let mut this = Programs {
+            schedulers: Vec::new(),
+            servers: Vec::new(),
+        };
+        for cell in cells {
+            if this.scheduler(cell).is_none()
+                && let Some(path) = scheduler_file(&cell.scheduler)?
+            {
+                this.schedulers.push((cell.scheduler.clone(), path));
+            }
+            if this.server(cell).is_none() && cell.server != Build::Installed {
+                this.servers.push((cell.server, server_dir(cell.server)?));
+            }
+        }
+        Ok(this)
+    }
+
+    fn scheduler(&self, cell: &CellConfig) -> Option<&Path> {
+        let mut found = self.schedulers.iter();
+        let found = found.find(|(scheduler, _)| *scheduler == cell.scheduler);
+        found.map(|(_, path)| path.as_path())
+    }
+
+    fn server(&self, cell: &CellConfig) -> Option<&Path> {
+        let found = self.servers.iter().find(|(build, _)| *build == cell.server);
+        found.map(|(_, path)| path.as_path())
+    }
+}
+
 /// Cells on this machine itself, one at a time.
 pub(super) struct Native {
     data: PathBuf,
-    schedulers: Vec<(Scheduler, PathBuf)>,
+    programs: Programs,
 }
 
 impl Native {
     /// Makes the data if it is not there.
-    pub(super) fn open(spec: &DatasetSpec, schedulers: &[Scheduler]) -> Result<Self, Failure> {
-        let schedulers = found(schedulers)?;
+    pub(super) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
+        let programs = Programs::of(cells)?;
         let data = Path::new(NATIVE_DATA).join(name_of(spec));
         if !data.exists() {
             // Made beside and renamed, so that half-made data is never used.
@@ -116,7 +171,7 @@ impl Native {
             std::fs::rename(&partial, &data).cannot("keep the data")?;
             giveway_lab::Progress::end(&steps, "made");
         }
-        Ok(Native { data, schedulers })
+        Ok(Native { data, programs })
     }
 }
 
@@ -124,8 +179,11 @@ impl Place<CellConfig, Report> for Native {
     fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report, String> {
         let mut cell = cell.clone();
         cell.data_dir.clone_from(&self.data);
-        if let Some((_, path)) = self.schedulers.iter().find(|(s, _)| *s == cell.scheduler) {
+        if let Some(path) = self.programs.scheduler(&cell) {
             cell.scheduler_command = vec![path.display().to_string()];
+        }
+        if let Some(path) = self.programs.server(&cell) {
+            cell.server_dir = path.to_owned();
         }
         guest::measure(&cell, "native", line).map_err(|error| error.to_string())
     }
@@ -135,15 +193,15 @@ impl Place<CellConfig, Report> for Native {
 pub(super) struct Guests {
     lab: Lab,
     clock: Clock,
-    schedulers: Vec<(Scheduler, PathBuf)>,
+    programs: Programs,
     /// What rows say of the host: a guest knows neither the day nor a name.
     host: Environment,
 }
 
 impl Guests {
     /// Builds what is missing of the lab.
-    pub(super) fn open(spec: &DatasetSpec, schedulers: &[Scheduler]) -> Result<Self, Failure> {
-        let schedulers = found(schedulers)?;
+    pub(super) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
+        let programs = Programs::of(cells)?;
         let spec = LabSpec {
             layer: Some(layer(spec)?),
             refresh_kernel: false,
@@ -151,7 +209,7 @@ impl Guests {
         Ok(Guests {
             lab: Lab::open(&spec, &Steps::new())?,
             clock: Clock::LOCKSTEP,
-            schedulers,
+            programs,
             host: Environment::probe(Clock::LOCKSTEP.name(), super::COMMIT),
         })
     }
@@ -175,9 +233,11 @@ impl Guests {
         ];
         let own = std::env::current_exe().cannot("find this program's file")?;
         let mut job = Job::new(argv).file(own, "giveway").file(file, "cell.json");
-        if let Some((scheduler, path)) = self.schedulers.iter().find(|(s, _)| *s == cell.scheduler)
-        {
-            job = job.file(path, scheduler.program().unwrap_or_default());
+        if let Some(path) = self.programs.scheduler(cell) {
+            job = job.file(path, cell.scheduler.program().unwrap_or_default());
+        }
+        if let Some(path) = self.programs.server(cell) {
+            job = job.file(path, cell.server.name());
         }
         Ok(job)
     }
@@ -185,6 +245,7 @@ impl Guests {
     fn measure(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report, Failure> {
         let in_guest = CellConfig {
             data_dir: GUEST_DATA.into(),
+            server_dir: Path::new(GUEST_FILES).join(cell.server.name()),
             ..cell.clone()
         };
         let mut file = tempfile::NamedTempFile::new().cannot("make a temporary file")?;
@@ -254,16 +315,6 @@ fn machine(cell: &CellConfig, clock: Clock) -> Machine {
     }
 }
 
-fn found(schedulers: &[Scheduler]) -> Result<Vec<(Scheduler, PathBuf)>, Failure> {
-    let mut files = Vec::new();
-    for scheduler in schedulers {
-        if let Some(path) = scheduler_file(scheduler)? {
-            files.push((scheduler.clone(), path));
-        }
-    }
-    Ok(files)
-}
-
 fn available_mib() -> Option<u64> {
     let info = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = info
@@ -316,18 +367,20 @@ mod tests {
 
     #[test]
     fn a_scheduler_that_is_not_there_is_named_with_the_remedy() {
-        let error = found(&["scx_nosuch".parse().unwrap()])
-            .unwrap_err()
+        let under = |scheduler: Scheduler| CellConfig {
+            scheduler,
+            ..CellConfig::default()
+        };
+        let error = Programs::of(&[under("scx_nosuch".parse().unwrap())])
+            .err()
+            .unwrap()
             .to_string();
         assert!(
             error.contains("scx_nosuch") && error.contains("cargo install"),
             "{error}"
         );
-        assert!(
-            found(&[Scheduler::Eevdf, Scheduler::Rr])
-                .unwrap()
-                .is_empty()
-        );
+        let known = Programs::of(&[under(Scheduler::Eevdf), under(Scheduler::Rr)]).unwrap();
+        assert!(known.schedulers.is_empty() && known.servers.is_empty());
     }
 
     #[test]

@@ -59,7 +59,8 @@
  * is seen with its latest. Chains are followed for CHAIN_MAX holders. A task
  * that another CPU stops (a change of affinity) keeps its older snapshot until
  * it next leaves by itself. Slices end at a tick. A lock freed in the middle of
- * a slice is noticed when its waiter wakes up.
+ * a slice is noticed when its waiter wakes up. With --boost-ms 0 nobody is
+ * boosted and everything is counted, which shows what boosts are worth.
  */
 #ifndef UFS_BOOST_H
 #define UFS_BOOST_H
@@ -184,12 +185,23 @@ static __always_inline bool is_urgent(struct slot_state *w)
 
 /* ---- Beginning and end ---- */
 
+/* Urgent work waits for a task that was preempted with a lightweight lock in
+ * hand. Counted once for each time that it was, boosted or not. */
+static __always_inline void note_awaited(struct slot_state *h, u32 kind)
+{
+	if (kind > UFS_BOOST_LEADER || !h->runnable || h->awaited)
+		return;
+	h->awaited = 1;
+	stat_inc(UFS_HOLDER_AWAITED);
+}
+
 /* Boost the owner of @holder, for the owner of @waiter. True: it was not so before. */
 static __always_inline bool lend(u32 waiter, u32 holder, u32 kind)
 {
 	struct slot_state *h = state_of(holder);
 	u64 now = scx_bpf_now();
 
+	note_awaited(h, kind);
 	if (!boost_ns || time_before(now, h->barred_until))
 		return false;
 	if (__sync_val_compare_and_swap(&h->boosted, UFS_BOOST_NONE, kind) != UFS_BOOST_NONE)
@@ -326,6 +338,16 @@ __noinline int lend_to_holders(u32 from)
 
 /* ---- In the callbacks ---- */
 
+/* The owner of a slot goes to sleep: is it for a lightweight lock? */
+static __always_inline void note_sleep(struct slot_state *state)
+{
+	bool lock = state->asks == ASKS_TRANCHE || state->asks == ASKS_LEADER ||
+		    (state->wait && !state->asks);
+
+	if (lock && state->tier == GIVEWAY_TIER_TIME_SENSITIVE)
+		state->sleeps_since = scx_bpf_now();
+}
+
 /* The slot is its owner's no more. */
 static __noinline int forget_slot(u32 slot)
 {
@@ -365,6 +387,8 @@ static __noinline int leave_cpu(struct task_ctx *tc, bool runnable)
 	}
 	if (waits) {
 		set_put(waiters, slot, true);
+		if (!runnable)
+			note_sleep(state);
 		if (is_urgent(state))
 			lend_to_holders(slot);
 	}

@@ -70,6 +70,8 @@ struct slot_state {
 	u32 state_off;		/* of the reader, for its owner's locks */
 	u32 waiters_bit;
 	u32 runnable;		/* left the CPU without going to sleep */
+	u32 awaited;		/* urgent work has waited for it since it left the CPU */
+	u64 sleeps_since;	/* for a lightweight lock, time-sensitive; 0: it does not */
 	u32 uid;
 	u32 pid;
 	u32 tier;

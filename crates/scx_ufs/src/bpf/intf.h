@@ -30,6 +30,8 @@ enum ufs_limits {
 	UFS_LABELS_MAX = 4,
 	UFS_NAME_LEN = 32,
 	UFS_HIST_BUCKETS = 32,
+	/* Of a histogram with four buckets to an octave. */
+	UFS_FINE_BUCKETS = 4 * UFS_HIST_BUCKETS,
 	/* Hint slots, the header included, and what is remembered of each. */
 	UFS_SLOTS_MAX = 4096,
 	UFS_SLOT_WORDS = UFS_SLOTS_MAX / 64,
@@ -102,6 +104,10 @@ enum ufs_stat {
 	UFS_BOOST_RUN,
 	UFS_BOOST_FETCH,
 	UFS_BOOST_YIELD,
+	/* Background tasks preempted with a lock in hand; those of them whose lock
+	 * time-sensitive work came to wait for before they ran again. */
+	UFS_HOLDER_PREEMPTED,
+	UFS_HOLDER_AWAITED,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,
@@ -115,6 +121,9 @@ struct ufs_cpu_stats {
 	u64 boosted_ns;
 	/* From the beginning of a boost to its end, in buckets as below. */
 	u64 boost_ns_log2[UFS_HIST_BUCKETS];
+	/* Sleeps of time-sensitive tasks for lightweight locks, until they run
+	 * again; bucket 4 i + j counts from 2^i (1 + j/4) ns on. */
+	u64 lock_wait_ns[UFS_FINE_BUCKETS];
 	/* Wake-up to run by tier; bucket i counts [2^i, 2^(i+1)) ns, bucket 0 also 0. */
 	u64 wake_ns_log2[2][UFS_HIST_BUCKETS];
 } __attribute__((aligned(64)));

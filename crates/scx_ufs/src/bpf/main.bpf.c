@@ -134,17 +134,44 @@ static __always_inline void advance_clock(u32 tier, u64 used)
 	__sync_fetch_and_add(tier == GIVEWAY_TIER_TIME_SENSITIVE ? &ts_clock : &bg_clock, used);
 }
 
+/* Where @ns belongs in a histogram with four buckets to an octave. */
+static __always_inline u32 fine_bucket(u64 ns)
+{
+	u32 octave, bucket;
+
+	if (ns < 4)
+		return 0;
+	octave = log2_u64(ns) - 1;
+	bucket = 4 * octave + ((ns >> (octave - 2)) & 3);
+	return bucket < UFS_FINE_BUCKETS ? bucket : UFS_FINE_BUCKETS - 1;
+}
+
 /* A task with a slot starts to run: it waits no more. */
 static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 {
-	struct giveway_report *report = &state_of(tc->slot)->report;
+	struct slot_state *state = state_of(tc->slot);
+	struct giveway_report *report = &state->report;
 
 	if (tc->wake_at) {
 		report->wakes++;
 		report->wake_ns += time_delta(now, tc->wake_at);
 	}
+	state->awaited = 0;
+	if (state->sleeps_since) {
+		stats()->lock_wait_ns[fine_bucket(time_delta(now, state->sleeps_since))]++;
+		state->sleeps_since = 0;
+	}
 	if (was_waiting(tc))
 		set_put(waiters, tc->slot, false);
+}
+
+/* A task with a slot has left its CPU, and what it holds is known. */
+static __always_inline void count_holder(struct task_ctx *tc, bool runnable)
+{
+	struct slot_state *state = state_of(tc->slot);
+
+	if (runnable && tc->tier == GIVEWAY_TIER_BACKGROUND && (state->nheld || state->spin))
+		stat_inc(UFS_HOLDER_PREEMPTED);
 }
 
 /* A task with a slot has used @used nanoseconds. */
@@ -439,8 +466,10 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	if (unlikely(tc->slot)) {
 		state_of(tc->slot)->report.preempted += runnable;
 		/* Another CPU's doing otherwise: what the task says cannot be read. */
-		if (bpf_get_current_task_btf() == p)
+		if (bpf_get_current_task_btf() == p) {
 			leave_cpu(tc, runnable);
+			count_holder(tc, runnable);
+		}
 	}
 	if (!runnable)
 		uncount_runnable(tc, now);

@@ -3,7 +3,7 @@
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-use super::{Counters, percentile_ns};
+use super::{Counters, fine_bound_ns, percentile, percentile_ns};
 use crate::bpf_intf::*;
 
 /// Hint slots and boosts.
@@ -43,6 +43,19 @@ pub struct HintStats {
     pub fetched: u64,
     #[stat(desc = "boosted runs that a waiter ended as it woke up")]
     pub yielded: u64,
+    #[stat(desc = "background tasks preempted with a lightweight lock or spinlock in hand")]
+    pub holders_preempted: u64,
+    #[stat(desc = "those whose lock time-sensitive work waited for before they ran again")]
+    pub holders_awaited: u64,
+    #[stat(desc = "sleeps of time-sensitive tasks for lightweight locks")]
+    pub lock_waits: u64,
+    #[stat(desc = "99.9th percentile of their lengths in nanoseconds, upper bound")]
+    pub lock_wait_p999_ns: u64,
+    #[stat(
+        desc = "their lengths: entry 4 i + j counts from 2^i (1 + j/4) ns on",
+        _om_skip
+    )]
+    pub lock_wait_ns: Vec<u64>,
     #[stat(desc = "CPU time of boosted tasks in nanoseconds, a part of background's")]
     pub boosted_ns: u64,
     #[stat(desc = "median length of a boost in nanoseconds, upper bound")]
@@ -68,6 +81,11 @@ impl HintStats {
             boosted_runs: all.get(ufs_stat_UFS_BOOST_RUN),
             fetched: all.get(ufs_stat_UFS_BOOST_FETCH),
             yielded: all.get(ufs_stat_UFS_BOOST_YIELD),
+            holders_preempted: all.get(ufs_stat_UFS_HOLDER_PREEMPTED),
+            holders_awaited: all.get(ufs_stat_UFS_HOLDER_AWAITED),
+            lock_waits: all.lock_wait_ns.iter().sum(),
+            lock_wait_p999_ns: percentile(&all.lock_wait_ns, 999, 1000).map_or(0, fine_bound_ns),
+            lock_wait_ns: all.lock_wait_ns.to_vec(),
             boosted_ns: all.boosted_ns,
             boost_p50_ns: percentile_ns(&all.boost_ns_log2, 50),
             boost_p99_ns: percentile_ns(&all.boost_ns_log2, 99),

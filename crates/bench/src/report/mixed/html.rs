@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plots;
 use super::sentence::sentence;
-use super::stats::{Cell, Summary};
+use super::stats::{Cell, Summary, label};
 use super::table::{explain, heading};
 use crate::config::{Mix, Scheduler};
 use crate::report::number::short;
@@ -31,9 +31,12 @@ fn throughput(page: &mut String, summary: &Summary<'_>) {
     page::section(
         page,
         "Throughput",
-        "SOLO: each kind of work alone. MIN:MAX: TPC-C has the highest priority and Q17 the \
-         lowest, so TPC-C should lose nothing. 50:50: both have the same, high priority, so \
-         neither should starve. Bars are medians over the repeats, whiskers the extremes.",
+        &format!(
+            "SOLO: each kind of work alone. MIN:MAX: TPC-C has the highest priority and {} the \
+             lowest, so TPC-C should lose nothing. 50:50: both have the same, high priority, so \
+             neither should starve. Bars are medians over the repeats, whiskers the extremes.",
+            summary.job().label()
+        ),
     );
     legend(page, summary);
     let bars = [
@@ -63,21 +66,28 @@ fn latency(page: &mut String, summary: &Summary<'_>) {
 
 fn legend(page: &mut String, summary: &Summary<'_>) {
     let schedulers = summary.schedulers().into_iter();
-    page::legend(page, schedulers.map(|s| (plots::colour(&s), s.label())));
+    page::legend(
+        page,
+        schedulers.map(|(s, by)| (plots::colour(&s, by), label(&s, by))),
+    );
 }
 
 fn table(page: &mut String, summary: &Summary<'_>) {
-    page.push_str(
+    let job = summary.job();
+    let _ = write!(
+        page,
         "<h2>Numbers</h2>\n<div class=\"card\"><table><thead><tr><th>scheduler</th>\
          <th>TPC-C tps</th><th>of own SOLO</th><th>of EEVDF</th><th>mean ms</th><th>p50 ms</th>\
-         <th>p95 ms</th><th>p99 ms</th><th>Q17/s</th><th>of own SOLO</th><th>server busy</th>\
-         <th>with Q17</th><th>clients busy</th><th>retries</th></tr></thead><tbody>\n",
+         <th>p95 ms</th><th>p99 ms</th><th>{}</th><th>of own SOLO</th><th>server busy</th>\
+         <th>with {}</th><th>clients busy</th><th>retries</th></tr></thead><tbody>\n",
+        job.per_second(),
+        job.label()
     );
     for mix in summary.mixes() {
         let _ = writeln!(
             page,
             "<tr class=\"part\"><td colspan=\"14\">{mix}: {}</td></tr>",
-            explain(mix)
+            escape(&explain(mix, summary.job()))
         );
         for cell in summary.mix(mix) {
             table_row(page, summary, cell);
@@ -103,7 +113,7 @@ fn table_row(page: &mut String, summary: &Summary<'_>, cell: &Cell<'_>) {
             format!("{} <small>{range}</small>", short(spread.median))
         });
     let fields = [
-        escape(&cell.scheduler.label()),
+        escape(&cell.label()),
         spread,
         ratio(summary.tps_to_solo(cell)),
         ratio(summary.tps_to_eevdf(cell)),

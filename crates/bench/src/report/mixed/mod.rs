@@ -9,6 +9,7 @@ mod stats;
 mod table;
 
 use crate::result::{Record, Report, Row};
+use crate::setup::{Build, Job};
 
 impl Record for Row {
     fn table(report: &Report) -> String {
@@ -24,6 +25,13 @@ impl Record for Row {
     }
 
     fn setting(&self) -> String {
-        format!("a network of {} us", self.network_us)
+        let mut setting = format!("a network of {} us", self.network_us);
+        if self.job != Job::default() {
+            setting.push_str(&format!(", {} in the background", self.job.label()));
+        }
+        if self.server != Build::default() {
+            setting.push_str(&format!(", the server {}", self.server));
+        }
+        setting
     }
 }

@@ -6,14 +6,16 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::stats::Summary;
+use super::stats::{Cell, Summary};
 use crate::config::{Mix, Scheduler};
 use crate::report::canvas::{self, FAINT, FONT, Group, TEXT, axis_number, draw};
 use crate::result::Row;
+use crate::setup::By;
 
 /// The colour of a scheduler.
-pub(super) fn colour(scheduler: &Scheduler) -> RGBColor {
+pub(super) fn colour(scheduler: &Scheduler, by: By) -> RGBColor {
     match scheduler {
+        _ if by == By::Roles => RGBColor(98, 178, 240),
         Scheduler::Eevdf => RGBColor(120, 130, 142),
         Scheduler::Idle => RGBColor(184, 190, 198),
         Scheduler::Fifo => RGBColor(240, 173, 88),
@@ -40,7 +42,7 @@ pub(super) fn background_bars(summary: &Summary<'_>) -> String {
         (Mix::FiftyFifty, "50:50"),
     ];
     bars(
-        "Background: Q17 queries per second",
+        &format!("Background: {} per second", summary.job().label()),
         summary,
         &mixes,
         |row| row.bg_per_s,
@@ -75,7 +77,7 @@ fn bars(
             label: (*name).to_owned(),
             bars: summary
                 .mix(*mix)
-                .filter_map(|cell| Some((colour(&cell.scheduler), cell.spread(number)?)))
+                .filter_map(|cell| Some((colour(&cell.scheduler, cell.by), cell.spread(number)?)))
                 .collect(),
         })
         .collect();
@@ -85,9 +87,9 @@ fn bars(
 /// Latency distributions of a mix: one line for each scheduler; none when no
 /// transaction ended.
 pub(super) fn latency(summary: &Summary<'_>, mix: Mix) -> Option<String> {
-    let lines: Vec<(Scheduler, Vec<(f64, f64)>)> = summary
+    let lines: Vec<(&Cell<'_>, Vec<(f64, f64)>)> = summary
         .mix(mix)
-        .map(|cell| (cell.scheduler.clone(), cell.latency_cdf()))
+        .map(|cell| (cell, cell.latency_cdf()))
         .filter(|(_, points)| !points.is_empty())
         .collect();
     let all = || {
@@ -130,9 +132,13 @@ pub(super) fn latency(summary: &Summary<'_>, mix: Mix) -> Option<String> {
             .color(&TEXT)
             .pos(Pos::new(HPos::Right, VPos::Top));
         area.draw(&Text::new("95 %", (x - 2, y + 3), style))?;
-        for (scheduler, points) in &lines {
-            let width = if *scheduler == Scheduler::Ufs { 3 } else { 2 };
-            let style = colour(scheduler).stroke_width(width);
+        for (cell, points) in &lines {
+            let width = if cell.scheduler == Scheduler::Ufs {
+                3
+            } else {
+                2
+            };
+            let style = colour(&cell.scheduler, cell.by).stroke_width(width);
             let start = points.first().map(|point| (point.0.max(0.001), 0.0));
             let rest = points.iter().map(|point| (point.0.max(0.001), point.1));
             chart.draw_series(LineSeries::new(start.into_iter().chain(rest), style))?;

@@ -2,6 +2,7 @@
 
 use crate::config::{Mix, Scheduler};
 use crate::result::{Environment, Report, Row};
+use crate::setup::{Build, By, Hints, Job};
 use crate::tpcc::terminal::Counts;
 
 /// One row; `tps` and `bg` are its throughputs, `ms` its median latency.
@@ -39,6 +40,11 @@ pub(crate) fn row(
         cpus: 4,
         client_cpus: 2,
         terminals: if mix.has_time_sensitive() { 4 } else { 0 },
+        by: By::default(),
+        server: Build::default(),
+        hints: Hints::default(),
+        counted_only: false,
+        job: Job::default(),
         background_workers: if mix.has_background() { 4 } else { 0 },
         network_us: 0,
         ts_tps: tps,
@@ -51,6 +57,7 @@ pub(crate) fn row(
         bg_busy_fraction: if mix.has_background() { 0.38 } else { 0.0 },
         busy_fraction_per_cpu: vec![0.6; 4],
         client_busy_fraction: 0.4,
+        ufs: None,
         transactions,
         latency_histogram: if ran { histogram.collect() } else { Vec::new() },
     }

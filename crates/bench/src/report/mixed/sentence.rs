@@ -5,6 +5,7 @@
 use super::stats::{Cell, Summary};
 use crate::config::{Mix, Scheduler};
 use crate::result::Report;
+use crate::setup::{By, Job};
 
 /// A scheduler that keeps this much of SOLO's throughput is said to keep it.
 const KEEPS: f64 = 0.97;
@@ -20,7 +21,8 @@ pub(super) fn sentence(report: &Report) -> String {
             .to_owned();
     };
     let mut parts = vec![format!(
-        "With background queries on every CPU, UFS {} {} of the throughput that TPC-C has alone",
+        "With {} on every CPU, UFS {} {} of the throughput that TPC-C has alone",
+        background(summary.job()),
         if kept >= KEEPS { "keeps" } else { "keeps only" },
         percent(kept)
     )];
@@ -32,11 +34,35 @@ pub(super) fn sentence(report: &Report) -> String {
     if !rivals.is_empty() {
         text.push_str(&format!(", where {rivals}"));
     }
+    if let Some(roles) = by_roles(&summary, ufs) {
+        text.push_str(&format!("; {roles}"));
+    }
     if let Some(equal) = equal_priority(&summary) {
         text.push_str(&format!("; {equal}"));
     }
     text.push('.');
     text
+}
+
+/// What runs in the background, as the sentences name it.
+fn background(job: Job) -> &'static str {
+    match job {
+        Job::Q17 => "background queries",
+        other => other.label(),
+    }
+}
+
+/// What UFS keeps when roles say it all, beside what it keeps with cgroups.
+fn by_roles(summary: &Summary<'_>, ufs: &Cell<'_>) -> Option<String> {
+    let roles = summary.cell_by(&Scheduler::Ufs, By::Roles, Mix::MinMax)?;
+    if ufs.by == By::Roles {
+        return Some("priorities were those of SQL roles".to_owned());
+    }
+    let kept = summary.tps_to_solo(roles)?;
+    Some(format!(
+        "told by SQL roles alone it keeps {}",
+        percent(kept)
+    ))
 }
 
 /// What the others keep under MIN:MAX: EEVDF, and the best of all.
@@ -105,16 +131,15 @@ fn without_ufs(summary: &Summary<'_>) -> String {
             .to_owned();
     }
     format!(
-        "With background queries on every CPU, of the throughput that TPC-C has alone, {}.",
+        "With {} on every CPU, of the throughput that TPC-C has alone, {}.",
+        background(summary.job()),
         kept.join(", ")
     )
 }
 
 /// The 95th percentile as a multiple of SOLO's.
 fn p95_to_solo(summary: &Summary<'_>, cell: &Cell<'_>) -> Option<f64> {
-    summary.ratio(cell, (&cell.scheduler.baseline(), Mix::Solo), |row| {
-        row.ts_p95_ms
-    })
+    summary.to_own(cell, Mix::Solo, |row| row.ts_p95_ms)
 }
 
 fn percent(ratio: f64) -> String {

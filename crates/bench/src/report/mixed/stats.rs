@@ -3,16 +3,23 @@
 use crate::config::{Mix, Scheduler};
 use crate::report::number::Spread;
 use crate::result::{Report, Row};
+use crate::setup::{By, Job};
 
-/// The repeats of one scheduler and mix.
+/// The repeats of one scheduler and mix, with priorities set in one way.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell<'a> {
     pub(crate) scheduler: Scheduler,
+    pub(crate) by: By,
     pub(crate) mix: Mix,
     pub(crate) rows: Vec<&'a Row>,
 }
 
 impl<'a> Cell<'a> {
+    /// The name that is printed in tables and plots.
+    pub(crate) fn label(&self) -> String {
+        label(&self.scheduler, self.by)
+    }
+
     /// The spread of a number over the repeats that have it.
     pub(crate) fn spread(&self, number: impl Fn(&Row) -> Option<f64>) -> Option<Spread> {
         Spread::of(self.rows.iter().filter_map(|row| number(row)))
@@ -44,6 +51,14 @@ impl<'a> Cell<'a> {
     }
 }
 
+/// The name of a scheduler that heard of priorities in some way.
+pub(crate) fn label(scheduler: &Scheduler, by: By) -> String {
+    match by {
+        By::Cgroups => scheduler.label(),
+        By::Roles => format!("{}/roles", scheduler.label()),
+    }
+}
+
 /// A report's rows, by mix and scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Summary<'a> {
@@ -57,17 +72,18 @@ impl<'a> Summary<'a> {
         for row in &report.rows {
             match cells
                 .iter_mut()
-                .find(|c| c.mix == row.mix && c.scheduler == row.scheduler)
+                .find(|c| c.mix == row.mix && c.scheduler == row.scheduler && c.by == row.by)
             {
                 Some(cell) => cell.rows.push(row),
                 None => cells.push(Cell {
                     scheduler: row.scheduler.clone(),
+                    by: row.by,
                     mix: row.mix,
                     rows: vec![row],
                 }),
             }
         }
-        cells.sort_by_key(|cell| (cell.mix, cell.scheduler.rank()));
+        cells.sort_by_key(|cell| (cell.mix, cell.scheduler.rank(), cell.by));
         Summary { cells }
     }
 
@@ -84,54 +100,71 @@ impl<'a> Summary<'a> {
             .collect()
     }
 
-    /// The schedulers that were measured.
-    pub(crate) fn schedulers(&self) -> Vec<Scheduler> {
-        let mut schedulers: Vec<Scheduler> = self
+    /// The schedulers that were measured, and how priorities were set.
+    pub(crate) fn schedulers(&self) -> Vec<(Scheduler, By)> {
+        let mut schedulers: Vec<(Scheduler, By)> = self
             .cells
             .iter()
-            .map(|cell| cell.scheduler.clone())
+            .map(|cell| (cell.scheduler.clone(), cell.by))
             .collect();
-        schedulers.sort_by_key(Scheduler::rank);
+        schedulers.sort_by_key(|(scheduler, by)| (scheduler.rank(), *by));
         schedulers.dedup();
         schedulers
     }
 
-    /// One cell.
+    /// What ran in the background.
+    pub(crate) fn job(&self) -> Job {
+        let first = self.cells.first().and_then(|cell| cell.rows.first());
+        first.map_or(Job::Q17, |row| row.job)
+    }
+
+    /// One cell; by cgroups, if it was measured.
     pub(crate) fn cell(&self, scheduler: &Scheduler, mix: Mix) -> Option<&Cell<'a>> {
         self.mix(mix).find(|cell| cell.scheduler == *scheduler)
+    }
+
+    /// One cell with priorities set in a certain way.
+    pub(crate) fn cell_by(&self, scheduler: &Scheduler, by: By, mix: Mix) -> Option<&Cell<'a>> {
+        self.mix(mix)
+            .find(|cell| cell.scheduler == *scheduler && cell.by == by)
     }
 
     /// A median as a fraction of another cell's.
     pub(crate) fn ratio(
         &self,
         cell: &Cell<'_>,
-        (scheduler, mix): (&Scheduler, Mix),
+        (scheduler, by, mix): (&Scheduler, By, Mix),
         number: impl Fn(&Row) -> Option<f64>,
     ) -> Option<f64> {
-        let other = self.cell(scheduler, mix)?.median(&number)?;
+        let other = self.cell_by(scheduler, by, mix)?.median(&number)?;
         let this = cell.median(number)?;
         (other > 0.0).then_some(this / other)
     }
 
-    /// Throughput of TPC-C as a fraction of the scheduler's own SOLO.
-    pub(crate) fn tps_to_solo(&self, cell: &Cell<'_>) -> Option<f64> {
-        self.ratio(cell, (&cell.scheduler.baseline(), Mix::Solo), |row| {
-            row.ts_tps
-        })
+    /// A median as a fraction of that of the cell's own baseline.
+    pub(crate) fn to_own(
+        &self,
+        cell: &Cell<'_>,
+        mix: Mix,
+        number: impl Fn(&Row) -> Option<f64>,
+    ) -> Option<f64> {
+        self.ratio(cell, (&cell.scheduler.baseline(), cell.by, mix), number)
     }
 
-    /// Throughput of Q17 as a fraction of the scheduler's own SOLO.
+    /// Throughput of TPC-C as a fraction of the scheduler's own SOLO.
+    pub(crate) fn tps_to_solo(&self, cell: &Cell<'_>) -> Option<f64> {
+        self.to_own(cell, Mix::Solo, |row| row.ts_tps)
+    }
+
+    /// Throughput of the background as a fraction of what it has alone.
     pub(crate) fn bg_to_solo(&self, cell: &Cell<'_>) -> Option<f64> {
-        self.ratio(
-            cell,
-            (&cell.scheduler.baseline(), Mix::SoloBackground),
-            |row| row.bg_per_s,
-        )
+        self.to_own(cell, Mix::SoloBackground, |row| row.bg_per_s)
     }
 
     /// Throughput of TPC-C as a fraction of EEVDF's in the same mix.
     pub(crate) fn tps_to_eevdf(&self, cell: &Cell<'_>) -> Option<f64> {
-        self.ratio(cell, (&Scheduler::Eevdf, cell.mix), |row| row.ts_tps)
+        let eevdf = (&Scheduler::Eevdf, By::Cgroups, cell.mix);
+        self.ratio(cell, eevdf, |row| row.ts_tps)
     }
 }
 
@@ -154,6 +187,36 @@ mod tests {
         assert_eq!(ratio(Scheduler::Ufs, Mix::MinMax), 0.99);
         let ufs = summary.cell(&Scheduler::Ufs, Mix::MinMax).unwrap();
         assert_eq!(summary.tps_to_eevdf(ufs), Some(1.98));
+    }
+
+    #[test]
+    fn roles_have_a_baseline_of_their_own() {
+        let mut report = samples::report();
+        let ufs = report
+            .rows
+            .iter()
+            .filter(|row| row.scheduler == Scheduler::Ufs);
+        let roles: Vec<_> = ufs
+            .cloned()
+            .map(|row| Row {
+                by: By::Roles,
+                ts_tps: row.ts_tps.map(|tps| tps / 2.0),
+                ..row
+            })
+            .collect();
+        report.rows.extend(roles);
+        let summary = Summary::of(&report);
+        let cell = summary
+            .cell_by(&Scheduler::Ufs, By::Roles, Mix::MinMax)
+            .unwrap();
+        assert_eq!(cell.label(), "UFS/roles");
+        assert_eq!(summary.tps_to_solo(cell), Some(0.99));
+        assert_eq!(summary.tps_to_eevdf(cell), Some(0.99));
+        assert_eq!(summary.schedulers().len(), 6);
+        assert_eq!(
+            summary.cell(&Scheduler::Ufs, Mix::MinMax).unwrap().by,
+            By::Cgroups
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::stats::{Cell, Summary};
 use crate::config::Mix;
 use crate::report::number::{Spread, short};
 use crate::result::{Environment, Report};
+use crate::setup::{By, Hints, Job};
 
 /// Renders medians over repeats, with half the distance between the extremes
 /// as the spread of the throughput.
@@ -18,11 +19,11 @@ pub(super) fn render(report: &Report) -> String {
     }
     for mix in summary.mixes() {
         text.push('\n');
-        let _ = writeln!(text, "{mix}: {}", explain(mix));
+        let _ = writeln!(text, "{mix}: {}", explain(mix, summary.job()));
         let cells: Vec<&Cell<'_>> = summary.mix(mix).collect();
         let width = cells
             .iter()
-            .map(|cell| cell.scheduler.label().len())
+            .map(|cell| cell.label().len())
             .max()
             .unwrap_or(0);
         let width = width.clamp(5, 11);
@@ -36,12 +37,12 @@ pub(super) fn render(report: &Report) -> String {
             "p50 ms",
             "p95 ms",
             "p99 ms",
-            "Q17/s",
+            summary.job().per_second(),
             "/bg",
             "busy"
         );
         for cell in cells {
-            let label: String = cell.scheduler.label().chars().take(width).collect();
+            let label: String = cell.label().chars().take(width).collect();
             let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
             let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |r| format!("{r:.2}"));
             let bare = |value: Option<f64>| {
@@ -73,12 +74,13 @@ pub(super) fn render(report: &Report) -> String {
 }
 
 /// What runs, in one line.
-pub(super) fn explain(mix: Mix) -> &'static str {
+pub(super) fn explain(mix: Mix, job: Job) -> String {
+    let job = job.label();
     match mix {
-        Mix::Solo => "TPC-C alone",
-        Mix::SoloBackground => "Q17 alone",
-        Mix::MinMax => "TPC-C with the highest priority, Q17 with the lowest",
-        Mix::FiftyFifty => "TPC-C and Q17 with the same, high priority",
+        Mix::Solo => "TPC-C alone".to_owned(),
+        Mix::SoloBackground => format!("{job} alone"),
+        Mix::MinMax => format!("TPC-C with the highest priority, {job} with the lowest"),
+        Mix::FiftyFifty => format!("TPC-C and {job} with the same, high priority"),
     }
 }
 
@@ -98,6 +100,13 @@ pub(super) fn heading(report: &Report) -> Vec<String> {
             "{} server CPUs, {} client CPUs; {repeats} x {} s after {} s of warm-up",
             row.cpus, row.client_cpus, row.seconds, row.warmup_s
         ));
+        if report.rows.iter().any(|row| row.by == By::Roles) {
+            lines.push(format!(
+                "UFS/roles: priorities by ALTER ROLE alone, hints {}; server: {}",
+                hints_of(report),
+                row.server
+            ));
+        }
         if row.network_us > 0 {
             lines.push(format!(
                 "A network of {} us a round trip is between the clients and the server.",
@@ -117,6 +126,12 @@ pub(super) fn heading(report: &Report) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What UFS was told of locks where it was told anything.
+fn hints_of(report: &Report) -> Hints {
+    let roles = report.rows.iter().find(|row| row.by == By::Roles);
+    roles.map_or(Hints::Off, |row| row.hints)
 }
 
 /// A throughput with its spread.

@@ -256,6 +256,33 @@ pub(crate) fn expiry(ufs: &mut Ufs) -> Result<String> {
     Ok(numbers)
 }
 
+/// Without boosts an inversion lasts, and is counted: the holder once each time
+/// that it lost its CPU, the waiter's sleep with its length.
+pub(crate) fn counted(ufs: &mut Ufs) -> Result<String> {
+    // The floor lets the holder end, 1 ms at a time.
+    ufs.load(&["--boost-ms", "0", "--floor-deadline-ms", "200"])?;
+    let before = ufs.stats()?;
+    let short = Inversion {
+        hold: 20 * MS,
+        ..PLAIN
+    };
+    let waited = wait_ms(short)?.context("the floor did not let the holder end")?;
+    let after = ufs.stats()?;
+    let count = |name| hint_count(&after, name) - hint_count(&before, name);
+    let (preempted, awaited) = (count("holders_preempted"), count("holders_awaited"));
+    let (boosts, waits) = (count("boosts_lock"), count("lock_waits"));
+    let longest_ms = hint_count(&after, "lock_wait_p999_ns") / 1_000_000;
+    let numbers = format!(
+        "waited {waited} ms; the holder was preempted {preempted} times and awaited {awaited} \
+         times, {boosts} boosts; {waits} waits, the longest up to {longest_ms} ms"
+    );
+    let is_bound = waited <= longest_ms + 1 && longest_ms <= waited * 5 / 4 + 1;
+    if boosts > 0 || awaited == 0 || preempted < awaited || waits != 1 || !is_bound {
+        bail!("{numbers}");
+    }
+    Ok(numbers)
+}
+
 /// Random bytes in every slot: a watcher without a slot is served as ever, and
 /// UFS stays loaded; the next load finds the table unusable and makes another.
 pub(crate) fn hostile(ufs: &mut Ufs) -> Result<String> {

@@ -104,6 +104,7 @@ const CLAIMS: &[Claim] = &[
         "boost_of_a_holder_that_never_releases_expires",
         hinting::expiry,
     ),
+    ("inversions_are_counted_without_boosts", hinting::counted),
     ("hostile_slots_change_nothing_for_others", hinting::hostile),
     (
         "kill9_of_a_client_frees_its_slot",

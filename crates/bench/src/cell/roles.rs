@@ -1,0 +1,122 @@
+//! Priorities by SQL: a role for each kind of work, with settings of the
+//! extension (UFS paper, Section 5.3), and nothing else.
+//!
+//! | | role | tier, weight | in the 50:50 mix |
+//! | --- | --- | --- | --- |
+//! | TPC-C | `tpcc` | time-sensitive, 10000 | the same |
+//! | background | `tpch` | background, 1 | time-sensitive, 10000 |
+//!
+//! Both are superusers, as everybody is in cells by cgroups, so that no right
+//! is checked in one cell and not in the other. A role's settings hold for
+//! connections made after they were given.
+
+use giveway_hints::{Tier, Weight};
+
+use crate::config::CellConfig;
+use crate::postgres::{Session, USER};
+use crate::setup::By;
+use crate::{Error, Result};
+
+/// Who connects as whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Roles {
+    pub(super) terminals: &'static str,
+    pub(super) background: &'static str,
+}
+
+impl Roles {
+    /// Without roles: everybody is the same superuser.
+    const NONE: Roles = Roles {
+        terminals: USER,
+        background: USER,
+    };
+    const BY_TIER: Roles = Roles {
+        terminals: "tpcc",
+        background: "tpch",
+    };
+
+    /// The roles of a cell, made if it has any.
+    pub(super) fn create(config: &CellConfig, control: &Session) -> Result<Self> {
+        if config.by == By::Cgroups {
+            return Ok(Roles::NONE);
+        }
+        let roles = Roles::BY_TIER;
+        control.execute("creating the extension", "CREATE EXTENSION giveway")?;
+        for (role, tier, weight) in roles.settings(config) {
+            control.execute(
+                "making the roles",
+                &format!(
+                    "CREATE ROLE {role} LOGIN SUPERUSER; \
+                     ALTER ROLE {role} SET giveway.tier = {tier}; \
+                     ALTER ROLE {role} SET giveway.weight = {weight}"
+                ),
+            )?;
+        }
+        Ok(roles)
+    }
+
+    fn settings(self, config: &CellConfig) -> [(&'static str, Tier, Weight); 2] {
+        let (tier, weight) = match config.mix.background_is_high() {
+            true => (Tier::TimeSensitive, Weight::MAX),
+            false => (Tier::Background, Weight::MIN),
+        };
+        [
+            (self.terminals, Tier::TimeSensitive, Weight::MAX),
+            (self.background, tier, weight),
+        ]
+    }
+
+    /// Refuses a cell in which the settings do nothing: the server accepts them
+    /// whether or not it reaches the scheduler. Call it when all are connected.
+    pub(super) fn require_effect(self, config: &CellConfig, control: &Session) -> Result<()> {
+        if config.by == By::Cgroups {
+            return Ok(());
+        }
+        let status = control
+            .wait(
+                control
+                    .client
+                    .query("SELECT item, value FROM giveway_status()", &[]),
+            )
+            .map_err(Error::sql("asking what the extension can do"))?;
+        let wanted = [("table", "mapped"), ("hints", config.hints.name())];
+        for row in status {
+            let (item, value): (&str, &str) = (row.get(0), row.get(1));
+            if wanted
+                .iter()
+                .any(|(name, wanted)| *name == item && *wanted != value)
+            {
+                return Err(Error::Config(format!(
+                    "the extension has no effect: {item}: {value}"
+                )));
+            }
+        }
+        for (role, tier, _) in self.settings(config) {
+            let strays = control
+                .wait(control.client.query_one(
+                    "SELECT count(*) FROM giveway_stat_activity \
+                     WHERE usename = $1 AND tier IS DISTINCT FROM $2",
+                    &[&role, &tier.to_string()],
+                ))
+                .map_err(Error::sql("asking for the tiers of sessions"))?;
+            if strays.get::<_, i64>(0) > 0 {
+                return Err(Error::Config(format!(
+                    "sessions of the role {role} are not in the tier {tier}: all hint slots may be \
+                     taken"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The server's settings beyond those of every cell.
+pub(super) fn server_settings(config: &CellConfig) -> Vec<(&'static str, String)> {
+    match config.by {
+        By::Cgroups => Vec::new(),
+        By::Roles => vec![
+            ("shared_preload_libraries", "giveway".to_owned()),
+            ("giveway.hints", config.hints.to_string()),
+        ],
+    }
+}

@@ -1,0 +1,106 @@
+//! `giveway bench hint-overhead`: from options to a report.
+
+use clap::Args;
+use giveway_bench::hint_overhead::{HintPlan, HintRow};
+use giveway_bench::setup::{Hints, Job};
+use giveway_bench::{CellConfig, Report};
+
+use super::keep::{KeepArgs, interruptible, positive};
+use super::place::{Guests, dataset_for};
+use super::pool::Place;
+use crate::error::Failure;
+
+/// The experiment's name.
+const NAME: &str = "hint-overhead";
+
+/// Measure what hints about locks cost, and what they are good for
+///
+/// TPC-C beside Q17 or a maintenance job by SQL roles, MIN:MAX under UFS: without hints, with hints
+/// that are only counted, and with boosts; in the lab, on servers that 'make
+/// servers' has built.
+#[derive(Args, Debug)]
+pub(crate) struct HintArgs {
+    /// Which hints: stock (UFS reads an unchanged server's memory) and patched
+    /// (the server publishes them)
+    #[arg(long, value_delimiter = ',', value_name = "LIST",
+          default_values_t = [Hints::Stock, Hints::Patched])]
+    hints: Vec<Hints>,
+    /// What runs in the background: q17, vacuum, create-index or pg_dump
+    #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
+    background: Job,
+    /// CPUs of the server; clients get half as many more, at least two
+    #[arg(long, default_value_t = 4, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=32))]
+    cpus: u32,
+    /// Length of the measured window
+    #[arg(long, default_value_t = 4.0, value_name = "SECONDS", value_parser = positive)]
+    seconds: f64,
+    /// Measure every cell this often, each time with another seed
+    #[arg(long, default_value_t = 5, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Seed of the first repeat
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// Leave out the runs in which the kernel times UFS's callbacks
+    #[arg(long)]
+    no_callbacks: bool,
+    #[command(flatten)]
+    keep: KeepArgs,
+}
+
+impl HintArgs {
+    fn plan(&self) -> HintPlan {
+        HintPlan {
+            hints: self.hints.clone(),
+            job: self.background,
+            cpus: self.cpus,
+            warmup_s: 1.0,
+            seconds: self.seconds,
+            repeat: self.repeat,
+            seed: self.seed,
+            time_callbacks: !self.no_callbacks,
+        }
+    }
+}
+
+/// Guests that measure cells of the mixed workload for this experiment.
+struct HintGuests(Guests);
+
+/// Measures and reports; answers with the exit status.
+pub(crate) fn hints(args: &HintArgs) -> Result<u8, Failure> {
+    if args.hints.contains(&Hints::Off) {
+        return Err(
+            Failure::usage("'off' is what hints are compared with, always")
+                .with_remedy("--hints stock, --hints patched, or both"),
+        );
+    }
+    let cells = args.plan().cells();
+    for cell in &cells {
+        cell.validate()?;
+    }
+    let stop = interruptible()?;
+    let width = Guests::width().min(cells.len());
+    eprintln!(
+        "measuring in the lab: {} cells, {width} at a time",
+        cells.len()
+    );
+    let place = HintGuests(Guests::open(&dataset_for(args.cpus), &cells)?);
+    args.keep
+        .measure(&cells, CellConfig::title, &place, width, &stop)
+}
+
+impl Place<CellConfig, Report<HintRow>> for HintGuests {
+    fn run(
+        &self,
+        cell: &CellConfig,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<Report<HintRow>, String> {
+        let report = self.0.run(cell, line)?;
+        Ok(Report {
+            experiment: NAME.to_owned(),
+            environment: report.environment,
+            rows: report.rows.into_iter().map(HintRow).collect(),
+        })
+    }
+}
