@@ -5,7 +5,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo lab install extension clean
+.PHONY: help setup build test demo lab servers install extension clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
@@ -27,6 +27,10 @@ demo: build ## Measure three workload mixes under five schedulers, and report
 
 lab: build ## Make the lab's emulator, kernel and image now
 	$(GIVEWAY) lab build
+
+servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
+	postgres/lab-server.sh 17 stock
+	postgres/lab-server.sh 17 patched
 
 install: build ## Install binaries, library, systemd units and man pages under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs

@@ -26,6 +26,9 @@ pub enum Error {
          install the package postgresql (15 or newer)"
     )]
     NoPostgres,
+    /// A server built for the lab is not where it should be.
+    #[error("{} holds no PostgreSQL for the lab: make it with `make servers`", .0.display())]
+    NoLabServer(PathBuf),
     /// We are root, and there is no other user to run the server as.
     #[error(
         "PostgreSQL refuses to run as root and there is no user 'postgres': \

@@ -30,15 +30,21 @@ use crate::{Error, Result};
 /// How long a server may take to start or stop before it counts as hanging.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The newest installed PostgreSQL and the user it runs as.
+/// A PostgreSQL's programs and the user they run as.
 #[derive(Clone, Debug)]
 pub struct Installation {
     bin: PathBuf,
+    /// Where its own libraries are, if the system's loader does not know it.
+    libraries: Option<PathBuf>,
     owner: Option<(u32, u32)>,
 }
 
 impl Installation {
-    /// Looks in Debian's directories, newest first, then in PATH.
+    /// The newest that is installed: looks in Debian's directories, newest
+    /// first, then in PATH.
+    ///
+    /// # Errors
+    /// [`Error::NoPostgres`]; [`Error::NoServerUser`] for root.
     pub fn find() -> Result<Self> {
         let mut versions: Vec<u32> = fs::read_dir("/usr/lib/postgresql")
             .into_iter()
@@ -56,16 +62,28 @@ impl Installation {
             .chain(std::env::split_paths(&path))
             .find(|dir| dir.join("postgres").is_file() && dir.join("initdb").is_file())
             .ok_or(Error::NoPostgres)?;
-        let owner = if geteuid().is_root() {
-            let user = User::from_name("postgres")
-                .ok()
-                .flatten()
-                .ok_or(Error::NoServerUser)?;
-            Some((user.uid.as_raw(), user.gid.as_raw()))
-        } else {
-            None
-        };
-        Ok(Installation { bin, owner })
+        Ok(Installation {
+            bin,
+            libraries: None,
+            owner: owner()?,
+        })
+    }
+
+    /// One that was built for the lab (`postgres/lab-server.sh`) and lies in
+    /// `dir`, wherever that is now.
+    ///
+    /// # Errors
+    /// [`Error::NoLabServer`]; [`Error::NoServerUser`] for root.
+    pub fn of_lab(dir: &Path) -> Result<Self> {
+        let bin = dir.join("bin");
+        if !(bin.join("postgres").is_file() && bin.join("initdb").is_file()) {
+            return Err(Error::NoLabServer(dir.to_owned()));
+        }
+        Ok(Installation {
+            bin,
+            libraries: Some(dir.join("lib")),
+            owner: owner()?,
+        })
     }
 
     /// The (user, group) that must own the data, when it is not us.
@@ -77,6 +95,9 @@ impl Installation {
         let mut command = Command::new(self.bin.join(program));
         if let Some((user, group)) = self.owner {
             command.uid(user).gid(group);
+        }
+        if let Some(libraries) = &self.libraries {
+            command.env("LD_LIBRARY_PATH", libraries);
         }
         // The programs read their working directory, which may be closed to
         // the server's user.
@@ -153,6 +174,18 @@ impl Installation {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// The user and group that a server runs as, when it cannot run as us.
+fn owner() -> Result<Option<(u32, u32)>> {
+    if !geteuid().is_root() {
+        return Ok(None);
+    }
+    let user = User::from_name("postgres")
+        .ok()
+        .flatten()
+        .ok_or(Error::NoServerUser)?;
+    Ok(Some((user.uid.as_raw(), user.gid.as_raw())))
 }
 
 /// The end of a program's output, enough to see why it failed.
@@ -336,5 +369,21 @@ impl Session {
     pub fn execute(&self, what: &str, sql: &str) -> Result<()> {
         self.wait(self.client.batch_execute(sql))
             .map_err(Error::sql(what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lab_server_that_was_not_made_is_named_with_the_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = Installation::of_lab(dir.path()).unwrap_err().to_string();
+        let name = dir.path().display().to_string();
+        assert!(
+            error.contains(&name) && error.contains("make servers"),
+            "{error}"
+        );
     }
 }
