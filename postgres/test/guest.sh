@@ -47,10 +47,13 @@ unprivileged() {
 ufs_pid=
 ufs_slots=
 
-# load_ufs SLOTS: with a table of this size, the same one if it is there.
+# load_ufs SLOTS [OPTION...]: with a table of this size, the same one if it is
+# there.
 load_ufs() {
 	ufs_slots=$1
-	/lab/scx_ufs --hint-group postgres --hint-slots "$1" >>"$work/ufs.log" 2>&1 &
+	shift
+	/lab/scx_ufs --hint-group postgres --hint-slots "$ufs_slots" "$@" \
+		>>"$work/ufs.log" 2>&1 &
 	ufs_pid=$!
 	wait_until "grep -qx enabled /sys/kernel/sched_ext/state" ||
 		die "UFS is not loaded: $(cat "$work/ufs.log")"

@@ -10,6 +10,8 @@ case_obeyed
 case_boosted
 case_killed_in_a_boost
 case_ufs_restarted_under_load
+case_ufs_maps_once
+case_session_cgroups
 "
 
 # ready: UFS is loaded, and main runs with its extensions.
@@ -181,4 +183,71 @@ case_ufs_restarted_under_load() {
 	wait "$load" 2>/dev/null || true
 	check "errors of pgbench" "" "$(grep -i 'error\|abort\|fatal' "$work/pgbench.log")"
 	close_session "$session"
+}
+
+# mappings: BPF maps in UFS's memory.
+mappings() {
+	grep -c 'anon_inode:bpf-map' "/proc/$ufs_pid/maps"
+}
+
+# UFS looks for slots of the dead every five seconds, and maps the table for it
+# once, or it would run out of mappings in some days.
+case_ufs_maps_once() {
+	local before
+	ready
+	sleep 6
+	before=$(mappings)
+	sleep 12
+	check "mappings after two more sweeps" "$before" "$(mappings)"
+}
+
+# cgroup PID
+cgroup() {
+	sed 's/^0:://' "/proc/$1/cgroup"
+}
+
+# With the option, sessions are in cgroups by tier and weight; nobody else is.
+case_session_cgroups() {
+	local top=/sys/fs/cgroup/pg postmaster pid foreign
+	ready
+	postmaster=$(head -1 "$work/main/data/postmaster.pid")
+	mkdir "$top"
+	for pid in "$postmaster" $(ps -o pid= --ppid "$postmaster"); do
+		echo "$pid" >"$top/cgroup.procs" 2>/dev/null || true
+	done
+	unload_ufs
+	load_ufs "$ufs_slots" --session-cgroups "$top"
+
+	open_session main app
+	pid=$session_pid
+	say "$session" "SET giveway.weight = 450"
+	check_soon "an urgent session" /pg/time_sensitive/weight-500 "cgroup $pid"
+	check "the postmaster" /pg/server "$(cgroup "$postmaster")"
+	check "the weight of its cgroup" 500 "$(cat "$top/time_sensitive/weight-500/cpu.weight")"
+	say "$session" "SET giveway.tier = background"
+	check_soon "a background session" /pg/background/weight-500 "cgroup $pid"
+	say "$session" "SELECT giveway_test_burn(0.01)"
+	check "as UFS has it" "background 450" "$(obeyed "$pid")"
+
+	# A number that somebody wrote into a slot moves nobody from elsewhere.
+	sleep 1000 &
+	foreign=$!
+	"$table" plant "$hints/giveway_slots" "$foreign" "$pid"
+	say "$session" "SET giveway.weight = 9"
+	check_soon "another weight" /pg/background/weight-10 "cgroup $pid"
+	check "a process that is not the server's" / "$(cgroup "$foreign")"
+	kill "$foreign"
+	wait "$foreign" 2>/dev/null || true
+
+	open_session main
+	say "$session" "SET giveway.enabled = off"
+	sleep 3
+	check "who says nothing" /pg/server "$(cgroup "$session_pid")"
+	say "$session" "SET giveway.enabled = on"
+	check_soon "who says something" /pg/background/weight-100 "cgroup $session_pid"
+	say "$session" "SET giveway.enabled = off"
+	check_soon "who says nothing any more" /pg/server "cgroup $session_pid"
+	close_session "$session"
+	unload_ufs
+	load_ufs "$ufs_slots"
 }
