@@ -13,61 +13,13 @@
 #	test/		this directory
 #	table		the program of table.c
 #
-# UFS gives the table to the group postgres, as docs/postgres.md tells
-# administrators to. All else is as in ../test.sh, which also has the case that
-# needs a pooler.
+# All else is as in ../test.sh, which also has the case that needs a pooler.
 set -eu
 
-die() {
-	printf 'test: error: %s\n' "$1" >&2
-	exit 1
-}
-
-work=/tmp/test
 here=/lab/test
-bin=/lab/server/bin
-table=/lab/table
 suites=/lab/extension
-hints=/run/giveway/bpf
-load_path=
 scheduler="UFS reads the table"
-# Loading UFS takes the guest's verifier several seconds.
-patience=120
-major=$("$bin/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
-export LD_LIBRARY_PATH=/lab/server/lib
-chmod 755 /lab
-install -d -o postgres "$work"
-# A session that has ended is for the cases to notice.
-trap '' PIPE
-
-unprivileged() {
-	setpriv --reuid postgres --regid postgres --init-groups "$@"
-}
-
-ufs_pid=
-ufs_slots=
-
-# load_ufs SLOTS [OPTION...]: with a table of this size, the same one if it is
-# there.
-load_ufs() {
-	ufs_slots=$1
-	shift
-	/lab/scx_ufs --hint-group postgres --hint-slots "$ufs_slots" "$@" \
-		>>"$work/ufs.log" 2>&1 &
-	ufs_pid=$!
-	wait_until "grep -qx enabled /sys/kernel/sched_ext/state" ||
-		die "UFS is not loaded: $(cat "$work/ufs.log")"
-}
-
-# unload_ufs [SIGNAL]
-unload_ufs() {
-	[ -n "$ufs_pid" ] || return 0
-	kill "-${1:-TERM}" "$ufs_pid"
-	wait "$ufs_pid" 2>/dev/null || true
-	ufs_pid=
-	wait_until "grep -qx disabled /sys/kernel/sched_ext/state" ||
-		die "UFS does not leave: $(cat "$work/ufs.log")"
-}
+. "$here/guest_setup.sh"
 
 new_table() {
 	unload_ufs
@@ -94,7 +46,6 @@ regress() {
 	done
 }
 
-. "$here/cluster.sh"
 . "$here/cases.sh"
 . "$here/under_ufs.sh"
 
