@@ -119,6 +119,8 @@ regress() {
 	fi
 	# Either variant is a success for pg_regress.
 	diff "$suites/expected/slots${2:+_$2}.out" "$suites/results/slots.out" || true
+	diff "$suites/expected/sessions${2:+_$2}.out" \
+		"$suites/output_iso/results/sessions.out" || true
 }
 
 echo "test: $("$pg_config" --version) in $bin"
