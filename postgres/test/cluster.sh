@@ -62,6 +62,14 @@ sql() {
 session_fd=()
 session_client=()
 
+# forget_sessions: for a process that is about to become another program, and
+# may outlive a session: as long as it could write there, psql would not see its
+# input end.
+forget_sessions() {
+	local fd
+	for fd in "${session_fd[@]}"; do exec {fd}>&-; done
+}
+
 # open_session NAME [USER [DATABASE]]: a session that stays. Sets $session, for
 # say() and the others, and $session_pid, its backend.
 open_session() {
@@ -71,8 +79,7 @@ open_session() {
 	out=$work/out$session
 	mkfifo "$work/in$session"
 	(
-		# Else the other sessions' psql would not see their input end.
-		for other in "${session_fd[@]}"; do exec {other}>&-; done
+		forget_sessions
 		exec "$bin/psql" -X -A -t -q -h "$work/$1" -U "${2:-postgres}" \
 			-d "${3:-postgres}" <"$work/in$session" >>"$out" 2>&1
 	) &

@@ -13,8 +13,7 @@ bin=/lab/server/bin
 table=/lab/table
 hints=/run/giveway/bpf
 load_path=
-# Loading UFS takes the guest's verifier several seconds.
-patience=120
+patience=30
 major=$("$bin/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
 export LD_LIBRARY_PATH=/lab/server/lib
 chmod 755 /lab
@@ -32,10 +31,14 @@ ufs_slots=
 # load_ufs SLOTS [OPTION...]: with a table of this size, the same one if it is
 # there.
 load_ufs() {
+	# Loading takes the guest's verifier several seconds.
+	local patience=120
 	ufs_slots=$1
 	shift
-	/lab/scx_ufs --hint-group postgres --hint-slots "$ufs_slots" "$@" \
-		>>"$work/ufs.log" 2>&1 &
+	(
+		forget_sessions
+		exec /lab/scx_ufs --hint-group postgres --hint-slots "$ufs_slots" "$@"
+	) >>"$work/ufs.log" 2>&1 &
 	ufs_pid=$!
 	wait_until "grep -qx enabled /sys/kernel/sched_ext/state || ! kill -0 $ufs_pid" || true
 	grep -qx enabled /sys/kernel/sched_ext/state ||
@@ -44,6 +47,7 @@ load_ufs() {
 
 # unload_ufs [SIGNAL]
 unload_ufs() {
+	local patience=120
 	[ -n "$ufs_pid" ] || return 0
 	kill "-${1:-TERM}" "$ufs_pid"
 	wait "$ufs_pid" 2>/dev/null || true

@@ -52,6 +52,10 @@ use giveway_hints::slot::Table;
 use giveway_hints::{Tier, Weight};
 use log::{info, warn};
 
+mod person;
+
+use person::{Person, cgroup_of};
+
 /// Where cgroup v2 is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Weights that have a cgroup: three to a decade.
@@ -73,46 +77,6 @@ pub(crate) struct Sessions {
     raise_gid: u32,
     /// What the latest round failed of, so that it is said once.
     failure: String,
-}
-
-/// What `/proc/PID/status` says of a process.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Person {
-    leader: u32,
-    parent: u32,
-    uid: u32,
-    gids: Vec<u32>,
-}
-
-impl Person {
-    fn parse(status: &str) -> Option<Person> {
-        let numbers = |key: &str| -> Option<Vec<u32>> {
-            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-            line.split_whitespace()
-                .map(|word| word.parse().ok())
-                .collect()
-        };
-        let mut gids = numbers("Groups:")?;
-        // Real, effective: UFS goes by the latter for groups, by the former for users.
-        gids.push(*numbers("Gid:")?.get(1)?);
-        Some(Person {
-            leader: *numbers("Tgid:")?.first()?,
-            parent: *numbers("PPid:")?.first()?,
-            uid: *numbers("Uid:")?.first()?,
-            gids,
-        })
-    }
-
-    fn of(pid: u32) -> Option<Person> {
-        Person::parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
-    }
-}
-
-/// The cgroup of a process, below the mount.
-fn cgroup_of(pid: u32) -> Option<PathBuf> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(path.into())
 }
 
 /// Of the weights that have a cgroup, the nearest by ratio.
@@ -215,7 +179,7 @@ impl Sessions {
             if person.leader != pid {
                 continue;
             }
-            let may_rise = person.uid == 0 || person.gids.contains(&self.raise_gid);
+            let may_rise = person.may_rise(self.raise_gid);
             let parent = cgroup_of(person.parent);
             if let Some(place) = self.place(&now, asked, may_rise, parent.as_deref()) {
                 self.put(pid, &place)?;
@@ -436,20 +400,6 @@ mod tests {
         assert_eq!(place(leaf, "/pg/background/weight-1"), None);
         assert_eq!(place(leaf, "/"), None);
         assert_eq!(place("/pg/server", "/pg"), None);
-    }
-
-    #[test]
-    fn a_process_is_read_as_the_kernel_writes_it() {
-        let status = "Name:\tpostgres\nTgid:\t12\nPid:\t12\nPPid:\t7\nUid:\t26\t0\t0\t0\n\
-                      Gid:\t26\t27\t0\t0\nGroups:\t42 43 \n";
-        let person = Person {
-            leader: 12,
-            parent: 7,
-            uid: 26,
-            gids: vec![42, 43, 27],
-        };
-        assert_eq!(Person::parse(status), Some(person));
-        assert_eq!(Person::parse("Name:\tx\n"), None);
     }
 
     #[test]
