@@ -160,7 +160,7 @@ workers() {
 case_parallel_workers() {
 	local force="SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
-	local query="SELECT count(giveway_test_burn(0.01)) FROM many"
+	local query="SELECT count(giveway_test_burn(0.05)) FROM many"
 	sql main "CREATE TABLE many AS SELECT generate_series(1, 40);
 		ALTER TABLE many SET (parallel_workers = 2); GRANT SELECT ON many TO report;
 		GRANT EXECUTE ON FUNCTION giveway_test_burn TO report" >/dev/null
