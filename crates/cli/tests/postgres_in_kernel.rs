@@ -65,12 +65,16 @@ fn pass(kind: &str, cases: &[&str]) {
         ..Machine::default()
     };
     let dir = tempfile::tempdir().unwrap();
-    let job = Job::new(["bash", "test/guest.sh"].into_iter().chain(cases.iter().copied()))
-        .file(server, "server")
-        .file(scheduler(), "scx_ufs")
-        .file(table(dir.path()), "table")
-        .file(root().join("postgres/test"), "test")
-        .file(root().join("postgres/giveway"), "extension");
+    let job = Job::new(
+        ["bash", "test/guest.sh"]
+            .into_iter()
+            .chain(cases.iter().copied()),
+    )
+    .file(server, "server")
+    .file(scheduler(), "scx_ufs")
+    .file(table(dir.path()), "table")
+    .file(root().join("postgres/test"), "test")
+    .file(root().join("postgres/giveway"), "extension");
     let mut said = String::new();
     let outcome = lab.run(&machine, &job, &mut |line| {
         said.push_str(line);
