@@ -5,7 +5,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo lab servers install extension clean
+.PHONY: help setup build test demo lab servers install extension deb clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
@@ -41,6 +41,13 @@ install: build ## Install binaries, library, systemd units and man pages under P
 extension: setup ## Install the PostgreSQL extension for PG_CONFIG's server
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) clean
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) install
+
+deb: ## Build Debian packages of the extension, for the servers that are here
+	rm -rf target/deb
+	mkdir -p target/deb/crates/hints
+	cp -r postgres target/deb/
+	cp -r crates/hints/include target/deb/crates/hints/
+	cd target/deb/postgres && pg_buildext updatecontrol && dpkg-buildpackage -us -uc -b
 
 clean: ## Remove what was built here; the cache stays (giveway lab clean)
 	cargo clean

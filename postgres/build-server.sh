@@ -1,8 +1,9 @@
 #!/bin/sh
 # Builds a PostgreSQL server from Debian's source package, stock or with the
-# lock-hint patch, into a prefix of its own.
+# lock-hint patch, into a prefix of its own; or PostgreSQL's own test suites, to
+# be run on either of them.
 #
-#   postgres/build-server.sh MAJOR patched|stock [PREFIX]
+#   postgres/build-server.sh MAJOR patched|stock|suites [PREFIX]
 #
 # MAJOR is 15, 17 or 18. PREFIX is a directory below the cache by default, and
 # is the last line printed. A finished prefix is used again; it is renamed into
@@ -24,7 +25,7 @@ fail() {
 	exit 1
 }
 
-[ $# -ge 2 ] || fail "expected MAJOR and patched|stock" \
+[ $# -ge 2 ] || fail "expected MAJOR and patched|stock|suites" \
 	"postgres/build-server.sh 18 patched"
 major=$1
 kind=$2
@@ -35,14 +36,15 @@ case $major in
 *) fail "no source is known for PostgreSQL $major" "15, 17 or 18" ;;
 esac
 case $kind in
-patched | stock) ;;
-*) fail "the kind of server is $kind" "patched or stock" ;;
+patched | stock) proof=bin/postgres ;;
+suites) proof=bin/pg_regress ;;
+*) fail "the kind of server is $kind" "patched, stock or suites" ;;
 esac
 
 # A prefix is named after what went into it.
 digest=$(cat "$0" "$here/patches/lockhint.patch" | sha256sum | cut -c1-12)
 prefix=${3:-$cache/$major-$kind-$digest}
-if [ -x "$prefix/bin/postgres" ]; then
+if [ -x "$prefix/$proof" ]; then
 	echo "$prefix"
 	exit 0
 fi
@@ -80,14 +82,28 @@ tar -xf "$part"/postgresql-"$major"_*.orig.tar.* -C "$part/source" \
 	--strip-components=1
 
 cd "$part/source"
-[ "$kind" = stock ] || patch -p1 --fuzz=0 <"$here/patches/lockhint.patch" >&2
+[ "$kind" != patched ] || patch -p1 --fuzz=0 <"$here/patches/lockhint.patch" >&2
 # The prefix is compiled in; DESTDIR lets it be filled before it has its name.
 ./configure --quiet --prefix="$prefix" --without-icu --without-readline \
 	CFLAGS="-O2 -g1" >&2
-make -s -j"${GIVEWAY_JOBS:-1}" >&2
-make -s install DESTDIR="$part/root" >&2
-# What measurements read their data into memory with.
-make -s -C contrib/pg_prewarm install DESTDIR="$part/root" >&2
+if [ "$kind" = suites ]; then
+	for suite in regress isolation; do
+		make -s -j"${GIVEWAY_JOBS:-1}" -C "src/test/$suite" all >&2
+	done
+	root=$part/root$prefix
+	mkdir -p "$root/bin" "$root/lib" "$root/regress" "$root/isolation"
+	cd src/test
+	cp regress/pg_regress isolation/pg_isolation_regress \
+		isolation/isolationtester "$root/bin/"
+	cp regress/*.so "$root/lib/"
+	(cd regress && cp -r sql expected data parallel_schedule resultmap "$root/regress/")
+	(cd isolation && cp -r specs expected isolation_schedule "$root/isolation/")
+else
+	make -s -j"${GIVEWAY_JOBS:-1}" >&2
+	make -s install DESTDIR="$part/root" >&2
+	# What measurements read their data into memory with.
+	make -s -C contrib/pg_prewarm install DESTDIR="$part/root" >&2
+fi
 mkdir -p "$(dirname "$prefix")"
 mv "$part/root$prefix" "$prefix"
 rm -rf "$part"

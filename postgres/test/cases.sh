@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# The cases of ../test.sh, in order: later ones use the cluster "main" that the
-# first starts. Each is a function; it complains through check().
+# The cases of ../test.sh and guest.sh, in order: later ones use the cluster
+# "main" that the first starts. Each is a function; it complains through check().
+#
+# Whose table it is, is the caller's business, who defines new_table SLOTS,
+# replace_table (another takes its place), regress CLUSTER [VARIANT] (run the
+# suites of giveway/sql there, and say what differs from their results, or from
+# that variant of them), and scheduler (what the extension says of UFS).
 
 all_cases="
 case_regression
@@ -35,9 +40,26 @@ check_soon() {
 	wait_until "[ \"\$($3)\" = '$2' ]" || check "$1" "$2" "$(eval "$3")"
 }
 
-# new_table SLOTS
-new_table() {
-	"$table" create "$work/hints/giveway_slots" "$1"
+# run_cases CASE...: a line for each; returns whether all passed.
+run_cases() {
+	local passed=0 failed=0 skipped=0 case
+	for case in "$@"; do
+		problem=
+		skip=
+		"$case"
+		if [ -n "$problem" ]; then
+			failed=$((failed + 1))
+			printf 'FAILED   %s\n%s\n' "$case" "$problem"
+		elif [ -n "$skip" ]; then
+			skipped=$((skipped + 1))
+			printf 'SKIPPED  %s: %s\n' "$case" "$skip"
+		else
+			passed=$((passed + 1))
+			printf 'passed   %s\n' "$case"
+		fi
+	done
+	echo "test: $passed passed, $failed failed, $skipped skipped"
+	[ "$failed" = 0 ]
 }
 
 # The suites of giveway/sql, with a table: every store is seen from SQL.
@@ -45,24 +67,19 @@ case_regression() {
 	new_table 64
 	new_cluster main "max_parallel_workers = 8"
 	start main
-	make -s -C "$work/tree/postgres/giveway" PG_CONFIG="$pg_config" installcheck \
-		PGHOST="$work/main" PGUSER=postgres >"$work/regress.log" 2>&1 ||
-		problem="$(cat "$work/tree/postgres/giveway/regression.diffs" 2>/dev/null ||
-			cat "$work/regress.log")"
-	# The suite has a second result, for servers without a table.
-	[ -n "$problem" ] ||
-		problem=$(diff "$work/tree/postgres/giveway/"{expected,results}/slots.out || true)
+	problem=$(regress main)
 	sql main "CREATE EXTENSION giveway; CREATE EXTENSION giveway_test" >/dev/null
+	check "scheduler" "$scheduler" \
+		"$(sql main "SELECT value FROM giveway_status() WHERE item = 'scheduler'")"
+	check "version" "$(sed -n "s/default_version = '\(.*\)'/\1/p" "$suites/giveway.control")" \
+		"$(sql main "SELECT extversion FROM pg_extension WHERE extname = 'giveway'")"
 }
 
 # The same suites without a table: nothing fails, one line in the log says why.
 case_without_a_table() {
 	new_cluster bare "giveway.hints_dir = '$work/nowhere'"
 	start bare
-	make -s -C "$work/tree/postgres/giveway" PG_CONFIG="$pg_config" installcheck \
-		PGHOST="$work/bare" PGUSER=postgres >"$work/regress.log" 2>&1 ||
-		problem="$(cat "$work/tree/postgres/giveway/regression.diffs" 2>/dev/null ||
-			cat "$work/regress.log")"
+	problem=$(regress bare 1)
 	check "lines about it in the log" 1 \
 		"$(grep -c 'settings have no effect yet' "$work/bare/log")"
 	check "the remedy in the log" 1 "$(grep -c 'giveway start' "$work/bare/log")"
@@ -143,7 +160,7 @@ workers() {
 case_parallel_workers() {
 	local force="SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
 		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
-	local query="SELECT count(giveway_test_burn(0.01)) FROM many"
+	local query="SELECT count(giveway_test_burn(0.05)) FROM many"
 	sql main "CREATE TABLE many AS SELECT generate_series(1, 40);
 		ALTER TABLE many SET (parallel_workers = 2); GRANT SELECT ON many TO report;
 		GRANT EXECUTE ON FUNCTION giveway_test_burn TO report" >/dev/null
@@ -340,7 +357,7 @@ case_walsender() {
 # UFS makes another table: sessions move to it at the end of a transaction.
 case_table_replaced() {
 	open_session main app
-	"$table" replace "$work/hints/giveway_slots" 64
+	replace_table
 	check "not there yet" "" "$(slot "$session_pid")"
 	check_soon "there" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
 	check_soon "special processes, too" time_sensitive "system main checkpointer"
@@ -351,7 +368,7 @@ case_table_replaced() {
 case_scribbled_over() {
 	local scribbler
 	"$bin/pgbench" -h "$work/main" -U postgres -i -q postgres >/dev/null 2>&1
-	"$table" scribble "$work/hints/giveway_slots" &
+	"$table" scribble "$hints/giveway_slots" &
 	scribbler=$!
 	"$bin/pgbench" -h "$work/main" -U postgres -c 4 -T 3 -C -n postgres \
 		>"$work/pgbench.log" 2>&1 || problem="  $(tail -3 "$work/pgbench.log")"
@@ -361,13 +378,13 @@ case_scribbled_over() {
 	wait "$scribbler" 2>/dev/null || true
 	check "processes that crashed" 0 "$(grep -c 'terminated by signal' "$work/main/log")"
 	check "errors" "" "$(grep -A1 'lock .* is not held\|PANIC' "$work/main/log")"
-	"$table" replace "$work/hints/giveway_slots" 64
+	replace_table
 }
 
 # With no slot left everything works, and a slot that gets free is taken.
 case_slots_exhausted() {
-	"$table" replace "$work/hints/giveway_slots" 64
-	"$table" fill "$work/hints/giveway_slots"
+	replace_table
+	"$table" fill "$hints/giveway_slots"
 	open_session main app
 	check "no slot" "" "$(slot "$session_pid")"
 	say "$session" "SET giveway.tier = background"
@@ -376,7 +393,7 @@ case_slots_exhausted() {
 	check "status" "has no slot: there was no room; it will try again" "$said"
 	check "locks" "none" \
 		"$(sql main "SELECT replace(giveway_test_reader(2), 'no slot', 'none')")"
-	"$table" replace "$work/hints/giveway_slots" 64
+	replace_table
 	check_soon "a slot later" "background 100" "say $session 'SELECT 1'; tier $session_pid"
 	close_session "$session"
 }
@@ -393,12 +410,12 @@ case_two_clusters() {
 	check "not the other's" 0 "$(sql other "SELECT count(*) FROM giveway_slots() WHERE pid = $pid")"
 	check "nor the other way" 0 \
 		"$(sql main "SELECT count(*) FROM giveway_slots() WHERE pid = $session_pid")"
-	check "domains" 2 "$("$table" show "$work/hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+	check "domains" 2 "$("$table" show "$hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
 	close_session "$first"
 	close_session "$session"
 	stop other
 	check "slots of a cluster that has ended" 1 \
-		"$("$table" show "$work/hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+		"$("$table" show "$hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
 }
 
 # SIGKILL of a backend, in the middle of holding a lock: the server restarts
@@ -416,7 +433,7 @@ case_killed_backend() {
 	check "locks" "$(sql main "SELECT value FROM giveway_status() WHERE item = 'hints'")" \
 		"$(sql main "SELECT giveway_test_reader(4)")"
 	# The sweeper takes the dead, not the living.
-	"$table" plant "$work/hints/giveway_slots" "$pid" "$session_pid"
+	"$table" plant "$hints/giveway_slots" "$pid" "$session_pid"
 	check_soon "swept" "" "slot $pid"
 	check "the living" "time_sensitive 100" "$(tier "$session_pid")"
 	close_session "$session"
@@ -424,7 +441,7 @@ case_killed_backend() {
 
 case_postmaster_restart() {
 	stop main
-	check "slots of a stopped server" "" "$("$table" show "$work/hints/giveway_slots")"
+	check "slots of a stopped server" "" "$("$table" show "$hints/giveway_slots")"
 	start main
 	open_session main app
 	check "after the start" "time_sensitive 100" "$(tier "$session_pid")"

@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Throw-away clusters for tests, and what to ask them. Sourced by ../test.sh,
-# which sets: work (a directory), bin (the server's programs), table (the
-# program of table.c), load_path (settings by which the server finds the
-# extensions that were built).
+# Throw-away clusters for tests, and what to ask them. Sourced by ../test.sh and
+# guest.sh, which set: work (a directory), bin (the server's programs), hints
+# (the directory of the table), table (the program of table.c), load_path
+# (settings by which the server finds the extensions), patience (seconds to wait
+# for what must come true); and define unprivileged COMMAND..., which runs it as
+# a user that may run a server.
 #
 # A cluster is a directory $work/NAME: its data, its socket, its log.
 
-# new_cluster NAME [SETTING...]: make one, not started yet.
+# new_cluster NAME [SETTING...]: make one, not started yet. All of them are
+# copies of the first.
 new_cluster() {
 	name=$1
 	shift
-	mkdir "$work/$name"
-	"$bin/initdb" -D "$work/$name/data" -A trust -N -U postgres \
-		--locale=C.UTF-8 >"$work/$name/initdb.log" 2>&1 ||
-		die "initdb of $name failed: $(cat "$work/$name/initdb.log")"
+	if [ ! -d "$work/template/data" ]; then
+		unprivileged mkdir "$work/template"
+		unprivileged "$bin/initdb" -D "$work/template/data" -A trust -N -U postgres \
+			--locale=C.UTF-8 >"$work/initdb.log" 2>&1 ||
+			die "initdb failed: $(cat "$work/initdb.log")"
+	fi
+	unprivileged cp -r "$work/template" "$work/$name"
 	{
 		echo "listen_addresses = ''"
 		echo "unix_socket_directories = '$work/$name'"
@@ -22,23 +28,23 @@ new_cluster() {
 		echo "max_connections = 40"
 		echo "autovacuum = off"
 		echo "shared_preload_libraries = 'giveway, giveway_test'"
-		echo "giveway.hints_dir = '$work/hints'"
+		echo "giveway.hints_dir = '$hints'"
 		printf '%s\n' "$load_path"
 		for setting in "$@"; do echo "$setting"; done
 	} >>"$work/$name/data/postgresql.conf"
 }
 
 start() {
-	"$bin/pg_ctl" -D "$work/$1/data" -l "$work/$1/log" -w -s start ||
+	unprivileged "$bin/pg_ctl" -D "$work/$1/data" -l "$work/$1/log" -w -s start ||
 		die "cluster $1 does not start: $(tail -5 "$work/$1/log")"
 }
 
 stop() {
-	"$bin/pg_ctl" -D "$work/$1/data" -w -s -m fast stop
+	unprivileged "$bin/pg_ctl" -D "$work/$1/data" -w -s -m fast stop
 }
 
 reload() {
-	"$bin/pg_ctl" -D "$work/$1/data" -s reload
+	unprivileged "$bin/pg_ctl" -D "$work/$1/data" -s reload
 }
 
 # configure NAME SETTING: add a line to its configuration.
@@ -56,6 +62,14 @@ sql() {
 session_fd=()
 session_client=()
 
+# forget_sessions: for a process that is about to become another program, and
+# may outlive a session: as long as it could write there, psql would not see its
+# input end.
+forget_sessions() {
+	local fd
+	for fd in "${session_fd[@]}"; do exec {fd}>&-; done
+}
+
 # open_session NAME [USER [DATABASE]]: a session that stays. Sets $session, for
 # say() and the others, and $session_pid, its backend.
 open_session() {
@@ -65,8 +79,7 @@ open_session() {
 	out=$work/out$session
 	mkfifo "$work/in$session"
 	(
-		# Else the other sessions' psql would not see their input end.
-		for other in "${session_fd[@]}"; do exec {other}>&-; done
+		forget_sessions
 		exec "$bin/psql" -X -A -t -q -h "$work/$1" -U "${2:-postgres}" \
 			-d "${3:-postgres}" <"$work/in$session" >>"$out" 2>&1
 	) &
@@ -104,9 +117,9 @@ close_session() {
 	wait "${session_client[$1]}" 2>/dev/null || true
 }
 
-# wait_until COMMAND: up to 20 s. Returns whether it came true.
+# wait_until COMMAND: for as long as patience lasts. Returns whether it came true.
 wait_until() {
-	local end=$((SECONDS + 20))
+	local end=$((SECONDS + patience))
 	until eval "$1"; do
 		[ "$SECONDS" -lt "$end" ] || return 1
 		sleep 0.05
@@ -115,7 +128,7 @@ wait_until() {
 
 # slot PID: what the table says of it: tier, weight, locks held, waits, reader.
 slot() {
-	"$table" show "$work/hints/giveway_slots" "$1" | cut -d' ' -f2-6
+	"$table" show "$hints/giveway_slots" "$1" | cut -d' ' -f2-6
 }
 
 # tier PID: tier and weight only.

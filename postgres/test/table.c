@@ -5,23 +5,29 @@
  *
  *	table create FILE SLOTS		a table with this many slots beside the header
  *	table replace FILE SLOTS	mark the one in FILE as replaced, make another
- *	table fill FILE [FREE]		claim all but FREE slots for nobody
+ *	table fill FILE [FREE]		claim all but FREE slots, for process 1
  *	table plant FILE PID OF_PID	a slot of PID, otherwise a copy of OF_PID's
  *	table scribble FILE		write noise all over it, until killed; what says how
  *						large it is stays, for clients map it by that
  *	table attach FILE 0|1		say whether a scheduler reads it
  *	table show FILE [PID]		a line for each slot, or for PID's only:
  *						pid tier weight held wait reader domain
+ *						tier and weight that UFS obeys
  *
- * The file is the layout of giveway/slot.h, which UFS keeps in a BPF map.
+ * The file is the layout of giveway/slot.h, which UFS keeps in a BPF map. Where
+ * FILE is such a map's pin, that is the table: all but create and replace.
  */
 #include <fcntl.h>
+#include <linux/bpf.h>
+#include <linux/magic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <giveway/slot.h>
@@ -46,15 +52,45 @@ static unsigned long long owner_of(const char *pid)
 	return giveway_owner((unsigned int)atoi(pid), (unsigned int)st.st_ino);
 }
 
-static struct giveway_header *map(const char *path)
+/* The descriptor of a pinned map, and the bytes that it has to map. */
+static int open_pin(const char *path, size_t *size)
 {
-	struct giveway_header *table;
+	struct bpf_map_info info = {0};
+	union bpf_attr get = {.pathname = (unsigned long long)(unsigned long)path};
+	union bpf_attr ask = {0};
+	int fd = (int)syscall(SYS_bpf, BPF_OBJ_GET, &get, sizeof(get));
+
+	ask.info.bpf_fd = (unsigned int)fd;
+	ask.info.info_len = sizeof(info);
+	ask.info.info = (unsigned long long)(unsigned long)&info;
+	if (fd < 0 || syscall(SYS_bpf, BPF_OBJ_GET_INFO_BY_FD, &ask, sizeof(ask)) < 0)
+		fail(path);
+	*size = (size_t)info.max_entries * info.value_size;
+	return fd;
+}
+
+static int open_file(const char *path, size_t *size)
+{
 	struct stat st;
 	int fd = open(path, O_RDWR);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		fail(path);
-	table = mmap(NULL, st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	*size = (size_t)st.st_size;
+	return fd;
+}
+
+static struct giveway_header *map(const char *path)
+{
+	struct giveway_header *table;
+	struct statfs fs;
+	size_t size;
+	int fd;
+
+	if (statfs(path, &fs) < 0)
+		fail(path);
+	fd = fs.f_type == BPF_FS_MAGIC ? open_pin(path, &size) : open_file(path, &size);
+	table = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (table == MAP_FAILED)
 		fail("mmap");
 	close(fd);
@@ -144,10 +180,12 @@ static void show(struct giveway_header *table, const char *pid)
 			continue;
 		if (pid && slot != find(table, owner_of(pid)))
 			continue;
-		printf("%u %s %u %u %s %s %llx\n", (unsigned int)slot->owner,
+		printf("%u %s %u %u %s %s %llx %s %u\n", (unsigned int)slot->owner,
 		       slot->tier < 3 ? tiers[slot->tier] : "garbage", slot->weight,
 		       slot->locks.nheld, slot->locks.wait || slot->locks.wait_spin ? "waits" : "-",
-		       slot->reader.nheld_addr ? "reader" : "-", slot->domain);
+		       slot->reader.nheld_addr ? "reader" : "-", slot->domain,
+		       slot->report.tier < 2 ? tiers[1 + slot->report.tier] : "garbage",
+		       slot->report.weight);
 	}
 }
 
@@ -168,9 +206,10 @@ int main(int argc, char **argv)
 		struct giveway_header *table = map(path);
 		unsigned int spare = first ? (unsigned int)atoi(first) : 0;
 
+		/* It lives, so that nobody sweeps them up. */
 		for (unsigned int i = 1; i + spare < table->nr_slots; i++)
 			if (!slot_at(table, i)->owner)
-				slot_at(table, i)->owner = ~0ULL;
+				slot_at(table, i)->owner = owner_of("1");
 	} else if (!strcmp(command, "plant") && argc > 4) {
 		plant(map(path), first, argv[4]);
 	} else if (!strcmp(command, "attach") && first) {

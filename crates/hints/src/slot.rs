@@ -26,7 +26,7 @@
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use crate::claim::{self, Slots};
@@ -191,6 +191,19 @@ pub struct Report {
     pub refused: u64,
 }
 
+/// What one slot says of its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The owner's thread number, in its own pid namespace.
+    pub tid: u32,
+    /// That namespace's inode number.
+    pub namespace: u32,
+    /// `None`: its cgroup's tier.
+    pub tier: Option<Tier>,
+    /// 100 where the slot has no valid one.
+    pub weight: Weight,
+}
+
 /// The table of slots, mapped for this process.
 ///
 /// Cloning it is cheap: the mapping stays for as long as the process lives,
@@ -226,6 +239,25 @@ impl Table {
         let is_used = |index: &u32| self.mapping.page(*index).owner.load(Relaxed) != 0;
         let used = slots.clone().filter(is_used).count();
         (used as u32, slots.len() as u32)
+    }
+
+    /// What the slots say that count now, each as of some moment of the search.
+    pub fn said(&self) -> impl Iterator<Item = Said> {
+        let pages = (1..self.mapping.nr_slots()).map(|index| self.mapping.page(index));
+        pages.filter_map(|page| {
+            let owner = page.owner.load(Relaxed);
+            let counts = owner != 0 && page.version.load(Acquire) == claim::VERSION;
+            counts.then(|| Said {
+                tid: owner as u32,
+                namespace: (owner >> 32) as u32,
+                tier: match page.tier.load(Relaxed) {
+                    1 => Some(Tier::Background),
+                    2 => Some(Tier::TimeSensitive),
+                    _ => None,
+                },
+                weight: Weight::try_from(u32::from(page.weight.load(Relaxed))).unwrap_or_default(),
+            })
+        })
     }
 
     /// Takes back the slots whose owner, a thread number and the inode number

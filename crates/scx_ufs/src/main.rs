@@ -6,6 +6,7 @@
 //! stats.rs      counters as described statistics
 //! table.rs      the hint table that programs write
 //! door.rs       its descriptor, for programs that cannot open it
+//! sessions.rs   owners of slots moved to cgroups, where that is wanted
 //! bpf/          the scheduler
 //! ```
 //!
@@ -28,6 +29,7 @@ mod bpf_skel;
 mod door;
 mod options;
 mod scheduler;
+mod sessions;
 mod stats;
 mod table;
 

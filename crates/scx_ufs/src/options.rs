@@ -10,6 +10,7 @@ use giveway_hints::Tier;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
+use crate::sessions::Sessions;
 use crate::table::{self, TableOpts};
 
 /// The kernel's own limit for a task's wait, in milliseconds, unless
@@ -133,6 +134,14 @@ pub(crate) struct Opts {
     #[arg(long)]
     boost_heavyweight: bool,
 
+    /// Cgroup of a server whose processes are moved, once a second, to cgroups below it by the
+    /// tier and weight in their slots [default: no process is moved].
+    ///
+    /// For tools that go by cgroups; UFS itself needs it not. The cgroup must have the cpu
+    /// controller (Delegate=cpu in the server's unit). Processes elsewhere are left alone.
+    #[arg(long, value_name = "DIR", conflicts_with = "no_hints")]
+    session_cgroups: Option<PathBuf>,
+
     /// Length of the debug dump kept when the kernel ejects UFS, in bytes (0: the kernel's default).
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub exit_dump_len: u32,
@@ -179,6 +188,8 @@ pub(crate) struct Config {
     pub table: Option<TableOpts>,
     /// -1 (`u32::MAX`): no group's.
     pub hint_raise_gid: u32,
+    /// None: processes stay in their cgroups.
+    pub sessions: Option<Sessions>,
     pub boost_ns: u64,
     pub boost_heavyweight: bool,
 }
@@ -253,6 +264,15 @@ impl Opts {
         if let Some(both) = labels[0].iter().find(|label| labels[1].contains(label)) {
             bail!("label '{both}' is given to both tiers: remove it from one");
         }
+        let sessions = match &self.session_cgroups {
+            Some(dir) => Some(Sessions::new(
+                dir,
+                &labels,
+                self.default_tier,
+                hint_raise_gid,
+            )?),
+            None => None,
+        };
         Ok(Config {
             ts_slice_ns: self.slice_us * 1000,
             bg_slice_ns: self.bg_slice_us * 1000,
@@ -268,6 +288,7 @@ impl Opts {
                 group: self.hint_group.clone(),
             }),
             hint_raise_gid,
+            sessions,
             boost_ns: self.boost_ms * 1_000_000,
             boost_heavyweight: self.boost_heavyweight,
         })
@@ -336,6 +357,7 @@ mod tests {
             (["--hint-slots", "4096"], "--hint-slots"),
             (["--boost-ms", "60001"], "--boost-ms"),
             (["--hint-raise-group", "no-such"], "--hint-raise-group"),
+            (["--session-cgroups", "/tmp"], "--session-cgroups"),
             (["--background-label", "a/b"], "--background-label"),
             (["--background-label", "a,b,c,d,e"], "--background-label"),
             (["--background-label", "time_sensitive"], "both tiers"),

@@ -20,6 +20,7 @@ use scx_utils::{
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder, types};
 use crate::options::{Config, Opts};
+use crate::sessions::Sessions;
 use crate::stats::{self, Counters, Metrics};
 use crate::table::Keeper;
 
@@ -31,10 +32,14 @@ pub(crate) struct Scheduler<'a> {
     stats_server: StatsServer<(), Metrics>,
     /// None: hints are off.
     keeper: Option<Keeper>,
+    /// None: processes stay in their cgroups.
+    sessions: Option<Sessions>,
 }
 
 /// How often slots of threads that have ended are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How often sessions are moved to the cgroups that their slots ask for.
+const PLACE_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Scheduler<'a> {
     /// Loads and attaches UFS.
@@ -55,7 +60,7 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(opts.verbose);
         let open_opts = opts.libbpf.clone().into_bpf_open_opts();
         let mut skel = scx_ops_open!(builder, open_object, ufs_ops, open_opts)?;
-        let keeper = config.table.as_ref().and_then(|wanted| {
+        let mut keeper = config.table.as_ref().and_then(|wanted| {
             Keeper::prepare(wanted, &mut skel.maps.giveway_slots)
                 .inspect_err(|error| warn!("UFS goes without hints: {error:#}"))
                 .ok()
@@ -72,7 +77,7 @@ impl<'a> Scheduler<'a> {
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
         let mut skel = scx_ops_load!(skel, ufs_ops, uei)?;
-        if let Some(keeper) = &keeper {
+        if let Some(keeper) = &mut keeper {
             // Before UFS reads it: a table without its header is none.
             keeper
                 .publish(&mut skel.maps.giveway_slots)
@@ -96,6 +101,7 @@ impl<'a> Scheduler<'a> {
             cpus,
             stats_server: server,
             keeper,
+            sessions: config.sessions.clone(),
         })
     }
 
@@ -129,12 +135,19 @@ impl<'a> Scheduler<'a> {
     pub(crate) fn run(mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
         let (answers, requests) = self.stats_server.channels();
         let mut swept = Instant::now();
+        let mut placed = Instant::now();
         while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
             if let Some(keeper) = &self.keeper
                 && swept.elapsed() > SWEEP_EVERY
             {
                 keeper.sweep();
                 swept = Instant::now();
+            }
+            if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions)
+                && placed.elapsed() > PLACE_EVERY
+            {
+                keeper.place(sessions);
+                placed = Instant::now();
             }
             match requests.recv_timeout(Duration::from_millis(200)) {
                 Ok(()) => answers.send(self.metrics())?,

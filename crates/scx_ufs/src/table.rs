@@ -37,6 +37,7 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 
 use crate::door;
+use crate::sessions::Sessions;
 
 /// How the table is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,9 @@ pub(crate) struct Keeper {
     nr_slots: u32,
     gid: Gid,
     is_new: bool,
+    /// As its clients see it, once it is published. Mapped once per load: a
+    /// mapping is for ever.
+    table: Option<Table>,
 }
 
 /// The group of this name or number.
@@ -80,6 +84,7 @@ impl Keeper {
             nr_slots: opts.nr_slots,
             gid,
             is_new: true,
+            table: None,
         };
         keeper.mount()?;
         map.set_max_entries(opts.nr_slots)?;
@@ -139,7 +144,7 @@ impl Keeper {
     }
 
     /// Makes the loaded program's map the one that clients find.
-    pub(crate) fn publish(&self, map: &mut libbpf_rs::MapMut<'_>) -> Result<()> {
+    pub(crate) fn publish(&mut self, map: &mut libbpf_rs::MapMut<'_>) -> Result<()> {
         if self.is_new {
             let mut page = vec![0; SLOT_SIZE];
             page[..16].copy_from_slice(&self.header());
@@ -156,25 +161,30 @@ impl Keeper {
         if let Err(error) = door::serve(&socket, descriptor, size, self.gid) {
             warn!("the hint table is not passed on: {error:#}");
         }
+        self.table = Some(Table::open(Some(&self.dir))?);
         Ok(())
     }
 
     /// Takes back the slots of threads that are no more.
     pub(crate) fn sweep(&self) {
-        let swept = Table::open(Some(&self.dir)).map(|table| {
-            let mut everybody = None;
-            table.reclaim(|tid, namespace| {
-                let here = Path::new("/proc").join(tid.to_string()).exists();
-                here && namespace == own_namespace()
-                    || everybody
-                        .get_or_insert_with(Everybody::now)
-                        .may_have(tid, namespace)
-            })
+        let Some(table) = &self.table else { return };
+        let mut everybody = None;
+        let swept = table.reclaim(|tid, namespace| {
+            let here = Path::new("/proc").join(tid.to_string()).exists();
+            here && namespace == own_namespace()
+                || everybody
+                    .get_or_insert_with(Everybody::now)
+                    .may_have(tid, namespace)
         });
-        match swept {
-            Ok(0) => {}
-            Ok(n) => info!("took back {n} hint slots of threads that have ended"),
-            Err(error) => warn!("cannot sweep the hint table: {error}"),
+        if swept > 0 {
+            info!("took back {swept} hint slots of threads that have ended");
+        }
+    }
+
+    /// Moves the owners of slots to where `sessions` has them.
+    pub(crate) fn place(&self, sessions: &mut Sessions) {
+        if let Some(table) = &self.table {
+            sessions.round(table, own_namespace());
         }
     }
 }

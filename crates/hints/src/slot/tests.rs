@@ -19,6 +19,33 @@ fn file(nr_slots: u32) -> tempfile::TempDir {
 }
 
 #[test]
+fn what_slots_say_is_listed_while_it_counts() {
+    let dir = file(4);
+    let table = Table::open(Some(dir.path())).unwrap();
+    assert_eq!(table.said().count(), 0);
+    let slot = table.attach().unwrap();
+    let said: Vec<Said> = table.said().collect();
+    assert_eq!((said[0].tier, said[0].weight), (None, Weight::DEFAULT));
+    // SAFETY: gettid has no precondition.
+    assert_eq!(said[0].tid, unsafe { libc::gettid() } as u32);
+    slot.set_tier(Tier::TimeSensitive);
+    slot.set_weight(Weight::MAX);
+    let said: Vec<Said> = table.said().collect();
+    assert_eq!(said.len(), 1);
+    assert_eq!(
+        (said[0].tier, said[0].weight),
+        (Some(Tier::TimeSensitive), Weight::MAX)
+    );
+    // Garbage says nothing.
+    slot.page().tier.store(77, Relaxed);
+    slot.page().weight.store(60_000, Relaxed);
+    let said: Vec<Said> = table.said().collect();
+    assert_eq!((said[0].tier, said[0].weight), (None, Weight::DEFAULT));
+    slot.page().version.store(0, Relaxed);
+    assert_eq!(table.said().count(), 0);
+}
+
+#[test]
 fn stores_land_where_the_header_says() {
     let dir = file(4);
     let table = Table::open(Some(dir.path())).unwrap();

@@ -1,0 +1,111 @@
+//! PostgreSQL under UFS, in a kernel that can load it: the cases of
+//! `postgres/test/under_ufs.sh`, on the server that `make servers` has left in
+//! the cache. Of the cases that need no UFS, which `postgres/test.sh` runs, one
+//! is run again here with UFS's own table; `postgres/test-in-lab.sh` runs all.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use assert_cmd::cargo::cargo_bin;
+use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+
+/// The top of the source tree.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A server for the lab; `None` if none has been made.
+fn server(kind: &str) -> Option<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    let link = cache.join(format!("giveway/postgres/lab-17-{kind}"));
+    link.canonicalize().ok()
+}
+
+/// The scheduler beside the command under test, built from this tree.
+fn scheduler() -> PathBuf {
+    let dir = cargo_bin!("giveway").parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "scx_ufs"]);
+    if dir.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "scx_ufs does not build");
+    dir.join("scx_ufs")
+}
+
+/// The program that reads the table, and shares no code with the extension.
+fn table(dir: &Path) -> PathBuf {
+    let program = dir.join("table");
+    let include = root().join("crates/hints/include");
+    let built = Command::new("cc")
+        .args(["-O1", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(include)
+        .arg(root().join("postgres/test/table.c"))
+        .arg("-o")
+        .arg(&program)
+        .status()
+        .unwrap();
+    assert!(built.success(), "table.c does not build");
+    program
+}
+
+/// Runs cases in one guest; each must say that it has passed.
+fn pass(kind: &str, cases: &[&str]) {
+    let Some(server) = server(kind) else {
+        eprintln!("SKIPPED: no {kind} server for the lab is here; make servers");
+        return;
+    };
+    let lab = Lab::open(&LabSpec::default(), &Silent).unwrap();
+    let machine = Machine {
+        cpus: 2,
+        clock: Clock::LOCKSTEP,
+        timeout: Duration::from_secs(1200),
+        ..Machine::default()
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let job = Job::new(
+        ["bash", "test/guest.sh"]
+            .into_iter()
+            .chain(cases.iter().copied()),
+    )
+    .file(server, "server")
+    .file(scheduler(), "scx_ufs")
+    .file(table(dir.path()), "table")
+    .file(root().join("postgres/test"), "test")
+    .file(root().join("postgres/giveway"), "extension");
+    let mut said = String::new();
+    let outcome = lab.run(&machine, &job, &mut |line| {
+        said.push_str(line);
+        said.push('\n');
+    });
+    let outcome = outcome.unwrap_or_else(|error| panic!("{error}; the guest said:\n{said}"));
+    for case in cases {
+        let passed = said
+            .lines()
+            .any(|line| line.split_whitespace().eq(["passed", case]));
+        assert!(passed, "{case} did not pass; the guest said:\n{said}");
+    }
+    assert_eq!(outcome.status, 0, "the guest said:\n{said}");
+}
+
+#[test]
+fn a_stock_server_s_sessions_are_obeyed_and_boosted_and_may_be_killed() {
+    pass(
+        "stock",
+        &[
+            "case_obeyed",
+            "case_boosted",
+            "case_killed_in_a_boost",
+            "case_ufs_restarted_under_load",
+            "case_ufs_maps_once",
+            "case_session_cgroups",
+        ],
+    );
+}
+
+#[test]
+fn a_patched_server_s_sessions_are_boosted() {
+    pass("patched", &["case_boosted"]);
+}
