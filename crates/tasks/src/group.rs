@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::brief::Brief;
 use crate::error::QueryError;
-use crate::pipeline::Pipeline;
+use crate::query::Query;
 use crate::sync::{Acquire, AtomicBool, Condvar, Mutex, Relaxed, Release, lock, wait};
 use crate::task_set::TaskSet;
 
@@ -104,19 +104,21 @@ enum End {
 const NOT_YET: u64 = u64::MAX;
 
 impl Group {
-    pub(crate) fn new(
-        brief: Brief,
-        name: String,
-        pipelines: Vec<Box<dyn Pipeline>>,
-        submitted_ns: u64,
-    ) -> Group {
+    /// The how-manieth query of its pool, submitted now.
+    pub(crate) fn new(number: u64, query: Query, submitted_ns: u64) -> Group {
+        let brief = Brief {
+            number,
+            tier: query.tier,
+            weight: query.weight,
+            is_static: query.is_static,
+        };
         let tally = Arc::new(Tally::new());
-        let sets = (pipelines.into_iter().enumerate())
+        let sets = (query.pipelines.into_iter().enumerate())
             .map(|(index, pipeline)| TaskSet::new(brief, index, pipeline, Arc::clone(&tally)))
             .collect();
         Group {
             brief,
-            name,
+            name: query.name,
             sets,
             tally,
             submitted_ns,

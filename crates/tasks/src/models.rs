@@ -12,19 +12,18 @@
 
 use std::sync::Arc;
 
-use giveway_hints::{Tier, Weight};
 use loom::cell::UnsafeCell;
 use loom::thread;
 
 use crate::clock::{Clock, VirtualClock};
 use crate::error::QueryError;
-use crate::group::{Group, Ticket};
+use crate::group::{Group, QueryId, Ticket};
 use crate::mask::UpdateMask;
 use crate::morsel::Targets;
 use crate::parking::Parking;
 use crate::pipeline::{Failure, Morsel, Pipeline, Step};
 use crate::policy::Policy;
-use crate::query::Terms;
+use crate::query::Query;
 use crate::shared::{Settings, Shared};
 use crate::sync::{AtomicU32, Relaxed};
 use crate::worker::Worker;
@@ -82,15 +81,37 @@ impl Pipeline for Probe {
 struct World {
     shared: Arc<Shared>,
     clock: Arc<VirtualClock>,
+}
+
+/// A query that was submitted.
+struct Asked {
+    group: Arc<Group>,
     scratch: Arc<Scratch>,
 }
 
+impl Scratch {
+    /// How many finalizations there were. All else has ended.
+    fn finalized(&self) -> u32 {
+        // SAFETY: all else has ended; loom checks it.
+        self.0.with(|count| unsafe { *count })
+    }
+}
+
+impl Asked {
+    /// The query's end, and how many of its pipelines were finalized.
+    fn result(self) -> Result<u32, QueryError> {
+        let ticket = Ticket { group: self.group };
+        assert!(ticket.is_done(), "a query is stranded");
+        ticket.wait().map(|_| self.scratch.finalized())
+    }
+}
+
 impl World {
-    fn new(workers: usize) -> World {
+    fn new(workers: usize, slots: usize) -> World {
         let clock = Arc::new(VirtualClock::default());
         let settings = Settings {
             policy: Policy::Fair,
-            slots: 1,
+            slots,
             waiting: usize::MAX,
             targets: Targets {
                 task_ns: TASK_NS,
@@ -103,41 +124,27 @@ impl World {
         World {
             shared: Shared::new(settings, Arc::clone(&clock) as Arc<dyn Clock>),
             clock,
-            scratch: Arc::new(Scratch(UnsafeCell::new(0))),
         }
     }
 
     /// A query of pipelines of so many tasks each.
-    fn submit(&self, pipelines: &[u64], lanes: usize) -> Arc<Group> {
-        let probes = pipelines.iter().map(|&tasks| {
-            let probe = Probe {
+    fn submit(&self, pipelines: &[u64], lanes: usize) -> Asked {
+        let scratch = Arc::new(Scratch(UnsafeCell::new(0)));
+        let mut query = Query::new("");
+        for &tasks in pipelines {
+            query = query.pipeline(Probe {
                 tasks,
                 lanes,
-                scratch: Arc::clone(&self.scratch),
+                scratch: Arc::clone(&scratch),
                 clock: Arc::clone(&self.clock),
-            };
-            Box::new(probe) as Box<dyn Pipeline>
-        });
-        let terms = Terms {
-            name: String::new(),
-            tier: Tier::TimeSensitive,
-            weight: Weight::DEFAULT,
-            is_static: false,
-        };
-        let Ok(group) = self.shared.submit(terms, probes.collect()) else {
-            unreachable!("there is room");
-        };
-        group
+            });
+        }
+        let group = self.shared.submit(query).expect("there is room");
+        Asked { group, scratch }
     }
 
     fn worker(&self, number: usize) -> Worker {
         Worker::new(&self.shared, number)
-    }
-
-    /// How many finalizations there were. All else has ended.
-    fn finalized(&self) -> u32 {
-        // SAFETY: all else has ended; loom checks it.
-        self.scratch.0.with(|count| unsafe { *count })
     }
 }
 
@@ -160,25 +167,18 @@ fn drive_all(workers: &mut [Worker]) {
     while workers.iter_mut().any(task) {}
 }
 
-fn result(group: Arc<Group>) -> Result<(), QueryError> {
-    let ticket = Ticket { group };
-    assert!(ticket.is_done(), "a query is stranded");
-    ticket.wait().map(drop)
-}
-
 /// F1 to F4, F6: two workers, two pipelines of one and two tasks.
 #[test]
 fn a_set_is_finalized_once_and_alone() {
     bounded(|| {
-        let world = World::new(2);
+        let world = World::new(2, 1);
         let group = world.submit(&[2, 1], usize::MAX);
         let other = world.worker(1);
         let other = thread::spawn(move || drive(other));
         let one = drive(world.worker(0));
         let other = other.join().unwrap();
         drive_all(&mut [one, other]);
-        result(group).unwrap();
-        assert_eq!(world.finalized(), 2);
+        assert_eq!(group.result().unwrap(), 2);
     });
 }
 
@@ -187,18 +187,40 @@ fn a_set_is_finalized_once_and_alone() {
 #[test]
 fn a_slot_is_used_again() {
     bounded(|| {
-        let world = World::new(2);
+        let world = World::new(2, 1);
         let first = world.submit(&[1], usize::MAX);
         let second = world.submit(&[1], usize::MAX);
         // Only the table of running groups keeps the first alive.
-        drop(first);
+        let first = Arc::clone(&first.scratch);
         let other = world.worker(1);
         let other = thread::spawn(move || drive(other));
         let one = drive(world.worker(0));
         let other = other.join().unwrap();
         drive_all(&mut [one, other]);
-        result(second).unwrap();
-        assert_eq!(world.finalized(), 2);
+        assert_eq!(second.result().unwrap(), 1);
+        assert_eq!(first.finalized(), 1);
+    });
+}
+
+/// F2, of a worker that is at another slot by then: what it has written is seen.
+#[test]
+fn a_worker_that_went_on_is_not_waited_for() {
+    bounded(|| {
+        let world = World::new(2, 2);
+        let first = world.submit(&[2], usize::MAX);
+        let second = world.submit(&[1], usize::MAX);
+        let mut other = world.worker(1);
+        let other = thread::spawn(move || {
+            // One of either slot.
+            task(&mut other);
+            task(&mut other);
+            other
+        });
+        let one = drive(world.worker(0));
+        let other = other.join().unwrap();
+        drive_all(&mut [one, other]);
+        assert_eq!(first.result().unwrap(), 1);
+        assert_eq!(second.result().unwrap(), 1);
     });
 }
 
@@ -206,16 +228,15 @@ fn a_slot_is_used_again() {
 #[test]
 fn nobody_waits_while_a_slot_is_free() {
     bounded(|| {
-        let world = World::new(1);
+        let world = World::new(1, 1);
         let first = world.submit(&[1], usize::MAX);
         let worker = world.worker(0);
         let worker = thread::spawn(move || drive(worker));
         let second = world.submit(&[1], usize::MAX);
         let worker = worker.join().unwrap();
         drive_all(&mut [worker]);
-        result(first).unwrap();
-        result(second).unwrap();
-        assert_eq!(world.finalized(), 2);
+        assert_eq!(first.result().unwrap(), 1);
+        assert_eq!(second.result().unwrap(), 1);
     });
 }
 
@@ -224,12 +245,9 @@ fn nobody_waits_while_a_slot_is_free() {
 #[test]
 fn a_cancelled_query_ends_without_help() {
     bounded(|| {
-        let world = World::new(1);
+        let world = World::new(1, 1);
         let group = world.submit(&[1, 1], usize::MAX);
-        let id = Ticket {
-            group: Arc::clone(&group),
-        }
-        .id();
+        let id = QueryId(group.group.brief.number);
         let mut worker = world.worker(0);
         let worker = thread::spawn(move || {
             task(&mut worker);
@@ -237,8 +255,9 @@ fn a_cancelled_query_ends_without_help() {
         });
         world.shared.cancel(id, QueryError::Cancelled);
         let worker = worker.join().unwrap();
-        assert!(matches!(result(group), Err(QueryError::Cancelled)));
-        assert!(world.finalized() <= 1);
+        let scratch = Arc::clone(&group.scratch);
+        assert!(matches!(group.result(), Err(QueryError::Cancelled)));
+        assert!(scratch.finalized() <= 1);
         drop(drive(worker));
     });
 }
@@ -247,7 +266,7 @@ fn a_cancelled_query_ends_without_help() {
 #[test]
 fn a_free_lane_is_not_missed() {
     bounded(|| {
-        let world = World::new(2);
+        let world = World::new(2, 1);
         let group = world.submit(&[2], 1);
         let mut leaver = world.worker(1);
         let leaver = thread::spawn(move || {
@@ -259,7 +278,7 @@ fn a_free_lane_is_not_missed() {
         // The leaver never comes back.
         drop(drive(worker));
         drop(leaver);
-        result(group).unwrap();
+        assert_eq!(group.result().unwrap(), 1);
     });
 }
 

@@ -248,13 +248,8 @@ impl Pool {
     /// # Errors
     /// The query comes back, with what to do about it.
     pub fn submit(&self, query: Query) -> Result<Ticket, Refused> {
-        match self.shared.submit(query.terms, query.pipelines) {
-            Ok(group) => Ok(Ticket { group }),
-            Err((terms, pipelines, why)) => Err(Refused {
-                query: Query { terms, pipelines },
-                why,
-            }),
-        }
+        let group = self.shared.submit(query)?;
+        Ok(Ticket { group })
     }
 
     /// Ends a query early: nothing more of it is begun, and it ends with

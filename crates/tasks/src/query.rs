@@ -7,19 +7,13 @@ use giveway_hints::{Tier, Weight};
 use crate::error::Why;
 use crate::pipeline::Pipeline;
 
-/// What a query is worth.
-#[derive(Clone, Debug)]
-pub(crate) struct Terms {
+/// A query: pipelines that run one after the other, each by all workers.
+#[must_use = "a query does nothing before it is submitted"]
+pub struct Query {
     pub(crate) name: String,
     pub(crate) tier: Tier,
     pub(crate) weight: Weight,
     pub(crate) is_static: bool,
-}
-
-/// A query: pipelines that run one after the other, each by all workers.
-#[must_use = "a query does nothing before it is submitted"]
-pub struct Query {
-    pub(crate) terms: Terms,
     pub(crate) pipelines: Vec<Box<dyn Pipeline>>,
 }
 
@@ -28,12 +22,10 @@ impl Query {
     /// priority that decays if the policy says so.
     pub fn new(name: impl Into<String>) -> Query {
         Query {
-            terms: Terms {
-                name: name.into(),
-                tier: Tier::TimeSensitive,
-                weight: Weight::DEFAULT,
-                is_static: false,
-            },
+            name: name.into(),
+            tier: Tier::TimeSensitive,
+            weight: Weight::DEFAULT,
+            is_static: false,
             pipelines: Vec::new(),
         }
     }
@@ -41,21 +33,21 @@ impl Query {
     /// Whether somebody waits for it. Background queries run when no
     /// time-sensitive one has work for a worker.
     pub fn tier(mut self, tier: Tier) -> Query {
-        self.terms.tier = tier;
+        self.tier = tier;
         self
     }
 
     /// Its share within its tier: scales both p0 and p_min (Section 3.2, custom
     /// priorities, the second way).
     pub fn weight(mut self, weight: Weight) -> Query {
-        self.terms.weight = weight;
+        self.weight = weight;
         self
     }
 
     /// Its priority does not decay (Section 3.2, custom priorities, the first way):
     /// it is always treated like one that has just come.
     pub fn static_priority(mut self) -> Query {
-        self.terms.is_static = true;
+        self.is_static = true;
         self
     }
 
@@ -69,7 +61,10 @@ impl Query {
 impl fmt::Debug for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Query")
-            .field("terms", &self.terms)
+            .field("name", &self.name)
+            .field("tier", &self.tier)
+            .field("weight", &self.weight)
+            .field("is_static", &self.is_static)
             .field("pipelines", &self.pipelines.len())
             .finish()
     }

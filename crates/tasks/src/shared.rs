@@ -31,16 +31,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64 as LooseU64;
 use std::sync::{Arc, Weak};
 
-use crate::brief::Brief;
 use crate::clock::Clock;
 use crate::decay::Decay;
 use crate::error::{QueryError, Why};
 use crate::group::{Group, QueryId, QueryView, Tally};
 use crate::mask::Mask;
 use crate::morsel::Targets;
-use crate::pipeline::{Failure, Pipeline};
+use crate::pipeline::Failure;
 use crate::policy::Policy;
-use crate::query::Terms;
+use crate::query::{Query, Refused};
 use crate::slots::{Last, Slots};
 use crate::stats::Books;
 use crate::sync::{
@@ -143,28 +142,20 @@ impl Shared {
     }
 
     /// Takes a query in, or gives it back.
-    pub(crate) fn submit(
-        &self,
-        terms: Terms,
-        pipelines: Vec<Box<dyn Pipeline>>,
-    ) -> Result<Arc<Group>, (Terms, Vec<Box<dyn Pipeline>>, Why)> {
+    pub(crate) fn submit(&self, query: Query) -> Result<Arc<Group>, Refused> {
         let now = self.clock.now_ns();
         let mut admission = lock(&self.admission);
         if admission.is_closed {
-            return Err((terms, pipelines, Why::ShuttingDown));
+            let why = Why::ShuttingDown;
+            return Err(Refused { query, why });
         }
         if admission.free.is_empty() && admission.waiting.len() >= self.settings.waiting {
             let why = Why::Full(admission.waiting.len());
-            return Err((terms, pipelines, why));
+            return Err(Refused { query, why });
         }
         admission.last_number += 1;
-        let brief = Brief {
-            number: admission.last_number,
-            tier: terms.tier,
-            weight: terms.weight,
-            is_static: terms.is_static,
-        };
-        let group = Arc::new(Group::new(brief, terms.name, pipelines, now));
+        let number = admission.last_number;
+        let group = Arc::new(Group::new(number, query, now));
         // A3.
         match admission.free.take_first() {
             Some(slot) => {

@@ -204,9 +204,9 @@ fn submit(shared: &Shared, clock: &Arc<VirtualClock>, arrival: &Arrival) -> Tick
         let clock = Arc::clone(clock);
         query = query.pipeline(Timed { clock, cost });
     }
-    match shared.submit(query.terms, query.pipelines) {
+    match shared.submit(query) {
         Ok(group) => Ticket { group },
-        Err((_, _, why)) => panic!("a query of the trace was refused: {why}"),
+        Err(refused) => panic!("a query of the trace was refused: {refused}"),
     }
 }
 

@@ -27,13 +27,11 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, Weak};
 
-use giveway_hints::{Tier, Weight};
-
 use crate::brief::Brief;
 use crate::clock::Clock;
 use crate::pipeline::{Failure, Morsel, Pipeline, Step};
 use crate::policy::Policy;
-use crate::query::Terms;
+use crate::query::Query;
 use crate::replay::Job;
 use crate::shared::{Settings, Shared};
 
@@ -136,18 +134,12 @@ fn submit(shared: &Shared, mut jobs: Vec<Job>) {
     let settings = &shared.settings;
     let quantum_ns = settings.targets.task_ns;
     let search = Search::new(jobs, shared.decay(), settings.slots, quantum_ns);
-    let terms = Terms {
-        name: TUNER.to_owned(),
-        tier: Tier::TimeSensitive,
-        weight: Weight::DEFAULT,
-        is_static: false,
-    };
     let pipeline = Tuner {
         shared: shared.weak(),
         search: Mutex::new(search),
     };
     // A pool that is full or shutting down goes on with the parameters it has.
-    let _ = shared.submit(terms, vec![Box::new(pipeline)]);
+    let _ = shared.submit(Query::new(TUNER).pipeline(pipeline));
 }
 
 /// Decisions of a step: some 20 µs, of which a task has as many as fit.

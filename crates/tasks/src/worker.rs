@@ -270,7 +270,63 @@ impl Worker {
         if let Some(last) = last {
             self.shared.books[self.me].finalized();
             let ns = self.shared.finalize(slot, last);
-            self.local.charge(slot, ns);
+            if ns > 0 {
+                self.local.charge(slot, ns);
+            }
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, VirtualClock};
+    use crate::pipeline::{Failure, Pipeline};
+    use crate::pool::Builder;
+    use crate::query::Query;
+
+    /// One unit, which takes a millisecond.
+    struct Unit(Arc<VirtualClock>);
+
+    impl Pipeline for Unit {
+        fn units(&self) -> Option<u64> {
+            Some(1)
+        }
+
+        fn run(&self, _: &Morsel<'_>) -> Result<Step, Failure> {
+            self.0.advance(1_000_000);
+            Ok(Step::More)
+        }
+    }
+
+    /// The slot has another group, the worker has not heard of it, and is called
+    /// back to the one before: it must not run the new one on the old one's account.
+    #[test]
+    fn a_group_that_nobody_announced_is_taken_in() {
+        let clock = Arc::new(VirtualClock::default());
+        let settings = Builder::default().workers(1).slots(1).settings().unwrap();
+        let shared = Shared::new(settings, Arc::clone(&clock) as Arc<dyn Clock>);
+        let mut worker = Worker::new(&shared, 0);
+        let query = || Query::new("").pipeline(Unit(Arc::clone(&clock)));
+        shared.submit(query()).unwrap();
+        let mut first = worker.begin().unwrap();
+        worker.execute(&mut first);
+        worker.finish(first);
+        assert_eq!(worker.local.received_ns(0), 1_000_000);
+
+        let second = shared.submit(query()).unwrap();
+        // The change bit is still on its way.
+        shared.slots.post(0).change.pull(|_| ());
+        shared.call_back(0, 0);
+        let running = worker.begin().unwrap();
+        assert_eq!(worker.local.brief(0), second.brief);
+        assert_eq!(worker.local.received_ns(0), 0);
+        // Then it comes, and changes nothing.
+        worker.finish(running);
+        let received_ns = worker.local.received_ns(0);
+        shared.slots.post(0).change.push(0);
+        let running = worker.begin().unwrap();
+        assert_eq!(worker.local.received_ns(0), received_ns);
+        worker.finish(running);
     }
 }
