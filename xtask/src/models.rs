@@ -3,8 +3,8 @@
 //!
 //! Each of them is a build of its own (`--cfg`), so each keeps its own target
 //! directory; in a common one they would undo each other's work, and that of
-//! every ordinary build. What the models say is in `docs/locks.md` and
-//! `docs/preempt.md`.
+//! every ordinary build. What the models say is in `docs/locks.md`,
+//! `docs/preempt.md` and `docs/tasks.md`.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ struct Models {
     tests: &'static [&'static str],
 }
 
-const MODELS: [Models; 4] = [
+const MODELS: [Models; 5] = [
     Models {
         checker: "loom",
         package: "giveway-hints",
@@ -33,6 +33,11 @@ const MODELS: [Models; 4] = [
     Models {
         checker: "loom",
         package: "giveway-preempt",
+        tests: &["--lib", "models"],
+    },
+    Models {
+        checker: "loom",
+        package: "giveway-tasks",
         tests: &["--lib", "models"],
     },
     Models {

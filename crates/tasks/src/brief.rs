@@ -1,0 +1,72 @@
+//! What a worker has to know of a group before it runs anything of it: one word.
+//!
+//! ```text
+//!  63            16 15        2    1       0
+//! ┌────────────────┬───────────┬──────┬────────┐
+//! │ number         │ weight    │ tier │ static │
+//! └────────────────┴───────────┴──────┴────────┘
+//! ```
+//!
+//! Numbers are given in the order of arrival and never again (48 bits: nine
+//! years at a million groups per second), so the word also tells a worker
+//! whether the slot still holds the group that it knows.
+
+use giveway_hints::{Tier, Weight};
+
+/// A group in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Brief {
+    /// The how-manieth group this is, from 1.
+    pub(crate) number: u64,
+    pub(crate) tier: Tier,
+    pub(crate) weight: Weight,
+    /// Whether its priority stays what it is at the beginning.
+    pub(crate) is_static: bool,
+}
+
+impl Brief {
+    /// The word; never 0.
+    pub(crate) fn pack(self) -> u64 {
+        self.number << 16
+            | u64::from(self.weight.get()) << 2
+            | u64::from(self.tier == Tier::Background) << 1
+            | u64::from(self.is_static)
+    }
+
+    /// `None` for the word of a slot that never had a group.
+    pub(crate) fn unpack(word: u64) -> Option<Brief> {
+        let weight = (word >> 2) as u32 & 0x3fff;
+        Some(Brief {
+            number: word >> 16,
+            tier: match word & 2 {
+                0 => Tier::TimeSensitive,
+                _ => Tier::Background,
+            },
+            weight: Weight::try_from(weight).ok()?,
+            is_static: word & 1 != 0,
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_holds_everything() {
+        for tier in Tier::ALL {
+            for weight in [Weight::MIN, Weight::DEFAULT, Weight::MAX] {
+                for is_static in [false, true] {
+                    let brief = Brief {
+                        number: (1 << 48) - 1,
+                        tier,
+                        weight,
+                        is_static,
+                    };
+                    assert_eq!(Brief::unpack(brief.pack()), Some(brief));
+                }
+            }
+        }
+        assert_eq!(Brief::unpack(0), None);
+    }
+}

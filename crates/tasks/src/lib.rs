@@ -1,0 +1,67 @@
+//! Self-tuning query scheduling: short queries stay short however many long ones
+//! there are.
+//!
+//! An engine gives each query to a pool of workers as a list of pipelines, which
+//! can be run in pieces by many workers. The workers cut them into tasks of 2 ms,
+//! choose among queries by stride scheduling, without a lock and almost without a
+//! word to each other, lower a query's priority by what it has received, and find
+//! out how fast by simulating themselves on the queries they have just seen
+//! (Wagner, Kohn and Neumann, SIGMOD '21, "Self-Tuning Query Scheduling for
+//! Analytical Workloads"). [`Pool`] is where to begin, [`Pipeline`] what an engine
+//! implements.
+//!
+//! `docs/tasks.md` explains the design and its departures from the paper. The
+//! protocols are in the module documentation, from the bottom up:
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `sync`, `clock`, `mask`, `parking` | What do we stand on? |
+//! | `brief`, `decay`, `policy`, `local` | Who is next, as far as one worker knows? |
+//! | `morsel` | How much is run at a time? |
+//! | `pipeline`, `wake`, `task_set`, `group`, `query` | What is run? |
+//! | `slots`, `shared`, `worker` | How do workers agree without waiting for each other? |
+//! | `replay`, `tuning` | Which parameters would have been good? |
+//! | `error`, `stats`, `pool`, [`simulation`] | How is it used, with threads or with a virtual clock? |
+
+// Models drive workers without the pool around them.
+#![cfg_attr(loom, allow(dead_code))]
+
+mod brief;
+mod clock;
+mod decay;
+mod error;
+mod group;
+mod local;
+mod mask;
+#[cfg(all(test, loom))]
+mod models;
+mod morsel;
+mod parking;
+mod pipeline;
+mod policy;
+#[cfg(not(loom))]
+mod pool;
+mod query;
+mod replay;
+mod shared;
+#[cfg(not(loom))]
+pub mod simulation;
+mod slots;
+mod stats;
+mod sync;
+mod task_set;
+mod tuning;
+mod wake;
+mod worker;
+
+pub use decay::{Decay, DecayError};
+pub use error::{QueryError, Why};
+pub use group::{QueryId, QueryView, Report, Ticket};
+pub use pipeline::{Failure, Morsel, Pipeline, Step};
+pub use policy::{ParsePolicyError, Policy};
+#[cfg(not(loom))]
+pub use pool::{BuildError, Builder, Pool, Shutdown};
+pub use query::{Query, Refused};
+pub use stats::{OVERRUN_CLASSES, PoolStats, WorkerStats};
+pub use tuning::TUNER;
+pub use wake::LaneWaker;

@@ -1,0 +1,303 @@
+//! What one worker decides by itself: the pure part of Section 2.3, without
+//! atomics and without a clock. Workers, the tuner's simulation and the tests
+//! run this same code.
+//!
+//! ```text
+//!   events                    per slot                       decision
+//!   admit(slot, brief)   ──▶  active, pass, received   ──▶   choose() ─▶ slot
+//!   resume(slot)              priority = p(received)         charge(slot, ns)
+//!   disable(slot)             per tier: global pass
+//! ```
+//!
+//! Stride scheduling (Section 2.1). A group of priority p that has used the
+//! fraction f of a quantum advances by f / p; the global pass of its tier by
+//! f / Σp over the active groups. The active group with the least pass goes next.
+//! `f` may be larger than one.
+//!
+//! L1. No background group is chosen while a time-sensitive one is active.
+//! L2. A group that comes starts at the global pass of its tier: it has no claim
+//!     to what was used before it.
+//! L3. A group that returns (its next task set, or a lane that became free)
+//!     starts at the global pass, or at its own if that is larger. The paper says
+//!     "an initial pass value"; with the global pass alone, a group that has used
+//!     a long task as the last of its task set would be forgiven for it.
+//! L4. Σp is summed up while the minimum is searched. A running sum would be as
+//!     quick and drift.
+//! L5. What is charged is at least 1 ns, so nobody is chosen for ever for nothing.
+//!
+//! Passes are numbers of quanta over priority, and are all lowered by the global
+//! pass before it gets so large that a single task would be lost in rounding.
+
+use giveway_hints::{Tier, Weight};
+
+use crate::brief::Brief;
+use crate::decay::{Decay, P0};
+use crate::mask::Mask;
+use crate::policy::Policy;
+
+/// Where the global pass is brought back to zero. A task of 1 µs at the greatest
+/// priority, 10^6, is a step of 5e-10 with quanta of 2 ms; numbers of this size
+/// are exact to 1e-13.
+const REBASE: f64 = 1000.0;
+
+/// A worker's view of the slots, and its account of what each group received.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalScheduler {
+    policy: Policy,
+    /// The current parameters; `None` if priorities do not decay.
+    decay: Option<Decay>,
+    quantum_ns: u64,
+    seat: Seat,
+    slots: Box<[LocalSlot]>,
+    tiers: [LocalTier; 2],
+    random: SplitMix,
+}
+
+/// Which of how many workers this is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) worker: usize,
+    pub(crate) workers: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct LocalSlot {
+    brief: Brief,
+    pass: f64,
+    received_ns: u64,
+    priority: f64,
+}
+
+#[derive(Clone, Debug)]
+struct LocalTier {
+    active: Mask,
+    pass: f64,
+    /// Σp at the last choice: L4.
+    priorities: f64,
+}
+
+/// What a slot holds before it held anything.
+const NOBODY: Brief = Brief {
+    number: 0,
+    tier: Tier::Background,
+    weight: Weight::DEFAULT,
+    is_static: true,
+};
+
+fn index(tier: Tier) -> usize {
+    match tier {
+        Tier::TimeSensitive => 0,
+        Tier::Background => 1,
+    }
+}
+
+fn share(weight: Weight) -> f64 {
+    f64::from(weight.get()) / f64::from(Weight::DEFAULT.get())
+}
+
+impl LocalScheduler {
+    /// A view of so many slots, all inactive. A quantum is what priorities decay
+    /// by, t_max.
+    pub(crate) fn new(policy: Policy, seat: Seat, slots: usize, quantum_ns: u64) -> Self {
+        assert!(quantum_ns > 0, "a quantum takes time");
+        let seed = match policy {
+            Policy::Lottery { seed } => seed,
+            _ => 0,
+        };
+        let slot = LocalSlot {
+            brief: NOBODY,
+            pass: 0.0,
+            received_ns: 0,
+            priority: 0.0,
+        };
+        let tier = LocalTier {
+            active: Mask::new(slots),
+            pass: 0.0,
+            priorities: 0.0,
+        };
+        LocalScheduler {
+            policy,
+            decay: policy.decay(),
+            quantum_ns,
+            seat,
+            slots: vec![slot; slots].into(),
+            tiers: [tier.clone(), tier],
+            random: SplitMix(seed.wrapping_add(seat.worker as u64)),
+        }
+    }
+
+    /// The group that this slot is taken to hold.
+    pub(crate) fn brief(&self, slot: usize) -> Brief {
+        self.slots[slot].brief
+    }
+
+    /// Event (2): the slot holds a new group, of which this worker has already
+    /// run `received_ns`; that is 0 but in the tuner's simulation. L2.
+    pub(crate) fn admit(&mut self, slot: usize, brief: Brief, received_ns: u64) {
+        self.disable(slot);
+        let tier = &mut self.tiers[index(brief.tier)];
+        tier.active.insert(slot);
+        self.slots[slot] = LocalSlot {
+            brief,
+            pass: tier.pass,
+            received_ns,
+            priority: 0.0,
+        };
+        self.reprice(slot);
+    }
+
+    /// Event (3): there is something to do for the slot's group again. L3.
+    pub(crate) fn resume(&mut self, slot: usize) {
+        let held = &mut self.slots[slot];
+        if held.brief == NOBODY {
+            // Said of a slot whose group this worker has yet to hear of.
+            return;
+        }
+        let tier = &mut self.tiers[index(held.brief.tier)];
+        if !tier.active.contains(slot) {
+            tier.active.insert(slot);
+            held.pass = held.pass.max(tier.pass);
+        }
+    }
+
+    /// Event (1): there is nothing to do for the slot's group.
+    pub(crate) fn disable(&mut self, slot: usize) {
+        self.tiers[index(self.slots[slot].brief.tier)]
+            .active
+            .remove(slot);
+    }
+
+    /// The slot to run a task of: L1.
+    pub(crate) fn choose(&mut self) -> Option<usize> {
+        let tier = self.tiers.iter().position(|tier| !tier.active.is_empty())?;
+        let chosen = match self.policy {
+            Policy::Fair | Policy::Decay(_) | Policy::Tuned => self.least(tier, |slot| slot.pass),
+            Policy::Fifo => self.least(tier, |slot| slot.brief.number as f64),
+            Policy::LeastAttained => self.least(tier, |slot| {
+                slot.received_ns as f64 / share(slot.brief.weight)
+            }),
+            Policy::Lottery { .. } => self.draw(tier),
+            Policy::Balanced => self.seated(tier),
+        };
+        Some(chosen)
+    }
+
+    /// The group in the slot that was chosen last has been run for so long.
+    pub(crate) fn charge(&mut self, slot: usize, ns: u64) {
+        // L5.
+        let ns = ns.max(1);
+        let quanta = ns as f64 / self.quantum_ns as f64;
+        let held = &mut self.slots[slot];
+        let tier = &mut self.tiers[index(held.brief.tier)];
+        held.pass += quanta / held.priority;
+        held.received_ns += ns;
+        if tier.priorities > 0.0 {
+            tier.pass += quanta / tier.priorities;
+        }
+        self.reprice(slot);
+        self.rebase();
+    }
+
+    /// From now on, priorities decay like this.
+    pub(crate) fn set_decay(&mut self, decay: Decay) {
+        if self.decay.is_some_and(|current| current != decay) {
+            self.decay = Some(decay);
+            for slot in 0..self.slots.len() {
+                self.reprice(slot);
+            }
+        }
+    }
+
+    /// What this worker has run of the slot's group, ns.
+    pub(crate) fn received_ns(&self, slot: usize) -> u64 {
+        self.slots[slot].received_ns
+    }
+
+    fn reprice(&mut self, slot: usize) {
+        let held = &mut self.slots[slot];
+        let quanta = held.received_ns / self.quantum_ns;
+        let factor = match self.decay {
+            Some(decay) if !held.brief.is_static => decay.factor(quanta),
+            _ => 1.0,
+        };
+        held.priority = P0 * share(held.brief.weight) * factor;
+    }
+
+    /// The active slot of the tier with the least `key`; of several, the first.
+    #[inline]
+    fn least(&mut self, tier: usize, key: impl Fn(&LocalSlot) -> f64) -> usize {
+        let mut best = (f64::INFINITY, usize::MAX);
+        let mut priorities = 0.0;
+        self.tiers[tier].active.for_each(|slot| {
+            let held = &self.slots[slot];
+            priorities += held.priority;
+            let key = key(held);
+            if key < best.0 {
+                best = (key, slot);
+            }
+        });
+        self.tiers[tier].priorities = priorities;
+        best.1
+    }
+
+    fn draw(&mut self, tier: usize) -> usize {
+        let mut last = self.least(tier, |slot| slot.pass);
+        let mut lot = self.random.unit() * self.tiers[tier].priorities;
+        let mut drawn = None;
+        self.tiers[tier].active.for_each(|slot| {
+            last = slot;
+            lot -= self.slots[slot].priority;
+            if lot < 0.0 && drawn.is_none() {
+                drawn = Some(slot);
+            }
+        });
+        // Rounding may leave a crumb beyond the last.
+        drawn.unwrap_or(last)
+    }
+
+    /// Where this worker sits if all of them are spread over the groups.
+    fn seated(&mut self, tier: usize) -> usize {
+        self.least(tier, |slot| slot.pass);
+        let mut slots = Vec::with_capacity(self.tiers[tier].active.len());
+        self.tiers[tier].active.for_each(|slot| slots.push(slot));
+        slots.sort_unstable_by_key(|&slot| self.slots[slot].brief.number);
+        let Seat { worker, workers } = self.seat;
+        slots[worker * slots.len().min(workers) / workers]
+    }
+
+    fn rebase(&mut self) {
+        for tier in 0..self.tiers.len() {
+            let pass = self.tiers[tier].pass;
+            if pass > REBASE {
+                self.tiers[tier].pass = 0.0;
+                for slot in &mut self.slots {
+                    if index(slot.brief.tier) == tier {
+                        slot.pass -= pass;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Random numbers from one word of state (Steele et al., OOPSLA '14).
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix(pub(crate) u64);
+
+impl SplitMix {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from 0 to 1, without 1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,380 @@
+//! What the workers of a pool share, and how groups come and go.
+//!
+//! ```text
+//!  submit ──▶ free slot? ──yes──▶ activate set 0 ──▶ open the slot,
+//!                │no                  ▲              change bits
+//!                ▼                    │
+//!           wait queue ───────────────┤ next group
+//!                                     │
+//!           finalize set i ───────────┴─▶ activate set i+1 ─▶ open the slot,
+//!                                                             return bits
+//! ```
+//!
+//! Decisions take no lock. Admission does, once per group and once per task set:
+//! the wait queue is global in the paper, too, and a lock held for some hundred
+//! nanoseconds at each query's beginning and end is not where time goes.
+//!
+//! A1. A slot belongs to whoever took it from `free` or finalized its last set,
+//!     until its set is opened or it is put back.
+//! A2. `running[slot]` is set before anything of the group is in the slot, and
+//!     cleared after the slot has been emptied: it keeps the group alive.
+//! A3. No group waits while a slot is free: a slot is put back, and a group put
+//!     into the queue, under one lock, each after a look at the other.
+//! A4. *Stopping.* Who stops a group sets its flag, *fences*, and closes the slot
+//!     if one of the group's sets is open there. Who opens a slot does so,
+//!     *fences*, and looks at the flag. So a group that is stopped while it goes
+//!     from one set to the next is closed by one of the two, also if every worker
+//!     is busy with more urgent groups.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64 as LooseU64;
+use std::sync::{Arc, Weak};
+
+use crate::clock::Clock;
+use crate::decay::Decay;
+use crate::error::{QueryError, Why};
+use crate::group::{Group, QueryId, QueryView, Tally};
+use crate::mask::Mask;
+use crate::morsel::Targets;
+use crate::pipeline::Failure;
+use crate::policy::Policy;
+use crate::query::{Query, Refused};
+use crate::slots::{Last, Slots};
+use crate::stats::Books;
+use crate::sync::{
+    Acquire, AtomicBool, Condvar, Mutex, Padded, Relaxed, Release, SeqCst, fence, lock, wait,
+};
+use crate::task_set::TaskSet;
+use crate::wake::LaneWaker;
+
+/// What does not change while a pool runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    pub(crate) slots: usize,
+    /// How many groups may wait for a slot.
+    pub(crate) waiting: usize,
+    pub(crate) targets: Targets,
+    /// t_t and t_r, ns.
+    pub(crate) tracking_ns: u64,
+    pub(crate) refresh_ns: u64,
+}
+
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) slots: Slots,
+    pub(crate) books: Box<[Padded<Books>]>,
+    /// The tuned parameters, packed.
+    decay: LooseU64,
+    /// How often they have been tuned.
+    pub(crate) tunings: LooseU64,
+    admission: Mutex<Admission>,
+    /// No group runs or waits.
+    drained: Condvar,
+    exiting: AtomicBool,
+    this: Weak<Shared>,
+}
+
+struct Admission {
+    free: Mask,
+    running: Box<[Option<Arc<Group>>]>,
+    waiting: VecDeque<Arc<Group>>,
+    last_number: u64,
+    is_closed: bool,
+}
+
+/// What a caller's code came to: its answer, or the reason to stop the group.
+pub(crate) fn guarded<R>(code: impl FnOnce() -> Result<R, Failure>) -> Result<R, QueryError> {
+    // Whatever state a panic leaves behind is the stopped group's alone.
+    match catch_unwind(AssertUnwindSafe(code)) {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(failure)) => Err(QueryError::Failed(failure)),
+        Err(payload) => {
+            let text = (payload
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned()))
+            .or_else(|| payload.downcast_ref::<String>().cloned());
+            Err(QueryError::Panicked(
+                text.unwrap_or_else(|| "no message".to_owned()),
+            ))
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(settings: Settings, clock: Arc<dyn Clock>) -> Arc<Shared> {
+        let Settings { slots, targets, .. } = settings;
+        let mut free = Mask::new(slots);
+        (0..slots).for_each(|slot| free.insert(slot));
+        Arc::new_cyclic(|this| Shared {
+            settings,
+            clock,
+            slots: Slots::new(targets.workers, slots),
+            books: (0..targets.workers).map(|_| Padded::default()).collect(),
+            decay: LooseU64::new(settings.policy.decay().unwrap_or(Decay::INITIAL).pack()),
+            tunings: LooseU64::new(0),
+            admission: Mutex::new(Admission {
+                free,
+                running: (0..slots).map(|_| None).collect(),
+                waiting: VecDeque::new(),
+                last_number: 0,
+                is_closed: false,
+            }),
+            drained: Condvar::new(),
+            exiting: AtomicBool::new(false),
+            this: Weak::clone(this),
+        })
+    }
+
+    pub(crate) fn weak(&self) -> Weak<Shared> {
+        Weak::clone(&self.this)
+    }
+
+    pub(crate) fn decay(&self) -> Decay {
+        Decay::unpack(self.decay.load(Relaxed))
+    }
+
+    /// Pushes new parameters to all workers, who look with every decision.
+    pub(crate) fn set_decay(&self, decay: Decay) {
+        self.decay.store(decay.pack(), Relaxed);
+    }
+
+    /// Takes a query in, or gives it back.
+    pub(crate) fn submit(&self, query: Query) -> Result<Arc<Group>, Refused> {
+        let now = self.clock.now_ns();
+        let mut admission = lock(&self.admission);
+        if admission.is_closed {
+            let why = Why::ShuttingDown;
+            return Err(Refused { query, why });
+        }
+        if admission.free.is_empty() && admission.waiting.len() >= self.settings.waiting {
+            let why = Why::Full(admission.waiting.len());
+            return Err(Refused { query, why });
+        }
+        admission.last_number += 1;
+        let number = admission.last_number;
+        let group = Arc::new(Group::new(number, query, now));
+        // A3.
+        match admission.free.take_first() {
+            Some(slot) => {
+                // A2.
+                admission.running[slot] = Some(Arc::clone(&group));
+                drop(admission);
+                group.admit(now);
+                self.proceed(slot, Arc::clone(&group), 0);
+            }
+            None => admission.waiting.push_back(Arc::clone(&group)),
+        }
+        Ok(group)
+    }
+
+    /// Finalizes a set, and goes on to what comes next in its slot. Returns how long
+    /// the pipeline's own finalization took, ns.
+    pub(crate) fn finalize(&self, slot: usize, last: Last) -> u64 {
+        let group = lock(&self.admission).running[slot].clone();
+        let group = group.expect("A2: the group of a set that is being finalized");
+        // SAFETY: F4 and F5 of `slots`, and A2.
+        let set = unsafe { last.0.as_ref() };
+        set.life.over();
+        let mut ns = 0;
+        if !group.tally.is_stopped() {
+            let began = self.clock.now_ns();
+            settle(&group.tally, guarded(|| set.pipeline.finalize()));
+            ns = self.clock.now_ns().saturating_sub(began);
+            group.tally.add_ns(ns);
+        }
+        let next = set.index + 1;
+        self.proceed(slot, group, next);
+        ns
+    }
+
+    /// Opens the slot for the group's set `next`, or for the first of the next
+    /// group, or empties it. The slot is the caller's: A1.
+    fn proceed(&self, slot: usize, mut group: Arc<Group>, mut next: usize) {
+        loop {
+            if let Some(set) = self.activate(slot, &group, next) {
+                self.slots.open(slot, set);
+                for post in self.slots.posts() {
+                    match next {
+                        0 => post.change.push(slot),
+                        _ => post.back.push(slot),
+                    }
+                    post.parking.wake();
+                }
+                // A4.
+                fence(SeqCst);
+                if !group.tally.is_stopped() || !self.close(slot, set) {
+                    return;
+                }
+            }
+            // A1: the slot is ours again, or still.
+            self.slots.empty(slot);
+            let now = self.clock.now_ns();
+            let successor = self.succeed(slot);
+            group.complete(now);
+            match successor {
+                Some(waiting) => {
+                    waiting.admit(now);
+                    group = waiting;
+                    next = 0;
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// The set, if there is such a one and it is to be run.
+    fn activate<'a>(&self, slot: usize, group: &'a Group, index: usize) -> Option<&'a TaskSet> {
+        let set = group.sets.get(index)?;
+        if group.tally.is_stopped() {
+            return None;
+        }
+        let waker = LaneWaker::new(&self.this, slot, self.settings.targets.workers);
+        let activated = guarded(|| {
+            set.activate(waker);
+            Ok(())
+        });
+        match activated {
+            Ok(()) => {
+                group.reach(index);
+                Some(set)
+            }
+            Err(reason) => {
+                group.tally.stop(reason);
+                None
+            }
+        }
+    }
+
+    /// Closes the slot on a set of a stopped group that the caller holds; whether
+    /// the caller is the last.
+    fn close(&self, slot: usize, set: &TaskSet) -> bool {
+        // SAFETY: the caller holds the group.
+        let last = unsafe { self.slots.close(slot, set.into(), None) };
+        if last.is_some() {
+            set.life.over();
+        }
+        last.is_some()
+    }
+
+    /// Gives the slot to the next group that waits, or puts it back: A3.
+    fn succeed(&self, slot: usize) -> Option<Arc<Group>> {
+        let mut admission = lock(&self.admission);
+        let successor = admission.waiting.pop_front();
+        // What is dropped here may be the last of a group: not under the lock.
+        let over = std::mem::replace(&mut admission.running[slot], successor.clone());
+        if successor.is_none() {
+            admission.free.insert(slot);
+            if admission.free.len() == self.settings.slots {
+                self.drained.notify_all();
+            }
+        }
+        drop(admission);
+        drop(over);
+        successor
+    }
+
+    /// Sets the return bit of a worker that found no lane.
+    pub(crate) fn call_back(&self, worker: usize, slot: usize) {
+        let post = self.slots.post(worker);
+        post.back.push(slot);
+        post.parking.wake();
+    }
+
+    /// Ends a query early. False if it has ended already.
+    pub(crate) fn cancel(&self, id: QueryId, reason: QueryError) -> bool {
+        let mut admission = lock(&self.admission);
+        let is_it = |group: &Arc<Group>| group.brief.number == id.0;
+        if let Some(at) = admission.waiting.iter().position(is_it) {
+            let group = admission.waiting.remove(at).expect("it was there");
+            drop(admission);
+            group.tally.stop(reason);
+            group.complete(self.clock.now_ns());
+            return true;
+        }
+        let found = admission
+            .running
+            .iter()
+            .position(|group| group.as_ref().is_some_and(is_it));
+        let Some(slot) = found else {
+            return false;
+        };
+        let group = admission.running[slot].clone().expect("it was there");
+        drop(admission);
+        group.tally.stop(reason);
+        // A4.
+        fence(SeqCst);
+        let opened = self.slots.opened(slot);
+        let is_open =
+            |set: &&TaskSet| opened.is_some_and(|opened| std::ptr::eq(*set, opened.as_ptr()));
+        if let Some(set) = group.sets.iter().find(is_open)
+            && self.close(slot, set)
+        {
+            self.proceed(slot, Arc::clone(&group), group.sets.len());
+        }
+        true
+    }
+
+    /// All queries that wait or run, in the order of their arrival.
+    pub(crate) fn queries(&self) -> Vec<QueryView> {
+        let now = self.clock.now_ns();
+        let groups: Vec<Arc<Group>> = {
+            let admission = lock(&self.admission);
+            let running = admission.running.iter().flatten();
+            running.chain(&admission.waiting).cloned().collect()
+        };
+        let mut views: Vec<_> = groups.iter().map(|group| group.view(now)).collect();
+        views.sort_unstable_by_key(|view| view.id);
+        views
+    }
+
+    /// How many groups run, and how many wait.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let admission = lock(&self.admission);
+        let running = self.settings.slots - admission.free.len();
+        (running, admission.waiting.len())
+    }
+
+    /// From now on, no query is taken.
+    pub(crate) fn refuse_all(&self) {
+        lock(&self.admission).is_closed = true;
+    }
+
+    /// Ends all queries early.
+    pub(crate) fn cancel_all(&self) {
+        for query in self.queries() {
+            self.cancel(query.id, QueryError::ShutDown);
+        }
+    }
+
+    /// Waits until no group runs or waits.
+    pub(crate) fn drain(&self) {
+        let mut admission = lock(&self.admission);
+        while admission.free.len() < self.settings.slots {
+            admission = wait(&self.drained, admission);
+        }
+    }
+
+    /// Has workers leave once they find nothing to do.
+    pub(crate) fn exit(&self) {
+        self.exiting.store(true, Release);
+        self.slots.posts().for_each(|post| post.parking.wake());
+    }
+
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.exiting.load(Acquire)
+    }
+}
+
+/// Whether the group is to be stopped for what came of its code.
+pub(crate) fn settle<R>(tally: &Tally, outcome: Result<R, QueryError>) -> Option<R> {
+    match outcome {
+        Ok(answer) => Some(answer),
+        Err(reason) => {
+            tally.stop(reason);
+            None
+        }
+    }
+}

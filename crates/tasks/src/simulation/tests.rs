@@ -1,0 +1,283 @@
+//! The whole scheduler in virtual time. Bounds are on virtual time: they hold on
+//! every machine, or on none.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::Policy;
+
+const MS: u64 = 1_000_000;
+
+fn builder(workers: usize, policy: Policy) -> Builder {
+    Builder::default().workers(workers).policy(policy)
+}
+
+fn decay(lambda: f32, d_start: u32) -> Policy {
+    Policy::Decay(Decay::new(lambda, d_start).unwrap())
+}
+
+/// Mean slowdown over what each query takes all workers, of those that `which`.
+fn slowdown(workers: usize, trace: &[Arrival], run: &Run, which: impl Fn(usize) -> bool) -> f64 {
+    let slowdowns: Vec<f64> = (trace.iter().zip(&run.queries))
+        .filter(|(arrival, _)| which(arrival.class))
+        .map(|(arrival, query)| query.latency_ns as f64 * workers as f64 / arrival.work_ns() as f64)
+        .collect();
+    slowdowns.iter().sum::<f64>() / slowdowns.len() as f64
+}
+
+#[test]
+fn a_query_alone_has_all_workers() {
+    for workers in [1, 2, 8] {
+        let trace = [Arrival::new(5 * MS, 400 * MS)];
+        let run = run(&builder(workers, Policy::Fair), &trace).unwrap();
+        let ideal = 400 * MS / workers as u64;
+        let latency = run.queries[0].latency_ns;
+        assert_eq!(run.queries[0].ran_ns, 400 * MS);
+        // The photo finish: less than a morsel's difference between workers.
+        assert!(
+            (ideal..ideal + MS).contains(&latency),
+            "{workers}: {latency}"
+        );
+    }
+}
+
+#[test]
+fn pipelines_run_one_after_the_other() {
+    let pipelines = vec![
+        Cost {
+            units: 10_000,
+            unit_ns: 1000,
+        },
+        Cost {
+            units: 0,
+            unit_ns: 1000,
+        },
+        Cost {
+            units: 3,
+            unit_ns: 5 * MS,
+        },
+        Cost {
+            units: 1_000_000,
+            unit_ns: 10,
+        },
+    ];
+    let arrival = Arrival {
+        pipelines,
+        ..Arrival::new(0, 0)
+    };
+    let run = run(&builder(4, Policy::Fair), &[arrival]).unwrap();
+    assert_eq!(run.queries[0].ran_ns, 35 * MS);
+    // 2.5 ms, 15 ms (three units are one morsel of the startup), 2.5 ms.
+    let latency = run.queries[0].latency_ns;
+    assert!((20 * MS..22 * MS).contains(&latency), "{latency}");
+}
+
+/// A query without pipelines, or with nothing in them, ends too.
+#[test]
+fn empty_queries_end_at_once() {
+    let none = Arrival {
+        pipelines: Vec::new(),
+        ..Arrival::new(3, 0)
+    };
+    let run = run(&builder(2, Policy::Tuned), &[none, Arrival::new(4, 0)]).unwrap();
+    assert!(
+        run.queries.iter().all(|query| query.latency_ns == 0),
+        "{run:?}"
+    );
+}
+
+/// Shares by weight hold across workers and task sets.
+#[test]
+fn weights_divide_the_machine() {
+    let weighted = |weight: u32| Arrival {
+        weight: Weight::try_from(weight).unwrap(),
+        // Many pipelines: priorities belong to the query, not to these.
+        pipelines: vec![
+            Cost {
+                units: 20_000,
+                unit_ns: 1000
+            };
+            weight as usize / 10
+        ],
+        ..Arrival::new(0, 0)
+    };
+    let trace = [weighted(100), weighted(200), weighted(400)];
+    let run = run(&builder(3, Policy::Fair), &trace).unwrap();
+    // Work is as the weights are, so all would end together, but for the moments
+    // between two pipelines, when a query has nothing to run: of these, the heavier
+    // have more.
+    let ends: Vec<u64> = run.queries.iter().map(|query| query.latency_ns).collect();
+    let (first, last) = (*ends.iter().min().unwrap(), *ends.iter().max().unwrap());
+    assert!(last - first < last / 5, "{ends:?}");
+}
+
+/// Background work gets what is left over, and is out of the way within a task.
+#[test]
+fn background_gives_way() {
+    let mut trace = vec![Arrival {
+        tier: Tier::Background,
+        ..Arrival::new(0, 2000 * MS)
+    }];
+    trace.extend((0..100).map(|i| Arrival::new((10 + 10 * i) * MS, 10 * MS)));
+    let run = run(&builder(2, Policy::Tuned), &trace).unwrap();
+    for query in &run.queries[1..] {
+        // 5 ms of work for two, after at most one task of the background.
+        assert!(query.latency_ns <= 8 * MS, "{query:?}");
+    }
+    assert_eq!(run.end_ns, run.queries[0].latency_ns);
+    // Nothing idles: 3000 ms of work for two.
+    assert!(run.end_ns < 1505 * MS, "{}", run.end_ns);
+}
+
+/// Principle (1) of Section 3.2: of two that come together, the shorter ends
+/// first.
+#[test]
+fn the_shorter_of_two_ends_first() {
+    for policy in [Policy::Fair, decay(0.9, 5), Policy::LeastAttained] {
+        for longer in [Arrival::new(0, 60 * MS), Arrival::new(0, 600 * MS)] {
+            let trace = [longer, Arrival::new(0, 50 * MS)];
+            let run = run(&builder(2, policy), &trace).unwrap();
+            let [long, short] = [run.queries[0], run.queries[1]];
+            assert!(short.latency_ns < long.latency_ns, "{policy}: {run:?}");
+        }
+    }
+}
+
+/// More queries than slots: the rest waits, the first to come first.
+#[test]
+fn the_wait_queue_is_first_in_first_out() {
+    let trace: Vec<_> = (0..300).map(|i| Arrival::new(i, 20 * MS)).collect();
+    let run = run(&builder(2, Policy::Fair).slots(1), &trace).unwrap();
+    let ends = (0..300).map(|i| i + run.queries[i as usize].latency_ns);
+    assert!(ends.is_sorted());
+    assert!(run.end_ns < 3300 * MS, "{}", run.end_ns);
+}
+
+/// The comparison of Section 5.2 in virtual time.
+#[test]
+fn policies_rank_as_in_the_paper() {
+    let mix = Mix {
+        short_ns: 20 * MS,
+        queries: 1000,
+        workers: 2,
+        load: 0.95,
+        seed: 11,
+    };
+    let trace = mix.trace(0);
+    let shorts = |policy| {
+        let run = run(&builder(2, policy), &trace).unwrap();
+        let busy: u64 = run.queries.iter().map(|query| query.ran_ns).sum();
+        let load = busy as f64 / (2 * run.end_ns) as f64;
+        assert!(load > 0.8, "{load}");
+        [0, 1].map(|class| slowdown(2, &trace, &run, |of| of == class))
+    };
+    let fifo = shorts(Policy::Fifo);
+    let balanced = shorts(Policy::Balanced);
+    let fair = shorts(Policy::Fair);
+    let good = shorts(decay(0.8, 8));
+    let las = shorts(Policy::LeastAttained);
+    let seen =
+        format!("fifo {fifo:?} balanced {balanced:?} fair {fair:?} decay {good:?} las {las:?}");
+    println!("{seen}");
+    assert!(good[0] * 2.5 <= fair[0], "{seen}");
+    assert!(good[1] <= fair[1], "{seen}");
+    assert!(good[0] * 5.0 <= fifo[0], "{seen}");
+    assert!(fair[0] < balanced[0], "{seen}");
+}
+
+/// Section 4: the tuner finds parameters about as good as the best of a grid, and
+/// again after the workload has changed.
+#[test]
+fn tuning_follows_the_workload() {
+    let tuned = builder(2, Policy::Tuned).tuning(Duration::from_secs(4), Duration::from_secs(10));
+    for short_ms in [4, 100] {
+        // One minute of either mix, both at the same load.
+        let first = Mix {
+            short_ns: 20 * MS,
+            queries: 800,
+            workers: 2,
+            load: 0.9,
+            seed: 3,
+        };
+        let mut trace = first.trace(0);
+        let second = Mix {
+            short_ns: short_ms * MS,
+            seed: 4,
+            ..first
+        };
+        let queries = (60_000.0 * MS as f64 * 2.0 * 0.9 / second.mean_ns()) as usize;
+        let second = Mix { queries, ..second };
+        let change = trace.len();
+        trace.extend(second.trace(trace[change - 1].at_ns));
+        let mean_after = |run: &Run| {
+            let later = change + queries / 2;
+            let rest = Run {
+                queries: run.queries[later..].to_vec(),
+                ..run.clone()
+            };
+            slowdown(2, &trace[later..], &rest, |_| true)
+        };
+        let followed = run(&tuned, &trace).unwrap();
+        assert!(followed.tunings >= 6, "{}", followed.tunings);
+        let grid = [0.5, 0.8, 0.9, 0.95]
+            .into_iter()
+            .flat_map(|lambda| [2, 5, 10, 30, 80, 200].map(|d_start| decay(lambda, d_start)));
+        let best = grid
+            .map(|policy| mean_after(&run(&builder(2, policy), &trace).unwrap()))
+            .fold(f64::INFINITY, f64::min);
+        let fair = mean_after(&run(&builder(2, Policy::Fair), &trace).unwrap());
+        let mean = mean_after(&followed);
+        let seen = format!(
+            "{short_ms} ms: {mean}, grid {best}, fair {fair}, {:?}",
+            followed.decay
+        );
+        println!("{seen}");
+        assert!(mean <= 1.1 * best, "{seen}");
+        assert!(mean < 0.6 * fair, "{seen}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever comes, under every policy: everything is run once, no worker idles
+    /// while there is work that it could do, and a run can be repeated.
+    #[test]
+    fn work_is_conserved(
+        works in prop::collection::vec((0u64..40 * MS, 1u64..30 * MS, 1u32..1000, any::<bool>()), 1..40),
+        workers in 1usize..5,
+        slots in prop::sample::select(vec![1usize, 3, 70]),
+        policy in 0usize..7,
+    ) {
+        let policy = [
+            Policy::Fifo, Policy::Fair, Policy::Lottery { seed: 5 }, Policy::Balanced,
+            Policy::LeastAttained, decay(0.7, 2), Policy::Tuned,
+        ][policy];
+        let mut at_ns = 0;
+        let trace: Vec<_> = works.iter().map(|&(gap_ns, work_ns, weight, is_background)| {
+            at_ns += gap_ns;
+            Arrival {
+                weight: Weight::try_from(weight).unwrap(),
+                tier: if is_background { Tier::Background } else { Tier::TimeSensitive },
+                ..Arrival::new(at_ns, work_ns)
+            }
+        }).collect();
+        let builder = builder(workers, policy).slots(slots);
+        let run = run(&builder, &trace).unwrap();
+        prop_assert_eq!(&super::run(&builder, &trace).unwrap().queries, &run.queries);
+        // When the machine would be done that always runs one of them on one worker
+        // or another: with several, the last tasks may leave some idle.
+        let mut one_ns = 0;
+        for (arrival, query) in trace.iter().zip(&run.queries) {
+            prop_assert_eq!(query.ran_ns, arrival.work_ns());
+            prop_assert!(query.latency_ns as u128 * workers as u128 >= u128::from(arrival.work_ns()));
+            one_ns = one_ns.max(arrival.at_ns) + arrival.work_ns();
+        }
+        prop_assert!(run.end_ns <= one_ns);
+        if workers == 1 {
+            prop_assert_eq!(run.end_ns, one_ns);
+        }
+    }
+}

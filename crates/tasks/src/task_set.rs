@@ -1,0 +1,146 @@
+//! A pipeline being run: cursor, lanes, throughput and the finalization counter.
+//!
+//! | field | written by |
+//! | --- | --- |
+//! | `units` | who activates the set, before it is posted in a slot |
+//! | `cursor`, `taken` | workers that run it |
+//! | `spent` | who finds out that no step is left |
+//! | `owed` | the coordinator adds, marked workers subtract: F3 of `slots` |
+//! | `throughput` | everybody, without order: see `morsel` |
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64 as LooseU64;
+use std::sync::{Arc, OnceLock};
+
+use crate::brief::Brief;
+use crate::group::Tally;
+use crate::morsel::Throughput;
+use crate::pipeline::Pipeline;
+use crate::sync::{AcqRel, AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Life, Relaxed};
+use crate::wake::LaneWaker;
+
+/// `units` of work that comes in steps.
+const STEPS: u64 = u64::MAX;
+
+pub(crate) struct TaskSet {
+    pub(crate) brief: Brief,
+    /// Which of its group's sets this is.
+    pub(crate) index: usize,
+    pub(crate) pipeline: Box<dyn Pipeline>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) throughput: Throughput,
+    pub(crate) life: Life,
+    /// The finalization counter.
+    pub(crate) owed: AtomicIsize,
+    waker: OnceLock<LaneWaker>,
+    units: LooseU64,
+    lanes: std::sync::atomic::AtomicUsize,
+    cursor: AtomicU64,
+    taken: AtomicUsize,
+    spent: AtomicBool,
+}
+
+impl TaskSet {
+    pub(crate) fn new(
+        brief: Brief,
+        index: usize,
+        pipeline: Box<dyn Pipeline>,
+        tally: Arc<Tally>,
+    ) -> TaskSet {
+        TaskSet {
+            brief,
+            index,
+            pipeline,
+            tally,
+            throughput: Throughput::default(),
+            life: Life::new(),
+            owed: AtomicIsize::new(0),
+            waker: OnceLock::new(),
+            units: LooseU64::new(0),
+            lanes: std::sync::atomic::AtomicUsize::new(0),
+            cursor: AtomicU64::new(0),
+            taken: AtomicUsize::new(0),
+            spent: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks the pipeline what it is. Before the set is posted.
+    pub(crate) fn activate(&self, waker: LaneWaker) {
+        let units = self.pipeline.units().unwrap_or(STEPS);
+        self.units.store(units, Relaxed);
+        self.lanes.store(self.pipeline.lanes().max(1), Relaxed);
+        let fresh = self.waker.set(waker).is_ok();
+        assert!(fresh, "a task set is activated once");
+    }
+
+    pub(crate) fn waker(&self) -> &LaneWaker {
+        self.waker.get().expect("the set has been activated")
+    }
+
+    /// Whether the scheduler cuts the morsels.
+    pub(crate) fn is_divisible(&self) -> bool {
+        self.units.load(Relaxed) != STEPS
+    }
+
+    /// Units that nobody has taken; of steps, 0 or an unknown number.
+    pub(crate) fn remaining(&self) -> u64 {
+        let units = self.units.load(Relaxed);
+        units.saturating_sub(self.cursor.load(Relaxed))
+    }
+
+    /// Takes up to so many units.
+    pub(crate) fn carve(&self, units: u64) -> Range<u64> {
+        let end = self.units.load(Relaxed);
+        // Everybody adds once beyond the end at most, and no more than what was
+        // left before: the cursor cannot wrap below 2^63 units.
+        let from = self.cursor.fetch_add(units, Relaxed).min(end);
+        from..(from + units).min(end)
+    }
+
+    /// No step is left.
+    pub(crate) fn spend(&self) {
+        self.spent.store(true, Relaxed);
+    }
+
+    /// Whether no task can be made of this any more.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.tally.is_stopped()
+            || match self.is_divisible() {
+                true => self.remaining() == 0,
+                false => self.spent.load(Relaxed),
+            }
+    }
+
+    /// Takes a lane if one is free.
+    pub(crate) fn enter(&self) -> bool {
+        let lanes = self.lanes.load(Relaxed);
+        if lanes == usize::MAX {
+            return true;
+        }
+        let take = |taken| (taken < lanes).then_some(taken + 1);
+        self.taken.fetch_update(AcqRel, Relaxed, take).is_ok()
+    }
+
+    /// Gives the lane back, and calls who found none.
+    pub(crate) fn leave(&self) {
+        if self.lanes.load(Relaxed) != usize::MAX {
+            self.taken.fetch_sub(1, AcqRel);
+            self.waker().wake();
+        }
+    }
+
+    /// How much has been taken, 0 to 1.
+    pub(crate) fn progress(&self) -> f64 {
+        let units = self.units.load(Relaxed);
+        match self.is_divisible() && units > 0 {
+            true => (self.cursor.load(Relaxed).min(units)) as f64 / units as f64,
+            false => 0.0,
+        }
+    }
+}
+
+impl Drop for TaskSet {
+    fn drop(&mut self) {
+        self.life.over();
+    }
+}
