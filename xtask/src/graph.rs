@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others. `None`: anything.
-const ALLOWED: [(&str, Option<&[&str]>); 10] = [
+const ALLOWED: [(&str, Option<&[&str]>); 11] = [
     ("giveway-hints", Some(&[])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
+    ("giveway-metasched", Some(&[])),
     ("giveway-preempt", Some(&["giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
     (

@@ -1,0 +1,31 @@
+//! Metascheduling: which scheduler is in force when.
+//!
+//! Specialised schedulers beat the general one on the programs they were made
+//! for and lose on others. Where dissimilar programs share a machine, a
+//! *metascheduler* decides which scheduler runs when (Doney, "Improving
+//! Performance with Metaschedulers"): measure each application under each
+//! scheduler, derive each one's share of time, and swap them accordingly.
+//!
+//! `docs/metasched.md` explains the design. The modules from the bottom up:
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`error`], `files` | What do we stand on? |
+//! | [`scheduler`] | What is a scheduler, and can this machine run it? |
+//! | [`measurements`] | What does an application do under a scheduler? |
+//! | [`policy`] | Who runs for how long? |
+//! | [`host`], [`system`] | What does the kernel say, and what can be done? |
+//! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
+
+pub mod error;
+#[cfg(test)]
+mod fake;
+mod files;
+pub mod host;
+pub mod measurements;
+pub mod policy;
+pub mod scheduler;
+pub mod supervisor;
+pub mod system;
+
+pub use error::{Error, Result};
