@@ -13,15 +13,22 @@
 //! | [`error`], `files` | What do we stand on? |
 //! | [`scheduler`] | What is a scheduler, and can this machine run it? |
 //! | [`measurements`] | What does an application do under a scheduler? |
+//! | [`application`] | How is that found out? |
 //! | [`policy`] | Who runs for how long? |
 //! | [`host`], [`system`] | What does the kernel say, and what can be done? |
 //! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
+//! | [`measure`] | How are all schedulers measured, though some misbehave? |
+//! | [`config`], [`daemon`] | What does the operator want, and who sees to it? |
 
+pub mod application;
+pub mod config;
+pub mod daemon;
 pub mod error;
 #[cfg(test)]
 mod fake;
 mod files;
 pub mod host;
+pub mod measure;
 pub mod measurements;
 pub mod policy;
 pub mod scheduler;

@@ -11,7 +11,8 @@
 //! Measurements ─ version, machine, clock
 //!   cells: application × scheduler × alone | together
 //!     runs:   throughput_per_s, p99_s               one per repetition
-//!     faults: run, what                             what happened instead
+//!     faults: repetition, blame, what               what happened instead
+//!   swaps: scheduler ─ start_s, stop_s              what coming and going took
 //! ```
 //!
 //! Numbered invariants, which [`Measurements::read`] checks:
@@ -20,8 +21,10 @@
 //! - **M2** Every number is finite and above 0.
 //! - **M3** The version is this one: a file of another is refused, not guessed at.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +44,19 @@ pub struct Measurements {
     pub machine: MachineNote,
     /// One per application, scheduler and company.
     pub cells: Vec<Cell>,
+    /// What coming and going took, by scheduler.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub swaps: BTreeMap<String, Swap>,
+}
+
+/// What a scheduler's coming and going took, once per repetition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Swap {
+    /// From the start of its process to its being in force, seconds.
+    pub start_s: Vec<f64>,
+    /// From asking it to end to nothing being loaded, seconds.
+    pub stop_s: Vec<f64>,
 }
 
 /// Where something was measured; for the reader, nothing is decided by it.
@@ -153,7 +169,8 @@ impl Spread {
 }
 
 impl Reading {
-    fn is_sound(&self) -> bool {
+    /// Whether M2 holds.
+    pub(crate) fn is_sound(&self) -> bool {
         let sound = |value: f64| value.is_finite() && value > 0.0;
         sound(self.throughput_per_s) && sound(self.p99_s)
     }
@@ -178,6 +195,7 @@ impl Measurements {
             version: VERSION,
             machine,
             cells: Vec::new(),
+            swaps: BTreeMap::new(),
         }
     }
 
@@ -225,6 +243,18 @@ impl Measurements {
             self.cells.len() - 1
         });
         &mut self.cells[index]
+    }
+
+    /// What a swap between schedulers takes: the slowest start after the slowest
+    /// stop, by the medians of each scheduler. Nothing if none was measured.
+    pub fn swap(&self) -> Duration {
+        let slowest = |of: &dyn Fn(&Swap) -> &[f64]| {
+            let spreads = self.swaps.values();
+            let medians = spreads.filter_map(|swap| Spread::of(of(swap).iter().copied()));
+            medians.map(|spread| spread.median).fold(0.0, f64::max)
+        };
+        let s = slowest(&|swap| &swap.start_s) + slowest(&|swap| &swap.stop_s);
+        Duration::try_from_secs_f64(s).unwrap_or_default()
     }
 
     /// Reads a file and checks M1 to M3.
@@ -345,6 +375,20 @@ mod tests {
         fs::write(&path, "{").unwrap();
         assert!(Measurements::read(&path).is_err());
         assert!(Measurements::read(&dir.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn a_swap_takes_the_slowest_stop_and_the_slowest_start() {
+        let mut all = measured();
+        assert_eq!(all.swap(), Duration::ZERO);
+        for (name, start_s, stop_s) in [("x", 0.1, 0.02), ("y", 0.05, 0.03)] {
+            let swap = Swap {
+                start_s: vec![start_s, 9.0, start_s],
+                stop_s: vec![stop_s],
+            };
+            all.swaps.insert(name.into(), swap);
+        }
+        assert_eq!(all.swap(), Duration::from_millis(130));
     }
 
     #[test]

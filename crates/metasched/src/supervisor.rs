@@ -43,7 +43,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::host::{Child, End, Host, State};
 use crate::scheduler::{EEVDF, Scheduler};
@@ -224,7 +224,7 @@ enum Phase {
 }
 
 /// What is in force, for whoever asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "phase", content = "scheduler")]
 pub enum Standing {
     /// Linux's own, and nothing else is on its way.
@@ -265,6 +265,11 @@ impl Supervisor {
             switch_since: None,
             events: VecDeque::new(),
         }
+    }
+
+    /// Goes by other limits from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// Looks, and does the next thing towards `wanted`. Call it again after the
@@ -385,8 +390,8 @@ impl Supervisor {
                 }
                 return false;
             }
-            State::Changing(_) | State::Unsupported => return false,
-            State::Disabled => {}
+            State::Changing(_) => return false,
+            State::Disabled | State::Unsupported => {}
         }
         if self.aside.take().is_some() {
             self.events.push_back(Event::Resumed);
@@ -396,7 +401,11 @@ impl Supervisor {
             return false;
         }
         assert_eq!(host.child(), Child::None, "V2");
-        match host.spawn(wanted) {
+        let spawned = match state {
+            State::Unsupported => Err("this kernel has no sched_ext".to_owned()),
+            _ => host.spawn(wanted),
+        };
+        match spawned {
             Ok(()) => {
                 self.phase = Phase::Starting {
                     scheduler: wanted.clone(),

@@ -230,6 +230,8 @@ fn without_sched_ext_nothing_is_started() {
     world.host.unsupported = true;
     world.want(&row("a"), SECOND);
     assert!(world.host.spawned.is_empty());
+    let said = world.faults("a")[0].to_string();
+    assert!(said.contains("no sched_ext"), "{said}");
 }
 
 #[test]
