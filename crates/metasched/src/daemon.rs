@@ -131,6 +131,11 @@ pub fn is_running(dir: &Path) -> bool {
     file.is_ok_and(|file| Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
 }
 
+/// Whether the daemon of this directory is told to pause.
+pub fn is_paused(dir: &Path) -> bool {
+    paused_path(dir).exists()
+}
+
 fn paused_path(dir: &Path) -> PathBuf {
     dir.join("paused")
 }
@@ -347,7 +352,7 @@ impl Daemon {
     }
 
     fn take_orders(&mut self, log: &mut dyn FnMut(&str)) {
-        let paused = paused_path(&self.dir).exists();
+        let paused = is_paused(&self.dir);
         if paused != self.paused {
             self.paused = paused;
             log(if paused {

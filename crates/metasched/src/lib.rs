@@ -15,6 +15,7 @@
 //! | [`measurements`] | What does an application do under a scheduler? |
 //! | [`application`] | How is that found out? |
 //! | [`policy`] | Who runs for how long? |
+//! | [`phase`] | Who should run now? |
 //! | [`host`], [`system`] | What does the kernel say, and what can be done? |
 //! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
 //! | [`measure`] | How are all schedulers measured, though some misbehave? |
@@ -30,6 +31,7 @@ mod files;
 pub mod host;
 pub mod measure;
 pub mod measurements;
+pub mod phase;
 pub mod policy;
 pub mod scheduler;
 pub mod supervisor;

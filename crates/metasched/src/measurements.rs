@@ -186,6 +186,14 @@ impl Cell {
     pub fn p99(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.p99_s))
     }
+
+    /// Both medians; nothing of no runs.
+    pub fn medians(&self) -> Option<Reading> {
+        Some(Reading {
+            throughput_per_s: self.throughput()?.median,
+            p99_s: self.p99()?.median,
+        })
+    }
 }
 
 impl Measurements {

@@ -132,10 +132,7 @@ pub fn choose(
     let choose_one = |application: &str| {
         let reading = |scheduler: &str| {
             let cell = measurements.cell(application, scheduler, Company::Alone)?;
-            Some(Reading {
-                throughput_per_s: cell.throughput()?.median,
-                p99_s: cell.p99()?.median,
-            })
+            cell.medians()
         };
         let eevdf = reading(EEVDF).ok_or_else(|| {
             Error::Unmeasured(format!(
@@ -166,7 +163,7 @@ pub fn choose(
 }
 
 /// How good a reading is; more is better.
-fn value(reading: &Reading, goal: Goal) -> f64 {
+pub(crate) fn value(reading: &Reading, goal: Goal) -> f64 {
     match goal {
         Goal::Throughput => reading.throughput_per_s,
         Goal::TailLatency => 1.0 / reading.p99_s,
