@@ -13,6 +13,7 @@ const ALLOWED: [(&str, Option<&[&str]>); 11] = [
     ("giveway-hints", Some(&[])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
+    ("giveway-metasched", Some(&[])),
     ("giveway-preempt", Some(&["giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
     ("giveway-tasks", Some(&["giveway-hints"])),

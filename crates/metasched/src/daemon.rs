@@ -1,0 +1,462 @@
+//! Follows a schedule for months: turns, reloading, pausing, telling.
+//!
+//! ```text
+//!   meta.toml, measurements ──► Schedule ──► Rotation ──► Supervisor ──► Host
+//!   DIR/paused (a file)     ──►  nothing but Linux's own scheduler
+//!   DIR/status.json, DIR/metrics.prom    what `status` and a monitor read
+//!   DIR/lock                             held while the daemon runs
+//! ```
+//!
+//! A turn's time begins when its scheduler is in force: a timeslice is what the
+//! scheduler gets, and what a swap takes comes on top. The turn of a scheduler
+//! that is barred or absent is spent under Linux's own; the others keep theirs.
+//!
+//! Orders are files. A pause survives a restart of the daemon, needs no
+//! connection, and can be given while no daemon runs. A configuration that has
+//! changed is read again within a second; one that makes no sense is told of in
+//! the status, and the old one stays in force.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::{self, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+
+use crate::config::Config;
+use crate::error::{Error, Result};
+use crate::files;
+use crate::host::Host;
+use crate::policy::{Schedule, Turn};
+use crate::scheduler::Scheduler;
+use crate::supervisor::{Standing, Supervisor};
+
+/// How often files are looked at and written.
+const FILES: Duration = Duration::from_secs(1);
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub struct Rotation {
+    schedule: Schedule,
+    at: usize,
+    /// Since when its scheduler has been in force.
+    since: Option<Duration>,
+}
+
+impl Rotation {
+    /// From the first turn on.
+    pub fn new(schedule: Schedule) -> Rotation {
+        Rotation {
+            schedule,
+            at: 0,
+            since: None,
+        }
+    }
+
+    /// Goes by another schedule. The scheduler whose turn it is keeps it, if it
+    /// has one in the new schedule.
+    pub fn replace(&mut self, schedule: Schedule) {
+        let now = &self.turn().scheduler;
+        let same = schedule.turns.iter().position(|t| t.scheduler == *now);
+        *self = match same {
+            Some(at) => Rotation {
+                schedule,
+                at,
+                since: self.since,
+            },
+            None => Rotation::new(schedule),
+        };
+    }
+
+    /// The turn.
+    pub fn turn(&self) -> &Turn {
+        &self.schedule.turns[self.at]
+    }
+
+    /// The schedule.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// Passes the turn on if it has lasted. `is_settled` says whether its
+    /// scheduler is in force, or whatever stands in for it.
+    pub fn advance(&mut self, now: Duration, is_settled: bool) {
+        if !is_settled {
+            return;
+        }
+        let since = *self.since.get_or_insert(now);
+        if now - since >= self.turn().timeslice && self.schedule.turns.len() > 1 {
+            self.at = (self.at + 1) % self.schedule.turns.len();
+            self.since = None;
+        }
+    }
+
+    /// How long the turn lasts from now on, if it has begun.
+    pub fn left(&self, now: Duration) -> Option<Duration> {
+        let gone = now.checked_sub(self.since?)?;
+        Some(self.turn().timeslice.saturating_sub(gone))
+    }
+}
+
+/// The only daemon of a directory.
+#[derive(Debug)]
+pub struct Claim(#[allow(dead_code, reason = "held for its lock")] Flock<fs::File>);
+
+impl Claim {
+    /// # Errors
+    /// [`Error::Occupied`] if there is one already.
+    pub fn take(dir: &Path) -> Result<Claim> {
+        fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
+        let path = dir.join("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(Error::file("write", &path))?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Ok(Claim(lock)),
+            Err(_) => Err(Error::Occupied(
+                "a metascheduler runs already; 'giveway meta status' shows it".into(),
+            )),
+        }
+    }
+}
+
+/// Whether a daemon runs on this directory.
+pub fn is_running(dir: &Path) -> bool {
+    let file = fs::File::open(dir.join("lock"));
+    file.is_ok_and(|file| Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
+}
+
+/// Whether the daemon of this directory is told to pause.
+pub fn is_paused(dir: &Path) -> bool {
+    paused_path(dir).exists()
+}
+
+fn paused_path(dir: &Path) -> PathBuf {
+    dir.join("paused")
+}
+
+/// Has the daemon of this directory leave the machine to Linux's own scheduler,
+/// or go on.
+///
+/// # Errors
+/// [`Error::File`] if the order cannot be written.
+pub fn pause(dir: &Path, on: bool) -> Result<()> {
+    let path = paused_path(dir);
+    if on {
+        fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
+        fs::write(&path, "").map_err(Error::file("write", &path))
+    } else {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::file("remove", &path)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a daemon tells of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's process.
+    pub pid: u32,
+    /// What is in force, by the kernel's word.
+    pub standing: Standing,
+    /// What should be.
+    pub wanted: String,
+    /// Whether it was told to pause.
+    pub paused: bool,
+    /// Seconds left of the turn.
+    pub turn_left_s: Option<f64>,
+    /// The round: schedulers and seconds.
+    pub turns: Vec<(String, f64)>,
+    /// Seconds each scheduler was in force.
+    pub in_force_s: BTreeMap<String, f64>,
+    /// Complete swaps from one scheduler to another.
+    pub switches: u64,
+    /// What one took on average, seconds.
+    pub switch_mean_s: Option<f64>,
+    /// What went wrong.
+    pub faults: Vec<FaultStatus>,
+    /// Why the configuration on disk is not the one in force.
+    pub config_error: Option<String>,
+}
+
+/// What one scheduler did wrong.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FaultStatus {
+    /// Who.
+    pub scheduler: String,
+    /// How often.
+    pub faults: u64,
+    /// The last time.
+    pub last: String,
+    /// Seconds until it is tried again.
+    pub barred_s: f64,
+}
+
+impl Status {
+    /// What the daemon of this directory wrote last, if any ever did.
+    ///
+    /// # Errors
+    /// [`Error::Content`] if the file is another program's.
+    pub fn read(dir: &Path) -> Result<Option<Status>> {
+        let path = dir.join("status.json");
+        match fs::read_to_string(&path) {
+            Err(_) => Ok(None),
+            Ok(text) => serde_json::from_str(&text)
+                .map(Some)
+                .map_err(|error| Error::content(&path, error)),
+        }
+    }
+
+    /// The same in the text form that Prometheus reads.
+    pub fn metrics(&self) -> String {
+        let mut text = String::new();
+        let mut family = |name: &str, kind: &str, rows: Vec<(String, f64)>| {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "# TYPE giveway_meta_{name} {kind}");
+            for (labels, value) in rows {
+                let _ = writeln!(text, "giveway_meta_{name}{labels} {value}");
+            }
+        };
+        let label = |name: &str| format!("{{scheduler=\"{name}\"}}");
+        let plain = |value: f64| vec![(String::new(), value)];
+        let in_force = self.in_force_s.iter();
+        family(
+            "in_force_seconds_total",
+            "counter",
+            in_force.map(|(name, s)| (label(name), *s)).collect(),
+        );
+        let faults = self.faults.iter();
+        family(
+            "faults_total",
+            "counter",
+            faults
+                .map(|f| (label(&f.scheduler), f.faults as f64))
+                .collect(),
+        );
+        family("switches_total", "counter", plain(self.switches as f64));
+        family("paused", "gauge", plain(f64::from(u8::from(self.paused))));
+        let is_bad = self.config_error.is_some();
+        family("config_error", "gauge", plain(f64::from(u8::from(is_bad))));
+        text
+    }
+}
+
+/// A metascheduler at work.
+#[derive(Debug)]
+pub struct Daemon {
+    config: Config,
+    dir: PathBuf,
+    rotation: Rotation,
+    supervisor: Supervisor,
+    paused: bool,
+    config_error: Option<String>,
+    seen: [Option<SystemTime>; 2],
+    files_at: Option<Duration>,
+    in_force: BTreeMap<String, Duration>,
+    last_step: Option<Duration>,
+}
+
+impl Daemon {
+    /// Of this configuration, with its files in `dir`.
+    ///
+    /// # Errors
+    /// Those of [`Config::schedule`].
+    pub fn new(config: Config, dir: &Path) -> Result<Daemon> {
+        let (schedule, _) = config.schedule()?;
+        Ok(Daemon {
+            rotation: Rotation::new(schedule),
+            supervisor: Supervisor::new(config.limits),
+            seen: stamps(&config),
+            config,
+            dir: dir.to_owned(),
+            paused: false,
+            config_error: None,
+            files_at: None,
+            in_force: BTreeMap::new(),
+            last_step: None,
+        })
+    }
+
+    /// Does what is due, and says what happened. To be called again after the
+    /// time it answers with, at the latest.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the status cannot be written.
+    pub fn step(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> Result<Duration> {
+        let now = host.now();
+        // Before anything changes: the time that has passed is that of what was
+        // in force.
+        self.count_time(now);
+        let files_due = self.files_at.is_none_or(|at| now - at >= FILES);
+        if files_due {
+            self.files_at = Some(now);
+            self.take_orders(log);
+        }
+        let own = Scheduler::eevdf();
+        let mut pause = FILES;
+        // A turn that ends is followed by the next one's beginning.
+        for _ in 0..2 {
+            let wanted = self.wanted().cloned().unwrap_or_else(|| own.clone());
+            pause = pause.min(self.supervisor.step(&wanted, host));
+            let before = self.rotation.at;
+            if !self.paused {
+                let is_settled = self.supervisor.is_settled(&wanted, host.now());
+                self.rotation.advance(host.now(), is_settled);
+            }
+            if self.rotation.at == before {
+                break;
+            }
+        }
+        let mut happened = false;
+        for event in self.supervisor.events() {
+            log(&event.to_string());
+            happened = true;
+        }
+        if files_due || happened {
+            self.tell(host.now())?;
+        }
+        let left = self.rotation.left(host.now());
+        Ok(match left.filter(|left| !left.is_zero() && !self.paused) {
+            Some(left) => pause.min(left),
+            None => pause,
+        })
+    }
+
+    /// Leaves the machine to Linux's own scheduler; whether that has come about.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the status cannot be written.
+    pub fn leave(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> Result<bool> {
+        self.count_time(host.now());
+        let is_gone = self.supervisor.leave(host);
+        for event in self.supervisor.events() {
+            log(&event.to_string());
+        }
+        self.tell(host.now())?;
+        Ok(is_gone)
+    }
+
+    /// The scheduler whose turn it is; none while paused.
+    fn wanted(&self) -> Option<&Scheduler> {
+        let turn = self.rotation.turn();
+        let row = self.config.table.get(&turn.scheduler);
+        row.filter(|_| !self.paused)
+    }
+
+    fn take_orders(&mut self, log: &mut dyn FnMut(&str)) {
+        let paused = is_paused(&self.dir);
+        if paused != self.paused {
+            self.paused = paused;
+            log(if paused {
+                "paused: Linux's own scheduler until 'giveway meta resume'"
+            } else {
+                "going on"
+            });
+        }
+        let seen = stamps(&self.config);
+        if seen == self.seen {
+            return;
+        }
+        self.seen = seen;
+        let read = Config::read(&self.config.path);
+        match read.and_then(|config| Ok((config.schedule()?.0, config))) {
+            Ok((schedule, config)) => {
+                log("the configuration has changed and is in force");
+                self.rotation.replace(schedule);
+                self.supervisor.set_limits(config.limits);
+                self.config = config;
+                self.config_error = None;
+            }
+            Err(error) => {
+                log(&format!("the old configuration stays in force: {error}"));
+                self.config_error = Some(error.to_string());
+            }
+        }
+    }
+
+    fn count_time(&mut self, now: Duration) {
+        let passed = now - self.last_step.unwrap_or(now);
+        self.last_step = Some(now);
+        let name = match self.supervisor.standing() {
+            Standing::Aside(ops) => ops,
+            _ => self.supervisor.in_force().to_owned(),
+        };
+        *self.in_force.entry(name).or_default() += passed;
+    }
+
+    /// The status at this moment.
+    pub fn status(&self, now: Duration) -> Status {
+        let seconds = |duration: &Duration| duration.as_secs_f64();
+        let costs = self.supervisor.costs();
+        let records = self.supervisor.records().iter();
+        Status {
+            pid: std::process::id(),
+            standing: self.supervisor.standing(),
+            wanted: self
+                .wanted()
+                .map_or(crate::scheduler::EEVDF, |row| &row.name)
+                .to_owned(),
+            paused: self.paused,
+            turn_left_s: self
+                .rotation
+                .left(now)
+                .filter(|_| !self.paused)
+                .as_ref()
+                .map(seconds),
+            turns: self
+                .rotation
+                .schedule()
+                .turns
+                .iter()
+                .map(|turn| (turn.scheduler.clone(), seconds(&turn.timeslice)))
+                .collect(),
+            in_force_s: self
+                .in_force
+                .iter()
+                .map(|(name, time)| (name.clone(), seconds(time)))
+                .collect(),
+            switches: costs.switch.count,
+            switch_mean_s: costs.switch.mean().as_ref().map(seconds),
+            faults: records
+                .map(|(name, record)| FaultStatus {
+                    scheduler: name.clone(),
+                    faults: record.faults,
+                    last: record
+                        .last
+                        .as_ref()
+                        .map(ToString::to_string)
+                        .unwrap_or_default(),
+                    barred_s: seconds(&record.barred_until.saturating_sub(now)),
+                })
+                .collect(),
+            config_error: self.config_error.clone(),
+        }
+    }
+
+    fn tell(&self, now: Duration) -> Result<()> {
+        let status = self.status(now);
+        let mut text = serde_json::to_string_pretty(&status).expect("numbers and names are JSON");
+        text.push('\n');
+        files::replace(&self.dir.join("status.json"), text.as_bytes())?;
+        files::replace(&self.dir.join("metrics.prom"), status.metrics().as_bytes())
+    }
+}
+
+/// When configuration and measurements were last written.
+fn stamps(config: &Config) -> [Option<SystemTime>; 2] {
+    [&config.path, &config.measurements].map(|path| {
+        let data = fs::metadata(path).ok()?;
+        data.modified().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests;

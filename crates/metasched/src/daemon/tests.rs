@@ -1,0 +1,184 @@
+//! The daemon against a made-up kernel and real files.
+
+use super::*;
+use crate::fake::{Fake, ms, row};
+use crate::host::State;
+
+struct World {
+    dir: tempfile::TempDir,
+    daemon: Daemon,
+    host: Fake,
+    log: Vec<String>,
+}
+
+const TWO: &str = "[[scheduler]]\nname = 'a'\ncommand = ['a']\nops = 'a'\n\
+                   [[turn]]\nscheduler = 'eevdf'\ntimeslice_ms = 1000\n\
+                   [[turn]]\nscheduler = 'a'\ntimeslice_ms = 3000\n";
+
+impl World {
+    fn new(text: &str) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("meta.toml");
+        fs::write(&path, text).unwrap();
+        let daemon = Daemon::new(Config::read(&path).unwrap(), dir.path()).unwrap();
+        World {
+            dir,
+            daemon,
+            host: Fake::default(),
+            log: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, duration: Duration) {
+        let end = self.host.now() + duration;
+        while self.host.now() < end {
+            let log = &mut self.log;
+            let pause = self
+                .daemon
+                .step(&mut self.host, &mut |line| log.push(line.to_owned()))
+                .unwrap();
+            assert!(!pause.is_zero());
+            self.host.rest(pause.min(end - self.host.now()));
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status::read(self.dir.path()).unwrap().unwrap()
+    }
+
+    fn rewrite(&self, text: &str, later_s: u64) {
+        let path = self.dir.path().join("meta.toml");
+        fs::write(&path, text).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let later = SystemTime::now() + Duration::from_secs(later_s);
+        file.set_modified(later).unwrap();
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_turn_lasts_its_timeslice_from_when_its_scheduler_is_in_force() {
+    let mut world = World::new(TWO);
+    world.run(82 * SECOND);
+    // A round is 4 s and what loading (100 ms) and unloading (25 ms) take.
+    let a = world.host.in_force["a"].as_secs_f64();
+    let rounds = 82.0 / 4.125;
+    assert!((a / rounds - 3.0).abs() < 0.1, "{a} s in {rounds} rounds");
+    let told = world.status().in_force_s["a"];
+    assert!((told - a).abs() < 1.0, "{told} told, {a} in force");
+    assert!(world.log.iter().any(|line| line.contains("a is in force")));
+}
+
+#[test]
+fn a_pause_leaves_linux_s_own_until_it_is_over() {
+    let mut world = World::new(TWO);
+    world.run(3 * SECOND);
+    assert!(matches!(world.host.state(), State::Enabled(_)));
+    pause(world.dir.path(), true).unwrap();
+    world.run(2 * SECOND);
+    assert_eq!(world.host.state(), State::Disabled);
+    let spawned = world.host.spawned.len();
+    world.run(20 * SECOND);
+    assert_eq!(world.host.spawned.len(), spawned);
+    let status = world.status();
+    assert!(status.paused && status.wanted == "eevdf");
+    pause(world.dir.path(), false).unwrap();
+    pause(world.dir.path(), false).unwrap();
+    world.run(5 * SECOND);
+    assert!(world.host.spawned.len() > spawned);
+}
+
+#[test]
+fn a_scheduler_that_fails_leaves_its_turn_to_linux_s_own() {
+    let mut world = World::new(TWO);
+    world.host.conduct("a").refused = true;
+    world.run(100 * SECOND);
+    assert!(!world.host.in_force.contains_key("a"));
+    let status = world.status();
+    assert_eq!(status.faults[0].scheduler, "a");
+    assert!(status.faults[0].last.contains("failed to load"));
+    // 2, 4, 8, 16, 32 s: tried six times in 100 s.
+    assert!(world.host.spawned.len() <= 6, "{:?}", world.host.spawned);
+    assert!(status.metrics().contains("faults_total{scheduler=\"a\"}"));
+}
+
+#[test]
+fn a_changed_configuration_is_taken_and_a_bad_one_is_not() {
+    let mut world = World::new(TWO);
+    world.run(2 * SECOND);
+    world.rewrite("base_timeslice_ms = 0", 5);
+    world.run(4 * SECOND);
+    let error = world.status().config_error.unwrap();
+    assert!(error.contains("base_timeslice_ms"), "{error}");
+    assert_eq!(world.status().turns.len(), 2, "the old one stays");
+    let metrics = world.status().metrics();
+    assert!(metrics.contains("giveway_meta_config_error 1\n"));
+    world.rewrite(&TWO.replace("3000", "9000"), 10);
+    world.run(2 * SECOND);
+    let status = world.status();
+    assert_eq!(status.config_error, None);
+    assert_eq!(status.turns[1], ("a".into(), 9.0));
+}
+
+#[test]
+fn the_way_out_leaves_linux_s_own_and_says_so() {
+    let mut world = World::new(TWO);
+    world.run(3 * SECOND);
+    assert!(matches!(world.host.state(), State::Enabled(_)));
+    assert!(world.daemon.leave(&mut world.host, &mut |_| {}).unwrap());
+    assert_eq!(world.host.state(), State::Disabled);
+    assert!(matches!(world.status().standing, Standing::Own));
+}
+
+#[test]
+fn there_is_one_daemon() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!is_running(dir.path()));
+    let claim = Claim::take(dir.path()).unwrap();
+    assert!(is_running(dir.path()));
+    let error = Claim::take(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("runs already"), "{error}");
+    drop(claim);
+    assert!(!is_running(dir.path()));
+    Claim::take(dir.path()).unwrap();
+}
+
+fn schedule(turns: &[(&str, u64)]) -> Schedule {
+    let turn = |(name, length): &(&str, u64)| Turn {
+        scheduler: row(name).name,
+        applications: Vec::new(),
+        timeslice: ms(*length),
+    };
+    Schedule {
+        turns: turns.iter().map(turn).collect(),
+    }
+}
+
+#[test]
+fn a_turn_that_has_not_begun_does_not_end() {
+    let mut rotation = Rotation::new(schedule(&[("a", 10), ("b", 10)]));
+    rotation.advance(ms(100), false);
+    assert_eq!(rotation.left(ms(100)), None);
+    rotation.advance(ms(200), true);
+    assert_eq!(rotation.turn().scheduler, "a");
+    rotation.advance(ms(209), true);
+    assert_eq!(rotation.left(ms(209)), Some(ms(1)));
+    rotation.advance(ms(210), true);
+    assert_eq!(rotation.turn().scheduler, "b");
+    assert_eq!(rotation.left(ms(210)), None);
+}
+
+#[test]
+fn a_new_schedule_goes_on_where_the_old_one_was() {
+    let mut rotation = Rotation::new(schedule(&[("a", 10), ("b", 10)]));
+    rotation.advance(ms(0), true);
+    rotation.advance(ms(10), true);
+    rotation.advance(ms(12), true);
+    rotation.replace(schedule(&[("c", 5), ("b", 20)]));
+    assert_eq!(rotation.turn().scheduler, "b");
+    assert_eq!(rotation.left(ms(12)), Some(ms(20)));
+    rotation.replace(schedule(&[("c", 5)]));
+    assert_eq!(rotation.turn().scheduler, "c");
+    assert_eq!(rotation.left(ms(12)), None);
+}

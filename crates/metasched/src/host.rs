@@ -1,0 +1,89 @@
+//! What the supervisor sees of a machine, and what it can do to it.
+//!
+//! Everything goes through [`Host`], the time included, so that the same
+//! supervisor runs against a kernel ([`System`](crate::system::System)) and
+//! against a made-up one in tests.
+//!
+//! The kernel's word and the process's are two things: a scheduler's process can
+//! run without its scheduler being loaded, and the other way round for a moment.
+//! A host reports both and draws no conclusion.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::scheduler::Scheduler;
+
+/// What `/sys/kernel/sched_ext` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// This kernel has no sched_ext.
+    Unsupported,
+    /// No scheduler is loaded: Linux's own is in force.
+    Disabled,
+    /// One is loaded; its name with version and target.
+    Enabled(String),
+    /// One is coming or going: `enabling` or `disabling`.
+    Changing(String),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Unsupported => "unsupported",
+            State::Disabled => "disabled",
+            State::Enabled(ops) => ops,
+            State::Changing(word) => word,
+        })
+    }
+}
+
+/// How a scheduler's process fares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// There is none.
+    None,
+    /// It runs.
+    Running,
+    /// It has ended, in these words; [`Host::reap`] forgets it.
+    Ended(String),
+}
+
+/// How to end a scheduler's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By asking: SIGINT, at which a scheduler unloads and reports.
+    Ask,
+    /// At once: SIGKILL. The kernel unloads what the process had loaded.
+    Kill,
+}
+
+/// A machine with at most one scheduler process of ours.
+pub trait Host {
+    /// Monotonic time.
+    fn now(&self) -> Duration;
+
+    /// Lets this long pass, or less.
+    fn rest(&mut self, duration: Duration);
+
+    /// What the kernel says at this moment.
+    fn state(&mut self) -> State;
+
+    /// Starts a scheduler's process; `Err` says why it cannot be started.
+    ///
+    /// # Panics
+    /// If there is one that has not been reaped.
+    fn spawn(&mut self, scheduler: &Scheduler) -> Result<(), String>;
+
+    /// How the process fares.
+    fn child(&mut self) -> Child;
+
+    /// Ends the process, if it runs.
+    fn end(&mut self, how: End);
+
+    /// Forgets a process that has ended; answers with its last words.
+    fn reap(&mut self) -> String;
+
+    /// For how long a task of the ordinary class that wants to run has not: 0
+    /// on a machine that schedules.
+    fn starved(&mut self) -> Duration;
+}

@@ -1,0 +1,40 @@
+//! Metascheduling: which scheduler is in force when.
+//!
+//! Specialised schedulers beat the general one on the programs they were made
+//! for and lose on others. Where dissimilar programs share a machine, a
+//! *metascheduler* decides which scheduler runs when (Doney, "Improving
+//! Performance with Metaschedulers"): measure each application under each
+//! scheduler, derive each one's share of time, and swap them accordingly.
+//!
+//! `docs/metasched.md` explains the design. The modules from the bottom up:
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`error`], `files` | What do we stand on? |
+//! | [`scheduler`] | What is a scheduler, and can this machine run it? |
+//! | [`measurements`] | What does an application do under a scheduler? |
+//! | [`application`] | How is that found out? |
+//! | [`policy`] | Who runs for how long? |
+//! | [`phase`] | Who should run now? |
+//! | [`host`], [`system`] | What does the kernel say, and what can be done? |
+//! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
+//! | [`measure`] | How are all schedulers measured, though some misbehave? |
+//! | [`config`], [`daemon`] | What does the operator want, and who sees to it? |
+
+pub mod application;
+pub mod config;
+pub mod daemon;
+pub mod error;
+#[cfg(test)]
+mod fake;
+mod files;
+pub mod host;
+pub mod measure;
+pub mod measurements;
+pub mod phase;
+pub mod policy;
+pub mod scheduler;
+pub mod supervisor;
+pub mod system;
+
+pub use error::{Error, Result};

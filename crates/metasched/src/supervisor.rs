@@ -1,0 +1,618 @@
+//! Swaps schedulers, and sees that the machine always has one.
+//!
+//! The kernel takes one scheduler at a time and passes through its own on every
+//! swap. Stock schedulers load and attach in one go, so a swap is: ask the old
+//! one's process to end, wait until the kernel says that nothing is loaded, start
+//! the new one's, wait until the kernel names it. What is told of a scheduler
+//! comes from the kernel; what its process does is only a hint.
+//!
+//! ```text
+//!            want X, X not barred, nothing loaded
+//!   ┌─────┐ ───────────────────────────────────────► ┌──────────┐
+//!   │ Idle│                                          │ Starting │
+//!   └─────┘ ◄────────────────────────┐               └──────────┘
+//!      ▲     nothing loaded and      │  ended, late, or  │  │ the kernel names X
+//!      │     the process reaped      │  not wanted now   │  ▼
+//!      │                        ┌──────────┐ ◄──────────┘ ┌─────────┐
+//!   somebody else's             │ Stopping │              │ Running │
+//!   scheduler: stand aside      └──────────┘ ◄─────────── └─────────┘
+//!                        SIGINT, then SIGKILL   ended, thrown out, starves
+//!                                               others, or not wanted now
+//! ```
+//!
+//! A scheduler that misbehaves has a [`Fault`]. It is barred for a time that
+//! doubles with each fault in a row, and the machine runs under its own
+//! scheduler where the barred one is wanted. A scheduler that has run for
+//! [`Limits::proven`] since its last fault starts over.
+//!
+//! Numbered invariants:
+//!
+//! - **V1** A process is started in `Idle` only, when there is no other and the
+//!   kernel says that nothing is loaded: never two schedulers.
+//! - **V2** `Idle` is entered with the process reaped. What is loaded then, if
+//!   anything, is somebody else's and is left alone.
+//! - **V3** From every phase some step leads to `Idle` after a bounded time, if
+//!   the kernel reaps what was killed: never a machine that waits for a
+//!   scheduler. Until the kernel names the next one it schedules by its own.
+//! - **V4** `Running` is entered and kept on the kernel's word.
+//!
+//! Known weakness: if somebody loads a scheduler of the same name in the moment
+//! between ours being started and loaded, ours is blamed for not loading.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::host::{Child, End, Host, State};
+use crate::scheduler::{EEVDF, Scheduler};
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start of a process to its scheduler being loaded. Loading
+    /// includes the verifier.
+    pub start: Duration,
+    /// From SIGINT to the end of the process and its scheduler; then SIGKILL.
+    pub stop: Duration,
+    /// How long an ordinary task may wait for a CPU before the scheduler is
+    /// held to stall. The kernel's own watchdog takes up to 30 s.
+    pub starved: Duration,
+    /// How long a scheduler may be gone while its process runs: one that sees
+    /// a CPU come or go reloads itself.
+    pub reload: Duration,
+    /// How long one is barred after the first fault.
+    pub back_off: Duration,
+    /// How long at most.
+    pub back_off_max: Duration,
+    /// After so long without a fault earlier ones are forgotten.
+    pub proven: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            start: Duration::from_secs(30),
+            stop: Duration::from_secs(5),
+            starved: Duration::from_secs(5),
+            reload: Duration::from_secs(1),
+            back_off: Duration::from_secs(2),
+            back_off_max: Duration::from_secs(600),
+            proven: Duration::from_secs(60),
+        }
+    }
+}
+
+/// How often to look while something changes.
+const POLL: Duration = Duration::from_millis(5);
+/// How often to look while nothing does.
+const WATCH: Duration = Duration::from_millis(100);
+
+/// How a scheduler misbehaved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Its process cannot be started.
+    CannotRun(String),
+    /// Its process ended before the scheduler was loaded: how, and last words.
+    FailedToLoad(String),
+    /// It was not loaded in time.
+    LateToLoad(Duration),
+    /// Its process ended while it was loaded: how, and last words.
+    Left(String),
+    /// The kernel dropped it and its process went on.
+    ThrownOut,
+    /// A task that wanted to run did not for so long.
+    Starves(Duration),
+    /// It did not stop when asked.
+    Deaf,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::CannotRun(why) => write!(f, "cannot be started: {why}"),
+            Fault::FailedToLoad(how) => write!(f, "failed to load: {how}"),
+            Fault::LateToLoad(limit) => write!(f, "was not loaded within {limit:?}"),
+            Fault::Left(how) => write!(f, "left: {how}"),
+            Fault::ThrownOut => write!(f, "was thrown out by the kernel"),
+            Fault::Starves(wait) => write!(f, "stalled: a task has waited for {wait:?}"),
+            Fault::Deaf => write!(f, "did not stop when asked and was killed"),
+        }
+    }
+}
+
+/// What happened, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A scheduler is in force, so long after its process was started.
+    Started(String, Duration),
+    /// A scheduler is gone, so long after it was to go.
+    Stopped(String, Duration),
+    /// A scheduler misbehaved and is barred for so long.
+    Failed(String, Fault, Duration),
+    /// Somebody else's scheduler, of this ops name, is in force.
+    Aside(String),
+    /// That is over.
+    Resumed,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Started(name, took) => write!(f, "{name} is in force (took {took:.0?})"),
+            Event::Stopped(name, took) => write!(f, "{name} is gone (took {took:.0?})"),
+            Event::Failed(name, fault, barred) => {
+                write!(f, "{name} {fault}; not tried again for {barred:.1?}")
+            }
+            Event::Aside(ops) => write!(f, "{ops} was loaded by somebody else: standing aside"),
+            Event::Resumed => write!(f, "nobody else's scheduler is loaded any more: going on"),
+        }
+    }
+}
+
+/// A cost that recurs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cost {
+    /// How often it was paid.
+    pub count: u64,
+    /// In sum.
+    pub total: Duration,
+    /// The highest.
+    pub max: Duration,
+}
+
+impl Cost {
+    fn pay(&mut self, amount: Duration) {
+        self.count += 1;
+        self.total += amount;
+        self.max = self.max.max(amount);
+    }
+
+    /// On average; none if never paid.
+    pub fn mean(&self) -> Option<Duration> {
+        (self.count > 0).then(|| self.total.div_f64(self.count as f64))
+    }
+}
+
+/// What swapping has cost so far (section 2.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Costs {
+    /// From the start of a process to its scheduler being in force.
+    pub start: Cost,
+    /// From SIGINT to nothing being loaded.
+    pub stop: Cost,
+    /// From asking the old one to end to the new one being in force.
+    pub switch: Cost,
+}
+
+/// A scheduler's misconduct.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Faults in all.
+    pub faults: u64,
+    /// Faults since it last proved itself.
+    pub in_a_row: u32,
+    /// The last fault.
+    pub last: Option<Fault>,
+    /// Not tried before this moment.
+    pub barred_until: Duration,
+    /// How long it has been in force since the last fault.
+    ran: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Starting {
+        scheduler: Scheduler,
+        since: Duration,
+    },
+    Running {
+        scheduler: Scheduler,
+        since: Duration,
+        /// Since when the kernel has not named it.
+        missing: Option<Duration>,
+    },
+    Stopping {
+        scheduler: Scheduler,
+        since: Duration,
+        killed: bool,
+        /// Why it has to go, if it is its fault.
+        fault: Option<Fault>,
+    },
+}
+
+/// What is in force, for whoever asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "phase", content = "scheduler")]
+pub enum Standing {
+    /// Linux's own, and nothing else is on its way.
+    Own,
+    /// Linux's own, and this one is being started.
+    Starting(String),
+    /// This one.
+    Running(String),
+    /// This one or Linux's own: it is being stopped.
+    Stopping(String),
+    /// Somebody else's, of this ops name.
+    Aside(String),
+}
+
+/// Sees to it that the wanted scheduler is in force.
+#[derive(Debug)]
+pub struct Supervisor {
+    limits: Limits,
+    phase: Phase,
+    /// Somebody else's scheduler.
+    aside: Option<String>,
+    records: BTreeMap<String, Record>,
+    costs: Costs,
+    /// When the swap began that has not been completed.
+    switch_since: Option<Duration>,
+    events: VecDeque<Event>,
+}
+
+impl Supervisor {
+    /// Of a machine with none of our processes.
+    pub fn new(limits: Limits) -> Supervisor {
+        Supervisor {
+            limits,
+            phase: Phase::Idle,
+            aside: None,
+            records: BTreeMap::new(),
+            costs: Costs::default(),
+            switch_since: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Goes by other limits from now on.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Looks, and does the next thing towards `wanted`. Call it again after the
+    /// time that it answers with, at the latest.
+    pub fn step(&mut self, wanted: &Scheduler, host: &mut impl Host) -> Duration {
+        // The end of a stop and the start after it fall into one step.
+        while self.turn(wanted, host) {}
+        match self.phase {
+            Phase::Running { missing: None, .. } => WATCH,
+            Phase::Idle if self.is_settled(wanted, host.now()) => WATCH,
+            _ => POLL,
+        }
+    }
+
+    /// Whether nothing better can be had for `wanted` now: it is in force, or
+    /// Linux's own is because it is barred, or somebody else's is.
+    pub fn is_settled(&self, wanted: &Scheduler, now: Duration) -> bool {
+        match &self.phase {
+            Phase::Idle => {
+                wanted.is_eevdf() || self.aside.is_some() || self.is_barred(&wanted.name, now)
+            }
+            Phase::Running {
+                scheduler, missing, ..
+            } => scheduler == wanted && missing.is_none(),
+            _ => false,
+        }
+    }
+
+    /// Whether a scheduler is not tried at this moment.
+    pub fn is_barred(&self, name: &str, now: Duration) -> bool {
+        self.records
+            .get(name)
+            .is_some_and(|record| now < record.barred_until)
+    }
+
+    /// What is in force.
+    pub fn standing(&self) -> Standing {
+        match (&self.phase, &self.aside) {
+            (Phase::Idle, None) => Standing::Own,
+            (Phase::Idle, Some(ops)) => Standing::Aside(ops.clone()),
+            (Phase::Starting { scheduler, .. }, _)
+            | (
+                Phase::Running {
+                    scheduler,
+                    missing: Some(_),
+                    ..
+                },
+                _,
+            ) => Standing::Starting(scheduler.name.clone()),
+            (Phase::Running { scheduler, .. }, _) => Standing::Running(scheduler.name.clone()),
+            (Phase::Stopping { scheduler, .. }, _) => Standing::Stopping(scheduler.name.clone()),
+        }
+    }
+
+    /// Who has misbehaved, and how.
+    pub fn records(&self) -> &BTreeMap<String, Record> {
+        &self.records
+    }
+
+    /// What swaps have cost.
+    pub fn costs(&self) -> &Costs {
+        &self.costs
+    }
+
+    /// What has happened since this was last asked.
+    pub fn events(&mut self) -> impl Iterator<Item = Event> {
+        self.events.drain(..)
+    }
+
+    /// Unloads what is loaded and waits until it is: the way out. Answers
+    /// whether the machine is under its own scheduler, or somebody else's; not
+    /// so if a killed process does not end within twice [`Limits::stop`].
+    pub fn leave(&mut self, host: &mut impl Host) -> bool {
+        let own = Scheduler::eevdf();
+        let deadline = host.now() + self.limits.stop * 4;
+        loop {
+            let pause = self.step(&own, host);
+            if self.phase == Phase::Idle {
+                return true;
+            }
+            if host.now() >= deadline {
+                return false;
+            }
+            host.rest(pause);
+        }
+    }
+
+    /// One look and at most one change of phase; whether there was one.
+    fn turn(&mut self, wanted: &Scheduler, host: &mut impl Host) -> bool {
+        let state = host.state();
+        match self.phase.clone() {
+            Phase::Idle => self.idle(wanted, state, host),
+            Phase::Starting { scheduler, since } => {
+                self.starting(scheduler, since, wanted, state, host)
+            }
+            Phase::Running {
+                scheduler,
+                since,
+                missing,
+            } => self.running(scheduler, (since, missing), wanted, state, host),
+            Phase::Stopping {
+                scheduler,
+                since,
+                killed,
+                fault,
+            } => self.stopping(scheduler, since, (killed, fault), state, host),
+        }
+    }
+
+    fn idle(&mut self, wanted: &Scheduler, state: State, host: &mut impl Host) -> bool {
+        let now = host.now();
+        match state {
+            State::Enabled(ops) => {
+                self.switch_since = None;
+                if self.aside.as_ref() != Some(&ops) {
+                    self.events.push_back(Event::Aside(ops.clone()));
+                    self.aside = Some(ops);
+                }
+                return false;
+            }
+            State::Changing(_) => return false,
+            State::Disabled | State::Unsupported => {}
+        }
+        if self.aside.take().is_some() {
+            self.events.push_back(Event::Resumed);
+        }
+        if wanted.is_eevdf() || self.is_barred(&wanted.name, now) {
+            self.switch_since = None;
+            return false;
+        }
+        assert_eq!(host.child(), Child::None, "V2");
+        let spawned = match state {
+            State::Unsupported => Err("this kernel has no sched_ext".to_owned()),
+            _ => host.spawn(wanted),
+        };
+        match spawned {
+            Ok(()) => {
+                self.phase = Phase::Starting {
+                    scheduler: wanted.clone(),
+                    since: now,
+                }
+            }
+            Err(why) => self.convict(&wanted.name, Fault::CannotRun(why), now),
+        }
+        true
+    }
+
+    fn starting(
+        &mut self,
+        scheduler: Scheduler,
+        since: Duration,
+        wanted: &Scheduler,
+        state: State,
+        host: &mut impl Host,
+    ) -> bool {
+        let now = host.now();
+        let is_other = matches!(&state, State::Enabled(ops) if !scheduler.is_ops(ops));
+        if is_other || wanted != &scheduler {
+            // Somebody was quicker, or the wish has changed: nobody's fault.
+            return self.stop(scheduler, None, host);
+        }
+        if let Child::Ended(how) = host.child() {
+            return self.stop(scheduler, Some(Fault::FailedToLoad(how)), host);
+        }
+        if matches!(state, State::Enabled(_)) {
+            let took = now - since;
+            self.costs.start.pay(took);
+            if let Some(since) = self.switch_since.take() {
+                self.costs.switch.pay(now - since);
+            }
+            let name = scheduler.name.clone();
+            self.events.push_back(Event::Started(name, took));
+            self.phase = Phase::Running {
+                scheduler,
+                since: now,
+                missing: None,
+            };
+            return true;
+        }
+        if now - since >= self.limits.start {
+            let fault = Fault::LateToLoad(self.limits.start);
+            return self.stop(scheduler, Some(fault), host);
+        }
+        false
+    }
+
+    fn running(
+        &mut self,
+        scheduler: Scheduler,
+        (since, missing): (Duration, Option<Duration>),
+        wanted: &Scheduler,
+        state: State,
+        host: &mut impl Host,
+    ) -> bool {
+        let now = host.now();
+        let ran = now - since;
+        if let Child::Ended(how) = host.child() {
+            return self.stop(scheduler, Some(Fault::Left(how)), host);
+        }
+        let is_there = match &state {
+            State::Enabled(ops) if scheduler.is_ops(ops) => true,
+            // Ours went for whatever reason, and somebody was quicker.
+            State::Enabled(_) => return self.stop(scheduler, None, host),
+            _ => false,
+        };
+        let missing = (!is_there).then(|| missing.unwrap_or(now));
+        if missing.is_some_and(|missing| now - missing >= self.limits.reload) {
+            return self.stop(scheduler, Some(Fault::ThrownOut), host);
+        }
+        let starved = host.starved();
+        if starved >= self.limits.starved {
+            return self.stop(scheduler, Some(Fault::Starves(starved)), host);
+        }
+        if wanted != &scheduler {
+            self.switch_since = Some(now);
+            self.acquit(&scheduler.name, ran);
+            return self.stop(scheduler, None, host);
+        }
+        if missing.is_none() && ran >= self.limits.proven {
+            self.acquit(&scheduler.name, ran);
+        }
+        self.phase = Phase::Running {
+            scheduler,
+            since,
+            missing,
+        };
+        false
+    }
+
+    /// Begins a stop. One that starves others is not asked: it would have to
+    /// answer.
+    fn stop(&mut self, scheduler: Scheduler, fault: Option<Fault>, host: &mut impl Host) -> bool {
+        let killed = matches!(fault, Some(Fault::Starves(_)));
+        host.end(if killed { End::Kill } else { End::Ask });
+        self.phase = Phase::Stopping {
+            scheduler,
+            since: host.now(),
+            killed,
+            fault,
+        };
+        true
+    }
+
+    fn stopping(
+        &mut self,
+        scheduler: Scheduler,
+        since: Duration,
+        (killed, fault): (bool, Option<Fault>),
+        state: State,
+        host: &mut impl Host,
+    ) -> bool {
+        let waited = host.now() - since;
+        let has_ended = host.child() != Child::Running;
+        let is_loaded = match &state {
+            State::Enabled(ops) => scheduler.is_ops(ops),
+            State::Changing(_) => true,
+            State::Disabled | State::Unsupported => false,
+        };
+        // A scheduler that outlives its process is pinned: not ours to remove.
+        if has_ended && (!is_loaded || waited >= 2 * self.limits.stop) {
+            let words = host.reap();
+            self.stopped(&scheduler.name, fault, &words, waited, host.now());
+            return true;
+        }
+        if !has_ended && !killed && waited >= self.limits.stop {
+            host.end(End::Kill);
+            self.phase = Phase::Stopping {
+                scheduler,
+                since,
+                killed: true,
+                fault: fault.or(Some(Fault::Deaf)),
+            };
+        }
+        false
+    }
+
+    fn stopped(
+        &mut self,
+        name: &str,
+        fault: Option<Fault>,
+        words: &str,
+        waited: Duration,
+        now: Duration,
+    ) {
+        self.phase = Phase::Idle;
+        match fault {
+            None => {
+                self.costs.stop.pay(waited);
+                let stopped = Event::Stopped(name.to_owned(), waited);
+                self.events.push_back(stopped);
+            }
+            Some(fault) => {
+                let with_words = |how: String| match words {
+                    "" => how,
+                    _ => format!("{how}; last words: {words}"),
+                };
+                let fault = match fault {
+                    Fault::FailedToLoad(how) => Fault::FailedToLoad(with_words(how)),
+                    Fault::Left(how) => Fault::Left(with_words(how)),
+                    other => other,
+                };
+                self.convict(name, fault, now);
+            }
+        }
+    }
+
+    /// Enters a fault and bars the scheduler.
+    fn convict(&mut self, name: &str, fault: Fault, now: Duration) {
+        let record = self.records.entry(name.to_owned()).or_default();
+        let doubled = 1u32.checked_shl(record.in_a_row).unwrap_or(u32::MAX);
+        let barred = self.limits.back_off.saturating_mul(doubled);
+        let barred = barred.min(self.limits.back_off_max);
+        record.faults += 1;
+        record.in_a_row += 1;
+        record.ran = Duration::ZERO;
+        record.barred_until = now + barred;
+        record.last = Some(fault.clone());
+        let failed = Event::Failed(name.to_owned(), fault, barred);
+        self.events.push_back(failed);
+    }
+
+    /// Counts time in force without a fault.
+    fn acquit(&mut self, name: &str, ran: Duration) {
+        if let Some(record) = self.records.get_mut(name) {
+            record.ran += ran;
+            if record.ran >= self.limits.proven {
+                record.in_a_row = 0;
+            }
+        }
+    }
+
+    /// The name of ours that is in force, or [`EEVDF`].
+    pub fn in_force(&self) -> &str {
+        match &self.phase {
+            Phase::Running {
+                scheduler,
+                missing: None,
+                ..
+            } => &scheduler.name,
+            _ => EEVDF,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,445 @@
+//! The real host: `/sys/kernel/sched_ext`, processes, and a canary.
+//!
+//! A scheduler's process is a child of ours. If we die, however we die, the
+//! kernel ends it with us (`PR_SET_PDEATHSIG`), and with it its scheduler: a
+//! machine that nobody supervises is under Linux's own scheduler. What the
+//! process prints goes to a file, whose end is its last words.
+//! The kernel means the thread by that: a [`System`] is used by the one that
+//! made it, and that thread lives as long as the program.
+//!
+//! The *canary* is a thread of the ordinary class that does nothing but write
+//! down the time. How old its entry is tells how long an ordinary task that
+//! wants to run may be kept from it. That says something only if the reader is
+//! not kept from running, too, so the daemon puts itself into a class above
+//! ([`rise`]); without that a stall is noticed when the kernel's watchdog ends
+//! it.
+//!
+//! Known weakness: the canary is one task. A scheduler that starves only tasks
+//! pinned to one CPU, or those of a cgroup, is left to the kernel's watchdog.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child as Process, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::error::{Error, Result};
+use crate::host::{Child, End, Host, State};
+use crate::scheduler::{Machine, Scheduler};
+
+/// How often the canary writes.
+const CANARY_BEAT: Duration = Duration::from_millis(50);
+/// How much of a log's end is read for last words.
+const TAIL_BYTES: u64 = 4096;
+
+/// This machine.
+#[derive(Debug)]
+pub struct System {
+    sched_ext: PathBuf,
+    machine: Machine,
+    log: PathBuf,
+    process: Option<Process>,
+    canary: Canary,
+    began: Instant,
+}
+
+impl System {
+    /// This machine, with schedulers' output going to `log`.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the log cannot be written.
+    pub fn new(log: &Path) -> Result<System> {
+        File::create(log).map_err(Error::file("write", log))?;
+        let root = Path::new("/");
+        let began = Instant::now();
+        Ok(System {
+            sched_ext: root.join("sys/kernel/sched_ext"),
+            machine: Machine::look(root),
+            log: log.to_owned(),
+            process: None,
+            canary: Canary::new(began),
+            began,
+        })
+    }
+}
+
+/// What the kernel says under this directory.
+pub fn state(sched_ext: &Path) -> State {
+    let Ok(state) = fs::read_to_string(sched_ext.join("state")) else {
+        return State::Unsupported;
+    };
+    match state.trim() {
+        "disabled" => State::Disabled,
+        "enabled" => match fs::read_to_string(sched_ext.join("root/ops")) {
+            Ok(ops) => State::Enabled(ops.trim().to_owned()),
+            // It left between the two reads.
+            Err(_) => State::Changing("disabling".to_owned()),
+        },
+        other => State::Changing(other.to_owned()),
+    }
+}
+
+/// How many schedulers have been loaded since boot, where the kernel counts.
+pub fn loads(sched_ext: &Path) -> Option<u64> {
+    let text = fs::read_to_string(sched_ext.join("enable_seq")).ok()?;
+    text.trim().parse().ok()
+}
+
+/// The process that also decides on this machine's schedulers, if one runs.
+/// `proc` is `/proc`.
+pub fn rival(proc: &Path) -> Option<u32> {
+    let pids = fs::read_dir(proc).ok()?.flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|pid: &u32| {
+        let comm = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == "scx_loader")
+    })
+}
+
+impl Host for System {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn rest(&mut self, duration: Duration) {
+        thread::sleep(duration);
+    }
+
+    fn state(&mut self) -> State {
+        state(&self.sched_ext)
+    }
+
+    fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
+        assert!(self.process.is_none(), "one process at a time");
+        let (program, options) = scheduler.command.split_first().ok_or("it has no command")?;
+        let program = self
+            .machine
+            .find(program)
+            .ok_or_else(|| format!("{program} is not installed ({})", scheduler.install))?;
+        let out = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .open(&self.log);
+        let out = out.map_err(|error| format!("{}: {error}", self.log.display()))?;
+        let err = out.try_clone().map_err(|error| error.to_string())?;
+        let mut command = Command::new(&program);
+        command
+            .args(options)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err)
+            // A Ctrl-C at the terminal is for us: we end it in our order.
+            .process_group(0);
+        let parent = nix::unistd::getpid();
+        // SAFETY: prctl and getppid are system calls and allocate nothing.
+        unsafe {
+            command.pre_exec(move || {
+                set_pdeathsig(Signal::SIGKILL)?;
+                // We may have died before the line above.
+                if nix::unistd::getppid() != parent {
+                    return Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+                }
+                Ok(())
+            });
+        }
+        let process = command
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    fn child(&mut self) -> Child {
+        match self.process.as_mut().map(Process::try_wait) {
+            None => Child::None,
+            Some(Ok(None)) => Child::Running,
+            Some(Ok(Some(status))) => Child::Ended(in_words(status)),
+            Some(Err(error)) => Child::Ended(format!("lost: {error}")),
+        }
+    }
+
+    fn end(&mut self, how: End) {
+        if self.child() != Child::Running {
+            return;
+        }
+        if let Some(process) = &self.process {
+            let signal = match how {
+                End::Ask => Signal::SIGINT,
+                End::Kill => Signal::SIGKILL,
+            };
+            // It is not reaped, so the id is still its own.
+            let _ = kill(Pid::from_raw(process.id() as i32), signal);
+        }
+    }
+
+    fn reap(&mut self) -> String {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.wait();
+        }
+        last_words(&tail(&self.log))
+    }
+
+    fn starved(&mut self) -> Duration {
+        self.canary.silent_for(self.began.elapsed())
+    }
+}
+
+impl Drop for System {
+    /// The last resort; the supervisor's way out is [`leave`].
+    ///
+    /// [`leave`]: crate::supervisor::Supervisor::leave
+    fn drop(&mut self) {
+        self.end(End::Kill);
+        if let Some(mut process) = self.process.take() {
+            let _ = process.wait();
+        }
+    }
+}
+
+fn in_words(status: ExitStatus) -> String {
+    match status.signal() {
+        Some(number) => {
+            let name = Signal::try_from(number).map_or("a signal", Signal::as_str);
+            format!("killed by {name}")
+        }
+        None => status.to_string(),
+    }
+}
+
+/// The end of a file; nothing if it cannot be read.
+fn tail(path: &Path) -> String {
+    let read = || {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        std::io::Result::Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// Why a scheduler ended, in its own words: its last exit report (the scx
+/// project's loaders print `EXIT: reason`), else its last line.
+fn last_words(log: &str) -> String {
+    let report = log
+        .lines()
+        .rev()
+        .find_map(|line| Some(line.split_once("EXIT: ")?.1));
+    let last = || log.lines().rev().find(|line| !line.trim().is_empty());
+    let words = report.or_else(last).unwrap_or_default().trim();
+    words
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(200)
+        .collect()
+}
+
+/// An ordinary task that shows that ordinary tasks run.
+#[derive(Debug)]
+struct Canary {
+    shared: Arc<Beat>,
+}
+
+#[derive(Debug)]
+struct Beat {
+    /// When it last ran, ns since `began`.
+    at_ns: AtomicU64,
+    quit: AtomicBool,
+}
+
+impl Canary {
+    fn new(began: Instant) -> Canary {
+        let shared = Arc::new(Beat {
+            at_ns: AtomicU64::new(began.elapsed().as_nanos() as u64),
+            quit: AtomicBool::new(false),
+        });
+        let beat = Arc::clone(&shared);
+        thread::spawn(move || {
+            while !beat.quit.load(Relaxed) {
+                beat.at_ns.store(began.elapsed().as_nanos() as u64, Relaxed);
+                thread::sleep(CANARY_BEAT);
+            }
+        });
+        Canary { shared }
+    }
+
+    fn silent_for(&self, now: Duration) -> Duration {
+        let at = Duration::from_nanos(self.shared.at_ns.load(Relaxed));
+        now.saturating_sub(at + CANARY_BEAT)
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        self.shared.quit.store(true, Relaxed);
+    }
+}
+
+/// Puts this thread above the ordinary class, so that it goes on when a
+/// scheduler starves everybody; what it starts is ordinary again. Answers
+/// whether that was allowed.
+pub fn rise() -> bool {
+    let param = nix::libc::sched_param { sched_priority: 1 };
+    let policy = nix::libc::SCHED_RR | nix::libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the pointer is to a live sched_param.
+    unsafe { nix::libc::sched_setscheduler(0, policy, &param) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::EEVDF;
+
+    fn system(dir: &Path) -> System {
+        let mut system = System::new(&dir.join("log")).unwrap();
+        system.sched_ext = dir.join("sched_ext");
+        system
+    }
+
+    fn script(text: &str) -> Scheduler {
+        Scheduler {
+            name: "script".into(),
+            command: ["sh", "-c", text].map(String::from).to_vec(),
+            ops: "script".into(),
+            ..Scheduler::eevdf()
+        }
+    }
+
+    /// Waits until the process has ended; how.
+    fn ended(system: &mut System) -> String {
+        loop {
+            match system.child() {
+                Child::Ended(how) => return how,
+                Child::Running => thread::sleep(Duration::from_millis(5)),
+                Child::None => panic!("no process"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_s_word_is_read_with_the_scheduler_s_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        assert_eq!(system.state(), State::Unsupported);
+        fs::create_dir_all(dir.path().join("sched_ext/root")).unwrap();
+        let say = |file: &str, text: &str| {
+            fs::write(dir.path().join("sched_ext").join(file), text).unwrap();
+        };
+        say("state", "disabled\n");
+        assert_eq!(system.state(), State::Disabled);
+        say("state", "enabling\n");
+        assert_eq!(system.state(), State::Changing("enabling".into()));
+        say("state", "enabled\n");
+        assert_eq!(system.state(), State::Changing("disabling".into()));
+        say("root/ops", "ufs_0.1.0\n");
+        assert_eq!(system.state(), State::Enabled("ufs_0.1.0".into()));
+        assert_eq!(loads(&dir.path().join("sched_ext")), None);
+        say("enable_seq", "7\n");
+        assert_eq!(loads(&dir.path().join("sched_ext")), Some(7));
+    }
+
+    #[test]
+    fn a_process_is_started_asked_to_end_and_its_words_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        assert_eq!(system.child(), Child::None);
+        let scheduler = script(
+            "trap 'echo \"[t] EXIT: unregistered\"; echo bye; exit 3' INT; \
+             echo up; while :; do sleep 0.02; done",
+        );
+        system.spawn(&scheduler).unwrap();
+        while !tail(&dir.path().join("log")).contains("up") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(system.child(), Child::Running);
+        system.end(End::Ask);
+        assert_eq!(ended(&mut system), "exit status: 3");
+        assert_eq!(system.reap(), "unregistered");
+        assert_eq!(system.child(), Child::None);
+    }
+
+    #[test]
+    fn one_that_does_not_hear_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        let scheduler = script("trap '' INT; echo deaf; while :; do sleep 0.02; done");
+        system.spawn(&scheduler).unwrap();
+        while !tail(&dir.path().join("log")).contains("deaf") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        system.end(End::Ask);
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(system.child(), Child::Running);
+        system.end(End::Kill);
+        assert_eq!(ended(&mut system), "killed by SIGKILL");
+        assert_eq!(system.reap(), "deaf");
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_said_with_where_to_get_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        let mut scheduler = script("");
+        scheduler.command = vec!["/no/such/program".into()];
+        scheduler.install = "make it".into();
+        let why = system.spawn(&scheduler).unwrap_err();
+        assert_eq!(why, "/no/such/program is not installed (make it)");
+        assert!(system.spawn(&Scheduler::eevdf()).is_err(), "{EEVDF}");
+    }
+
+    #[test]
+    fn last_words_are_the_exit_report_or_the_last_line() {
+        assert_eq!(
+            last_words("EXIT: old\n[x] EXIT: stall (t)\nbye\n\n"),
+            "stall (t)"
+        );
+        assert_eq!(last_words("one\ntwo\n \n"), "two");
+        assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn a_rival_is_found_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, comm) in [("12", "bash\n"), ("self", "scx_loader\n")] {
+            fs::create_dir(dir.path().join(pid)).unwrap();
+            fs::write(dir.path().join(pid).join("comm"), comm).unwrap();
+        }
+        assert_eq!(rival(dir.path()), None);
+        fs::write(dir.path().join("12/comm"), "scx_loader\n").unwrap();
+        assert_eq!(rival(dir.path()), Some(12));
+    }
+
+    #[test]
+    fn a_canary_that_does_not_sing_is_heard() {
+        let canary = Canary {
+            shared: Arc::new(Beat {
+                at_ns: AtomicU64::new(1_000_000_000),
+                quit: AtomicBool::new(false),
+            }),
+        };
+        assert_eq!(canary.silent_for(Duration::from_secs(1)), Duration::ZERO);
+        let silent = canary.silent_for(Duration::from_secs(6));
+        assert_eq!(silent, Duration::from_secs(5) - CANARY_BEAT);
+    }
+
+    #[test]
+    fn a_canary_sings() {
+        let began = Instant::now();
+        let canary = Canary::new(began);
+        let first = canary.shared.at_ns.load(Relaxed);
+        while canary.shared.at_ns.load(Relaxed) == first {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
