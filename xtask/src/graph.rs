@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others. `None`: anything.
-const ALLOWED: [(&str, Option<&[&str]>); 11] = [
+const ALLOWED: [(&str, Option<&[&str]>); 12] = [
     ("giveway-hints", Some(&[])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
