@@ -66,7 +66,8 @@ impl<E> Finger<E> {
                 true => leaf.is_above(index, &Target::new(key)),
                 false => fence_key.is_none_or(|fence| key < fence),
             };
-        // Whether the latch still showed the same, the insertion finds out.
+        // If the latch moves on from here, the insertion finds out, and whoever
+        // comes again with this finger searches.
         is_here.then_some(Spot {
             entry: None,
             leaf,

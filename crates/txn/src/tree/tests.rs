@@ -408,12 +408,14 @@ fn a_finger_is_trusted_only_right_behind_it() {
             .all(|&at| ten.spot(&key(at)).is_none())
     );
     let eleven = insert(11, Some(&ten), &mut hoard).expect("there was room");
+    assert!(eleven.spot(&key(12)).is_some());
+    insert(20, None, &mut hoard);
     // The latch has moved on.
-    assert!(ten.spot(&key(12)).is_none());
+    assert!(ten.spot(&key(12)).is_none() && eleven.spot(&key(12)).is_none());
     insert(12, Some(&eleven), &mut hoard);
     // Leaves that are bounded: nothing is put behind their last key that belongs
     // to the next one.
-    for at in (40..100).rev().chain(0..10).chain(13..30) {
+    for at in (40..100).rev().chain(0..10).chain(13..20).chain(21..30) {
         insert(at, None, &mut hoard);
     }
     let mut last = None;
