@@ -128,34 +128,3 @@ fn stop_unloads_ufs_and_waits_until_it_is_out() {
 fn a_killed_scheduler_can_be_started_again() {
     held(&["killed_is_out", "start_after_kill", "stop_after_kill"]);
 }
-
-/// A burner must not keep an urgent session from a background one's lock: with
-/// hints of a patched server its wait is at most 1.25 times what it is without
-/// the burner (the bound of docs/bench-inversion.md). On the lockstep clock the
-/// two times do not depend on this machine.
-#[test]
-fn with_hints_an_urgent_session_gets_a_background_one_s_lock() {
-    let server = giveway_lab::cache_root().join("postgres/lab-17-patched");
-    if !server.exists() {
-        eprintln!("skipped: {} is missing: make servers", server.display());
-        return;
-    }
-    let giveway = cargo_bin!("giveway");
-    scheduler(giveway);
-    let dir = tempfile::tempdir().unwrap();
-    let json = dir.path().join("report.json");
-    let mut command = Command::new(giveway);
-    command.args(["bench", "inversion", "--schedulers", "ufs"]);
-    command.args(["--hints", "patched", "--locks", "lwlock,heavyweight"]);
-    command.args(["--hold-s", "1", "--limit-s", "8", "--results"]);
-    command.arg(dir.path()).arg("--json").arg(&json);
-    let output = command.output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{said}");
-    let report = giveway_bench::read_reports(&[json]).unwrap();
-    assert!(
-        report.sentence().contains("all 2 targets are met"),
-        "{said}"
-    );
-}

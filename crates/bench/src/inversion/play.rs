@@ -54,7 +54,6 @@ pub(super) struct Cell {
 }
 
 /// How it went.
-#[derive(Clone, Debug)]
 pub(super) struct Played {
     pub(super) outcome: Outcome,
     pub(super) holder: Option<Times>,
@@ -62,12 +61,6 @@ pub(super) struct Played {
     /// The holders' backends, whose sessions are still open.
     pub(super) holders: Vec<i32>,
     _sessions: Vec<Arc<Session>>,
-}
-
-impl std::fmt::Debug for Session {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "session of backend {}", self.backend_pid())
-    }
 }
 
 /// How a session's tier and weight are made known.
