@@ -156,6 +156,13 @@ fn rounds_are_counted(postgres: &Installation, server: &Server, session: &Sessio
     }
     background.join().unwrap();
     assert!(rounds > 0.0, "{rounds} rounds of {job}");
+    // The next job divides the table anew.
+    session
+        .execute(
+            "dropping the workers' parts",
+            "DROP TABLE IF EXISTS lineitem_part_0, lineitem_part_1",
+        )
+        .unwrap();
 }
 
 fn every_condition_notices_its_damage(session: &Session) {

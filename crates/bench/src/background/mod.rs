@@ -3,7 +3,7 @@
 //!
 //! Q17's loop is in the server, which sends a notice after each query and never
 //! waits for an answer, so a worker stays CPU-bound; the other jobs are long
-//! enough that a round trip for each statement makes no difference ([`job`]).
+//! enough that a round trip for each statement makes no difference (`job`).
 //! One client thread stamps the rounds of all workers. A window is short
 //! compared with one round of a starved worker, so progress is taken as linear
 //! between two marks and fractions count: see `completed`.
