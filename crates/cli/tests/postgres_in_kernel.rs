@@ -61,7 +61,7 @@ fn pass(cases: &[&str]) {
     let machine = Machine {
         cpus: 2,
         clock: Clock::LOCKSTEP,
-        timeout: Duration::from_secs(1200),
+        timeout: Duration::from_secs(2400),
         ..Machine::default()
     };
     let dir = tempfile::tempdir().unwrap();
