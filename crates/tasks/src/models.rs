@@ -229,7 +229,7 @@ fn a_worker_that_went_on_is_not_waited_for() {
 /// A3: a query that comes while the slot's last one ends.
 #[test]
 fn nobody_waits_while_a_slot_is_free() {
-    bounded(2, || {
+    bounded(3, || {
         let world = World::new(1, 1);
         let first = world.submit(&[1], usize::MAX);
         let worker = world.worker(0);
