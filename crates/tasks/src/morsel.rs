@@ -75,8 +75,8 @@ pub(crate) struct Division {
 
 #[derive(Debug)]
 enum Phase {
-    /// The last morsel, if there was one.
-    Startup(Option<(u64, u64)>),
+    /// The units of the last morsel, if there was one.
+    Startup(Option<u64>),
     /// Whether a morsel was run.
     Default(bool),
     Shutdown,
@@ -106,8 +106,7 @@ impl Division {
         let left_ns = self.targets.task_ns.saturating_sub(self.elapsed_ns);
         let units = match self.phase {
             Phase::Startup(None) => FIRST_UNITS,
-            // M1.
-            Phase::Startup(Some((units, ns))) if 2 * ns <= left_ns => 2 * units,
+            Phase::Startup(Some(units)) => 2 * units,
             Phase::Default(false) => (throughput.get()? * self.targets.task_ns as f64) as u64,
             Phase::Shutdown if self.elapsed_ns == 0 || left_ns >= self.targets.morsel_ns_min => {
                 let rate = throughput.get()?;
@@ -132,9 +131,8 @@ impl Division {
         let rate = units as f64 / ns as f64;
         match &mut self.phase {
             Phase::Startup(last) => {
-                *last = Some((units, ns));
-                // The last morsel of the startup is the estimate; whether it is the
-                // last shows now.
+                *last = Some(units);
+                // M1. The last morsel of the startup is the estimate.
                 if 2 * ns > self.targets.task_ns.saturating_sub(self.elapsed_ns) {
                     throughput.enter(rate);
                     self.phase = Phase::Over;

@@ -20,8 +20,8 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 ///
 /// A panic in any of these ends the query, and nothing but the query.
 pub trait Pipeline: Send + Sync {
-    /// How much there is to do, in units that take about equally long (tuples);
-    /// `None` if the work comes in steps that the pipeline cuts itself. Called
+    /// How much there is to do, in units that take about equally long (tuples), 2^48
+    /// at most; `None` if the work comes in steps that the pipeline cuts itself. Called
     /// once, after the predecessors have been finalized.
     fn units(&self) -> Option<u64>;
 

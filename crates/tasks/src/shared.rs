@@ -203,7 +203,7 @@ impl Shared {
                     }
                     post.parking.wake();
                 }
-                // A4.
+                // A4. There is one in `wake`, too, but that is not what it promises.
                 fence(SeqCst);
                 if !group.tally.is_stopped() || !self.close(slot, set) {
                     return;

@@ -94,6 +94,8 @@ pub struct Run {
     pub queries: Vec<Outcome>,
     /// When the last one ended, ns.
     pub end_ns: u64,
+    /// How many tasks were run, those of the tuner included.
+    pub tasks: u64,
     /// The parameters at the end, with a policy whose priorities decay.
     pub decay: Option<Decay>,
     /// How often they were tuned.
@@ -193,6 +195,7 @@ pub fn run(builder: &Builder, trace: &[Arrival]) -> Result<Run, BuildError> {
     Ok(Run {
         queries: queries.collect(),
         end_ns: now_ns,
+        tasks: shared.books.iter().map(|books| books.read().tasks).sum(),
         decay: settings.policy.decay().map(|_| shared.decay()),
         tunings: shared.tunings.load(std::sync::atomic::Ordering::Relaxed),
     })

@@ -21,6 +21,10 @@ use crate::wake::LaneWaker;
 
 /// `units` of work that comes in steps.
 const STEPS: u64 = u64::MAX;
+/// The most units a pipeline can have. Workers that take units at the same time
+/// may each add as many as are left; so many times this fits into a cursor as
+/// there are workers.
+const UNITS_MAX: u64 = 1 << 48;
 
 pub(crate) struct TaskSet {
     pub(crate) brief: Brief,
@@ -66,8 +70,12 @@ impl TaskSet {
 
     /// Asks the pipeline what it is. Before the set is posted.
     pub(crate) fn activate(&self, waker: LaneWaker) {
-        let units = self.pipeline.units().unwrap_or(STEPS);
-        self.units.store(units, Relaxed);
+        let units = self.pipeline.units();
+        assert!(
+            units.is_none_or(|units| units <= UNITS_MAX),
+            "a pipeline of {units:?} units: make them larger, 2^48 at most"
+        );
+        self.units.store(units.unwrap_or(STEPS), Relaxed);
         self.lanes.store(self.pipeline.lanes().max(1), Relaxed);
         let fresh = self.waker.set(waker).is_ok();
         assert!(fresh, "a task set is activated once");
@@ -91,8 +99,7 @@ impl TaskSet {
     /// Takes up to so many units.
     pub(crate) fn carve(&self, units: u64) -> Range<u64> {
         let end = self.units.load(Relaxed);
-        // Everybody adds once beyond the end at most, and no more than what was
-        // left before: the cursor cannot wrap below 2^63 units.
+        // No overflow: see UNITS_MAX.
         let from = self.cursor.fetch_add(units, Relaxed).min(end);
         from..(from + units).min(end)
     }
