@@ -30,7 +30,7 @@ lab: build ## Make the lab's emulator, kernel and image now
 
 install: build ## Install binaries, library, systemd units and man pages under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
-	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service
+	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
 	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
 
