@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, doctor, generate, lab, report, run, service, status};
+use crate::{bench, doctor, generate, lab, meta, report, run, service, status};
 
 /// Background work that gives way: run it, schedule it, measure it
 #[derive(Parser, Debug)]
@@ -30,6 +30,7 @@ pub(crate) enum Command {
     Bench(bench::BenchArgs),
     Report(report::ReportArgs),
     Lab(lab::LabArgs),
+    Meta(meta::MetaArgs),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }

@@ -13,6 +13,7 @@ mod doctor;
 mod error;
 mod generate;
 mod lab;
+mod meta;
 mod output;
 mod report;
 mod run;
@@ -65,6 +66,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Bench(args) => bench::bench(args),
         Command::Report(args) => report::report(&args).map(|()| 0),
         Command::Lab(args) => lab::lab(args),
+        Command::Meta(args) => meta::meta(&args),
         Command::Completions(args) => generate::completions(&args).map(|()| 0),
         Command::Man(args) => generate::man(&args).map(|()| 0),
     }

@@ -1,60 +1,11 @@
 //! `run`, `start`, `stop` and `status` against a kernel that has sched_ext and
 //! cgroup v2: one guest tries everything (`guest.sh`), one test per claim.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
-use std::time::Duration;
-
-use assert_cmd::cargo::cargo_bin;
-use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
-
-/// The scheduler beside the command under test, built from this tree.
-fn scheduler(giveway: &Path) -> PathBuf {
-    let dir = giveway.parent().unwrap();
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "scx_ufs"]);
-    if dir.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(build.status().unwrap().success(), "scx_ufs does not build");
-    dir.join("scx_ufs")
-}
-
-/// What the guest said, all of it.
-fn said() -> &'static str {
-    static SAID: OnceLock<String> = OnceLock::new();
-    SAID.get_or_init(|| {
-        let giveway = cargo_bin!("giveway");
-        let lab = Lab::open(&LabSpec::default(), &Silent).unwrap();
-        let machine = Machine {
-            cpus: 2,
-            clock: Clock::LOCKSTEP,
-            timeout: Duration::from_secs(600),
-            ..Machine::default()
-        };
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guest.sh");
-        let job = Job::new(["sh", "guest.sh"])
-            .file(giveway, "giveway")
-            .file(scheduler(giveway), "scx_ufs")
-            .file(script, "guest.sh");
-        let mut said = String::new();
-        let outcome = lab.run(&machine, &job, &mut |line| {
-            said.push_str(line);
-            said.push('\n');
-        });
-        assert_eq!(outcome.unwrap().status, 0, "the guest said:\n{said}");
-        said
-    })
-}
+mod guest;
 
 /// Every one of these claims held in the guest.
 fn held(claims: &[&str]) {
-    let said = said();
-    for claim in claims {
-        let held = said.lines().any(|line| line == format!("ok {claim}"));
-        assert!(held, "{claim} did not hold; the guest said:\n{said}");
-    }
+    guest::held("guest.sh", claims);
 }
 
 #[test]

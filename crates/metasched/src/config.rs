@@ -22,8 +22,13 @@
 //! scheduler = "scx_mine"
 //! timeslice_ms = 5000
 //!
-//! [limits]
+//! [limits]                       # seconds; see `Limits` for what they mean
 //! start_s = 30.0
+//! stop_s = 5.0
+//! starved_s = 5.0
+//! back_off_s = 2.0
+//! back_off_max_s = 600.0
+//! proven_s = 60.0
 //! ```
 //!
 //! Whatever is wrong in it is said with what to write instead, when it is read:

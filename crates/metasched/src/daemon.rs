@@ -258,6 +258,8 @@ pub struct Daemon {
     supervisor: Supervisor,
     paused: bool,
     config_error: Option<String>,
+    /// Why the status could not be written last.
+    tell_error: Option<String>,
     seen: [Option<SystemTime>; 2],
     files_at: Option<Duration>,
     in_force: BTreeMap<String, Duration>,
@@ -279,6 +281,7 @@ impl Daemon {
             dir: dir.to_owned(),
             paused: false,
             config_error: None,
+            tell_error: None,
             files_at: None,
             in_force: BTreeMap::new(),
             last_step: None,
@@ -287,10 +290,7 @@ impl Daemon {
 
     /// Does what is due, and says what happened. To be called again after the
     /// time it answers with, at the latest.
-    ///
-    /// # Errors
-    /// [`Error::File`] if the status cannot be written.
-    pub fn step(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> Result<Duration> {
+    pub fn step(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> Duration {
         let now = host.now();
         // Before anything changes: the time that has passed is that of what was
         // in force.
@@ -321,27 +321,24 @@ impl Daemon {
             happened = true;
         }
         if files_due || happened {
-            self.tell(host.now())?;
+            self.tell(host.now(), log);
         }
         let left = self.rotation.left(host.now());
-        Ok(match left.filter(|left| !left.is_zero() && !self.paused) {
+        match left.filter(|left| !left.is_zero() && !self.paused) {
             Some(left) => pause.min(left),
             None => pause,
-        })
+        }
     }
 
     /// Leaves the machine to Linux's own scheduler; whether that has come about.
-    ///
-    /// # Errors
-    /// [`Error::File`] if the status cannot be written.
-    pub fn leave(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> Result<bool> {
+    pub fn leave(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> bool {
         self.count_time(host.now());
         let is_gone = self.supervisor.leave(host);
         for event in self.supervisor.events() {
             log(&event.to_string());
         }
-        self.tell(host.now())?;
-        Ok(is_gone)
+        self.tell(host.now(), log);
+        is_gone
     }
 
     /// The scheduler whose turn it is; none while paused.
@@ -441,7 +438,17 @@ impl Daemon {
         }
     }
 
-    fn tell(&self, now: Duration) -> Result<()> {
+    /// Writes status and metrics. A full disk is no reason to stop scheduling:
+    /// it is told of once.
+    fn tell(&mut self, now: Duration, log: &mut dyn FnMut(&str)) {
+        let error = self.write_files(now).err().map(|error| error.to_string());
+        if let Some(error) = error.as_ref().filter(|_| error != self.tell_error) {
+            log(error);
+        }
+        self.tell_error = error;
+    }
+
+    fn write_files(&self, now: Duration) -> Result<()> {
         let status = self.status(now);
         let mut text = serde_json::to_string_pretty(&status).expect("numbers and names are JSON");
         text.push('\n');

@@ -92,7 +92,8 @@ enum Cut {
 /// is asked often; once it says so, measuring ends as if the budget had.
 ///
 /// # Errors
-/// [`Error::Occupied`] if somebody else has a scheduler loaded.
+/// [`Error::Occupied`] if somebody else has a scheduler loaded, or a scheduler's
+/// process cannot be got rid of.
 pub fn measure(
     plan: &Plan<'_>,
     measurements: &mut Measurements,
@@ -186,7 +187,11 @@ impl<B: Benchmarks> Round<'_, B> {
         if matches!(cut, Some(Cut::Scheduler(_))) {
             *self.misbehaved.entry(name.to_owned()).or_default() += 1;
         }
-        supervisor.leave(host);
+        if !supervisor.leave(host) {
+            return Err(Error::Occupied(format!(
+                "the process of {name} does not end, though killed; no other can be measured"
+            )));
+        }
         self.note_swap(name, &supervisor);
         (self.watch)(Progress::Left(self.measurements));
         Ok(())

@@ -395,9 +395,9 @@ mod tests {
             choice("b", "y", 1.0, 1.0, 1.0),
             choice("c", "x", 1.0, 1.0, 1.0),
         ];
-        let schedule = Schedule::of(&choices, &[0.25, 0.75, 0.0], Duration::from_secs(4));
+        let schedule = Schedule::of(&choices, &[0.25, 0.5, 0.25], Duration::from_secs(4));
         assert_eq!(schedule.turns[0].applications, ["a", "c"]);
-        assert_eq!(schedule.turns[0].timeslice, Duration::from_secs(3));
+        assert_eq!(schedule.turns[0].timeslice, Duration::from_secs(6));
         assert_eq!(schedule.turns.len(), 2);
         let one = Schedule::of(&choices, &[1.0, 0.0, 0.0], Duration::from_secs(1));
         assert_eq!(one.turns.len(), 1, "no time, no turn");
@@ -413,8 +413,9 @@ mod tests {
             cell.runs.push(reading(throughput, p99));
         };
         for (scheduler, throughput, p99) in [
-            ("same", 100.0, 0.1),
+            ("before", 100.0, 0.1),
             (EEVDF, 100.0, 0.1),
+            ("after", 100.0, 0.1),
             ("x", 130.0, 0.2),
             ("y", 90.0, 0.05),
         ] {

@@ -191,7 +191,7 @@ pub struct Costs {
 pub struct Record {
     /// Faults in all.
     pub faults: u64,
-    /// Faults since it last proved itself.
+    /// Faults in a row, as of the last one: without [`Limits::proven`] between.
     pub in_a_row: u32,
     /// The last fault.
     pub last: Option<Fault>,
@@ -339,9 +339,9 @@ impl Supervisor {
         self.events.drain(..)
     }
 
-    /// Unloads what is loaded and waits until it is: the way out. Answers
-    /// whether the machine is under its own scheduler, or somebody else's; not
-    /// so if a killed process does not end within twice [`Limits::stop`].
+    /// Unloads what is loaded and waits until it is gone: the way out. Answers
+    /// whether it is; not so if a killed process does not end within four times
+    /// [`Limits::stop`].
     pub fn leave(&mut self, host: &mut impl Host) -> bool {
         let own = Scheduler::eevdf();
         let deadline = host.now() + self.limits.stop * 4;
@@ -465,7 +465,6 @@ impl Supervisor {
         host: &mut impl Host,
     ) -> bool {
         let now = host.now();
-        let ran = now - since;
         if let Child::Ended(how) = host.child() {
             return self.stop(scheduler, Some(Fault::Left(how)), host);
         }
@@ -485,11 +484,7 @@ impl Supervisor {
         }
         if wanted != &scheduler {
             self.switch_since = Some(now);
-            self.acquit(&scheduler.name, ran);
             return self.stop(scheduler, None, host);
-        }
-        if missing.is_none() && ran >= self.limits.proven {
-            self.acquit(&scheduler.name, ran);
         }
         self.phase = Phase::Running {
             scheduler,
@@ -502,6 +497,11 @@ impl Supervisor {
     /// Begins a stop. One that starves others is not asked: it would have to
     /// answer.
     fn stop(&mut self, scheduler: Scheduler, fault: Option<Fault>, host: &mut impl Host) -> bool {
+        if let Phase::Running { since, .. } = &self.phase
+            && let Some(record) = self.records.get_mut(&scheduler.name)
+        {
+            record.ran += host.now() - *since;
+        }
         let killed = matches!(fault, Some(Fault::Starves(_)));
         host.end(if killed { End::Kill } else { End::Ask });
         self.phase = Phase::Stopping {
@@ -579,6 +579,9 @@ impl Supervisor {
     /// Enters a fault and bars the scheduler.
     fn convict(&mut self, name: &str, fault: Fault, now: Duration) {
         let record = self.records.entry(name.to_owned()).or_default();
+        if record.ran >= self.limits.proven {
+            record.in_a_row = 0;
+        }
         let doubled = 1u32.checked_shl(record.in_a_row).unwrap_or(u32::MAX);
         let barred = self.limits.back_off.saturating_mul(doubled);
         let barred = barred.min(self.limits.back_off_max);
@@ -589,16 +592,6 @@ impl Supervisor {
         record.last = Some(fault.clone());
         let failed = Event::Failed(name.to_owned(), fault, barred);
         self.events.push_back(failed);
-    }
-
-    /// Counts time in force without a fault.
-    fn acquit(&mut self, name: &str, ran: Duration) {
-        if let Some(record) = self.records.get_mut(name) {
-            record.ran += ran;
-            if record.ran >= self.limits.proven {
-                record.in_a_row = 0;
-            }
-        }
     }
 
     /// The name of ours that is in force, or [`EEVDF`].

@@ -7,9 +7,9 @@
 //! The kernel means the thread by that: a [`System`] is used by the one that
 //! made it, and that thread lives as long as the program.
 //!
-//! The *canary* is a thread of the ordinary class that does nothing but write
-//! down the time. How old its entry is tells how long an ordinary task that
-//! wants to run may be kept from it. That says something only if the reader is
+//! The *canary* is a thread of the ordinary class that does nothing but count.
+//! How long its count stands still tells how long an ordinary task that wants to
+//! run may be kept from it. That says something only if the reader is
 //! not kept from running, too, so the daemon puts itself into a class above
 //! ([`rise`]); without that a stall is noticed when the kernel's watchdog ends
 //! it.
@@ -28,7 +28,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
@@ -37,6 +37,8 @@ use crate::scheduler::{Machine, Scheduler};
 
 /// How often the canary writes.
 const CANARY_BEAT: Duration = Duration::from_millis(50);
+/// What counts at most between two looks at the canary.
+const LISTEN_MAX: Duration = Duration::from_millis(200);
 /// How much of a log's end is read for last words.
 const TAIL_BYTES: u64 = 4096;
 
@@ -59,14 +61,13 @@ impl System {
     pub fn new(log: &Path) -> Result<System> {
         File::create(log).map_err(Error::file("write", log))?;
         let root = Path::new("/");
-        let began = Instant::now();
         Ok(System {
             sched_ext: root.join("sys/kernel/sched_ext"),
             machine: Machine::look(root),
             log: log.to_owned(),
             process: None,
-            canary: Canary::new(began),
-            began,
+            canary: Canary::new(),
+            began: Instant::now(),
         })
     }
 }
@@ -141,10 +142,13 @@ impl Host for System {
             // A Ctrl-C at the terminal is for us: we end it in our order.
             .process_group(0);
         let parent = nix::unistd::getpid();
-        // SAFETY: prctl and getppid are system calls and allocate nothing.
+        // SAFETY: these are system calls and allocate nothing.
         unsafe {
             command.pre_exec(move || {
                 set_pdeathsig(Signal::SIGKILL)?;
+                // Ignored in what a shell runs in the background, and a program
+                // may leave it so: it would never hear us.
+                signal(Signal::SIGINT, SigHandler::SigDfl)?;
                 // We may have died before the line above.
                 if nix::unistd::getppid() != parent {
                     return Err(std::io::Error::from(std::io::ErrorKind::NotFound));
@@ -245,38 +249,57 @@ fn last_words(log: &str) -> String {
         .collect()
 }
 
-/// An ordinary task that shows that ordinary tasks run.
+/// An ordinary task that shows that ordinary tasks run, and who listens to it.
 #[derive(Debug)]
 struct Canary {
     shared: Arc<Beat>,
+    /// What was heard last, when we last listened, and how long we have listened
+    /// in vain since.
+    heard: u64,
+    listened: Duration,
+    silent: Duration,
 }
 
 #[derive(Debug)]
 struct Beat {
-    /// When it last ran, ns since `began`.
-    at_ns: AtomicU64,
+    count: AtomicU64,
     quit: AtomicBool,
 }
 
 impl Canary {
-    fn new(began: Instant) -> Canary {
+    fn new() -> Canary {
         let shared = Arc::new(Beat {
-            at_ns: AtomicU64::new(began.elapsed().as_nanos() as u64),
+            count: AtomicU64::new(1),
             quit: AtomicBool::new(false),
         });
         let beat = Arc::clone(&shared);
         thread::spawn(move || {
             while !beat.quit.load(Relaxed) {
-                beat.at_ns.store(began.elapsed().as_nanos() as u64, Relaxed);
+                beat.count.fetch_add(1, Relaxed);
                 thread::sleep(CANARY_BEAT);
             }
         });
-        Canary { shared }
+        Canary {
+            shared,
+            heard: 0,
+            listened: Duration::ZERO,
+            silent: Duration::ZERO,
+        }
     }
 
-    fn silent_for(&self, now: Duration) -> Duration {
-        let at = Duration::from_nanos(self.shared.at_ns.load(Relaxed));
-        now.saturating_sub(at + CANARY_BEAT)
+    /// For how long it has been silent while we listened. A machine that was
+    /// suspended or a process that was stopped kept us from listening, too.
+    fn silent_for(&mut self, now: Duration) -> Duration {
+        let since = now.saturating_sub(self.listened);
+        self.listened = now;
+        let heard = self.shared.count.load(Relaxed);
+        if heard == self.heard {
+            self.silent += since.min(LISTEN_MAX);
+        } else {
+            self.heard = heard;
+            self.silent = Duration::ZERO;
+        }
+        self.silent.saturating_sub(CANARY_BEAT)
     }
 }
 
@@ -421,24 +444,31 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_that_does_not_sing_is_heard() {
-        let canary = Canary {
-            shared: Arc::new(Beat {
-                at_ns: AtomicU64::new(1_000_000_000),
-                quit: AtomicBool::new(false),
-            }),
-        };
-        assert_eq!(canary.silent_for(Duration::from_secs(1)), Duration::ZERO);
-        let silent = canary.silent_for(Duration::from_secs(6));
-        assert_eq!(silent, Duration::from_secs(5) - CANARY_BEAT);
+    fn a_canary_s_silence_counts_while_somebody_listens() {
+        let mut canary = Canary::new();
+        // Silence it.
+        canary.shared = Arc::new(Beat {
+            count: AtomicU64::new(7),
+            quit: AtomicBool::new(false),
+        });
+        let at = Duration::from_millis;
+        assert_eq!(canary.silent_for(at(1000)), Duration::ZERO, "it was heard");
+        for round in 1..=10 {
+            let silent = canary.silent_for(at(1000 + 100 * round));
+            assert_eq!(silent + CANARY_BEAT, at(100 * round));
+        }
+        // We were away for an hour.
+        let silent = canary.silent_for(at(3_600_000));
+        assert_eq!(silent + CANARY_BEAT, at(1000) + LISTEN_MAX);
+        canary.shared.count.fetch_add(1, Relaxed);
+        assert_eq!(canary.silent_for(at(3_600_100)), Duration::ZERO);
     }
 
     #[test]
     fn a_canary_sings() {
-        let began = Instant::now();
-        let canary = Canary::new(began);
-        let first = canary.shared.at_ns.load(Relaxed);
-        while canary.shared.at_ns.load(Relaxed) == first {
+        let canary = Canary::new();
+        let first = canary.shared.count.load(Relaxed);
+        while canary.shared.count.load(Relaxed) < first + 2 {
             thread::sleep(Duration::from_millis(5));
         }
     }

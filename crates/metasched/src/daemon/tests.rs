@@ -35,8 +35,7 @@ impl World {
             let log = &mut self.log;
             let pause = self
                 .daemon
-                .step(&mut self.host, &mut |line| log.push(line.to_owned()))
-                .unwrap();
+                .step(&mut self.host, &mut |line| log.push(line.to_owned()));
             assert!(!pause.is_zero());
             self.host.rest(pause.min(end - self.host.now()));
         }
@@ -126,9 +125,20 @@ fn the_way_out_leaves_linux_s_own_and_says_so() {
     let mut world = World::new(TWO);
     world.run(3 * SECOND);
     assert!(matches!(world.host.state(), State::Enabled(_)));
-    assert!(world.daemon.leave(&mut world.host, &mut |_| {}).unwrap());
+    assert!(world.daemon.leave(&mut world.host, &mut |_| {}));
     assert_eq!(world.host.state(), State::Disabled);
     assert!(matches!(world.status().standing, Standing::Own));
+}
+
+#[test]
+fn a_status_that_cannot_be_written_is_told_of_once_and_the_turns_go_on() {
+    let mut world = World::new(TWO);
+    // In the way of the file that is renamed into place.
+    fs::create_dir(world.dir.path().join("status.json.new")).unwrap();
+    world.run(30 * SECOND);
+    let told = world.log.iter().filter(|line| line.contains("status.json"));
+    assert_eq!(told.count(), 1, "{:?}", world.log);
+    assert!(world.host.in_force["a"] > 10 * SECOND);
 }
 
 #[test]

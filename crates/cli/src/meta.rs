@@ -1,0 +1,118 @@
+//! `giveway meta`: the right scheduler for what runs.
+//!
+//! ```text
+//!   schedulers   what there is, and why something cannot be used
+//!   measure      applications × schedulers ──► measurements
+//!   plan         measurements, policy      ──► the schedule, in print
+//!   run          the schedule, followed: the daemon
+//!   pause, resume, status                      orders to it, and its answer
+//! ```
+//!
+//! What these do is in `giveway-metasched`; here is how they are asked for and
+//! how their answers look.
+
+mod daemon;
+mod measure;
+mod plan;
+mod schedulers;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use giveway_metasched::config::Config;
+use giveway_metasched::system;
+
+use crate::error::Failure;
+use crate::service::RUN_DIR;
+
+/// Let schedulers take turns, each when it is best
+///
+/// Measures your applications under the schedulers of this machine, derives
+/// from that how long each scheduler should be in force, and swaps them
+/// accordingly.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Begin with 'giveway meta schedulers'. Write the applications into \
+                  /etc/giveway/meta.toml, run 'giveway meta measure', look at \
+                  'giveway meta plan', and let 'giveway meta run' follow it."
+)]
+pub(crate) struct MetaArgs {
+    #[command(subcommand)]
+    command: MetaCommand,
+}
+
+#[derive(Subcommand, Debug)]
+// The texts stand with the arguments, as in `args`.
+enum MetaCommand {
+    Schedulers(schedulers::SchedulersArgs),
+    Measure(measure::MeasureArgs),
+    Plan(plan::PlanArgs),
+    Run(daemon::RunArgs),
+    Status(daemon::StatusArgs),
+    Pause(daemon::PauseArgs),
+    Resume(daemon::ResumeArgs),
+}
+
+/// Where the configuration is.
+#[derive(Args, Debug)]
+struct ConfigArgs {
+    /// The configuration
+    #[arg(
+        long = "config",
+        default_value = "/etc/giveway/meta.toml",
+        value_name = "FILE"
+    )]
+    path: PathBuf,
+}
+
+impl ConfigArgs {
+    fn read(&self) -> Result<Config, Failure> {
+        Config::read(&self.path).map_err(|error| {
+            let failure = Failure::new(&error);
+            match self.path.exists() {
+                true => failure,
+                false => failure.with_remedy(
+                    "write one, or name it with --config; docs/metasched.md has an example",
+                ),
+            }
+        })
+    }
+}
+
+/// Does what was asked for; answers with the exit status.
+pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
+    match &args.command {
+        MetaCommand::Schedulers(args) => schedulers::schedulers(args),
+        MetaCommand::Measure(args) => measure::measure(args),
+        MetaCommand::Plan(args) => plan::plan(args),
+        MetaCommand::Run(args) => daemon::run(args),
+        MetaCommand::Status(args) => daemon::status(args),
+        MetaCommand::Pause(_) => daemon::pause(true),
+        MetaCommand::Resume(_) => daemon::pause(false),
+    }
+}
+
+/// Where the daemon's files are; gone after a reboot, as it is.
+fn dir() -> PathBuf {
+    Path::new(RUN_DIR).join("meta")
+}
+
+/// Refuses callers and machines on which schedulers cannot be swapped.
+fn entitled() -> Result<(), Failure> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::new("only root may load schedulers").with_remedy("use sudo"));
+    }
+    if let Some(pid) = system::rival(Path::new("/proc")) {
+        return Err(Failure::new(format_args!(
+            "scx_loader (process {pid}) decides here already"
+        ))
+        .with_remedy("systemctl stop scx_loader"));
+    }
+    Ok(())
+}
+
+impl From<giveway_metasched::Error> for Failure {
+    fn from(error: giveway_metasched::Error) -> Self {
+        Failure::new(error)
+    }
+}

@@ -1,0 +1,60 @@
+//! A guest that runs a script of claims: `ok NAME`, or `not ok NAME: why`.
+//!
+//! One boot serves all tests of a file, since it costs more than most claims.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use assert_cmd::cargo::cargo_bin;
+use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+
+/// The scheduler beside the command under test, built from this tree.
+fn scheduler(giveway: &Path) -> PathBuf {
+    let dir = giveway.parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "scx_ufs"]);
+    if dir.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "scx_ufs does not build");
+    dir.join("scx_ufs")
+}
+
+/// What the guest said that ran `tests/SCRIPT`, all of it; with `giveway` and
+/// `scx_ufs` beside the script.
+fn said(script: &str) -> &'static str {
+    static SAID: OnceLock<String> = OnceLock::new();
+    SAID.get_or_init(|| {
+        let giveway = cargo_bin!("giveway");
+        let lab = Lab::open(&LabSpec::default(), &Silent).unwrap();
+        let machine = Machine {
+            cpus: 2,
+            clock: Clock::LOCKSTEP,
+            timeout: Duration::from_secs(600),
+            ..Machine::default()
+        };
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let job = Job::new(["sh", script])
+            .file(giveway, "giveway")
+            .file(scheduler(giveway), "scx_ufs")
+            .file(tests.join(script), script);
+        let mut said = String::new();
+        let outcome = lab.run(&machine, &job, &mut |line| {
+            said.push_str(line);
+            said.push('\n');
+        });
+        assert_eq!(outcome.unwrap().status, 0, "the guest said:\n{said}");
+        said
+    })
+}
+
+/// Every one of these claims of the script held in the guest.
+pub fn held(script: &str, claims: &[&str]) {
+    let said = said(script);
+    for claim in claims {
+        let held = said.lines().any(|line| line == format!("ok {claim}"));
+        assert!(held, "{claim} did not hold; the guest said:\n{said}");
+    }
+}
