@@ -51,7 +51,7 @@ fn said(script: &str) -> &'static str {
 }
 
 /// Every one of these claims of the script held in the guest.
-pub fn held(script: &str, claims: &[&str]) {
+pub(crate) fn held(script: &str, claims: &[&str]) {
     let said = said(script);
     for claim in claims {
         let held = said.lines().any(|line| line == format!("ok {claim}"));
