@@ -9,8 +9,9 @@
 //! takes to leave the Mandelbrot set; its units are points, and the scheduler finds
 //! out how many of them are a task. Points take anything from a few ns to some µs,
 //! and neighbours take about equally long: row by row, a task sized by the sky would
-//! take many times too long inside the set. So units are points from all over the picture. The second needs the first one's histogram, and gives each point the
-//! brightness of its rank.
+//! take many times too long inside the set. So units are points from all over the
+//! picture. The second pipeline needs the first one's histogram, and gives each
+//! point the brightness of its rank.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
