@@ -11,51 +11,43 @@ fn held(claims: &[&str]) {
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn the_list_says_what_can_run_and_why_the_rest_cannot() {
     held(&["list_usable", "list_unusable"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn a_scheduler_that_fails_to_load_is_measured_as_such() {
     held(&["measure", "measure_counts", "measure_words"]);
     held(&["measure_leaves", "plan"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn somebody_else_s_scheduler_is_left_alone() {
     held(&["measure_occupied", "aside", "one_process"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn schedulers_take_turns_one_at_a_time() {
     held(&["one_daemon", "ops", "one_at_a_time", "bad_said"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn a_killed_scheduler_is_told_of_and_tried_again() {
     held(&["killed_said", "killed_status", "killed_tried_again"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn a_scheduler_that_does_not_answer_is_killed() {
     held(&["stopped_said", "stopped_is_out"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn a_pause_leaves_linux_s_own_scheduler_until_it_is_over() {
     held(&["status_when_out", "paused", "paused_status", "resumed"]);
     held(&["metrics"]);
 }
 
 #[test]
-#[ignore = "the script has not been through a guest yet: run it with --ignored first"]
 fn however_the_daemon_ends_no_scheduler_outlives_it() {
     held(&["daemon_killed", "ended", "ended_leaves"]);
 }

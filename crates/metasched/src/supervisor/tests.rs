@@ -222,6 +222,8 @@ fn somebody_else_who_is_quicker_is_nobody_s_fault() {
     world.want(&a, SECOND);
     assert!(matches!(world.supervisor.standing(), Standing::Aside(_)));
     assert!(world.faults("a").is_empty());
+    let started = |event: &Event| matches!(event, Event::Started(..));
+    assert!(!world.events.iter().any(started), "theirs is not ours");
 }
 
 #[test]
