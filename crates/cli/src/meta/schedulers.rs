@@ -23,7 +23,7 @@ use crate::error::{Context, Failure};
 /// Exit status 0 whatever there is.
 #[derive(Args, Debug)]
 pub(super) struct SchedulersArgs {
-    /// A configuration whose [[scheduler]] rows are listed, too
+    /// A configuration whose own schedulers are listed, too
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Load each that is there for a moment, to see whether the kernel takes it
