@@ -57,11 +57,16 @@ for program in apt-get bison flex gcc make patch perl; do
 		fail "$program is missing" "scripts/setup.sh"
 done
 
+# The mirror that this machine uses already, as in the lab.
+mirror=${GIVEWAY_DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' \
+	"Created-By: Packages" | grep -m 1 '/debian/*$')} ||
+	fail "apt knows no Debian mirror" "set GIVEWAY_DEBIAN_MIRROR to one's address"
+
 apt=$cache/apt-$suite
 mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/sources"
 cat >"$apt/sources/debian.sources" <<END
 Types: deb-src
-URIs: ${GIVEWAY_MIRROR:-http://deb.debian.org/debian}
+URIs: $mirror
 Suites: $suite
 Components: main
 Signed-By: $keyring
