@@ -106,6 +106,11 @@ impl Hints {
             Hints::Patched => Build::Patched,
         }
     }
+
+    /// Whether there are any.
+    pub(crate) const fn are_on(self) -> bool {
+        !matches!(self, Hints::Off)
+    }
 }
 
 words! {

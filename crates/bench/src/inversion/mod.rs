@@ -43,6 +43,7 @@ use serde::{Deserialize, Serialize};
 
 pub use row::{InversionRow, Outcome, Times};
 
+use crate::setup::Hints;
 use crate::{Error, Progress, Report, Result, Scheduler};
 
 /// The name of the experiment.
@@ -142,64 +143,6 @@ impl Scenario {
     }
 }
 
-/// What UFS is told of locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Hints {
-    /// Nothing: the server knows nothing of UFS.
-    Off,
-    /// What it finds in the memory of an unchanged server.
-    Stock,
-    /// What a server with the lock-hint patch records.
-    Patched,
-}
-
-impl Hints {
-    /// All, in the order in which they are measured.
-    pub const ALL: [Hints; 3] = [Hints::Off, Hints::Stock, Hints::Patched];
-
-    /// The name in options and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Hints::Off => "off",
-            Hints::Stock => "stock",
-            Hints::Patched => "patched",
-        }
-    }
-
-    /// The kind of server that `postgres/lab-server.sh` makes for it.
-    pub const fn server(self) -> &'static str {
-        match self {
-            Hints::Off | Hints::Stock => "stock",
-            Hints::Patched => "patched",
-        }
-    }
-
-    /// Whether there are any.
-    const fn are_on(self) -> bool {
-        !matches!(self, Hints::Off)
-    }
-}
-
-impl fmt::Display for Hints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Hints {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let found = Hints::ALL.into_iter().find(|hints| hints.name() == text);
-        found.ok_or_else(|| {
-            Error::Config(format!(
-                "unknown hints '{text}': write off, stock or patched"
-            ))
-        })
-    }
-}
-
 /// Under what the cells run: one machine, one scheduler, one server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Treatment {
@@ -248,7 +191,7 @@ pub struct InversionPlan {
     pub repeat: u32,
     /// The machine's seed; only written to rows.
     pub seed: u64,
-    /// A server made by `postgres/lab-server.sh`, of [`Hints::server`]'s kind.
+    /// A server made by `postgres/lab-server.sh`, of [`Hints::build`]'s kind.
     pub server_dir: PathBuf,
     /// A cluster of that major version, shut down; copied, never written.
     pub data_dir: PathBuf,
@@ -335,7 +278,7 @@ mod tests {
     #[test]
     fn only_ufs_is_measured_with_hints() {
         let schedulers = [Scheduler::Rr, Scheduler::Ufs];
-        let all = Treatment::all(&schedulers, &Hints::ALL);
+        let all = Treatment::all(&schedulers, Hints::ALL);
         let names: Vec<String> = all.iter().map(Treatment::to_string).collect();
         assert_eq!(
             names,
@@ -361,9 +304,6 @@ mod tests {
     fn names_are_read_back() {
         for lock in ContendedLock::ALL {
             assert_eq!(lock.name().parse::<ContendedLock>().unwrap(), lock);
-        }
-        for hints in Hints::ALL {
-            assert_eq!(hints.name().parse::<Hints>().unwrap(), hints);
         }
         let error = "mutex".parse::<ContendedLock>().unwrap_err().to_string();
         assert!(error.contains("heavyweight or chain"), "{error}");

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ContendedLock, Hints, Scenario};
+use super::{ContendedLock, Scenario};
 use crate::Scheduler;
+use crate::setup::Hints;
 
 /// How a cell ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,12 +15,13 @@ use giveway_hints::{Tier, Weight};
 
 use super::play::{self, Cell, Place, Played};
 use super::row::{InversionRow, Outcome};
-use super::{Hints, InversionPlan, NAME, Scenario};
+use super::{InversionPlan, NAME, Scenario};
 use crate::cell::cgroup::Tree;
 use crate::cell::policy;
 use crate::cell::sched_ext::Loaded;
 use crate::files::{PrivateDir, copy_tree};
 use crate::postgres::{Installation, Server, Session};
+use crate::setup::Hints;
 use crate::{Environment, Error, Progress, Report, Result, Scheduler};
 
 /// Where the locks are fought for: not CPU 0, which the kernel likes for its own

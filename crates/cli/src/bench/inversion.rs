@@ -8,7 +8,8 @@ mod guests;
 use std::path::PathBuf;
 
 use clap::Args;
-use giveway_bench::inversion::{ContendedLock, Hints, InversionPlan, Treatment};
+use giveway_bench::inversion::{ContendedLock, InversionPlan, Treatment};
+use giveway_bench::setup::Hints;
 use giveway_bench::{Error, Scheduler};
 
 pub(super) use guests::cell;
@@ -36,7 +37,7 @@ pub(crate) struct InversionArgs {
     schedulers: Vec<Scheduler>,
     /// Hints about locks: off, stock, patched; only UFS reads them
     #[arg(long, value_delimiter = ',', value_name = "LIST",
-          default_values_t = Hints::ALL, value_parser = hints)]
+          default_values_t = Hints::ALL.to_vec())]
     hints: Vec<Hints>,
     /// Locks: spin, lwlock, heavyweight, chain
     #[arg(long, value_delimiter = ',', value_name = "LIST",
@@ -61,10 +62,6 @@ pub(crate) struct InversionArgs {
 }
 
 fn scheduler(text: &str) -> Result<Scheduler, Error> {
-    text.parse()
-}
-
-fn hints(text: &str) -> Result<Hints, Error> {
     text.parse()
 }
 

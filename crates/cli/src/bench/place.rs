@@ -95,7 +95,7 @@ pub(super) fn scheduler_file(scheduler: &Scheduler) -> Result<Option<PathBuf>, F
 
 /// Where `postgres/lab-server.sh` leaves a server of PostgreSQL 17, whose data
 /// is the image's.
-fn server_dir(build: Build) -> Result<PathBuf, Failure> {
+pub(super) fn server_dir(build: Build) -> Result<PathBuf, Failure> {
     let name = format!("postgres/lab-17-{build}");
     // The link is followed here: a guest gets the directory.
     match giveway_lab::cache_root().join(name).canonicalize() {

@@ -8,11 +8,12 @@ use super::summary::{Cell, Pair, Said, pairs};
 use super::table::heading;
 use super::targets::{Target, sentence, targets};
 use crate::Scheduler;
-use crate::inversion::{ContendedLock, Hints, InversionRow, Outcome, Treatment};
+use crate::inversion::{ContendedLock, InversionRow, Outcome, Treatment};
 use crate::report::canvas::{self, Group};
 use crate::report::number::{Spread, short};
 use crate::report::page::{self, escape};
 use crate::result::Report;
+use crate::setup::Hints;
 
 /// Renders the page.
 pub(super) fn render(report: &Report<InversionRow>) -> String {

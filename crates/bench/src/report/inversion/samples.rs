@@ -1,8 +1,9 @@
 //! Rows like those that cells give, with round numbers.
 
 use crate::Scheduler;
-use crate::inversion::{ContendedLock, Hints, InversionRow, Outcome, Scenario, Treatment};
+use crate::inversion::{ContendedLock, InversionRow, Outcome, Scenario, Treatment};
 use crate::result::{Environment, Report};
+use crate::setup::Hints;
 
 /// All locks under all treatments, two repeats.
 pub(crate) fn report() -> Report<InversionRow> {
@@ -24,7 +25,7 @@ pub(crate) fn report() -> Report<InversionRow> {
         Scheduler::Ufs,
     ];
     for repeat in 0..2 {
-        for treatment in Treatment::all(&schedulers, &Hints::ALL) {
+        for treatment in Treatment::all(&schedulers, Hints::ALL) {
             for lock in ContendedLock::ALL {
                 for scenario in Scenario::ALL {
                     report.rows.push(row(&treatment, lock, scenario, repeat));

@@ -1,8 +1,9 @@
 //! Rows by lock and treatment, baseline and burner side by side.
 
-use crate::inversion::{ContendedLock, Hints, InversionRow, Outcome, Scenario, Treatment};
+use crate::inversion::{ContendedLock, InversionRow, Outcome, Scenario, Treatment};
 use crate::report::number::{Spread, short};
 use crate::result::Report;
+use crate::setup::Hints;
 
 /// The repeats of one scenario.
 #[derive(Clone, Debug, Default)]

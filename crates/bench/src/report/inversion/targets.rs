@@ -3,9 +3,10 @@
 
 use super::summary::{Pair, Said, pairs};
 use crate::Scheduler;
-use crate::inversion::{Hints, InversionRow};
+use crate::inversion::InversionRow;
 use crate::report::number::short;
 use crate::result::Report;
+use crate::setup::Hints;
 
 /// The waiter's time with the burner, in multiples of that without: where the
 /// server says who holds what, and where UFS has to find out.

@@ -6,13 +6,14 @@ use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use giveway_bench::inversion::{Hints, InversionPlan, InversionRow};
-use giveway_bench::{Environment, Error, Report, Scheduler};
-use giveway_lab::{Clock, Job, Lab, Machine, cache_root};
+use giveway_bench::inversion::{InversionPlan, InversionRow};
+use giveway_bench::setup::Hints;
+use giveway_bench::{Environment, Report, Scheduler};
+use giveway_lab::{Clock, Job, Lab, Machine};
 
 use crate::bench::COMMIT;
 use crate::bench::guest::CellArgs;
-use crate::bench::place::{GUEST_REPORT, report_of, scheduler_file, width};
+use crate::bench::place::{GUEST_REPORT, report_of, scheduler_file, server_dir, width};
 use crate::bench::pool::Place;
 use crate::error::{Context, Failure};
 use crate::lab;
@@ -20,9 +21,6 @@ use crate::lab;
 /// Where a guest has the server and the scheduler's program.
 pub(super) const GUEST_SERVER: &str = "/lab/postgres";
 pub(super) const GUEST_PROGRAM: &str = "/lab/scheduler";
-/// The major version whose servers `make servers` makes, and of which the
-/// image's data is.
-const MAJOR: u32 = 17;
 /// Memory of a guest: the image's data, copied to a tmpfs, and a small server.
 const GUEST_MIB: u32 = 3072;
 /// One CPU for the sessions, one for everything else.
@@ -46,7 +44,7 @@ impl Guests {
         let (mut servers, mut programs) = (Vec::new(), Vec::new());
         for plan in plans {
             let hints = plan.treatment.hints;
-            servers.push((hints, server_dir(hints)?));
+            servers.push((hints, server_dir(hints.build())?));
             if let Some(file) = scheduler_file(&plan.treatment.scheduler)? {
                 programs.push((plan.treatment.scheduler.clone(), file));
             }
@@ -120,15 +118,6 @@ impl Place<InversionPlan, Report<InversionRow>> for Guests {
         self.measure(plan, line)
             .map_err(|failure| failure.message())
     }
-}
-
-/// Where the server for such hints is.
-fn server_dir(hints: Hints) -> Result<PathBuf, Failure> {
-    let name = format!("lab-{MAJOR}-{}", hints.server());
-    let link = cache_root().join("postgres").join(name);
-    // A link to a directory that a digest names: a job takes what it points at.
-    let dir = std::fs::canonicalize(&link).map_err(|_| Error::NoLabServer(link))?;
-    Ok(dir)
 }
 
 /// The same plan gives the same machine, and that the same rows.
