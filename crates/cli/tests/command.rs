@@ -119,6 +119,7 @@ fn the_overview_lists_what_there_is() {
             "bench",
             "report",
             "lab",
+            "meta",
             "completions",
             "man",
             "help"
