@@ -39,6 +39,9 @@ if [ "$(id -u)" = 0 ] && [ -z "${GIVEWAY_TEST_DIR:-}" ]; then
 		tar -xf - -C "$GIVEWAY_TEST_DIR/tree"
 	chown -R "$user" "$GIVEWAY_TEST_DIR"
 	status=0
+	pg_config=$(realpath -s "$pg_config")
+	# Nor to be in it: clients complain of that.
+	cd "$GIVEWAY_TEST_DIR"
 	setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups \
 		env HOME="$GIVEWAY_TEST_DIR" "$GIVEWAY_TEST_DIR/tree/postgres/test.sh" \
 		"$pg_config" || status=$?
