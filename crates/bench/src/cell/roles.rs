@@ -82,9 +82,11 @@ impl Roles {
         let wanted = [("table", "mapped"), ("hints", config.hints.name())];
         for row in status {
             let (item, value): (&str, &str) = (row.get(0), row.get(1));
+            // A reason may follow, after a colon.
+            let found = value.split(':').next().unwrap_or_default();
             if wanted
                 .iter()
-                .any(|(name, wanted)| *name == item && *wanted != value)
+                .any(|(name, wanted)| *name == item && *wanted != found)
             {
                 return Err(Error::Config(format!(
                     "the extension has no effect: {item}: {value}"
