@@ -17,9 +17,7 @@ fn root() -> PathBuf {
 
 /// The server for the lab; `None` if none has been made.
 fn server() -> Option<PathBuf> {
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    let link = cache.join("giveway/postgres/lab-17-stock");
+    let link = giveway_lab::cache_root().join("postgres/lab-17-stock");
     link.canonicalize().ok()
 }
 
