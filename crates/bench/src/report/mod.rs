@@ -2,8 +2,8 @@
 //! plots, and one sentence. All of them are functions of a
 //! [`crate::result::Report`] and of nothing else.
 //!
-//! Each kind of row has a module of its own; numbers, plots and pages have in
-//! common what `number`, `canvas` and `page` hold.
+//! Each kind of row has a module of its own; numbers, targets, plots and pages have
+//! in common what `number`, `target`, `canvas` and `page` hold.
 
 mod canvas;
 pub(crate) mod hint_overhead;
@@ -14,3 +14,4 @@ mod number;
 mod page;
 pub(crate) mod preempt;
 pub(crate) mod rocksdb;
+mod target;

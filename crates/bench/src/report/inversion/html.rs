@@ -6,12 +6,13 @@ use plotters::style::RGBColor;
 
 use super::summary::{Cell, Pair, Said, pairs};
 use super::table::heading;
-use super::targets::{Target, sentence, targets};
+use super::targets::{sentence, targets};
 use crate::Scheduler;
 use crate::inversion::{ContendedLock, InversionRow, Outcome, Treatment};
 use crate::report::canvas::{self, Group};
 use crate::report::number::{Spread, short};
 use crate::report::page::{self, escape};
+use crate::report::target::Target;
 use crate::result::Report;
 use crate::setup::Hints;
 

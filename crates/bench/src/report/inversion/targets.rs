@@ -5,6 +5,7 @@ use super::summary::{Pair, Said, pairs};
 use crate::Scheduler;
 use crate::inversion::InversionRow;
 use crate::report::number::short;
+use crate::report::target::Target;
 use crate::result::Report;
 use crate::setup::Hints;
 
@@ -12,15 +13,6 @@ use crate::setup::Hints;
 /// server says who holds what, and where UFS has to find out.
 const PATCHED_MOST: f64 = 1.25;
 const STOCK_MOST: f64 = 2.0;
-
-/// One target.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Target {
-    pub(super) what: String,
-    pub(super) bound: &'static str,
-    pub(super) measured: String,
-    pub(super) met: bool,
-}
 
 /// Every target that the pairs say something about.
 pub(super) fn targets(pairs: &[Pair<'_>]) -> Vec<Target> {

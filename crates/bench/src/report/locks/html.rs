@@ -137,7 +137,7 @@ fn target_table(page: &mut String, summary: &Summary<'_>) {
         let _ = writeln!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(target.what),
+            escape(&target.what),
             escape(target.bound),
             escape(&target.measured),
             if target.met { "met" } else { "<b>missed</b>" }

@@ -3,6 +3,7 @@
 
 use super::summary::{Group, Summary};
 use crate::locks::{LockExperiment, LockRow};
+use crate::report::target::Target;
 use crate::result::Report;
 
 /// Our lock, and the same with its strict guarantee.
@@ -14,15 +15,6 @@ pub(super) const RIVAL: &str = "u-scl";
 pub(super) const QUEUE: &str = "mcs";
 pub(super) const PLAIN: &str = "parking_lot-0.13";
 
-/// One target.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Target {
-    pub(super) what: &'static str,
-    pub(super) bound: &'static str,
-    pub(super) measured: String,
-    pub(super) met: bool,
-}
-
 /// Every target that the rows say something about.
 pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
     use LockExperiment::{Convoy, Equal, Fairness, Groups, Short, Strict, Weights};
@@ -33,17 +25,17 @@ pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
             group.cell(lock)?.deviation()
         })
     };
-    let at_most = |what, bound, limit: f64, value: Option<f64>| {
+    let at_most = |what: &str, bound, limit: f64, value: Option<f64>| {
         value.map(|value| Target {
-            what,
+            what: what.to_owned(),
             bound,
             measured: percent(value),
             met: value <= limit,
         })
     };
-    let at_least = |what, bound, limit: f64, value: Option<f64>| {
+    let at_least = |what: &str, bound, limit: f64, value: Option<f64>| {
         value.map(|value| Target {
-            what,
+            what: what.to_owned(),
             bound,
             measured: times(value),
             met: value >= limit,
@@ -124,7 +116,7 @@ fn alone(summary: &Summary<'_>) -> Option<Target> {
     let ns = |lock| Some(group.cell(lock)?.alone_ns()?.median);
     let more = ns(OWN)? - ns(PLAIN)?;
     Some(Target {
-        what: "uncontended pair: beyond parking_lot-0.13",
+        what: "uncontended pair: beyond parking_lot-0.13".to_owned(),
         bound: "at most 5 ns",
         measured: format!("{more:+.1} ns"),
         met: more <= 5.0,

@@ -4,6 +4,7 @@
 use super::summary::{Cell, Summary, URGENT};
 use crate::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow, REGION, SWITCH};
 use crate::report::number::{Middle, large, short};
+use crate::report::target::Target;
 use crate::result::Report;
 
 /// The policies that preempt: the paper's, and ours.
@@ -16,15 +17,6 @@ const Q2_LOSS: f64 = 0.03;
 const INTERRUPT_LOSS: f64 = 0.017;
 /// Ahead of the best other engine.
 const AHEAD: f64 = 10.0;
-
-/// One target.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Target {
-    pub(super) what: String,
-    pub(super) bound: &'static str,
-    pub(super) measured: String,
-    pub(super) met: bool,
-}
 
 /// Every target that the rows say something about.
 pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
