@@ -78,6 +78,10 @@ apt_get() {
 		-o Acquire::Languages=none -o "APT::Sandbox::User=$(id -un)" "$@" >&2
 }
 
+# PostgreSQL generates its headers at the outermost make only, which `make servers`
+# would otherwise be.
+unset MAKELEVEL MAKEFLAGS
+
 part=$prefix.part
 rm -rf "$part"
 mkdir -p "$part/source"

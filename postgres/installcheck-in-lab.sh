@@ -15,8 +15,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 	echo "usage: postgres/installcheck-in-lab.sh MAJOR stock|patched [SUITE...]" >&2
 	exit 2
 }
-server=$("$here/lab-server.sh" "$1" "$2" | tail -n 1)
-suites=$("$here/build-server.sh" "$1" suites | tail -n 1)
+server=$("$here/lab-server.sh" "$1" "$2")
+suites=$("$here/build-server.sh" "$1" suites)
 shift 2
 "${GIVEWAY:-$here/../target/release/giveway}" lab run \
 	--cpus 2 --clock lockstep --timeout 36000 --results results-of-the-guest \

@@ -24,7 +24,7 @@ fail() {
 	"postgres/lab-server.sh 17 patched"
 major=$1
 kind=$2
-prefix=$("$here/build-server.sh" "$major" "$kind" | tail -n 1)
+prefix=$("$here/build-server.sh" "$major" "$kind")
 
 # What goes in, beside the server: the extensions and the contract with UFS.
 cd "$here/.."

@@ -14,7 +14,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 	echo "usage: postgres/test-in-lab.sh MAJOR stock|patched [CASE...]" >&2
 	exit 2
 }
-server=$("$here/lab-server.sh" "$1" "$2" | tail -n 1)
+server=$("$here/lab-server.sh" "$1" "$2")
 shift 2
 made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT

@@ -125,6 +125,8 @@ words! {
         CreateIndex = "create-index",
         /// `pg_dump` of TPC-H's tables, in a new connection each time.
         PgDump = "pg_dump",
+        /// A transaction that keeps its snapshot for two seconds and does nothing.
+        OpenTransaction = "open-transaction",
     }
 }
 
@@ -136,6 +138,7 @@ impl Job {
             Job::Vacuum => "VACUUM",
             Job::CreateIndex => "CREATE INDEX",
             Job::PgDump => "pg_dump",
+            Job::OpenTransaction => "open transaction",
         }
     }
 
@@ -146,6 +149,7 @@ impl Job {
             Job::Vacuum => "vac/s",
             Job::CreateIndex => "idx/s",
             Job::PgDump => "dump/s",
+            Job::OpenTransaction => "txn/s",
         }
     }
 }
@@ -170,7 +174,7 @@ mod tests {
         }
         let error = "nightly".parse::<Job>().unwrap_err().to_string();
         assert!(
-            error.contains("q17, vacuum, create-index, pg_dump"),
+            error.contains("q17, vacuum, create-index, pg_dump, open-transaction"),
             "{error}"
         );
     }

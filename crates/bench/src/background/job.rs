@@ -3,11 +3,12 @@
 //! | job | loop | a round |
 //! | --- | --- | --- |
 //! | `q17` | in the server, a notice after each round | the query |
-//! | `vacuum`, `create-index` | in the client | statements, one round trip each |
+//! | `vacuum`, `create-index`, `open-transaction` | in the client | statements, one round trip each |
 //! | `pg_dump` | a program | one run of it, with a connection of its own |
 //!
 //! VACUUM and CREATE INDEX lock their table against themselves, so each worker
-//! has a part of `lineitem` for its own.
+//! has a part of `lineitem` for its own. `open-transaction` is the control to the
+//! jobs of maintenance: it keeps a snapshot as they do, and takes no CPU.
 
 use crate::Result;
 use crate::postgres::Session;
@@ -43,6 +44,11 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
             format!("CREATE INDEX {part}_shipdate ON {part} (l_shipdate, l_quantity)"),
             format!("DROP INDEX {part}_shipdate"),
         ]),
+        Job::OpenTransaction => Work::Statements(vec![
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1".into(),
+            "SELECT pg_sleep(2)".into(),
+            "COMMIT".into(),
+        ]),
         Job::PgDump => Work::Program(
             "pg_dump",
             &["--table=lineitem", "--table=part", "--file=/dev/null"],
@@ -53,7 +59,7 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
 /// Makes what `workers` workers need.
 pub(super) fn prepare(session: &Session, job: Job, workers: u32) -> Result<()> {
     match job {
-        Job::Q17 | Job::PgDump => return Ok(()),
+        Job::Q17 | Job::PgDump | Job::OpenTransaction => return Ok(()),
         Job::Vacuum | Job::CreateIndex => {}
     }
     for worker in 0..workers {
