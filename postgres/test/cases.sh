@@ -511,4 +511,7 @@ case_not_preloaded() {
 	check "hints" 1 "$(sql main "SELECT count(*) FROM giveway_status()
 		WHERE item = 'hints' AND value IN ('stock', 'patched')")"
 	stop main
+	# As the cases after this one expect it.
+	configure main "shared_preload_libraries = 'giveway, giveway_test'"
+	start main
 }

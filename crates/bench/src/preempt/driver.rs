@@ -64,12 +64,11 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// How many requests there can be in all. A batch of background requests is
-    /// what all places take and one that finds none.
+    /// How many requests there can be in all.
     pub(crate) fn slots(&self) -> usize {
         let whole = (self.warmup + self.window).as_nanos();
         let batches = whole / self.interval.as_nanos().max(1) + 2;
-        batches as usize * (self.batch + self.low_places + 1)
+        batches as usize * (self.batch + self.low_places)
     }
 }
 
@@ -116,7 +115,12 @@ pub(crate) fn drive(
                 .late_ns
                 .saturating_record((now - due).as_nanos() as u64);
         }
-        while workers.offer_low(due, task(requests.q2(due))) {
+        // Not until no place is free: workers may free them as fast as they are
+        // taken while this thread is off its CPU.
+        for _ in 0..arrivals.low_places {
+            if !workers.offer_low(due, task(requests.q2(due))) {
+                break;
+            }
             taken += 1;
         }
         batch.extend((0..arrivals.batch).map(|_| {
