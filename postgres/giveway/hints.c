@@ -125,7 +125,7 @@ hints_describe(struct giveway_reader *reader, HintsMode mode, bool heavyweight)
 	SLOT_STORE(reader->lwlock_has_waiters_bit, HAS_WAITERS_BIT);
 	SLOT_STORE(reader->wait_event_lwlock_class, PG_WAIT_LWLOCK);
 	SLOT_STORE(reader->wait_event_lock_class, PG_WAIT_LOCK);
-	SLOT_STORE(reader->wait_event_spin, EVENT_SPIN);
+	SLOT_STORE(reader->wait_event_spin, off ? 0 : EVENT_SPIN);
 	SLOT_STORE(reader->ev_group_procarray, WAIT_EVENT_PROCARRAY_GROUP_UPDATE);
 	SLOT_STORE(reader->ev_group_xact, WAIT_EVENT_XACT_GROUP_UPDATE);
 	SLOT_STORE(reader->proc_waitlock_off, offsetof(PGPROC, waitLock));

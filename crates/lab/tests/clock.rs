@@ -20,7 +20,7 @@ fn machine(seed: u64) -> Machine {
         cpus: CPUS,
         clock: Clock::LOCKSTEP,
         seed,
-        timeout: Duration::from_secs(300),
+        timeout: Duration::from_secs(1800),
         ..Machine::default()
     }
 }

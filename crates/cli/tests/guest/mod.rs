@@ -32,7 +32,7 @@ fn said(script: &str) -> &'static str {
         let machine = Machine {
             cpus: 2,
             clock: Clock::LOCKSTEP,
-            timeout: Duration::from_secs(600),
+            timeout: Duration::from_secs(2400),
             ..Machine::default()
         };
         let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");

@@ -67,24 +67,9 @@
 
 #define CHAIN_MAX 8
 
-u64 holders[UFS_SLOT_WORDS];
+struct slot_set holders;
 /* Boosted tasks that wait in a group's queue: to be fetched by dispatch. */
-u64 wanted[UFS_SLOT_WORDS];
-u64 nr_wanted;
-
-static __always_inline bool set_has(u64 *set, u32 slot)
-{
-	return READ_ONCE(set[(slot >> 6) & (UFS_SLOT_WORDS - 1)]) & (1ULL << (slot & 63));
-}
-
-/* A full barrier either way. True: the set has changed. */
-static __always_inline bool set_put(u64 *set, u32 slot, bool in)
-{
-	u64 *word = &set[(slot >> 6) & (UFS_SLOT_WORDS - 1)], bit = 1ULL << (slot & 63);
-
-	return in ? !(__sync_fetch_and_or(word, bit) & bit) :
-		    !!(__sync_fetch_and_and(word, ~bit) & bit);
-}
+struct slot_set wanted;
 
 static __always_inline bool is_boosted(struct task_ctx *tc)
 {
@@ -112,12 +97,11 @@ __noinline int take_snapshot(u32 index, bool runnable)
 	state->event = 0;
 	state->asks = ASKS_NOTHING;
 	state->runnable = runnable;
+	/* Nothing held is the rule, and an iterator costs three calls even then. */
+	n = READ_ONCE(slot->locks.nheld);
 	if (READ_ONCE(slot->reader.nheld_addr)) {
 		read_held(index);
-	} else {
-		n = READ_ONCE(slot->locks.nheld);
-		if (n > GIVEWAY_HELD_MAX)
-			n = 0;
+	} else if (n && n <= GIVEWAY_HELD_MAX) {
 		if (n > UFS_HELD_SEEN)
 			first = n - UFS_HELD_SEEN;
 		bpf_for(i, 0, UFS_HELD_SEEN) {
@@ -235,12 +219,16 @@ __noinline int review_holder(u32 holder)
 	struct slot_state *h = state_of(holder);
 	u32 word, i;
 
+	if (set_is_empty(&waiters)) {
+		end_boost(h);
+		return 0;
+	}
 	bpf_for(word, 0, UFS_SLOT_WORDS) {
 		u64 bits;
 
 		if (word >= nr_slot_words)
 			break;
-		bits = READ_ONCE(waiters[word & (UFS_SLOT_WORDS - 1)]);
+		bits = set_word(&waiters, word);
 		bpf_for(i, 0, 64) {
 			u32 waiter, kind;
 
@@ -271,8 +259,7 @@ __noinline int review_holder(u32 holder)
 /* A boosted task is in the queue of its group: dispatch is to fetch it. */
 static __always_inline void want(u32 slot)
 {
-	if (set_put(wanted, slot, true))
-		__sync_fetch_and_add(&nr_wanted, 1);
+	set_put(&wanted, slot, true);
 }
 
 /* The owner of @slot has become boosted while off its CPU: have it run. */
@@ -302,6 +289,8 @@ __noinline int lend_to_holders(u32 from)
 {
 	u32 chain[CHAIN_MAX] = {}, n = 1, at, word, i;
 
+	if (set_is_empty(&holders))
+		return 0;
 	chain[0] = from;
 	__sink(n);
 	bpf_for(at, 0, CHAIN_MAX) {
@@ -314,7 +303,7 @@ __noinline int lend_to_holders(u32 from)
 
 			if (word >= nr_slot_words)
 				break;
-			bits = READ_ONCE(holders[word & (UFS_SLOT_WORDS - 1)]);
+			bits = set_word(&holders, word);
 			bpf_for(i, 0, 64) {
 				u32 holder, kind;
 
@@ -326,7 +315,7 @@ __noinline int lend_to_holders(u32 from)
 				if (!kind || !lend(waiter, holder, kind))
 					continue;
 				call_up(holder);
-				if (set_has(waiters, holder) && n < CHAIN_MAX) {
+				if (set_has(&waiters, holder) && n < CHAIN_MAX) {
 					chain[n & (CHAIN_MAX - 1)] = holder;
 					n++;
 				}
@@ -351,8 +340,8 @@ static __always_inline void note_sleep(struct slot_state *state)
 /* The slot is its owner's no more. */
 static __noinline int forget_slot(u32 slot)
 {
-	set_put(holders, slot, false);
-	set_put(waiters, slot, false);
+	set_put(&holders, slot, false);
+	set_put(&waiters, slot, false);
 	end_boost(state_of(slot));
 	return 0;
 }
@@ -378,15 +367,15 @@ static __noinline int leave_cpu(struct task_ctx *tc, bool runnable)
 	holds = state->nheld || state->spin || (runnable && rescues(slot));
 	waits = state->wait || state->wait_spin || state->asks;
 	if (tc->tier == GIVEWAY_TIER_BACKGROUND && holds) {
-		set_put(holders, slot, true);
+		set_put(&holders, slot, true);
 		review_holder(slot);
 	} else {
-		if (set_has(holders, slot))
-			set_put(holders, slot, false);
+		if (set_has(&holders, slot))
+			set_put(&holders, slot, false);
 		end_boost(state);
 	}
 	if (waits) {
-		set_put(waiters, slot, true);
+		set_put(&waiters, slot, true);
 		if (!runnable)
 			note_sleep(state);
 		if (is_urgent(state))

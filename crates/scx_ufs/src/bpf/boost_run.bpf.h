@@ -74,7 +74,7 @@ static __noinline int fetch_wanted(u32 cpu)
 
 		if (word >= nr_slot_words)
 			break;
-		bits = READ_ONCE(wanted[word & (UFS_SLOT_WORDS - 1)]);
+		bits = set_word(&wanted, word);
 		bpf_for(i, 0, 64) {
 			struct task_struct *p, *first;
 			struct task_ctx *tc;
@@ -84,9 +84,8 @@ static __noinline int fetch_wanted(u32 cpu)
 				break;
 			slot = (word << 6) + ctzll(bits);
 			bits &= bits - 1;
-			if (!set_put(wanted, slot, false))
+			if (!set_put(&wanted, slot, false))
 				continue;
-			__sync_fetch_and_sub(&nr_wanted, 1);
 			p = bpf_task_from_pid(state_of(slot)->pid);
 			if (!p)
 				continue;
@@ -131,7 +130,7 @@ static __always_inline bool boosts_turn(struct cpu_ctx *cc)
 
 static __always_inline bool boost_dispatch(u32 cpu, struct cpu_ctx *cc)
 {
-	if (unlikely(READ_ONCE(nr_wanted)))
+	if (unlikely(!set_is_empty(&wanted)))
 		fetch_wanted(cpu);
 	if (likely(!READ_ONCE(boost_waiting)))
 		return false;

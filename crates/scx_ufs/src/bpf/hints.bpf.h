@@ -84,9 +84,46 @@ struct slot_state {
 } __attribute__((aligned(64)));
 
 struct slot_state slot_states[UFS_SLOTS_MAX];
-/* Slots whose owners left their CPU waiting for something; see boost.bpf.h. */
-u64 waiters[UFS_SLOT_WORDS];
 u64 nr_looks;
+
+/* Some of the slots. A slot comes and goes by its owner's callbacks, one after the
+ * other; .members is moved after the bit, so it is 0 only while nobody is in the
+ * set who was put there before it was read. */
+struct slot_set {
+	u64 words[UFS_SLOT_WORDS];
+	u64 members;
+};
+
+/* Slots whose owners left their CPU waiting for something; see boost.bpf.h. */
+struct slot_set waiters;
+
+static __always_inline u64 set_word(struct slot_set *set, u32 word)
+{
+	return READ_ONCE(set->words[word & (UFS_SLOT_WORDS - 1)]);
+}
+
+static __always_inline bool set_has(struct slot_set *set, u32 slot)
+{
+	return set_word(set, slot >> 6) & (1ULL << (slot & 63));
+}
+
+static __always_inline bool set_is_empty(struct slot_set *set)
+{
+	return !READ_ONCE(set->members);
+}
+
+/* A full barrier either way. True: the set has changed. */
+static __always_inline bool set_put(struct slot_set *set, u32 slot, bool in)
+{
+	u64 *word = &set->words[(slot >> 6) & (UFS_SLOT_WORDS - 1)], bit = 1ULL << (slot & 63);
+	bool was_in = (in ? __sync_fetch_and_or(word, bit) : __sync_fetch_and_and(word, ~bit)) &
+		      bit;
+
+	if (was_in == in)
+		return false;
+	__sync_fetch_and_add(&set->members, in ? 1 : -1);
+	return true;
+}
 
 static __always_inline struct giveway_slot *slot_at(u32 index)
 {
@@ -287,7 +324,17 @@ static __noinline int heed_slot(struct task_struct *p __arg_trusted)
 	return 0;
 }
 
-/* See what the task has to say. It is in no queue, and charged up to now. */
+/* Whether the task's slot asks for anything but what it has, or is lost. */
+static __always_inline bool slot_differs(struct task_struct *p, struct task_ctx *tc)
+{
+	u32 tier, load;
+
+	return !slot_says(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
+}
+
+/* See what the task has to say. It is in no queue, and charged up to now. Mostly
+ * that is nothing new: this is found out here, since heed_slot() has to look its
+ * context up again. */
 static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 {
 	struct giveway_header *head;
@@ -302,7 +349,7 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 		if (before && !tc->slot)
 			heed_slot(p);
 	}
-	if (unlikely(tc->slot))
+	if (unlikely(tc->slot) && slot_differs(p, tc))
 		heed_slot(p);
 }
 
@@ -310,16 +357,13 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 static __always_inline bool says_otherwise(struct task_struct *p, struct task_ctx *tc)
 {
 	struct giveway_header *head;
-	u32 tier, load;
 
 	if (!hints_on)
 		return false;
 	head = header();
 	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen))
 		return true;
-	if (likely(!tc->slot))
-		return false;
-	return !slot_says(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
+	return unlikely(tc->slot) && slot_differs(p, tc);
 }
 
 /* The task has exited: its slot is free. */
@@ -343,8 +387,7 @@ static __always_inline void reclaim_slot(struct task_ctx *tc)
 /* The task was waiting for a lock when it left its CPU. */
 static __always_inline bool was_waiting(struct task_ctx *tc)
 {
-	return tc->slot && (READ_ONCE(waiters[(tc->slot >> 6) & (UFS_SLOT_WORDS - 1)]) &
-			    (1ULL << (tc->slot & 63)));
+	return tc->slot && set_has(&waiters, tc->slot);
 }
 
 /* Tell the owner what became of it. */

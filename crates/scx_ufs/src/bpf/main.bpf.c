@@ -162,7 +162,7 @@ static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 		state->sleeps_since = 0;
 	}
 	if (was_waiting(tc))
-		set_put(waiters, tc->slot, false);
+		set_put(&waiters, tc->slot, false);
 }
 
 /* A task with a slot has left its CPU, and what it holds is known. */
@@ -330,7 +330,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		prev_ts = tc->tier == GIVEWAY_TIER_TIME_SENSITIVE;
 		prev_bg = !prev_ts;
 	}
-	if (unlikely(READ_ONCE(boost_waiting) || READ_ONCE(nr_wanted) || prev_boosted) &&
+	if (unlikely(READ_ONCE(boost_waiting) || !set_is_empty(&wanted) || prev_boosted) &&
 	    boosts_turn(cc)) {
 		if (boost_dispatch(cpu, cc))
 			return;
