@@ -323,6 +323,7 @@ impl Daemon {
         if files_due || happened {
             self.tell(host.now(), log);
         }
+        self.keep_ready(host);
         let left = self.rotation.left(host.now());
         match left.filter(|left| !left.is_zero() && !self.paused) {
             Some(left) => pause.min(left),
@@ -332,6 +333,7 @@ impl Daemon {
 
     /// Leaves the machine to Linux's own scheduler; whether that has come about.
     pub fn leave(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> bool {
+        host.keep_ready(&[]);
         self.count_time(host.now());
         let is_gone = self.supervisor.leave(host);
         for event in self.supervisor.events() {
@@ -339,6 +341,22 @@ impl Daemon {
         }
         self.tell(host.now(), log);
         is_gone
+    }
+
+    /// Has those loaded ahead whose turn is to come. Not during a swap, which
+    /// takes as long as it takes a CPU to see to it.
+    fn keep_ready(&self, host: &mut impl Host) {
+        if !matches!(
+            self.supervisor.standing(),
+            Standing::Own | Standing::Running(_)
+        ) {
+            return;
+        }
+        let turns = self.rotation.schedule().turns.iter();
+        let rows = turns.filter_map(|turn| self.config.table.get(&turn.scheduler));
+        let in_force = self.supervisor.in_force();
+        let rest: Vec<&Scheduler> = rows.filter(|row| row.name != in_force).collect();
+        host.keep_ready(&rest);
     }
 
     /// The scheduler whose turn it is; none while paused.

@@ -72,6 +72,8 @@ pub(crate) struct Fake {
     leaves_until: Duration,
     pub(crate) spawned: Vec<String>,
     pub(crate) unsupported: bool,
+    /// What is loaded and waits.
+    pub(crate) ready: Vec<String>,
     /// Time under any loaded scheduler of ours.
     pub(crate) in_force: HashMap<String, Duration>,
 }
@@ -164,6 +166,7 @@ impl Host for Fake {
             return Err("no such file".into());
         }
         self.spawned.push(scheduler.name.clone());
+        self.ready.retain(|name| *name != scheduler.name);
         self.process = Some(Process {
             name: scheduler.name.clone(),
             since: self.now,
@@ -172,6 +175,16 @@ impl Host for Fake {
             has_loaded: false,
         });
         Ok(())
+    }
+
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        let in_force = self.process.as_ref().map(|process| &process.name);
+        let can_wait = schedulers.iter().filter(|s| !s.standby.is_empty());
+        self.ready = can_wait.map(|s| s.name.clone()).collect();
+        assert!(
+            in_force.is_none_or(|name| !self.ready.contains(name)),
+            "it runs"
+        );
     }
 
     fn child(&mut self) -> Child {

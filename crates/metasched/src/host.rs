@@ -57,7 +57,8 @@ pub enum End {
     Kill,
 }
 
-/// A machine with at most one scheduler process of ours.
+/// A machine with at most one scheduler process of ours, but for those that are
+/// ready and wait.
 pub trait Host {
     /// Monotonic time.
     fn now(&self) -> Duration;
@@ -68,11 +69,17 @@ pub trait Host {
     /// What the kernel says at this moment.
     fn state(&mut self) -> State;
 
-    /// Starts a scheduler's process; `Err` says why it cannot be started.
+    /// Starts a scheduler's process, or tells one that is ready to go on; `Err`
+    /// says why it cannot be started.
     ///
     /// # Panics
     /// If there is one that has not been reaped.
     fn spawn(&mut self, scheduler: &Scheduler) -> Result<(), String>;
+
+    /// Keeps these ready, and no others: loaded and verified ahead where they
+    /// can wait so, which makes their next [`Host::spawn`] cheap. None of them
+    /// is in force meanwhile.
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]);
 
     /// How the process fares.
     fn child(&mut self) -> Child;

@@ -35,6 +35,10 @@ pub struct Scheduler {
     /// Program and options; empty for Linux's own.
     #[serde(default)]
     pub command: Vec<String>,
+    /// Options with which it loads, and then waits for a line on its standard
+    /// input before it schedules; empty: it cannot wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standby: Vec<String>,
     /// How its name in `root/ops` begins; empty for Linux's own.
     #[serde(default)]
     pub ops: String,
@@ -55,6 +59,7 @@ impl Scheduler {
         Scheduler {
             name: EEVDF.to_owned(),
             command: Vec::new(),
+            standby: Vec::new(),
             ops: String::new(),
             kernel: None,
             install: String::new(),

@@ -70,6 +70,24 @@ fn a_turn_lasts_its_timeslice_from_when_its_scheduler_is_in_force() {
 }
 
 #[test]
+fn what_can_wait_is_ready_before_its_turn_and_is_not_while_it_runs() {
+    let can_wait = TWO.replace("ops = ", "standby = ['--wait']\nops = ");
+    assert_ne!(can_wait, TWO);
+    let mut world = World::new(&can_wait);
+    let mut was_ready = 0;
+    for _ in 0..800 {
+        world.run(Duration::from_millis(10));
+        let runs = matches!(world.host.state(), State::Enabled(_));
+        let is_ready = !world.host.ready.is_empty();
+        assert!(!(runs && is_ready));
+        was_ready += usize::from(is_ready);
+    }
+    assert!(was_ready > 100, "EEVDF's turns are used to load ahead");
+    world.daemon.leave(&mut world.host, &mut |_| {});
+    assert!(world.host.ready.is_empty(), "nobody is left behind");
+}
+
+#[test]
 fn a_pause_leaves_linux_s_own_until_it_is_over() {
     let mut world = World::new(TWO);
     world.run(3 * SECOND);

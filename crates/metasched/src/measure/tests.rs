@@ -35,6 +35,10 @@ impl Host for Clocked {
     fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
         self.fake.spawn(scheduler)
     }
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        self.fake.keep_ready(schedulers);
+    }
+
     fn child(&mut self) -> Child {
         self.fake.child()
     }
