@@ -6,6 +6,7 @@
 //! process where that could make two.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::host::{Child, End, Host, State};
@@ -72,6 +73,9 @@ pub(crate) struct Fake {
     leaves_until: Duration,
     pub(crate) spawned: Vec<String>,
     pub(crate) unsupported: bool,
+    /// What each cgroup demands: how many CPUs.
+    pub(crate) demand: HashMap<PathBuf, f64>,
+    demanded: HashMap<PathBuf, f64>,
     /// What is loaded and waits.
     pub(crate) ready: Vec<String>,
     /// Time under any loaded scheduler of ours.
@@ -145,6 +149,10 @@ impl Host for Fake {
     fn rest(&mut self, duration: Duration) {
         if let Some((name, true)) = &self.loaded {
             *self.in_force.entry(name.clone()).or_default() += duration;
+        }
+        for (group, cpus) in &self.demand {
+            let seconds = cpus * duration.as_secs_f64();
+            *self.demanded.entry(group.clone()).or_default() += seconds;
         }
         self.now += duration;
         self.settle();
@@ -221,6 +229,11 @@ impl Host for Fake {
         let process = self.process.take().expect("a process to reap");
         assert!(process.ended, "V2: reaped while it runs");
         format!("words of {}", process.name)
+    }
+
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        let of = |group| self.demanded.get(group).copied().unwrap_or_default();
+        cgroups.iter().map(of).collect()
     }
 
     fn starved(&mut self) -> Duration {

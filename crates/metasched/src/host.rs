@@ -9,6 +9,7 @@
 //! A host reports both and draws no conclusion.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::scheduler::Scheduler;
@@ -89,6 +90,11 @@ pub trait Host {
 
     /// Forgets a process that has ended; answers with its last words.
     fn reap(&mut self) -> String;
+
+    /// What the tasks of each of these cgroups (`/system.slice/web.service`) have
+    /// demanded of CPUs so far, in seconds: time that they ran, and time that
+    /// some of them waited to run. 0 for one that is not there.
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64>;
 
     /// For how long a task of the ordinary class that wants to run has not: 0
     /// on a machine that schedules.

@@ -52,6 +52,7 @@ const TAIL_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct System {
     sched_ext: PathBuf,
+    cgroups: PathBuf,
     machine: Machine,
     log: PathBuf,
     process: Option<Process>,
@@ -72,6 +73,7 @@ impl System {
         let root = Path::new("/");
         Ok(System {
             sched_ext: root.join("sys/kernel/sched_ext"),
+            cgroups: root.join("sys/fs/cgroup"),
             machine: Machine::look(root),
             log: log.to_owned(),
             process: None,
@@ -80,6 +82,17 @@ impl System {
             canary: Canary::new(),
             began: Instant::now(),
         })
+    }
+
+    /// How many wait loaded: those that have said so, by a line `ready`.
+    pub fn ready(&self) -> usize {
+        let has_said = |ready: &&Ready| tail(&ready.log).lines().any(|line| line == "ready");
+        self.ready.iter().filter(has_said).count()
+    }
+
+    /// The process of the scheduler that is in force, or on its way.
+    pub fn process(&self) -> Option<i32> {
+        self.process.as_ref().map(|process| process.id() as i32)
     }
 
     /// Starts a process of this scheduler with these further options.
@@ -186,6 +199,24 @@ pub fn loads(sched_ext: &Path) -> Option<u64> {
     text.trim().parse().ok()
 }
 
+/// CPU time used in a cgroup, and time that some task in it waited for a CPU
+/// (pressure, where the kernel keeps count of it), in seconds.
+fn demanded(root: &Path, group: &Path) -> f64 {
+    let dir = root.join(group.strip_prefix("/").unwrap_or(group));
+    let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+    let (stat, pressure) = (read("cpu.stat"), read("cpu.pressure"));
+    let used = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "));
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "));
+    let waited = some.and_then(|line| line.split_once("total="));
+    let us = |text: Option<&str>| {
+        text.and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0.0)
+    };
+    (us(used) + us(waited.map(|(_, total)| total))) / 1e6
+}
+
 /// The process that also decides on this machine's schedulers, if one runs.
 /// `proc` is `/proc`.
 pub fn rival(proc: &Path) -> Option<u32> {
@@ -271,6 +302,13 @@ impl Host for System {
             let _ = process.wait();
         }
         last_words(&tail(&self.log))
+    }
+
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        cgroups
+            .iter()
+            .map(|group| demanded(&self.cgroups, group))
+            .collect()
     }
 
     fn starved(&mut self) -> Duration {
@@ -554,6 +592,22 @@ mod tests {
         );
         assert_eq!(last_words("one\ntwo\n \n"), "two");
         assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn demand_is_time_used_and_time_waited() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = dir.path().join("web.slice/a");
+        fs::create_dir_all(&group).unwrap();
+        let of = |name: &str| demanded(dir.path(), Path::new(name));
+        assert_eq!(of("/web.slice/a"), 0.0);
+        fs::write(group.join("cpu.stat"), "usage_usec 1500000\nuser_usec 7\n").unwrap();
+        assert_eq!(of("/web.slice/a"), 1.5);
+        let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=250000\n\
+                        full avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
+        fs::write(group.join("cpu.pressure"), pressure).unwrap();
+        assert_eq!(of("/web.slice/a"), 1.75);
+        assert_eq!(of("/none"), 0.0);
     }
 
     #[test]

@@ -84,7 +84,8 @@ fn main() -> Result<()> {
     let word = opts.standby.then(Word::on_stdin);
     if let Some(word) = &word {
         let loaded = Loaded::load(&opts, &config, &mut open_object)?;
-        info!("scx_ufs is loaded and waits for a line on standard input");
+        // Whoever waits for it may go by this line.
+        println!("ready");
         if !word.wait(&stop) {
             return Ok(());
         }

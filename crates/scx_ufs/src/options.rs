@@ -142,7 +142,7 @@ pub(crate) struct Opts {
     #[arg(long, value_name = "DIR", conflicts_with = "no_hints")]
     session_cgroups: Option<PathBuf>,
 
-    /// Load and verify, then wait for a line on standard input before scheduling.
+    /// Load, print 'ready', then wait for a line on standard input before scheduling.
     ///
     /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules. If
     /// standard input ends without a line, so does scx_ufs.
