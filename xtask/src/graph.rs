@@ -27,6 +27,7 @@ const ALLOWED: [(&str, Option<&[&str]>); 12] = [
         Some(&[
             "giveway-hints",
             "giveway-locks",
+            "giveway-metasched",
             "giveway-preempt",
             "giveway-txn",
         ]),

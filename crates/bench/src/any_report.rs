@@ -8,6 +8,7 @@ use serde::Deserialize;
 use crate::hint_overhead::HintRow;
 use crate::inversion::InversionRow;
 use crate::locks::LockRow;
+use crate::meta::MetaRow;
 use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
 use crate::rocksdb::RocksRow;
@@ -65,6 +66,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
         "inversion" => merged::<InversionRow>(files),
+        "meta" => merged::<MetaRow>(files),
         "rocksdb" => merged::<RocksRow>(files),
         _ => {
             let known = experiments().iter().map(|experiment| experiment.name);
@@ -104,7 +106,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{hint_overhead, inversion, locks, mixed, preempt, rocksdb};
+    use crate::report::{hint_overhead, inversion, locks, meta, mixed, preempt, rocksdb};
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -118,6 +120,7 @@ mod tests {
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),
                 "inversion" => inversion::samples::report().write(&file).unwrap(),
+                "meta" => meta::samples::report().write(&file).unwrap(),
                 "rocksdb" => rocksdb::samples::report().write(&file).unwrap(),
                 other => panic!("no samples of {other}"),
             }

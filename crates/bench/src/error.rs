@@ -68,6 +68,9 @@ pub enum Error {
     /// The data directory to be made is there already.
     #[error("{} is not empty: give a new directory, or remove it first", .0.display())]
     NotEmpty(PathBuf),
+    /// The metascheduler, or what runs under it, did not do its work.
+    #[error("meta: {0}")]
+    Meta(String),
     /// The cell's settings contradict each other or the machine.
     #[error("{0}")]
     Config(String),

@@ -50,5 +50,11 @@ pub fn experiments() -> &'static [Experiment] {
                   the CPU: how long it waits, per lock, scheduler and hints",
             section: "UFS (paper 000), Section 6.6, Table 4",
         },
+        Experiment {
+            name: "meta",
+            summary: "what switching schedulers costs, what following phases brings beside fixed \
+                  slices, and whether a hundred swaps with mishaps leave any harm",
+            section: "Metaschedulers (paper 002), Sections 2.3, 3.3",
+        },
     ]
 }

@@ -10,6 +10,7 @@
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
 //! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6 |
+//! | meta | what a metascheduler costs and brings ([`meta`]) | 002, Sections 2.3, 3.3 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
 //! This crate runs on whatever machine it is called on: it knows nothing of
@@ -26,6 +27,7 @@ mod files;
 pub mod hint_overhead;
 pub mod inversion;
 pub mod locks;
+pub mod meta;
 mod network;
 mod oltp;
 mod plan;

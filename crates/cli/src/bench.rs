@@ -19,6 +19,7 @@ mod hints;
 mod inversion;
 mod keep;
 mod locks;
+mod meta;
 mod mixed;
 mod place;
 mod pool;
@@ -57,6 +58,7 @@ enum Experiment {
     Preempt(preempt::PreemptArgs),
     Rocksdb(rocksdb::RocksArgs),
     Inversion(inversion::InversionArgs),
+    Meta(meta::MetaArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]
     Prepare(guest::PrepareArgs),
@@ -66,6 +68,9 @@ enum Experiment {
     /// Play the cells of one treatment on this machine
     #[command(hide = true)]
     InversionCell(guest::CellArgs),
+    /// Run one part of the metascheduler's experiment on this machine
+    #[command(hide = true)]
+    MetaCell(guest::CellArgs),
 }
 
 /// Runs the experiment; answers with the exit status.
@@ -77,6 +82,8 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
         Some(Experiment::Rocksdb(args)) => rocksdb::rocksdb(&args),
         Some(Experiment::Inversion(args)) => inversion::inversion(&args),
+        Some(Experiment::Meta(args)) => meta::meta(&args),
+        Some(Experiment::MetaCell(args)) => meta::cell(&args).map(|()| 0),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),
         Some(Experiment::InversionCell(args)) => inversion::cell(&args).map(|()| 0),

@@ -3,6 +3,7 @@
 //! ```text
 //!   schedulers   what there is, and why something cannot be used
 //!   measure      applications × schedulers ──► measurements
+//!   tune         policies × base timeslices ──► which to configure
 //!   plan         measurements, policy      ──► the schedule, in print
 //!   run          the schedule, followed: the daemon
 //!   pause, resume, status                      orders to it, and its answer
@@ -12,14 +13,17 @@
 //! how their answers look.
 
 mod daemon;
+mod install;
 mod measure;
 mod plan;
 mod schedulers;
+mod tune;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use giveway_metasched::config::Config;
+use giveway_metasched::scheduler::Machine;
 use giveway_metasched::system;
 
 use crate::error::Failure;
@@ -46,6 +50,7 @@ pub(crate) struct MetaArgs {
 enum MetaCommand {
     Schedulers(schedulers::SchedulersArgs),
     Measure(measure::MeasureArgs),
+    Tune(tune::TuneArgs),
     Plan(plan::PlanArgs),
     Run(daemon::RunArgs),
     Status(daemon::StatusArgs),
@@ -84,6 +89,7 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     match &args.command {
         MetaCommand::Schedulers(args) => schedulers::schedulers(args),
         MetaCommand::Measure(args) => measure::measure(args),
+        MetaCommand::Tune(args) => tune::tune(args),
         MetaCommand::Plan(args) => plan::plan(args),
         MetaCommand::Run(args) => daemon::run(args),
         MetaCommand::Status(args) => daemon::status(args),
@@ -109,6 +115,11 @@ fn entitled() -> Result<(), Failure> {
         .with_remedy("systemctl stop scx_loader"));
     }
     Ok(())
+}
+
+/// The file of a scheduler's program, if it is on this machine.
+pub(crate) fn find_scheduler(program: &str) -> Option<PathBuf> {
+    Machine::look(Path::new("/")).find(program)
 }
 
 impl From<giveway_metasched::Error> for Failure {

@@ -31,6 +31,9 @@ pub struct Application {
     /// How to read what the command prints.
     #[serde(default)]
     pub output: Output,
+    /// Where it runs, for `phase_aware`: `/system.slice/web.service`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
     /// The command is ended after this many seconds, which is a fault.
     #[serde(default = "timeout_s")]
     pub timeout_s: f64,
@@ -227,6 +230,7 @@ mod tests {
             name: "a".into(),
             command: ["sh", "-c", script].map(String::from).to_vec(),
             output: Output::Json,
+            cgroup: None,
             timeout_s: 60.0,
         }
     }

@@ -1,10 +1,12 @@
 //! What an operator writes: `/etc/giveway/meta.toml`.
 //!
 //! ```toml
-//! policy = "delta_weighted"      # round_robin, benefit_weighted, delta_benefit_weighted
+//! policy = "delta_weighted"      # round_robin, benefit_weighted, delta_benefit_weighted,
+//!                                # or phase_aware, which follows what runs
 //! goal = "throughput"            # or tail_latency
 //! normalisation = "ratio"        # or gain, raw
 //! base_timeslice_ms = 1800
+//! swap_ms = 133                  # what a swap counts as, for phase_aware; as measured, if absent
 //! measurements = "/var/lib/giveway/meta.json"
 //! schedulers = ["eevdf", "scx_ufs", "scx_rusty"]    # all known, if absent
 //!
@@ -12,6 +14,7 @@
 //! name = "frontend"
 //! command = ["wrk", "--latency", "-t10", "-c20", "-d30s", "http://localhost:8000/ask"]
 //! output = "wrk"                 # or json
+//! cgroup = "/system.slice/web.service"    # where it runs, for phase_aware
 //!
 //! [[scheduler]]                  # one that is not known from the start
 //! name = "scx_mine"
@@ -41,8 +44,10 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::application::Application;
+use crate::course::{Course, Rotation, Watch};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
+use crate::phase::Phases;
 use crate::policy::{self, Choice, Goal, Normalisation, Policy, Schedule, Turn};
 use crate::scheduler::{EEVDF, Scheduler, Table};
 use crate::supervisor::Limits;
@@ -52,14 +57,16 @@ use crate::supervisor::Limits;
 pub struct Config {
     /// Where it was read.
     pub path: PathBuf,
-    /// How time is divided.
-    pub policy: Policy,
+    /// How it is decided who is in force.
+    pub policy: Rule,
     /// What is to become better.
     pub goal: Goal,
     /// What a benefit is.
     pub normalisation: Normalisation,
     /// t_b of the paper.
     pub base_timeslice: Duration,
+    /// What a swap counts as; none: what it took when it was measured.
+    pub swap: Option<Duration>,
     /// Where measurements are.
     pub measurements: PathBuf,
     /// The schedulers that may be used, EEVDF first.
@@ -74,18 +81,53 @@ pub struct Config {
     pub table: Table,
 }
 
+/// How it is decided who is in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Rule {
+    /// Slices of time by one of the paper's policies.
+    Slices(Policy),
+    /// What runs now, of the applications' cgroups.
+    PhaseAware,
+}
+
+impl Default for Rule {
+    fn default() -> Self {
+        Rule::Slices(Policy::default())
+    }
+}
+
+impl TryFrom<String> for Rule {
+    type Error = String;
+
+    fn try_from(word: String) -> std::result::Result<Rule, String> {
+        let known = Policy::ALL.iter().find(|policy| policy.word() == word);
+        match (known, word.as_str()) {
+            (Some(policy), _) => Ok(Rule::Slices(*policy)),
+            (None, "phase_aware") => Ok(Rule::PhaseAware),
+            _ => {
+                let words = Policy::ALL.map(Policy::word).join(", ");
+                Err(format!(
+                    "'{word}' is no policy; write {words} or phase_aware"
+                ))
+            }
+        }
+    }
+}
+
 /// The file's form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    policy: Policy,
+    policy: Rule,
     #[serde(default)]
     goal: Goal,
     #[serde(default)]
     normalisation: Normalisation,
     #[serde(default = "base_timeslice_ms")]
     base_timeslice_ms: f64,
+    swap_ms: Option<f64>,
     #[serde(default = "measurements")]
     measurements: PathBuf,
     schedulers: Option<Vec<String>>,
@@ -184,6 +226,14 @@ impl Config {
                 return Err(wrong(format!("the application {name} is there twice")));
             }
         }
+        let lacks_cgroup = file.applications.iter().find(|a| a.cgroup.is_none());
+        if let (Rule::PhaseAware, Some(application)) = (file.policy, lacks_cgroup) {
+            return Err(wrong(format!(
+                "phase_aware watches cgroups; write the cgroup of {}",
+                application.name
+            )));
+        }
+        let swap = file.swap_ms.map(|ms| length("swap_ms", ms / 1e3));
         Ok(Config {
             path: path.to_owned(),
             policy: file.policy,
@@ -191,6 +241,7 @@ impl Config {
             normalisation: file.normalisation,
             base_timeslice: length("base_timeslice_ms", file.base_timeslice_ms / 1e3)
                 .map_err(wrong)?,
+            swap: swap.transpose().map_err(wrong)?,
             measurements: file.measurements,
             schedulers,
             applications: file.applications,
@@ -200,21 +251,62 @@ impl Config {
         })
     }
 
-    /// The schedule: that by hand, or the policy's by the measurements.
+    /// What is to be followed: turns by hand, the policy's by the measurements,
+    /// or phases.
+    ///
+    /// # Errors
+    /// Those of [`Measurements::read`], [`policy::choose`] and [`Phases::new`].
+    pub fn course(&self) -> Result<Course> {
+        match self.schedule()? {
+            Some((schedule, _)) => Ok(Course::Turns(Rotation::new(schedule))),
+            None => self.watch().map(Course::Phases),
+        }
+    }
+
+    /// The schedule, by hand or by the policy, and what it was made from; none
+    /// where phases are followed.
     ///
     /// # Errors
     /// Those of [`Measurements::read`] and [`policy::choose`].
-    pub fn schedule(&self) -> Result<(Schedule, Vec<Choice>)> {
-        if !self.turns.is_empty() {
-            let turns = self.turns.clone();
-            return Ok((Schedule { turns }, Vec::new()));
+    pub fn schedule(&self) -> Result<Option<(Schedule, Vec<Choice>)>> {
+        let turns = self.turns.clone();
+        match self.policy {
+            _ if !turns.is_empty() => Ok(Some((Schedule { turns }, Vec::new()))),
+            Rule::PhaseAware => Ok(None),
+            Rule::Slices(policy) => {
+                let choices = self.choices(&Measurements::read(&self.measurements)?)?;
+                let schedule = self.slices(policy, &choices, self.base_timeslice);
+                Ok(Some((schedule, choices)))
+            }
         }
-        let measured = Measurements::read(&self.measurements)?;
+    }
+
+    /// Each application's preferred scheduler, of those that may be used.
+    ///
+    /// # Errors
+    /// Those of [`policy::choose`].
+    pub fn choices(&self, measured: &Measurements) -> Result<Vec<Choice>> {
         let may = |name: &str| self.schedulers.iter().any(|row| row.name == name);
-        let choices = policy::choose(&measured, self.goal, may)?;
-        let weights = policy::weights(self.policy, self.goal, self.normalisation, &choices);
-        let schedule = Schedule::of(&choices, &weights, self.base_timeslice);
-        Ok((schedule, choices))
+        policy::choose(measured, self.goal, may)
+    }
+
+    /// The schedule that a policy gives.
+    ///
+    /// # Panics
+    /// If there is no choice.
+    pub fn slices(&self, policy: Policy, choices: &[Choice], base: Duration) -> Schedule {
+        let weights = policy::weights(policy, self.goal, self.normalisation, choices);
+        Schedule::of(choices, &weights, base)
+    }
+
+    fn watch(&self) -> Result<Watch> {
+        let measured = Measurements::read(&self.measurements)?;
+        let applications: Vec<&str> = self.applications.iter().map(|a| a.name.as_str()).collect();
+        let schedulers: Vec<&str> = self.schedulers.iter().map(|s| s.name.as_str()).collect();
+        let swap = self.swap.unwrap_or(measured.swap());
+        let phases = Phases::new(&measured, self.goal, &applications, &schedulers, swap)?;
+        let cgroups = self.applications.iter().filter_map(|a| a.cgroup.clone());
+        Ok(Watch::new(phases, cgroups.collect()))
     }
 }
 
@@ -260,7 +352,7 @@ mod tests {
     #[test]
     fn an_empty_file_is_a_configuration() {
         let config = parse("").unwrap();
-        assert_eq!(config.policy, Policy::DeltaWeighted);
+        assert_eq!(config.policy, Rule::Slices(Policy::DeltaWeighted));
         assert_eq!(config.base_timeslice, Duration::from_millis(1800));
         assert_eq!(config.limits, Limits::default());
         assert_eq!(config.schedulers[0].name, EEVDF);
@@ -278,7 +370,7 @@ mod tests {
              [limits]\nstart_s = 7\nback_off_max_s = 60.5\n",
         );
         let config = config.unwrap();
-        assert_eq!(config.policy, Policy::DeltaBenefitWeighted);
+        assert_eq!(config.policy, Rule::Slices(Policy::DeltaBenefitWeighted));
         assert_eq!(config.goal, Goal::TailLatency);
         assert_eq!(config.normalisation, Normalisation::Gain);
         assert_eq!(config.base_timeslice, Duration::from_millis(250));
@@ -293,6 +385,11 @@ mod tests {
     fn what_makes_no_sense_is_refused_with_what_to_write() {
         for (text, says) in [
             ("policy = 'best'", "round_robin"),
+            (
+                "policy = 'phase_aware'\n[[application]]\nname = 'a'\ncommand = ['x']",
+                "the cgroup of a",
+            ),
+            ("swap_ms = 0", "swap_ms"),
             ("base_timeslice_ms = 0", "1 ms to one day"),
             ("base_timeslice_ms = nan", "1 ms to one day"),
             ("schedulers = ['scx_none']", "giveway meta schedulers"),
@@ -317,7 +414,7 @@ mod tests {
     #[test]
     fn the_schedule_is_the_hand_s_or_the_policy_s() {
         let hand = parse("[[turn]]\nscheduler = 'scx_ufs'\ntimeslice_ms = 500").unwrap();
-        let (schedule, choices) = hand.schedule().unwrap();
+        let (schedule, choices) = hand.schedule().unwrap().unwrap();
         assert_eq!(schedule.turns[0].timeslice, Duration::from_millis(500));
         assert!(choices.is_empty());
 
@@ -342,7 +439,7 @@ mod tests {
              schedulers = ['scx_ufs']",
             path.display()
         );
-        let (schedule, choices) = parse(&text).unwrap().schedule().unwrap();
+        let (schedule, choices) = parse(&text).unwrap().schedule().unwrap().unwrap();
         let names: Vec<_> = schedule
             .turns
             .iter()

@@ -1,7 +1,7 @@
 //! Follows a schedule for months: turns, reloading, pausing, telling.
 //!
 //! ```text
-//!   meta.toml, measurements ──► Schedule ──► Rotation ──► Supervisor ──► Host
+//!   meta.toml, measurements ──► Course ──► Supervisor ──► Host
 //!   DIR/paused (a file)     ──►  nothing but Linux's own scheduler
 //!   DIR/status.json, DIR/metrics.prom    what `status` and a monitor read
 //!   DIR/lock                             held while the daemon runs
@@ -26,79 +26,15 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::course::Course;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::host::Host;
-use crate::policy::{Schedule, Turn};
 use crate::scheduler::Scheduler;
 use crate::supervisor::{Standing, Supervisor};
 
 /// How often files are looked at and written.
 const FILES: Duration = Duration::from_secs(1);
-
-/// Whose turn it is.
-#[derive(Debug)]
-pub struct Rotation {
-    schedule: Schedule,
-    at: usize,
-    /// Since when its scheduler has been in force.
-    since: Option<Duration>,
-}
-
-impl Rotation {
-    /// From the first turn on.
-    pub fn new(schedule: Schedule) -> Rotation {
-        Rotation {
-            schedule,
-            at: 0,
-            since: None,
-        }
-    }
-
-    /// Goes by another schedule. The scheduler whose turn it is keeps it, if it
-    /// has one in the new schedule.
-    pub fn replace(&mut self, schedule: Schedule) {
-        let now = &self.turn().scheduler;
-        let same = schedule.turns.iter().position(|t| t.scheduler == *now);
-        *self = match same {
-            Some(at) => Rotation {
-                schedule,
-                at,
-                since: self.since,
-            },
-            None => Rotation::new(schedule),
-        };
-    }
-
-    /// The turn.
-    pub fn turn(&self) -> &Turn {
-        &self.schedule.turns[self.at]
-    }
-
-    /// The schedule.
-    pub fn schedule(&self) -> &Schedule {
-        &self.schedule
-    }
-
-    /// Passes the turn on if it has lasted. `is_settled` says whether its
-    /// scheduler is in force, or whatever stands in for it.
-    pub fn advance(&mut self, now: Duration, is_settled: bool) {
-        if !is_settled {
-            return;
-        }
-        let since = *self.since.get_or_insert(now);
-        if now - since >= self.turn().timeslice && self.schedule.turns.len() > 1 {
-            self.at = (self.at + 1) % self.schedule.turns.len();
-            self.since = None;
-        }
-    }
-
-    /// How long the turn lasts from now on, if it has begun.
-    pub fn left(&self, now: Duration) -> Option<Duration> {
-        let gone = now.checked_sub(self.since?)?;
-        Some(self.turn().timeslice.saturating_sub(gone))
-    }
-}
 
 /// The only daemon of a directory.
 #[derive(Debug)]
@@ -171,9 +107,9 @@ pub struct Status {
     pub wanted: String,
     /// Whether it was told to pause.
     pub paused: bool,
-    /// Seconds left of the turn.
+    /// Seconds left of the turn, where there are turns.
     pub turn_left_s: Option<f64>,
-    /// The round: schedulers and seconds.
+    /// The round: schedulers and seconds; none where phases are followed.
     pub turns: Vec<(String, f64)>,
     /// Seconds each scheduler was in force.
     pub in_force_s: BTreeMap<String, f64>,
@@ -215,6 +151,11 @@ impl Status {
         }
     }
 
+    /// Whether this scheduler is in force.
+    pub fn in_force(&self, name: &str) -> bool {
+        matches!(&self.standing, Standing::Running(running) if running == name)
+    }
+
     /// The same in the text form that Prometheus reads.
     pub fn metrics(&self) -> String {
         let mut text = String::new();
@@ -254,7 +195,7 @@ impl Status {
 pub struct Daemon {
     config: Config,
     dir: PathBuf,
-    rotation: Rotation,
+    course: Course,
     supervisor: Supervisor,
     paused: bool,
     config_error: Option<String>,
@@ -270,11 +211,10 @@ impl Daemon {
     /// Of this configuration, with its files in `dir`.
     ///
     /// # Errors
-    /// Those of [`Config::schedule`].
+    /// Those of [`Config::course`].
     pub fn new(config: Config, dir: &Path) -> Result<Daemon> {
-        let (schedule, _) = config.schedule()?;
         Ok(Daemon {
-            rotation: Rotation::new(schedule),
+            course: config.course()?,
             supervisor: Supervisor::new(config.limits),
             seen: stamps(&config),
             config,
@@ -306,12 +246,8 @@ impl Daemon {
         for _ in 0..2 {
             let wanted = self.wanted().cloned().unwrap_or_else(|| own.clone());
             pause = pause.min(self.supervisor.step(&wanted, host));
-            let before = self.rotation.at;
-            if !self.paused {
-                let is_settled = self.supervisor.is_settled(&wanted, host.now());
-                self.rotation.advance(host.now(), is_settled);
-            }
-            if self.rotation.at == before {
+            let is_settled = self.supervisor.is_settled(&wanted, host.now());
+            if self.paused || !self.course.advance(host, is_settled) {
                 break;
             }
         }
@@ -323,7 +259,8 @@ impl Daemon {
         if files_due || happened {
             self.tell(host.now(), log);
         }
-        let left = self.rotation.left(host.now());
+        self.keep_ready(host);
+        let left = self.course.left(host.now());
         match left.filter(|left| !left.is_zero() && !self.paused) {
             Some(left) => pause.min(left),
             None => pause,
@@ -332,6 +269,7 @@ impl Daemon {
 
     /// Leaves the machine to Linux's own scheduler; whether that has come about.
     pub fn leave(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> bool {
+        host.keep_ready(&[]);
         self.count_time(host.now());
         let is_gone = self.supervisor.leave(host);
         for event in self.supervisor.events() {
@@ -341,10 +279,30 @@ impl Daemon {
         is_gone
     }
 
-    /// The scheduler whose turn it is; none while paused.
+    /// Has those loaded ahead whose turn is to come. Not during a swap, which
+    /// takes as long as it takes a CPU to see to it.
+    fn keep_ready(&self, host: &mut impl Host) {
+        if !matches!(
+            self.supervisor.standing(),
+            Standing::Own | Standing::Running(_)
+        ) {
+            return;
+        }
+        // None while paused: nobody is wanted, and waiting takes memory.
+        let names = self
+            .course
+            .schedulers()
+            .into_iter()
+            .filter(|_| !self.paused);
+        let rows = names.filter_map(|name| self.config.table.get(name));
+        let in_force = self.supervisor.in_force();
+        let rest: Vec<&Scheduler> = rows.filter(|row| row.name != in_force).collect();
+        host.keep_ready(&rest);
+    }
+
+    /// The scheduler that should be in force; none while paused.
     fn wanted(&self) -> Option<&Scheduler> {
-        let turn = self.rotation.turn();
-        let row = self.config.table.get(&turn.scheduler);
+        let row = self.config.table.get(self.course.wanted());
         row.filter(|_| !self.paused)
     }
 
@@ -364,10 +322,10 @@ impl Daemon {
         }
         self.seen = seen;
         let read = Config::read(&self.config.path);
-        match read.and_then(|config| Ok((config.schedule()?.0, config))) {
-            Ok((schedule, config)) => {
+        match read.and_then(|config| Ok((config.course()?, config))) {
+            Ok((course, config)) => {
                 log("the configuration has changed and is in force");
-                self.rotation.replace(schedule);
+                self.course.replace(course);
                 self.supervisor.set_limits(config.limits);
                 self.config = config;
                 self.config_error = None;
@@ -394,6 +352,7 @@ impl Daemon {
         let seconds = |duration: &Duration| duration.as_secs_f64();
         let costs = self.supervisor.costs();
         let records = self.supervisor.records().iter();
+        let rotation = self.course.rotation();
         Status {
             pid: std::process::id(),
             standing: self.supervisor.standing(),
@@ -402,19 +361,17 @@ impl Daemon {
                 .map_or(crate::scheduler::EEVDF, |row| &row.name)
                 .to_owned(),
             paused: self.paused,
-            turn_left_s: self
-                .rotation
-                .left(now)
+            turn_left_s: rotation
+                .and_then(|rotation| rotation.left(now))
                 .filter(|_| !self.paused)
                 .as_ref()
                 .map(seconds),
-            turns: self
-                .rotation
-                .schedule()
-                .turns
-                .iter()
-                .map(|turn| (turn.scheduler.clone(), seconds(&turn.timeslice)))
-                .collect(),
+            turns: rotation.map_or_else(Vec::new, |rotation| {
+                let turns = rotation.schedule().turns.iter();
+                turns
+                    .map(|turn| (turn.scheduler.clone(), seconds(&turn.timeslice)))
+                    .collect()
+            }),
             in_force_s: self
                 .in_force
                 .iter()

@@ -6,6 +6,7 @@
 //! process where that could make two.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::host::{Child, End, Host, State};
@@ -72,6 +73,11 @@ pub(crate) struct Fake {
     leaves_until: Duration,
     pub(crate) spawned: Vec<String>,
     pub(crate) unsupported: bool,
+    /// What each cgroup demands: how many CPUs.
+    pub(crate) demand: HashMap<PathBuf, f64>,
+    demanded: HashMap<PathBuf, f64>,
+    /// What is loaded and waits.
+    pub(crate) ready: Vec<String>,
     /// Time under any loaded scheduler of ours.
     pub(crate) in_force: HashMap<String, Duration>,
 }
@@ -144,6 +150,10 @@ impl Host for Fake {
         if let Some((name, true)) = &self.loaded {
             *self.in_force.entry(name.clone()).or_default() += duration;
         }
+        for (group, cpus) in &self.demand {
+            let seconds = cpus * duration.as_secs_f64();
+            *self.demanded.entry(group.clone()).or_default() += seconds;
+        }
         self.now += duration;
         self.settle();
     }
@@ -164,6 +174,7 @@ impl Host for Fake {
             return Err("no such file".into());
         }
         self.spawned.push(scheduler.name.clone());
+        self.ready.retain(|name| *name != scheduler.name);
         self.process = Some(Process {
             name: scheduler.name.clone(),
             since: self.now,
@@ -172,6 +183,16 @@ impl Host for Fake {
             has_loaded: false,
         });
         Ok(())
+    }
+
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        let in_force = self.process.as_ref().map(|process| &process.name);
+        let can_wait = schedulers.iter().filter(|s| !s.standby.is_empty());
+        self.ready = can_wait.map(|s| s.name.clone()).collect();
+        assert!(
+            in_force.is_none_or(|name| !self.ready.contains(name)),
+            "it runs"
+        );
     }
 
     fn child(&mut self) -> Child {
@@ -208,6 +229,11 @@ impl Host for Fake {
         let process = self.process.take().expect("a process to reap");
         assert!(process.ended, "V2: reaped while it runs");
         format!("words of {}", process.name)
+    }
+
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        let of = |group| self.demanded.get(group).copied().unwrap_or_default();
+        cgroups.iter().map(of).collect()
     }
 
     fn starved(&mut self) -> Duration {

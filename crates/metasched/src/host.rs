@@ -9,6 +9,7 @@
 //! A host reports both and draws no conclusion.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::scheduler::Scheduler;
@@ -57,7 +58,8 @@ pub enum End {
     Kill,
 }
 
-/// A machine with at most one scheduler process of ours.
+/// A machine with at most one scheduler process of ours, but for those that are
+/// ready and wait.
 pub trait Host {
     /// Monotonic time.
     fn now(&self) -> Duration;
@@ -68,11 +70,17 @@ pub trait Host {
     /// What the kernel says at this moment.
     fn state(&mut self) -> State;
 
-    /// Starts a scheduler's process; `Err` says why it cannot be started.
+    /// Starts a scheduler's process, or tells one that is ready to go on; `Err`
+    /// says why it cannot be started.
     ///
     /// # Panics
     /// If there is one that has not been reaped.
     fn spawn(&mut self, scheduler: &Scheduler) -> Result<(), String>;
+
+    /// Keeps these ready, and no others: loaded and verified ahead where they
+    /// can wait so, which makes their next [`Host::spawn`] cheap. None of them
+    /// is in force meanwhile.
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]);
 
     /// How the process fares.
     fn child(&mut self) -> Child;
@@ -82,6 +90,11 @@ pub trait Host {
 
     /// Forgets a process that has ended; answers with its last words.
     fn reap(&mut self) -> String;
+
+    /// What the tasks of each of these cgroups (`/system.slice/web.service`) have
+    /// demanded of CPUs so far, in seconds: time that they ran, and time that
+    /// some of them waited to run. 0 for one that is not there.
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64>;
 
     /// For how long a task of the ordinary class that wants to run has not: 0
     /// on a machine that schedules.

@@ -16,13 +16,16 @@
 //! | [`application`] | How is that found out? |
 //! | [`policy`] | Who runs for how long? |
 //! | [`phase`] | Who should run now? |
+//! | [`course`] | Turns by the clock, or phases: who should be in force? |
 //! | [`host`], [`system`] | What does the kernel say, and what can be done? |
 //! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
 //! | [`measure`] | How are all schedulers measured, though some misbehave? |
+//! | [`tune`] | Which base timeslice is best? |
 //! | [`config`], [`daemon`] | What does the operator want, and who sees to it? |
 
 pub mod application;
 pub mod config;
+pub mod course;
 pub mod daemon;
 pub mod error;
 #[cfg(test)]
@@ -36,5 +39,6 @@ pub mod policy;
 pub mod scheduler;
 pub mod supervisor;
 pub mod system;
+pub mod tune;
 
 pub use error::{Error, Result};

@@ -131,7 +131,7 @@ pub enum Blame {
 }
 
 /// Median and spread of some runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// The middle one; of an even number, the mean of the middle two.
     pub median: f64,

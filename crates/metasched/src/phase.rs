@@ -25,8 +25,8 @@
 //! constant. A swap is counted as if nothing were done while it takes, at
 //! EEVDF's rate: c is the measured time of a swap.
 //!
-//! Nothing here looks at a machine: demand comes from the caller, for instance
-//! CPU time used plus run-queue delay by cgroup.
+//! Nothing here looks at a machine: demand comes from the caller
+//! ([`Watch`](crate::course::Watch)).
 
 use std::time::Duration;
 
@@ -142,6 +142,11 @@ impl Phases {
             let next = least.max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
             self.current = next.expect("the least is there");
         }
+    }
+
+    /// Those among which it chooses.
+    pub fn schedulers(&self) -> impl Iterator<Item = &str> {
+        self.schedulers.iter().map(String::as_str)
     }
 
     /// The scheduler that should be in force.

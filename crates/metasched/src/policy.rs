@@ -75,6 +75,16 @@ impl Policy {
         Policy::BenefitWeighted,
         Policy::DeltaBenefitWeighted,
     ];
+
+    /// How configurations call it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Policy::RoundRobin => "round_robin",
+            Policy::DeltaWeighted => "delta_weighted",
+            Policy::BenefitWeighted => "benefit_weighted",
+            Policy::DeltaBenefitWeighted => "delta_benefit_weighted",
+        }
+    }
 }
 
 /// What is to become better.

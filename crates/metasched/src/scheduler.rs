@@ -35,15 +35,22 @@ pub struct Scheduler {
     /// Program and options; empty for Linux's own.
     #[serde(default)]
     pub command: Vec<String>,
+    /// Options with which it loads, prints a line `ready`, and waits for a line
+    /// on its standard input before it schedules; empty: it cannot wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub standby: Vec<String>,
     /// How its name in `root/ops` begins; empty for Linux's own.
     #[serde(default)]
     pub ops: String,
     /// The oldest kernel it runs on, as `6.12`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<Release>,
-    /// Where to get the program.
+    /// Where to get the program, for a person.
     #[serde(default)]
     pub install: String,
+    /// The same for `giveway meta schedulers --install`; none: by hand only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// What it does, in half a line.
     #[serde(default)]
     pub about: String,
@@ -55,9 +62,11 @@ impl Scheduler {
         Scheduler {
             name: EEVDF.to_owned(),
             command: Vec::new(),
+            standby: Vec::new(),
             ops: String::new(),
             kernel: None,
             install: String::new(),
+            source: None,
             about: String::new(),
         }
     }
@@ -93,6 +102,34 @@ impl Scheduler {
             )),
         }
     }
+}
+
+/// Where a scheduler's program is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Source {
+    /// The crate of the program's name, in the Rust registry.
+    Crate,
+    /// The kernel's source, tools/sched_ext.
+    Kernel,
+}
+
+/// Where `giveway meta schedulers --install` puts programs:
+/// `${XDG_CACHE_HOME:-~/.cache}/giveway/schedulers`. They are in its `bin`.
+pub fn install_dir() -> PathBuf {
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    // A service may be without HOME.
+    let of_user = || {
+        nix::unistd::User::from_uid(nix::unistd::geteuid())
+            .ok()
+            .flatten()
+    };
+    let home = || match std::env::var_os("HOME") {
+        Some(home) => PathBuf::from(home),
+        None => of_user().map_or(PathBuf::from("/"), |user| user.dir),
+    };
+    let cache = cache.unwrap_or_else(|| home().join(".cache"));
+    cache.join("giveway/schedulers")
 }
 
 /// The schedulers there are to choose from, each name once.
@@ -197,7 +234,8 @@ pub struct Machine {
 
 impl Machine {
     /// The machine whose `/proc` and `/sys` lie below `root` (`/` but in tests),
-    /// with programs beside this one looked for first, then those in `PATH`.
+    /// with programs beside this one looked for first, then those in `PATH`, then
+    /// those in [`install_dir`].
     pub fn look(root: &Path) -> Machine {
         let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
         let beside = std::env::current_exe()
@@ -211,6 +249,7 @@ impl Machine {
             path: beside
                 .into_iter()
                 .chain(std::env::split_paths(&path))
+                .chain([install_dir().join("bin")])
                 .collect(),
         }
     }

@@ -27,8 +27,9 @@
 //!
 //! Numbered invariants:
 //!
-//! - **V1** A process is started in `Idle` only, when there is no other and the
-//!   kernel says that nothing is loaded: never two schedulers.
+//! - **V1** A process is started, or told to go on if it waits loaded, in `Idle`
+//!   only, when there is no other and the kernel says that nothing is in force:
+//!   never two schedulers.
 //! - **V2** `Idle` is entered with the process reaped. What is loaded then, if
 //!   anything, is somebody else's and is left alone.
 //! - **V3** From every phase some step leads to `Idle` after a bounded time, if
@@ -84,8 +85,9 @@ impl Default for Limits {
     }
 }
 
-/// How often to look while something changes.
-const POLL: Duration = Duration::from_millis(5);
+/// How often to look while something changes. A swap to a scheduler that is
+/// ready takes some ten of these.
+const POLL: Duration = Duration::from_millis(1);
 /// How often to look while nothing does.
 const WATCH: Duration = Duration::from_millis(100);
 

@@ -7,6 +7,12 @@
 //! The kernel means the thread by that: a [`System`] is used by the one that
 //! made it, and that thread lives as long as the program.
 //!
+//! A scheduler that can wait is kept *ready*: its process has loaded it, which is
+//! most of a start, and attaches it when it reads a line. It is used once; the
+//! next is loaded while another scheduler is in force. One that ended while it
+//! waited is not replaced: its turn begins with an ordinary start, whose failure
+//! is seen by all.
+//!
 //! The *canary* is a thread of the ordinary class that does nothing but count.
 //! How long its count stands still tells how long an ordinary task that wants to
 //! run may be kept from it. That says something only if the reader is
@@ -17,8 +23,8 @@
 //! Known weakness: the canary is one task. A scheduler that starves only tasks
 //! pinned to one CPU, or those of a cgroup, is left to the kernel's watchdog.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
@@ -46,9 +52,13 @@ const TAIL_BYTES: u64 = 4096;
 #[derive(Debug)]
 pub struct System {
     sched_ext: PathBuf,
+    cgroups: PathBuf,
     machine: Machine,
     log: PathBuf,
     process: Option<Process>,
+    ready: Vec<Ready>,
+    /// So many were started to be ready: their logs have different names.
+    loaded_ahead: u64,
     canary: Canary,
     began: Instant,
 }
@@ -63,12 +73,107 @@ impl System {
         let root = Path::new("/");
         Ok(System {
             sched_ext: root.join("sys/kernel/sched_ext"),
+            cgroups: root.join("sys/fs/cgroup"),
             machine: Machine::look(root),
             log: log.to_owned(),
             process: None,
+            ready: Vec::new(),
+            loaded_ahead: 0,
             canary: Canary::new(),
             began: Instant::now(),
         })
+    }
+
+    /// How many wait loaded: those that have said so, by a line `ready`.
+    pub fn ready(&self) -> usize {
+        let has_said = |ready: &&Ready| tail(&ready.log).lines().any(|line| line == "ready");
+        self.ready.iter().filter(has_said).count()
+    }
+
+    /// The process of the scheduler that is in force, or on its way.
+    pub fn process(&self) -> Option<i32> {
+        self.process.as_ref().map(|process| process.id() as i32)
+    }
+
+    /// Starts a process of this scheduler with these further options.
+    fn start(
+        &self,
+        scheduler: &Scheduler,
+        further: &[String],
+        input: Stdio,
+        log: &Path,
+    ) -> std::result::Result<Process, String> {
+        let (program, options) = scheduler.command.split_first().ok_or("it has no command")?;
+        let program = self
+            .machine
+            .find(program)
+            .ok_or_else(|| format!("{program} is not installed ({})", scheduler.install))?;
+        let out = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let err = out.try_clone().map_err(|error| error.to_string())?;
+        let mut command = Command::new(&program);
+        command
+            .args(options)
+            .args(further)
+            .current_dir("/")
+            .stdin(input)
+            .stdout(out)
+            .stderr(err)
+            // A Ctrl-C at the terminal is for us: we end it in our order.
+            .process_group(0);
+        let parent = nix::unistd::getpid();
+        // SAFETY: these are system calls and allocate nothing.
+        unsafe {
+            command.pre_exec(move || {
+                set_pdeathsig(Signal::SIGKILL)?;
+                // Ignored in what a shell runs in the background, and a program
+                // may leave it so: it would never hear us.
+                signal(Signal::SIGINT, SigHandler::SigDfl)?;
+                // We may have died before the line above.
+                if nix::unistd::getppid() != parent {
+                    return Err(std::io::Error::from(std::io::ErrorKind::NotFound));
+                }
+                Ok(())
+            });
+        }
+        command
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))
+    }
+
+    /// The process of this scheduler that is ready, told to go on.
+    fn take_ready(&mut self, scheduler: &Scheduler) -> Option<Process> {
+        let at = self.ready.iter().position(|r| r.scheduler == *scheduler)?;
+        let mut ready = self.ready.swap_remove(at);
+        let runs = matches!(ready.process.try_wait(), Ok(None));
+        let told = runs
+            && ready
+                .process
+                .stdin
+                .as_mut()
+                .is_some_and(|input| input.write_all(b"attach\n").is_ok());
+        // Its last words are looked for in the log of the one in force.
+        if !told || fs::rename(&ready.log, &self.log).is_err() {
+            ready.give_up();
+            return None;
+        }
+        Some(ready.process)
+    }
+}
+
+/// A scheduler that is loaded and waits.
+#[derive(Debug)]
+struct Ready {
+    scheduler: Scheduler,
+    process: Process,
+    log: PathBuf,
+}
+
+impl Ready {
+    fn give_up(mut self) {
+        // Nothing of it is in force: there is nothing to end in order.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_file(&self.log);
     }
 }
 
@@ -92,6 +197,24 @@ pub fn state(sched_ext: &Path) -> State {
 pub fn loads(sched_ext: &Path) -> Option<u64> {
     let text = fs::read_to_string(sched_ext.join("enable_seq")).ok()?;
     text.trim().parse().ok()
+}
+
+/// CPU time used in a cgroup, and time that some task in it waited for a CPU
+/// (pressure, where the kernel keeps count of it), in seconds.
+fn demanded(root: &Path, group: &Path) -> f64 {
+    let dir = root.join(group.strip_prefix("/").unwrap_or(group));
+    let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+    let (stat, pressure) = (read("cpu.stat"), read("cpu.pressure"));
+    let used = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "));
+    let some = pressure.lines().find_map(|line| line.strip_prefix("some "));
+    let waited = some.and_then(|line| line.split_once("total="));
+    let us = |text: Option<&str>| {
+        text.and_then(|text| text.trim().parse().ok())
+            .unwrap_or(0.0)
+    };
+    (us(used) + us(waited.map(|(_, total)| total))) / 1e6
 }
 
 /// The process that also decides on this machine's schedulers, if one runs.
@@ -120,47 +243,35 @@ impl Host for System {
 
     fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
         assert!(self.process.is_none(), "one process at a time");
-        let (program, options) = scheduler.command.split_first().ok_or("it has no command")?;
-        let program = self
-            .machine
-            .find(program)
-            .ok_or_else(|| format!("{program} is not installed ({})", scheduler.install))?;
-        let out = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .open(&self.log);
-        let out = out.map_err(|error| format!("{}: {error}", self.log.display()))?;
-        let err = out.try_clone().map_err(|error| error.to_string())?;
-        let mut command = Command::new(&program);
-        command
-            .args(options)
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            // A Ctrl-C at the terminal is for us: we end it in our order.
-            .process_group(0);
-        let parent = nix::unistd::getpid();
-        // SAFETY: these are system calls and allocate nothing.
-        unsafe {
-            command.pre_exec(move || {
-                set_pdeathsig(Signal::SIGKILL)?;
-                // Ignored in what a shell runs in the background, and a program
-                // may leave it so: it would never hear us.
-                signal(Signal::SIGINT, SigHandler::SigDfl)?;
-                // We may have died before the line above.
-                if nix::unistd::getppid() != parent {
-                    return Err(std::io::Error::from(std::io::ErrorKind::NotFound));
-                }
-                Ok(())
-            });
-        }
-        let process = command
-            .spawn()
-            .map_err(|error| format!("{}: {error}", program.display()))?;
+        let process = match self.take_ready(scheduler) {
+            Some(process) => process,
+            None => self.start(scheduler, &[], Stdio::null(), &self.log)?,
+        };
         self.process = Some(process);
         Ok(())
+    }
+
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        let is_wanted = |ready: &mut Ready| schedulers.contains(&&ready.scheduler);
+        let unwanted: Vec<Ready> = self.ready.extract_if(.., |r| !is_wanted(r)).collect();
+        unwanted.into_iter().for_each(Ready::give_up);
+        for scheduler in schedulers.iter().filter(|s| !s.standby.is_empty()) {
+            if self.ready.iter().any(|r| r.scheduler == **scheduler) {
+                continue;
+            }
+            let log = self
+                .log
+                .with_extension(format!("ready-{}", self.loaded_ahead));
+            self.loaded_ahead += 1;
+            // Without one its turn begins with an ordinary start, which says why.
+            if let Ok(process) = self.start(scheduler, &scheduler.standby, Stdio::piped(), &log) {
+                self.ready.push(Ready {
+                    scheduler: (*scheduler).clone(),
+                    process,
+                    log,
+                });
+            }
+        }
     }
 
     fn child(&mut self) -> Child {
@@ -193,6 +304,13 @@ impl Host for System {
         last_words(&tail(&self.log))
     }
 
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        cgroups
+            .iter()
+            .map(|group| demanded(&self.cgroups, group))
+            .collect()
+    }
+
     fn starved(&mut self) -> Duration {
         self.canary.silent_for(self.began.elapsed())
     }
@@ -203,6 +321,7 @@ impl Drop for System {
     ///
     /// [`leave`]: crate::supervisor::Supervisor::leave
     fn drop(&mut self) {
+        self.keep_ready(&[]);
         self.end(End::Kill);
         if let Some(mut process) = self.process.take() {
             let _ = process.wait();
@@ -393,6 +512,50 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_ready_goes_on_when_it_is_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        let log = |name: &str| tail(&dir.path().join(name));
+        let mut scheduler = script("echo loaded; read line && echo $line; sleep 1000");
+        scheduler.standby = vec!["ahead".into()];
+        let other = script("sleep 1000");
+        system.keep_ready(&[&scheduler, &other]);
+        system.keep_ready(&[&scheduler, &other]);
+        assert_eq!(system.ready.len(), 1, "one that cannot wait is not started");
+        let waiting = system.ready[0].process.id();
+        while log("log.ready-0") != "loaded\n" {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(system.child(), Child::None, "it is not in force");
+        system.spawn(&scheduler).unwrap();
+        assert_eq!(system.process.as_ref().unwrap().id(), waiting);
+        while log("log") != "loaded\nattach\n" {
+            thread::sleep(Duration::from_millis(5));
+        }
+        system.end(End::Kill);
+        ended(&mut system);
+        assert_eq!(system.reap(), "attach");
+        // One that ended while it waited: an ordinary start instead.
+        scheduler.command[2] = "echo $0".into();
+        system.keep_ready(&[&scheduler]);
+        let mut ready = system.ready.pop().unwrap();
+        ready.process.wait().unwrap();
+        system.ready.push(ready);
+        system.keep_ready(&[&scheduler]);
+        assert_eq!(system.ready.len(), 1, "it is not replaced");
+        system.spawn(&scheduler).unwrap();
+        ended(&mut system);
+        let words = system.reap();
+        assert!(
+            words.ends_with("sh"),
+            "{words}: without the options of standby"
+        );
+        system.keep_ready(&[&scheduler]);
+        system.keep_ready(&[]);
+        assert!(system.ready.is_empty());
+    }
+
+    #[test]
     fn one_that_does_not_hear_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
@@ -429,6 +592,22 @@ mod tests {
         );
         assert_eq!(last_words("one\ntwo\n \n"), "two");
         assert_eq!(last_words(""), "");
+    }
+
+    #[test]
+    fn demand_is_time_used_and_time_waited() {
+        let dir = tempfile::tempdir().unwrap();
+        let group = dir.path().join("web.slice/a");
+        fs::create_dir_all(&group).unwrap();
+        let of = |name: &str| demanded(dir.path(), Path::new(name));
+        assert_eq!(of("/web.slice/a"), 0.0);
+        fs::write(group.join("cpu.stat"), "usage_usec 1500000\nuser_usec 7\n").unwrap();
+        assert_eq!(of("/web.slice/a"), 1.5);
+        let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=250000\n\
+                        full avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
+        fs::write(group.join("cpu.pressure"), pressure).unwrap();
+        assert_eq!(of("/web.slice/a"), 1.75);
+        assert_eq!(of("/none"), 0.0);
     }
 
     #[test]

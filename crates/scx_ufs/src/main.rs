@@ -3,6 +3,7 @@
 //! ```text
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
+//! standby.rs    what is waited for: the word to attach, the word to stop
 //! stats.rs      counters as described statistics
 //! table.rs      the hint table that programs write
 //! door.rs       its descriptor, for programs that cannot open it
@@ -15,8 +16,6 @@
 //! CPUs throws UFS out with a request to restart, which is done here.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -30,11 +29,13 @@ mod door;
 mod options;
 mod scheduler;
 mod sessions;
+mod standby;
 mod stats;
 mod table;
 
 use options::Opts;
-use scheduler::Scheduler;
+use scheduler::Loaded;
+use standby::{Stop, Word};
 
 fn main() -> Result<()> {
     let opts = Opts::parse();
@@ -59,15 +60,12 @@ fn main() -> Result<()> {
         .build();
     SimpleLogger::init(level, format).context("cannot set up messages")?;
 
-    let shutdown = Arc::new(AtomicBool::new(false));
-    let handler = shutdown.clone();
-    ctrlc::set_handler(move || handler.store(true, Ordering::Relaxed))
-        .context("cannot handle SIGINT and SIGTERM")?;
+    let stop = Stop::on_signals().context("cannot handle SIGINT and SIGTERM")?;
 
     if let Some(seconds) = opts.monitor.or(opts.stats) {
         let interval = Duration::try_from_secs_f64(seconds)
             .with_context(|| format!("'{seconds}' is no interval: write seconds, as in 0.5"))?;
-        let until = shutdown.clone();
+        let until = stop.flag();
         if opts.monitor.is_some() {
             return stats::monitor(interval, until);
         }
@@ -83,9 +81,21 @@ fn main() -> Result<()> {
         .and_then(|text| text.parse().ok());
     let config = opts.config(watchdog_ms)?;
     let mut open_object = MaybeUninit::uninit();
+    let word = opts.standby.then(Word::on_stdin);
+    if let Some(word) = &word {
+        let loaded = Loaded::load(&opts, &config, &mut open_object)?;
+        // Whoever waits for it may go by this line.
+        println!("ready");
+        if !word.wait(&stop) {
+            return Ok(());
+        }
+        if !loaded.is_stale() && !loaded.attach()?.run(&stop)?.should_restart() {
+            return Ok(());
+        }
+    }
     loop {
-        let scheduler = Scheduler::init(&opts, &config, &mut open_object)?;
-        if !scheduler.run(&shutdown)?.should_restart() {
+        let loaded = Loaded::load(&opts, &config, &mut open_object)?;
+        if !loaded.attach()?.run(&stop)?.should_restart() {
             return Ok(());
         }
         info!("the set of CPUs has changed: loading again");

@@ -142,6 +142,13 @@ pub(crate) struct Opts {
     #[arg(long, value_name = "DIR", conflicts_with = "no_hints")]
     session_cgroups: Option<PathBuf>,
 
+    /// Load, print 'ready', then wait for a line on standard input before scheduling.
+    ///
+    /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules. If
+    /// standard input ends without a line, so does scx_ufs.
+    #[arg(long)]
+    pub standby: bool,
+
     /// Length of the debug dump kept when the kernel ejects UFS, in bytes (0: the kernel's default).
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub exit_dump_len: u32,

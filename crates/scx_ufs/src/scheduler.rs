@@ -1,11 +1,11 @@
 //! Loads the BPF program, keeps it loaded, and says why it left.
 //!
-//! The program lives as long as [`Scheduler`]: dropping its link, or the death
-//! of this process, makes the kernel move every task back to its own scheduler.
+//! [`Loaded`] is verified by the kernel and schedules nothing; [`Scheduler`] is in
+//! force. The program lives as long as that: dropping its link, or the death of
+//! this process, makes the kernel move every task back to its own scheduler.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
@@ -21,29 +21,37 @@ use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder, types};
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
+use crate::standby::Stop;
 use crate::stats::{self, Counters, Metrics};
 use crate::table::Keeper;
 
-/// UFS, loaded.
-pub(crate) struct Scheduler<'a> {
+/// UFS, loaded: all but the last step is done.
+pub(crate) struct Loaded<'a> {
     skel: BpfSkel<'a>,
-    link: Option<libbpf_rs::Link>,
     cpus: Vec<u32>,
-    stats_server: StatsServer<(), Metrics>,
     /// None: hints are off.
     keeper: Option<Keeper>,
     /// None: processes stay in their cgroups.
     sessions: Option<Sessions>,
 }
 
+/// UFS, in force.
+pub(crate) struct Scheduler<'a> {
+    loaded: Loaded<'a>,
+    link: Option<libbpf_rs::Link>,
+    stats_server: StatsServer<(), Metrics>,
+}
+
+/// How often it is seen whether the kernel has thrown UFS out.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often slots of threads that have ended are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// How often sessions are moved to the cgroups that their slots ask for.
 const PLACE_EVERY: Duration = Duration::from_secs(1);
 
-impl<'a> Scheduler<'a> {
-    /// Loads and attaches UFS.
-    pub(crate) fn init(
+impl<'a> Loaded<'a> {
+    /// Has the kernel verify UFS.
+    pub(crate) fn load(
         opts: &Opts,
         config: &Config,
         open_object: &'a mut MaybeUninit<OpenObject>,
@@ -60,7 +68,7 @@ impl<'a> Scheduler<'a> {
         builder.obj_builder.debug(opts.verbose);
         let open_opts = opts.libbpf.clone().into_bpf_open_opts();
         let mut skel = scx_ops_open!(builder, open_object, ufs_ops, open_opts)?;
-        let mut keeper = config.table.as_ref().and_then(|wanted| {
+        let keeper = config.table.as_ref().and_then(|wanted| {
             Keeper::prepare(wanted, &mut skel.maps.giveway_slots)
                 .inspect_err(|error| warn!("UFS goes without hints: {error:#}"))
                 .ok()
@@ -76,15 +84,33 @@ impl<'a> Scheduler<'a> {
             | *compat::SCX_OPS_ENQ_EXITING
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
-        let mut skel = scx_ops_load!(skel, ufs_ops, uei)?;
-        if let Some(keeper) = &mut keeper {
+        Ok(Self {
+            skel: scx_ops_load!(skel, ufs_ops, uei)?,
+            cpus,
+            keeper,
+            sessions: config.sessions.clone(),
+        })
+    }
+
+    /// Whether somebody else has made or removed the table of hints since: UFS
+    /// would read another one than its clients write.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.keeper.as_ref().is_some_and(Keeper::is_stale)
+    }
+
+    /// Puts UFS in force.
+    pub(crate) fn attach(mut self) -> Result<Scheduler<'a>> {
+        if let Some(keeper) = &mut self.keeper {
             // Before UFS reads it: a table without its header is none.
             keeper
-                .publish(&mut skel.maps.giveway_slots)
+                .publish(&mut self.skel.maps.giveway_slots)
                 .context("cannot pin the hint table: try --no-hints")?;
+        }
+        let skel = &mut self.skel;
+        let link = Some(scx_ops_attach!(skel, ufs_ops)?);
+        if let Some(keeper) = &self.keeper {
             keeper.sweep();
         }
-        let link = Some(scx_ops_attach!(skel, ufs_ops)?);
         // Statistics are a convenience: a full /run must not stop scheduling.
         let mut server = StatsServer::new(stats::server_data());
         server = server.launch().context(
@@ -93,15 +119,12 @@ impl<'a> Scheduler<'a> {
         info!(
             "scx_ufs {} schedules {} CPUs",
             env!("CARGO_PKG_VERSION"),
-            cpus.len()
+            self.cpus.len()
         );
-        Ok(Self {
-            skel,
+        Ok(Scheduler {
+            loaded: self,
             link,
-            cpus,
             stats_server: server,
-            keeper,
-            sessions: config.sessions.clone(),
         })
     }
 
@@ -127,39 +150,46 @@ impl<'a> Scheduler<'a> {
         let nr_cgroups = unsafe { std::ptr::read_volatile(&raw const data.live_groups) };
         Metrics::new(&cpus, nr_cgroups.into())
     }
+}
 
+impl Scheduler<'_> {
     /// Serves statistics until UFS is interrupted or thrown out.
     ///
     /// # Errors
     /// When the kernel ejected UFS: the reason, and the kernel's dump on stderr.
-    pub(crate) fn run(mut self, shutdown: &AtomicBool) -> Result<UserExitInfo> {
+    pub(crate) fn run(mut self, stop: &Stop) -> Result<UserExitInfo> {
         let (answers, requests) = self.stats_server.channels();
+        let loaded = &mut self.loaded;
         let mut swept = Instant::now();
         let mut placed = Instant::now();
-        while !shutdown.load(Ordering::Relaxed) && !uei_exited!(&self.skel, uei) {
-            if let Some(keeper) = &self.keeper
+        while !stop.is_asked() && !uei_exited!(&loaded.skel, uei) {
+            if let Some(keeper) = &loaded.keeper
                 && swept.elapsed() > SWEEP_EVERY
             {
                 keeper.sweep();
                 swept = Instant::now();
             }
-            if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions)
+            if let (Some(keeper), Some(sessions)) = (&loaded.keeper, &mut loaded.sessions)
                 && placed.elapsed() > PLACE_EVERY
             {
                 keeper.place(sessions);
                 placed = Instant::now();
             }
-            match requests.recv_timeout(Duration::from_millis(200)) {
-                Ok(()) => answers.send(self.metrics())?,
-                Err(error) if error.is_timeout() => {}
-                Err(error) => {
-                    warn!("statistics have stopped: {error}");
-                    std::thread::sleep(Duration::from_millis(200));
-                }
+            crossbeam_channel::select! {
+                recv(requests) -> request => match request {
+                    Ok(()) => answers.send(loaded.metrics())?,
+                    Err(error) => {
+                        warn!("statistics have stopped: {error}");
+                        std::thread::sleep(LOOK_EVERY);
+                    }
+                },
+                // Whoever asks waits for Linux's own scheduler, or for the next.
+                recv(stop.asked()) -> _ => {}
+                default(LOOK_EVERY) => {}
             }
         }
         drop(self.link.take());
-        uei_report!(&self.skel, uei)
+        uei_report!(&loaded.skel, uei)
     }
 }
 

@@ -109,6 +109,11 @@ impl Keeper {
         self.nr_slots
     }
 
+    /// Whether the directory has changed since [`Keeper::prepare`] looked.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_new == self.path().exists()
+    }
+
     fn path(&self) -> PathBuf {
         self.dir.join(NAME)
     }

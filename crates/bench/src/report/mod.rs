@@ -9,6 +9,7 @@ mod canvas;
 pub(crate) mod hint_overhead;
 pub(crate) mod inversion;
 pub(crate) mod locks;
+pub(crate) mod meta;
 pub(crate) mod mixed;
 mod number;
 mod page;

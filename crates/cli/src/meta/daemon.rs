@@ -146,7 +146,7 @@ fn text(report: &Report) -> String {
             format!(", {} left", human(left))
         });
         lines.push(format!(
-            "turn           {}{}",
+            "wanted         {}{}",
             status.wanted,
             left.unwrap_or_default()
         ));
@@ -155,7 +155,11 @@ fn text(report: &Report) -> String {
             .iter()
             .map(|(name, s)| format!("{name} {s:.3} s"))
             .collect();
-        lines.push(format!("round          {}", turns.join(", ")));
+        let turns = match turns.is_empty() {
+            true => "none: it follows what runs".to_owned(),
+            false => turns.join(", "),
+        };
+        lines.push(format!("round          {turns}"));
         if let Some(mean) = status.switch_mean_s {
             lines.push(format!(
                 "swaps          {}, {:.0} ms each",
@@ -225,7 +229,7 @@ mod tests {
         assert_eq!(
             text(&report),
             "metascheduler  runs\nkernel         ufs_0.1\nin force       scx_ufs\n\
-             turn           scx_ufs, 1.5 s left\n\
+             wanted         scx_ufs, 1.5 s left\n\
              round          eevdf 0.500 s, scx_ufs 2.000 s\n\
              swaps          7, 133 ms each\n\
              fault          scx_x (2 so far) failed to load: exit status: 1; \

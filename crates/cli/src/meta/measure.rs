@@ -45,7 +45,7 @@ pub(super) struct MeasureArgs {
     clock: String,
 }
 
-fn minutes(text: &str) -> Result<f64, String> {
+pub(super) fn minutes(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|minutes| (0.01..=100_000.0).contains(minutes))

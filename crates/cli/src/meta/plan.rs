@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
-use giveway_metasched::config::Config;
+use giveway_metasched::config::{Config, Rule};
 use giveway_metasched::measurements::{Company, Measurements};
 use giveway_metasched::policy::{self, Choice, Goal, Policy, Schedule};
 use giveway_metasched::scheduler::EEVDF;
@@ -28,8 +28,8 @@ pub(super) struct PlanArgs {
 
 #[derive(Debug, Serialize)]
 struct Plan {
-    /// What `giveway meta run` would follow.
-    schedule: Schedule,
+    /// What `giveway meta run` would follow; none: phases.
+    schedule: Option<Schedule>,
     choices: Vec<Choice>,
     /// What every policy would give.
     policies: Vec<(Policy, Schedule)>,
@@ -53,16 +53,21 @@ pub(super) fn plan(args: &PlanArgs) -> Result<u8, Failure> {
 
 impl Plan {
     fn of(config: &Config) -> Result<Plan, Failure> {
-        let (schedule, choices) = config.schedule().map_err(|error| {
-            Failure::new(error).with_remedy(
-                "run 'giveway meta measure' first, or write [[turn]]s into the configuration",
-            )
-        })?;
+        let remedy = "run 'giveway meta measure' first, or write [[turn]]s into the configuration";
+        let failure = |error| Failure::new(error).with_remedy(remedy);
+        let (schedule, choices) = match config.schedule().map_err(failure)? {
+            Some((schedule, choices)) => (Some(schedule), choices),
+            None => {
+                // Whatever keeps the daemon from following phases is said here, too.
+                config.course().map_err(failure)?;
+                let measured = Measurements::read(&config.measurements)?;
+                (None, config.choices(&measured)?)
+            }
+        };
         let schedule_of = |policy| {
-            let weights = policy::weights(policy, config.goal, config.normalisation, &choices);
             (
                 policy,
-                Schedule::of(&choices, &weights, config.base_timeslice),
+                config.slices(policy, &choices, config.base_timeslice),
             )
         };
         let policies = match choices.is_empty() {
@@ -72,7 +77,7 @@ impl Plan {
         let mut warnings = Vec::new();
         if let Ok(measured) = Measurements::read(&config.measurements) {
             let swap = measured.swap();
-            for turn in schedule.shorter_than(swap) {
+            for turn in schedule.iter().flat_map(|s| s.shorter_than(swap)) {
                 warnings.push(format!(
                     "{} has {:.0?} and a swap takes {swap:.0?}: raise base_timeslice_ms",
                     turn.scheduler, turn.timeslice
@@ -105,11 +110,16 @@ impl Plan {
             );
         }
         for (policy, schedule) in &self.policies {
-            let mark = if *policy == config.policy { '*' } else { ' ' };
-            text += &format!("{mark} {:<24} {}\n", word(policy), turns(schedule));
+            let is_ours = Rule::Slices(*policy) == config.policy;
+            let mark = if is_ours { '*' } else { ' ' };
+            text += &format!("{mark} {:<24} {}\n", policy.word(), turns(schedule));
         }
-        if self.policies.is_empty() {
-            text += &format!("* {:<24} {}\n", "by hand", turns(&self.schedule));
+        match &self.schedule {
+            Some(schedule) if self.policies.is_empty() => {
+                text += &format!("* {:<24} {}\n", "by hand", turns(schedule));
+            }
+            Some(_) => {}
+            None => text += &format!("* {:<24} by what runs\n", "phase_aware"),
         }
         for warning in &self.warnings {
             text += &format!("warning: {warning}\n");
@@ -138,16 +148,6 @@ fn doubt(choice: &Choice, measured: &Measurements, goal: Goal) -> Option<String>
             choice.application, choice.preferred, best.runs, eevdf.runs
         )
     })
-}
-
-/// How the configuration calls a policy.
-fn word(policy: &Policy) -> &'static str {
-    match policy {
-        Policy::RoundRobin => "round_robin",
-        Policy::DeltaWeighted => "delta_weighted",
-        Policy::BenefitWeighted => "benefit_weighted",
-        Policy::DeltaBenefitWeighted => "delta_benefit_weighted",
-    }
 }
 
 fn turns(schedule: &Schedule) -> String {

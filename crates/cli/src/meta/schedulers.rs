@@ -2,7 +2,7 @@
 //!
 //! Files tell what is plainly missing. Whether the verifier takes a scheduler
 //! that is there, only loading it tells: `--try` does so, one after the other,
-//! for a moment each.
+//! for a moment each. `--install` makes those that are lacking (`install`).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use giveway_metasched::supervisor::{Event, Limits, Standing, Supervisor};
 use giveway_metasched::system::System;
 use serde::Serialize;
 
+use super::install::install;
 use crate::error::{Context, Failure};
 
 /// List the schedulers, and say why this machine cannot run one
@@ -29,6 +30,13 @@ pub(super) struct SchedulersArgs {
     /// Load each that is there for a moment, to see whether the kernel takes it
     #[arg(long = "try")]
     try_each: bool,
+    /// Make this one's program and keep it where all commands find it; may be
+    /// repeated
+    #[arg(long, value_name = "NAME")]
+    install: Vec<String>,
+    /// The kernel's source, for those that are part of it
+    #[arg(long, value_name = "DIR", requires = "install")]
+    kernel_source: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -51,6 +59,9 @@ pub(super) fn schedulers(args: &SchedulersArgs) -> Result<u8, Failure> {
         Some(path) => Config::read(path)?.table,
         None => Table::known(),
     };
+    for name in &args.install {
+        install(&table, name, args.kernel_source.as_deref())?;
+    }
     let machine = Machine::look(Path::new("/"));
     let mut rows: Vec<Row> = table
         .rows()
@@ -174,6 +185,6 @@ mod tests {
             rest.contains("scx_rusty      scx_rusty is not installed"),
             "{text}"
         );
-        assert!(rest.contains("remedy: cargo install scx_rusty --locked"));
+        assert!(rest.contains("remedy: giveway meta schedulers --install scx_rusty"));
     }
 }

@@ -1,8 +1,11 @@
 //! The daemon against a made-up kernel and real files.
 
 use super::*;
+use crate::course::Rotation;
 use crate::fake::{Fake, ms, row};
 use crate::host::State;
+use crate::measurements::{Company, MachineNote, Measurements, Reading};
+use crate::policy::{Schedule, Turn};
 
 struct World {
     dir: tempfile::TempDir,
@@ -67,6 +70,78 @@ fn a_turn_lasts_its_timeslice_from_when_its_scheduler_is_in_force() {
     let told = world.status().in_force_s["a"];
     assert!((told - a).abs() < 1.0, "{told} told, {a} in force");
     assert!(world.log.iter().any(|line| line.contains("a is in force")));
+}
+
+#[test]
+fn what_can_wait_is_ready_before_its_turn_and_is_not_while_it_runs() {
+    let can_wait = TWO.replace("ops = ", "standby = ['--wait']\nops = ");
+    assert_ne!(can_wait, TWO);
+    let mut world = World::new(&can_wait);
+    let mut was_ready = 0;
+    for _ in 0..800 {
+        world.run(Duration::from_millis(10));
+        let runs = matches!(world.host.state(), State::Enabled(_));
+        let is_ready = !world.host.ready.is_empty();
+        assert!(!(runs && is_ready));
+        was_ready += usize::from(is_ready);
+    }
+    assert!(was_ready > 100, "EEVDF's turns are used to load ahead");
+    pause(world.dir.path(), true).unwrap();
+    world.run(2 * SECOND);
+    assert!(world.host.ready.is_empty(), "a pause is no time to wait");
+    pause(world.dir.path(), false).unwrap();
+    world.run(SECOND / 2);
+    world.daemon.leave(&mut world.host, &mut |_| {});
+    assert!(world.host.ready.is_empty(), "nobody is left behind");
+}
+
+#[test]
+fn phases_are_followed_by_what_their_cgroups_demand() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("m.json");
+    let mut all = Measurements::new(MachineNote::default());
+    for (application, scheduler, throughput_per_s) in [
+        ("web", "eevdf", 10.0),
+        ("batch", "eevdf", 10.0),
+        ("web", "a", 20.0),
+        ("batch", "a", 5.0),
+    ] {
+        let cell = all.cell_mut(application, scheduler, Company::Alone);
+        cell.runs.push(Reading {
+            throughput_per_s,
+            p99_s: 1.0,
+        });
+    }
+    all.write(&path).unwrap();
+    let text = format!(
+        "policy = 'phase_aware'\nswap_ms = 130\nmeasurements = '{}'\n\
+         [[scheduler]]\nname = 'a'\ncommand = ['a']\nops = 'a'\n\
+         [[application]]\nname = 'web'\ncommand = ['x']\ncgroup = '/web'\n\
+         [[application]]\nname = 'batch'\ncommand = ['x']\ncgroup = '/batch'\n",
+        path.display()
+    );
+    let mut world = World::new(&text);
+    let demand = |world: &mut World, web: f64, batch: f64| {
+        world.host.demand = [("/web".into(), web), ("/batch".into(), batch)].into();
+    };
+    world.run(SECOND);
+    assert!(
+        world.host.spawned.is_empty(),
+        "nothing runs: nothing to follow"
+    );
+    demand(&mut world, 1.0, 0.0);
+    world.run(SECOND);
+    assert!(matches!(world.host.state(), State::Enabled(_)));
+    assert_eq!(world.status().wanted, "a");
+    assert!(world.status().turns.is_empty());
+    demand(&mut world, 0.0, 1.0);
+    world.run(2 * SECOND);
+    assert_eq!(
+        world.host.state(),
+        State::Disabled,
+        "EEVDF is better for it"
+    );
+    assert_eq!(world.host.spawned.len(), 1);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::cell::Cell as Shared;
 use std::rc::Rc;
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::fake::{Fake, ms, row};
 use crate::host::{Child, End, State};
@@ -35,6 +37,9 @@ impl Host for Clocked {
     fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
         self.fake.spawn(scheduler)
     }
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        self.fake.keep_ready(schedulers);
+    }
     fn child(&mut self) -> Child {
         self.fake.child()
     }
@@ -43,6 +48,9 @@ impl Host for Clocked {
     }
     fn reap(&mut self) -> String {
         self.fake.reap()
+    }
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        self.fake.demanded(cgroups)
     }
     fn starved(&mut self) -> Duration {
         self.fake.starved()
@@ -119,6 +127,7 @@ impl World {
             name: (*name).into(),
             command: vec!["x".into()],
             output: Default::default(),
+            cgroup: None,
             timeout_s: 5.0,
         };
         let applications: Vec<_> = applications.iter().map(application).collect();

@@ -1,0 +1,239 @@
+//! Tuning against a made-up kernel, with benchmarks whose results follow from who
+//! was in force.
+
+use std::cell::Cell as Shared;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::*;
+use crate::application::Outcome;
+use crate::fake::{Fake, ms};
+use crate::host::{Child, End, State};
+use crate::measurements::{Company, MachineNote};
+
+/// Time that has passed, and of that under `a`.
+#[derive(Clone, Copy, Default)]
+struct Clock {
+    all: Duration,
+    under_a: Duration,
+}
+
+struct World {
+    fake: Fake,
+    clock: Rc<Shared<Clock>>,
+}
+
+impl Host for World {
+    fn now(&self) -> Duration {
+        self.fake.now()
+    }
+    fn rest(&mut self, duration: Duration) {
+        self.fake.rest(duration);
+        self.clock.set(Clock {
+            all: self.fake.now(),
+            under_a: self.fake.in_force.get("a").copied().unwrap_or_default(),
+        });
+    }
+    fn state(&mut self) -> State {
+        self.fake.state()
+    }
+    fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
+        self.fake.spawn(scheduler)
+    }
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        self.fake.keep_ready(schedulers);
+    }
+    fn child(&mut self) -> Child {
+        self.fake.child()
+    }
+    fn end(&mut self, how: End) {
+        self.fake.end(how);
+    }
+    fn reap(&mut self) -> String {
+        self.fake.reap()
+    }
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        self.fake.demanded(cgroups)
+    }
+    fn starved(&mut self) -> Duration {
+        self.fake.starved()
+    }
+}
+
+/// Ten seconds, in which an application does twice as much under `a`.
+struct Bench {
+    clock: Rc<Shared<Clock>>,
+    began: Option<(Clock, usize)>,
+    fails: bool,
+}
+
+impl Benchmarks for Bench {
+    fn start(&mut self, applications: &[&Application]) {
+        self.began = Some((self.clock.get(), applications.len()));
+    }
+    fn poll(&mut self) -> Option<Vec<Outcome>> {
+        let (began, applications) = self.began?;
+        let now = self.clock.get();
+        let seconds = (now.all - began.all).as_secs_f64();
+        if seconds < 10.0 {
+            return None;
+        }
+        self.began = None;
+        let under_a = (now.under_a - began.under_a).as_secs_f64();
+        let reading = Reading {
+            throughput_per_s: (seconds + under_a) / seconds,
+            p99_s: 1.0,
+        };
+        let outcome = match self.fails {
+            true => Err("no luck".to_owned()),
+            false => Ok(reading),
+        };
+        Some(vec![outcome; applications])
+    }
+    fn abort(&mut self, why: &str) -> Vec<Outcome> {
+        self.began = None;
+        vec![Err(why.to_owned())]
+    }
+}
+
+const CONFIG: &str = "schedulers = ['a', 'b']\n\
+    [[scheduler]]\nname = 'a'\ncommand = ['a']\nops = 'a'\n\
+    [[scheduler]]\nname = 'b'\ncommand = ['b']\nops = 'b'\n\
+    [[application]]\nname = 'web'\ncommand = ['x']\n\
+    [[application]]\nname = 'batch'\ncommand = ['x']\n";
+
+/// Web prefers `a`, batch `b`; web waits for three quarters of the time.
+fn measured() -> Measurements {
+    let mut all = Measurements::new(MachineNote::default());
+    for (application, scheduler, throughput_per_s, p99_s) in [
+        ("web", EEVDF, 1.0, 3.0),
+        ("batch", EEVDF, 1.0, 1.0),
+        ("web", "a", 2.0, 3.0),
+        ("batch", "a", 0.5, 1.0),
+        ("web", "b", 0.5, 3.0),
+        ("batch", "b", 2.0, 1.0),
+    ] {
+        let cell = all.cell_mut(application, scheduler, Company::Alone);
+        cell.runs.push(Reading {
+            throughput_per_s,
+            p99_s,
+        });
+    }
+    all
+}
+
+fn tuned(fake: Fake, fails: bool, budget: Duration) -> Result<Tuned> {
+    let config = Config::parse(CONFIG, Path::new("f")).unwrap();
+    let plan = Plan {
+        config: &config,
+        policies: &[Policy::RoundRobin, Policy::DeltaWeighted],
+        base_timeslices: &[ms(200), ms(2000)],
+        repetitions: 2,
+        budget,
+    };
+    let clock: Rc<Shared<Clock>> = Rc::default();
+    let mut world = World {
+        fake,
+        clock: Rc::clone(&clock),
+    };
+    let mut bench = Bench {
+        clock,
+        began: None,
+        fails,
+    };
+    let found = tune(
+        &plan,
+        &measured(),
+        &mut world,
+        &mut bench,
+        &|| false,
+        &mut |_, _| {},
+    );
+    assert_eq!(
+        world.fake.state(),
+        State::Disabled,
+        "nothing is left behind"
+    );
+    found
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn the_best_gives_most_time_to_who_is_worth_it_and_least_to_swaps() {
+    let tuned = tuned(Fake::default(), false, HOUR).unwrap();
+    assert_eq!(tuned.tried.len(), 5, "EEVDF and two of each");
+    assert!(
+        tuned
+            .tried
+            .iter()
+            .all(|t| t.readings.len() == 2 && t.faults.is_empty())
+    );
+    let medians: Vec<f64> = tuned.scores.iter().map(|s| s.unwrap().median).collect();
+    assert!(
+        (medians[0] - 1.0).abs() < 1e-9,
+        "EEVDF is what all is relative to"
+    );
+    // Half of the time under `a`, less what swaps take: more of short slices.
+    assert!(medians[1] < medians[2] && medians[2] < 1.55, "{medians:?}");
+    // Three quarters of it.
+    assert!(medians[4] > medians[2], "{medians:?}");
+    assert_eq!(tuned.best(), Some((Policy::DeltaWeighted, ms(2000))));
+}
+
+#[test]
+fn a_scheduler_that_misbehaves_leaves_a_fault_and_no_reading() {
+    let mut fake = Fake::default();
+    fake.conduct("b").refused = true;
+    let tuned = tuned(fake, false, HOUR).unwrap();
+    assert_eq!(tuned.tried[0].readings.len(), 2);
+    for tried in &tuned.tried[1..] {
+        assert!(tried.readings.is_empty());
+        assert!(tried.faults[0].starts_with("b failed to load"), "{tried:?}");
+    }
+    assert_eq!(tuned.best(), None);
+}
+
+#[test]
+fn without_eevdf_there_is_nothing_to_compare_with() {
+    let error = tuned(Fake::default(), true, HOUR).unwrap_err().to_string();
+    assert!(
+        error.contains("under eevdf") && error.contains("no luck"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_budget_ends_it_and_what_was_cut_has_no_reading() {
+    let tuned = tuned(Fake::default(), false, Duration::from_secs(25)).unwrap();
+    let readings: Vec<usize> = tuned.tried.iter().map(|t| t.readings.len()).collect();
+    assert_eq!(readings, [1, 1, 0, 0, 0]);
+    assert!(tuned.tried.iter().all(|t| t.faults.is_empty()));
+}
+
+#[test]
+fn somebody_else_s_scheduler_is_left_alone() {
+    let mut fake = Fake::default();
+    fake.load_foreign("x");
+    let config = Config::parse(CONFIG, Path::new("f")).unwrap();
+    let clock: Rc<Shared<Clock>> = Rc::default();
+    let mut world = World {
+        fake,
+        clock: Rc::clone(&clock),
+    };
+    let mut bench = Bench {
+        clock,
+        began: None,
+        fails: false,
+    };
+    let is_over = |_| false;
+    let tried = one(
+        &config,
+        Schedule::fixed("a"),
+        &mut world,
+        &mut bench,
+        &is_over,
+    );
+    assert!(matches!(tried, Err(Error::Occupied(_))));
+    assert!(matches!(world.fake.state(), State::Enabled(_)));
+}
