@@ -125,7 +125,7 @@ words! {
         CreateIndex = "create-index",
         /// `pg_dump` of TPC-H's tables, in a new connection each time.
         PgDump = "pg_dump",
-        /// A transaction that keeps its snapshot for two seconds and does nothing.
+        /// A transaction that keeps its snapshot for ten seconds and does nothing.
         OpenTransaction = "open-transaction",
     }
 }

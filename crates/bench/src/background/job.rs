@@ -8,7 +8,8 @@
 //!
 //! VACUUM and CREATE INDEX lock their table against themselves, so each worker
 //! has a part of `lineitem` for its own. `open-transaction` is the control to the
-//! jobs of maintenance: it keeps a snapshot as they do, and takes no CPU.
+//! jobs of maintenance: it keeps a snapshot as they do, for longer than the usual
+//! window, and takes no CPU.
 
 use crate::Result;
 use crate::postgres::Session;
@@ -46,7 +47,7 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
         ]),
         Job::OpenTransaction => Work::Statements(vec![
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1".into(),
-            "SELECT pg_sleep(2)".into(),
+            "SELECT pg_sleep(10)".into(),
             "COMMIT".into(),
         ]),
         Job::PgDump => Work::Program(
