@@ -8,8 +8,8 @@
 //! | swaps | Under load, with processes killed, stopped and refused: are there errors, and is the machine ever without a scheduler? |
 //!
 //! The metascheduler is the daemon of `giveway meta run`, on a thread of its own
-//! ([`pilot`]); the applications are threads of this process in cgroups
-//! ([`load`]).
+//! (`pilot`); the applications are threads of this process in cgroups
+//! (`load`).
 
 mod groups;
 mod load;
