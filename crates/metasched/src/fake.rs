@@ -245,3 +245,43 @@ impl Host for Fake {
         }
     }
 }
+
+/// The made-up kernel, and somebody who looks at it whenever time has passed.
+pub(crate) struct Watched {
+    pub(crate) fake: Fake,
+    pub(crate) look: Box<dyn FnMut(&mut Fake)>,
+}
+
+impl Host for Watched {
+    fn now(&self) -> Duration {
+        self.fake.now()
+    }
+    fn rest(&mut self, duration: Duration) {
+        self.fake.rest(duration);
+        (self.look)(&mut self.fake);
+    }
+    fn state(&mut self) -> State {
+        self.fake.state()
+    }
+    fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
+        self.fake.spawn(scheduler)
+    }
+    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
+        self.fake.keep_ready(schedulers);
+    }
+    fn child(&mut self) -> Child {
+        self.fake.child()
+    }
+    fn end(&mut self, how: End) {
+        self.fake.end(how);
+    }
+    fn reap(&mut self) -> String {
+        self.fake.reap()
+    }
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        self.fake.demanded(cgroups)
+    }
+    fn starved(&mut self) -> Duration {
+        self.fake.starved()
+    }
+}

@@ -3,59 +3,11 @@
 use std::cell::Cell as Shared;
 use std::rc::Rc;
 
-use std::path::PathBuf;
-
 use super::*;
-use crate::fake::{Fake, ms, row};
-use crate::host::{Child, End, State};
+use crate::fake::{Fake, Watched, ms, row};
+use crate::host::State;
 use crate::measurements::{MachineNote, Reading};
 use crate::scheduler::EEVDF;
-
-/// The made-up kernel, which tells the benchmarks the time and can be hurt at
-/// one.
-struct Clocked {
-    fake: Fake,
-    clock: Rc<Shared<Duration>>,
-    kill_at: Option<Duration>,
-}
-
-impl Host for Clocked {
-    fn now(&self) -> Duration {
-        self.fake.now()
-    }
-    fn rest(&mut self, duration: Duration) {
-        self.fake.rest(duration);
-        self.clock.set(self.fake.now());
-        if self.kill_at.is_some_and(|at| self.fake.now() >= at) {
-            self.kill_at = None;
-            self.fake.kill_process();
-        }
-    }
-    fn state(&mut self) -> State {
-        self.fake.state()
-    }
-    fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
-        self.fake.spawn(scheduler)
-    }
-    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
-        self.fake.keep_ready(schedulers);
-    }
-    fn child(&mut self) -> Child {
-        self.fake.child()
-    }
-    fn end(&mut self, how: End) {
-        self.fake.end(how);
-    }
-    fn reap(&mut self) -> String {
-        self.fake.reap()
-    }
-    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
-        self.fake.demanded(cgroups)
-    }
-    fn starved(&mut self) -> Duration {
-        self.fake.starved()
-    }
-}
 
 /// Each benchmark takes one second, or the 1000 its application is named for.
 struct Bench {
@@ -94,19 +46,31 @@ impl Benchmarks for Bench {
 }
 
 struct World {
-    host: Clocked,
+    /// Tells the benchmarks the time.
+    host: Watched,
+    /// When the scheduler's process is killed, once.
+    kill_at: Rc<Shared<Option<Duration>>>,
     bench: Bench,
     found: Measurements,
 }
 
 fn world() -> World {
     let clock = Rc::new(Shared::new(Duration::ZERO));
+    let kill_at: Rc<Shared<Option<Duration>>> = Rc::default();
+    let (told, due) = (Rc::clone(&clock), Rc::clone(&kill_at));
+    let look = move |fake: &mut Fake| {
+        told.set(fake.now());
+        if due.get().is_some_and(|at| fake.now() >= at) {
+            due.set(None);
+            fake.kill_process();
+        }
+    };
     World {
-        host: Clocked {
+        host: Watched {
             fake: Fake::default(),
-            clock: Rc::clone(&clock),
-            kill_at: None,
+            look: Box::new(look),
         },
+        kill_at,
         bench: Bench {
             clock,
             running: Vec::new(),
@@ -194,7 +158,7 @@ fn a_scheduler_that_does_not_load_is_recorded_and_given_up_after_two() {
 fn a_scheduler_that_dies_in_a_run_ends_the_run_and_is_blamed() {
     let mut world = world();
     // EEVDF takes a run of one second, and a's first is then on.
-    world.host.kill_at = Some(ms(1000 + 100 + 500));
+    world.kill_at.set(Some(ms(1000 + 100 + 500)));
     world.measure(&["x"], 2, 1000).unwrap();
     let (runs, faults) = world.cell("x", "a", Company::Alone);
     assert_eq!(runs, 1, "the other repetition");

@@ -2,13 +2,13 @@
 //! was in force.
 
 use std::cell::Cell as Shared;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 use super::*;
 use crate::application::Outcome;
-use crate::fake::{Fake, ms};
-use crate::host::{Child, End, State};
+use crate::fake::{Fake, Watched, ms};
+use crate::host::State;
 use crate::measurements::{Company, MachineNote};
 
 /// Time that has passed, and of that under `a`.
@@ -18,45 +18,18 @@ struct Clock {
     under_a: Duration,
 }
 
-struct World {
-    fake: Fake,
-    clock: Rc<Shared<Clock>>,
-}
-
-impl Host for World {
-    fn now(&self) -> Duration {
-        self.fake.now()
-    }
-    fn rest(&mut self, duration: Duration) {
-        self.fake.rest(duration);
-        self.clock.set(Clock {
-            all: self.fake.now(),
-            under_a: self.fake.in_force.get("a").copied().unwrap_or_default(),
+/// The made-up kernel, which tells the benchmarks the time.
+fn world(fake: Fake, clock: &Rc<Shared<Clock>>) -> Watched {
+    let clock = Rc::clone(clock);
+    let look = move |fake: &mut Fake| {
+        clock.set(Clock {
+            all: fake.now(),
+            under_a: fake.in_force.get("a").copied().unwrap_or_default(),
         });
-    }
-    fn state(&mut self) -> State {
-        self.fake.state()
-    }
-    fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
-        self.fake.spawn(scheduler)
-    }
-    fn keep_ready(&mut self, schedulers: &[&Scheduler]) {
-        self.fake.keep_ready(schedulers);
-    }
-    fn child(&mut self) -> Child {
-        self.fake.child()
-    }
-    fn end(&mut self, how: End) {
-        self.fake.end(how);
-    }
-    fn reap(&mut self) -> String {
-        self.fake.reap()
-    }
-    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
-        self.fake.demanded(cgroups)
-    }
-    fn starved(&mut self) -> Duration {
-        self.fake.starved()
+    };
+    Watched {
+        fake,
+        look: Box::new(look),
     }
 }
 
@@ -132,10 +105,7 @@ fn tuned(fake: Fake, fails: bool, budget: Duration) -> Result<Tuned> {
         budget,
     };
     let clock: Rc<Shared<Clock>> = Rc::default();
-    let mut world = World {
-        fake,
-        clock: Rc::clone(&clock),
-    };
+    let mut world = world(fake, &clock);
     let mut bench = Bench {
         clock,
         began: None,
@@ -217,10 +187,7 @@ fn somebody_else_s_scheduler_is_left_alone() {
     fake.load_foreign("x");
     let config = Config::parse(CONFIG, Path::new("f")).unwrap();
     let clock: Rc<Shared<Clock>> = Rc::default();
-    let mut world = World {
-        fake,
-        clock: Rc::clone(&clock),
-    };
+    let mut world = world(fake, &clock);
     let mut bench = Bench {
         clock,
         began: None,
