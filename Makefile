@@ -19,7 +19,7 @@ setup: ## Install the packages that building and testing take
 build: setup ## Build target/release/giveway and target/release/scx_ufs
 	cargo build --release --locked
 
-test: build ## Check formatting, lints, licences; run every test
+test: setup ## Check formatting, lints, licences; run every test
 	cargo xtask ci
 
 demo: build ## Measure three workload mixes under five schedulers, and report

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others. `None`: anything.
-const ALLOWED: [(&str, Option<&[&str]>); 12] = [
+const ALLOWED: &[(&str, Option<&[&str]>)] = &[
     ("giveway-hints", Some(&[])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
@@ -17,6 +17,7 @@ const ALLOWED: [(&str, Option<&[&str]>); 12] = [
     ("giveway-preempt", Some(&["giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
     ("giveway-tasks", Some(&["giveway-hints"])),
+    ("giveway-sql", Some(&["giveway-hints", "giveway-tasks"])),
     (
         "giveway-txn",
         Some(&["giveway-hints", "giveway-locks", "giveway-preempt"]),
@@ -29,6 +30,8 @@ const ALLOWED: [(&str, Option<&[&str]>); 12] = [
             "giveway-locks",
             "giveway-metasched",
             "giveway-preempt",
+            "giveway-sql",
+            "giveway-tasks",
             "giveway-txn",
         ]),
     ),
@@ -96,6 +99,6 @@ mod tests {
 
     #[test]
     fn a_new_crate_has_to_be_placed() {
-        assert!(complaints_about("giveway-sql", &[])[0].contains("what it may use"));
+        assert!(complaints_about("giveway-new", &[])[0].contains("what it may use"));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
     for target in &targets {
         eprintln!("\n--- once more, alone: {} of {target}", tests.join(", "));
-        let mut args: Vec<&str> = target.split_whitespace().collect();
+        let mut args = again(target);
         args.extend(["--", "--exact", "--test-threads=1"]);
         args.extend(tests.iter().map(String::as_str));
         let again = cargo_test(root, &args)?;
@@ -44,6 +44,20 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     }
     eprintln!("\nunsteady, passed when run alone: {}", tests.join(", "));
     Ok(())
+}
+
+/// What builds a target again: the targets of that name in all packages, since one
+/// package alone would have its dependencies built with other features.
+fn again(target: &str) -> Vec<&str> {
+    let mut words = target.split_whitespace();
+    let mut args = vec!["--workspace"];
+    while let Some(word) = words.next() {
+        match word {
+            "-p" => drop(words.next()),
+            _ => args.push(word),
+        }
+    }
+    args
 }
 
 struct Output {
@@ -136,6 +150,13 @@ error: 2 targets failed:
         let targets = ["-p giveway-bench --lib", "-p giveway-locks --test shares"];
         assert_eq!(failed_targets(&printed()), targets);
         assert_eq!(failed_tests(&printed()), ["locks::never", "locks::twice"]);
+    }
+
+    #[test]
+    fn a_second_look_builds_nothing_anew() {
+        assert_eq!(again("-p giveway-bench --lib"), ["--workspace", "--lib"]);
+        let test = ["--workspace", "--test", "shares"];
+        assert_eq!(again("-p giveway-locks --test shares"), test);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::meta::MetaRow;
 use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
 use crate::rocksdb::RocksRow;
+use crate::tasks::TasksRow;
 use crate::{Error, Result, experiments};
 
 /// A report of some experiment.
@@ -68,6 +69,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
         "inversion" => merged::<InversionRow>(files),
         "meta" => merged::<MetaRow>(files),
         "rocksdb" => merged::<RocksRow>(files),
+        "tasks" => merged::<TasksRow>(files),
         _ => {
             let known = experiments().iter().map(|experiment| experiment.name);
             Err(Error::Results {
@@ -106,7 +108,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{hint_overhead, inversion, locks, meta, mixed, preempt, rocksdb};
+    use crate::report::{hint_overhead, inversion, locks, meta, mixed, preempt, rocksdb, tasks};
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -122,6 +124,7 @@ mod tests {
                 "inversion" => inversion::samples::report().write(&file).unwrap(),
                 "meta" => meta::samples::report().write(&file).unwrap(),
                 "rocksdb" => rocksdb::samples::report().write(&file).unwrap(),
+                "tasks" => tasks::samples::report().write(&file).unwrap(),
                 other => panic!("no samples of {other}"),
             }
             read_reports(&[file]).map(|_| ()).unwrap();

@@ -120,6 +120,14 @@ pub enum Error {
         /// What it says.
         reason: String,
     },
+    /// A query failed where none may, or an engine or its data cannot be had.
+    #[error("{who}: {reason}")]
+    Queries {
+        /// The query, engine or data.
+        who: String,
+        /// What it says.
+        reason: String,
+    },
     /// A lock let two threads in at once.
     #[error(
         "{lock} does not exclude: its threads took {turns} turns, of which {seen} were seen; \

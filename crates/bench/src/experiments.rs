@@ -51,6 +51,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Section 6.6, Table 4",
         },
         Experiment {
+            name: "tasks",
+            summary: "TPC-H queries on small and large data come while others run: who is slowed \
+                  down how much, under our scheduler's policies, stock DataFusion and DuckDB",
+            section: "Self-tuning scheduling (paper 003), Section 5",
+        },
+        Experiment {
             name: "meta",
             summary: "what switching schedulers costs, what following phases brings beside fixed \
                   slices, and whether a hundred swaps with mishaps leave any harm",

@@ -10,6 +10,7 @@
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
 //! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6 |
+//! | tasks | short and long analytical queries on one engine, under its policies and others ([`tasks`]) | 003, Section 5 |
 //! | meta | what a metascheduler costs and brings ([`meta`]) | 002, Sections 2.3, 3.3 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
@@ -37,6 +38,7 @@ mod report;
 pub mod result;
 pub mod rocksdb;
 pub mod setup;
+pub mod tasks;
 pub mod tpcc;
 
 pub use any_report::{AnyReport, read_reports};

@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, doctor, generate, lab, meta, report, run, service, status};
+use crate::{bench, doctor, generate, lab, meta, report, run, service, sql, status};
 
 /// Background work that gives way: run it, schedule it, measure it
 #[derive(Parser, Debug)]
@@ -31,6 +31,7 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     Lab(lab::LabArgs),
     Meta(meta::MetaArgs),
+    Sql(sql::SqlArgs),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),
 }

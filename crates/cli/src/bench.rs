@@ -26,6 +26,7 @@ mod pool;
 mod preempt;
 mod progress;
 mod rocksdb;
+mod tasks;
 
 use std::io::Write;
 
@@ -58,6 +59,7 @@ enum Experiment {
     Preempt(preempt::PreemptArgs),
     Rocksdb(rocksdb::RocksArgs),
     Inversion(inversion::InversionArgs),
+    Tasks(tasks::TasksArgs),
     Meta(meta::MetaArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]
@@ -82,6 +84,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
         Some(Experiment::Rocksdb(args)) => rocksdb::rocksdb(&args),
         Some(Experiment::Inversion(args)) => inversion::inversion(&args),
+        Some(Experiment::Tasks(args)) => tasks::tasks(&args),
         Some(Experiment::Meta(args)) => meta::meta(&args),
         Some(Experiment::MetaCell(args)) => meta::cell(&args).map(|()| 0),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),

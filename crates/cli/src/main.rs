@@ -19,6 +19,7 @@ mod report;
 mod run;
 mod sched_ext;
 mod service;
+mod sql;
 mod status;
 mod tier;
 
@@ -67,6 +68,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Report(args) => report::report(&args).map(|()| 0),
         Command::Lab(args) => lab::lab(args),
         Command::Meta(args) => meta::meta(&args),
+        Command::Sql(args) => sql::sql(&args).map(|()| 0),
         Command::Completions(args) => generate::completions(&args).map(|()| 0),
         Command::Man(args) => generate::man(&args).map(|()| 0),
     }

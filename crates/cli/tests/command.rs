@@ -72,7 +72,7 @@ fn a_missing_result_file_is_named() {
 /// Every subcommand's name, as the parts of a command line.
 fn subcommands() -> Vec<Vec<&'static str>> {
     let lines = "|run|start|stop|status|doctor|bench|bench mixed|report|lab|lab run|lab shell\
-                 |lab build|lab info|lab clean|completions|man";
+                 |lab build|lab info|lab clean|sql|sql serve|sql tpch|completions|man";
     lines
         .split('|')
         .map(|line| line.split_whitespace().collect())
@@ -120,6 +120,7 @@ fn the_overview_lists_what_there_is() {
             "report",
             "lab",
             "meta",
+            "sql",
             "completions",
             "man",
             "help"

@@ -278,6 +278,7 @@ impl Pool {
                 .decay()
                 .map(|_| self.shared.decay()),
             tunings: self.shared.tunings.load(Relaxed),
+            tuning_ns: self.shared.tuning_ns.load(Relaxed),
         }
     }
 

@@ -70,6 +70,8 @@ pub(crate) struct Shared {
     decay: LooseU64,
     /// How often they have been tuned.
     pub(crate) tunings: LooseU64,
+    /// How long that took.
+    pub(crate) tuning_ns: LooseU64,
     admission: Mutex<Admission>,
     /// No group runs or waits.
     drained: Condvar,
@@ -115,6 +117,7 @@ impl Shared {
             books: (0..targets.workers).map(|_| Padded::default()).collect(),
             decay: LooseU64::new(settings.policy.decay().unwrap_or(Decay::INITIAL).pack()),
             tunings: LooseU64::new(0),
+            tuning_ns: LooseU64::new(0),
             admission: Mutex::new(Admission {
                 free,
                 running: (0..slots).map(|_| None).collect(),

@@ -102,6 +102,8 @@ pub struct PoolStats {
     pub decay: Option<Decay>,
     /// How often the parameters have been tuned.
     pub tunings: u64,
+    /// Time in tasks that searched for them, ns.
+    pub tuning_ns: u64,
 }
 
 impl PoolStats {
@@ -137,6 +139,7 @@ mod tests {
             waiting: 0,
             decay: None,
             tunings: 0,
+            tuning_ns: 0,
         };
         assert_eq!(stats.workers[0].lengths, [1, 0, 1, 1, 0, 1, 0, 1]);
         assert_eq!(stats.workers[0].longest_ns, 50_000);

@@ -161,13 +161,18 @@ impl Pipeline for Tuner {
     }
 
     fn run(&self, _morsel: &Morsel<'_>) -> Result<Step, Failure> {
+        let Some(shared) = self.shared.upgrade() else {
+            return Ok(Step::Exhausted);
+        };
+        let began_ns = shared.clock.now_ns();
         let mut search = self.search.lock().expect("one lane");
-        for _ in 0..DECISIONS_PER_STEP {
-            if !search.advance() {
-                return Ok(Step::Exhausted);
-            }
+        let has_more = (0..DECISIONS_PER_STEP).all(|_| search.advance());
+        let took_ns = shared.clock.now_ns().saturating_sub(began_ns);
+        shared.tuning_ns.fetch_add(took_ns, Relaxed);
+        match has_more {
+            true => Ok(Step::More),
+            false => Ok(Step::Exhausted),
         }
-        Ok(Step::More)
     }
 
     fn finalize(&self) -> Result<(), Failure> {

@@ -16,3 +16,6 @@ mod page;
 pub(crate) mod preempt;
 pub(crate) mod rocksdb;
 mod target;
+pub(crate) mod tasks;
+
+pub(crate) use number::Spread;

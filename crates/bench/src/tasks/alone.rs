@@ -1,0 +1,83 @@
+//! What each query takes alone: what slowdowns are relative to, and what loads are made
+//! of.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::failed;
+use super::host::{Host, block_on};
+use super::trace::Kind;
+use crate::report::Spread;
+use crate::{Progress, Result};
+
+/// How often each query is measured, after a run that is not; the median counts.
+const REPEATS: usize = 3;
+
+/// A query alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Once {
+    /// From its submission to its end, ms.
+    pub(super) latency_ms: f64,
+    /// What it takes one worker, ms.
+    pub(super) work_ms: f64,
+}
+
+/// Every query alone, on an empty engine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Alone(BTreeMap<Kind, Once>);
+
+impl Alone {
+    pub(super) fn new(queries: impl IntoIterator<Item = (Kind, Once)>) -> Alone {
+        Alone(queries.into_iter().collect())
+    }
+
+    pub(super) fn of(&self, kind: Kind) -> Once {
+        *self.0.get(&kind).expect("every query was measured alone")
+    }
+
+    /// Measures every query on a host. What a query takes a worker is known of our
+    /// engine; of stock DataFusion on one thread, it is its latency.
+    pub(super) fn measure(
+        host: &Host,
+        is_ours: bool,
+        what: &str,
+        progress: Progress<'_>,
+    ) -> Result<Alone> {
+        let mut queries = Vec::new();
+        for kind in Kind::both() {
+            progress(&format!("{what} alone: {kind}"));
+            let once = || -> Result<Once> {
+                let query = host.query(kind)?;
+                let begun = Instant::now();
+                let work_ms = match is_ours {
+                    true => {
+                        let (_, report) = block_on(host.run_with_report(query))
+                            .map_err(|error| failed(kind, error))?;
+                        Some(report.ran_ns as f64 / 1e6)
+                    }
+                    false => {
+                        block_on(host.run(query)).map_err(|error| failed(kind, error))?;
+                        None
+                    }
+                };
+                let latency_ms = begun.elapsed().as_secs_f64() * 1e3;
+                Ok(Once {
+                    latency_ms,
+                    work_ms: work_ms.unwrap_or(latency_ms),
+                })
+            };
+            once()?;
+            let measured = (0..REPEATS).map(|_| once()).collect::<Result<Vec<_>>>()?;
+            let median = |number: fn(&Once) -> f64| {
+                let spread = Spread::of(measured.iter().map(number));
+                spread.expect("measured at least once").median
+            };
+            let once = Once {
+                latency_ms: median(|once| once.latency_ms),
+                work_ms: median(|once| once.work_ms),
+            };
+            queries.push((kind, once));
+        }
+        Ok(Alone::new(queries))
+    }
+}

@@ -1,0 +1,421 @@
+//! A physical plan becomes pipelines: it is cut wherever DataFusion would put a
+//! channel between two tasks.
+//!
+//! ```text
+//!        Sort                      3: Source ▶ Sort ▶ result
+//!          │                              ▲
+//!   CoalescePartitions                 exchange
+//!          │                              ▲
+//!      Aggregate (final)   ──▶     2: Source ▶ Aggregate (final)
+//!          │                              ▲
+//!   Repartition by hash                exchange
+//!          │                              ▲
+//!   Aggregate (partial)            1: scan ▶ Aggregate (partial)
+//!          │
+//!        scan
+//! ```
+//!
+//! The plan is cut when the query is submitted, and not by a rule of the optimizer: the
+//! same plan runs on stock DataFusion. Pipelines come in the order in which they have to
+//! run: whatever a cut reads has been made before; the build side of a join before the
+//! probe side; scalar subqueries before the plan that uses their values.
+//!
+//! C1. Nothing that is left in a plan spawns tasks, but for the nodes that `is_whole`
+//!     names; these run as DataFusion would run them, on the engine's own runtime.
+//! C2. Every leaf gives way (`turn`), and so does every operator that makes many
+//!     batches of one.
+//! C3. A node whose children are executed more than once is not cut below: an exchange
+//!     is read once.
+
+use std::sync::{Arc, Mutex};
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::physical_plan::analyze::AnalyzeExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJoinExec};
+use datafusion::physical_plan::limit::GlobalLimitExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::{ScalarSubqueryExec, ScalarSubqueryLink};
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+use datafusion::physical_plan::unnest::UnnestExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
+use giveway_tasks::{Pipeline, Query};
+
+use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
+use crate::join::{self, NativeJoin};
+use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
+use crate::progress::{Board, Gauge, Stage};
+use crate::results::Results;
+use crate::slice::slicing;
+use crate::sort::RunSortExec;
+use crate::table::MorselSourceExec;
+use crate::turn::yielding;
+use crate::wrap::wrapped;
+
+/// A query made of a plan.
+pub(crate) struct Cut {
+    pub(crate) query: Query,
+    pub(crate) stages: Vec<Arc<Stage>>,
+}
+
+/// Cuts a plan whose result goes there.
+pub(crate) fn cut(
+    plan: Arc<dyn ExecutionPlan>,
+    query: Query,
+    results: &Arc<Results>,
+    surroundings: &Surroundings,
+    board: &Arc<Board>,
+) -> Result<Cut> {
+    let mut cutter = Cutter {
+        cut: Cut {
+            query,
+            stages: Vec::new(),
+        },
+        surroundings,
+        board,
+    };
+    let plan = cutter.descend(plan)?;
+    cutter.push(plan, Arc::new(ResultSink(Arc::clone(results))));
+    Ok(cutter.cut)
+}
+
+struct Cutter<'a> {
+    cut: Cut,
+    surroundings: &'a Surroundings,
+    board: &'a Arc<Board>,
+}
+
+impl Cutter<'_> {
+    /// Makes pipelines of all that lies below cuts; returns what is above.
+    fn descend(&mut self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if is_whole(&plan) {
+            return Ok(plan);
+        }
+        if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
+            for link in node.subqueries() {
+                self.subquery(node, link)?;
+            }
+            return self.descend(Arc::clone(node.input()));
+        }
+        if let Some(node) = plan.downcast_ref::<RepartitionExec>() {
+            let partitioning = node.partitioning().clone();
+            let route = match partitioning {
+                Partitioning::Hash(..) | Partitioning::Range(_) => {
+                    Route::Split(partitioning.clone())
+                }
+                Partitioning::RoundRobinBatch(_) | Partitioning::UnknownPartitioning(_) => {
+                    Route::Shared
+                }
+            };
+            let partitions = partitioning.partition_count();
+            return self.exchange(&plan, node.input(), route, partitions);
+        }
+        if let Some(node) = plan.downcast_ref::<CoalescePartitionsExec>()
+            && node.input().output_partitioning().partition_count() > 1
+        {
+            let source = self.exchange(&plan, node.input(), Route::Shared, 1)?;
+            // Lanes that run at the same time may bring more than is wanted.
+            return Ok(match node.fetch() {
+                Some(fetch) => Arc::new(GlobalLimitExec::new(source, 0, Some(fetch))),
+                None => source,
+            });
+        }
+        if let Some(node) = plan.downcast_ref::<SortPreservingMergeExec>()
+            && node.input().output_partitioning().partition_count() > 1
+        {
+            let input = node.input();
+            let partitions = input.output_partitioning().partition_count();
+            let source = self.exchange(input, input, Route::Straight, partitions)?;
+            return replace_children_if_necessary(Arc::clone(&plan), vec![source]);
+        }
+        if let Some(join) = plan.downcast_ref::<HashJoinExec>()
+            && join::is_native(join)?
+        {
+            return self.join(join);
+        }
+        if let Some(sort) = plan.downcast_ref::<SortExec>() {
+            let input = self.descend(Arc::clone(sort.input()))?;
+            return match RunSortExec::replacing(sort, Arc::clone(&input)) {
+                Some(native) => Ok(Arc::new(native)),
+                None => replace_children_if_necessary(plan, vec![input]),
+            };
+        }
+        let children = plan.children();
+        if children.is_empty() {
+            // C2.
+            return Ok(match gives_way(&plan) {
+                true => plan,
+                false => giving_way(plan),
+            });
+        }
+        let mut children = (children.into_iter())
+            .map(|child| self.descend(Arc::clone(child)))
+            .collect::<Result<Vec<_>>>()?;
+        if plan.is::<NestedLoopJoinExec>() {
+            let right = children.pop().expect("a join has two sides");
+            let turn = self.surroundings.turn;
+            let slices = wrapped("SlicingExec", right, move |input| slicing(input, turn));
+            children.push(slices);
+        }
+        let plan = replace_children_if_necessary(plan, children)?;
+        // C2.
+        Ok(match multiplies(&plan) {
+            true => giving_way(plan),
+            false => plan,
+        })
+    }
+
+    /// A pipeline that ends in an exchange, and the leaf that takes the place of `node`.
+    fn exchange(
+        &mut self,
+        node: &Arc<dyn ExecutionPlan>,
+        input: &Arc<dyn ExecutionPlan>,
+        route: Route,
+        partitions: usize,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let properties = Arc::clone(node.properties());
+        let fetch = match route {
+            Route::Straight => None,
+            Route::Shared | Route::Split(_) => node.fetch(),
+        };
+        let rows = rows_expected(node);
+        let input = self.descend(Arc::clone(input))?;
+        let exchange = self.store(input, route, partitions, fetch, rows);
+        Ok(Arc::new(ExchangeSource::new(exchange, properties)))
+    }
+
+    /// A pipeline that ends in an exchange.
+    fn store(
+        &mut self,
+        input: Arc<dyn ExecutionPlan>,
+        route: Route,
+        partitions: usize,
+        fetch: Option<usize>,
+        rows_expected: f64,
+    ) -> Arc<Exchange> {
+        let lanes = input.output_partitioning().partition_count();
+        let setting = Setting {
+            pool: self.surroundings.context.memory_pool(),
+            batch_rows: self.batch_rows(),
+        };
+        let exchange = Exchange::new(
+            input.schema(),
+            route,
+            lanes,
+            partitions,
+            fetch,
+            rows_expected,
+            &setting,
+        );
+        let exchange = Arc::new(exchange);
+        self.push(input, Arc::new(ExchangeSink(Arc::clone(&exchange))));
+        exchange
+    }
+
+    fn batch_rows(&self) -> usize {
+        self.surroundings.context.session_config().batch_size()
+    }
+
+    /// The pipelines of a join's build side, and what takes the join's place.
+    fn join(&mut self, join: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
+        let left = self.descend(Arc::clone(join.left()))?;
+        let partitions = left.output_partitioning().partition_count();
+        let rows = rows_expected(join.left());
+        let exchange = match left.downcast_ref::<ExchangeSource>() {
+            // It has just been made, for this.
+            Some(source) if source.exchange().stored_partitions() == partitions => {
+                Arc::clone(source.exchange())
+            }
+            _ => self.store(left, Route::Straight, partitions, None, rows),
+        };
+        let pool = self.surroundings.context.memory_pool();
+        let native = NativeJoin::new(join, partitions, pool, self.batch_rows());
+        let stage = |name: &str| {
+            let label = format!("HashJoin > {name}");
+            Arc::new(Stage::new(label, rows, 1, Vec::new(), self.board))
+        };
+        let stages = [stage("gather"), stage("enter")];
+        self.cut.stages.extend(stages.iter().cloned());
+        let (gather, enter) = native.build(exchange, stages, self.surroundings.turn);
+        self.add(gather);
+        self.add(enter);
+        let right = self.descend(Arc::clone(join.right()))?;
+        Ok(native.probe(right))
+    }
+
+    fn add(&mut self, pipeline: impl Pipeline + 'static) {
+        let query = std::mem::replace(&mut self.cut.query, Query::new(""));
+        self.cut.query = query.pipeline(pipeline);
+    }
+
+    /// The pipelines of a subquery; the last one leaves the value where the plan's
+    /// expressions look for it.
+    fn subquery(&mut self, node: &ScalarSubqueryExec, link: &ScalarSubqueryLink) -> Result<()> {
+        let plan = self.descend(Arc::clone(&link.plan))?;
+        if plan.schema().fields().len() != 1 {
+            return exec_err!("a scalar subquery has to have one column");
+        }
+        // No row is the value NULL.
+        let null = ScalarValue::try_from(plan.schema().field(0).data_type())?;
+        let results = node.results().clone();
+        let index = link.index;
+        let sink = ValueSink {
+            value: Arc::new(Mutex::new(None)),
+            finish: move |value: Option<ScalarValue>| {
+                results.set(index, value.unwrap_or_else(|| null.clone()))
+            },
+        };
+        self.push(plan, Arc::new(sink));
+        Ok(())
+    }
+
+    fn push(&mut self, plan: Arc<dyn ExecutionPlan>, sink: Arc<dyn Sink>) {
+        let mut leaves = Leaves::default();
+        leaves.visit(&plan);
+        let stage = Arc::new(Stage::new(
+            leaves.label(),
+            leaves.rows,
+            plan.output_partitioning().partition_count(),
+            leaves.gauges,
+            self.board,
+        ));
+        self.cut.stages.push(Arc::clone(&stage));
+        let pipeline = LanePipeline::new(plan, sink, self.surroundings.clone(), stage);
+        self.add(pipeline);
+    }
+}
+
+/// C3, nodes that spawn their children (C1), and exchanges that merge what is sorted,
+/// which DataFusion plans only if it is told to prefer existing orders.
+fn is_whole(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let keeps_order = (plan.downcast_ref::<RepartitionExec>())
+        .is_some_and(|repartition| repartition.preserve_order());
+    keeps_order || plan.is::<RecursiveQueryExec>() || plan.is::<AnalyzeExec>()
+}
+
+/// An operator of stock DataFusion made to give way: a leaf (files, values, generated
+/// series), or one that may go on for long without asking its own leaves.
+fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    wrapped("YieldingExec", plan, yielding)
+}
+
+/// Whether its output may be much larger than its input.
+fn multiplies(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<CrossJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<HashJoinExec>()
+        || plan.is::<UnnestExec>()
+}
+
+fn gives_way(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<MorselSourceExec>() || plan.is::<ExchangeSource>()
+}
+
+fn rows_expected(plan: &Arc<dyn ExecutionPlan>) -> f64 {
+    let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
+    statistics
+        .ok()
+        .and_then(|statistics| statistics.num_rows.get_value().copied())
+        .map_or(1.0, |rows| rows as f64)
+}
+
+/// What feeds a pipeline, and what it is called.
+#[derive(Default)]
+struct Leaves {
+    rows: f64,
+    gauges: Vec<Arc<dyn Gauge>>,
+    names: Vec<String>,
+}
+
+impl Leaves {
+    fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>) {
+        if let Some(source) = plan.downcast_ref::<MorselSourceExec>() {
+            self.rows += rows_expected(plan);
+            self.gauges.push(source.gauge());
+        } else if let Some(source) = plan.downcast_ref::<ExchangeSource>() {
+            self.rows += source.exchange().rows_expected();
+            self.gauges
+                .push(Arc::clone(source.exchange()) as Arc<dyn Gauge>);
+        } else if plan.children().is_empty() {
+            self.rows += rows_expected(plan);
+        }
+        for child in plan.children() {
+            self.visit(child);
+        }
+        let name = plan.name().trim_end_matches("Exec").to_owned();
+        if !self.names.contains(&name) {
+            self.names.push(name);
+        }
+    }
+
+    fn label(&self) -> String {
+        self.names.join(" > ")
+    }
+}
+
+/// The end of a query.
+struct ResultSink(Arc<Results>);
+
+impl Sink for ResultSink {
+    fn lane(&self, _: usize) -> Result<Box<dyn SinkLane>> {
+        Ok(Box::new(ResultLane(Arc::clone(&self.0))))
+    }
+
+    fn finish(&self) -> Result<()> {
+        self.0.end(Ok(()));
+        Ok(())
+    }
+}
+
+struct ResultLane(Arc<Results>);
+
+impl SinkLane for ResultLane {
+    fn poll_room(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        self.0.poll_room(context)
+    }
+
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        self.0.push(batch);
+        Ok(())
+    }
+}
+
+/// The end of a scalar subquery: at most one row.
+struct ValueSink<F> {
+    value: Arc<Mutex<Option<ScalarValue>>>,
+    finish: F,
+}
+
+impl<F> Sink for ValueSink<F>
+where
+    F: Fn(Option<ScalarValue>) -> Result<()> + Send + Sync,
+{
+    fn lane(&self, _: usize) -> Result<Box<dyn SinkLane>> {
+        Ok(Box::new(ValueLane(Arc::clone(&self.value))))
+    }
+
+    fn finish(&self) -> Result<()> {
+        (self.finish)(crate::lock(&self.value).take())
+    }
+}
+
+struct ValueLane(Arc<Mutex<Option<ScalarValue>>>);
+
+impl SinkLane for ValueLane {
+    fn push(&mut self, batch: RecordBatch) -> Result<()> {
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        let mut value = crate::lock(&self.0);
+        if value.is_some() || batch.num_rows() > 1 {
+            return exec_err!("Scalar subquery returned more than one row");
+        }
+        *value = Some(ScalarValue::try_from_array(batch.column(0), 0)?);
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! The engine: workers, memory, and the queries they are for.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use datafusion::execution::TaskContext;
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use giveway_tasks as tasks;
+use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::admission::Gate;
+use crate::cut::cut;
+use crate::error::{BuildError, SqlError};
+use crate::lane::Surroundings;
+use crate::memory::Account;
+use crate::progress::{Board, OperatorTurns};
+use crate::query::{Query, QueryId, QueryStatus};
+use crate::results::Results;
+use crate::run::{Run, Start};
+use crate::session::Session;
+
+/// How an engine is made.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pool: tasks::Builder,
+    workers: usize,
+    turn: Duration,
+    policy: Policy,
+    memory: Option<usize>,
+    partitions: Option<usize>,
+}
+
+impl Default for Builder {
+    fn default() -> Builder {
+        Builder {
+            pool: Pool::builder(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            turn: Duration::from_millis(2),
+            policy: Policy::Tuned,
+            memory: None,
+            partitions: None,
+        }
+    }
+}
+
+/// The least memory limit.
+const MEMORY_MIN: usize = 1 << 20;
+/// Partitions per worker, if nobody says: hash tables of a partition are built and
+/// emitted in one go by stock operators, and smaller ones take shorter.
+const PARTITIONS_PER_WORKER: usize = 8;
+
+impl Builder {
+    /// How many workers; as many as CPUs, if nobody says.
+    pub fn workers(mut self, workers: usize) -> Builder {
+        self.workers = workers;
+        self
+    }
+
+    /// How many queries may run at a time; 128, if nobody says. The rest waits.
+    pub fn slots(mut self, slots: usize) -> Builder {
+        self.pool = self.pool.slots(slots);
+        self
+    }
+
+    /// How many queries may wait for a slot; any number, if nobody says. Others are
+    /// refused.
+    pub fn waiting(mut self, waiting: usize) -> Builder {
+        self.pool = self.pool.waiting(waiting);
+        self
+    }
+
+    /// How long a worker stays with a query at a time (t_max); 2 ms, if nobody says.
+    pub fn task_duration(mut self, turn: Duration) -> Builder {
+        self.turn = turn;
+        self
+    }
+
+    /// Who goes first; [`Policy::Tuned`], if nobody says.
+    pub fn policy(mut self, policy: Policy) -> Builder {
+        self.policy = policy;
+        self
+    }
+
+    /// For how long queries are tracked, and how often, to tune the policy: 20 s and
+    /// 60 s, if nobody says.
+    pub fn tuning(mut self, tracking: Duration, refresh: Duration) -> Builder {
+        self.pool = self.pool.tuning(tracking, refresh);
+        self
+    }
+
+    /// How much memory all queries together may hold, bytes; no limit, if nobody says.
+    /// Tables are not counted. A query that asks for more ends with
+    /// [`SqlError::OutOfMemory`]; while more than three quarters are reserved, queries
+    /// that come wait.
+    pub fn memory_limit(mut self, bytes: usize) -> Builder {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Into how many partitions plans split their data; 8 times the number of
+    /// workers, 16 at least, if nobody says.
+    pub fn partitions(mut self, partitions: usize) -> Builder {
+        self.partitions = Some(partitions);
+        self
+    }
+
+    /// Starts the workers.
+    ///
+    /// # Errors
+    /// Each variant of [`BuildError`] says what to change.
+    pub fn build(&self) -> Result<Engine, BuildError> {
+        if let Some(bytes) = self.memory.filter(|&bytes| bytes < MEMORY_MIN) {
+            return Err(BuildError::Memory(bytes));
+        }
+        let partitions = (self.partitions)
+            .unwrap_or_else(|| (PARTITIONS_PER_WORKER * self.workers).clamp(16, 4096));
+        if !(1..=4096).contains(&partitions) {
+            return Err(BuildError::Partitions(partitions));
+        }
+        let pool = (self.pool.clone())
+            .workers(self.workers)
+            .task_duration(self.turn)
+            .policy(self.policy)
+            .build()?;
+        let memory: Arc<dyn MemoryPool> = match self.memory {
+            Some(bytes) => Arc::new(GreedyMemoryPool::new(bytes)),
+            None => Arc::new(UnboundedMemoryPool::default()),
+        };
+        let mark = self.memory.map_or(usize::MAX, |bytes| bytes / 4 * 3);
+        let (handle, stop) = clerk()?;
+        Ok(Engine(Arc::new(Inner {
+            pool,
+            settings: self.clone(),
+            partitions,
+            gate: Gate::new(Arc::clone(&memory), mark),
+            memory,
+            board: Arc::default(),
+            handle,
+            ids: AtomicU64::new(1),
+            _stop: stop,
+        })))
+    }
+}
+
+/// Starts the thread that looks after queries, and does what blocks for the readers
+/// of files. It ends when the sender is dropped.
+fn clerk() -> std::io::Result<(Handle, oneshot::Sender<()>)> {
+    // One thread: stock operators spawn only on runtimes with several.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()?;
+    let handle = runtime.handle().clone();
+    let (stop, stopped) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("giveway-sql".into())
+        .spawn(move || {
+            let _ = runtime.block_on(stopped);
+        })?;
+    Ok((handle, stop))
+}
+
+/// Workers, memory, and queries. Cheap to clone; ends when its last clone, session and
+/// query have gone.
+#[derive(Clone, Debug)]
+pub struct Engine(pub(crate) Arc<Inner>);
+
+/// What an engine has done.
+#[derive(Clone, Debug, Serialize)]
+pub struct EngineStats {
+    /// The workers' counters.
+    pub pool: PoolStats,
+    /// How long turns were, by operators.
+    pub turns: Vec<OperatorTurns>,
+    /// What queries hold now, bytes.
+    pub memory_bytes: usize,
+}
+
+impl EngineStats {
+    /// The share of turns that took at most so many turn lengths (t_max), a class of
+    /// [`crate::TURN_CLASSES`].
+    pub fn within(&self, lengths: f64) -> f64 {
+        let classes = crate::TURN_CLASSES
+            .iter()
+            .filter(|&&end| end <= lengths)
+            .count();
+        let sum =
+            |of: usize| -> u64 { self.turns.iter().flat_map(|turns| &turns.turns[..of]).sum() };
+        match sum(crate::TURN_CLASSES.len() + 1) {
+            0 => 1.0,
+            all => sum(classes) as f64 / all as f64,
+        }
+    }
+}
+
+impl Engine {
+    /// An engine to be changed before it is built.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A new session: tables, functions and options of its own, the engine's workers.
+    pub fn session(&self) -> Session {
+        Session::new(&self.0)
+    }
+
+    /// All queries that have not ended, the oldest first.
+    pub fn running(&self) -> Vec<QueryStatus> {
+        let views = self.0.pool.queries();
+        let runs = self.0.gate.runs();
+        (runs.iter())
+            .map(|run| {
+                let id = run.in_pool();
+                run.status_with(views.iter().find(|view| Some(view.id) == id))
+            })
+            .collect()
+    }
+
+    /// Ends a query early. False if it has ended, or never was.
+    pub fn cancel(&self, id: QueryId) -> bool {
+        let run = self.0.gate.find(id);
+        run.is_some_and(|run| run.cancel(SqlError::Cancelled))
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            pool: self.0.pool.stats(),
+            turns: self.0.board.read(),
+            memory_bytes: self.0.memory.reserved(),
+        }
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.0.settings.workers
+    }
+
+    /// Who goes first.
+    pub fn policy(&self) -> Policy {
+        self.0.settings.policy
+    }
+
+    /// Takes no more queries; those that are there go on, or end with
+    /// [`SqlError::Cancelled`]. Waits for the last of them.
+    pub async fn shutdown(&self, how: Shutdown) {
+        self.0.gate.close();
+        loop {
+            let runs = self.0.gate.runs();
+            if runs.is_empty() {
+                return;
+            }
+            for run in runs {
+                if how == Shutdown::Cancel {
+                    run.cancel(SqlError::ShutDown);
+                }
+                let _ = run.report().await;
+            }
+        }
+    }
+}
+
+/// What sessions and queries share.
+pub(crate) struct Inner {
+    pub(crate) pool: Pool,
+    settings: Builder,
+    pub(crate) partitions: usize,
+    pub(crate) gate: Gate,
+    pub(crate) memory: Arc<dyn MemoryPool>,
+    board: Arc<Board>,
+    handle: Handle,
+    ids: AtomicU64,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Inner {
+    /// What plans are run with; caches and object stores are the sessions' own.
+    pub(crate) fn environment(&self) -> Arc<RuntimeEnv> {
+        let no_spilling = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
+        let environment = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::clone(&self.memory))
+            .with_disk_manager_builder(no_spilling)
+            .build();
+        Arc::new(environment.expect("nothing is opened"))
+    }
+
+    pub(crate) fn submit(query: Query) -> Result<Arc<Run>, SqlError> {
+        let engine = &query.engine;
+        let account = Arc::new(Account::new(Arc::clone(&engine.memory)));
+        let results = Arc::new(Results::default());
+        let surroundings = Surroundings {
+            context: query.context(&account),
+            turn: engine.settings.turn,
+            runtime: engine.handle.clone(),
+        };
+        let options = query.options;
+        let mut task = tasks::Query::new(query.text.clone())
+            .tier(options.tier)
+            .weight(options.weight);
+        if query.is_static {
+            task = task.static_priority();
+        }
+        let cut = cut(query.plan, task, &results, &surroundings, &engine.board)
+            .map_err(SqlError::planning)?;
+        let run = Arc::new(Run::new(
+            QueryId(engine.ids.fetch_add(1, Relaxed)),
+            query.text,
+            options,
+            results,
+            account,
+            cut.stages,
+            Arc::downgrade(engine),
+        ));
+        let start = match engine.gate.enter(&run)? {
+            Some(admitted) => Start::Later(cut.query, admitted),
+            None => match run.start(engine, cut.query) {
+                Ok(ticket) => Start::Now(ticket),
+                Err(error) => {
+                    engine.gate.left(run.id);
+                    return Err(error);
+                }
+            },
+        };
+        engine
+            .handle
+            .spawn(Arc::clone(&run).attend(Arc::clone(engine), start));
+        Ok(run)
+    }
+}
+
+impl Query {
+    /// What the plan is run with: the session's, with an account of its own.
+    pub(crate) fn context(&self, account: &Arc<Account>) -> Arc<TaskContext> {
+        let context = TaskContext::from(&self.state);
+        let environment = RuntimeEnv {
+            memory_pool: Arc::clone(account) as Arc<dyn MemoryPool>,
+            ..(*context.runtime_env()).clone()
+        };
+        Arc::new(context.with_runtime(Arc::new(environment)))
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,115 @@
+//! What can become of a query, and of an engine that is to be built.
+//!
+//! Whatever goes wrong in a query ends that query alone. DataFusion has one error
+//! type for all of it; here errors are sorted by what the caller does next.
+
+use datafusion::error::DataFusionError;
+use giveway_tasks::{QueryError, Why};
+
+/// Why a query has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum SqlError {
+    /// The text cannot be made into a plan: correct it, or register what it names.
+    #[error("{0}")]
+    Plan(#[source] DataFusionError),
+    /// The data did not agree with the query (a cast, a division, a file): correct
+    /// one of them.
+    #[error("{0}")]
+    Execution(#[source] DataFusionError),
+    /// The engine's memory was used up, by this query or by those beside it: try
+    /// again later, or give the engine more.
+    #[error(
+        "out of memory: {0}; give Builder::memory_limit more, or run fewer queries at a \
+         time"
+    )]
+    OutOfMemory(#[source] DataFusionError),
+    /// An operator or a function panicked: report it to its author. The message is
+    /// what it panicked with.
+    #[error("a part of the query panicked: {0}; the engine and other queries go on")]
+    Panicked(String),
+    /// Somebody cancelled it.
+    #[error("the query was cancelled")]
+    Cancelled,
+    /// It took longer than its deadline allows: give it more time, a higher tier or
+    /// more weight.
+    #[error("the query was not done by its deadline: set a later one, or a higher weight")]
+    DeadlineExceeded,
+    /// The engine does not take it now.
+    #[error("{0}")]
+    Refused(Why),
+    /// The engine was shut down before it was done: submit it to another one.
+    #[error("the engine was shut down before the query was done")]
+    ShutDown,
+}
+
+impl SqlError {
+    /// An error of a plan that was being made.
+    pub(crate) fn planning(error: DataFusionError) -> SqlError {
+        SqlError::Plan(plain(error))
+    }
+
+    /// An error of a plan that was being run.
+    pub(crate) fn running(error: DataFusionError) -> SqlError {
+        match plain(error) {
+            error @ DataFusionError::ResourcesExhausted(_) => SqlError::OutOfMemory(error),
+            error => SqlError::Execution(error),
+        }
+    }
+
+    /// As an error of DataFusion, for its streams.
+    pub fn into_datafusion(self) -> DataFusionError {
+        match self {
+            SqlError::Plan(error) | SqlError::Execution(error) => error,
+            other => DataFusionError::External(Box::new(other)),
+        }
+    }
+}
+
+impl From<QueryError> for SqlError {
+    fn from(error: QueryError) -> SqlError {
+        match error {
+            QueryError::Cancelled => SqlError::Cancelled,
+            QueryError::ShutDown => SqlError::ShutDown,
+            QueryError::Panicked(message) => SqlError::Panicked(message),
+            QueryError::Failed(failure) => match failure.downcast::<DataFusionError>() {
+                Ok(error) => SqlError::running(*error),
+                Err(other) => SqlError::Execution(DataFusionError::External(other)),
+            },
+        }
+    }
+}
+
+/// The error itself, without the notes on where it passed by: those that look at
+/// its variant would not see it, and readers have no use for them.
+fn plain(error: DataFusionError) -> DataFusionError {
+    match error {
+        DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => plain(*inner),
+        DataFusionError::Shared(inner) => match std::sync::Arc::try_unwrap(inner) {
+            Ok(inner) => plain(inner),
+            Err(inner) => match inner.find_root() {
+                DataFusionError::ResourcesExhausted(message) => {
+                    DataFusionError::ResourcesExhausted(message.clone())
+                }
+                _ => DataFusionError::Shared(inner),
+            },
+        },
+        error => error,
+    }
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The workers' pool cannot be had.
+    #[error(transparent)]
+    Pool(#[from] giveway_tasks::BuildError),
+    /// Nothing could be held in memory.
+    #[error("a memory limit of {0} bytes: give Builder::memory_limit 1 MiB at least")]
+    Memory(usize),
+    /// There would be nothing to run.
+    #[error("{0} partitions: give Builder::partitions 1 to 4096")]
+    Partitions(usize),
+    /// The thread that looks after queries could not be started.
+    #[error("no thread: {0}")]
+    Clerk(#[from] std::io::Error),
+}

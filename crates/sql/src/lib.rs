@@ -1,0 +1,107 @@
+//! SQL for people who share a machine: short queries stay short however many long
+//! ones run beside them.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+//! use giveway_hints::Tier;
+//! use giveway_sql::Engine;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let engine = Engine::builder().workers(2).memory_limit(1 << 30).build()?;
+//! let session = engine.session();
+//! let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
+//! let batch = RecordBatch::try_from_iter([("number", numbers)])?;
+//! session.register_batches("numbers", batch.schema(), vec![batch])?;
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//!
+//! // Nobody waits for this one; it runs when nobody waits for another.
+//! let report = session
+//!     .sql("SELECT number % 10 AS digit, count(*) FROM numbers GROUP BY digit")
+//!     .await?
+//!     .tier(Tier::Background)
+//!     .submit()?;
+//!
+//! let answer = session
+//!     .sql("SELECT sum(number) FROM numbers")
+//!     .await?
+//!     .deadline(Duration::from_secs(10))
+//!     .collect()
+//!     .await?;
+//! assert_eq!(answer[0].num_rows(), 1);
+//! assert_eq!(report.collect().await?.iter().map(RecordBatch::num_rows).sum::<usize>(), 10);
+//! # Ok::<(), giveway_sql::SqlError>(())
+//! # })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Apache DataFusion parses, optimizes and plans; [`giveway_tasks`] schedules. A plan is
+//! cut into pipelines where stock DataFusion would connect tasks by channels, and workers
+//! run the pipelines of all queries in turns of 2 ms (Wagner, Kohn and Neumann,
+//! SIGMOD '21). [`Engine`] is where to begin; [`Session`] is close to DataFusion's
+//! `SessionContext`; [`Stock`] runs the same plan on stock DataFusion.
+//!
+//! To measure: plan queries beforehand by [`Session::sql`] (a [`Query`] is run once),
+//! [`Query::submit`] when they are due, and [`RunningQuery::collect_with_report`]; compare
+//! with [`Stock::collect`]. Tables that several sessions share are [`MorselTable`]s,
+//! registered in each. [`Engine::stats`] tells how well turns were kept to.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `turn`, `memory`, `progress` | When is it enough, how much is held, how far is it? |
+//! | `sketch`, `table` | What do plans read? |
+//! | `results`, `exchange` | Where do rows go? |
+//! | `lane`, `join`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
+//! | `admission`, `run` | Who may start, and how does it end? |
+//! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
+//! | `live`, [`files`], [`tpch`] | What is there to ask? |
+//! | [`shell`], [`server`] | How is it asked, by people and by programs? |
+//! | `stock` | Compared with what? |
+
+mod admission;
+mod cut;
+mod engine;
+mod error;
+mod exchange;
+pub mod files;
+mod join;
+mod lane;
+mod live;
+mod memory;
+mod options;
+mod progress;
+mod query;
+mod results;
+mod run;
+pub mod server;
+mod session;
+pub mod shell;
+mod sketch;
+mod slice;
+mod sort;
+mod stock;
+mod table;
+pub mod tpch;
+mod turn;
+mod wrap;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use engine::{Builder, Engine, EngineStats};
+pub use error::{BuildError, SqlError};
+pub use giveway_tasks::{ParsePolicyError, Policy, Report, Shutdown};
+pub use options::QueryOptions;
+pub use progress::{OperatorTurns, TURN_CLASSES};
+pub use query::{Query, QueryId, QueryState, QueryStatus, ResultStream, RunningQuery};
+pub use session::Session;
+pub use stock::Stock;
+pub use table::MorselTable;
+
+/// Locks, also after somebody panicked with it: every change under the locks of this
+/// crate is made in one step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

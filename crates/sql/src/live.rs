@@ -1,0 +1,236 @@
+//! The queries that are running, in SQL.
+//!
+//! ```sql
+//! SELECT id, tier, progress, sql FROM giveway.queries;   -- also: SHOW giveway.queries
+//! SELECT giveway_cancel(17);                             -- also: CANCEL QUERY 17
+//! ```
+//!
+//! A table and a function, so that every client that speaks SQL has them. The two
+//! short forms are no SQL that the parser knows; [`long_form`] says what they stand
+//! for.
+//!
+//! The table is read when a query on it is planned: that query is not in it.
+
+use std::borrow::Cow;
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use datafusion::arrow::array::{
+    ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
+use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, Session as PlannerSession};
+use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::TableProvider;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TableType,
+    Volatility,
+};
+use datafusion::physical_plan::ExecutionPlan;
+
+use crate::engine::Engine;
+use crate::query::{QueryId, QueryStatus};
+use crate::session::Session;
+use crate::table::MorselTable;
+
+/// The schema that the table is in, and what begins the name of the function.
+const SCHEMA: &str = "giveway";
+
+/// Gives a session the table and the function.
+pub(crate) fn install(session: &Session) -> Result<()> {
+    install_function(session);
+    let engine = session.engine();
+    let context = session.context();
+    let catalog = context
+        .catalog(&context.state().config_options().catalog.default_catalog)
+        .ok_or_else(|| DataFusionError::Internal("a session without its catalog".into()))?;
+    let schema = Arc::new(MemorySchemaProvider::new());
+    schema.register_table("queries".to_owned(), Arc::new(QueriesTable { engine }))?;
+    catalog.register_schema(SCHEMA, schema)?;
+    Ok(())
+}
+
+/// Gives a session that shares its tables with another one the function.
+pub(crate) fn install_function(session: &Session) {
+    let function = CancelFunction::new(session.engine());
+    session
+        .context()
+        .register_udf(ScalarUDF::new_from_impl(function));
+}
+
+/// What a short form stands for; all other text as it is.
+pub(crate) fn long_form(sql: &str) -> Cow<'_, str> {
+    let words: Vec<String> = sql
+        .trim_end_matches(|c: char| c == ';' || c.is_whitespace())
+        .split_whitespace()
+        .take(4)
+        .map(str::to_lowercase)
+        .collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["show", "giveway.queries"] => "SELECT * FROM giveway.queries".into(),
+        ["cancel", "query", id] if id.parse::<QueryId>().is_ok() => {
+            format!("SELECT giveway_cancel({id}) AS cancelled").into()
+        }
+        _ => sql.into(),
+    }
+}
+
+/// `giveway.queries`.
+#[derive(Debug)]
+struct QueriesTable {
+    engine: Engine,
+}
+
+static QUERIES: LazyLock<SchemaRef> = LazyLock::new(|| {
+    let field = |name: &str, data_type| Field::new(name, data_type, false);
+    Arc::new(Schema::new(vec![
+        field("id", DataType::Int64),
+        field("tier", DataType::Utf8),
+        field("weight", DataType::Int64),
+        field("state", DataType::Utf8),
+        field("progress", DataType::Float64),
+        field("age_s", DataType::Float64),
+        field("ran_s", DataType::Float64),
+        field("memory_bytes", DataType::Int64),
+        field(
+            "since",
+            DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        ),
+        field("sql", DataType::Utf8),
+    ]))
+});
+
+#[async_trait]
+impl TableProvider for QueriesTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&QUERIES)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn PlannerSession,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let batch = rows(&self.engine.running())?;
+        let table = MorselTable::try_new(self.schema(), vec![batch])?;
+        table.scan(session, projection, filters, limit).await
+    }
+}
+
+fn rows(queries: &[QueryStatus]) -> Result<RecordBatch> {
+    let texts = |of: fn(&QueryStatus) -> String| -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(queries.iter().map(of)))
+    };
+    let numbers = |of: fn(&QueryStatus) -> u64| -> ArrayRef {
+        let numbers = queries.iter().map(|query| of(query) as i64);
+        Arc::new(Int64Array::from_iter_values(numbers))
+    };
+    let fractions = |of: fn(&QueryStatus) -> f64| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(queries.iter().map(of)))
+    };
+    let since = queries.iter().map(|query| {
+        let since = query.since.duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_micros() as i64)
+    });
+    let since = TimestampMicrosecondArray::from_iter_values(since).with_timezone("UTC");
+    let columns = vec![
+        numbers(|query| query.id.0),
+        texts(|query| query.tier.to_string()),
+        numbers(|query| query.weight.get().into()),
+        texts(|query| query.state.to_string()),
+        fractions(|query| query.progress),
+        fractions(|query| query.age_ns as f64 / 1e9),
+        fractions(|query| query.ran_ns as f64 / 1e9),
+        numbers(|query| query.memory_bytes as u64),
+        Arc::new(since),
+        texts(|query| query.sql.clone()),
+    ];
+    Ok(RecordBatch::try_new(Arc::clone(&QUERIES), columns)?)
+}
+
+/// `giveway_cancel(id)`: ends a query; true if there was one to end.
+#[derive(Debug)]
+struct CancelFunction {
+    engine: Engine,
+    signature: Signature,
+}
+
+impl CancelFunction {
+    fn new(engine: Engine) -> CancelFunction {
+        CancelFunction {
+            engine,
+            // Not to be evaluated when planned, nor once for several rows.
+            signature: Signature::exact(vec![DataType::Int64], Volatility::Volatile),
+        }
+    }
+}
+
+/// There is one per engine.
+impl PartialEq for CancelFunction {
+    fn eq(&self, other: &CancelFunction) -> bool {
+        Arc::ptr_eq(&self.engine.0, &other.engine.0)
+    }
+}
+
+impl Eq for CancelFunction {}
+
+impl std::hash::Hash for CancelFunction {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.engine.0).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for CancelFunction {
+    fn name(&self) -> &str {
+        "giveway_cancel"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let ids = ColumnarValue::values_to_arrays(&arguments.args)?;
+        let ids = ids[0].as_primitive::<Int64Type>();
+        let cancelled: BooleanArray = ids
+            .iter()
+            .map(|id| {
+                let id = u64::try_from(id?).ok();
+                Some(id.is_some_and(|id| self.engine.cancel(QueryId(id))))
+            })
+            .collect();
+        Ok(ColumnarValue::Array(Arc::new(cancelled)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_forms_are_sugar() {
+        assert_eq!(
+            long_form("show  Giveway.Queries ;"),
+            "SELECT * FROM giveway.queries"
+        );
+        assert_eq!(
+            long_form("CANCEL\nQUERY 17"),
+            "SELECT giveway_cancel(17) AS cancelled"
+        );
+        for other in ["SHOW giveway.tier", "cancel query x", "select 1", ""] {
+            assert_eq!(long_form(other), other);
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Who has how much memory: one pool for the engine, an account per query.
+//!
+//! DataFusion's operators reserve what they hold from a pool; exchanges and join
+//! tables of this crate do the same. The pool gives until its limit is reached and
+//! refuses then, which ends the query that asked. Each query sees the pool through an
+//! account of its own, so that the live view can say who has how much, and so that
+//! what is left when a query has ended is a leak that a test can see.
+//!
+//! Departure: nothing is spilled to disk. A worker that writes to a disk does not
+//! work for anybody else.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+
+/// One query's view of the engine's pool.
+#[derive(Debug)]
+pub(crate) struct Account {
+    pool: Arc<dyn MemoryPool>,
+    used: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Account {
+    pub(crate) fn new(pool: Arc<dyn MemoryPool>) -> Account {
+        Account {
+            pool,
+            used: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+        }
+    }
+
+    /// What the query holds now, bytes.
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
+    /// The most it has held, bytes.
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Relaxed)
+    }
+
+    fn add(&self, bytes: usize) {
+        let used = self.used.fetch_add(bytes, Relaxed) + bytes;
+        self.peak.fetch_max(used, Relaxed);
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "account of {} bytes in {}", self.used(), self.pool)
+    }
+}
+
+impl MemoryPool for Account {
+    fn name(&self) -> &str {
+        "account"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.pool.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.pool.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.pool.grow(reservation, additional);
+        self.add(additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.pool.shrink(reservation, shrink);
+        self.used.fetch_sub(shrink, Relaxed);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.pool.try_grow(reservation, additional)?;
+        self.add(additional);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.used()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.pool.memory_limit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    #[test]
+    fn accounts_share_a_limit_and_are_kept_apart() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1000));
+        let one = Arc::new(Account::new(Arc::clone(&pool)));
+        let two = Arc::new(Account::new(Arc::clone(&pool)));
+        let of = |account: &Arc<Account>| {
+            let account: Arc<dyn MemoryPool> = Arc::clone(account) as _;
+            MemoryConsumer::new("test").register(&account)
+        };
+        let first = of(&one);
+        first.try_grow(700).unwrap();
+        let second = of(&two);
+        assert!(second.try_grow(400).is_err());
+        second.try_grow(300).unwrap();
+        assert_eq!((one.used(), two.used(), pool.reserved()), (700, 300, 1000));
+        first.shrink(500);
+        drop(second);
+        assert_eq!((one.used(), two.used(), pool.reserved()), (200, 0, 200));
+        assert_eq!((one.peak(), two.peak()), (700, 300));
+    }
+}

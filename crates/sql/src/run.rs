@@ -1,0 +1,266 @@
+//! A query from its submission to its end.
+//!
+//! ```text
+//!  submit ──▶ WAITING ──▶ SUBMITTED ──▶ ENDED
+//!             (memory)    (slot, workers)
+//!                │             │
+//!                └── cancel ───┴── deadline
+//! ```
+//!
+//! Each query has an attendant, a task on the engine's own small runtime: it waits for
+//! memory, gives the query to the pool, waits for its end or its deadline, and tells
+//! whoever waits. Results do not pass through it, nor does the end of a query that
+//! succeeds: the last pipeline tells the client itself.
+//!
+//! E1. A query is in the engine's list from its submission until its attendant is done.
+//! E2. The first reason to stop stays: the client of a query that missed its deadline
+//!     hears of the deadline, not that it was cancelled.
+//! E3. When a query is out of the list, its memory has been given back: the attendant
+//!     lets go of it before, and the next in line looks after that.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Instant, SystemTime};
+
+use giveway_tasks as tasks;
+use giveway_tasks::{QueryView, Report, Ticket};
+use tokio::sync::Notify;
+
+use crate::engine::Inner;
+use crate::error::SqlError;
+use crate::memory::Account;
+use crate::options::QueryOptions;
+use crate::progress::{Stage, progress};
+use crate::query::{QueryId, QueryState, QueryStatus};
+use crate::results::Results;
+
+pub(crate) struct Run {
+    pub(crate) id: QueryId,
+    pub(crate) text: String,
+    pub(crate) options: QueryOptions,
+    pub(crate) since: SystemTime,
+    pub(crate) began: Instant,
+    pub(crate) results: Arc<Results>,
+    pub(crate) account: Arc<Account>,
+    pub(crate) stages: Vec<Arc<Stage>>,
+    pub(crate) engine: Weak<Inner>,
+    phase: Mutex<Phase>,
+    /// Why it is to stop: E2.
+    reason: OnceLock<SqlError>,
+    stopped: Notify,
+    report: Mutex<Option<Report>>,
+    ended: Notify,
+}
+
+enum Phase {
+    Waiting,
+    Submitted(tasks::QueryId),
+    Ended,
+}
+
+impl Run {
+    /// A query that waits.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn new(
+        id: QueryId,
+        text: String,
+        options: QueryOptions,
+        results: Arc<Results>,
+        account: Arc<Account>,
+        stages: Vec<Arc<Stage>>,
+        engine: Weak<Inner>,
+    ) -> Run {
+        Run {
+            id,
+            text,
+            options,
+            since: SystemTime::now(),
+            began: Instant::now(),
+            results,
+            account,
+            stages,
+            engine,
+            phase: Mutex::new(Phase::Waiting),
+            reason: OnceLock::new(),
+            stopped: Notify::new(),
+            report: Mutex::new(None),
+            ended: Notify::new(),
+        }
+    }
+
+    /// Sees to it that the query ends. False if it has ended already.
+    pub(crate) fn cancel(&self, reason: SqlError) -> bool {
+        let phase = crate::lock(&self.phase);
+        if matches!(*phase, Phase::Ended) {
+            return false;
+        }
+        // E2.
+        let _ = self.reason.set(reason);
+        if let (Phase::Submitted(id), Some(engine)) = (&*phase, self.engine.upgrade()) {
+            engine.pool.cancel(*id);
+        }
+        drop(phase);
+        self.stopped.notify_one();
+        true
+    }
+
+    pub(crate) fn progress(&self) -> f64 {
+        progress(&self.stages)
+    }
+
+    fn view(&self) -> Option<QueryView> {
+        let Phase::Submitted(id) = *crate::lock(&self.phase) else {
+            return None;
+        };
+        let queries = self.engine.upgrade()?.pool.queries();
+        queries.into_iter().find(|view| view.id == id)
+    }
+
+    pub(crate) fn status(&self) -> QueryStatus {
+        let view = self.view();
+        self.status_with(view.as_ref())
+    }
+
+    /// Its status, as the pool sees it.
+    pub(crate) fn status_with(&self, view: Option<&QueryView>) -> QueryStatus {
+        let state = match (&*crate::lock(&self.phase), view) {
+            (Phase::Waiting, _) => QueryState::WaitingForMemory,
+            (Phase::Submitted(_), Some(view)) if view.is_waiting => QueryState::WaitingForSlot,
+            (Phase::Submitted(_), Some(_)) => QueryState::Running,
+            (Phase::Submitted(_), None) | (Phase::Ended, _) => QueryState::Ended,
+        };
+        let report = crate::lock(&self.report);
+        QueryStatus {
+            id: self.id,
+            sql: self.text.clone(),
+            tier: self.options.tier,
+            weight: self.options.weight,
+            state,
+            progress: self.progress(),
+            since: self.since,
+            age_ns: match &*report {
+                Some(report) => report.latency_ns,
+                None => self.began.elapsed().as_nanos() as u64,
+            },
+            ran_ns: match (view, &*report) {
+                (Some(view), _) => view.ran_ns,
+                (None, Some(report)) => report.ran_ns,
+                (None, None) => 0,
+            },
+            pipeline: view.map_or(0, |view| view.pipeline),
+            pipelines: self.stages.len(),
+            memory_bytes: self.account.used(),
+            memory_bytes_max: self.account.peak(),
+        }
+    }
+
+    /// The pool's name for it, if it has one.
+    pub(crate) fn in_pool(&self) -> Option<tasks::QueryId> {
+        match *crate::lock(&self.phase) {
+            Phase::Submitted(id) => Some(id),
+            Phase::Waiting | Phase::Ended => None,
+        }
+    }
+
+    /// Waits until the query is out of the engine.
+    ///
+    /// # Errors
+    /// It had no success, and the error has been taken with the result.
+    pub(crate) async fn report(&self) -> Result<Report, SqlError> {
+        loop {
+            let ended = self.ended.notified();
+            if matches!(*crate::lock(&self.phase), Phase::Ended) {
+                let report = crate::lock(&self.report).clone();
+                return report.ok_or(SqlError::Cancelled);
+            }
+            ended.await;
+        }
+    }
+
+    fn end(&self, result: Result<Report, SqlError>) {
+        *crate::lock(&self.phase) = Phase::Ended;
+        match result {
+            Ok(report) => *crate::lock(&self.report) = Some(report),
+            Err(error) => self.results.end(Err(error)),
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// Gives the query to the pool, unless it is to stop.
+    pub(crate) fn start(&self, engine: &Inner, query: tasks::Query) -> Result<Ticket, SqlError> {
+        let mut phase = crate::lock(&self.phase);
+        if self.reason.get().is_some() {
+            return Err(SqlError::Cancelled);
+        }
+        let ticket = (engine.pool.submit(query)).map_err(|refused| match refused.why {
+            tasks::Why::ShuttingDown => SqlError::ShutDown,
+            why => SqlError::Refused(why),
+        })?;
+        *phase = Phase::Submitted(ticket.id());
+        Ok(ticket)
+    }
+
+    /// The attendant: waits for what the query is waiting for, and then for its end.
+    pub(crate) async fn attend(self: Arc<Self>, engine: Arc<Inner>, start: Start) {
+        let deadline = async {
+            match self.options.deadline {
+                Some(deadline) => {
+                    let began = tokio::time::Instant::from_std(self.began);
+                    tokio::time::sleep_until(began + deadline).await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let life = self.live(&engine, start);
+        let result = {
+            let mut life = std::pin::pin!(life);
+            tokio::select! {
+                result = &mut life => result,
+                () = deadline => {
+                    self.cancel(SqlError::DeadlineExceeded);
+                    life.await
+                }
+            }
+        };
+        let result = match (result, self.reason.get()) {
+            (Err(SqlError::Cancelled), Some(SqlError::DeadlineExceeded)) => {
+                Err(SqlError::DeadlineExceeded)
+            }
+            (Err(SqlError::Cancelled), Some(SqlError::ShutDown)) => Err(SqlError::ShutDown),
+            (result, _) => result,
+        };
+        engine.gate.left(self.id);
+        self.end(result);
+    }
+
+    async fn live(&self, engine: &Arc<Inner>, start: Start) -> Result<Report, SqlError> {
+        let ticket = match start {
+            Start::Now(ticket) => ticket,
+            Start::Later(query, admitted) => {
+                tokio::select! {
+                    _ = admitted => {}
+                    () = self.stopped.notified() => return Err(SqlError::Cancelled),
+                }
+                self.start(engine, query)?
+            }
+        };
+        Ok(ticket.await?)
+    }
+}
+
+/// How a query begins.
+pub(crate) enum Start {
+    /// The pool has it.
+    Now(Ticket),
+    /// When there is memory.
+    Later(tasks::Query, tokio::sync::oneshot::Receiver<()>),
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("id", &self.id)
+            .field("text", &self.text)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,209 @@
+//! A server that database clients can talk to: Arrow Flight SQL.
+//!
+//! ```no_run
+//! # async fn serve() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use giveway_sql::Engine;
+//! use giveway_sql::server::Server;
+//!
+//! let session = Engine::builder().build()?.session();
+//! let server = Server::builder(session).bind("127.0.0.1:50051".parse()?).await?;
+//! println!("listening on {}", server.address());
+//! server.serve(std::future::pending(), Duration::from_secs(10)).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each query is submitted to the engine when its client comes for the rows, and
+//! cancelled when the client goes away. Tiers, weights and deadlines come with `SET
+//! giveway.tier = …` in a client's session, or with the headers `giveway-tier`,
+//! `giveway-weight` and `giveway-deadline` of a call.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | `shelf` | What is kept for clients, and for how long? |
+//! | `status` | How is an error said? |
+//! | `clients` | Who calls, and with which settings? |
+//! | `keys`, `metadata` | What is there? |
+//! | `service` | What happens in each call? |
+//!
+//! Known weakness: no TLS. A password and all data go over the wire as they are;
+//! beyond one machine, put a proxy that speaks TLS before it.
+
+mod clients;
+mod keys;
+mod metadata;
+mod service;
+mod shelf;
+mod status;
+
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use tokio::net::TcpListener;
+use tonic::transport::Server as Transport;
+use tonic::transport::server::TcpIncoming;
+
+use crate::live;
+use crate::session::Session;
+use clients::{Clients, Door};
+use service::Service;
+
+/// Bytes of a message from a client: a statement, a batch of parameters.
+const MESSAGE_MAX: usize = 64 << 20;
+
+/// Why a server does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// Choose another address, or end who has it.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Ask for a password, or listen on a loopback address.
+    #[error(
+        "{0} can be reached from other machines, and anybody could read files through it: ask \
+         for a password, or listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+    /// Connections cannot be taken any more.
+    #[error("the server has failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// The session cannot be served.
+    #[error("the server cannot be set up: {0}")]
+    Setup(String),
+}
+
+/// A server that does not listen yet.
+#[must_use = "nothing listens before bind"]
+pub struct Builder {
+    session: Session,
+    door: Door,
+    is_read_only: bool,
+}
+
+impl Builder {
+    /// Lets only those in who log in with these. Without, everybody is let in, and
+    /// the server listens on loopback addresses only.
+    pub fn password(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
+        self.door = Door::Password {
+            user: user.into(),
+            password: password.into(),
+        };
+        self
+    }
+
+    /// Refuses statements that change or write something (`CREATE`, `INSERT`, `COPY`).
+    pub fn read_only(mut self, is_read_only: bool) -> Builder {
+        self.is_read_only = is_read_only;
+        self
+    }
+
+    /// Listens; port 0 is any free one. Clients that connect wait for
+    /// [`Server::serve`].
+    pub async fn bind(self, address: SocketAddr) -> Result<Server, ServerError> {
+        if matches!(self.door, Door::Open) && !address.ip().is_loopback() {
+            return Err(ServerError::Open(address));
+        }
+        let failed = |source| ServerError::Bind { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let setup = |error: &dyn fmt::Display| ServerError::Setup(error.to_string());
+        live::install(&self.session).map_err(|error| setup(&error))?;
+        let clients = Clients::new(self.session.clone(), self.door);
+        let service = Service::new(clients, self.is_read_only).map_err(|error| setup(&error))?;
+        Ok(Server {
+            session: self.session,
+            listener,
+            address,
+            service,
+        })
+    }
+}
+
+/// A server that listens.
+pub struct Server {
+    session: Session,
+    listener: TcpListener,
+    address: SocketAddr,
+    service: Service,
+}
+
+impl Server {
+    /// A server for the tables and the engine of a session. Clients get sessions of
+    /// their own, which share the tables and begin with its settings.
+    pub fn builder(session: Session) -> Builder {
+        Builder {
+            session,
+            door: Door::Open,
+            is_read_only: false,
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until `stop` is done. Then nobody is let in any more, and calls that
+    /// are there have `grace` to end; queries that still run are cancelled, and their
+    /// clients told.
+    pub async fn serve(
+        self,
+        stop: impl Future<Output = ()> + Send,
+        grace: Duration,
+    ) -> Result<(), ServerError> {
+        let service = FlightServiceServer::new(self.service)
+            .max_decoding_message_size(MESSAGE_MAX)
+            .max_encoding_message_size(usize::MAX);
+        let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
+        let stop = async {
+            stop.await;
+            // Whoever counts the grace may be gone by now.
+            let _ = stopping.send(());
+        };
+        // A small answer does not wait for a larger one.
+        let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let serving = Transport::builder()
+            .add_service(service)
+            .serve_with_incoming_shutdown(incoming, stop);
+        let out_of_patience = async {
+            match stopped.await {
+                Ok(()) => tokio::time::sleep(grace).await,
+                Err(_) => std::future::pending().await,
+            }
+        };
+        tokio::pin!(serving);
+        tokio::select! {
+            served = &mut serving => return Ok(served?),
+            () = out_of_patience => {}
+        }
+        let engine = self.session.engine();
+        for query in engine.running() {
+            engine.cancel(query.id);
+        }
+        // A client that reads nothing keeps its call; it has been patient enough.
+        match tokio::time::timeout(CANCELLED_MAX, serving).await {
+            Ok(served) => Ok(served?),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+/// For how long clients of cancelled queries have to hear of it.
+const CANCELLED_MAX: Duration = Duration::from_secs(2);
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,217 @@
+//! Who calls: logins, sessions of clients, and what a call's headers ask for.
+//!
+//! ```text
+//!   handshake, Basic user:password ──► session on the shelf, token
+//!   call, Bearer token             ──► that session
+//!   call without                   ──► one session for all of these
+//! ```
+//!
+//! Sessions of clients share tables (whoever creates one creates it for all) and
+//! have settings of their own. A call without a token is let in unless a password
+//! is asked for; its settings come from headers (`giveway-tier`, `giveway-weight`,
+//! `giveway-deadline`), which also go before those of a session.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use datafusion::common::config::ExtensionOptions;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+
+use super::shelf::{Full, Handle, Shelf};
+use crate::live;
+use crate::options::QueryOptions;
+use crate::session::Session;
+
+/// For how long a session is kept that nobody uses.
+const IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Sessions at a time.
+const SESSIONS_MAX: usize = 10_000;
+/// The headers, and the settings that they stand for.
+const HEADERS: [(&str, &str); 3] = [
+    ("giveway-tier", "tier"),
+    ("giveway-weight", "weight"),
+    ("giveway-deadline", "deadline"),
+];
+
+/// Who may come in.
+#[derive(Clone)]
+pub(super) enum Door {
+    /// Everybody, under any name.
+    Open,
+    /// Who knows this.
+    Password { user: String, password: String },
+}
+
+/// The sessions of a server's clients.
+pub(super) struct Clients {
+    door: Door,
+    /// What new sessions are made like.
+    base: Session,
+    /// The session of calls without a token; nothing in it is ever set.
+    anonymous: Arc<Session>,
+    shelf: Shelf<Session>,
+}
+
+/// Where a call comes from.
+pub(super) struct Caller {
+    pub(super) session: Arc<Session>,
+    /// Whether the session is there for the next call, too.
+    pub(super) is_kept: bool,
+    /// The session's settings, and what the headers say.
+    pub(super) options: QueryOptions,
+}
+
+impl Clients {
+    pub(super) fn new(base: Session, door: Door) -> Clients {
+        let anonymous = Arc::new(fork(&base));
+        Clients {
+            door,
+            base,
+            anonymous,
+            shelf: Shelf::new(IDLE_MAX, SESSIONS_MAX),
+        }
+    }
+
+    /// The session that tables are looked up in for all clients.
+    pub(super) fn base(&self) -> &Session {
+        &self.base
+    }
+
+    /// Lets somebody in who says who it is; the answer is the token.
+    pub(super) fn login(&self, headers: &MetadataMap) -> Result<Handle, Status> {
+        if let Door::Password { user, password } = &self.door {
+            let (given_user, given_password) = basic(headers).ok_or_else(|| {
+                Status::unauthenticated("this server asks for a user and a password")
+            })?;
+            let is_right = is_same(&given_user, user) & is_same(&given_password, password);
+            if !is_right {
+                return Err(Status::unauthenticated("wrong user or password"));
+            }
+        }
+        let session = fork(&self.base);
+        self.shelf.put(session, Instant::now()).map_err(|Full| {
+            Status::resource_exhausted("too many sessions: close some, or come back later")
+        })
+    }
+
+    /// Whether this call may come in.
+    pub(super) fn admit(&self, headers: &MetadataMap) -> Result<(), Status> {
+        self.find(headers).map(|_| ())
+    }
+
+    /// Who makes this call.
+    pub(super) fn caller(&self, headers: &MetadataMap) -> Result<Caller, Status> {
+        let (session, is_kept) = self.find(headers)?;
+        let mut options = session.options();
+        for (header, setting) in HEADERS {
+            if let Some(value) = headers.get(header) {
+                let value = value
+                    .to_str()
+                    .map_err(|_| Status::invalid_argument(format!("{header}: not a text")))?;
+                options.set(setting, value).map_err(|error| {
+                    Status::invalid_argument(format!("header {header}: {error}"))
+                })?;
+            }
+        }
+        Ok(Caller {
+            session,
+            is_kept,
+            options,
+        })
+    }
+
+    /// Ends the session of a call; nothing if it has none.
+    pub(super) fn logout(&self, headers: &MetadataMap) {
+        if let Some(token) = bearer(headers) {
+            self.shelf.take(token);
+        }
+    }
+
+    /// A call's session, and whether it is there for the next call, too.
+    fn find(&self, headers: &MetadataMap) -> Result<(Arc<Session>, bool), Status> {
+        match (bearer(headers), &self.door) {
+            (Some(token), _) => match self.shelf.get(token, Instant::now()) {
+                Some(session) => Ok((session, true)),
+                None => Err(Status::unauthenticated(
+                    "unknown or expired token: log in again",
+                )),
+            },
+            (None, Door::Open) => Ok((Arc::clone(&self.anonymous), false)),
+            (None, Door::Password { .. }) => Err(Status::unauthenticated(
+                "log in first: this server asks for a user and a password",
+            )),
+        }
+    }
+}
+
+/// A session with the tables and settings of another one.
+fn fork(base: &Session) -> Session {
+    let session = base.engine().session();
+    let (from, to) = (base.context(), session.context());
+    for name in from.catalog_names() {
+        if let Some(catalog) = from.catalog(&name) {
+            to.register_catalog(name, catalog);
+        }
+    }
+    session.set_options(base.options());
+    live::install_function(&session);
+    let state = to.state_ref();
+    let mut state = state.write();
+    // Not every client knows strings as views.
+    let optimizer = &mut state.config_mut().options_mut().optimizer;
+    optimizer.expand_views_at_output = true;
+    drop(state);
+    session
+}
+
+fn bearer(headers: &MetadataMap) -> Option<&str> {
+    let header = headers.get("authorization")?.to_str().ok()?;
+    header.strip_prefix("Bearer ")
+}
+
+fn basic(headers: &MetadataMap) -> Option<(String, String)> {
+    let header = headers.get("authorization")?.to_str().ok()?;
+    let text = BASE64_STANDARD
+        .decode(header.strip_prefix("Basic ")?)
+        .ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+/// Compares in a time that says nothing about where two texts differ.
+fn is_same(given: &str, right: &str) -> bool {
+    let differences = given
+        .bytes()
+        .zip(right.bytes())
+        .fold(0, |differences, (a, b)| differences | (a ^ b));
+    differences == 0 && given.len() == right.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_read_from_a_header() {
+        let mut headers = MetadataMap::new();
+        assert_eq!(basic(&headers), None);
+        let encoded = BASE64_STANDARD.encode("ann:a:b");
+        headers.insert("authorization", format!("Basic {encoded}").parse().unwrap());
+        assert_eq!(basic(&headers), Some(("ann".into(), "a:b".into())));
+        assert_eq!(bearer(&headers), None);
+        headers.insert("authorization", "Bearer 17".parse().unwrap());
+        assert_eq!(bearer(&headers), Some("17"));
+    }
+
+    #[test]
+    fn passwords_are_compared_whole() {
+        assert!(is_same("secret", "secret"));
+        for wrong in ["secre", "secrets", "Secret", ""] {
+            assert!(!is_same(wrong, "secret"), "{wrong}");
+        }
+    }
+}

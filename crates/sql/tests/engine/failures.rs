@@ -1,0 +1,225 @@
+//! What goes wrong in a query ends that query alone, and leaves nothing behind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use futures_util::StreamExt;
+use giveway_sql::{Engine, QueryState, Session, Shutdown, SqlError};
+
+use crate::{ask, quiet, session};
+
+/// Runs for minutes.
+const LONG: &str = "SELECT count(*) FROM lineitem a JOIN lineitem b \
+     ON a.l_quantity = b.l_quantity AND a.l_extendedprice < b.l_extendedprice \
+     AND a.l_comment < b.l_comment AND a.l_shipdate < b.l_commitdate";
+
+async fn error(session: &Session, sql: &str) -> SqlError {
+    match session.sql(sql).await {
+        Err(error) => error,
+        Ok(query) => query.collect().await.unwrap_err(),
+    }
+}
+
+/// The engine still answers, and has nothing left of what failed.
+async fn unharmed(engine: &Engine, session: &Session) {
+    assert_eq!(ask(session, "SELECT count(*) FROM region").await, ["| 5 |"]);
+    quiet(engine).await;
+}
+
+#[tokio::test]
+async fn errors_say_what_is_wrong() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    for (sql, word) in [
+        ("SELEC 1", "SELEC"),
+        ("SELECT x FROM nation", "n_name"),
+        ("SELECT * FROM nowhere", "nowhere"),
+    ] {
+        let error = error(&session, sql).await;
+        assert!(matches!(error, SqlError::Plan(_)), "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    for (sql, word) in [
+        (
+            "SELECT sum(1 / (n_nationkey - 7)) FROM nation",
+            "Divide by zero",
+        ),
+        ("SELECT arrow_cast(n_name, 'Int64') FROM nation", "ALGERIA"),
+        (
+            "SELECT (SELECT n_nationkey FROM nation) FROM region",
+            "more than one row",
+        ),
+    ] {
+        let error = error(&session, sql).await;
+        assert!(matches!(error, SqlError::Execution(_)), "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    unharmed(&engine, &session).await;
+}
+
+#[tokio::test]
+async fn a_panic_ends_its_query() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    session.context().register_udf(create_udf(
+        "explode",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Volatile,
+        Arc::new(|_: &[ColumnarValue]| panic!("a function's defect")),
+    ));
+    let beside = session
+        .sql("SELECT count(*), sum(l_tax) FROM lineitem")
+        .await
+        .unwrap();
+    let beside = beside.submit().unwrap();
+    let sql = "SELECT sum(explode(l_orderkey)) FROM lineitem";
+    match error(&session, sql).await {
+        SqlError::Panicked(message) => assert!(message.contains("a function's defect")),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(beside.collect().await.unwrap()[0].num_rows(), 1);
+    unharmed(&engine, &session).await;
+}
+
+#[tokio::test]
+async fn memory_runs_out_for_one() {
+    let engine = Engine::builder()
+        .workers(2)
+        .memory_limit(4 << 20)
+        .build()
+        .unwrap();
+    let session = session(&engine);
+    let sql = "SELECT count(*) FROM (SELECT l_orderkey, l_comment, count(*) FROM lineitem GROUP BY l_orderkey, l_comment)";
+    let error = error(&session, sql).await;
+    assert!(matches!(error, SqlError::OutOfMemory(_)), "{error:?}");
+    assert!(error.to_string().contains("memory_limit"), "{error}");
+    unharmed(&engine, &session).await;
+}
+
+#[tokio::test]
+async fn queries_wait_while_memory_is_short() {
+    const LIMIT: usize = 3 << 20;
+    let engine = Engine::builder().workers(1).memory_limit(LIMIT);
+    let engine = engine.build().unwrap();
+    let session = session(&engine);
+    // Between two pipelines all rows are there at a time, 40 batches of 64 KiB, and
+    // they stay until the client has taken them.
+    let batch = |_| {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..8192));
+        RecordBatch::try_from_iter([("number", numbers)]).unwrap()
+    };
+    let batches: Vec<RecordBatch> = (0..40).map(batch).collect();
+    session
+        .register_batches("numbers", batches[0].schema(), batches)
+        .unwrap();
+    let sql = "SELECT number FROM numbers LIMIT 1000000";
+    let mut holder = session.sql(sql).await.unwrap().submit().unwrap().stream();
+    let first = holder.next().await.unwrap();
+    first.unwrap();
+    assert!(
+        holder.status().memory_bytes > LIMIT / 4 * 3,
+        "{:?}",
+        holder.status()
+    );
+    let waiting = session.sql("SELECT count(*) FROM region").await.unwrap();
+    let waiting = waiting.submit().unwrap();
+    let also = session.sql("SELECT 1").await.unwrap().submit().unwrap();
+    assert_eq!(waiting.status().state, QueryState::WaitingForMemory);
+    assert_eq!(engine.running().len(), 3);
+    assert!(also.cancel());
+    assert!(matches!(also.collect().await, Err(SqlError::Cancelled)));
+    drop(holder);
+    assert_eq!(waiting.collect().await.unwrap()[0].num_rows(), 1);
+    unharmed(&engine, &session).await;
+}
+
+#[tokio::test]
+async fn queries_are_cancelled() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let long = || async { session.sql(LONG).await.unwrap().submit().unwrap() };
+    // By its client, by its name, by its deadline, and because nobody waits.
+    let query = long().await;
+    assert!(query.cancel());
+    assert!(matches!(query.collect().await, Err(SqlError::Cancelled)));
+
+    let query = long().await;
+    while query.status().ran_ns == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let status = engine
+        .running()
+        .into_iter()
+        .find(|status| status.id == query.id());
+    assert_eq!(status.unwrap().sql, LONG);
+    assert!(query.progress() < 1.0);
+    let id = query.id();
+    assert!(engine.cancel(id));
+    assert!(matches!(query.collect().await, Err(SqlError::Cancelled)));
+
+    let query = session
+        .sql(LONG)
+        .await
+        .unwrap()
+        .deadline(Duration::from_millis(50));
+    assert!(matches!(
+        query.collect().await,
+        Err(SqlError::DeadlineExceeded)
+    ));
+
+    drop(long().await);
+    let mut stream = long().await.stream();
+    let polled = futures_util::poll!(stream.next());
+    assert!(polled.is_pending());
+    drop(stream);
+    unharmed(&engine, &session).await;
+    assert!(!engine.cancel(id), "it has ended");
+}
+
+#[tokio::test]
+async fn a_slow_client_holds_up_nobody() {
+    let engine = Engine::builder().workers(1).build().unwrap();
+    let session = session(&engine);
+    let query = session
+        .sql("SELECT * FROM lineitem, nation, region")
+        .await
+        .unwrap();
+    let mut slow = query.submit().unwrap().stream();
+    assert!(slow.next().await.unwrap().unwrap().num_rows() > 0);
+    assert_eq!(
+        ask(&session, "SELECT count(*) FROM lineitem").await,
+        ["| 60175 |"]
+    );
+    drop(slow);
+    unharmed(&engine, &session).await;
+}
+
+#[tokio::test]
+async fn an_engine_shuts_down() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let long = session.sql(LONG).await.unwrap().submit().unwrap();
+    engine.shutdown(Shutdown::Cancel).await;
+    assert!(matches!(long.collect().await, Err(SqlError::ShutDown)));
+    let late = session.sql("SELECT 1").await.unwrap().submit();
+    assert!(matches!(late, Err(SqlError::ShutDown)));
+
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = crate::session(&engine);
+    let query = session.sql("SELECT count(*) FROM lineitem").await.unwrap();
+    let query = query.submit().unwrap();
+    engine.shutdown(Shutdown::Drain).await;
+    assert_eq!(query.collect().await.unwrap()[0].num_rows(), 1);
+}
+
+#[test]
+fn builders_refuse_what_cannot_be() {
+    let refused = |builder: giveway_sql::Builder| builder.build().unwrap_err().to_string();
+    assert!(refused(Engine::builder().workers(0)).contains("at least 1"));
+    assert!(refused(Engine::builder().memory_limit(1000)).contains("1 MiB"));
+    assert!(refused(Engine::builder().partitions(0)).contains("1 to 4096"));
+}

@@ -1,0 +1,400 @@
+//! The server as its clients see it: `arrow-flight`'s own client, over TCP.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow_flight::FlightInfo;
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::client::FlightSqlServiceClient;
+use arrow_flight::sql::{CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, SqlInfo};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
+use datafusion::arrow::util::pretty::pretty_format_batches;
+use futures_util::TryStreamExt;
+use giveway_hints::Tier;
+use giveway_sql::server::{Builder, Server, ServerError};
+use giveway_sql::{Engine, Session};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+type Client = FlightSqlServiceClient<Channel>;
+
+/// A query that is not done in any test's lifetime.
+const ENDLESS: &str = "SELECT count(*) FROM numbers a, numbers b, numbers c \
+                       WHERE a.number + b.number + c.number = -1";
+
+struct Fixture {
+    engine: Engine,
+    url: String,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<Result<(), ServerError>>,
+}
+
+fn session() -> Session {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = engine.session();
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
+    let names: ArrayRef = Arc::new(StringViewArray::from_iter_values(
+        (0..10_000).map(|number| format!("the number {number}")),
+    ));
+    let batch = RecordBatch::try_from_iter([("number", numbers), ("name", names)]).unwrap();
+    session
+        .register_batches("numbers", batch.schema(), vec![batch])
+        .unwrap();
+    session
+}
+
+async fn serve(change: impl FnOnce(Builder) -> Builder) -> Fixture {
+    let session = session();
+    let engine = session.engine();
+    let server = change(Server::builder(session))
+        .bind("127.0.0.1:0".parse().unwrap())
+        .await
+        .unwrap();
+    let url = format!("http://{}", server.address());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = tokio::spawn(server.serve(
+        async {
+            let _ = stopped.await;
+        },
+        Duration::ZERO,
+    ));
+    Fixture {
+        engine,
+        url,
+        stop: Some(stop),
+        serving,
+    }
+}
+
+impl Fixture {
+    async fn anonymous(&self) -> Client {
+        let channel = Endpoint::new(self.url.clone()).unwrap().connect().await;
+        FlightSqlServiceClient::new(channel.unwrap())
+    }
+
+    async fn login(&self) -> Client {
+        let mut client = self.anonymous().await;
+        client.handshake("ann", "").await.unwrap();
+        client
+    }
+
+    /// Waits until the engine runs so many queries; the bound is only against a
+    /// test that would hang.
+    async fn running(&self, count: usize) {
+        wait(|| self.engine.running().len() == count).await;
+    }
+}
+
+async fn wait(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("waited in vain");
+}
+
+async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>, FlightError> {
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    client.do_get(ticket).await?.try_collect().await
+}
+
+async fn ask(client: &mut Client, sql: &str) -> Result<Vec<RecordBatch>, FlightError> {
+    let info = client.execute(sql.to_owned(), None).await?;
+    fetch(client, info).await
+}
+
+fn number(batches: &[RecordBatch]) -> i64 {
+    let batch = batches.iter().find(|batch| batch.num_rows() > 0).unwrap();
+    batch.column(0).as_primitive::<Int64Type>().value(0)
+}
+
+fn text(batches: &[RecordBatch]) -> String {
+    pretty_format_batches(batches).unwrap().to_string()
+}
+
+/// Fails with this code, and says this.
+async fn refused<T>(
+    answer: impl Future<Output = Result<T, FlightError>>,
+    code: Code,
+    expected: &str,
+) {
+    let Err(error) = answer.await else {
+        panic!("'{expected}' was to be said")
+    };
+    let FlightError::Tonic(status) = error else {
+        panic!("{error}: {expected}")
+    };
+    assert_eq!(status.code(), code, "{status}");
+    assert!(status.message().contains(expected), "{status}: {expected}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_query_is_planned_and_its_rows_are_fetched_once() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let sql = "SELECT sum(number) AS sum FROM numbers".to_owned();
+    let info = client.execute(sql, None).await.unwrap();
+    let schema = info.clone().try_decode_schema().unwrap();
+    assert_eq!(schema.field(0).name(), "sum");
+    // Nothing has run: the client has not come for the rows.
+    assert!(fixture.engine.running().is_empty());
+    let rows = fetch(&mut client, info.clone()).await.unwrap();
+    assert_eq!(number(&rows), 9999 * 10_000 / 2);
+    refused(
+        fetch(&mut client, info),
+        Code::NotFound,
+        "ask the query again",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strings_are_sent_as_every_client_knows_them() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let sql = "SELECT name FROM numbers WHERE number = 17";
+    let rows = ask(&mut client, sql).await.unwrap();
+    let batch = rows.iter().find(|batch| batch.num_rows() > 0).unwrap();
+    assert_eq!(batch.column(0).data_type(), &DataType::LargeUtf8);
+    assert_eq!(batch.column(0).as_string::<i64>().value(0), "the number 17");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_belong_to_a_session() {
+    let fixture = serve(|builder| builder).await;
+    let (mut ann, mut bob) = (fixture.login().await, fixture.login().await);
+    ask(&mut ann, "SET giveway.tier = 'background'")
+        .await
+        .unwrap();
+    let tier = "SHOW giveway.tier";
+    assert!(text(&ask(&mut ann, tier).await.unwrap()).contains("background"));
+    assert!(text(&ask(&mut bob, tier).await.unwrap()).contains("time_sensitive"));
+
+    let mut nobody = fixture.anonymous().await;
+    let set = ask(&mut nobody, "SET giveway.tier = 'background'");
+    refused(set, Code::FailedPrecondition, "log in").await;
+    let set = ask(&mut ann, "SET giveway.tier = 'urgent'");
+    refused(set, Code::InvalidArgument, "time_sensitive or background").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers_set_what_a_session_does_not() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    client.set_header("giveway-tier", "background");
+    client.set_header("giveway-weight", "400");
+    let running = tokio::spawn(async move { ask(&mut client, ENDLESS).await });
+    fixture.running(1).await;
+    let query = fixture.engine.running().remove(0);
+    assert_eq!((query.tier, query.weight.get()), (Tier::Background, 400));
+    running.abort();
+
+    let mut client = fixture.anonymous().await;
+    client.set_header("giveway-weight", "0");
+    refused(
+        ask(&mut client, "SELECT 1"),
+        Code::InvalidArgument,
+        "giveway-weight",
+    )
+    .await;
+    let mut client = fixture.anonymous().await;
+    client.set_header("giveway-deadline", "1");
+    refused(
+        ask(&mut client, ENDLESS),
+        Code::DeadlineExceeded,
+        "deadline",
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_end_their_query_alone() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.login().await;
+    let wrong = ask(&mut client, "SELEKT 1");
+    refused(wrong, Code::InvalidArgument, "SELEKT").await;
+    let missing = ask(&mut client, "SELECT * FROM nowhere");
+    refused(missing, Code::InvalidArgument, "nowhere").await;
+    let division = ask(&mut client, "SELECT 1 / (number - 17) FROM numbers");
+    refused(division, Code::FailedPrecondition, "zero").await;
+    assert_eq!(number(&ask(&mut client, "SELECT 1").await.unwrap()), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn prepared_statements_are_bound_and_closed() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.login().await;
+    let sql = "SELECT count(*) AS count FROM numbers WHERE number < $1".to_owned();
+    let mut statement = client.prepare(sql, None).await.unwrap();
+    let parameters = statement.parameter_schema().unwrap();
+    assert_eq!(parameters.field(0).data_type(), &DataType::Int64);
+    assert_eq!(statement.dataset_schema().unwrap().field(0).name(), "count");
+    for limit in [10, 20] {
+        let limits: ArrayRef = Arc::new(Int64Array::from(vec![limit]));
+        let schema = Schema::new(vec![Field::new("$1", DataType::Int64, true)]);
+        let row = RecordBatch::try_new(Arc::new(schema), vec![limits]).unwrap();
+        statement.set_parameters(row).unwrap();
+        let info = statement.execute().await.unwrap();
+        assert_eq!(number(&fetch(&mut client, info).await.unwrap()), limit);
+    }
+    let mut closed = statement.clone();
+    statement.close().await.unwrap();
+    refused(closed.execute(), Code::NotFound, "prepare it again").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_client_creates_all_clients_see() {
+    let fixture = serve(|builder| builder).await;
+    let (mut ann, mut bob) = (fixture.login().await, fixture.login().await);
+    let create = "CREATE TABLE few AS SELECT * FROM numbers WHERE number < 5";
+    ann.execute_update(create.to_owned(), None).await.unwrap();
+    let count = ask(&mut bob, "SELECT count(*) FROM few").await.unwrap();
+    assert_eq!(number(&count), 5);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_can_be_read_only() {
+    let fixture = serve(|builder| builder.read_only(true)).await;
+    let mut client = fixture.login().await;
+    let create = "CREATE TABLE few AS SELECT 1";
+    let created = client.execute_update(create.to_owned(), None);
+    refused(created, Code::PermissionDenied, "--read-only").await;
+    let copied = ask(&mut client, "COPY numbers TO '/tmp/x.csv'");
+    refused(copied, Code::PermissionDenied, "--read-only").await;
+    ask(&mut client, "SET giveway.weight = 7").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_find_their_way_around() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let info = client.get_catalogs().await.unwrap();
+    assert!(text(&fetch(&mut client, info).await.unwrap()).contains("datafusion"));
+    let info = client
+        .get_db_schemas(CommandGetDbSchemas::default())
+        .await
+        .unwrap();
+    assert!(text(&fetch(&mut client, info).await.unwrap()).contains("public"));
+    let wanted = CommandGetTables {
+        table_name_filter_pattern: Some("num%".to_owned()),
+        include_schema: true,
+        ..CommandGetTables::default()
+    };
+    let info = client.get_tables(wanted).await.unwrap();
+    let tables = fetch(&mut client, info).await.unwrap();
+    let rows: usize = tables.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 1);
+    assert!(tables[0].column_by_name("table_schema").is_some());
+    let info = client.get_table_types().await.unwrap();
+    assert!(text(&fetch(&mut client, info).await.unwrap()).contains("VIEW"));
+    let info = client
+        .get_sql_info(vec![SqlInfo::FlightSqlServerName])
+        .await
+        .unwrap();
+    assert!(text(&fetch(&mut client, info).await.unwrap()).contains("Giveway"));
+    let keys = CommandGetPrimaryKeys {
+        table: "numbers".to_owned(),
+        ..CommandGetPrimaryKeys::default()
+    };
+    let info = client.get_primary_keys(keys).await.unwrap();
+    let keys = fetch(&mut client, info).await.unwrap();
+    assert_eq!(keys.iter().map(RecordBatch::num_rows).sum::<usize>(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_goes_away_cancels_its_query() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let leaving = tokio::spawn(async move { ask(&mut client, ENDLESS).await });
+    fixture.running(1).await;
+    leaving.abort();
+    fixture.running(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_are_seen_and_cancelled_in_sql() {
+    let fixture = serve(|builder| builder).await;
+    let (mut ann, mut bob) = (fixture.login().await, fixture.login().await);
+    let running = tokio::spawn(async move { ask(&mut ann, ENDLESS).await });
+    fixture.running(1).await;
+    let shown = ask(&mut bob, "SHOW giveway.queries").await.unwrap();
+    assert!(
+        text(&shown).contains("count(*) FROM numbers a"),
+        "{}",
+        text(&shown)
+    );
+    let id = number(&shown);
+    let cancelled = ask(&mut bob, &format!("CANCEL QUERY {id}")).await.unwrap();
+    assert!(text(&cancelled).contains("true"));
+    refused(
+        async { running.await.unwrap() },
+        Code::Cancelled,
+        "cancelled",
+    )
+    .await;
+    let again = ask(&mut bob, &format!("SELECT giveway_cancel({id})"))
+        .await
+        .unwrap();
+    assert!(text(&again).contains("false"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_keeps_others_out() {
+    let fixture = serve(|builder| builder.password("ann", "secret")).await;
+    let mut client = fixture.anonymous().await;
+    refused(
+        ask(&mut client, "SELECT 1"),
+        Code::Unauthenticated,
+        "log in first",
+    )
+    .await;
+    let mut client = fixture.anonymous().await;
+    assert!(client.handshake("ann", "guess").await.is_err());
+    let mut client = fixture.anonymous().await;
+    client.set_token("0123456789abcdef".to_owned());
+    refused(
+        ask(&mut client, "SELECT 1"),
+        Code::Unauthenticated,
+        "log in again",
+    )
+    .await;
+    let mut client = fixture.anonymous().await;
+    client.handshake("ann", "secret").await.unwrap();
+    assert_eq!(number(&ask(&mut client, "SELECT 1").await.unwrap()), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_password_only_this_machine_is_served() {
+    let builder = Server::builder(session());
+    let error = builder
+        .bind("0.0.0.0:0".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().contains("ask for a password"), "{error}");
+    let builder = Server::builder(session()).password("ann", "secret");
+    builder.bind("0.0.0.0:0".parse().unwrap()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stops_tells_its_clients() {
+    let mut fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let running = tokio::spawn(async move { ask(&mut client, ENDLESS).await });
+    fixture.running(1).await;
+    fixture.stop.take().unwrap().send(()).unwrap();
+    refused(
+        async { running.await.unwrap() },
+        Code::Cancelled,
+        "cancelled",
+    )
+    .await;
+    fixture.serving.await.unwrap().unwrap();
+}
