@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
+
 use super::alone::Alone;
 use super::arm::Arm;
 use super::drive::{Play, play};
 use super::experiment::TasksExperiment;
-use super::host::Host;
+use super::failed;
+use super::host::{Host, block_on};
 use super::row::{Arrived, Measured, Scheduled};
 use super::trace::{Due, Kind, Phase, trace};
 use super::{TasksBench, TasksCell};
@@ -48,6 +51,7 @@ fn here(
         _ => Arc::clone(&work),
     };
     let trace = bench.trace(cell, &work);
+    warm_up(bench, progress)?;
     let host = bench.host(arm, workers, Kind::both(), progress)?;
     progress(&format!("{} queries", trace.len()));
     let played = play(
@@ -68,6 +72,25 @@ fn here(
         ..played
     };
     Ok(Measured::Arrived(Box::new(arrived)))
+}
+
+/// Runs every query once, all beside each other, before the first trace is played.
+fn warm_up(bench: &TasksBench, progress: Progress<'_>) -> Result<()> {
+    if bench.is_warm.set(()).is_err() {
+        return Ok(());
+    }
+    let fair = Arm::Policy(giveway_sql::Policy::Fair);
+    let host = bench.host(fair, bench.settings.workers, Kind::both(), progress)?;
+    progress("warming up");
+    let all = Kind::both().map(|kind| {
+        let host = Arc::clone(&host);
+        async move {
+            host.run(host.planned(kind).await?)
+                .await
+                .map_err(|error| failed(kind, error))
+        }
+    });
+    block_on(try_join_all(all)).map(drop)
 }
 
 fn duckdb(
