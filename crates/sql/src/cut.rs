@@ -51,6 +51,7 @@ use crate::join::{self, NativeJoin};
 use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
 use crate::progress::{Board, Gauge, Stage};
 use crate::results::Results;
+use crate::scan::{self, in_morsels};
 use crate::slice::slicing;
 use crate::sort::RunSortExec;
 use crate::table::MorselSourceExec;
@@ -150,7 +151,7 @@ impl Cutter<'_> {
             // C2.
             return Ok(match gives_way(&plan) {
                 true => plan,
-                false => giving_way(plan),
+                false => giving_way(in_morsels(plan, &self.surroundings.context)),
             });
         }
         let mut children = (children.into_iter())
@@ -343,6 +344,7 @@ impl Leaves {
                 .push(Arc::clone(source.exchange()) as Arc<dyn Gauge>);
         } else if plan.children().is_empty() {
             self.rows += rows_expected(plan);
+            self.gauges.extend(scan::gauge(plan));
         }
         for child in plan.children() {
             self.visit(child);

@@ -52,7 +52,7 @@
 //! | module | question |
 //! | --- | --- |
 //! | `turn`, `memory`, `progress` | When is it enough, how much is held, how far is it? |
-//! | `sketch`, `table` | What do plans read? |
+//! | `sketch`, `table`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
 //! | `lane`, `join`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Who may start, and how does it end? |
@@ -76,6 +76,7 @@ mod progress;
 mod query;
 mod results;
 mod run;
+mod scan;
 pub mod server;
 mod session;
 pub mod shell;

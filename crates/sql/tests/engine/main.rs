@@ -1,6 +1,7 @@
 //! The engine against stock DataFusion, and against what goes wrong.
 
 mod failures;
+mod files;
 mod statements;
 mod tpch;
 
