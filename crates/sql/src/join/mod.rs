@@ -1,6 +1,6 @@
 //! Hash joins whose build is cut into tasks.
 //!
-//! A `HashJoinExec` becomes two pipelines and a leaf-to-root operator: [`Gather`](build)
+//! A `HashJoinExec` becomes two pipelines and a leaf-to-root operator: [`Gather`](gather)
 //! and [`Enter`](build) make the tables, [`ProbeExec`] takes the join's place above its
 //! probe side. The tables are shared: with a build side in one partition all lanes
 //! read the same one.
@@ -12,10 +12,13 @@
 //! | module | what |
 //! | --- | --- |
 //! | `table` | the hash table, and how many enter rows at a time |
-//! | `build` | the two pipelines |
+//! | `grow` | arrays put together a part at a time |
+//! | `gather`, `build` | the two pipelines |
 //! | `probe` | the stream |
 
 mod build;
+mod gather;
+mod grow;
 mod probe;
 mod table;
 
@@ -40,7 +43,8 @@ use giveway_tasks::Pipeline;
 use crate::exchange::Exchange;
 use crate::progress::Stage;
 
-use build::{Enter, Gather, Tables};
+use build::{Enter, Tables};
+use gather::Gather;
 use probe::{Probe, Recipe};
 
 /// Whether a join is run here, and not by DataFusion.

@@ -3,6 +3,7 @@
 mod failures;
 mod files;
 mod statements;
+mod steps;
 mod tpch;
 
 use std::sync::{Arc, OnceLock};
