@@ -49,6 +49,7 @@ use giveway_tasks::{Pipeline, Query};
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
 use crate::join::{self, NativeJoin};
 use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
+use crate::parts::PartedExec;
 use crate::progress::{Board, Gauge, Stage};
 use crate::results::Results;
 use crate::scan::{self, in_morsels};
@@ -164,6 +165,9 @@ impl Cutter<'_> {
             children.push(slices);
         }
         let plan = replace_children_if_necessary(plan, children)?;
+        if let Some(parted) = PartedExec::replacing(&plan) {
+            return Ok(Arc::new(parted));
+        }
         // C2.
         Ok(match multiplies(&plan) {
             true => giving_way(plan),

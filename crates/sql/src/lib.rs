@@ -54,7 +54,7 @@
 //! | `turn`, `memory`, `progress` | When is it enough, how much is held, how far is it? |
 //! | `sketch`, `table`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
-//! | `lane`, `join`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
+//! | `lane`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Who may start, and how does it end? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
@@ -72,6 +72,7 @@ mod lane;
 mod live;
 mod memory;
 mod options;
+mod parts;
 mod progress;
 mod query;
 mod results;

@@ -1,12 +1,12 @@
-//! What takes long is done in steps.
+//! What takes long is done in steps, whatever is joined and grouped.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, StringViewArray};
-use giveway_sql::{Engine, Session};
+use giveway_sql::{Engine, Session, Stock};
 
-use crate::{ask, quiet};
+use crate::{ask, quiet, rows};
 
 const BATCHES: usize = 32;
 const BATCH_ROWS: usize = 8192;
@@ -65,4 +65,31 @@ async fn a_build_side_is_gathered_batch_by_batch() {
     quiet(&engine).await;
     let turns = turns(&engine, "HashJoin > gather");
     assert!(turns >= 3 * BATCHES as u64, "{turns} turns");
+}
+
+#[tokio::test]
+async fn many_groups_are_those_of_stock_datafusion() {
+    let engine = Engine::builder().workers(2).partitions(2).build().unwrap();
+    let stock = Stock::new(2).unwrap();
+    let session = engine.session();
+    register(&session);
+    for sql in [
+        "SELECT count(*), sum(c), sum(s), max(m) FROM \
+         (SELECT number, count(*) c, sum(number) s, max(text) m FROM t GROUP BY number)",
+        "SELECT count(*), sum(a) FROM \
+         (SELECT text, view, avg(number) a FROM t GROUP BY text, view HAVING avg(number) > 100)",
+        "SELECT count(*), sum(d) FROM \
+         (SELECT number % 200000 n, count(DISTINCT text) d FROM t GROUP BY n)",
+        "SELECT count(*), sum(a.c), sum(b.c) FROM \
+         (SELECT number n, count(*) c FROM t GROUP BY n) a JOIN \
+         (SELECT number / 2 n, count(*) c FROM t GROUP BY number / 2) b ON a.n = b.n",
+        "SELECT number, count(*) c FROM t GROUP BY number ORDER BY number DESC LIMIT 3",
+        "SELECT count(*) FROM (SELECT DISTINCT view, text FROM t)",
+    ] {
+        let plan = || async { session.sql(sql).await.unwrap() };
+        let expected = stock.collect(plan().await).await.unwrap();
+        let got = plan().await.collect().await.unwrap();
+        assert_eq!(rows(&got), rows(&expected), "{sql}");
+    }
+    quiet(&engine).await;
 }
