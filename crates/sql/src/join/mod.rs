@@ -14,12 +14,15 @@
 //! | `table` | the hash table, and how many enter rows at a time |
 //! | `grow` | arrays put together a part at a time |
 //! | `gather`, `build` | the two pipelines |
-//! | `probe` | the stream |
+//! | `recipe` | what a kind of join gives out |
+//! | `lookup`, `probe` | a batch being looked up, and the stream |
 
 mod build;
 mod gather;
 mod grow;
+mod lookup;
 mod probe;
+mod recipe;
 mod table;
 
 use std::fmt;
@@ -45,7 +48,8 @@ use crate::progress::Stage;
 
 use build::{Enter, Tables};
 use gather::Gather;
-use probe::{Probe, Recipe};
+use probe::Probe;
+use recipe::Recipe;
 
 /// Whether a join is run here, and not by DataFusion.
 pub(crate) fn is_native(join: &HashJoinExec) -> Result<bool> {
