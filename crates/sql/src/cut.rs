@@ -49,8 +49,10 @@ use giveway_tasks::{Pipeline, Query};
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
 use crate::join::{self, NativeJoin};
 use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
+use crate::parts::PartedExec;
 use crate::progress::{Board, Gauge, Stage};
 use crate::results::Results;
+use crate::scan::{self, in_morsels};
 use crate::slice::slicing;
 use crate::sort::RunSortExec;
 use crate::table::MorselSourceExec;
@@ -150,7 +152,7 @@ impl Cutter<'_> {
             // C2.
             return Ok(match gives_way(&plan) {
                 true => plan,
-                false => giving_way(plan),
+                false => giving_way(in_morsels(plan, &self.surroundings.context)),
             });
         }
         let mut children = (children.into_iter())
@@ -163,6 +165,9 @@ impl Cutter<'_> {
             children.push(slices);
         }
         let plan = replace_children_if_necessary(plan, children)?;
+        if let Some(parted) = PartedExec::replacing(&plan) {
+            return Ok(Arc::new(parted));
+        }
         // C2.
         Ok(match multiplies(&plan) {
             true => giving_way(plan),
@@ -343,6 +348,7 @@ impl Leaves {
                 .push(Arc::clone(source.exchange()) as Arc<dyn Gauge>);
         } else if plan.children().is_empty() {
             self.rows += rows_expected(plan);
+            self.gauges.extend(scan::gauge(plan));
         }
         for child in plan.children() {
             self.visit(child);

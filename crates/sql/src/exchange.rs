@@ -177,6 +177,26 @@ impl Exchange {
         }
     }
 
+    /// How many rows a reader's partition has.
+    pub(crate) fn rows_of(&self, partition: usize) -> usize {
+        let kept = crate::lock(&self.partitions[self.stored(partition)].kept);
+        kept.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+
+    /// The rows of a reader's partition.
+    pub(crate) fn read(self: &Arc<Self>, partition: usize) -> Result<SendableRecordBatchStream> {
+        let stored = self.stored(partition);
+        let was_read = self.partitions[stored].is_read.swap(true, Relaxed);
+        // X1.
+        if was_read && !matches!(self.route, Route::Shared) {
+            return internal_err!("partition {partition} of an exchange was read twice");
+        }
+        Ok(Box::pin(Reader {
+            exchange: Arc::clone(self),
+            stored,
+        }))
+    }
+
     /// Which of the stored partitions a reader's partition is.
     fn stored(&self, partition: usize) -> usize {
         match self.route {
@@ -351,23 +371,12 @@ impl ExecutionPlan for ExchangeSource {
     }
 
     fn execute(&self, partition: usize, _: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let stored = self.exchange.stored(partition);
-        let was_read = self.exchange.partitions[stored].is_read.swap(true, Relaxed);
-        // X1.
-        if was_read && !matches!(self.exchange.route, Route::Shared) {
-            return internal_err!("partition {partition} of an exchange was read twice");
-        }
-        Ok(Box::pin(Reader {
-            exchange: Arc::clone(&self.exchange),
-            schema: self.schema(),
-            stored,
-        }))
+        self.exchange.read(partition)
     }
 }
 
 struct Reader {
     exchange: Arc<Exchange>,
-    schema: SchemaRef,
     stored: usize,
 }
 
@@ -383,6 +392,6 @@ impl Stream for Reader {
 
 impl RecordBatchStream for Reader {
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        Arc::clone(&self.exchange.schema)
     }
 }

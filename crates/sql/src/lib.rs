@@ -52,9 +52,9 @@
 //! | module | question |
 //! | --- | --- |
 //! | `turn`, `memory`, `heap`, `progress` | When is it enough, how much is held, how far is it? |
-//! | `sketch`, `table` | What do plans read? |
+//! | `sketch`, `table`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
-//! | `lane`, `join`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
+//! | `lane`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Who may start, and how does it end? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
@@ -73,10 +73,12 @@ mod lane;
 mod live;
 mod memory;
 mod options;
+mod parts;
 mod progress;
 mod query;
 mod results;
 mod run;
+mod scan;
 pub mod server;
 mod session;
 pub mod shell;

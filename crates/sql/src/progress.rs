@@ -1,8 +1,8 @@
 //! How far a query is, and how well its pipelines keep to their turns.
 //!
-//! A pipeline's progress is that of its leaves: how much of a table or an exchange
-//! has been taken. What a leaf cannot say (files) is counted in lanes that have
-//! ended. Pipelines count as much as the rows that are expected to go into them, by
+//! A pipeline's progress is that of its leaves: how much of a table, of files or of an
+//! exchange has been taken. What a leaf cannot say (a series) is counted in lanes that
+//! have ended. Pipelines count as much as the rows that are expected to go into them, by
 //! the planner's estimates; so the progress of a query never falls, and is as good as
 //! these are.
 

@@ -26,6 +26,8 @@
 //! | `status` | How is an error said? |
 //! | `clients` | Who calls, and with which settings? |
 //! | `keys`, `metadata` | What is there? |
+//! | `wire` | How are schemas, tickets and rows sent? |
+//! | `queries`, `prepared` | What becomes of a query, and of a prepared statement? |
 //! | `service` | What happens in each call? |
 //!
 //! Known weakness: no TLS. A password and all data go over the wire as they are;
@@ -34,9 +36,12 @@
 mod clients;
 mod keys;
 mod metadata;
+mod prepared;
+mod queries;
 mod service;
 mod shelf;
 mod status;
+mod wire;
 
 use std::fmt;
 use std::future::Future;

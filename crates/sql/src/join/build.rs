@@ -2,45 +2,36 @@
 //!
 //! ```text
 //!  exchange ──gather──▶ one array per column and key ──enter──▶ chains
-//!             steps: (partition, array)               units: rows
+//!             steps: parts of arrays                   units: rows
 //! ```
 //!
 //! Stock DataFusion does both in one poll, which takes up to some hundred
-//! milliseconds (its `collect_left_input`). Here the first one is cut at arrays, and
-//! the second one anywhere: the scheduler sizes its morsels as it does those of any
-//! pipeline that can be divided (Section 3.1).
-//!
-//! Known weakness: an array is gathered in one go. A partition of a million rows has
-//! arrays of 8 MB, which take about a t_max each.
+//! milliseconds (its `collect_left_input`). Here the first one (`gather`) is cut at
+//! every batch that goes into an array, and the second one anywhere: the scheduler
+//! sizes its morsels as it does those of any pipeline that can be divided (Section 3.1).
 
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions, new_empty_array};
-use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::{NullEquality, Result, exec_err};
+use datafusion::common::NullEquality;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
-use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::PhysicalExpr;
 use giveway_tasks::{Failure, Morsel, Pipeline, Step};
 
-use crate::exchange::Exchange;
 use crate::progress::Stage;
 
-use super::table::{BYTES_PER_ROW, Chains, JoinTable};
+use super::table::JoinTable;
 
 /// All tables of a join, one per partition of its build side.
 pub(super) struct Tables {
-    schema: SchemaRef,
-    keys: Vec<Arc<dyn PhysicalExpr>>,
+    pub(super) schema: SchemaRef,
+    pub(super) keys: Vec<Arc<dyn PhysicalExpr>>,
     equality: NullEquality,
     /// Whether rows remember that they have found a partner.
-    is_visited: bool,
+    pub(super) is_visited: bool,
     partitions: Vec<OnceLock<JoinTable>>,
-    memory: MemoryReservation,
+    pub(super) memory: MemoryReservation,
 }
 
 impl Tables {
@@ -68,6 +59,12 @@ impl Tables {
         table.expect("gathered before it is entered or probed")
     }
 
+    /// A partition has been gathered.
+    pub(super) fn fill(&self, partition: usize, table: JoinTable) {
+        let fresh = self.partitions[partition].set(table).is_ok();
+        assert!(fresh, "gathered once");
+    }
+
     pub(super) fn count(&self) -> usize {
         self.partitions.len()
     }
@@ -75,203 +72,11 @@ impl Tables {
 
 /// What the two pipelines know of a turn: morsels are tasks' business, and their
 /// lengths are counted as those of turns.
-fn timed<R>(stage: &Stage, turn: Duration, run: impl FnOnce() -> R) -> R {
+pub(super) fn timed<R>(stage: &Stage, turn: Duration, run: impl FnOnce() -> R) -> R {
     let began = Instant::now();
     let result = run();
     stage.overruns.count(began.elapsed(), turn);
     result
-}
-
-/// The first pipeline. Lets go of what it has when it is done.
-pub(super) struct Gather {
-    source: Mutex<Option<(Arc<Tables>, Arc<Exchange>)>>,
-    work: Mutex<Option<Arc<Work>>>,
-    stage: Arc<Stage>,
-    turn: Duration,
-}
-
-/// What there is to gather, known when the exchange is complete.
-struct Work {
-    tables: Arc<Tables>,
-    partitions: Vec<Partition>,
-    /// The next step. Steps are too long to be a pipeline's units: a task begins with
-    /// sixteen of these.
-    next: AtomicUsize,
-}
-
-struct Partition {
-    batches: Mutex<Vec<RecordBatch>>,
-    rows: usize,
-    arrays: Vec<OnceLock<ArrayRef>>,
-    chains: Mutex<Option<Chains>>,
-    /// The exchange's.
-    memory: Mutex<Option<MemoryReservation>>,
-}
-
-impl Gather {
-    pub(super) fn new(
-        tables: &Arc<Tables>,
-        exchange: Arc<Exchange>,
-        stage: Arc<Stage>,
-        turn: Duration,
-    ) -> Gather {
-        Gather {
-            source: Mutex::new(Some((Arc::clone(tables), exchange))),
-            work: Mutex::new(None),
-            stage,
-            turn,
-        }
-    }
-}
-
-impl Work {
-    fn new(tables: Arc<Tables>, exchange: &Exchange) -> Work {
-        let arrays = tables.schema.fields().len() + tables.keys.len();
-        let partition = |partition| {
-            let (batches, memory) = exchange.take(partition);
-            Partition {
-                rows: batches.iter().map(RecordBatch::num_rows).sum(),
-                batches: Mutex::new(batches),
-                arrays: (0..arrays).map(|_| OnceLock::new()).collect(),
-                chains: Mutex::new(None),
-                memory: Mutex::new(Some(memory)),
-            }
-        };
-        Work {
-            partitions: (0..tables.count()).map(partition).collect(),
-            tables,
-            next: AtomicUsize::new(0),
-        }
-    }
-
-    /// Steps of a partition: its columns, its keys, its chains.
-    fn steps_each(&self) -> usize {
-        self.tables.schema.fields().len() + self.tables.keys.len() + 1
-    }
-
-    /// Takes a step, if there is one left.
-    fn take(&self) -> Option<usize> {
-        let step = self.next.fetch_add(1, Relaxed);
-        (step < self.partitions.len() * self.steps_each()).then_some(step)
-    }
-
-    fn gather(&self, step: usize) -> Result<()> {
-        let tables = &self.tables;
-        let each = self.steps_each();
-        let partition = &self.partitions[step / each];
-        let index = step % each;
-        let columns = tables.schema.fields().len();
-        if index == each - 1 {
-            if partition.rows >= u32::MAX as usize {
-                return exec_err!(
-                    "{} rows in one partition of a join's build side: give the engine more \
-                     partitions",
-                    partition.rows
-                );
-            }
-            tables.memory.try_grow(partition.rows * BYTES_PER_ROW)?;
-            let chains = Chains::new(partition.rows, tables.is_visited);
-            *crate::lock(&partition.chains) = Some(chains);
-            return Ok(());
-        }
-        let key = index.checked_sub(columns).map(|key| &tables.keys[key]);
-        if key.is_some_and(|key| key.is::<Column>()) {
-            // It is among the columns.
-            return Ok(());
-        }
-        let batches = crate::lock(&partition.batches).clone();
-        let parts = (batches.iter())
-            .map(|batch| match key {
-                Some(key) => key.evaluate(batch)?.into_array(batch.num_rows()),
-                None => Ok(Arc::clone(batch.column(index))),
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let array = match parts.as_slice() {
-            [] => {
-                let data_type = match key {
-                    Some(key) => key.data_type(&tables.schema)?,
-                    None => tables.schema.field(index).data_type().clone(),
-                };
-                new_empty_array(&data_type)
-            }
-            [only] => Arc::clone(only),
-            parts => {
-                let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
-                let array = concat(&parts)?;
-                tables.memory.try_grow(array.get_buffer_memory_size())?;
-                array
-            }
-        };
-        let fresh = partition.arrays[index].set(array).is_ok();
-        assert!(fresh, "a step is taken once");
-        Ok(())
-    }
-
-    /// Puts together what has been gathered.
-    fn finish(&self) -> Result<()> {
-        let tables = &self.tables;
-        let columns = tables.schema.fields().len();
-        for (index, partition) in self.partitions.iter().enumerate() {
-            let array = |index: usize| {
-                let array = partition.arrays[index].get();
-                Arc::clone(array.expect("all steps have been taken"))
-            };
-            let batch = RecordBatch::try_new_with_options(
-                Arc::clone(&tables.schema),
-                (0..columns).map(array).collect(),
-                &RecordBatchOptions::new().with_row_count(Some(partition.rows)),
-            )?;
-            let keys = (tables.keys.iter().enumerate())
-                .map(
-                    |(key, expression)| match expression.downcast_ref::<Column>() {
-                        Some(column) => Arc::clone(batch.column(column.index())),
-                        None => array(columns + key),
-                    },
-                )
-                .collect();
-            let chains = crate::lock(&partition.chains).take();
-            let chains = chains.expect("all steps have been taken");
-            let table = JoinTable::new(batch, keys, chains);
-            let is_copied = crate::lock(&partition.batches).len() > 1;
-            crate::lock(&partition.batches).clear();
-            if let Some(memory) = crate::lock(&partition.memory).take() {
-                if !is_copied {
-                    // The table has the batch itself.
-                    tables.memory.grow(memory.size());
-                }
-                drop(memory);
-            }
-            let fresh = tables.partitions[index].set(table).is_ok();
-            assert!(fresh, "finished once");
-        }
-        Ok(())
-    }
-}
-
-impl Pipeline for Gather {
-    fn units(&self) -> Option<u64> {
-        let (tables, exchange) = crate::lock(&self.source).take().expect("asked for once");
-        *crate::lock(&self.work) = Some(Arc::new(Work::new(tables, &exchange)));
-        None
-    }
-
-    fn run(&self, _: &Morsel<'_>) -> Result<Step, Failure> {
-        timed(&self.stage, self.turn, || {
-            let work = crate::lock(&self.work).clone();
-            let work = work.expect("held until all steps have been taken");
-            match work.take() {
-                Some(step) => work.gather(step)?,
-                None => return Ok(Step::Exhausted),
-            }
-            Ok(Step::More)
-        })
-    }
-
-    fn finalize(&self) -> Result<(), Failure> {
-        self.stage.finish();
-        let work = crate::lock(&self.work).take();
-        Ok(work.expect("finalized once").finish()?)
-    }
 }
 
 /// The second pipeline. Lets go of the tables when they are full.

@@ -1,6 +1,6 @@
 //! Hash joins whose build is cut into tasks.
 //!
-//! A `HashJoinExec` becomes two pipelines and a leaf-to-root operator: [`Gather`](build)
+//! A `HashJoinExec` becomes two pipelines and a leaf-to-root operator: [`Gather`](gather)
 //! and [`Enter`](build) make the tables, [`ProbeExec`] takes the join's place above its
 //! probe side. The tables are shared: with a build side in one partition all lanes
 //! read the same one.
@@ -12,11 +12,17 @@
 //! | module | what |
 //! | --- | --- |
 //! | `table` | the hash table, and how many enter rows at a time |
-//! | `build` | the two pipelines |
-//! | `probe` | the stream |
+//! | `grow` | arrays put together a part at a time |
+//! | `gather`, `build` | the two pipelines |
+//! | `recipe` | what a kind of join gives out |
+//! | `lookup`, `probe` | a batch being looked up, and the stream |
 
 mod build;
+mod gather;
+mod grow;
+mod lookup;
 mod probe;
+mod recipe;
 mod table;
 
 use std::fmt;
@@ -40,8 +46,10 @@ use giveway_tasks::Pipeline;
 use crate::exchange::Exchange;
 use crate::progress::Stage;
 
-use build::{Enter, Gather, Tables};
-use probe::{Probe, Recipe};
+use build::{Enter, Tables};
+use gather::Gather;
+use probe::Probe;
+use recipe::Recipe;
 
 /// Whether a join is run here, and not by DataFusion.
 pub(crate) fn is_native(join: &HashJoinExec) -> Result<bool> {

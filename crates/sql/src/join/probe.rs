@@ -15,110 +15,20 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use datafusion::arrow::array::{
-    ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array,
-};
-use datafusion::arrow::compute::{BatchCoalescer, filter, filter_record_batch, take};
+use datafusion::arrow::array::{AsArray, RecordBatch, RecordBatchOptions, UInt32Array};
+use datafusion::arrow::compute::{BatchCoalescer, filter};
 use datafusion::arrow::datatypes::{SchemaRef, UInt32Type};
+use datafusion::common::Result;
 use datafusion::common::cast::as_boolean_array;
-use datafusion::common::{JoinSide, JoinType, NullEquality, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
-use datafusion::physical_plan::PhysicalExpr;
-use datafusion::physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use futures_util::{Stream, StreamExt};
 
 use crate::turn::{give_way, serve};
 
 use super::build::Tables;
-use super::table::{Equal, JoinTable, Matchable, hashes};
-
-/// What a join does, apart from its data.
-#[derive(Debug)]
-pub(super) struct Recipe {
-    pub(super) kind: JoinType,
-    pub(super) keys: Vec<Arc<dyn PhysicalExpr>>,
-    pub(super) filter: Option<JoinFilter>,
-    pub(super) equality: NullEquality,
-    /// Where the columns of the output come from.
-    pub(super) columns: Vec<ColumnIndex>,
-    pub(super) schema: SchemaRef,
-    pub(super) batch_rows: usize,
-}
-
-impl Recipe {
-    /// Whether build rows remember that they have found a partner.
-    pub(super) fn is_visited(kind: JoinType) -> bool {
-        matches!(
-            kind,
-            JoinType::Left | JoinType::Full | JoinType::LeftSemi | JoinType::LeftAnti
-        )
-    }
-
-    /// Whether pairs are given out.
-    fn gives_pairs(&self) -> bool {
-        matches!(
-            self.kind,
-            JoinType::Inner | JoinType::Left | JoinType::Right | JoinType::Full
-        )
-    }
-
-    /// Whether nothing comes of a probe row without a partner, nor of an empty table.
-    fn needs_partner(&self) -> bool {
-        !matches!(
-            self.kind,
-            JoinType::Right | JoinType::Full | JoinType::RightAnti
-        )
-    }
-
-    /// Which rows of a probe batch come out by themselves: those that have found a
-    /// partner, or those that have not.
-    fn wants_probe_rows(&self) -> Option<bool> {
-        match self.kind {
-            JoinType::RightSemi => Some(true),
-            JoinType::RightAnti | JoinType::Right | JoinType::Full => Some(false),
-            _ => None,
-        }
-    }
-
-    /// The same of the table's rows, at the end.
-    fn wants_build_rows(&self) -> Option<bool> {
-        match self.kind {
-            JoinType::LeftSemi => Some(true),
-            JoinType::LeftAnti | JoinType::Left | JoinType::Full => Some(false),
-            _ => None,
-        }
-    }
-
-    /// A batch of these columns, of rows of both sides; a side without rows is null.
-    fn batch(
-        &self,
-        schema: &SchemaRef,
-        columns: &[ColumnIndex],
-        rows: usize,
-        build: Option<(&RecordBatch, &UInt32Array)>,
-        probe: Option<(&RecordBatch, Option<&UInt32Array>)>,
-    ) -> Result<RecordBatch> {
-        let column = |(index, column): (usize, &ColumnIndex)| -> Result<ArrayRef> {
-            Ok(match (column.side, build, probe) {
-                (JoinSide::Left, Some((batch, rows)), _) => {
-                    take(batch.column(column.index), rows, None)?
-                }
-                (JoinSide::Right, _, Some((batch, None))) => Arc::clone(batch.column(column.index)),
-                (JoinSide::Right, _, Some((batch, Some(rows)))) => {
-                    take(batch.column(column.index), rows, None)?
-                }
-                _ => new_null_array(schema.field(index).data_type(), rows),
-            })
-        };
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(schema),
-            (columns.iter().enumerate())
-                .map(column)
-                .collect::<Result<_>>()?,
-            &RecordBatchOptions::new().with_row_count(Some(rows)),
-        )?)
-    }
-}
+use super::lookup::Lookup;
+use super::recipe::Recipe;
+use super::table::JoinTable;
 
 /// One lane of a probe.
 pub(super) struct Probe {
@@ -143,18 +53,6 @@ enum State {
     /// The table's rows from here on are given out.
     Rest(usize),
     Done,
-}
-
-/// A probe batch, and how far it has been looked up.
-struct Lookup {
-    batch: RecordBatch,
-    keys: Vec<ArrayRef>,
-    equal: Equal,
-    row: usize,
-    /// The next link of the row's chain; `None` before the first.
-    link: Option<u32>,
-    /// Which rows have found a partner, if somebody asks.
-    matched: Vec<bool>,
 }
 
 impl Probe {
@@ -208,89 +106,28 @@ impl Probe {
         if batch.num_rows() == 0 {
             return Ok(State::Asking);
         }
-        let keys = (self.recipe.keys.iter())
-            .map(|key| key.evaluate(&batch)?.into_array(batch.num_rows()))
-            .collect::<Result<Vec<_>>>()?;
-        hashes(&keys, batch.num_rows(), &mut self.hashes)?;
-        let equal = self.table().equal(&keys, self.recipe.equality)?;
-        let matched = match self.recipe.wants_probe_rows() {
-            Some(_) => vec![false; batch.num_rows()],
-            None => Vec::new(),
-        };
-        Ok(State::Looking(Box::new(Lookup {
-            batch,
-            keys,
-            equal,
-            row: 0,
-            link: None,
-            matched,
-        })))
+        let table = self.tables.table(self.partition);
+        let lookup = Lookup::new(batch, &self.recipe, table, &mut self.hashes)?;
+        Ok(State::Looking(Box::new(lookup)))
     }
 
     /// Looks up until there is a batch of pairs (P1) or the batch has been done with.
     fn look(&mut self, mut lookup: Box<Lookup>) -> Result<State> {
-        let (mut build, mut probe) = (Vec::new(), Vec::new());
-        self.pairs(&mut lookup, &mut build, &mut probe);
+        let (build, probe) = lookup.pairs(&self.recipe, self.table(), &self.hashes);
         if !build.is_empty() {
             self.join(&mut lookup, build, probe)?;
         }
-        if lookup.row < lookup.batch.num_rows() {
+        if !lookup.is_done() {
             return Ok(State::Looking(lookup));
         }
         if let Some(wanted) = self.recipe.wants_probe_rows() {
-            let mask: BooleanArray = (lookup
-                .matched
-                .iter()
-                .map(|&matched| Some(matched == wanted)))
-            .collect();
-            let rows = filter_record_batch(&lookup.batch, &mask)?;
+            let rows = lookup.rows(wanted)?;
             let (schema, columns) = (&self.recipe.schema, &self.recipe.columns);
             let count = rows.num_rows();
             let batch = (self.recipe).batch(schema, columns, count, None, Some((&rows, None)))?;
             self.push(batch)?;
         }
         Ok(State::Asking)
-    }
-
-    /// Collects pairs whose keys are equal. If nothing but whether there are any
-    /// matters, notes that instead.
-    fn pairs(&self, lookup: &mut Lookup, build: &mut Vec<u32>, probe: &mut Vec<u32>) {
-        let table = self.table();
-        let recipe = &*self.recipe;
-        let matchable = Matchable::new(&lookup.keys, recipe.equality);
-        let is_plain = recipe.filter.is_none() && !recipe.gives_pairs();
-        let marks_build = Recipe::is_visited(recipe.kind);
-        while lookup.row < lookup.batch.num_rows() {
-            let row = lookup.row;
-            let hash = self.hashes[row];
-            let mut link = match lookup.link.take() {
-                Some(link) => link,
-                None if matchable.is(row) => table.head(hash),
-                None => 0,
-            };
-            while link != 0 {
-                if build.len() == recipe.batch_rows {
-                    // P1.
-                    lookup.link = Some(link);
-                    return;
-                }
-                let (other, is_same, next) = table.link(link, hash);
-                link = next;
-                if !is_same || !lookup.equal.is(other, row) {
-                    continue;
-                }
-                if !is_plain {
-                    build.push(other as u32);
-                    probe.push(row as u32);
-                } else if marks_build {
-                    table.visit(other);
-                } else {
-                    lookup.matched[row] = true;
-                    break;
-                }
-            }
-            lookup.row += 1;
-        }
     }
 
     /// What becomes of pairs.
@@ -318,9 +155,7 @@ impl Probe {
                 .for_each(|&row| table.visit(row as usize));
         }
         if recipe.wants_probe_rows().is_some() {
-            for &row in probe.values() {
-                lookup.matched[row as usize] = true;
-            }
+            lookup.matches(&probe);
         }
         if !recipe.gives_pairs() || build.is_empty() {
             return Ok(());

@@ -84,7 +84,8 @@ pub(super) struct JoinTable {
 /// `next`, a tag.
 pub(super) const BYTES_PER_ROW: usize = 14;
 
-/// Everything but the columns, which can be made before they are there.
+/// Everything but the columns. Made without touching it: what is written first adds the
+/// pages, which then is the part of those who enter rows, and can be divided.
 pub(super) struct Chains {
     heads: Box<[AtomicU32]>,
     next: Box<[AtomicU32]>,
@@ -94,14 +95,18 @@ pub(super) struct Chains {
 
 impl Chains {
     pub(super) fn new(rows: usize, is_visited: bool) -> Chains {
-        let words = |count: usize| (0..count).map(|_| AtomicU32::new(0)).collect();
+        let words = |count: usize| {
+            let words = Box::<[AtomicU32]>::new_zeroed_slice(count);
+            // SAFETY: an atomic has the representation of its number, and 0 is one.
+            unsafe { words.assume_init() }
+        };
+        let visited = Box::<[AtomicBool]>::new_zeroed_slice(if is_visited { rows } else { 0 });
         Chains {
             heads: words(rows.next_power_of_two().max(2)),
             next: words(rows),
             tags: words(rows),
-            visited: (0..if is_visited { rows } else { 0 })
-                .map(|_| AtomicBool::new(false))
-                .collect(),
+            // SAFETY: likewise, and false is 0.
+            visited: unsafe { visited.assume_init() },
         }
     }
 }

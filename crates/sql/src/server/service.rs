@@ -1,98 +1,46 @@
-//! The calls of Flight SQL, on sessions of this crate.
+//! The calls of Flight SQL: who may make each, and who sees to it.
 //!
-//! ```text
-//!   GetFlightInfo(query) ─► planned, on a shelf ─► FlightInfo: schema, ticket
-//!   DoGet(ticket)        ─► off the shelf, submitted ─► batches as they are made
-//!   CancelQuery(info)    ─► off the shelf, or cancelled while it runs
-//!
-//!   CreatePreparedStatement(query) ─► logical plan on another shelf ─► handle
-//!   DoPut(handle, parameters)      ─► bound
-//!   GetFlightInfo(handle)          ─► as above
-//! ```
-//!
-//! A query is planned once, and submitted when its client comes for the rows: until
-//! then it takes no slot. A client that goes away in the middle drops the stream, and
-//! with it the query. Statements that change something (`SET`, `CREATE`) do so when
-//! they are planned; their result has no columns.
-//!
-//! Known weakness: a planned query whose ticket is never used is kept for ten minutes.
+//! What becomes of queries is in `queries`, of prepared statements in `prepared`; lists
+//! come from `metadata` and `keys`.
 
-use std::collections::HashMap;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::encode::FlightDataEncoderBuilder;
-use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::metadata::{SqlInfoData, XdbcTypeInfoData};
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
-    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any, Command,
-    CommandGetCatalogs, CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys,
-    CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes,
-    CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
-    CommandPreparedStatementUpdate, CommandStatementQuery, CommandStatementUpdate,
-    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, CommandGetCatalogs,
+    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables,
+    CommandGetXdbcTypeInfo, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
+    CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
+    SqlInfo, TicketStatementQuery,
 };
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus,
-    FlightDescriptor, FlightEndpoint, FlightInfo, HandshakeRequest, HandshakeResponse, IpcMessage,
-    SchemaAsIpc, Ticket,
+    FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
 };
-use datafusion::arrow::array::{AsArray, RecordBatch};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
-use datafusion::arrow::ipc::writer::IpcWriteOptions;
-use datafusion::common::{ParamValues, ScalarValue};
-use datafusion::execution::context::SQLOptions;
-use datafusion::logical_expr::LogicalPlan;
-use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::Schema;
+use futures_util::stream;
 use prost::Message;
-use prost::bytes::Bytes;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::clients::{Caller, Clients};
-use super::shelf::{Full, Handle, Shelf};
-use super::status::{internal, planning, status, streaming};
+use super::clients::Clients;
+use super::prepared::{self, Prepared, bound};
+use super::queries::Queries;
+use super::shelf::Shelf;
+use super::status::internal;
+use super::wire::{Answer, Boxed, Rows, encode, info};
 use super::{keys, metadata};
-use crate::live;
-use crate::query::{Query, QueryId};
-use crate::session::Session;
-
-/// For how long a planned query waits for whoever asked.
-const TICKET_KEPT: Duration = Duration::from_secs(600);
-/// For how long a prepared statement is kept that nobody uses.
-const PREPARED_KEPT: Duration = Duration::from_secs(3600);
-/// Planned queries, and prepared statements, at a time.
-const HANDLES_MAX: usize = 10_000;
-
-type Answer<T> = Result<Response<T>, Status>;
-type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-type Rows = <Service as FlightService>::DoGetStream;
 
 /// The service behind the protocol.
 pub(super) struct Service {
-    clients: Clients,
-    is_read_only: bool,
+    pub(super) clients: Clients,
+    pub(super) is_read_only: bool,
     sql_info: SqlInfoData,
     type_info: XdbcTypeInfoData,
-    /// Queries whose tickets have been given out.
-    planned: Shelf<Query>,
-    prepared: Shelf<Prepared>,
-    /// Queries whose rows are being fetched, by their tickets.
-    fetched: Arc<Mutex<HashMap<Handle, QueryId>>>,
-}
-
-/// A prepared statement.
-struct Prepared {
-    session: Arc<Session>,
-    is_kept: bool,
-    text: String,
-    plan: LogicalPlan,
-    parameters: Mutex<Option<ParamValues>>,
+    pub(super) queries: Queries,
+    pub(super) prepared: Shelf<Prepared>,
 }
 
 impl Service {
@@ -102,122 +50,9 @@ impl Service {
             is_read_only,
             sql_info: metadata::sql_info(is_read_only)?,
             type_info: metadata::type_info()?,
-            planned: Shelf::new(TICKET_KEPT, HANDLES_MAX),
-            prepared: Shelf::new(PREPARED_KEPT, HANDLES_MAX),
-            fetched: Arc::default(),
+            queries: Queries::new(),
+            prepared: prepared::shelf(),
         })
-    }
-
-    /// The logical plan of a text, if this server runs such.
-    async fn logical_plan(&self, session: &Session, text: &str) -> Result<LogicalPlan, Status> {
-        let text = live::long_form(text);
-        let plan = session
-            .logical_plan(&text)
-            .await
-            .map_err(|error| status(&error))?;
-        SQLOptions::new()
-            .with_allow_ddl(!self.is_read_only)
-            .with_allow_dml(!self.is_read_only)
-            .verify_plan(&plan)
-            .map_err(|error| {
-                Status::permission_denied(format!(
-                    "this server only reads (it was started with --read-only): {error}"
-                ))
-            })?;
-        Ok(plan)
-    }
-
-    /// Plans for a caller; statements that change something do so now.
-    async fn plan(&self, caller: &Caller, plan: LogicalPlan, text: &str) -> Result<Query, Status> {
-        if matches!(plan, LogicalPlan::Statement(_)) && !caller.is_kept {
-            return Err(Status::failed_precondition(
-                "nothing would remember this: log in (with any user and password, if the \
-                 server asks for none), or send the headers giveway-tier, giveway-weight and \
-                 giveway-deadline",
-            ));
-        }
-        let query = caller
-            .session
-            .query(plan, text)
-            .await
-            .map_err(|error| status(&error))?;
-        let options = &caller.options;
-        let query = query.tier(options.tier).weight(options.weight);
-        Ok(match options.deadline {
-            Some(deadline) => query.deadline(deadline),
-            None => query,
-        })
-    }
-
-    /// Keeps a planned query, and says where its rows are to be had.
-    fn ticket(&self, query: Query, descriptor: FlightDescriptor) -> Answer<FlightInfo> {
-        let schema = query.schema();
-        let handle = self.planned.put(query, Instant::now()).map_err(|Full| {
-            Status::resource_exhausted("too many queries that nobody fetches: fetch or cancel some")
-        })?;
-        let ticket = TicketStatementQuery {
-            statement_handle: handle.into(),
-        };
-        info(&schema, &ticket, descriptor)
-    }
-
-    /// Runs a query for what it does; the answer is the number of rows.
-    async fn update(&self, query: Query) -> Result<i64, Status> {
-        let batches = query.collect().await.map_err(|error| status(&error))?;
-        let count = |batch: &RecordBatch| {
-            let column = batch.column_by_name("count")?;
-            let counts = column.as_primitive_opt::<UInt64Type>()?;
-            Some(counts.iter().flatten().sum::<u64>() as i64)
-        };
-        Ok(batches.iter().filter_map(count).sum())
-    }
-
-    fn prepared(&self, handle: &[u8]) -> Result<Arc<Prepared>, Status> {
-        std::str::from_utf8(handle)
-            .ok()
-            .and_then(|handle| self.prepared.get(handle, Instant::now()))
-            .ok_or_else(|| {
-                Status::not_found("no such prepared statement, or it expired: prepare it again")
-            })
-    }
-
-    /// Plans a prepared statement with the parameters that have been bound.
-    async fn execute(&self, handle: &[u8], headers: &MetadataMap) -> Result<Query, Status> {
-        let mut caller = self.clients.caller(headers)?;
-        let prepared = self.prepared(handle)?;
-        // The plan knows the tables of the session that it was made in.
-        caller.session = Arc::clone(&prepared.session);
-        caller.is_kept = prepared.is_kept;
-        let parameters = crate::lock(&prepared.parameters).clone();
-        let plan = match parameters {
-            Some(values) => (prepared.plan.clone())
-                .with_param_values(values)
-                .map_err(planning)?,
-            None => prepared.plan.clone(),
-        };
-        self.plan(&caller, plan, &prepared.text).await
-    }
-
-    /// Ends the query that an info was given out for.
-    fn cancel(&self, info: &FlightInfo) -> Result<(), Status> {
-        let missing = || Status::not_found("no such query: it has ended, or was never there");
-        let ticket = (info.endpoint.first())
-            .and_then(|endpoint| endpoint.ticket.as_ref())
-            .ok_or_else(missing)?;
-        let command = Any::decode(&*ticket.ticket).map_err(|_| missing())?;
-        let Ok(Command::TicketStatementQuery(ticket)) = Command::try_from(command) else {
-            return Err(missing());
-        };
-        let handle = std::str::from_utf8(&ticket.statement_handle).map_err(|_| missing())?;
-        if self.planned.take(handle).is_some() {
-            return Ok(());
-        }
-        let id = crate::lock(&self.fetched).get(handle).copied();
-        let engine = self.clients.base().engine();
-        match id.is_some_and(|id| engine.cancel(id)) {
-            true => Ok(()),
-            false => Err(missing()),
-        }
     }
 
     /// An info whose ticket is the command itself.
@@ -242,79 +77,6 @@ impl Service {
         let schema = batch.schema();
         Ok(Response::new(encode(schema, stream::iter([Ok(batch)]))))
     }
-}
-
-fn info(
-    schema: &Schema,
-    ticket: &impl ProstMessageExt,
-    descriptor: FlightDescriptor,
-) -> Answer<FlightInfo> {
-    let ticket = Ticket::new(ticket.as_any().encode_to_vec());
-    let info = FlightInfo::new()
-        .try_with_schema(schema)
-        .map_err(internal)?
-        .with_endpoint(FlightEndpoint::new().with_ticket(ticket))
-        .with_descriptor(descriptor);
-    Ok(Response::new(info))
-}
-
-fn encode(
-    schema: SchemaRef,
-    batches: impl Stream<Item = Result<RecordBatch, FlightError>> + Send + 'static,
-) -> Rows {
-    let encoder = FlightDataEncoderBuilder::new()
-        .with_schema(schema)
-        .build(batches);
-    Box::pin(encoder.map_err(|error| match error {
-        FlightError::Tonic(status) => *status,
-        other => internal(other),
-    }))
-}
-
-/// A stream's entry among those that are fetched, while it lasts.
-struct Fetching {
-    fetched: Arc<Mutex<HashMap<Handle, QueryId>>>,
-    handle: Handle,
-}
-
-impl Drop for Fetching {
-    fn drop(&mut self) {
-        crate::lock(&self.fetched).remove(&self.handle);
-    }
-}
-
-/// The parameters `$1`, `$2`, … in their order; those whose type cannot be told are
-/// texts, which DataFusion casts.
-fn parameters(plan: &LogicalPlan) -> Result<Schema, Status> {
-    let mut parameters: Vec<(String, Option<DataType>)> = plan
-        .get_parameter_types()
-        .map_err(planning)?
-        .into_iter()
-        .collect();
-    let number = |name: &str| name.trim_start_matches('$').parse::<u32>().ok();
-    parameters.sort_by(|(a, _), (b, _)| number(a).cmp(&number(b)).then(a.cmp(b)));
-    let fields = parameters.into_iter().map(|(name, data_type)| {
-        Field::new(name, data_type.map_or(DataType::Utf8, on_the_wire), true)
-    });
-    Ok(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// What a column of a prepared statement will be sent as: strings in views are
-/// written out (`expand_views_at_output`).
-fn on_the_wire(data_type: DataType) -> DataType {
-    match data_type {
-        DataType::Utf8View => DataType::LargeUtf8,
-        DataType::BinaryView => DataType::LargeBinary,
-        other => other,
-    }
-}
-
-fn schema_bytes(schema: &Schema) -> Result<Bytes, Status> {
-    let options = IpcWriteOptions::default();
-    let IpcMessage(bytes) = SchemaAsIpc::new(schema, &options)
-        .try_into()
-        .map_err(internal)?;
-    Ok(bytes)
 }
 
 #[tonic::async_trait]
@@ -354,23 +116,7 @@ impl FlightSqlService for Service {
         request: Request<Ticket>,
     ) -> Answer<Rows> {
         self.clients.admit(request.metadata())?;
-        let handle = std::str::from_utf8(&ticket.statement_handle).unwrap_or_default();
-        let query = (self.planned.take(handle))
-            .and_then(Arc::into_inner)
-            .ok_or_else(|| {
-                Status::not_found("this ticket was used, or it expired: ask the query again")
-            })?;
-        let running = query.submit().map_err(|error| status(&error))?;
-        let fetching = Fetching {
-            fetched: Arc::clone(&self.fetched),
-            handle: handle.to_owned(),
-        };
-        crate::lock(&self.fetched).insert(handle.to_owned(), running.id());
-        let schema = running.schema();
-        let batches = running.stream().map_err(streaming).inspect(move |_| {
-            let _ = &fetching;
-        });
-        Ok(Response::new(encode(schema, batches)))
+        self.fetch(&ticket.statement_handle)
     }
 
     async fn do_put_statement_update(
@@ -391,28 +137,7 @@ impl FlightSqlService for Service {
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let caller = self.clients.caller(request.metadata())?;
         let plan = self.logical_plan(&caller.session, &command.query).await?;
-        let columns = plan.schema().fields().iter().map(|field| {
-            let data_type = on_the_wire(field.data_type().clone());
-            Field::new(field.name(), data_type, field.is_nullable())
-        });
-        let dataset_schema = schema_bytes(&Schema::new(columns.collect::<Vec<_>>()))?;
-        let parameter_schema = schema_bytes(&parameters(&plan)?)?;
-        let prepared = Prepared {
-            session: caller.session,
-            is_kept: caller.is_kept,
-            text: command.query,
-            plan,
-            parameters: Mutex::default(),
-        };
-        let handle = self.prepared.put(prepared, Instant::now());
-        let handle = handle.map_err(|Full| {
-            Status::resource_exhausted("too many prepared statements: close some")
-        })?;
-        Ok(ActionCreatePreparedStatementResult {
-            prepared_statement_handle: handle.into(),
-            dataset_schema,
-            parameter_schema,
-        })
+        self.prepare(caller, plan, command.query)
     }
 
     async fn do_put_prepared_statement_query(
@@ -700,26 +425,3 @@ impl FlightSqlService for Service {
 const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 /// The action that ends a client's session.
 const CLOSE_SESSION: &str = "CloseSession";
-
-/// The one row of parameters in a stream; `None` if there is no row.
-async fn bound(data: PeekableFlightDataStream) -> Result<Option<ParamValues>, Status> {
-    let batches: Vec<RecordBatch> =
-        FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from))
-            .try_collect()
-            .await
-            .map_err(|error| Status::invalid_argument(format!("parameters: {error}")))?;
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let Some(batch) = batches.iter().find(|batch| batch.num_rows() > 0) else {
-        return Ok(None);
-    };
-    if rows > 1 {
-        return Err(Status::invalid_argument(format!(
-            "{rows} rows of parameters: bind one at a time"
-        )));
-    }
-    let values = (batch.columns().iter())
-        .map(|column| ScalarValue::try_from_array(column, 0))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(planning)?;
-    Ok(Some(ParamValues::from(values)))
-}

@@ -1,7 +1,9 @@
 //! The engine against stock DataFusion, and against what goes wrong.
 
 mod failures;
+mod files;
 mod statements;
+mod steps;
 mod tpch;
 
 use std::sync::{Arc, OnceLock};

@@ -224,45 +224,6 @@ async fn statements_change_their_session_alone() {
     quiet(&engine).await;
 }
 
-#[tokio::test]
-async fn files_are_tables() {
-    let engine = Engine::builder().workers(2).build().unwrap();
-    let session = session(&engine);
-    let dir = tempfile::tempdir().unwrap();
-    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    for (format, name) in [("PARQUET", "orders.parquet"), ("CSV", "orders.csv")] {
-        let copied = ask(
-            &session,
-            &format!("COPY orders TO '{}' STORED AS {format}", path(name)),
-        )
-        .await;
-        assert_eq!(copied, ["| 15000 |"]);
-    }
-    session
-        .register_parquet("p", &path("orders.parquet"), Default::default())
-        .await
-        .unwrap();
-    session
-        .register_csv("c", &path("orders.csv"), Default::default())
-        .await
-        .unwrap();
-    let sql =
-        "SELECT o_orderpriority, count(*), sum(o_totalprice) FROM orders GROUP BY o_orderpriority";
-    let expected = ask(&session, sql).await;
-    assert_eq!(expected.len(), 5);
-    assert_eq!(ask(&session, &sql.replace("orders", "p")).await, expected);
-    let count = "SELECT o_orderpriority, count(*) FROM orders GROUP BY o_orderpriority";
-    assert_eq!(
-        ask(&session, &count.replace("orders", "c")).await,
-        ask(&session, count).await
-    );
-    let missing = session
-        .register_parquet("q", &path("none.parquet"), Default::default())
-        .await;
-    assert!(missing.is_err() || session.sql("SELECT x FROM q").await.is_err());
-    quiet(&engine).await;
-}
-
 #[test]
 fn no_runtime_is_needed_to_wait() {
     let engine = Engine::builder().workers(1).build().unwrap();

@@ -1,0 +1,161 @@
+//! Prepared statements: planned once, bound and executed as often as one likes.
+//!
+//! ```text
+//!   CreatePreparedStatement(query) ─► logical plan on a shelf ─► handle
+//!   DoPut(handle, parameters)      ─► bound
+//!   GetFlightInfo(handle)          ─► planned, as any query (`queries`)
+//! ```
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arrow_flight::decode::FlightRecordBatchStream;
+use arrow_flight::error::FlightError;
+use arrow_flight::sql::ActionCreatePreparedStatementResult;
+use arrow_flight::sql::server::PeekableFlightDataStream;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::logical_expr::LogicalPlan;
+use futures_util::TryStreamExt;
+use tonic::Status;
+use tonic::metadata::MetadataMap;
+
+use super::clients::Caller;
+use super::service::Service;
+use super::shelf::{Full, Shelf};
+use super::status::planning;
+use super::wire::schema_bytes;
+use crate::query::Query;
+use crate::session::Session;
+
+/// For how long a prepared statement is kept that nobody uses.
+const PREPARED_KEPT: Duration = Duration::from_secs(3600);
+/// Prepared statements at a time.
+const PREPARED_MAX: usize = 10_000;
+
+/// A prepared statement.
+pub(super) struct Prepared {
+    session: Arc<Session>,
+    is_kept: bool,
+    text: String,
+    plan: LogicalPlan,
+    pub(super) parameters: Mutex<Option<ParamValues>>,
+}
+
+/// The statements that clients have prepared.
+pub(super) fn shelf() -> Shelf<Prepared> {
+    Shelf::new(PREPARED_KEPT, PREPARED_MAX)
+}
+
+impl Service {
+    /// Keeps a plan, and says what it wants and what it gives.
+    pub(super) fn prepare(
+        &self,
+        caller: Caller,
+        plan: LogicalPlan,
+        text: String,
+    ) -> Result<ActionCreatePreparedStatementResult, Status> {
+        let columns = plan.schema().fields().iter().map(|field| {
+            let data_type = on_the_wire(field.data_type().clone());
+            Field::new(field.name(), data_type, field.is_nullable())
+        });
+        let dataset_schema = schema_bytes(&Schema::new(columns.collect::<Vec<_>>()))?;
+        let parameter_schema = schema_bytes(&parameters(&plan)?)?;
+        let prepared = Prepared {
+            session: caller.session,
+            is_kept: caller.is_kept,
+            text,
+            plan,
+            parameters: Mutex::default(),
+        };
+        let handle = self.prepared.put(prepared, Instant::now());
+        let handle = handle.map_err(|Full| {
+            Status::resource_exhausted("too many prepared statements: close some")
+        })?;
+        Ok(ActionCreatePreparedStatementResult {
+            prepared_statement_handle: handle.into(),
+            dataset_schema,
+            parameter_schema,
+        })
+    }
+
+    pub(super) fn prepared(&self, handle: &[u8]) -> Result<Arc<Prepared>, Status> {
+        std::str::from_utf8(handle)
+            .ok()
+            .and_then(|handle| self.prepared.get(handle, Instant::now()))
+            .ok_or_else(|| {
+                Status::not_found("no such prepared statement, or it expired: prepare it again")
+            })
+    }
+
+    /// Plans a prepared statement with the parameters that have been bound.
+    pub(super) async fn execute(
+        &self,
+        handle: &[u8],
+        headers: &MetadataMap,
+    ) -> Result<Query, Status> {
+        let mut caller = self.clients.caller(headers)?;
+        let prepared = self.prepared(handle)?;
+        // The plan knows the tables of the session that it was made in.
+        caller.session = Arc::clone(&prepared.session);
+        caller.is_kept = prepared.is_kept;
+        let parameters = crate::lock(&prepared.parameters).clone();
+        let plan = match parameters {
+            Some(values) => (prepared.plan.clone())
+                .with_param_values(values)
+                .map_err(planning)?,
+            None => prepared.plan.clone(),
+        };
+        self.plan(&caller, plan, &prepared.text).await
+    }
+}
+
+/// The parameters `$1`, `$2`, … in their order; those whose type cannot be told are
+/// texts, which DataFusion casts.
+fn parameters(plan: &LogicalPlan) -> Result<Schema, Status> {
+    let mut parameters: Vec<(String, Option<DataType>)> = plan
+        .get_parameter_types()
+        .map_err(planning)?
+        .into_iter()
+        .collect();
+    let number = |name: &str| name.trim_start_matches('$').parse::<u32>().ok();
+    parameters.sort_by(|(a, _), (b, _)| number(a).cmp(&number(b)).then(a.cmp(b)));
+    let fields = parameters.into_iter().map(|(name, data_type)| {
+        Field::new(name, data_type.map_or(DataType::Utf8, on_the_wire), true)
+    });
+    Ok(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+/// What a column of a prepared statement will be sent as: strings in views are
+/// written out (`expand_views_at_output`).
+fn on_the_wire(data_type: DataType) -> DataType {
+    match data_type {
+        DataType::Utf8View => DataType::LargeUtf8,
+        DataType::BinaryView => DataType::LargeBinary,
+        other => other,
+    }
+}
+
+/// The one row of parameters in a stream; `None` if there is no row.
+pub(super) async fn bound(data: PeekableFlightDataStream) -> Result<Option<ParamValues>, Status> {
+    let batches: Vec<RecordBatch> =
+        FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from))
+            .try_collect()
+            .await
+            .map_err(|error| Status::invalid_argument(format!("parameters: {error}")))?;
+    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let Some(batch) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+        return Ok(None);
+    };
+    if rows > 1 {
+        return Err(Status::invalid_argument(format!(
+            "{rows} rows of parameters: bind one at a time"
+        )));
+    }
+    let values = (batch.columns().iter())
+        .map(|column| ScalarValue::try_from_array(column, 0))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(planning)?;
+    Ok(Some(ParamValues::from(values)))
+}

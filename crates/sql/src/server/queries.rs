@@ -1,0 +1,195 @@
+//! Queries between a call that plans them and the one that comes for their rows.
+//!
+//! ```text
+//!   GetFlightInfo(query) ─► planned, on a shelf ─► FlightInfo: schema, ticket
+//!   DoGet(ticket)        ─► off the shelf, submitted ─► batches as they are made
+//!   CancelQuery(info)    ─► off the shelf, or cancelled while it runs
+//! ```
+//!
+//! A query is planned once, and submitted when its client comes for the rows: until
+//! then it takes no slot. A client that goes away in the middle drops the stream, and
+//! with it the query. Statements that change something (`SET`, `CREATE`) do so when
+//! they are planned; their result has no columns.
+//!
+//! Known weakness: a planned query whose ticket is never used is kept for ten minutes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use arrow_flight::sql::{Any, Command, TicketStatementQuery};
+use arrow_flight::{FlightDescriptor, FlightInfo};
+use datafusion::arrow::array::{AsArray, RecordBatch};
+use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::execution::context::SQLOptions;
+use datafusion::logical_expr::LogicalPlan;
+use futures_util::{StreamExt, TryStreamExt};
+use prost::Message;
+use tonic::{Response, Status};
+
+use super::clients::Caller;
+use super::service::Service;
+use super::shelf::{Full, Handle, Shelf};
+use super::status::{status, streaming};
+use super::wire::{Answer, Rows, encode, info};
+use crate::live;
+use crate::query::{Query, QueryId};
+use crate::session::Session;
+
+/// For how long a planned query waits for whoever asked.
+const TICKET_KEPT: Duration = Duration::from_secs(600);
+/// Planned queries at a time.
+const TICKETS_MAX: usize = 10_000;
+
+/// The queries that clients have not let go of.
+pub(super) struct Queries {
+    /// Those whose tickets have been given out.
+    planned: Shelf<Query>,
+    /// Those whose rows are being fetched, by their tickets.
+    fetched: Arc<Mutex<HashMap<Handle, QueryId>>>,
+}
+
+impl Queries {
+    pub(super) fn new() -> Queries {
+        Queries {
+            planned: Shelf::new(TICKET_KEPT, TICKETS_MAX),
+            fetched: Arc::default(),
+        }
+    }
+}
+
+impl Service {
+    /// The logical plan of a text, if this server runs such.
+    pub(super) async fn logical_plan(
+        &self,
+        session: &Session,
+        text: &str,
+    ) -> Result<LogicalPlan, Status> {
+        let text = live::long_form(text);
+        let plan = session
+            .logical_plan(&text)
+            .await
+            .map_err(|error| status(&error))?;
+        SQLOptions::new()
+            .with_allow_ddl(!self.is_read_only)
+            .with_allow_dml(!self.is_read_only)
+            .verify_plan(&plan)
+            .map_err(|error| {
+                Status::permission_denied(format!(
+                    "this server only reads (it was started with --read-only): {error}"
+                ))
+            })?;
+        Ok(plan)
+    }
+
+    /// Plans for a caller; statements that change something do so now.
+    pub(super) async fn plan(
+        &self,
+        caller: &Caller,
+        plan: LogicalPlan,
+        text: &str,
+    ) -> Result<Query, Status> {
+        if matches!(plan, LogicalPlan::Statement(_)) && !caller.is_kept {
+            return Err(Status::failed_precondition(
+                "nothing would remember this: log in (with any user and password, if the \
+                 server asks for none), or send the headers giveway-tier, giveway-weight and \
+                 giveway-deadline",
+            ));
+        }
+        let query = caller
+            .session
+            .query(plan, text)
+            .await
+            .map_err(|error| status(&error))?;
+        let options = &caller.options;
+        let query = query.tier(options.tier).weight(options.weight);
+        Ok(match options.deadline {
+            Some(deadline) => query.deadline(deadline),
+            None => query,
+        })
+    }
+
+    /// Keeps a planned query, and says where its rows are to be had.
+    pub(super) fn ticket(&self, query: Query, descriptor: FlightDescriptor) -> Answer<FlightInfo> {
+        let schema = query.schema();
+        let handle = self
+            .queries
+            .planned
+            .put(query, Instant::now())
+            .map_err(|Full| {
+                Status::resource_exhausted(
+                    "too many queries that nobody fetches: fetch or cancel some",
+                )
+            })?;
+        let ticket = TicketStatementQuery {
+            statement_handle: handle.into(),
+        };
+        info(&schema, &ticket, descriptor)
+    }
+
+    /// Runs a query for what it does; the answer is the number of rows.
+    pub(super) async fn update(&self, query: Query) -> Result<i64, Status> {
+        let batches = query.collect().await.map_err(|error| status(&error))?;
+        let count = |batch: &RecordBatch| {
+            let column = batch.column_by_name("count")?;
+            let counts = column.as_primitive_opt::<UInt64Type>()?;
+            Some(counts.iter().flatten().sum::<u64>() as i64)
+        };
+        Ok(batches.iter().filter_map(count).sum())
+    }
+
+    /// Submits the query of a ticket, and sends its rows as they are made.
+    pub(super) fn fetch(&self, handle: &[u8]) -> Answer<Rows> {
+        let handle = std::str::from_utf8(handle).unwrap_or_default();
+        let query = (self.queries.planned.take(handle))
+            .and_then(Arc::into_inner)
+            .ok_or_else(|| {
+                Status::not_found("this ticket was used, or it expired: ask the query again")
+            })?;
+        let running = query.submit().map_err(|error| status(&error))?;
+        let fetching = Fetching {
+            fetched: Arc::clone(&self.queries.fetched),
+            handle: handle.to_owned(),
+        };
+        crate::lock(&self.queries.fetched).insert(handle.to_owned(), running.id());
+        let schema = running.schema();
+        let batches = running.stream().map_err(streaming).inspect(move |_| {
+            let _ = &fetching;
+        });
+        Ok(Response::new(encode(schema, batches)))
+    }
+
+    /// Ends the query that an info was given out for.
+    pub(super) fn cancel(&self, info: &FlightInfo) -> Result<(), Status> {
+        let missing = || Status::not_found("no such query: it has ended, or was never there");
+        let ticket = (info.endpoint.first())
+            .and_then(|endpoint| endpoint.ticket.as_ref())
+            .ok_or_else(missing)?;
+        let command = Any::decode(&*ticket.ticket).map_err(|_| missing())?;
+        let Ok(Command::TicketStatementQuery(ticket)) = Command::try_from(command) else {
+            return Err(missing());
+        };
+        let handle = std::str::from_utf8(&ticket.statement_handle).map_err(|_| missing())?;
+        if self.queries.planned.take(handle).is_some() {
+            return Ok(());
+        }
+        let id = crate::lock(&self.queries.fetched).get(handle).copied();
+        let engine = self.clients.base().engine();
+        match id.is_some_and(|id| engine.cancel(id)) {
+            true => Ok(()),
+            false => Err(missing()),
+        }
+    }
+}
+
+/// A stream's entry among those that are fetched, while it lasts.
+struct Fetching {
+    fetched: Arc<Mutex<HashMap<Handle, QueryId>>>,
+    handle: Handle,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        crate::lock(&self.fetched).remove(&self.handle);
+    }
+}

@@ -1,0 +1,165 @@
+//! Tables that are files: what they hold, and how lanes share them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::csv;
+use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::file::properties::WriterProperties;
+use giveway_sql::{Engine, Session, Stock, files};
+
+use crate::{ask, quiet, rows, session};
+
+#[tokio::test]
+async fn files_are_tables() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    for (format, name) in [("PARQUET", "orders.parquet"), ("CSV", "orders.csv")] {
+        let copied = ask(
+            &session,
+            &format!("COPY orders TO '{}' STORED AS {format}", path(name)),
+        )
+        .await;
+        assert_eq!(copied, ["| 15000 |"]);
+    }
+    session
+        .register_parquet("p", &path("orders.parquet"), Default::default())
+        .await
+        .unwrap();
+    session
+        .register_csv("c", &path("orders.csv"), Default::default())
+        .await
+        .unwrap();
+    let sql =
+        "SELECT o_orderpriority, count(*), sum(o_totalprice) FROM orders GROUP BY o_orderpriority";
+    let expected = ask(&session, sql).await;
+    assert_eq!(expected.len(), 5);
+    assert_eq!(ask(&session, &sql.replace("orders", "p")).await, expected);
+    let count = "SELECT o_orderpriority, count(*) FROM orders GROUP BY o_orderpriority";
+    assert_eq!(
+        ask(&session, &count.replace("orders", "c")).await,
+        ask(&session, count).await
+    );
+    let missing = session
+        .register_parquet("q", &path("none.parquet"), Default::default())
+        .await;
+    assert!(missing.is_err() || session.sql("SELECT x FROM q").await.is_err());
+    quiet(&engine).await;
+}
+
+/// Rows of a morsel: a batch, and half a kilobyte each, so that it is large enough.
+const MORSEL_ROWS: usize = 8192;
+const ROWS: usize = 4 * MORSEL_ROWS;
+
+fn wide() -> RecordBatch {
+    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
+    let fillers = (0..ROWS).map(|row| format!("{row:0>520}"));
+    let fillers: ArrayRef = Arc::new(StringArray::from_iter_values(fillers));
+    RecordBatch::try_from_iter([("number", numbers), ("filler", fillers)]).unwrap()
+}
+
+/// The same rows as Parquet, in four row groups, and as CSV.
+fn write_wide(dir: &Path) {
+    let file = |name: &str| std::fs::File::create(dir.join(name)).unwrap();
+    let batch = wide();
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(false)
+        .set_max_row_group_row_count(Some(MORSEL_ROWS))
+        .build();
+    let mut writer =
+        ArrowWriter::try_new(file("groups.parquet"), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    csv::Writer::new(file("lines.csv")).write(&batch).unwrap();
+}
+
+/// A function of numbers that stays with the first one until all but a morsel of the
+/// others have been seen, or for some seconds; counts what came too late for that.
+fn wait_for_others(session: &Session) -> Arc<AtomicUsize> {
+    let seen = AtomicUsize::new(0);
+    let missing = Arc::new(AtomicUsize::new(usize::MAX));
+    let function = {
+        let missing = Arc::clone(&missing);
+        move |arguments: &[ColumnarValue]| {
+            let ColumnarValue::Array(numbers) = &arguments[0] else {
+                panic!("a column is an array")
+            };
+            let is_first = numbers.as_primitive::<Int64Type>().values().contains(&0);
+            if !is_first {
+                seen.fetch_add(numbers.len(), Relaxed);
+                return Ok(arguments[0].clone());
+            }
+            let all = ROWS - MORSEL_ROWS.max(numbers.len());
+            let begun = Instant::now();
+            while seen.load(Relaxed) < all && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::yield_now();
+            }
+            missing.store(all.saturating_sub(seen.load(Relaxed)), Relaxed);
+            Ok(arguments[0].clone())
+        }
+    };
+    session.context().register_udf(create_udf(
+        "wait_for_others",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Volatile,
+        Arc::new(function),
+    ));
+    missing
+}
+
+#[tokio::test]
+async fn a_slow_lane_keeps_a_morsel_and_not_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    write_wide(dir.path());
+    for name in ["groups.parquet", "lines.csv"] {
+        // Two lanes: DataFusion divides the file in two.
+        let engine = Engine::builder().workers(2).partitions(2).build().unwrap();
+        let session = engine.session();
+        let path = dir.path().join(name);
+        files::register(&session, "wide", &path).await.unwrap();
+        let missing = wait_for_others(&session);
+        let sql = "SELECT sum(wait_for_others(number)), max(octet_length(filler)) FROM wide";
+        let sum = ROWS * (ROWS - 1) / 2;
+        assert_eq!(ask(&session, sql).await, [format!("| {sum} | 520 |")]);
+        assert_eq!(missing.load(Relaxed), 0, "rows of {name} that were kept");
+        quiet(&engine).await;
+    }
+}
+
+#[tokio::test]
+async fn morsels_have_what_stock_datafusion_reads() {
+    let dir = tempfile::tempdir().unwrap();
+    write_wide(dir.path());
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let stock = Stock::new(2).unwrap();
+    let session = engine.session();
+    let names = files::register_all(&session, dir.path()).await.unwrap();
+    assert_eq!(names, ["groups", "lines"]);
+    for table in names {
+        for sql in [
+            "SELECT count(*), sum(number), max(filler) FROM t",
+            "SELECT number FROM t WHERE number % 1000 = 7",
+            // Pruned but for one row group.
+            "SELECT count(*), max(filler) FROM t WHERE number BETWEEN 9000 AND 9999",
+            "SELECT count(*) FROM t WHERE number < 0",
+            "SELECT count(*) FROM (SELECT number, filler FROM t LIMIT 20000)",
+            "SELECT number FROM t ORDER BY number DESC LIMIT 3",
+        ] {
+            let sql = sql.replace(" t", &format!(" {table}"));
+            let plan = || async { session.sql(&sql).await.unwrap() };
+            let expected = stock.collect(plan().await).await.unwrap();
+            let got = plan().await.collect().await.unwrap();
+            assert_eq!(rows(&got), rows(&expected), "{sql}");
+        }
+    }
+    quiet(&engine).await;
+}
