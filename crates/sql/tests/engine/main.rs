@@ -1,5 +1,6 @@
 //! The engine against stock DataFusion, and against what goes wrong.
 
+mod cancels;
 mod failures;
 mod files;
 mod statements;

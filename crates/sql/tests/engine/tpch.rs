@@ -6,12 +6,12 @@ use giveway_sql::{Engine, Policy, Stock};
 
 use crate::{quiet, rows, session};
 
-fn text(number: usize) -> String {
+pub(crate) fn text(number: usize) -> String {
     query(number, Scale::new(0.01).unwrap()).unwrap()
 }
 
 /// What stock DataFusion answers, by query.
-async fn expected(engine: &Engine) -> Vec<Vec<String>> {
+pub(crate) async fn expected(engine: &Engine) -> Vec<Vec<String>> {
     let stock = Stock::new(2).unwrap();
     let session = session(engine);
     let mut expected = Vec::new();
