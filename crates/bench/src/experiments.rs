@@ -21,6 +21,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Sections 3, 6.1, 6.2",
         },
         Experiment {
+            name: "placement",
+            summary: "TPC-C beside Q17, MIN:MAX: how much of TPC-C's time each CPU has, from traced \
+                  context switches, per scheduler",
+            section: "UFS (paper 000), Section 3, Figure 2",
+        },
+        Experiment {
             name: "hint-overhead",
             summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
                   and on, stock and patched: what they cost, what they are good for",

@@ -6,6 +6,7 @@
 //! | experiment | what | paper |
 //! | --- | --- | --- |
 //! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
+//! | placement | how much of TPC-C's time each CPU has ([`placement`]) | 000, Section 3, Figure 2 |
 //! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
@@ -20,6 +21,7 @@
 mod any_report;
 pub mod background;
 mod cell;
+pub mod class;
 pub mod config;
 pub mod dataset;
 mod error;
@@ -31,24 +33,27 @@ pub mod locks;
 pub mod meta;
 mod network;
 mod oltp;
+pub mod placement;
 mod plan;
 pub mod postgres;
 pub mod preempt;
 mod report;
 pub mod result;
 pub mod rocksdb;
+mod row;
 pub mod setup;
 pub mod tasks;
 pub mod tpcc;
 
 pub use any_report::{AnyReport, read_reports};
 pub use cell::run_cell;
+pub use cell::switches::CpuTime;
 pub use cell::ufs::{Callback, LockCounts, UfsCounts};
 pub use config::{CellConfig, Mix, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
-pub use plan::Plan;
-pub use result::{Environment, Record, Report, Row};
+pub use plan::{Frame, Plan};
+pub use result::{CellRecord, ClassRow, Environment, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);

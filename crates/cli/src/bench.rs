@@ -14,6 +14,7 @@
 //! it is not tried again, since a measurement that works every other time is
 //! itself a finding.
 
+mod cells;
 mod guest;
 mod hints;
 mod inversion;
@@ -22,6 +23,7 @@ mod locks;
 mod meta;
 mod mixed;
 mod place;
+mod placement;
 mod pool;
 mod preempt;
 mod progress;
@@ -54,6 +56,7 @@ pub(crate) struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Experiment {
     Mixed(mixed::MixedArgs),
+    Placement(placement::PlacementArgs),
     HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
@@ -79,6 +82,7 @@ enum Experiment {
 pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
     match args.experiment {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
+        Some(Experiment::Placement(args)) => placement::placement(&args),
         Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
@@ -97,8 +101,8 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
 fn list() -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for experiment in experiments() {
-        writeln!(out, "{:<13} {}", experiment.name, experiment.summary)?;
-        writeln!(out, "{:<13} {}", "", experiment.section)?;
+        writeln!(out, "{:<16} {}", experiment.name, experiment.summary)?;
+        writeln!(out, "{:<16} {}", "", experiment.section)?;
     }
     Ok(out.flush()?)
 }

@@ -3,9 +3,11 @@
 //! [`crate::result::Report`] and of nothing else.
 //!
 //! Each kind of row has a module of its own; numbers, targets, plots and pages have
-//! in common what `number`, `target`, `canvas` and `page` hold.
+//! in common what `number`, `target`, `canvas` and `page` hold, and experiments that
+//! consist of cells of a database workload what `cells` holds.
 
 mod canvas;
+mod cells;
 pub(crate) mod hint_overhead;
 pub(crate) mod inversion;
 pub(crate) mod locks;
@@ -13,6 +15,7 @@ pub(crate) mod meta;
 pub(crate) mod mixed;
 mod number;
 mod page;
+pub(crate) mod placement;
 pub(crate) mod preempt;
 pub(crate) mod rocksdb;
 mod target;
