@@ -14,6 +14,7 @@ use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
 use crate::rocksdb::RocksRow;
 use crate::tasks::TasksRow;
+use crate::weights::WeightsRow;
 use crate::{Error, Result, experiments};
 
 /// A report of some experiment.
@@ -65,6 +66,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
     match name.as_str() {
         "mixed" => merged::<Row>(files),
         "placement" => merged::<PlacementRow>(files),
+        "weights" => merged::<WeightsRow>(files),
         "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
@@ -111,7 +113,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 mod tests {
     use super::*;
     use crate::report::{
-        hint_overhead, inversion, locks, meta, mixed, placement, preempt, rocksdb, tasks,
+        hint_overhead, inversion, locks, meta, mixed, placement, preempt, rocksdb, tasks, weights,
     };
 
     #[test]
@@ -123,6 +125,7 @@ mod tests {
             match experiment.name {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
                 "placement" => placement::samples::report().write(&file).unwrap(),
+                "weights" => weights::samples::report().write(&file).unwrap(),
                 "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),

@@ -27,6 +27,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Section 3, Figure 2",
         },
         Experiment {
+            name: "weights",
+            summary: "TPC-C and Q17, each in two classes with weights 2 and 3: whether throughput is \
+                  by weight in both tiers, per scheduler",
+            section: "UFS (paper 000), Section 6.4, Figure 8",
+        },
+        Experiment {
             name: "hint-overhead",
             summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
                   and on, stock and patched: what they cost, what they are good for",

@@ -29,6 +29,7 @@ mod preempt;
 mod progress;
 mod rocksdb;
 mod tasks;
+mod weights;
 
 use std::io::Write;
 
@@ -57,6 +58,7 @@ pub(crate) struct BenchArgs {
 enum Experiment {
     Mixed(mixed::MixedArgs),
     Placement(placement::PlacementArgs),
+    Weights(weights::WeightsArgs),
     HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
@@ -83,6 +85,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
     match args.experiment {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
         Some(Experiment::Placement(args)) => placement::placement(&args),
+        Some(Experiment::Weights(args)) => weights::weights(&args),
         Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),

@@ -20,5 +20,6 @@ pub(crate) mod preempt;
 pub(crate) mod rocksdb;
 mod target;
 pub(crate) mod tasks;
+pub(crate) mod weights;
 
 pub(crate) use number::Spread;
