@@ -9,6 +9,7 @@ use crate::hint_overhead::HintRow;
 use crate::inversion::InversionRow;
 use crate::locks::LockRow;
 use crate::meta::MetaRow;
+use crate::oversubscription::OversubscriptionRow;
 use crate::placement::PlacementRow;
 use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
@@ -67,6 +68,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
         "mixed" => merged::<Row>(files),
         "placement" => merged::<PlacementRow>(files),
         "weights" => merged::<WeightsRow>(files),
+        "oversubscription" => merged::<OversubscriptionRow>(files),
         "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
@@ -113,7 +115,8 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 mod tests {
     use super::*;
     use crate::report::{
-        hint_overhead, inversion, locks, meta, mixed, placement, preempt, rocksdb, tasks, weights,
+        hint_overhead, inversion, locks, meta, mixed, oversubscription, placement, preempt,
+        rocksdb, tasks, weights,
     };
 
     #[test]
@@ -126,6 +129,7 @@ mod tests {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
                 "placement" => placement::samples::report().write(&file).unwrap(),
                 "weights" => weights::samples::report().write(&file).unwrap(),
+                "oversubscription" => oversubscription::samples::report().write(&file).unwrap(),
                 "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),

@@ -33,6 +33,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Section 6.4, Figure 8",
         },
         Experiment {
+            name: "oversubscription",
+            summary: "TPC-C with one, two and three clients for each CPU beside Q17, MIN:MAX: \
+                  throughput per scheduler",
+            section: "UFS (paper 000), Section 6.3, Figure 7",
+        },
+        Experiment {
             name: "hint-overhead",
             summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
                   and on, stock and patched: what they cost, what they are good for",

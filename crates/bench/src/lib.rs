@@ -8,6 +8,7 @@
 //! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
 //! | placement | how much of TPC-C's time each CPU has ([`placement`]) | 000, Section 3, Figure 2 |
 //! | weights | who gets how much inside each tier ([`weights`]) | 000, Section 6.4, Figure 8 |
+//! | oversubscription | more urgent clients than CPUs ([`oversubscription`]) | 000, Section 6.3, Figure 7 |
 //! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
@@ -34,6 +35,7 @@ pub mod locks;
 pub mod meta;
 mod network;
 mod oltp;
+pub mod oversubscription;
 pub mod placement;
 mod plan;
 pub mod postgres;

@@ -22,6 +22,7 @@ mod keep;
 mod locks;
 mod meta;
 mod mixed;
+mod oversubscription;
 mod place;
 mod placement;
 mod pool;
@@ -59,6 +60,7 @@ enum Experiment {
     Mixed(mixed::MixedArgs),
     Placement(placement::PlacementArgs),
     Weights(weights::WeightsArgs),
+    Oversubscription(oversubscription::OversubscriptionArgs),
     HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
@@ -86,6 +88,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
         Some(Experiment::Placement(args)) => placement::placement(&args),
         Some(Experiment::Weights(args)) => weights::weights(&args),
+        Some(Experiment::Oversubscription(args)) => oversubscription::oversubscription(&args),
         Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),

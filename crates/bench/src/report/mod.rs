@@ -14,6 +14,7 @@ pub(crate) mod locks;
 pub(crate) mod meta;
 pub(crate) mod mixed;
 mod number;
+pub(crate) mod oversubscription;
 mod page;
 pub(crate) mod placement;
 pub(crate) mod preempt;
