@@ -15,6 +15,7 @@ use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
 use crate::rocksdb::RocksRow;
 use crate::tasks::TasksRow;
+use crate::wakeup::WakeupRow;
 use crate::weights::WeightsRow;
 use crate::{Error, Result, experiments};
 
@@ -69,6 +70,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
         "placement" => merged::<PlacementRow>(files),
         "weights" => merged::<WeightsRow>(files),
         "oversubscription" => merged::<OversubscriptionRow>(files),
+        "wakeup" => merged::<WakeupRow>(files),
         "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
     use crate::report::{
         hint_overhead, inversion, locks, meta, mixed, oversubscription, placement, preempt,
-        rocksdb, tasks, weights,
+        rocksdb, tasks, wakeup, weights,
     };
 
     #[test]
@@ -130,6 +132,7 @@ mod tests {
                 "placement" => placement::samples::report().write(&file).unwrap(),
                 "weights" => weights::samples::report().write(&file).unwrap(),
                 "oversubscription" => oversubscription::samples::report().write(&file).unwrap(),
+                "wakeup" => wakeup::samples::report().write(&file).unwrap(),
                 "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),

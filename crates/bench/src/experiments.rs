@@ -39,6 +39,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Section 6.3, Figure 7",
         },
         Experiment {
+            name: "wakeup",
+            summary: "message and worker threads that compute in between, all in the background: \
+                  throughput, tails of wake-ups and requests, per scheduler",
+            section: "UFS (paper 000), Section 6.5, Figure 9",
+        },
+        Experiment {
             name: "hint-overhead",
             summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
                   and on, stock and patched: what they cost, what they are good for",

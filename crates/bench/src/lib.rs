@@ -9,6 +9,7 @@
 //! | placement | how much of TPC-C's time each CPU has ([`placement`]) | 000, Section 3, Figure 2 |
 //! | weights | who gets how much inside each tier ([`weights`]) | 000, Section 6.4, Figure 8 |
 //! | oversubscription | more urgent clients than CPUs ([`oversubscription`]) | 000, Section 6.3, Figure 7 |
+//! | wakeup | how fast threads are woken that compute in between ([`wakeup`]) | 000, Section 6.5, Figure 9 |
 //! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
@@ -47,6 +48,7 @@ mod row;
 pub mod setup;
 pub mod tasks;
 pub mod tpcc;
+pub mod wakeup;
 pub mod weights;
 
 pub use any_report::{AnyReport, read_reports};

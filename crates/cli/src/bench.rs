@@ -30,6 +30,7 @@ mod preempt;
 mod progress;
 mod rocksdb;
 mod tasks;
+mod wakeup;
 mod weights;
 
 use std::io::Write;
@@ -61,6 +62,7 @@ enum Experiment {
     Placement(placement::PlacementArgs),
     Weights(weights::WeightsArgs),
     Oversubscription(oversubscription::OversubscriptionArgs),
+    Wakeup(wakeup::WakeupArgs),
     HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
@@ -77,6 +79,9 @@ enum Experiment {
     /// Play the cells of one treatment on this machine
     #[command(hide = true)]
     InversionCell(guest::CellArgs),
+    /// Run the message and worker threads on this machine
+    #[command(hide = true)]
+    WakeupCell(guest::CellArgs),
     /// Run one part of the metascheduler's experiment on this machine
     #[command(hide = true)]
     MetaCell(guest::CellArgs),
@@ -89,6 +94,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Placement(args)) => placement::placement(&args),
         Some(Experiment::Weights(args)) => weights::weights(&args),
         Some(Experiment::Oversubscription(args)) => oversubscription::oversubscription(&args),
+        Some(Experiment::Wakeup(args)) => wakeup::wakeup(&args),
         Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
@@ -96,6 +102,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Inversion(args)) => inversion::inversion(&args),
         Some(Experiment::Tasks(args)) => tasks::tasks(&args),
         Some(Experiment::Meta(args)) => meta::meta(&args),
+        Some(Experiment::WakeupCell(args)) => wakeup::cell(&args).map(|()| 0),
         Some(Experiment::MetaCell(args)) => meta::cell(&args).map(|()| 0),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),

@@ -176,7 +176,7 @@ pub(super) fn window(
 }
 
 /// Refuses a machine with fewer online CPUs than the cell needs.
-pub(super) fn require_cpus(count: u32) -> Result<()> {
+pub(crate) fn require_cpus(count: u32) -> Result<()> {
     let online = read_idle()?.len() as u32;
     if online >= count {
         return Ok(());

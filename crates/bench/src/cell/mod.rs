@@ -30,7 +30,7 @@ mod workload;
 
 use std::time::Duration;
 
-pub(crate) use measure::Measured;
+pub(crate) use measure::{Measured, require_cpus};
 pub(crate) use workload::Done;
 
 use cgroup::Tree;
@@ -59,7 +59,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// controllers, and for `ufs` and `scx_*` a kernel with sched_ext.
 pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     config.validate()?;
-    measure::require_cpus(config.cpus + config.client_cpus)?;
+    require_cpus(config.cpus + config.client_cpus)?;
     let manifest = dataset::read_manifest(&config.data_dir)?;
     require_warehouses(config, &manifest)?;
     let postgres = config.installation()?;

@@ -21,6 +21,7 @@ pub(crate) mod preempt;
 pub(crate) mod rocksdb;
 mod target;
 pub(crate) mod tasks;
+pub(crate) mod wakeup;
 pub(crate) mod weights;
 
 pub(crate) use number::Spread;
