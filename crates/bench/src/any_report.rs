@@ -9,6 +9,7 @@ use crate::hint_overhead::HintRow;
 use crate::inversion::InversionRow;
 use crate::locks::LockRow;
 use crate::meta::MetaRow;
+use crate::ml::MlRow;
 use crate::oversubscription::OversubscriptionRow;
 use crate::placement::PlacementRow;
 use crate::preempt::PreemptRow;
@@ -71,6 +72,7 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
         "weights" => merged::<WeightsRow>(files),
         "oversubscription" => merged::<OversubscriptionRow>(files),
         "wakeup" => merged::<WakeupRow>(files),
+        "ml" => merged::<MlRow>(files),
         "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
@@ -117,7 +119,7 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 mod tests {
     use super::*;
     use crate::report::{
-        hint_overhead, inversion, locks, meta, mixed, oversubscription, placement, preempt,
+        hint_overhead, inversion, locks, meta, mixed, ml, oversubscription, placement, preempt,
         rocksdb, tasks, wakeup, weights,
     };
 
@@ -133,6 +135,7 @@ mod tests {
                 "weights" => weights::samples::report().write(&file).unwrap(),
                 "oversubscription" => oversubscription::samples::report().write(&file).unwrap(),
                 "wakeup" => wakeup::samples::report().write(&file).unwrap(),
+                "ml" => ml::samples::report().write(&file).unwrap(),
                 "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),

@@ -45,6 +45,12 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Section 6.5, Figure 9",
         },
         Experiment {
+            name: "ml",
+            summary: "TPC-C beside the training of a logistic regression inside the server, under the \
+                  mixes of mixed",
+            section: "UFS (paper 000), Section 6.8, Figure 10",
+        },
+        Experiment {
             name: "hint-overhead",
             summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
                   and on, stock and patched: what they cost, what they are good for",

@@ -10,6 +10,7 @@
 //! | weights | who gets how much inside each tier ([`weights`]) | 000, Section 6.4, Figure 8 |
 //! | oversubscription | more urgent clients than CPUs ([`oversubscription`]) | 000, Section 6.3, Figure 7 |
 //! | wakeup | how fast threads are woken that compute in between ([`wakeup`]) | 000, Section 6.5, Figure 9 |
+//! | ml | the mixed workload with machine learning in the background ([`ml`]) | 000, Section 6.8, Figure 10 |
 //! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
@@ -34,6 +35,7 @@ pub mod hint_overhead;
 pub mod inversion;
 pub mod locks;
 pub mod meta;
+pub mod ml;
 mod network;
 mod oltp;
 pub mod oversubscription;

@@ -22,6 +22,7 @@ mod keep;
 mod locks;
 mod meta;
 mod mixed;
+mod ml;
 mod oversubscription;
 mod place;
 mod placement;
@@ -63,6 +64,7 @@ enum Experiment {
     Weights(weights::WeightsArgs),
     Oversubscription(oversubscription::OversubscriptionArgs),
     Wakeup(wakeup::WakeupArgs),
+    Ml(ml::MlArgs),
     HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
@@ -95,6 +97,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Weights(args)) => weights::weights(&args),
         Some(Experiment::Oversubscription(args)) => oversubscription::oversubscription(&args),
         Some(Experiment::Wakeup(args)) => wakeup::wakeup(&args),
+        Some(Experiment::Ml(args)) => ml::ml(&args),
         Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),

@@ -13,6 +13,7 @@ pub(crate) mod inversion;
 pub(crate) mod locks;
 pub(crate) mod meta;
 pub(crate) mod mixed;
+pub(crate) mod ml;
 mod number;
 pub(crate) mod oversubscription;
 mod page;

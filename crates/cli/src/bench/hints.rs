@@ -20,8 +20,8 @@ pub(crate) struct HintArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST",
           default_values_t = [Hints::Stock, Hints::Patched])]
     hints: Vec<Hints>,
-    /// What runs in the background: q17, vacuum, create-index, pg_dump or
-    /// open-transaction
+    /// What runs in the background: q17, vacuum, create-index, pg_dump,
+    /// open-transaction or logistic-regression
     #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
     background: Job,
     /// CPUs of the server; clients get half as many more, at least two

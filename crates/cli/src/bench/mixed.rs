@@ -40,8 +40,8 @@ pub(crate) struct MixedArgs {
     /// unchanged server) or patched
     #[arg(long, value_name = "KIND", default_value_t = Hints::Off)]
     hints: Hints,
-    /// What runs in the background: q17, vacuum, create-index, open-transaction, or,
-    /// by roles, pg_dump
+    /// What runs in the background: q17, vacuum, create-index, open-transaction,
+    /// logistic-regression, or, by roles, pg_dump
     #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
     background: Job,
     /// Length of the measured window [default: 4, with --quick 2]

@@ -4,11 +4,12 @@
 //! the data lies in the image. Both places produce the same report of one row,
 //! which each experiment takes as a row of its own kind.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
-use giveway_bench::setup::Build;
+use giveway_bench::setup::{Build, Job};
 use giveway_bench::{CellConfig, CellRecord, Report, Scheduler};
 use giveway_lab::{Clock, Lab, LabSpec, Layer, Machine};
 
@@ -23,6 +24,8 @@ pub(super) const GUEST_DATA: &str = "/var/lib/giveway/bench";
 /// Where it lies natively; the server's user must be able to reach it, so it
 /// cannot be below root's home.
 const NATIVE_DATA: &str = "/var/lib/giveway";
+/// The major version of the server in the guest image.
+const GUEST_POSTGRESQL: u32 = 17;
 /// Memory of a measuring guest: PostgreSQL, and its data on a tmpfs.
 const GUEST_MIB: u32 = 3072;
 
@@ -40,10 +43,19 @@ pub(super) fn dataset_for(cells: &[CellConfig]) -> DatasetSpec {
 
 /// What the guest image needs beyond Debian: the usual data.
 pub(crate) fn image_layer() -> Result<Layer, Failure> {
-    layer(&DatasetSpec::default())
+    layer(&DatasetSpec::default(), Vec::new())
 }
 
-fn layer(spec: &DatasetSpec) -> Result<Layer, Failure> {
+/// What the background jobs of cells take beside a guest's PostgreSQL.
+fn packages(cells: &[CellConfig]) -> Vec<String> {
+    let all = cells
+        .iter()
+        .flat_map(|cell| cell.job.packages(GUEST_POSTGRESQL));
+    let each: BTreeSet<String> = all.collect();
+    each.into_iter().collect()
+}
+
+fn layer(spec: &DatasetSpec, packages: Vec<String>) -> Result<Layer, Failure> {
     let own = std::env::current_exe().cannot("find this program's file")?;
     let program = own.file_name().unwrap_or_default().to_string_lossy();
     let mut command = vec![format!("/layer/{program}")];
@@ -55,6 +67,7 @@ fn layer(spec: &DatasetSpec) -> Result<Layer, Failure> {
     ]);
     Ok(Layer {
         key: name_of(spec),
+        packages,
         files: vec![own],
         command,
     })
@@ -195,7 +208,7 @@ impl Guests {
     pub(super) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
         let spec = LabSpec {
-            layer: Some(layer(spec)?),
+            layer: Some(layer(spec, packages(cells))?),
             refresh_kernel: false,
         };
         Ok(Guests {
@@ -241,12 +254,17 @@ fn machine(cell: &CellConfig, clock: Clock) -> Machine {
     // Emulation takes up to ten host seconds for a guest second on busy CPUs;
     // set-up inside the guest takes a minute or two.
     let measured = Duration::from_secs_f64(cell.warmup_s + cell.seconds);
+    let set_up = match cell.job {
+        // Every worker imports Python's libraries first.
+        Job::LogisticRegression => Duration::from_secs(3600),
+        _ => Duration::from_secs(900),
+    };
     Machine {
         cpus: cell.cpus + cell.client_cpus,
         memory_mib: GUEST_MIB,
         clock,
         seed: cell.seed,
-        timeout: Duration::from_secs(900) + measured * 30,
+        timeout: set_up + measured * 30,
         ..Machine::default()
     }
 }
@@ -281,6 +299,17 @@ mod tests {
         let machine = machine(&cell, Clock::LOCKSTEP);
         assert_eq!((machine.cpus, machine.seed), (6, 9));
         assert_eq!(machine.clock, Clock::LOCKSTEP);
+    }
+
+    #[test]
+    fn an_image_has_what_a_job_takes_and_no_more() {
+        let cell = |job| CellConfig {
+            job,
+            ..CellConfig::default()
+        };
+        assert!(packages(&[cell(Job::Q17)]).is_empty());
+        let some = packages(&[cell(Job::LogisticRegression), cell(Job::LogisticRegression)]);
+        assert_eq!(some, ["postgresql-plpython3-17", "python3-sklearn"]);
     }
 
     #[test]
