@@ -9,10 +9,15 @@ use crate::hint_overhead::HintRow;
 use crate::inversion::InversionRow;
 use crate::locks::LockRow;
 use crate::meta::MetaRow;
+use crate::ml::MlRow;
+use crate::oversubscription::OversubscriptionRow;
+use crate::placement::PlacementRow;
 use crate::preempt::PreemptRow;
 use crate::result::{Record, Report, Row};
 use crate::rocksdb::RocksRow;
 use crate::tasks::TasksRow;
+use crate::wakeup::WakeupRow;
+use crate::weights::WeightsRow;
 use crate::{Error, Result, experiments};
 
 /// A report of some experiment.
@@ -63,6 +68,11 @@ pub fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
     }
     match name.as_str() {
         "mixed" => merged::<Row>(files),
+        "placement" => merged::<PlacementRow>(files),
+        "weights" => merged::<WeightsRow>(files),
+        "oversubscription" => merged::<OversubscriptionRow>(files),
+        "wakeup" => merged::<WakeupRow>(files),
+        "ml" => merged::<MlRow>(files),
         "hint-overhead" => merged::<HintRow>(files),
         "locks" => merged::<LockRow>(files),
         "preempt" => merged::<PreemptRow>(files),
@@ -108,7 +118,10 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{hint_overhead, inversion, locks, meta, mixed, preempt, rocksdb, tasks};
+    use crate::report::{
+        hint_overhead, inversion, locks, meta, mixed, ml, oversubscription, placement, preempt,
+        rocksdb, tasks, wakeup, weights,
+    };
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
@@ -118,6 +131,11 @@ mod tests {
             // Every experiment has rows that are read back.
             match experiment.name {
                 "mixed" => mixed::samples::report().write(&file).unwrap(),
+                "placement" => placement::samples::report().write(&file).unwrap(),
+                "weights" => weights::samples::report().write(&file).unwrap(),
+                "oversubscription" => oversubscription::samples::report().write(&file).unwrap(),
+                "wakeup" => wakeup::samples::report().write(&file).unwrap(),
+                "ml" => ml::samples::report().write(&file).unwrap(),
                 "hint-overhead" => hint_overhead::samples::report().write(&file).unwrap(),
                 "locks" => locks::samples::report().write(&file).unwrap(),
                 "preempt" => preempt::samples::report().write(&file).unwrap(),
@@ -148,9 +166,6 @@ mod tests {
         let file = dir.path().join("x.json");
         fs::write(&file, "{\"experiment\": \"x\"}").unwrap();
         let error = read_reports(&[file]).err().unwrap().to_string();
-        assert!(
-            error.contains("'x' is none of mixed, hint-overhead"),
-            "{error}"
-        );
+        assert!(error.contains("'x' is none of mixed, placement"), "{error}");
     }
 }

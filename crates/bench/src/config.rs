@@ -151,10 +151,15 @@ pub enum Mix {
     /// Both with the same, high priority.
     #[serde(rename = "50:50")]
     FiftyFifty,
+    /// Each of them twice, TPC-C in the one tier and Q17 in the other, with
+    /// weights that are as two to three (Section 6.4).
+    #[serde(rename = "2:3")]
+    TwoThree,
 }
 
 impl Mix {
-    /// All mixes, in the order in which they are measured.
+    /// Those of Table 1 and the background's baseline, in the order in which
+    /// they are measured.
     pub const ALL: [Mix; 4] = [Mix::Solo, Mix::SoloBackground, Mix::MinMax, Mix::FiftyFifty];
 
     /// Whether TPC-C runs.
@@ -167,11 +172,6 @@ impl Mix {
         self != Mix::Solo
     }
 
-    /// Whether Q17 has the high priority.
-    pub fn background_is_high(self) -> bool {
-        self == Mix::FiftyFifty
-    }
-
     /// The name as the paper writes it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -179,6 +179,7 @@ impl Mix {
             Mix::SoloBackground => "SOLO-BG",
             Mix::MinMax => "MIN:MAX",
             Mix::FiftyFifty => "50:50",
+            Mix::TwoThree => "2:3",
         }
     }
 }
@@ -217,8 +218,8 @@ pub struct CellConfig {
     /// CPUs of the clients: those after the server's. They stand for the
     /// paper's second machine, so that clients never compete with the server.
     pub client_cpus: u32,
-    /// TPC-C terminals, one connection and home warehouse each; 0: as many as
-    /// server CPUs, as in the paper.
+    /// TPC-C terminals of each class, one connection and home warehouse each; 0:
+    /// as many as server CPUs, as in the paper.
     pub terminals: u32,
     /// Who says what is urgent.
     pub by: By,
@@ -232,10 +233,12 @@ pub struct CellConfig {
     /// Whether the kernel measures the scheduler's callbacks, which slows each
     /// of them down.
     pub time_callbacks: bool,
+    /// Whether context switches are traced, to see who ran on which CPU.
+    pub trace_switches: bool,
     /// What runs in the background.
     pub job: Job,
-    /// Connections that run [`CellConfig::job`] in a loop; 0: as many as server
-    /// CPUs.
+    /// Connections of each class that run [`CellConfig::job`] in a loop; 0: as
+    /// many as server CPUs.
     pub background_workers: u32,
     /// Microseconds that each round trip of a terminal spends in a network;
     /// the paper's clients are on another machine.
@@ -272,6 +275,7 @@ impl Default for CellConfig {
             hints: Hints::default(),
             boost: true,
             time_callbacks: false,
+            trace_switches: false,
             job: Job::default(),
             background_workers: 0,
             network_us: 0,
@@ -292,24 +296,6 @@ impl CellConfig {
     /// as the server has, at least two.
     pub fn default_client_cpus(cpus: u32) -> u32 {
         (cpus / 2).max(2)
-    }
-
-    /// Number of terminals that run.
-    pub fn terminal_count(&self) -> u32 {
-        match (self.mix.has_time_sensitive(), self.terminals) {
-            (false, _) => 0,
-            (true, 0) => self.cpus,
-            (true, count) => count,
-        }
-    }
-
-    /// Number of background workers that run.
-    pub fn background_count(&self) -> u32 {
-        match (self.mix.has_background(), self.background_workers) {
-            (false, _) => 0,
-            (true, 0) => self.cpus,
-            (true, count) => count,
-        }
     }
 
     /// A name for progress lines: `MIN:MAX under UFS, repeat 2`.
@@ -364,6 +350,9 @@ impl CellConfig {
         }
         if self.hints == Hints::Patched && self.server != Build::Patched {
             return refuse("hints of the patch take the patched server");
+        }
+        if self.mix == Mix::TwoThree && (self.by == By::Roles || self.job != Job::Q17) {
+            return refuse("the mix 2:3 is that of TPC-C and Q17, by cgroups");
         }
         if self.by != By::Roles && self.job == Job::PgDump && self.background_count() > 0 {
             return refuse("pg_dump connects anew each time, which only a role follows: by roles");
@@ -426,19 +415,20 @@ mod tests {
             ..CellConfig::default()
         };
         roles.validate().unwrap();
-        let mut bad = vec![roles.clone(); 5];
+        let mut bad = vec![roles.clone(); 6];
         bad[0].scheduler = Scheduler::Eevdf;
         bad[1].server = Build::Installed;
         bad[2].by = By::Cgroups;
         bad[3].hints = Hints::Patched;
-        bad[4] = CellConfig {
+        bad[4].mix = Mix::TwoThree;
+        bad[5] = CellConfig {
             by: By::Cgroups,
             hints: Hints::Off,
             ..roles
         };
         for (cell, remedy) in bad
             .iter()
-            .zip(["ufs", "stock", "roles", "patched", "roles"])
+            .zip(["ufs", "stock", "roles", "patched", "Q17", "roles"])
         {
             let error = cell.validate().unwrap_err().to_string();
             assert!(error.contains(remedy), "{error}");

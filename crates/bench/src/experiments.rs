@@ -21,6 +21,36 @@ pub fn experiments() -> &'static [Experiment] {
             section: "UFS (paper 000), Sections 3, 6.1, 6.2",
         },
         Experiment {
+            name: "placement",
+            summary: "TPC-C beside Q17, MIN:MAX: how much of TPC-C's time each CPU has, from traced \
+                  context switches, per scheduler",
+            section: "UFS (paper 000), Section 3, Figure 2",
+        },
+        Experiment {
+            name: "weights",
+            summary: "TPC-C and Q17, each in two classes with weights 2 and 3: whether throughput is \
+                  by weight in both tiers, per scheduler",
+            section: "UFS (paper 000), Section 6.4, Figure 8",
+        },
+        Experiment {
+            name: "oversubscription",
+            summary: "TPC-C with one, two and three clients for each CPU beside Q17, MIN:MAX: \
+                  throughput per scheduler",
+            section: "UFS (paper 000), Section 6.3, Figure 7",
+        },
+        Experiment {
+            name: "wakeup",
+            summary: "message and worker threads that compute in between, all in the background: \
+                  throughput, tails of wake-ups and requests, per scheduler",
+            section: "UFS (paper 000), Section 6.5, Figure 9",
+        },
+        Experiment {
+            name: "ml",
+            summary: "TPC-C beside the training of a logistic regression inside the server, under the \
+                  mixes of mixed",
+            section: "UFS (paper 000), Section 6.8, Figure 10",
+        },
+        Experiment {
             name: "hint-overhead",
             summary: "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks off \
                   and on, stock and patched: what they cost, what they are good for",

@@ -14,10 +14,8 @@
 //! while the kernel times UFS's callbacks. That slows them down, so its
 //! throughput does not count.
 
-use serde::{Deserialize, Serialize};
-
 use crate::config::{CellConfig, Mix, Scheduler};
-use crate::result::Row;
+use crate::result::cell_rows;
 use crate::setup::{Build, By, Hints, Job};
 
 /// The cells of the experiment.
@@ -109,10 +107,10 @@ impl HintPlan {
     }
 }
 
-/// A row of the experiment: one of the mixed workload.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct HintRow(pub Row);
+cell_rows! {
+    /// A row of the experiment: one of the mixed workload.
+    HintRow, "hint-overhead"
+}
 
 impl HintRow {
     /// The server that ran.

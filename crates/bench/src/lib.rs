@@ -6,6 +6,11 @@
 //! | experiment | what | paper |
 //! | --- | --- | --- |
 //! | mixed | TPC-C beside TPC-H Q17 under several schedulers ([`config`], [`dataset`], [`tpcc`]) | 000, Sections 3, 6.1, 6.2 |
+//! | placement | how much of TPC-C's time each CPU has ([`placement`]) | 000, Section 3, Figure 2 |
+//! | weights | who gets how much inside each tier ([`weights`]) | 000, Section 6.4, Figure 8 |
+//! | oversubscription | more urgent clients than CPUs ([`oversubscription`]) | 000, Section 6.3, Figure 7 |
+//! | wakeup | how fast threads are woken that compute in between ([`wakeup`]) | 000, Section 6.5, Figure 9 |
+//! | ml | the mixed workload with machine learning in the background ([`ml`]) | 000, Section 6.8, Figure 10 |
 //! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
 //! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
@@ -20,6 +25,7 @@
 mod any_report;
 pub mod background;
 mod cell;
+pub mod class;
 pub mod config;
 pub mod dataset;
 mod error;
@@ -29,26 +35,33 @@ pub mod hint_overhead;
 pub mod inversion;
 pub mod locks;
 pub mod meta;
+pub mod ml;
 mod network;
 mod oltp;
+pub mod oversubscription;
+pub mod placement;
 mod plan;
 pub mod postgres;
 pub mod preempt;
 mod report;
 pub mod result;
 pub mod rocksdb;
+mod row;
 pub mod setup;
 pub mod tasks;
 pub mod tpcc;
+pub mod wakeup;
+pub mod weights;
 
 pub use any_report::{AnyReport, read_reports};
 pub use cell::run_cell;
+pub use cell::switches::CpuTime;
 pub use cell::ufs::{Callback, LockCounts, UfsCounts};
 pub use config::{CellConfig, Mix, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
-pub use plan::Plan;
-pub use result::{Environment, Record, Report, Row};
+pub use plan::{Frame, Plan};
+pub use result::{CellRecord, ClassRow, Environment, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);

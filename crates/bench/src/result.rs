@@ -17,17 +17,11 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::cell::ufs::UfsCounts;
-use crate::cell::{Done, Measured};
-use crate::config::{CellConfig, Mix, Scheduler};
 use crate::dataset::DATASET_VERSION;
 use crate::files;
 use crate::postgres::Installation;
-use crate::setup::{Build, By, Hints, Job, is_default};
-use crate::tpcc::terminal::{Counts, Tally};
+pub use crate::row::{ClassRow, Row};
 use crate::{Error, Result};
-
-const MS_PER_NS: f64 = 1e-6;
 
 /// Where and with what the rows were measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -162,147 +156,6 @@ fn date(days: i64) -> String {
     format!("{:04}-{month:02}-{day:02}", year + cycle * 400 + carry)
 }
 
-/// One measured cell.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// The scheduler.
-    pub scheduler: Scheduler,
-    /// The mix.
-    pub mix: Mix,
-    /// The repeat, from 0.
-    pub repeat: u32,
-    /// Seed of the terminals' inputs.
-    pub seed: u64,
-    /// Length of the window in seconds.
-    pub seconds: f64,
-    /// Length of the warm-up in seconds.
-    pub warmup_s: f64,
-    /// CPUs of the server.
-    pub cpus: u32,
-    /// CPUs of the clients.
-    pub client_cpus: u32,
-    /// TPC-C terminals.
-    pub terminals: u32,
-    /// Who said what is urgent.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub by: By,
-    /// Which server ran.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub server: Build,
-    /// What the scheduler was told of locks.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub hints: Hints,
-    /// Whether UFS only counted whom it would have boosted.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub counted_only: bool,
-    /// What ran in the background.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub job: Job,
-    /// Its workers.
-    pub background_workers: u32,
-    /// [`CellConfig::network_us`]; older results have none.
-    #[serde(default)]
-    pub network_us: u32,
-    /// Name and version of the sched_ext scheduler, as the kernel has it.
-    pub scheduler_version: Option<String>,
-    /// Whether the server's shared memory was in huge pages; rows that differ
-    /// in this are not comparable.
-    pub huge_pages: bool,
-    /// TPC-C transactions per second.
-    pub ts_tps: Option<f64>,
-    /// Mean latency of a transaction in milliseconds.
-    pub ts_mean_ms: Option<f64>,
-    /// Median latency.
-    pub ts_p50_ms: Option<f64>,
-    /// 95th percentile.
-    pub ts_p95_ms: Option<f64>,
-    /// 99th percentile.
-    pub ts_p99_ms: Option<f64>,
-    /// Rounds of the background's job per second: Q17 queries, or others.
-    pub bg_per_s: Option<f64>,
-    /// CPU time of the server's processes, as a share of what its CPUs had.
-    pub busy_fraction: f64,
-    /// The part of it that went to the background's backends.
-    pub bg_busy_fraction: f64,
-    /// How busy each CPU of the server was, sampled by the kernel's ticks.
-    pub busy_fraction_per_cpu: Vec<f64>,
-    /// CPU time of the clients, as a share of what theirs had: near 1, they were
-    /// the bottleneck, and the row says little about the server.
-    pub client_busy_fraction: f64,
-    /// What UFS counted inside the window, where roles say what is urgent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ufs: Option<UfsCounts>,
-    /// Transactions by type, and retries.
-    pub transactions: Option<Counts>,
-    /// Latencies: pairs of milliseconds and how many transactions took that
-    /// long (to 3 significant digits).
-    pub latency_histogram: Vec<(f64, u64)>,
-}
-
-impl Row {
-    /// The row of a cell that was measured.
-    pub(crate) fn new(
-        config: &CellConfig,
-        scheduler_version: Option<String>,
-        huge_pages: bool,
-        done: &Done,
-        Measured { busy, ufs }: Measured,
-    ) -> Self {
-        let tally = done.terminals.as_ref();
-        // A window without a single transaction has a throughput and no latency.
-        let latency = tally
-            .map(|tally| &tally.latency_ns)
-            .filter(|latency| !latency.is_empty());
-        let quantile =
-            |q: f64| latency.map(|latency| latency.value_at_quantile(q) as f64 * MS_PER_NS);
-        Row {
-            scheduler: config.scheduler.clone(),
-            mix: config.mix,
-            repeat: config.repeat,
-            seed: config.seed,
-            seconds: config.seconds,
-            warmup_s: config.warmup_s,
-            cpus: config.cpus,
-            client_cpus: config.client_cpus,
-            terminals: config.terminal_count(),
-            by: config.by,
-            server: config.server,
-            hints: config.hints,
-            counted_only: !config.boost,
-            job: config.job,
-            background_workers: config.background_count(),
-            network_us: config.network_us,
-            scheduler_version,
-            huge_pages,
-            ts_tps: tally.map(|tally| tally.counts.total() as f64 / config.seconds),
-            ts_mean_ms: latency.map(|latency| latency.mean() * MS_PER_NS),
-            ts_p50_ms: quantile(0.50),
-            ts_p95_ms: quantile(0.95),
-            ts_p99_ms: quantile(0.99),
-            bg_per_s: done.background.map(|queries| queries / config.seconds),
-            busy_fraction: busy.server,
-            bg_busy_fraction: busy.background,
-            busy_fraction_per_cpu: busy.per_cpu,
-            client_busy_fraction: busy.clients,
-            ufs,
-            transactions: tally.map(|tally| tally.counts),
-            latency_histogram: tally.map(pairs).unwrap_or_default(),
-        }
-    }
-}
-
-/// A histogram as pairs, empty buckets left out.
-fn pairs(tally: &Tally) -> Vec<(f64, u64)> {
-    tally
-        .latency_ns
-        .iter_recorded()
-        .map(|bucket| {
-            let us = (bucket.value_iterated_to() as f64 / 1_000.0).round();
-            (us / 1_000.0, bucket.count_at_value())
-        })
-        .collect()
-}
-
 /// The JSON of a part of a report.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("results are plain data")
@@ -326,6 +179,50 @@ pub trait Record: Serialize + DeserializeOwned {
     }
 }
 
+/// A kind of row that is a cell of a database workload, as [`crate::run_cell`]
+/// measures it.
+pub trait CellRecord: Record + From<Row> {
+    /// The experiment that has such rows.
+    const EXPERIMENT: &'static str;
+
+    /// The cell.
+    fn cell(&self) -> &Row;
+}
+
+impl CellRecord for Row {
+    const EXPERIMENT: &'static str = "mixed";
+
+    fn cell(&self) -> &Row {
+        self
+    }
+}
+
+/// Declares the rows of an experiment whose cells are of the usual kind, and
+/// whose reports are another.
+macro_rules! cell_rows {
+    ($(#[$doc:meta])* $name:ident, $experiment:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $crate::Row);
+
+        impl From<$crate::Row> for $name {
+            fn from(row: $crate::Row) -> Self {
+                $name(row)
+            }
+        }
+
+        impl $crate::CellRecord for $name {
+            const EXPERIMENT: &'static str = $experiment;
+
+            fn cell(&self) -> &$crate::Row {
+                &self.0
+            }
+        }
+    };
+}
+pub(crate) use cell_rows;
+
 /// All rows of an experiment in one environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report<R = Row> {
@@ -335,6 +232,17 @@ pub struct Report<R = Row> {
     pub environment: Environment,
     /// The rows, in the order in which they were measured.
     pub rows: Vec<R>,
+}
+
+impl Report {
+    /// The same cells as rows of another experiment.
+    pub fn of_kind<R: CellRecord>(self) -> Report<R> {
+        Report {
+            experiment: R::EXPERIMENT.to_owned(),
+            environment: self.environment,
+            rows: self.rows.into_iter().map(R::from).collect(),
+        }
+    }
 }
 
 impl<R: Record> Report<R> {

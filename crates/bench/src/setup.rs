@@ -127,6 +127,8 @@ words! {
         PgDump = "pg_dump",
         /// A transaction that keeps its snapshot for ten seconds and does nothing.
         OpenTransaction = "open-transaction",
+        /// Training a logistic regression in Python, inside the server.
+        LogisticRegression = "logistic-regression",
     }
 }
 
@@ -139,6 +141,7 @@ impl Job {
             Job::CreateIndex => "CREATE INDEX",
             Job::PgDump => "pg_dump",
             Job::OpenTransaction => "open transaction",
+            Job::LogisticRegression => "ML",
         }
     }
 
@@ -150,6 +153,18 @@ impl Job {
             Job::CreateIndex => "idx/s",
             Job::PgDump => "dump/s",
             Job::OpenTransaction => "txn/s",
+            Job::LogisticRegression => "fits/s",
+        }
+    }
+
+    /// Debian packages that it takes beside PostgreSQL `major`.
+    pub fn packages(self, major: u32) -> Vec<String> {
+        match self {
+            Job::LogisticRegression => vec![
+                format!("postgresql-plpython3-{major}"),
+                "python3-sklearn".to_owned(),
+            ],
+            _ => Vec::new(),
         }
     }
 }

@@ -14,6 +14,7 @@
 //! it is not tried again, since a measurement that works every other time is
 //! itself a finding.
 
+mod cells;
 mod guest;
 mod hints;
 mod inversion;
@@ -21,12 +22,17 @@ mod keep;
 mod locks;
 mod meta;
 mod mixed;
+mod ml;
+mod oversubscription;
 mod place;
+mod placement;
 mod pool;
 mod preempt;
 mod progress;
 mod rocksdb;
 mod tasks;
+mod wakeup;
+mod weights;
 
 use std::io::Write;
 
@@ -54,6 +60,11 @@ pub(crate) struct BenchArgs {
 #[derive(Subcommand, Debug)]
 enum Experiment {
     Mixed(mixed::MixedArgs),
+    Placement(placement::PlacementArgs),
+    Weights(weights::WeightsArgs),
+    Oversubscription(oversubscription::OversubscriptionArgs),
+    Wakeup(wakeup::WakeupArgs),
+    Ml(ml::MlArgs),
     HintOverhead(hints::HintArgs),
     Locks(locks::LocksArgs),
     Preempt(preempt::PreemptArgs),
@@ -70,6 +81,9 @@ enum Experiment {
     /// Play the cells of one treatment on this machine
     #[command(hide = true)]
     InversionCell(guest::CellArgs),
+    /// Run the message and worker threads on this machine
+    #[command(hide = true)]
+    WakeupCell(guest::CellArgs),
     /// Run one part of the metascheduler's experiment on this machine
     #[command(hide = true)]
     MetaCell(guest::CellArgs),
@@ -79,6 +93,11 @@ enum Experiment {
 pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
     match args.experiment {
         Some(Experiment::Mixed(args)) => mixed::mixed(&args),
+        Some(Experiment::Placement(args)) => placement::placement(&args),
+        Some(Experiment::Weights(args)) => weights::weights(&args),
+        Some(Experiment::Oversubscription(args)) => oversubscription::oversubscription(&args),
+        Some(Experiment::Wakeup(args)) => wakeup::wakeup(&args),
+        Some(Experiment::Ml(args)) => ml::ml(&args),
         Some(Experiment::HintOverhead(args)) => hints::hints(&args),
         Some(Experiment::Locks(args)) => locks::locks(&args),
         Some(Experiment::Preempt(args)) => preempt::preempt(&args),
@@ -86,6 +105,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Inversion(args)) => inversion::inversion(&args),
         Some(Experiment::Tasks(args)) => tasks::tasks(&args),
         Some(Experiment::Meta(args)) => meta::meta(&args),
+        Some(Experiment::WakeupCell(args)) => wakeup::cell(&args).map(|()| 0),
         Some(Experiment::MetaCell(args)) => meta::cell(&args).map(|()| 0),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),
@@ -97,8 +117,8 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
 fn list() -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for experiment in experiments() {
-        writeln!(out, "{:<13} {}", experiment.name, experiment.summary)?;
-        writeln!(out, "{:<13} {}", "", experiment.section)?;
+        writeln!(out, "{:<16} {}", experiment.name, experiment.summary)?;
+        writeln!(out, "{:<16} {}", "", experiment.section)?;
     }
     Ok(out.flush()?)
 }

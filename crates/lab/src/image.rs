@@ -49,6 +49,8 @@ const LEFT_OUT: &[&str] = &[
 pub struct Layer {
     /// Names the layer's content: a changed key makes a new image.
     pub key: String,
+    /// Debian packages beyond [`IMAGE_PACKAGES`]; with others it is another image.
+    pub packages: Vec<String>,
     /// Host files that the command needs, under `/layer` while it runs.
     pub files: Vec<PathBuf>,
     /// Run as root in the image while it is made, at native speed.
@@ -66,7 +68,7 @@ impl Image {
         layer: Option<&Layer>,
         progress: &dyn Progress,
     ) -> Result<Image> {
-        let packages = IMAGE_PACKAGES.join(",");
+        let packages = packages(layer);
         let key = layer.map_or("", |layer| &layer.key);
         let name = format!(
             "image-{}",
@@ -92,6 +94,16 @@ impl Image {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// What the image has beyond Debian's minimal set, as mmdebstrap takes it.
+fn packages(layer: Option<&Layer>) -> String {
+    let more = layer.into_iter().flat_map(|layer| &layer.packages);
+    let all = IMAGE_PACKAGES
+        .iter()
+        .copied()
+        .chain(more.map(String::as_str));
+    Vec::from_iter(all).join(",")
 }
 
 fn build(

@@ -3,6 +3,7 @@
 //! | job | loop | a round |
 //! | --- | --- | --- |
 //! | `q17` | in the server, a notice after each round | the query |
+//! | `logistic-regression` | the same | one training |
 //! | `vacuum`, `create-index`, `open-transaction` | in the client | statements, one round trip each |
 //! | `pg_dump` | a program | one run of it, with a connection of its own |
 //!
@@ -10,10 +11,14 @@
 //! has a part of `lineitem` for its own. `open-transaction` is the control to the
 //! jobs of maintenance: it keeps a snapshot as they do, for longer than the usual
 //! window, and takes no CPU.
+//!
+//! The regression (UFS paper, Section 6.8) is scikit-learn's, called by PL/Python:
+//! is an order late, by what is known of it when it is shipped? It reads its table
+//! anew each time, so that a round is PostgreSQL's work as well as the library's.
 
-use crate::Result;
 use crate::postgres::Session;
 use crate::setup::Job;
+use crate::{Error, Result};
 
 /// How a worker does its work.
 pub(super) enum Work {
@@ -25,6 +30,39 @@ pub(super) enum Work {
     Program(&'static str, &'static [&'static str]),
 }
 
+/// The regression: its table, one training, and the loop. The answer is the share
+/// of rows that the trained model has right.
+///
+/// One thread, whatever library the linear algebra comes from: more of them would
+/// be more than a connection has. That is said before the first import.
+const LOGISTIC_REGRESSION: &str = r#"
+CREATE TABLE IF NOT EXISTS shipment AS
+  SELECT l_receiptdate > l_commitdate AS late,
+         ARRAY[l_quantity, l_extendedprice, l_discount, l_tax,
+               l_commitdate - l_shipdate]::float8[] AS known
+    FROM lineitem ORDER BY l_orderkey, l_linenumber LIMIT 1000;
+CREATE OR REPLACE FUNCTION logistic_regression() RETURNS float8 LANGUAGE plpython3u AS $$
+import os
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+rows = plpy.execute("SELECT late, known FROM shipment")
+late = [row["late"] for row in rows]
+known = [row["known"] for row in rows]
+model = make_pipeline(StandardScaler(), LogisticRegression()).fit(known, late)
+return model.score(known, late)
+$$;
+CREATE OR REPLACE PROCEDURE logistic_regression_loop() LANGUAGE plpgsql AS $$
+BEGIN
+  LOOP
+    PERFORM logistic_regression();
+    COMMIT;
+    RAISE NOTICE 'logistic regression';
+  END LOOP;
+END
+$$"#;
+
 /// A worker's part of `lineitem`.
 fn part(worker: u32) -> String {
     format!("lineitem_part_{worker}")
@@ -35,6 +73,7 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
     let part = part(worker);
     match job {
         Job::Q17 => Work::Endless("CALL q17_loop()"),
+        Job::LogisticRegression => Work::Endless("CALL logistic_regression_loop()"),
         // A fourth of the rows, spread over all pages, since orders have up to
         // seven lines.
         Job::Vacuum => Work::Statements(vec![
@@ -57,10 +96,21 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
     }
 }
 
+/// What a worker's connection does once before it begins, so that what it loads
+/// first is not measured: importing Python's libraries takes as long as many
+/// rounds.
+pub(super) const fn rehearsal(job: Job) -> Option<&'static str> {
+    match job {
+        Job::LogisticRegression => Some("SELECT logistic_regression()"),
+        _ => None,
+    }
+}
+
 /// Makes what `workers` workers need.
 pub(super) fn prepare(session: &Session, job: Job, workers: u32) -> Result<()> {
     match job {
         Job::Q17 | Job::PgDump | Job::OpenTransaction => return Ok(()),
+        Job::LogisticRegression => return prepare_regression(session),
         Job::Vacuum | Job::CreateIndex => {}
     }
     for worker in 0..workers {
@@ -77,4 +127,25 @@ pub(super) fn prepare(session: &Session, job: Job, workers: u32) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn prepare_regression(session: &Session) -> Result<()> {
+    let row = session
+        .wait(session.client.query_one(
+            "SELECT count(*) > 0, current_setting('server_version_num')::int / 10000 \
+             FROM pg_available_extensions WHERE name = 'plpython3u'",
+            &[],
+        ))
+        .map_err(Error::sql("looking for plpython3u"))?;
+    let (found, major): (bool, i32) = (row.get(0), row.get(1));
+    if !found {
+        let packages = Job::LogisticRegression.packages(major.unsigned_abs());
+        return Err(Error::Config(format!(
+            "this PostgreSQL has no Python: install the packages {}",
+            packages.join(" and ")
+        )));
+    }
+    let what = "making what the logistic regression takes";
+    session.execute(what, "CREATE EXTENSION IF NOT EXISTS plpython3u")?;
+    session.execute(what, LOGISTIC_REGRESSION)
 }

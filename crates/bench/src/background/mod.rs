@@ -191,6 +191,10 @@ impl Crew {
                     _ => None,
                 };
                 drivers.push(tokio::spawn(drive(connection, notices)));
+                if let Some(statement) = job::rehearsal(self.workers.job) {
+                    let rehearsed = client.batch_execute(statement).await;
+                    rehearsed.map_err(Error::sql(format!("running {statement} once")))?;
+                }
                 let row = client
                     .query_one("SELECT pg_backend_pid()", &[])
                     .await

@@ -1,4 +1,5 @@
-//! The cgroups of a cell: made before it, removed after it.
+//! The cgroups of a cell: made before it, removed after it. One for the clients
+//! and one for each class of work ([`crate::class`]), here those of MIN:MAX:
 //!
 //! ```text
 //! /sys/fs/cgroup/giveway-bench/
@@ -7,10 +8,10 @@
 //!   background.low           server CPUs, weight 1
 //! ```
 //!
-//! The same three under every scheduler. They are siblings, so that weights
-//! compare directly under EEVDF, whose shares are relative to siblings; their
-//! names begin with the label of a tier, from which UFS takes it. In the 50:50
-//! mix the third is `time_sensitive.equal` with weight 10000.
+//! The same under every scheduler. They are siblings, so that weights compare
+//! directly under EEVDF, whose shares are relative to siblings; their names
+//! begin with the label of a tier, from which UFS takes it. The server's own
+//! processes are in the first class's.
 //!
 //! Where roles set priorities there are two, which keep clients and server on
 //! their CPUs and say nothing else:
@@ -27,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use giveway_hints::{Tier, Weight};
 
+use crate::class::Class;
 use crate::config::CellConfig;
 use crate::setup::By;
 use crate::{Error, Result};
@@ -153,15 +155,30 @@ impl Drop for ThreadGroup {
     }
 }
 
+/// What a cgroup on the server's CPUs is called, and its weight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) name: String,
+    pub(crate) weight: Weight,
+}
+
+impl Share {
+    /// That of a class.
+    fn of(class: &Class) -> Self {
+        Share {
+            name: class.group(),
+            weight: class.weight,
+        }
+    }
+}
+
 /// The cgroups of one cell. Fields are dropped in order: children first.
 #[derive(Debug)]
 pub(crate) struct Tree {
     /// Clients, on their CPUs.
     pub(crate) clients: Group,
-    /// The server and its high-priority backends; by roles, all of them.
-    pub(crate) high: Group,
-    /// The background's backends.
-    pub(crate) background: Option<Group>,
+    /// One for each share, on the server's CPUs; without shares, one for all.
+    groups: Vec<Group>,
     _parent: Group,
     /// Where this process was before the cell.
     home: PathBuf,
@@ -190,26 +207,21 @@ fn own_cgroup() -> PathBuf {
 }
 
 impl Tree {
-    /// The cgroups of a cell of the mixed workload.
-    pub(super) fn create(config: &CellConfig) -> Result<Self> {
-        let background = match (config.by, config.mix.background_is_high()) {
-            (By::Roles, _) => None,
-            (By::Cgroups, true) => Some((Tier::TimeSensitive, "equal", Weight::MAX)),
-            (By::Cgroups, false) => Some((Tier::Background, "low", Weight::MIN)),
+    /// The cgroups of a cell: by roles they have no shares.
+    pub(super) fn create(config: &CellConfig, classes: &[Class]) -> Result<Self> {
+        let shares: Vec<Share> = match config.by {
+            By::Cgroups => classes.iter().map(Share::of).collect(),
+            By::Roles => Vec::new(),
         };
         let server = cpu_range(0, config.cpus);
         let clients = cpu_range(config.cpus, config.client_cpus);
-        Tree::on(&server, &clients, background)
+        Tree::on(&server, &clients, &shares)
     }
 
     /// Makes the cgroups on these CPUs, as cpuset writes them, and enables the
-    /// controllers they need. `background` is the third one's tier, name and
-    /// weight; without it, the two are nothing but sets of CPUs.
-    pub(crate) fn on(
-        server: &str,
-        clients: &str,
-        background: Option<(Tier, &str, Weight)>,
-    ) -> Result<Self> {
+    /// controllers they need. Without shares there are two, which are nothing
+    /// but sets of CPUs.
+    pub(crate) fn on(server: &str, clients: &str, shares: &[Share]) -> Result<Self> {
         let home = own_cgroup();
         let root = Path::new(ROOT);
         let control = root.join("cgroup.subtree_control");
@@ -222,35 +234,44 @@ impl Tree {
             group.set("cpuset.cpus", cpus)?;
             Ok(group)
         };
-        let Some((tier, name, weight)) = background else {
-            return Ok(Tree {
-                clients: plain("clients", clients)?,
-                high: plain("server", server)?,
-                background: None,
-                _parent: parent,
-                home,
-            });
-        };
-        let child = |tier: Tier, name: &str, cpus: &str, weight: Weight| -> Result<Group> {
-            let group = plain(&format!("{tier}.{name}"), cpus)?;
-            group.set("cpu.weight", &weight.to_string())?;
+        let weighted = |share: &Share, cpus: &str| -> Result<Group> {
+            let group = plain(&share.name, cpus)?;
+            group.set("cpu.weight", &share.weight.to_string())?;
             Ok(group)
         };
-        let clients = child(Tier::TimeSensitive, "clients", clients, Weight::DEFAULT)?;
-        let high = child(Tier::TimeSensitive, "high", server, Weight::MAX)?;
-        let background = child(tier, name, server, weight)?;
+        let (clients, groups) = match shares {
+            [] => (plain("clients", clients)?, vec![plain("server", server)?]),
+            shares => {
+                let own = Share {
+                    name: format!("{}.clients", Tier::TimeSensitive),
+                    weight: Weight::DEFAULT,
+                };
+                let groups = shares.iter().map(|share| weighted(share, server));
+                let clients = weighted(&own, clients)?;
+                (clients, groups.collect::<Result<_>>()?)
+            }
+        };
         Ok(Tree {
             clients,
-            high,
-            background: Some(background),
+            groups,
             _parent: parent,
             home,
         })
     }
+
+    /// The server's own.
+    pub(crate) fn server(&self) -> &Group {
+        &self.groups[0]
+    }
+
+    /// One for each share, in their order; without shares, the server's.
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
+    }
 }
 
 /// `count` CPUs from `first` on, as cpuset writes them.
-fn cpu_range(first: u32, count: u32) -> String {
+pub(crate) fn cpu_range(first: u32, count: u32) -> String {
     format!("{first}-{}", first + count - 1)
 }
 

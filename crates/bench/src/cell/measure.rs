@@ -1,19 +1,20 @@
 //! How busy the CPUs were inside the window.
 //!
 //! Means come from the cgroups' `cpu.stat`, where the kernel adds up exact run
-//! times of the server's and the clients' processes; what the kernel itself
+//! times of the classes' and the clients' processes; what the kernel itself
 //! does beside them is not in it. `/proc/stat` tells single CPUs apart, but
 //! samples at the kernel's ticks: bursts between two ticks, which is what
 //! clients consist of, hardly show in it.
 //!
-//! By roles, terminals and background share a cgroup. The background's part is
-//! then what the terminals' processes leave of it, as `/proc/PID/schedstat`
-//! has theirs; the server's own processes are counted with it.
+//! By roles, all classes share a cgroup. The background's part is then what the
+//! terminals' processes leave of it, as `/proc/PID/schedstat` has theirs; the
+//! server's own processes are counted with it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::cgroup::Tree;
+use super::cgroup::{Group, Tree};
+use super::switches::Switches;
 use super::ufs::UfsCounts;
 use crate::config::CellConfig;
 use crate::setup::By;
@@ -29,11 +30,9 @@ const PER_SECOND: f64 = 100.0;
 /// CPU time inside the window, as fractions of what there was.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Busy {
-    /// The server's processes, of the server's CPUs.
-    pub(crate) server: f64,
-    /// The background's backends, of the server's CPUs; by roles, all but the
-    /// terminals'.
-    pub(crate) background: f64,
+    /// Each class's processes, of the server's CPUs. The server's own are with
+    /// the first; by roles, with the background.
+    pub(crate) classes: Vec<f64>,
     /// The clients, of the clients' CPUs.
     pub(crate) clients: f64,
     /// Each CPU of the server, sampled.
@@ -44,29 +43,22 @@ pub(crate) struct Busy {
 #[derive(Clone, Debug)]
 struct Reading {
     at: Instant,
-    high: Duration,
-    background: Duration,
+    classes: Vec<Duration>,
     clients: Duration,
     idle: Vec<u64>,
 }
 
 impl Reading {
-    fn take(tree: &Tree, terminals: &[i32]) -> Result<Self> {
-        let mut high = tree.high.cpu_time()?;
-        let background = match &tree.background {
-            Some(background) => background.cpu_time()?,
-            None => {
-                let mut rest = high;
-                for pid in terminals {
-                    rest = rest.saturating_sub(process_time(*pid)?);
-                }
-                high -= rest;
-                rest
+    fn take(tree: &Tree, by: By, pids: &[Vec<i32>]) -> Result<Self> {
+        let classes = match by {
+            By::Cgroups => {
+                let groups = tree.groups().iter();
+                groups.map(Group::cpu_time).collect::<Result<_>>()?
             }
+            By::Roles => shared(tree.server().cpu_time()?, pids)?,
         };
         Ok(Reading {
-            high,
-            background,
+            classes,
             clients: tree.clients.cpu_time()?,
             idle: read_idle()?,
             at: Instant::now(),
@@ -79,11 +71,12 @@ impl Reading {
         let share = |now: Duration, then: Duration, cpus: u32| {
             now.saturating_sub(then).as_secs_f64() / (elapsed * f64::from(cpus))
         };
-        let background = share(self.background, before.background, cpus);
+        let classes = self.classes.iter().zip(&before.classes);
         let idle = before.idle.iter().zip(&self.idle).take(cpus as usize);
         Busy {
-            server: share(self.high, before.high, cpus) + background,
-            background,
+            classes: classes
+                .map(|(now, then)| share(*now, *then, cpus))
+                .collect(),
             clients: share(self.clients, before.clients, client_cpus),
             per_cpu: idle
                 .map(|(then, now)| {
@@ -93,6 +86,16 @@ impl Reading {
                 .collect(),
         }
     }
+}
+
+/// Two classes that share a cgroup: what the first one's processes have used,
+/// and the rest of the whole.
+fn shared(whole: Duration, pids: &[Vec<i32>]) -> Result<Vec<Duration>> {
+    let mut first = Duration::ZERO;
+    for pid in pids.first().into_iter().flatten() {
+        first += process_time(*pid)?;
+    }
+    Ok(vec![first, whole.saturating_sub(first)])
 }
 
 /// Idle and waiting time of each CPU since it came up.
@@ -143,16 +146,18 @@ pub(crate) struct Measured {
     pub(crate) ufs: Option<UfsCounts>,
 }
 
-/// Sleeps to the end of the window and tells what happened inside it.
+/// Sleeps to the end of the window and tells what happened inside it. Switches
+/// are traced in the meantime, and read later.
 pub(super) fn window(
     tree: &Tree,
     config: &CellConfig,
-    terminals: &[i32],
+    pids: &[Vec<i32>],
     window: Window,
+    switches: Option<&Switches>,
 ) -> Result<Measured> {
     let take = |at: Instant| -> Result<(Reading, Option<UfsCounts>)> {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        let reading = Reading::take(tree, terminals)?;
+        let reading = Reading::take(tree, config.by, pids)?;
         let ufs = match config.by {
             By::Cgroups => None,
             By::Roles => Some(UfsCounts::sample()?),
@@ -160,7 +165,9 @@ pub(super) fn window(
         Ok((reading, ufs))
     };
     let (before, ufs_before) = take(window.start)?;
+    switches.map(Switches::begin).transpose()?;
     let (after, ufs_after) = take(window.end)?;
+    switches.map(Switches::end).transpose()?;
     let ufs = ufs_after.zip(ufs_before);
     Ok(Measured {
         busy: after.since(&before, config.cpus, config.client_cpus),
@@ -169,7 +176,7 @@ pub(super) fn window(
 }
 
 /// Refuses a machine with fewer online CPUs than the cell needs.
-pub(super) fn require_cpus(count: u32) -> Result<()> {
+pub(crate) fn require_cpus(count: u32) -> Result<()> {
     let online = read_idle()?.len() as u32;
     if online >= count {
         return Ok(());
@@ -195,20 +202,25 @@ mod tests {
         let start = Instant::now();
         let reading = |at, high, background, clients, idle| Reading {
             at: start + Duration::from_secs(at),
-            high: Duration::from_secs(high),
-            background: Duration::from_secs(background),
+            classes: [high, background].map(Duration::from_secs).to_vec(),
             clients: Duration::from_secs(clients),
             idle,
         };
         let before = reading(0, 10, 20, 30, vec![100, 1_000, 7]);
         let after = reading(2, 11, 22, 31, vec![200, 1_000, 7]);
         let busy = after.since(&before, 2, 1);
-        assert_eq!(
-            (busy.server, busy.background, busy.clients),
-            (0.75, 0.5, 0.5)
-        );
+        assert_eq!((busy.classes, busy.clients), (vec![0.25, 0.5], 0.5));
         // CPU 0 was idle for half the time; CPU 2 is not the server's.
         assert_eq!(busy.per_cpu, [0.5, 1.0]);
+    }
+
+    #[test]
+    fn classes_that_share_a_cgroup_have_what_the_first_one_used_and_the_rest() {
+        let whole = Duration::from_secs(1_000_000);
+        let own = std::process::id() as i32;
+        let parts = shared(whole, &[vec![own], vec![]]).unwrap();
+        assert!(parts[0] > Duration::ZERO);
+        assert_eq!(parts[0] + parts[1], whole);
     }
 
     #[test]

@@ -24,12 +24,13 @@ mod memory;
 pub(crate) mod policy;
 mod roles;
 pub(crate) mod sched_ext;
+pub(crate) mod switches;
 pub(crate) mod ufs;
 mod workload;
 
 use std::time::Duration;
 
-pub(crate) use measure::Measured;
+pub(crate) use measure::{Measured, require_cpus};
 pub(crate) use workload::Done;
 
 use cgroup::Tree;
@@ -38,13 +39,14 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use roles::Roles;
 use sched_ext::{Loaded, Timed};
-use workload::Workload;
+use switches::Switches;
+use workload::{Site, Workload};
 
 use crate::config::CellConfig;
 use crate::dataset::{self, Manifest};
 use crate::files::{PrivateDir, copy_tree};
 use crate::postgres::Session;
-use crate::result::Row;
+use crate::row::{Did, Row};
 use crate::setup::By;
 use crate::tpcc::check;
 use crate::tpcc::terminal::Window;
@@ -57,7 +59,7 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// controllers, and for `ufs` and `scx_*` a kernel with sched_ext.
 pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     config.validate()?;
-    measure::require_cpus(config.cpus + config.client_cpus)?;
+    require_cpus(config.cpus + config.client_cpus)?;
     let manifest = dataset::read_manifest(&config.data_dir)?;
     require_warehouses(config, &manifest)?;
     let postgres = config.installation()?;
@@ -75,21 +77,33 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     ));
     let server = postgres.start(&data, &settings)?;
     let control = Session::connect(&server, "control", &[])?;
-    let roles = Roles::create(config, &control)?;
+    let classes = config.classes();
+    let roles = Roles::create(config, &classes, &control)?;
     prewarm(&control)?;
 
-    let tree = Tree::create(config)?;
+    let tree = Tree::create(config, &classes)?;
     policy::place_server(&tree, server.pid())?;
     tree.clients.add(std::process::id() as i32)?;
+    let switches = config
+        .trace_switches
+        .then(|| Switches::prepare(config.cpus));
+    let switches = switches.transpose()?;
     let _timed = config.time_callbacks.then(Timed::start).transpose()?;
     let command = scheduler_command(config, postgres.owner());
     let scheduler = Loaded::start(&config.scheduler, &command)?;
 
     progress(&format!("{}: connecting", config.title()));
-    let warehouses = manifest.spec.warehouses;
-    let mut load = Workload::connect(config, (&postgres, &server, &control), roles, warehouses)?;
-    policy::place_backends(&tree, config, load.terminal_pids(), load.background_pids())?;
-    roles.require_effect(config, &control)?;
+    let site = Site {
+        postgres: &postgres,
+        server: &server,
+        control: &control,
+        roles,
+        warehouses: manifest.spec.warehouses,
+    };
+    let mut load = Workload::connect(config, &classes, &site)?;
+    let pids = load.pids();
+    policy::place_backends(&tree, config, &classes, &pids)?;
+    roles.require_effect(config, &classes, &control)?;
 
     progress(&format!(
         "{}: measuring for {} s",
@@ -101,7 +115,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
         Duration::from_secs_f64(config.seconds),
     );
     load.go(window);
-    let measured = measure::window(&tree, config, load.terminal_pids(), window)?;
+    let measured = measure::window(&tree, config, &pids, window, switches.as_ref())?;
     let scheduler_name = scheduler.as_ref().map(Loaded::confirm).transpose()?;
     load.settle(window, SETTLE);
 
@@ -109,7 +123,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     // class cannot hold up the end of the cell.
     load.request_stop();
     for pid in load.background_pids() {
-        let _ = kill(Pid::from_raw(*pid), Signal::SIGTERM);
+        let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
     let done = load.finish(window)?;
     if let Some(scheduler) = scheduler {
@@ -122,12 +136,17 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     }
     drop(control);
     server.abandon()?;
+    let placement = switches.map(|switches| switches.read(&classes, &pids));
     Ok(Row::new(
         config,
         scheduler_name,
         huge_pages.is_some(),
-        &done,
-        measured,
+        Did {
+            classes: &classes,
+            done: &done,
+            measured,
+            placement: placement.transpose()?.unwrap_or_default(),
+        },
     ))
 }
 

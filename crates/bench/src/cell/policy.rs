@@ -8,7 +8,8 @@
 //! | UFS       | time-sensitive, 10000    | background, weight 1         |
 //! | scx_NAME  | as EEVDF; what the scheduler makes of it is its affair  |
 //!
-//! In the 50:50 mix the background's backends are given the high column.
+//! High is what is time-sensitive: in the 50:50 mix that is the background's
+//! backends, too. In the mix 2:3 weights are those of the classes.
 //! `sched_rt_runtime_us` and the kernel's fair server keep their defaults, so
 //! real-time backends leave NORMAL processes about 5 % of a CPU, as on any
 //! machine. Only backends become real-time: the server's own processes
@@ -17,8 +18,12 @@
 //! All this is what a program outside the server has to do. What SQL does
 //! instead is in [`super::roles`].
 
+use giveway_hints::Tier;
+
 use super::cgroup::Tree;
+use crate::class::Class as WorkClass;
 use crate::config::{CellConfig, Scheduler};
+use crate::setup::By;
 use crate::{Error, Result};
 
 /// The highest real-time priority (the paper's Table 2).
@@ -69,14 +74,14 @@ pub(crate) fn class(scheduler: &Scheduler, high: bool) -> Class {
 /// Puts the server and everything it has started into the high group; what it
 /// starts later is born there.
 pub(crate) fn place_server(tree: &Tree, postmaster: i32) -> Result<()> {
-    tree.high.add(postmaster)?;
+    tree.server().add(postmaster)?;
     let path = format!("/proc/{postmaster}/task/{postmaster}/children");
     let children = std::fs::read_to_string(&path).map_err(Error::file("read", path.as_ref()))?;
     for child in children
         .split_whitespace()
         .filter_map(|pid| pid.parse().ok())
     {
-        match tree.high.add(child) {
+        match tree.server().add(child) {
             // It ended meanwhile.
             Err(Error::Cgroup { source, .. }) if source.raw_os_error() == Some(libc::ESRCH) => {}
             other => other?,
@@ -85,23 +90,23 @@ pub(crate) fn place_server(tree: &Tree, postmaster: i32) -> Result<()> {
     Ok(())
 }
 
-/// Gives each backend its cgroup and class; nothing where roles say it all.
+/// Gives each class's backends their cgroup and scheduling class; nothing where
+/// roles say it all.
 pub(super) fn place_backends(
     tree: &Tree,
     config: &CellConfig,
-    terminals: &[i32],
-    background: &[i32],
+    classes: &[WorkClass],
+    pids: &[Vec<i32>],
 ) -> Result<()> {
-    let Some(low) = &tree.background else {
+    if config.by == By::Roles {
         return Ok(());
-    };
-    for pid in terminals {
-        tree.high.add(*pid)?;
-        class(&config.scheduler, true).apply(*pid)?;
     }
-    for pid in background {
-        low.add(*pid)?;
-        class(&config.scheduler, config.mix.background_is_high()).apply(*pid)?;
+    for ((group, work), pids) in tree.groups().iter().zip(classes).zip(pids) {
+        let class = class(&config.scheduler, work.tier == Tier::TimeSensitive);
+        for pid in pids {
+            group.add(*pid)?;
+            class.apply(*pid)?;
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@
 
 use giveway_hints::{Tier, Weight};
 
+use crate::class::{Class, Work};
 use crate::config::CellConfig;
 use crate::postgres::{Session, USER};
 use crate::setup::By;
@@ -20,8 +21,8 @@ use crate::{Error, Result};
 /// Who connects as whom.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Roles {
-    pub(super) terminals: &'static str,
-    pub(super) background: &'static str,
+    terminals: &'static str,
+    background: &'static str,
 }
 
 impl Roles {
@@ -36,13 +37,17 @@ impl Roles {
     };
 
     /// The roles of a cell, made if it has any.
-    pub(super) fn create(config: &CellConfig, control: &Session) -> Result<Self> {
+    pub(super) fn create(
+        config: &CellConfig,
+        classes: &[Class],
+        control: &Session,
+    ) -> Result<Self> {
         if config.by == By::Cgroups {
             return Ok(Roles::NONE);
         }
         let roles = Roles::BY_TIER;
         control.execute("creating the extension", "CREATE EXTENSION giveway")?;
-        for (role, tier, weight) in roles.settings(config) {
+        for (role, tier, weight) in roles.settings(classes) {
             control.execute(
                 "making the roles",
                 &format!(
@@ -55,20 +60,27 @@ impl Roles {
         Ok(roles)
     }
 
-    fn settings(self, config: &CellConfig) -> [(&'static str, Tier, Weight); 2] {
-        let (tier, weight) = match config.mix.background_is_high() {
-            true => (Tier::TimeSensitive, Weight::MAX),
-            false => (Tier::Background, Weight::MIN),
-        };
-        [
-            (self.terminals, Tier::TimeSensitive, Weight::MAX),
-            (self.background, tier, weight),
-        ]
+    /// Who does this work.
+    pub(super) fn of(self, work: Work) -> &'static str {
+        match work {
+            Work::Tpcc => self.terminals,
+            Work::Job(_) => self.background,
+        }
+    }
+
+    fn settings(self, classes: &[Class]) -> impl Iterator<Item = (&'static str, Tier, Weight)> {
+        let of = move |class: &Class| (self.of(class.work), class.tier, class.weight);
+        classes.iter().map(of)
     }
 
     /// Refuses a cell in which the settings do nothing: the server accepts them
     /// whether or not it reaches the scheduler. Call it when all are connected.
-    pub(super) fn require_effect(self, config: &CellConfig, control: &Session) -> Result<()> {
+    pub(super) fn require_effect(
+        self,
+        config: &CellConfig,
+        classes: &[Class],
+        control: &Session,
+    ) -> Result<()> {
         if config.by == By::Cgroups {
             return Ok(());
         }
@@ -93,7 +105,7 @@ impl Roles {
                 )));
             }
         }
-        for (role, tier, _) in self.settings(config) {
+        for (role, tier, _) in self.settings(classes) {
             let strays = control
                 .wait(control.client.query_one(
                     "SELECT count(*) FROM giveway_stat_activity \

@@ -16,7 +16,7 @@ use giveway_hints::{Tier, Weight};
 use super::play::{self, Cell, Place, Played};
 use super::row::{InversionRow, Outcome};
 use super::{InversionPlan, NAME, Scenario};
-use crate::cell::cgroup::Tree;
+use crate::cell::cgroup::{Share, Tree};
 use crate::cell::policy;
 use crate::cell::sched_ext::Loaded;
 use crate::files::{PrivateDir, copy_tree};
@@ -49,8 +49,11 @@ pub(super) fn measure(
     let work = PrivateDir::new(&plan.work_dir, postgres.owner())?;
     let data = work.path().join("data");
     copy_tree(&plan.data_dir, &data, postgres.owner())?;
-    let background = Some((Tier::Background, "low", Weight::MIN));
-    let tree = Tree::on(&SERVER_CPU.to_string(), &CLIENT_CPU.to_string(), background)?;
+    let shares = [
+        share(Tier::TimeSensitive, "high", Weight::MAX),
+        share(Tier::Background, "low", Weight::MIN),
+    ];
+    let tree = Tree::on(&SERVER_CPU.to_string(), &CLIENT_CPU.to_string(), &shares)?;
     tree.clients.add(std::process::id() as i32)?;
     let command = scheduler_command(plan, &postgres);
     let scheduler = Loaded::start(&plan.treatment.scheduler, &command)?;
@@ -85,6 +88,13 @@ pub(super) fn measure(
         scheduler.stop()?;
     }
     Ok(report)
+}
+
+fn share(tier: Tier, name: &str, weight: Weight) -> Share {
+    Share {
+        name: format!("{tier}.{name}"),
+        weight,
+    }
 }
 
 /// The scheduler's program, told whom to believe and what to help with.
@@ -214,10 +224,10 @@ impl Place for Sessions<'_> {
             return Ok(());
         }
         let high = tier == Tier::TimeSensitive;
-        let group = match &self.tree.background {
-            Some(low) if !high => low,
-            _ => &self.tree.high,
+        let [urgent, low] = self.tree.groups() else {
+            unreachable!("the play has two shares");
         };
+        let group = if high { urgent } else { low };
         group.add(backend)?;
         policy::class(self.scheduler, high).apply(backend)
     }

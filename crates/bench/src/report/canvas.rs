@@ -5,11 +5,33 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::number::{Spread, large, short};
+use crate::Scheduler;
 
 pub(super) const SIZE: (u32, u32) = (560, 320);
 pub(super) const TEXT: RGBColor = RGBColor(60, 64, 67);
 pub(super) const FAINT: RGBColor = RGBColor(226, 229, 232);
 pub(super) const FONT: &str = "sans-serif";
+
+/// The colour that a scheduler has everywhere; UFS has the strongest one.
+pub(super) fn scheduler_colour(scheduler: &Scheduler) -> RGBColor {
+    match scheduler {
+        Scheduler::Eevdf => RGBColor(120, 130, 142),
+        Scheduler::Idle => RGBColor(184, 190, 198),
+        Scheduler::Fifo => RGBColor(240, 173, 88),
+        Scheduler::Rr => RGBColor(208, 92, 66),
+        Scheduler::Ufs => RGBColor(22, 108, 196),
+        Scheduler::Scx(name) => {
+            const OTHERS: [RGBColor; 4] = [
+                RGBColor(92, 158, 104),
+                RGBColor(144, 103, 167),
+                RGBColor(170, 140, 60),
+                RGBColor(70, 160, 170),
+            ];
+            let sum: usize = name.bytes().map(usize::from).sum();
+            OTHERS[sum % OTHERS.len()]
+        }
+    }
+}
 
 /// Plots fail only when a coordinate is not a number, which rows cannot hold.
 pub(super) type Plot<T = ()> = Result<T, DrawingAreaErrorKind<std::io::Error>>;

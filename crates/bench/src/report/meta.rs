@@ -8,8 +8,9 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 
 use super::canvas::{self, Group};
+use super::cells;
 use super::number::{Spread, short};
-use super::page::{self, escape};
+use super::page;
 use crate::meta::{MetaRow, PhaseRow, SwapsRow, SwitchRow, Under, Way};
 use crate::result::{Record, Report};
 
@@ -296,13 +297,7 @@ fn html(report: &Report<MetaRow>) -> String {
             .collect();
         page::plots(&mut page, &[canvas::bars("Switches, ms", &groups, None)]);
     }
-    // The table says all of it; plots are for what has a shape.
-    page::section(&mut page, "Numbers", "Medians of the repeats.");
-    let _ = write!(
-        page,
-        "<div class=\"card\"><pre>{}</pre></div>",
-        escape(&table(report))
-    );
+    cells::numbers(&mut page, &table(report));
     let rows = ("Rows", report.rows.len().to_string());
     page::environment(
         &mut page,

@@ -3,19 +3,26 @@
 //! [`crate::result::Report`] and of nothing else.
 //!
 //! Each kind of row has a module of its own; numbers, targets, plots and pages have
-//! in common what `number`, `target`, `canvas` and `page` hold.
+//! in common what `number`, `target`, `canvas` and `page` hold, and experiments that
+//! consist of cells of a database workload what `cells` holds.
 
 mod canvas;
+mod cells;
 pub(crate) mod hint_overhead;
 pub(crate) mod inversion;
 pub(crate) mod locks;
 pub(crate) mod meta;
 pub(crate) mod mixed;
+pub(crate) mod ml;
 mod number;
+pub(crate) mod oversubscription;
 mod page;
+pub(crate) mod placement;
 pub(crate) mod preempt;
 pub(crate) mod rocksdb;
 mod target;
 pub(crate) mod tasks;
+pub(crate) mod wakeup;
+pub(crate) mod weights;
 
 pub(crate) use number::Spread;

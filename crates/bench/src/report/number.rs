@@ -53,6 +53,21 @@ impl Middle {
     }
 }
 
+/// The value that a share of everything counted does not exceed; pairs of values and
+/// how often they were seen, in any order. None of nothing.
+pub(crate) fn quantile(pairs: impl IntoIterator<Item = (f64, u64)>, share: f64) -> Option<f64> {
+    let mut pairs: Vec<(f64, u64)> = pairs.into_iter().collect();
+    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: u64 = pairs.iter().map(|pair| pair.1).sum();
+    let wanted = (total as f64 * share).ceil();
+    let mut seen = 0;
+    let found = pairs.into_iter().find(|(_, count)| {
+        seen += count;
+        total > 0 && seen as f64 >= wanted
+    });
+    found.map(|(value, _)| value)
+}
+
 /// Three significant digits or so.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
@@ -81,6 +96,13 @@ mod tests {
         assert_eq!((spread.median, spread.min, spread.max), (3.0, 1.0, 5.0));
         assert_eq!(Spread::of([4.0, 1.0, 3.0, 2.0]).unwrap().median, 2.5);
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn a_quantile_is_where_its_share_of_the_counts_is_reached() {
+        assert_eq!(quantile([(1.0, 0), (2.0, 0)], 0.5), None);
+        assert_eq!(quantile([(9.0, 1), (2.0, 999)], 0.999), Some(2.0));
+        assert_eq!(quantile([(9.0, 2), (2.0, 998)], 0.999), Some(9.0));
     }
 
     #[test]

@@ -3,15 +3,10 @@
 use clap::Args;
 use giveway_bench::hint_overhead::{HintPlan, HintRow};
 use giveway_bench::setup::{Hints, Job};
-use giveway_bench::{CellConfig, Report};
 
-use super::keep::{KeepArgs, interruptible, positive};
-use super::place::{Guests, dataset_for};
-use super::pool::Place;
+use super::cells::in_lab;
+use super::keep::{KeepArgs, positive};
 use crate::error::Failure;
-
-/// The experiment's name.
-const NAME: &str = "hint-overhead";
 
 /// Measure what hints about locks cost, and what they are good for
 ///
@@ -25,8 +20,8 @@ pub(crate) struct HintArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST",
           default_values_t = [Hints::Stock, Hints::Patched])]
     hints: Vec<Hints>,
-    /// What runs in the background: q17, vacuum, create-index, pg_dump or
-    /// open-transaction
+    /// What runs in the background: q17, vacuum, create-index, pg_dump,
+    /// open-transaction or logistic-regression
     #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
     background: Job,
     /// CPUs of the server; clients get half as many more, at least two
@@ -65,9 +60,6 @@ impl HintArgs {
     }
 }
 
-/// Guests that measure cells of the mixed workload for this experiment.
-struct HintGuests(Guests);
-
 /// Measures and reports; answers with the exit status.
 pub(crate) fn hints(args: &HintArgs) -> Result<u8, Failure> {
     if args.hints.contains(&Hints::Off) {
@@ -76,32 +68,6 @@ pub(crate) fn hints(args: &HintArgs) -> Result<u8, Failure> {
                 .with_remedy("--hints stock, --hints patched, or both"),
         );
     }
-    let cells = args.plan().cells();
-    for cell in &cells {
-        cell.validate()?;
-    }
-    let stop = interruptible()?;
-    let width = Guests::width().min(cells.len());
-    eprintln!(
-        "measuring in the lab: {} cells, {width} at a time",
-        cells.len()
-    );
-    let place = HintGuests(Guests::open(&dataset_for(args.cpus), &cells)?);
-    args.keep
-        .measure(&cells, CellConfig::title, &place, width, &stop)
-}
-
-impl Place<CellConfig, Report<HintRow>> for HintGuests {
-    fn run(
-        &self,
-        cell: &CellConfig,
-        line: &mut dyn FnMut(&str),
-    ) -> Result<Report<HintRow>, String> {
-        let report = self.0.run(cell, line)?;
-        Ok(Report {
-            experiment: NAME.to_owned(),
-            environment: report.environment,
-            rows: report.rows.into_iter().map(HintRow).collect(),
-        })
-    }
+    let reason = "its servers are made for it";
+    in_lab::<HintRow>(&args.plan().cells(), &args.keep, reason)
 }

@@ -15,7 +15,7 @@ use giveway_bench::{Error, Scheduler};
 pub(super) use guests::cell;
 
 use self::guests::{GUEST_PROGRAM, GUEST_SERVER, Guests};
-use super::keep::{KeepArgs, interruptible, positive};
+use super::keep::{KeepArgs, RepeatArgs, interruptible, positive};
 use super::place::GUEST_DATA;
 use crate::error::Failure;
 
@@ -50,13 +50,8 @@ pub(crate) struct InversionArgs {
     /// it. PostgreSQL gives up on a spinlock after some two minutes
     #[arg(long, default_value_t = 60.0, value_name = "SECONDS", value_parser = positive)]
     limit_s: f64,
-    /// Measure everything this often, each time with another seed
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of the first repeat
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -96,13 +91,13 @@ impl InversionArgs {
                     .with_remedy("add ufs to --schedulers, or off to --hints"),
             );
         }
-        let plan = |repeat, treatment: &Treatment| InversionPlan {
+        let plan = |(repeat, seed), treatment: &Treatment| InversionPlan {
             treatment: treatment.clone(),
             locks: self.locks.clone(),
             hold_s: self.hold_s,
             limit_s: self.limit_s,
             repeat,
-            seed: self.seed + u64::from(repeat),
+            seed,
             server_dir: GUEST_SERVER.into(),
             data_dir: GUEST_DATA.into(),
             work_dir: "/dev/shm".into(),
@@ -111,7 +106,8 @@ impl InversionArgs {
                 None => PathBuf::new(),
             },
         };
-        let plans: Vec<InversionPlan> = (0..self.repeat)
+        let repeats = self.repeats.seeds();
+        let plans: Vec<InversionPlan> = repeats
             .flat_map(|repeat| treatments.iter().map(move |of| plan(repeat, of)))
             .collect();
         for plan in &plans {

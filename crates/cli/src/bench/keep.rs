@@ -1,5 +1,5 @@
 //! What all experiments have in common once rows are there, and before: where
-//! results are kept, interrupts, numbers of seconds.
+//! results are kept, repeats and their seeds, interrupts, numbers of seconds.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,6 +26,25 @@ pub(super) struct KeepArgs {
     /// Directory under which results are kept, by date and machine
     #[arg(long, default_value = "results", value_name = "DIR")]
     results: PathBuf,
+}
+
+/// How often everything is measured.
+#[derive(Args, Clone, Copy, Debug)]
+pub(super) struct RepeatArgs {
+    /// Measure everything this often, each time with another seed
+    #[arg(long = "repeat", default_value_t = 1, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) count: u32,
+    /// Seed of the first repeat; the others count on from it
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(super) seed: u64,
+}
+
+impl RepeatArgs {
+    /// Each repeat, from 0, with its seed.
+    pub(super) fn seeds(self) -> impl Iterator<Item = (u32, u64)> {
+        (0..self.count).map(move |repeat| (repeat, self.seed + u64::from(repeat)))
+    }
 }
 
 impl KeepArgs {

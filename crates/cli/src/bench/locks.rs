@@ -12,7 +12,7 @@ use giveway_bench::locks::{LibraryLock, LockExperiment, LockPlan, LockRow, locks
 use giveway_bench::{Environment, Report};
 
 use self::guests::Guests;
-use super::keep::{KeepArgs, interruptible, positive};
+use super::keep::{KeepArgs, RepeatArgs, interruptible, positive};
 use super::pool::Place;
 use crate::error::Failure;
 
@@ -45,13 +45,8 @@ pub(crate) struct LocksArgs {
     /// Length of a measured window [default: 1, with --quick 0.2]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
-    /// Measure everything this often, each time with another seed
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of the first repeat
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
     /// Make critical sections so many times as long [default: 1, with
     /// --clock lockstep 20]
     #[arg(long, value_name = "FACTOR", value_parser = positive)]
@@ -171,8 +166,8 @@ impl LocksArgs {
             experiments,
             locks: self.locks.clone(),
             libraries: self.library.clone(),
-            repeat: self.repeat,
-            seed: self.seed,
+            repeat: self.repeats.count,
+            seed: self.repeats.seed,
             ..LockPlan::default()
         };
         let mut plan = match self.quick {

@@ -3,23 +3,19 @@
 //! A cell of the pool is one part and one repeat: a guest with the programs of
 //! all schedulers that take part.
 
-use std::fs::File;
-use std::io::{BufReader, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use giveway_bench::Report;
 use giveway_bench::meta::{MetaPlan, MetaRow, Part};
-use giveway_bench::{Environment, Report};
-use giveway_lab::{Clock, Job, Lab, Machine};
+use giveway_lab::{Clock, Machine};
 use giveway_metasched::scheduler::Table;
 
 use super::COMMIT;
-use super::guest::CellArgs;
-use super::keep::{KeepArgs, interruptible, positive};
-use super::place::{GUEST_REPORT, report_of, width};
+use super::guest::{self, CellArgs, Host, HostFile, width};
+use super::keep::{KeepArgs, RepeatArgs, interruptible, positive};
 use super::pool::Place;
-use crate::error::{Context, Failure};
+use crate::error::Failure;
 use crate::lab;
 use crate::meta::find_scheduler;
 
@@ -65,13 +61,8 @@ pub(crate) struct MetaArgs {
     /// What the phase-aware policy takes a swap for, in milliseconds
     #[arg(long, default_value_t = 40.0, value_name = "MS", value_parser = positive)]
     swap_ms: f64,
-    /// Run everything this often, each time with another seed
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of the first repeat
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -84,9 +75,8 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     let plans = args.plans(&schedulers)?;
     let stop = interruptible()?;
     let guests = Guests {
-        lab: lab::open(false)?,
+        host: Host::of(lab::open(false)?),
         programs,
-        host: Environment::without_server(Clock::LOCKSTEP.name(), COMMIT),
     };
     let width = width(GUEST_MIB).min(plans.len());
     eprintln!("schedulers: eevdf, scx_ufs, {}", schedulers.join(", "));
@@ -125,7 +115,7 @@ impl MetaArgs {
 
     /// Repeats outside, so that what is compared was measured close together.
     fn plans(&self, schedulers: &[String]) -> Result<Vec<MetaPlan>, Failure> {
-        let plan = |repeat, part: &Part| MetaPlan {
+        let plan = |(repeat, seed), part: &Part| MetaPlan {
             part: *part,
             schedulers: schedulers.to_vec(),
             count: match part {
@@ -137,9 +127,10 @@ impl MetaArgs {
             base_timeslices_ms: self.base_timeslices.clone(),
             swap_ms: self.swap_ms,
             repeat,
-            seed: self.seed + u64::from(repeat),
+            seed,
         };
-        let plans: Vec<MetaPlan> = (0..self.repeat)
+        let repeats = self.repeats.seeds();
+        let plans: Vec<MetaPlan> = repeats
             .flat_map(|repeat| self.parts.iter().map(move |part| plan(repeat, part)))
             .collect();
         for plan in &plans {
@@ -150,70 +141,36 @@ impl MetaArgs {
 }
 
 /// The programs that a guest needs, by name.
-fn programs(known: &Table, schedulers: &[String]) -> Result<Vec<(String, PathBuf)>, Failure> {
-    let mut programs: Vec<(String, PathBuf)> = Vec::new();
+fn programs(known: &Table, schedulers: &[String]) -> Result<Vec<HostFile>, Failure> {
+    let mut programs: Vec<HostFile> = Vec::new();
     let names = schedulers.iter().map(String::as_str);
     for row in names.chain(["scx_ufs"]).filter_map(|name| known.get(name)) {
         let Some(program) = row.command.first() else {
             continue;
         };
-        if programs.iter().any(|(name, _)| name == program) {
+        if programs.iter().any(|(_, name)| name == program) {
             continue;
         }
         let Some(path) = find_scheduler(program) else {
             let failure = Failure::new(format_args!("{program} is not here"));
             return Err(failure.with_remedy(row.install.clone()));
         };
-        programs.push((program.clone(), path));
+        programs.push((path, program.clone()));
     }
     Ok(programs)
 }
 
 /// Guests that all have the same programs.
 struct Guests {
-    lab: Lab,
-    programs: Vec<(String, PathBuf)>,
-    /// What rows say of the host: a guest knows neither the day nor a name.
-    host: Environment,
-}
-
-impl Guests {
-    fn measure(
-        &self,
-        plan: &MetaPlan,
-        line: &mut dyn FnMut(&str),
-    ) -> Result<Report<MetaRow>, Failure> {
-        let mut file = tempfile::NamedTempFile::new().cannot("make a temporary file")?;
-        serde_json::to_writer(&mut file, plan)?;
-        file.flush()?;
-        let argv = [
-            "giveway",
-            "bench",
-            "meta-cell",
-            "--config",
-            "/lab/plan.json",
-            "--out",
-            GUEST_REPORT,
-            "--clock",
-            Clock::LOCKSTEP.name(),
-        ];
-        let own = std::env::current_exe().cannot("find this program's file")?;
-        let mut job = Job::new(argv)
-            .file(own, "giveway")
-            .file(file.path(), "plan.json");
-        for (name, path) in &self.programs {
-            job = job.file(path, name);
-        }
-        let mut report: Report<MetaRow> = report_of(&self.lab, &machine(plan), &job, line)?;
-        report.environment.date.clone_from(&self.host.date);
-        report.environment.machine.clone_from(&self.host.machine);
-        Ok(report)
-    }
+    host: Host,
+    programs: Vec<HostFile>,
 }
 
 impl Place<MetaPlan, Report<MetaRow>> for Guests {
     fn run(&self, plan: &MetaPlan, line: &mut dyn FnMut(&str)) -> Result<Report<MetaRow>, String> {
-        self.measure(plan, line)
+        let machine = machine(plan);
+        self.host
+            .play(&machine, "meta-cell", plan, &self.programs, line)
             .map_err(|failure| failure.message())
     }
 }
@@ -233,11 +190,9 @@ fn machine(plan: &MetaPlan) -> Machine {
 
 /// Runs a plan on this machine: what runs in each guest.
 pub(super) fn cell(args: &CellArgs) -> Result<(), Failure> {
-    let file = File::open(&args.config).cannot(format_args!("open {}", args.config.display()))?;
-    let plan: MetaPlan = serde_json::from_reader(BufReader::new(file))
-        .cannot(format_args!("read {}", args.config.display()))?;
-    let report = plan.run(&args.clock, COMMIT, &mut |line| println!("{line}"))?;
-    Ok(report.write(&args.out)?)
+    guest::play(args, |plan: &MetaPlan, clock, line| {
+        plan.run(clock, COMMIT, line)
+    })
 }
 
 #[cfg(test)]

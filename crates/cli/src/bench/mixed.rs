@@ -2,15 +2,11 @@
 
 use clap::Args;
 use giveway_bench::setup::{By, Hints, Job};
-use giveway_bench::{CellConfig, Mix, Plan, Scheduler};
+use giveway_bench::{Mix, Plan, Row, Scheduler};
 
-use super::keep::{KeepArgs, interruptible, positive};
-use super::place::{Guests, Native, dataset_for};
-use crate::doctor;
+use super::cells::WhereArgs;
+use super::keep::{KeepArgs, positive};
 use crate::error::Failure;
-
-/// The experiment's name.
-pub(super) const NAME: &str = "mixed";
 
 /// Measure TPC-C beside TPC-H Q17 on the same CPUs
 ///
@@ -44,8 +40,8 @@ pub(crate) struct MixedArgs {
     /// unchanged server) or patched
     #[arg(long, value_name = "KIND", default_value_t = Hints::Off)]
     hints: Hints,
-    /// What runs in the background: q17, vacuum, create-index, open-transaction, or,
-    /// by roles, pg_dump
+    /// What runs in the background: q17, vacuum, create-index, open-transaction,
+    /// logistic-regression, or, by roles, pg_dump
     #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
     background: Job,
     /// Length of the measured window [default: 4, with --quick 2]
@@ -65,12 +61,8 @@ pub(crate) struct MixedArgs {
     seed: u64,
     #[command(flatten)]
     keep: KeepArgs,
-    /// Measure in virtual machines, even if this machine could
-    #[arg(long, conflicts_with = "native")]
-    lab: bool,
-    /// Measure on this machine itself, or fail
-    #[arg(long)]
-    native: bool,
+    #[command(flatten)]
+    place: WhereArgs,
 }
 
 /// Measures and reports; answers with the exit status.
@@ -91,30 +83,7 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
             ),
         );
     }
-    for cell in &cells {
-        cell.validate()?;
-    }
-    let stop = interruptible()?;
-    let data = dataset_for(plan.cpus);
-    match args.obstacle()? {
-        None => {
-            enough_cpus(&plan)?;
-            eprintln!("measuring on this machine itself, {} cells", cells.len());
-            let place = Native::open(&data, &cells)?;
-            let keep = &args.keep;
-            keep.measure(&cells, CellConfig::title, &place, 1, &stop)
-        }
-        Some(reason) => {
-            let width = Guests::width().min(cells.len());
-            eprintln!(
-                "measuring in the lab ({reason}): {} cells, {width} at a time",
-                cells.len()
-            );
-            let place = Guests::open(&data, &cells)?;
-            let keep = &args.keep;
-            keep.measure(&cells, CellConfig::title, &place, width, &stop)
-        }
-    }
+    args.place.measure::<Row>(&cells, &args.keep)
 }
 
 impl MixedArgs {
@@ -137,30 +106,6 @@ impl MixedArgs {
         plan.repeat = self.repeat.unwrap_or(plan.repeat);
         plan
     }
-
-    /// Why not to measure natively; `None`: measure natively.
-    fn obstacle(&self) -> Result<Option<String>, Failure> {
-        match (self.lab, self.native, doctor::native_obstacle()) {
-            (true, _, _) => Ok(Some("as asked for".to_owned())),
-            (_, true, Some(reason)) => Err(Failure::new(format_args!(
-                "this machine cannot measure: {reason}"
-            ))
-            .with_remedy("'giveway doctor' tells more; --lab measures in the lab")),
-            (_, _, obstacle) => Ok(obstacle),
-        }
-    }
-}
-
-fn enough_cpus(plan: &Plan) -> Result<(), Failure> {
-    let need = (plan.cpus + plan.client_cpus) as usize;
-    let have = std::thread::available_parallelism().map_or(1, usize::from);
-    if have >= need {
-        return Ok(());
-    }
-    Err(Failure::usage(format_args!(
-        "server and clients need {need} CPUs, and this machine has {have}"
-    ))
-    .with_remedy("choose fewer with --cpus, or measure with --lab"))
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {

@@ -1,18 +1,19 @@
 //! The two places where a cell can run: this machine, and a virtual one.
 //!
 //! The lab's guests get this program, the schedulers and the cell as a file;
-//! the data lies in the image. Both places produce the same report of one row.
+//! the data lies in the image. Both places produce the same report of one row,
+//! which each experiment takes as a row of its own kind.
 
-use std::io::Write;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
-use giveway_bench::setup::Build;
-use giveway_bench::{CellConfig, Environment, Record, Report, Scheduler};
-use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
+use giveway_bench::setup::{Build, Job};
+use giveway_bench::{CellConfig, CellRecord, Report, Scheduler};
+use giveway_lab::{Clock, Lab, LabSpec, Layer, Machine};
 
-use super::guest;
+use super::guest::{self, GUEST_FILES, Host, HostFile, width};
 use super::pool::Place;
 use crate::error::{Context, Failure};
 use crate::output::Steps;
@@ -23,34 +24,38 @@ pub(super) const GUEST_DATA: &str = "/var/lib/giveway/bench";
 /// Where it lies natively; the server's user must be able to reach it, so it
 /// cannot be below root's home.
 const NATIVE_DATA: &str = "/var/lib/giveway";
-/// Where a guest has the files of its job.
-const GUEST_FILES: &str = "/lab";
+/// The major version of the server in the guest image.
+const GUEST_POSTGRESQL: u32 = 17;
 /// Memory of a measuring guest: PostgreSQL, and its data on a tmpfs.
 const GUEST_MIB: u32 = 3072;
-/// What a guest takes from the host beside its memory, in MiB.
-const OVERHEAD_MIB: u64 = 1024;
-/// The report of a guest's command, where the guest has it, and in what comes
-/// back.
-pub(super) const GUEST_REPORT: &str = "/results/report.json";
-const REPORT: &str = "report.json";
-/// Last lines of a failed cell that are kept.
-const TAIL_LINES: usize = 12;
 
-/// Data for an experiment on `cpus` server CPUs: a warehouse per terminal.
-pub(super) fn dataset_for(cpus: u32) -> DatasetSpec {
+/// Data for cells: a warehouse for each terminal, and for each server CPU.
+pub(super) fn dataset_for(cells: &[CellConfig]) -> DatasetSpec {
     let usual = DatasetSpec::default();
+    let warehouses = cells
+        .iter()
+        .map(|cell| cell.terminal_count().max(cell.cpus));
     DatasetSpec {
-        warehouses: usual.warehouses.max(cpus),
+        warehouses: warehouses.fold(usual.warehouses, u32::max),
         ..usual
     }
 }
 
 /// What the guest image needs beyond Debian: the usual data.
 pub(crate) fn image_layer() -> Result<Layer, Failure> {
-    layer(&DatasetSpec::default())
+    layer(&DatasetSpec::default(), Vec::new())
 }
 
-fn layer(spec: &DatasetSpec) -> Result<Layer, Failure> {
+/// What the background jobs of cells take beside a guest's PostgreSQL.
+fn packages(cells: &[CellConfig]) -> Vec<String> {
+    let all = cells
+        .iter()
+        .flat_map(|cell| cell.job.packages(GUEST_POSTGRESQL));
+    let each: BTreeSet<String> = all.collect();
+    each.into_iter().collect()
+}
+
+fn layer(spec: &DatasetSpec, packages: Vec<String>) -> Result<Layer, Failure> {
     let own = std::env::current_exe().cannot("find this program's file")?;
     let program = own.file_name().unwrap_or_default().to_string_lossy();
     let mut command = vec![format!("/layer/{program}")];
@@ -62,6 +67,7 @@ fn layer(spec: &DatasetSpec) -> Result<Layer, Failure> {
     ]);
     Ok(Layer {
         key: name_of(spec),
+        packages,
         files: vec![own],
         command,
     })
@@ -175,8 +181,8 @@ impl Native {
     }
 }
 
-impl Place<CellConfig, Report> for Native {
-    fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report, String> {
+impl<R: CellRecord> Place<CellConfig, Report<R>> for Native {
+    fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report<R>, String> {
         let mut cell = cell.clone();
         cell.data_dir.clone_from(&self.data);
         if let Some(path) = self.programs.scheduler(&cell) {
@@ -185,17 +191,16 @@ impl Place<CellConfig, Report> for Native {
         if let Some(path) = self.programs.server(&cell) {
             cell.server_dir = path.to_owned();
         }
-        guest::measure(&cell, "native", line).map_err(|error| error.to_string())
+        let report = guest::measure(&cell, "native", line).map_err(|error| error.to_string())?;
+        Ok(report.of_kind())
     }
 }
 
 /// Cells in virtual machines, each with a machine of its own.
 pub(super) struct Guests {
-    lab: Lab,
+    host: Host,
     clock: Clock,
     programs: Programs,
-    /// What rows say of the host: a guest knows neither the day nor a name.
-    host: Environment,
 }
 
 impl Guests {
@@ -203,14 +208,13 @@ impl Guests {
     pub(super) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
         let spec = LabSpec {
-            layer: Some(layer(spec)?),
+            layer: Some(layer(spec, packages(cells))?),
             refresh_kernel: false,
         };
         Ok(Guests {
-            lab: Lab::open(&spec, &Steps::new())?,
+            host: Host::of(Lab::open(&spec, &Steps::new())?),
             clock: Clock::LOCKSTEP,
             programs,
-            host: Environment::probe(Clock::LOCKSTEP.name(), super::COMMIT),
         })
     }
 
@@ -219,85 +223,30 @@ impl Guests {
         width(GUEST_MIB)
     }
 
-    fn job(&self, cell: &CellConfig, file: &Path) -> Result<Job, Failure> {
-        let argv = [
-            "giveway",
-            "bench",
-            "cell",
-            "--config",
-            "/lab/cell.json",
-            "--out",
-            GUEST_REPORT,
-            "--clock",
-            self.clock.name(),
-        ];
-        let own = std::env::current_exe().cannot("find this program's file")?;
-        let mut job = Job::new(argv).file(own, "giveway").file(file, "cell.json");
-        if let Some(path) = self.programs.scheduler(cell) {
-            job = job.file(path, cell.scheduler.program().unwrap_or_default());
-        }
-        if let Some(path) = self.programs.server(cell) {
-            job = job.file(path, cell.server.name());
-        }
-        Ok(job)
+    /// The scheduler and the server that a cell takes, as a guest knows them.
+    fn files(&self, cell: &CellConfig) -> Vec<HostFile> {
+        let scheduler = self.programs.scheduler(cell).zip(cell.scheduler.program());
+        let server = self.programs.server(cell);
+        let server = server.map(|path| (path, cell.server.name().to_owned()));
+        let files = scheduler.into_iter().chain(server);
+        files.map(|(path, name)| (path.to_owned(), name)).collect()
     }
+}
 
-    fn measure(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report, Failure> {
+impl<R: CellRecord> Place<CellConfig, Report<R>> for Guests {
+    fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report<R>, String> {
         let in_guest = CellConfig {
             data_dir: GUEST_DATA.into(),
             server_dir: Path::new(GUEST_FILES).join(cell.server.name()),
             ..cell.clone()
         };
-        let mut file = tempfile::NamedTempFile::new().cannot("make a temporary file")?;
-        serde_json::to_writer(&mut file, &in_guest)?;
-        file.flush()?;
-        let machine = machine(cell, self.clock);
-        let job = self.job(cell, file.path())?;
-        let mut report: Report = report_of(&self.lab, &machine, &job, line)?;
-        report.environment.date.clone_from(&self.host.date);
-        report.environment.machine.clone_from(&self.host.machine);
-        Ok(report)
-    }
-}
-
-impl Place<CellConfig, Report> for Guests {
-    fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report, String> {
-        self.measure(cell, line)
+        let (machine, files) = (machine(cell, self.clock), self.files(cell));
+        let report: Result<Report, Failure> =
+            self.host.play(&machine, "cell", &in_guest, &files, line);
+        report
+            .map(Report::of_kind)
             .map_err(|failure| failure.message())
     }
-}
-
-/// How many guests of that size run at once: they cannot disturb each other's
-/// clock, but each takes one host CPU and its memory.
-pub(super) fn width(guest_mib: u32) -> usize {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = available_mib().unwrap_or(u64::MAX) / (u64::from(guest_mib) + OVERHEAD_MIB);
-    cpus.min(usize::try_from(memory).unwrap_or(cpus)).max(1)
-}
-
-/// Boots the machine for the job and reads the report that it leaves.
-///
-/// # Errors
-/// A guest that failed, or a command in it, with its last lines.
-pub(super) fn report_of<R: Record>(
-    lab: &Lab,
-    machine: &Machine,
-    job: &Job,
-    line: &mut dyn FnMut(&str),
-) -> Result<Report<R>, Failure> {
-    let mut tail = Tail::default();
-    let outcome = lab.run(machine, job, &mut |text| {
-        tail.push(text);
-        line(text);
-    })?;
-    if outcome.status != 0 {
-        return Err(Failure::new(format_args!(
-            "the guest's command ended with status {}; its last lines:\n  {}",
-            outcome.status,
-            tail.text()
-        )));
-    }
-    Ok(Report::read(&outcome.results().join(REPORT))?)
 }
 
 /// The machine that measures a cell: same seed, same machine, same result.
@@ -305,39 +254,18 @@ fn machine(cell: &CellConfig, clock: Clock) -> Machine {
     // Emulation takes up to ten host seconds for a guest second on busy CPUs;
     // set-up inside the guest takes a minute or two.
     let measured = Duration::from_secs_f64(cell.warmup_s + cell.seconds);
+    let set_up = match cell.job {
+        // Every worker imports Python's libraries first.
+        Job::LogisticRegression => Duration::from_secs(3600),
+        _ => Duration::from_secs(900),
+    };
     Machine {
         cpus: cell.cpus + cell.client_cpus,
         memory_mib: GUEST_MIB,
         clock,
         seed: cell.seed,
-        timeout: Duration::from_secs(900) + measured * 30,
+        timeout: set_up + measured * 30,
         ..Machine::default()
-    }
-}
-
-fn available_mib() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib >> 10)
-}
-
-/// The last lines of a console.
-#[derive(Default)]
-struct Tail(std::collections::VecDeque<String>);
-
-impl Tail {
-    fn push(&mut self, line: &str) {
-        if self.0.len() == TAIL_LINES {
-            self.0.pop_front();
-        }
-        self.0.push_back(line.to_owned());
-    }
-
-    fn text(&self) -> String {
-        Vec::from_iter(self.0.iter().map(String::as_str)).join("\n  ")
     }
 }
 
@@ -347,9 +275,17 @@ mod tests {
 
     #[test]
     fn every_terminal_has_a_warehouse() {
-        assert_eq!(dataset_for(2).warehouses, DatasetSpec::default().warehouses);
-        assert_eq!(dataset_for(16).warehouses, 16);
-        assert_ne!(name_of(&dataset_for(2)), name_of(&dataset_for(16)));
+        let data = |cpus, terminals| {
+            dataset_for(&[CellConfig {
+                cpus,
+                terminals,
+                ..CellConfig::default()
+            }])
+        };
+        let usual = DatasetSpec::default().warehouses;
+        let of = [data(2, 0), data(16, 0), data(4, 12)];
+        assert_eq!(of.map(|spec| spec.warehouses), [usual, 16, 12]);
+        assert_ne!(name_of(&of[0]), name_of(&of[1]));
     }
 
     #[test]
@@ -363,6 +299,17 @@ mod tests {
         let machine = machine(&cell, Clock::LOCKSTEP);
         assert_eq!((machine.cpus, machine.seed), (6, 9));
         assert_eq!(machine.clock, Clock::LOCKSTEP);
+    }
+
+    #[test]
+    fn an_image_has_what_a_job_takes_and_no_more() {
+        let cell = |job| CellConfig {
+            job,
+            ..CellConfig::default()
+        };
+        assert!(packages(&[cell(Job::Q17)]).is_empty());
+        let some = packages(&[cell(Job::LogisticRegression), cell(Job::LogisticRegression)]);
+        assert_eq!(some, ["postgresql-plpython3-17", "python3-sklearn"]);
     }
 
     #[test]
@@ -381,12 +328,5 @@ mod tests {
         );
         let known = Programs::of(&[under(Scheduler::Eevdf), under(Scheduler::Rr)]).unwrap();
         assert!(known.schedulers.is_empty() && known.servers.is_empty());
-    }
-
-    #[test]
-    fn the_tail_keeps_the_last_lines() {
-        let mut tail = Tail::default();
-        (0..20).for_each(|n| tail.push(&n.to_string()));
-        assert!(tail.text().starts_with("8\n  9\n") && tail.text().ends_with("19"));
     }
 }

@@ -12,7 +12,7 @@ use giveway_bench::preempt::{PreemptExperiment, PreemptPlan, PreemptRow};
 use giveway_bench::{Environment, Report, Scheduler};
 
 use self::guests::Guests;
-use super::keep::{KeepArgs, interruptible, positive};
+use super::keep::{KeepArgs, RepeatArgs, interruptible, positive};
 use super::place::scheduler_file;
 use super::pool::Place;
 use crate::error::Failure;
@@ -53,13 +53,8 @@ pub(crate) struct PreemptArgs {
     /// otherwise nothing is stretched]
     #[arg(long, value_name = "PART", value_parser = positive)]
     load: Option<f64>,
-    /// Measure everything this often, each time with another seed
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of the first repeat
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
     /// TPC-H scale of Q2's tables: how long a Q2 takes
     #[arg(long, default_value_t = PreemptPlan::default().q2_scale, value_name = "SF",
           value_parser = positive)]
@@ -170,8 +165,8 @@ impl PreemptArgs {
         let usual = PreemptPlan {
             experiments,
             workers: self.workers.clone(),
-            repeat: self.repeat,
-            seed: self.seed,
+            repeat: self.repeats.count,
+            seed: self.repeats.seed,
             q2_scale: self.q2_scale,
             ufs: self.ufs_command()?,
             ..PreemptPlan::default()

@@ -6,7 +6,7 @@ use clap::Args;
 use giveway_bench::rocksdb::{RocksPlan, RocksRow, WORKLOADS};
 use giveway_bench::{Environment, Report};
 
-use super::keep::{KeepArgs, interruptible};
+use super::keep::{KeepArgs, RepeatArgs, interruptible};
 use super::pool::Place;
 use crate::error::Failure;
 
@@ -58,13 +58,8 @@ pub(crate) struct RocksArgs {
     /// Where data is made; a tmpfs keeps the disk out of the measurement
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     dir: PathBuf,
-    /// Measure everything this often, each time with another seed
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of the first repeat
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
     #[command(flatten)]
     keep: KeepArgs,
 }
@@ -116,8 +111,8 @@ impl RocksArgs {
             keys: self.keys,
             front_weight: self.front_weight,
             back_weight: self.back_weight,
-            repeat: self.repeat,
-            seed: self.seed,
+            repeat: self.repeats.count,
+            seed: self.repeats.seed,
         })
     }
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use giveway_bench::tasks::{Arm, TasksBench, TasksCell, TasksExperiment, TasksPlan, TasksRow};
 use giveway_bench::{Environment, Report};
 
-use super::keep::{KeepArgs, interruptible, positive};
+use super::keep::{KeepArgs, RepeatArgs, interruptible, positive};
 use super::pool::Place;
 use crate::error::Failure;
 
@@ -48,13 +48,8 @@ pub(crate) struct TasksArgs {
     /// For how long queries arrive [default: 60, with --quick 5]
     #[arg(long, value_name = "SECONDS", value_parser = positive)]
     seconds: Option<f64>,
-    /// Measure everything this often, each time with another trace
-    #[arg(long, default_value_t = 1, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
-    /// Seed of the first repeat
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    seed: u64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
     /// For how long queries are tracked and how often, to tune [default: as much of a
     /// run as the paper's 20,60 of its five minutes]
     #[arg(long, value_name = "SECONDS,SECONDS", value_parser = two)]
@@ -146,8 +141,8 @@ impl TasksArgs {
             workers: self.workers.unwrap_or(usual.workers),
             scale: self.sf.unwrap_or(usual.scale),
             seconds: self.seconds.unwrap_or(usual.seconds),
-            repeat: self.repeat,
-            seed: self.seed,
+            repeat: self.repeats.count,
+            seed: self.repeats.seed,
             tuning_s: self.tuning,
             memory_bytes: self.memory.map(|mib| (mib as usize) << 20),
             python: self.python.clone(),

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 
 use super::summary::{Cell, Summary, per_call, sentence};
-use super::table::{awaited, boosts, heading, kept, name, preempted, waits};
+use super::table::{awaited, boosts, kept, name, preempted, waits};
 use crate::hint_overhead::{Arm, HintRow};
 use crate::report::canvas::{self, Group};
+use crate::report::cells::heading;
 use crate::report::number::short;
 use crate::report::page::{self, escape};
 use crate::result::{Report, Row};

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::summary::{Cell, KEEPS, Summary, per_call};
 use crate::hint_overhead::{Arm, HintRow};
-use crate::report::number::{Spread, short};
+use crate::report::cells::{heading, plus_minus};
+use crate::report::number::short;
 use crate::result::{Report, Row};
 
 /// Renders the table.
@@ -86,34 +87,6 @@ pub(super) fn render(report: &Report<HintRow>) -> String {
     text
 }
 
-/// Where the numbers come from.
-pub(super) fn heading(report: &Report<HintRow>) -> Vec<String> {
-    let environment = &report.environment;
-    let mut lines = vec![
-        report.headline(),
-        format!(
-            "PostgreSQL {}, clock {}, commit {}",
-            environment.postgresql,
-            environment.clock,
-            report.short_commit()
-        ),
-    ];
-    if let Some(HintRow(row)) = report.rows.first() {
-        let repeats = report
-            .rows
-            .iter()
-            .map(|row| row.0.repeat)
-            .max()
-            .unwrap_or(0)
-            + 1;
-        lines.push(format!(
-            "{} server CPUs, {} client CPUs; {repeats} x {} s after {} s of warm-up",
-            row.cpus, row.client_cpus, row.seconds, row.warmup_s
-        ));
-    }
-    lines
-}
-
 /// A cell's name: `patched, counted`.
 pub(super) fn name(cell: &Cell<'_>) -> String {
     format!("{}, {}", cell.server, cell.arm.name())
@@ -153,11 +126,6 @@ fn none() -> String {
 
 fn number(value: Option<f64>) -> String {
     value.map_or(none(), short)
-}
-
-fn plus_minus(spread: Spread) -> String {
-    let half = (spread.max - spread.min) / 2.0;
-    format!("{} ±{}", short(spread.median), short(half))
 }
 
 #[cfg(test)]

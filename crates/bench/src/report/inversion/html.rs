@@ -12,7 +12,7 @@ use crate::inversion::{ContendedLock, InversionRow, Outcome, Treatment};
 use crate::report::canvas::{self, Group};
 use crate::report::number::{Spread, short};
 use crate::report::page::{self, escape};
-use crate::report::target::Target;
+use crate::report::target;
 use crate::result::Report;
 use crate::setup::Hints;
 
@@ -25,7 +25,12 @@ pub(super) fn render(report: &Report<InversionRow>) -> String {
         &heading(report),
         &sentence(report),
     );
-    target_table(&mut page, &targets(&pairs));
+    target::section(
+        &mut page,
+        "The waiter's time beside the burner, as a multiple of that without it.",
+        "lock and scheduler",
+        &targets(&pairs),
+    );
     page::section(
         &mut page,
         "The waiter",
@@ -118,32 +123,6 @@ fn height(cell: &Cell<'_>) -> Option<Spread> {
         Said::Seconds(spread) => Some(spread),
         Said::Late(_) | Said::Panic => Spread::of(cell.rows.iter().map(|row| row.limit_s)),
     }
-}
-
-fn target_table(page: &mut String, targets: &[Target]) {
-    if targets.is_empty() {
-        return;
-    }
-    page::section(
-        page,
-        "Targets",
-        "The waiter's time beside the burner, as a multiple of that without it.",
-    );
-    page.push_str(
-        "<div class=\"card\"><table><thead><tr><th>lock and scheduler</th><th>target</th>\
-         <th>measured</th><th></th></tr></thead><tbody>",
-    );
-    for target in targets {
-        let _ = write!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&target.what),
-            target.bound,
-            escape(&target.measured),
-            if target.met { "met" } else { "MISSED" }
-        );
-    }
-    page.push_str("</tbody></table></div>\n");
 }
 
 fn numbers(page: &mut String, report: &Report<InversionRow>) {

@@ -7,6 +7,7 @@ use super::summary::{Pair, pairs};
 use super::targets::targets;
 use crate::inversion::InversionRow;
 use crate::report::number::short;
+use crate::report::target;
 use crate::result::Report;
 
 /// What was measured, where.
@@ -76,20 +77,7 @@ pub(super) fn render(report: &Report<InversionRow>) -> String {
          Ratio: the waiter's time, with the burner over without. Boosted: seconds for\n\
          which UFS let the holder run ahead of its tier.\n",
     );
-    let targets = targets(&pairs);
-    if !targets.is_empty() {
-        text.push_str("\nTargets: the waiter's ratio\n");
-    }
-    for target in targets {
-        let _ = writeln!(
-            text,
-            "  {:<32} {:<16} {:>8}  {}",
-            target.what,
-            target.bound,
-            target.measured,
-            if target.met { "met" } else { "MISSED" }
-        );
-    }
+    text.push_str(&target::lines("the waiter's ratio", &targets(&pairs)));
     text
 }
 

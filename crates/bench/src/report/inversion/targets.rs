@@ -5,7 +5,7 @@ use super::summary::{Pair, Said, pairs};
 use crate::Scheduler;
 use crate::inversion::InversionRow;
 use crate::report::number::short;
-use crate::report::target::Target;
+use crate::report::target::{self, Target};
 use crate::result::Report;
 use crate::setup::Hints;
 
@@ -74,19 +74,7 @@ pub(super) fn sentence(report: &Report<InversionRow>) -> String {
     if waits.is_empty() || targets.is_empty() {
         return "These rows hold no hints, so they do not say what hints do.".to_owned();
     }
-    let missed: Vec<String> = targets
-        .iter()
-        .filter(|target| !target.met)
-        .map(|target| format!("{}: {} ({})", target.what, target.measured, target.bound))
-        .collect();
-    let verdict = match missed.len() {
-        0 => format!("all {} targets are met", targets.len()),
-        count => format!(
-            "{count} of {} targets are missed: {}",
-            targets.len(),
-            missed.join("; ")
-        ),
-    };
+    let verdict = target::summary(&targets);
     format!(
         "An urgent session that wants a background one's lock waits, under UFS with hints and \
          beside a burner, at most this much of what it waits without the burner: {}; {verdict}.",

@@ -3,23 +3,26 @@
 use std::fmt::Write as _;
 
 use super::plots;
-use super::sentence::sentence;
 use super::stats::{Cell, Summary, label};
 use super::table::{explain, heading};
 use crate::config::{Mix, Scheduler};
 use crate::report::number::short;
 use crate::report::page::{self, escape};
+use crate::report::target::{self, Target};
 use crate::result::{Environment, Report};
 
-/// Renders the page.
-pub(super) fn render(report: &Report) -> String {
+/// Renders the page: what it is about, what the reader should see, and targets, if
+/// there are any.
+pub(in crate::report) fn render(
+    report: &Report,
+    about: &str,
+    see: &str,
+    targets: &[Target],
+) -> String {
     let summary = Summary::of(report);
-    let mut page = page::begin(
-        &report.experiment,
-        "Two kinds of work on the same CPUs",
-        &heading(report),
-        &sentence(report),
-    );
+    let mut page = page::begin(&report.experiment, about, &heading(report), see);
+    let note = "UFS's numbers over those of another cell; throughput, unless it is said.";
+    target::section(&mut page, note, "ratio", targets);
     throughput(&mut page, &summary);
     latency(&mut page, &summary);
     table(&mut page, &summary);
@@ -176,12 +179,12 @@ fn environment(page: &mut String, report: &Report) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::report::mixed::samples;
+    use crate::result::{Record, Row};
 
     #[test]
     fn the_page_is_whole_and_loads_nothing() {
-        let page = render(&samples::report());
+        let page = Row::page(&samples::report());
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         // Two plots of throughput, three of latency.
         assert_eq!(page.matches("<svg ").count(), 5);
@@ -201,15 +204,15 @@ mod tests {
     fn names_cannot_break_the_page() {
         let mut report = samples::report();
         report.environment.machine = "<b>&\"".to_owned();
-        assert!(render(&report).contains("&lt;b&gt;&amp;&quot;"));
+        assert!(Row::page(&report).contains("&lt;b&gt;&amp;&quot;"));
     }
 
     #[test]
     fn a_report_with_one_row_or_none_is_still_a_page() {
         let mut report = samples::report();
         report.rows.truncate(1);
-        assert!(render(&report).ends_with("</html>\n"));
+        assert!(Row::page(&report).ends_with("</html>\n"));
         report.rows.clear();
-        assert!(render(&report).ends_with("</html>\n"));
+        assert!(Row::page(&report).ends_with("</html>\n"));
     }
 }

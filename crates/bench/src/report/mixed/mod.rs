@@ -8,6 +8,9 @@ mod sentence;
 mod stats;
 mod table;
 
+pub(super) use html::render as page;
+pub(super) use stats::Summary;
+
 use crate::result::{Record, Report, Row};
 use crate::setup::{Build, Job};
 
@@ -17,7 +20,8 @@ impl Record for Row {
     }
 
     fn page(report: &Report) -> String {
-        html::render(report)
+        let about = "Two kinds of work on the same CPUs";
+        html::render(report, about, &Row::sentence(report), &[])
     }
 
     fn sentence(report: &Report) -> String {

@@ -8,29 +8,15 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::stats::{Cell, Summary};
 use crate::config::{Mix, Scheduler};
-use crate::report::canvas::{self, FAINT, FONT, Group, TEXT, axis_number, draw};
+use crate::report::canvas::{self, FAINT, FONT, Group, TEXT, axis_number, draw, scheduler_colour};
 use crate::result::Row;
 use crate::setup::By;
 
-/// The colour of a scheduler.
+/// The colour of a scheduler that heard of priorities in some way.
 pub(super) fn colour(scheduler: &Scheduler, by: By) -> RGBColor {
-    match scheduler {
-        _ if by == By::Roles => RGBColor(98, 178, 240),
-        Scheduler::Eevdf => RGBColor(120, 130, 142),
-        Scheduler::Idle => RGBColor(184, 190, 198),
-        Scheduler::Fifo => RGBColor(240, 173, 88),
-        Scheduler::Rr => RGBColor(208, 92, 66),
-        Scheduler::Ufs => RGBColor(22, 108, 196),
-        Scheduler::Scx(name) => {
-            const OTHERS: [RGBColor; 4] = [
-                RGBColor(92, 158, 104),
-                RGBColor(144, 103, 167),
-                RGBColor(170, 140, 60),
-                RGBColor(70, 160, 170),
-            ];
-            let sum: usize = name.bytes().map(usize::from).sum();
-            OTHERS[sum % OTHERS.len()]
-        }
+    match by {
+        By::Roles => RGBColor(98, 178, 240),
+        By::Cgroups => scheduler_colour(scheduler),
     }
 }
 

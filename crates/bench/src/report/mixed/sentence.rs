@@ -98,7 +98,11 @@ fn equal_priority(summary: &Summary<'_>) -> Option<String> {
     let kept = summary.tps_to_solo(ufs)?;
     let mut text = format!("at equal priority UFS keeps {}", percent(kept));
     if let Some(queries) = summary.bg_to_solo(ufs) {
-        text.push_str(&format!(" of it and {} of the queries", percent(queries)));
+        let rounds = match summary.job() {
+            Job::Q17 => "queries",
+            _ => "background's rounds",
+        };
+        text.push_str(&format!(" of it and {} of the {rounds}", percent(queries)));
     }
     let worst = summary
         .mix(Mix::FiftyFifty)

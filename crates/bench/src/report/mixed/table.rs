@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use super::stats::{Cell, Summary};
 use crate::config::Mix;
-use crate::report::number::{Spread, short};
-use crate::result::{Environment, Report};
+use crate::report::cells::{self, plus_minus};
+use crate::report::number::short;
+use crate::result::Report;
 use crate::setup::{By, Hints, Job};
 
 /// Renders medians over repeats, with half the distance between the extremes
@@ -53,7 +54,7 @@ pub(super) fn render(report: &Report) -> String {
                 text,
                 "  {label:width$} {:>12} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>4} {:>5}",
                 cell.spread(|row| row.ts_tps)
-                    .map_or("-".to_owned(), throughput),
+                    .map_or("-".to_owned(), plus_minus),
                 ratio(summary.tps_to_solo(cell)),
                 ratio(summary.tps_to_eevdf(cell)),
                 number(cell.median(|row| row.ts_p50_ms)),
@@ -81,25 +82,14 @@ pub(super) fn explain(mix: Mix, job: Job) -> String {
         Mix::SoloBackground => format!("{job} alone"),
         Mix::MinMax => format!("TPC-C with the highest priority, {job} with the lowest"),
         Mix::FiftyFifty => format!("TPC-C and {job} with the same, high priority"),
+        Mix::TwoThree => format!("TPC-C beside {job}, each with weights 2 and 3"),
     }
 }
 
-/// Where the numbers come from: two lines, and one for each thing to beware of.
+/// Where the numbers come from, and one line for each thing to beware of.
 pub(super) fn heading(report: &Report) -> Vec<String> {
-    let Environment {
-        clock, postgresql, ..
-    } = &report.environment;
-    let commit = report.short_commit();
-    let mut lines = vec![
-        report.headline(),
-        format!("PostgreSQL {postgresql}, clock {clock}, commit {commit}"),
-    ];
+    let mut lines = cells::heading(report);
     if let Some(row) = report.rows.first() {
-        let repeats = report.rows.iter().map(|row| row.repeat).max().unwrap_or(0) + 1;
-        lines.push(format!(
-            "{} server CPUs, {} client CPUs; {repeats} x {} s after {} s of warm-up",
-            row.cpus, row.client_cpus, row.seconds, row.warmup_s
-        ));
         if report.rows.iter().any(|row| row.by == By::Roles) {
             lines.push(format!(
                 "UFS/roles: priorities by ALTER ROLE alone, hints {}; server: {}",
@@ -114,17 +104,7 @@ pub(super) fn heading(report: &Report) -> Vec<String> {
             ));
         }
     }
-    let clients = report
-        .rows
-        .iter()
-        .map(|row| row.client_busy_fraction)
-        .fold(0.0, f64::max);
-    if clients > 0.9 {
-        lines.push(format!(
-            "Beware: the client CPUs were busy up to {:.0} % of the time and may limit throughput.",
-            clients * 100.0
-        ));
-    }
+    lines.extend(cells::beware(report));
     lines
 }
 
@@ -132,18 +112,6 @@ pub(super) fn heading(report: &Report) -> Vec<String> {
 fn hints_of(report: &Report) -> Hints {
     let roles = report.rows.iter().find(|row| row.by == By::Roles);
     roles.map_or(Hints::Off, |row| row.hints)
-}
-
-/// A throughput with its spread.
-fn throughput(spread: Spread) -> String {
-    if spread.min == spread.max {
-        return short(spread.median);
-    }
-    format!(
-        "{} ±{}",
-        short(spread.median),
-        short((spread.max - spread.min) / 2.0)
-    )
 }
 
 #[cfg(test)]

@@ -1,21 +1,19 @@
 //! Inversion in virtual machines, one guest for each plan. The guest gets this
 //! program, the scheduler, the server and the plan as a file.
 
-use std::fs::File;
-use std::io::{BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use giveway_bench::inversion::{InversionPlan, InversionRow};
 use giveway_bench::setup::Hints;
-use giveway_bench::{Environment, Report, Scheduler};
-use giveway_lab::{Clock, Job, Lab, Machine};
+use giveway_bench::{Report, Scheduler};
+use giveway_lab::{Clock, Machine};
 
 use crate::bench::COMMIT;
-use crate::bench::guest::CellArgs;
-use crate::bench::place::{GUEST_REPORT, report_of, scheduler_file, server_dir, width};
+use crate::bench::guest::{self, CellArgs, Host, HostFile, width};
+use crate::bench::place::{scheduler_file, server_dir};
 use crate::bench::pool::Place;
-use crate::error::{Context, Failure};
+use crate::error::Failure;
 use crate::lab;
 
 /// Where a guest has the server and the scheduler's program.
@@ -28,11 +26,9 @@ const CPUS: u32 = 2;
 
 /// Guests that are alike but for their schedulers and servers.
 pub(super) struct Guests {
-    lab: Lab,
+    host: Host,
     servers: Vec<(Hints, PathBuf)>,
     programs: Vec<(Scheduler, PathBuf)>,
-    /// What rows say of the host: a guest knows neither the day nor a name.
-    host: Environment,
 }
 
 impl Guests {
@@ -50,10 +46,9 @@ impl Guests {
             }
         }
         Ok(Guests {
-            lab: lab::open(false)?,
+            host: Host::of(lab::open(false)?),
             servers,
             programs,
-            host: Environment::without_server(Clock::LOCKSTEP.name(), COMMIT),
         })
     }
 
@@ -62,50 +57,15 @@ impl Guests {
         width(GUEST_MIB)
     }
 
-    fn job(&self, plan: &InversionPlan, file: &Path) -> Result<Job, Failure> {
-        let argv = [
-            "giveway",
-            "bench",
-            "inversion-cell",
-            "--config",
-            "/lab/plan.json",
-            "--out",
-            GUEST_REPORT,
-            "--clock",
-            Clock::LOCKSTEP.name(),
-        ];
-        let own = std::env::current_exe().cannot("find this program's file")?;
-        let mut job = Job::new(argv).file(own, "giveway").file(file, "plan.json");
-        let server = self
-            .servers
-            .iter()
-            .find(|(of, _)| *of == plan.treatment.hints);
-        if let Some((_, dir)) = server {
-            job = job.file(dir, "postgres");
-        }
-        let program = self
-            .programs
-            .iter()
-            .find(|(of, _)| *of == plan.treatment.scheduler);
-        if let Some((_, file)) = program {
-            job = job.file(file, "scheduler");
-        }
-        Ok(job)
-    }
-
-    fn measure(
-        &self,
-        plan: &InversionPlan,
-        line: &mut dyn FnMut(&str),
-    ) -> Result<Report<InversionRow>, Failure> {
-        let mut file = tempfile::NamedTempFile::new().cannot("make a temporary file")?;
-        serde_json::to_writer(&mut file, plan)?;
-        file.flush()?;
-        let job = self.job(plan, file.path())?;
-        let mut report: Report<InversionRow> = report_of(&self.lab, &machine(plan), &job, line)?;
-        report.environment.date.clone_from(&self.host.date);
-        report.environment.machine.clone_from(&self.host.machine);
-        Ok(report)
+    /// The server and the scheduler that a plan takes, as a guest knows them.
+    fn files(&self, plan: &InversionPlan) -> Vec<HostFile> {
+        let treatment = &plan.treatment;
+        let server = self.servers.iter().find(|(of, _)| *of == treatment.hints);
+        let server = server.map(|(_, dir)| (dir.clone(), "postgres".to_owned()));
+        let mut programs = self.programs.iter();
+        let program = programs.find(|(of, _)| *of == treatment.scheduler);
+        let program = program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        server.into_iter().chain(program).collect()
     }
 }
 
@@ -115,7 +75,9 @@ impl Place<InversionPlan, Report<InversionRow>> for Guests {
         plan: &InversionPlan,
         line: &mut dyn FnMut(&str),
     ) -> Result<Report<InversionRow>, String> {
-        self.measure(plan, line)
+        let (machine, files) = (machine(plan), self.files(plan));
+        self.host
+            .play(&machine, "inversion-cell", plan, &files, line)
             .map_err(|failure| failure.message())
     }
 }
@@ -138,9 +100,7 @@ fn machine(plan: &InversionPlan) -> Machine {
 
 /// Plays a plan on this machine: what runs in each guest.
 pub(in crate::bench) fn cell(args: &CellArgs) -> Result<(), Failure> {
-    let file = File::open(&args.config).cannot(format_args!("open {}", args.config.display()))?;
-    let plan: InversionPlan = serde_json::from_reader(BufReader::new(file))
-        .cannot(format_args!("read {}", args.config.display()))?;
-    let report = plan.run(&args.clock, COMMIT, &mut |line| println!("{line}"))?;
-    Ok(report.write(&args.out)?)
+    guest::play(args, |plan: &InversionPlan, clock, line| {
+        plan.run(clock, COMMIT, line)
+    })
 }

@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use giveway_bench::Report;
 use giveway_bench::locks::{LockPlan, LockRow};
-use giveway_bench::{Environment, Report};
-use giveway_lab::{Clock, Job, Lab, Machine};
+use giveway_lab::{Clock, Machine};
 
 use super::{Cell, numbered};
-use crate::bench::place::{GUEST_REPORT, report_of, width};
+use crate::bench::guest::{GUEST_REPORT, Host, HostFile, width};
 use crate::bench::pool::Place;
-use crate::error::{Context, Failure};
+use crate::error::Failure;
 use crate::lab;
 
 /// Memory of a guest: threads, their stacks, and little else.
@@ -19,19 +19,16 @@ const GUEST_MIB: u32 = 1024;
 
 /// Guests that are alike.
 pub(super) struct Guests {
-    lab: Lab,
+    host: Host,
     machine: Machine,
-    /// What rows say of the host: a guest knows neither the day nor a name.
-    host: Environment,
 }
 
 impl Guests {
     /// Builds what is missing of the lab; any image will do.
     pub(super) fn open(cpus: u32, numa_nodes: u32) -> Result<Self, Failure> {
         Ok(Guests {
-            lab: lab::open(false)?,
+            host: Host::of(lab::open(false)?),
             machine: machine(cpus, numa_nodes),
-            host: Environment::without_server(Clock::LOCKSTEP.name(), crate::bench::COMMIT),
         })
     }
 
@@ -46,16 +43,12 @@ impl Guests {
             timeout: limit(&cell.plan, self.machine.cpus)?,
             ..self.machine.clone()
         };
-        let own = std::env::current_exe().cannot("find this program's file")?;
-        let mut job = Job::new(arguments(&cell.plan)).file(own, "giveway");
-        for library in &cell.plan.libraries {
-            job = job.file(&library.path, file_name(&library.path));
-        }
-        let mut report = report_of(&self.lab, &machine, &job, line)?;
-        let environment = &mut report.environment;
-        environment.clock.clone_from(&self.host.clock);
-        environment.date.clone_from(&self.host.date);
-        environment.machine.clone_from(&self.host.machine);
+        let libraries = cell.plan.libraries.iter();
+        let libraries: Vec<HostFile> = libraries
+            .map(|library| (library.path.clone(), file_name(&library.path)))
+            .collect();
+        let arguments = arguments(&cell.plan);
+        let report = self.host.run(&machine, &arguments, &libraries, line)?;
         Ok(numbered(report, cell))
     }
 }
@@ -92,10 +85,10 @@ fn file_name(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The command line that measures the plan in a guest.
+/// The command line, without the program, that measures the plan in a guest.
 fn arguments(plan: &LockPlan) -> Vec<String> {
     let join = |items: Vec<String>| items.join(",");
-    let mut arguments: Vec<String> = ["giveway", "bench", "locks", "--clock", "native"]
+    let mut arguments: Vec<String> = ["bench", "locks", "--clock", "native"]
         .map(str::to_owned)
         .into();
     let mut option = |name: &str, value: String| {
@@ -143,7 +136,7 @@ mod tests {
         };
         assert_eq!(
             arguments(&plan).join(" "),
-            "giveway bench locks --clock native --experiment convoy --threads 16,32 \
+            "bench locks --clock native --experiment convoy --threads 16,32 \
              --locks cfl,mcs --library mine=/lab/libmine.so --seconds 0.5 --seed 7 --scale 20 \
              --json /results/report.json --results /results/raw"
         );

@@ -1,17 +1,16 @@
 //! Preemption in virtual machines, one guest for each cell. The guest runs this
 //! very command natively; its clock is the lab's.
 
-use std::path::Path;
 use std::time::Duration;
 
+use giveway_bench::Report;
 use giveway_bench::preempt::{PreemptPlan, PreemptRow};
-use giveway_bench::{Environment, Report};
-use giveway_lab::{Clock, Job, Lab, Machine};
+use giveway_lab::{Clock, Machine};
 
 use super::{Cell, numbered};
-use crate::bench::place::{GUEST_REPORT, report_of, width};
+use crate::bench::guest::{GUEST_REPORT, Host, HostFile, width};
 use crate::bench::pool::Place;
-use crate::error::{Context, Failure};
+use crate::error::Failure;
 use crate::lab;
 
 /// Memory of a guest: a database in memory, twice where one is being replaced by
@@ -22,19 +21,16 @@ const UFS: &str = "scx_ufs";
 
 /// Guests that are alike.
 pub(super) struct Guests {
-    lab: Lab,
+    host: Host,
     machine: Machine,
-    /// What rows say of the host: a guest knows neither the day nor a name.
-    host: Environment,
 }
 
 impl Guests {
     /// Builds what is missing of the lab; any image will do.
     pub(super) fn open(cpus: u32) -> Result<Self, Failure> {
         Ok(Guests {
-            lab: lab::open(false)?,
+            host: Host::of(lab::open(false)?),
             machine: machine(cpus),
-            host: Environment::without_server(Clock::LOCKSTEP.name(), crate::bench::COMMIT),
         })
     }
 
@@ -53,16 +49,13 @@ impl Guests {
             timeout: limit(&cell.plan, self.machine.cpus),
             ..self.machine.clone()
         };
-        let own = std::env::current_exe().cannot("find this program's file")?;
-        let mut job = Job::new(arguments(&cell.plan)).file(own, "giveway");
-        if let Some([program, ..]) = cell.plan.ufs.as_deref() {
-            job = job.file(Path::new(program), UFS);
-        }
-        let mut report = report_of(&self.lab, &machine, &job, line)?;
-        let environment = &mut report.environment;
-        environment.clock.clone_from(&self.host.clock);
-        environment.date.clone_from(&self.host.date);
-        environment.machine.clone_from(&self.host.machine);
+        let ufs = cell.plan.ufs.as_deref().and_then(<[String]>::first);
+        let ufs: Vec<HostFile> = ufs
+            .map(|program| (program.into(), UFS.to_owned()))
+            .into_iter()
+            .collect();
+        let arguments = arguments(&cell.plan);
+        let report = self.host.run(&machine, &arguments, &ufs, line)?;
         Ok(numbered(report, cell))
     }
 }
@@ -93,10 +86,10 @@ fn limit(plan: &PreemptPlan, cpus: u32) -> Duration {
     Duration::from_secs(600) + runs * cpus * 10
 }
 
-/// The command line that measures the plan in a guest.
+/// The command line, without the program, that measures the plan in a guest.
 fn arguments(plan: &PreemptPlan) -> Vec<String> {
     let join = |items: Vec<String>| items.join(",");
-    let mut arguments: Vec<String> = ["giveway", "bench", "preempt", "--clock", "native"]
+    let mut arguments: Vec<String> = ["bench", "preempt", "--clock", "native"]
         .map(str::to_owned)
         .into();
     let mut option = |name: &str, value: String| {
@@ -141,7 +134,7 @@ mod tests {
         };
         assert_eq!(
             arguments(&plan).join(" "),
-            "giveway bench preempt --clock native --experiment latency --workers 1,3 \
+            "bench preempt --clock native --experiment latency --workers 1,3 \
              --seconds 0.5 --load 0.12 --seed 7 --q2-scale 0.01 --ufs /lab/scx_ufs \
              --json /results/report.json --results /results/raw"
         );

@@ -1,0 +1,28 @@
+//! `giveway bench weights`: from options to a report.
+
+use clap::Args;
+use giveway_bench::Scheduler;
+use giveway_bench::weights::{SCHEDULERS, WeightsRow, cells};
+
+use super::cells::CellsArgs;
+use crate::error::Failure;
+
+/// Measure whether throughput is by weight in both tiers
+///
+/// TPC-C in the time-sensitive tier and TPC-H Q17 in the background, each in two
+/// classes whose weights are as two to three, all on the same CPUs. See
+/// docs/bench-ufs.md.
+#[derive(Args, Debug)]
+pub(crate) struct WeightsArgs {
+    /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME
+    #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = SCHEDULERS)]
+    schedulers: Vec<Scheduler>,
+    #[command(flatten)]
+    cells: CellsArgs,
+}
+
+/// Measures and reports; answers with the exit status.
+pub(crate) fn weights(args: &WeightsArgs) -> Result<u8, Failure> {
+    let cells = cells(&args.cells.frame(), &args.schedulers);
+    args.cells.measure::<WeightsRow>(&cells)
+}
