@@ -124,9 +124,11 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for _ in 0..200 {
+                    for _ in 0..20 {
                         let _guard = locks.here();
                         let _alone = inside.try_lock().expect("nobody else is inside");
+                        // Long enough for others to come, were they let in.
+                        std::thread::sleep(std::time::Duration::from_micros(200));
                     }
                 });
             }
