@@ -233,11 +233,23 @@ impl Table {
         self.mapping.header().replaced.load(Relaxed) != 0
     }
 
+    /// The table's length in pages: slots are numbered from 1 up to here.
+    pub fn nr_slots(&self) -> u32 {
+        self.mapping.nr_slots()
+    }
+
+    /// Whether slot `index` has an owner.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn has_owner(&self, index: u32) -> bool {
+        self.mapping.page(index).owner.load(Relaxed) != 0
+    }
+
     /// How many slots have an owner, and how many there are.
     pub fn usage(&self) -> (u32, u32) {
-        let slots = 1..self.mapping.nr_slots();
-        let is_used = |index: &u32| self.mapping.page(*index).owner.load(Relaxed) != 0;
-        let used = slots.clone().filter(is_used).count();
+        let slots = 1..self.nr_slots();
+        let used = slots.clone().filter(|&index| self.has_owner(index)).count();
         (used as u32, slots.len() as u32)
     }
 
