@@ -22,6 +22,7 @@ mod service;
 mod sql;
 mod status;
 mod tier;
+mod top;
 
 use std::alloc::System;
 use std::process::ExitCode;
@@ -63,6 +64,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Start(args) => service::start(&args).map(|()| 0),
         Command::Stop(args) => service::stop(&args).map(|()| 0),
         Command::Status(args) => status::status(&args).map(|()| 0),
+        Command::Top(args) => top::top(&args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Bench(args) => bench::bench(args),
         Command::Report(args) => report::report(&args).map(|()| 0),

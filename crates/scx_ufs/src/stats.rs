@@ -503,6 +503,7 @@ pub(crate) fn monitor(interval: Duration, shutdown: Arc<AtomicBool>) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::{Cgroup, Thread};
 
     #[test]
     fn percentiles_are_upper_bounds_of_their_buckets() {
@@ -561,5 +562,74 @@ mod tests {
         assert_eq!((background.preempted, background.floor_runs), (5, 1));
         assert_eq!(metrics.nr_floor_runs, 3);
         assert_eq!(metrics.cpus[&0].preempted, 12);
+    }
+
+    #[test]
+    fn what_is_published_is_what_giveway_top_reads() {
+        let mut counters = Counters::default();
+        counters.run_ns = [3, 4];
+        counters.wake_ns = [0, 5];
+        counters.wake_ns_log2[1][5] = 6;
+        counters.count[ufs_stat_UFS_BOOSTS_LEADER as usize] = 20;
+        counters.count[ufs_stat_UFS_BG_PREEMPTED as usize] = 7;
+        counters.count[ufs_stat_UFS_TS_FLOOR_RUN as usize] = 8;
+        counters.count[ufs_stat_UFS_BOOST_RUN as usize] = 9;
+        let mut wake_ns_log2 = [0; BUCKETS];
+        wake_ns_log2[2] = 10;
+        let work = Work {
+            run_ns: [11, 12],
+            preempted: 13,
+            boosted_runs: 14,
+            floor_runs: 15,
+            wake_ns_log2,
+        };
+        let published = Metrics::new(&Snapshot {
+            cpus: BTreeMap::from([(2, counters)]),
+            nr_cgroups: 1,
+            cgroups: vec![Cgroup {
+                id: 16,
+                path: "/a".into(),
+                tier: Tier::Background,
+                weight: 17,
+                work: work.clone(),
+            }],
+            threads: BTreeMap::from([(
+                18,
+                Thread {
+                    tid: 19,
+                    tier: Tier::TimeSensitive,
+                    work,
+                },
+            )]),
+        });
+        let json = serde_json::to_value(&published).unwrap();
+        let read: giveway_watch::sample::Sample = serde_json::from_value(json).unwrap();
+
+        assert_eq!((read.nr_cpus, read.nr_cgroups), (1, 1));
+        assert_eq!(read.tiers["time_sensitive"].wake_to_run_ns, 5);
+        assert_eq!(read.hints.boosts_leader, 20);
+        let tier = read.tiers["time_sensitive"].work("time_sensitive");
+        assert_eq!((tier.time_sensitive_ns, tier.floor_runs), (4, 8));
+        assert_eq!(tier.wakes.percentile_ns(50), Some(64));
+        let tier = read.tiers["background"].work("background");
+        assert_eq!(
+            (tier.background_ns, tier.preempted, tier.boosted_runs),
+            (3, 7, 9)
+        );
+        let cpu = &read.cpus[&2].work;
+        assert_eq!((cpu.time_sensitive_ns, cpu.background_ns), (4, 3));
+        assert_eq!((cpu.preempted, cpu.boosted_runs, cpu.floor_runs), (7, 9, 8));
+        assert_eq!(cpu.wakes.count(), 6);
+        let (cgroup, thread) = (&read.cgroups[&16], &read.threads[&18]);
+        assert_eq!((cgroup.path.as_str(), cgroup.weight), ("/a", 17));
+        assert_eq!((thread.tid, thread.tier.as_str()), (19, "time_sensitive"));
+        for work in [&cgroup.work, &thread.work] {
+            assert_eq!((work.background_ns, work.time_sensitive_ns), (11, 12));
+            assert_eq!(
+                (work.preempted, work.boosted_runs, work.floor_runs),
+                (13, 14, 15)
+            );
+            assert_eq!(work.wakes.percentile_ns(99), Some(8));
+        }
     }
 }
