@@ -14,6 +14,7 @@ mod error;
 mod generate;
 mod lab;
 mod meta;
+mod metrics;
 mod output;
 mod report;
 mod run;
@@ -65,6 +66,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Stop(args) => service::stop(&args).map(|()| 0),
         Command::Status(args) => status::status(&args).map(|()| 0),
         Command::Top(args) => top::top(&args).map(|()| 0),
+        Command::Metrics(args) => metrics::metrics(&args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Bench(args) => bench::bench(args),
         Command::Report(args) => report::report(&args).map(|()| 0),

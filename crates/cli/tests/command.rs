@@ -62,6 +62,7 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["report"], "<FILE>");
     refused(&["top", "--interval", "0"], "seconds above 0");
     refused(&["top", "--sort", "speed"], "wake-p99");
+    refused(&["metrics", "--listen", "9752"], "127.0.0.1:9752");
 }
 
 #[test]
@@ -102,6 +103,14 @@ fn eyes_see_what_ufs_answers() {
     let socket = answering(dir.path(), one_line(ANSWER));
     let socket = socket.to_str().unwrap();
 
+    let metrics = giveway(&["metrics", "--socket", socket]);
+    let said = text(&metrics.stdout);
+    assert!(
+        said.contains("\ngiveway_tier_run_seconds_total{tier=\"time_sensitive\"} 2.0\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("# EOF\n"), "{said}");
+
     let top = [
         "top",
         "--once",
@@ -125,13 +134,20 @@ fn eyes_see_what_ufs_answers() {
 
 #[test]
 fn eyes_that_see_nothing_say_what_helps() {
+    for command in ["top", "metrics"] {
+        let output = giveway(&[command, "--socket", "/no/such/socket"]);
+        // `top` looks for a terminal first.
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{said}");
+        assert!(said.contains("remedy: "), "{said}");
+    }
     let output = giveway(&["top", "--once", "--socket", "/no/such/socket"]);
     assert!(text(&output.stderr).contains("giveway start"));
 }
 
 /// Every subcommand's name, as the parts of a command line.
 fn subcommands() -> Vec<Vec<&'static str>> {
-    let lines = "|run|start|stop|status|top|doctor|bench|bench mixed|report|lab|lab run|lab shell\
+    let lines = "|run|start|stop|status|top|metrics|doctor|bench|bench mixed|report|lab|lab run|lab shell\
                  |lab build|lab info|lab clean|sql|sql serve|sql tpch|completions|man";
     lines
         .split('|')
@@ -176,6 +192,7 @@ fn the_overview_lists_what_there_is() {
             "stop",
             "status",
             "top",
+            "metrics",
             "doctor",
             "bench",
             "report",

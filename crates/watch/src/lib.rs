@@ -2,16 +2,19 @@
 //!
 //! ```text
 //!   scx_ufs ── statistics, a Unix socket ──► source ──► sample ──► top
+//!                                                         └──► metrics
 //! ```
 //!
 //! From the bottom up: [`sample`] is what UFS publishes, as this side reads it;
 //! [`source`] gets one from the loaded scheduler; [`names`] says what a thread is
 //! called; [`top`] shows the difference between two samples.
+//! [`metrics`] has the totals, in the text that Prometheus reads.
 //!
 //! Nothing here changes how anything is scheduled. Everything that reads the
 //! machine is behind a small interface, so that tests put recorded data in its
 //! place.
 
+pub mod metrics;
 pub mod names;
 pub mod sample;
 pub mod source;
