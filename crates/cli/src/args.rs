@@ -3,7 +3,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, doctor, generate, lab, meta, metrics, report, run, service, sql, status, top};
+use crate::{
+    bench, doctor, generate, lab, meta, metrics, report, run, service, sql, status, top, trace,
+};
 
 /// Background work that gives way: run it, schedule it, measure it
 #[derive(Parser, Debug)]
@@ -27,6 +29,7 @@ pub(crate) enum Command {
     Stop(service::StopArgs),
     Status(status::StatusArgs),
     Top(top::TopArgs),
+    Trace(trace::TraceArgs),
     Metrics(metrics::MetricsArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),

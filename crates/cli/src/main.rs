@@ -24,6 +24,7 @@ mod sql;
 mod status;
 mod tier;
 mod top;
+mod trace;
 
 use std::alloc::System;
 use std::process::ExitCode;
@@ -66,6 +67,7 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Stop(args) => service::stop(&args).map(|()| 0),
         Command::Status(args) => status::status(&args).map(|()| 0),
         Command::Top(args) => top::top(&args).map(|()| 0),
+        Command::Trace(args) => trace::trace(&args).map(|()| 0),
         Command::Metrics(args) => metrics::metrics(&args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Bench(args) => bench::bench(args),

@@ -62,6 +62,8 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["report"], "<FILE>");
     refused(&["top", "--interval", "0"], "seconds above 0");
     refused(&["top", "--sort", "speed"], "wake-p99");
+    refused(&["trace", "--seconds", "0"], "seconds above 0");
+    refused(&["trace", "--buffer-kib", "1"], "64..=");
     refused(&["metrics", "--listen", "9752"], "127.0.0.1:9752");
 }
 
@@ -143,11 +145,20 @@ fn eyes_that_see_nothing_say_what_helps() {
     }
     let output = giveway(&["top", "--once", "--socket", "/no/such/socket"]);
     assert!(text(&output.stderr).contains("giveway start"));
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
+    let file = file.to_str().unwrap();
+    let output = giveway(&["trace", "--tracefs", "/no/such/mount", "--output", file]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("remedy: mount -t tracefs"), "{said}");
+    assert!(!std::path::Path::new(file).exists());
 }
 
 /// Every subcommand's name, as the parts of a command line.
 fn subcommands() -> Vec<Vec<&'static str>> {
-    let lines = "|run|start|stop|status|top|metrics|doctor|bench|bench mixed|report|lab|lab run|lab shell\
+    let lines = "|run|start|stop|status|top|trace|metrics|doctor|bench|bench mixed|report|lab|lab run|lab shell\
                  |lab build|lab info|lab clean|sql|sql serve|sql tpch|completions|man";
     lines
         .split('|')
@@ -192,6 +203,7 @@ fn the_overview_lists_what_there_is() {
             "stop",
             "status",
             "top",
+            "trace",
             "metrics",
             "doctor",
             "bench",
