@@ -34,7 +34,7 @@ servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
 
 install: build ## Install binaries, library, systemd units and man pages under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
-	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service
+	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service dist/giveway-metrics.service
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
 	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
 

@@ -3,7 +3,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, doctor, generate, lab, meta, report, run, service, sql, status};
+use crate::{
+    bench, doctor, generate, lab, meta, metrics, report, run, service, sql, status, top, trace,
+};
 
 /// Background work that gives way: run it, schedule it, measure it
 #[derive(Parser, Debug)]
@@ -26,6 +28,9 @@ pub(crate) enum Command {
     Start(service::StartArgs),
     Stop(service::StopArgs),
     Status(status::StatusArgs),
+    Top(top::TopArgs),
+    Trace(trace::TraceArgs),
+    Metrics(metrics::MetricsArgs),
     Doctor(doctor::DoctorArgs),
     Bench(bench::BenchArgs),
     Report(report::ReportArgs),

@@ -14,6 +14,7 @@ mod error;
 mod generate;
 mod lab;
 mod meta;
+mod metrics;
 mod output;
 mod report;
 mod run;
@@ -22,6 +23,8 @@ mod service;
 mod sql;
 mod status;
 mod tier;
+mod top;
+mod trace;
 
 use std::alloc::System;
 use std::process::ExitCode;
@@ -63,6 +66,9 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Start(args) => service::start(&args).map(|()| 0),
         Command::Stop(args) => service::stop(&args).map(|()| 0),
         Command::Status(args) => status::status(&args).map(|()| 0),
+        Command::Top(args) => top::top(&args).map(|()| 0),
+        Command::Trace(args) => trace::trace(&args).map(|()| 0),
+        Command::Metrics(args) => metrics::metrics(&args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Bench(args) => bench::bench(args),
         Command::Report(args) => report::report(&args).map(|()| 0),

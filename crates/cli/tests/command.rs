@@ -1,6 +1,7 @@
 //! The command as a user meets it: what it says to wrong input, how its help
 //! looks, and how it ends. Nothing here needs a particular kernel.
 
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Output, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
@@ -59,6 +60,11 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["lab", "run", "--env", "X", "true"], "NAME=VALUE");
     refused(&["nonsense"], "unrecognized subcommand");
     refused(&["report"], "<FILE>");
+    refused(&["top", "--interval", "0"], "seconds above 0");
+    refused(&["top", "--sort", "speed"], "wake-p99");
+    refused(&["trace", "--seconds", "0"], "seconds above 0");
+    refused(&["trace", "--buffer-kib", "1"], "64..=");
+    refused(&["metrics", "--listen", "9752"], "127.0.0.1:9752");
 }
 
 #[test]
@@ -69,9 +75,90 @@ fn a_missing_result_file_is_named() {
     assert!(said.starts_with("giveway: error: ") && said.contains("/no/such/results.json"));
 }
 
+/// A UFS that answers each request for statistics with `answer`.
+fn answering(dir: &std::path::Path, answer: &'static str) -> std::path::PathBuf {
+    let path = dir.join("stats");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut request = String::new();
+            BufReader::new(&stream).read_line(&mut request).unwrap();
+            writeln!(stream, "{answer}").unwrap();
+        }
+    });
+    path
+}
+
+const ANSWER: &str = r#"{"errno":0,"args":{"resp":{"nr_cpus":2,
+    "tiers":{"time_sensitive":{"run_ns":2000000000}},
+    "cpus":{"0":{"time_sensitive_ns":2000000000}}}}}"#;
+
+/// One line, as it is sent.
+fn one_line(text: &'static str) -> &'static str {
+    text.replace('\n', " ").leak()
+}
+
+#[test]
+fn eyes_see_what_ufs_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = answering(dir.path(), one_line(ANSWER));
+    let socket = socket.to_str().unwrap();
+
+    let metrics = giveway(&["metrics", "--socket", socket]);
+    let said = text(&metrics.stdout);
+    assert!(
+        said.contains("\ngiveway_tier_run_seconds_total{tier=\"time_sensitive\"} 2.0\n"),
+        "{said}"
+    );
+    assert!(said.ends_with("# EOF\n"), "{said}");
+
+    let top = [
+        "top",
+        "--once",
+        "--all",
+        "--interval",
+        "0.01",
+        "--socket",
+        socket,
+    ];
+    let said = text(&giveway(&top).stdout);
+    assert!(
+        said.starts_with("TIERS ") && said.contains("\ncpu 0 "),
+        "{said}"
+    );
+    let json = text(&giveway(&[&top[..], &["--json"]].concat()).stdout);
+    assert!(
+        json.starts_with("{\"interval_s\":0.") && json.lines().count() == 1,
+        "{json}"
+    );
+}
+
+#[test]
+fn eyes_that_see_nothing_say_what_helps() {
+    for command in ["top", "metrics"] {
+        let output = giveway(&[command, "--socket", "/no/such/socket"]);
+        // `top` looks for a terminal first.
+        let said = text(&output.stderr);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{said}");
+        assert!(said.contains("remedy: "), "{said}");
+    }
+    let output = giveway(&["top", "--once", "--socket", "/no/such/socket"]);
+    assert!(text(&output.stderr).contains("giveway start"));
+
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("trace.json");
+    let file = file.to_str().unwrap();
+    let output = giveway(&["trace", "--tracefs", "/no/such/mount", "--output", file]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("remedy: mount -t tracefs"), "{said}");
+    assert!(!std::path::Path::new(file).exists());
+}
+
 /// Every subcommand's name, as the parts of a command line.
 fn subcommands() -> Vec<Vec<&'static str>> {
-    let lines = "|run|start|stop|status|doctor|bench|bench mixed|report|lab|lab run|lab shell\
+    let lines = "|run|start|stop|status|top|trace|metrics|doctor|bench|bench mixed|report|lab|lab run|lab shell\
                  |lab build|lab info|lab clean|sql|sql serve|sql tpch|completions|man";
     lines
         .split('|')
@@ -115,6 +202,9 @@ fn the_overview_lists_what_there_is() {
             "start",
             "stop",
             "status",
+            "top",
+            "trace",
+            "metrics",
             "doctor",
             "bench",
             "report",

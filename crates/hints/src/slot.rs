@@ -233,21 +233,38 @@ impl Table {
         self.mapping.header().replaced.load(Relaxed) != 0
     }
 
+    /// The table's length in pages: slots are numbered from 1 up to here.
+    pub fn nr_slots(&self) -> u32 {
+        self.mapping.nr_slots()
+    }
+
+    /// Whether slot `index` has an owner.
+    ///
+    /// # Panics
+    /// If there is no such slot.
+    pub fn has_owner(&self, index: u32) -> bool {
+        self.mapping.page(index).owner.load(Relaxed) != 0
+    }
+
     /// How many slots have an owner, and how many there are.
     pub fn usage(&self) -> (u32, u32) {
-        let slots = 1..self.mapping.nr_slots();
-        let is_used = |index: &u32| self.mapping.page(*index).owner.load(Relaxed) != 0;
-        let used = slots.clone().filter(is_used).count();
+        let slots = 1..self.nr_slots();
+        let used = slots.clone().filter(|&index| self.has_owner(index)).count();
         (used as u32, slots.len() as u32)
     }
 
     /// What the slots say that count now, each as of some moment of the search.
     pub fn said(&self) -> impl Iterator<Item = Said> {
+        self.reports().map(|(said, _)| said)
+    }
+
+    /// The same, each with what UFS reports about the slot's owner.
+    pub fn reports(&self) -> impl Iterator<Item = (Said, Report)> {
         let pages = (1..self.mapping.nr_slots()).map(|index| self.mapping.page(index));
         pages.filter_map(|page| {
             let owner = page.owner.load(Relaxed);
             let counts = owner != 0 && page.version.load(Acquire) == claim::VERSION;
-            counts.then(|| Said {
+            let said = || Said {
                 tid: owner as u32,
                 namespace: (owner >> 32) as u32,
                 tier: match page.tier.load(Relaxed) {
@@ -256,7 +273,8 @@ impl Table {
                     _ => None,
                 },
                 weight: Weight::try_from(u32::from(page.weight.load(Relaxed))).unwrap_or_default(),
-            })
+            };
+            counts.then(|| (said(), page.report.read()))
         })
     }
 
@@ -370,19 +388,25 @@ impl Slot {
 
     /// What UFS reports about this thread.
     pub fn report(&self) -> Report {
-        let words = &self.page().report;
+        self.page().report.read()
+    }
+}
+
+impl ReportWords {
+    /// Word by word, while UFS writes them.
+    fn read(&self) -> Report {
         let read = |word: &AtomicU64| word.load(Relaxed);
         Report {
-            run_ns: [read(&words.run_ns[0]), read(&words.run_ns[1])],
-            wakes: read(&words.wakes),
-            wake_ns: read(&words.wake_ns),
-            preempted: read(&words.preempted),
-            boosts: read(&words.boosts),
-            boosted_ns: read(&words.boosted_ns),
-            expired: read(&words.expired),
-            last_lock: read(&words.last_lock),
-            last_boost_ns: read(&words.last_boost_ns),
-            refused: read(&words.refused),
+            run_ns: [read(&self.run_ns[0]), read(&self.run_ns[1])],
+            wakes: read(&self.wakes),
+            wake_ns: read(&self.wake_ns),
+            preempted: read(&self.preempted),
+            boosts: read(&self.boosts),
+            boosted_ns: read(&self.boosted_ns),
+            expired: read(&self.expired),
+            last_lock: read(&self.last_lock),
+            last_boost_ns: read(&self.last_boost_ns),
+            refused: read(&self.refused),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
 //! standby.rs    what is waited for: the word to attach, the word to stop
+//! snapshot.rs   what the BPF program has counted, copied
 //! stats.rs      counters as described statistics
 //! table.rs      the hint table that programs write
 //! door.rs       its descriptor, for programs that cannot open it
@@ -29,6 +30,7 @@ mod door;
 mod options;
 mod scheduler;
 mod sessions;
+mod snapshot;
 mod standby;
 mod stats;
 mod table;

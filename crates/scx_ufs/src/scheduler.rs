@@ -4,7 +4,6 @@
 //! force. The program lives as long as that: dropping its link, or the death of
 //! this process, makes the kernel move every task back to its own scheduler.
 
-use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -18,11 +17,12 @@ use scx_utils::{
 };
 
 use crate::bpf_intf;
-use crate::bpf_skel::{BpfSkel, BpfSkelBuilder, types};
+use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
+use crate::snapshot::Snapshot;
 use crate::standby::Stop;
-use crate::stats::{self, Counters, Metrics};
+use crate::stats::{self, Metrics};
 use crate::table::Keeper;
 
 /// UFS, loaded: all but the last step is done.
@@ -129,26 +129,8 @@ impl<'a> Loaded<'a> {
     }
 
     fn metrics(&self) -> Metrics {
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_ref()
-            .expect("the program has a .bss");
-        let cpus: BTreeMap<u32, Counters> = self
-            .cpus
-            .iter()
-            .map(|&cpu| (cpu, read(&bss.cpu_stats[cpu as usize])))
-            .collect();
-        let data = self
-            .skel
-            .maps
-            .data_data
-            .as_ref()
-            .expect("the program has a .data");
-        // SAFETY: the pointer is to a live, aligned u32; the kernel changes it meanwhile.
-        let nr_cgroups = unsafe { std::ptr::read_volatile(&raw const data.live_groups) };
-        Metrics::new(&cpus, nr_cgroups.into())
+        let table = self.keeper.as_ref().and_then(Keeper::table);
+        Metrics::new(&Snapshot::take(&self.skel, &self.cpus, table))
     }
 }
 
@@ -234,19 +216,4 @@ fn configure(
         }
     }
     Ok(())
-}
-
-/// Copies the counters of one CPU while that CPU goes on counting.
-fn read(cpu: &types::ufs_cpu_stats) -> Counters {
-    // SAFETY: the pointer is to a live, aligned structure of plain integers;
-    // volatile, because a CPU in the kernel changes it meanwhile.
-    let copy = unsafe { std::ptr::read_volatile(cpu) };
-    Counters {
-        count: copy.count,
-        run_ns: copy.run_ns,
-        wake_ns_log2: copy.wake_ns_log2,
-        boosted_ns: copy.boosted_ns,
-        boost_ns_log2: copy.boost_ns_log2,
-        lock_wait_ns: copy.lock_wait_ns,
-    }
 }

@@ -19,12 +19,15 @@ use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
 use crate::bpf_intf::*;
+use crate::snapshot::Snapshot;
 
 mod callbacks;
 mod hints;
+mod work;
 
 pub(crate) use callbacks::CallbackStats;
 pub(crate) use hints::HintStats;
+pub(crate) use work::{CgroupStats, ThreadStats, Work};
 
 const BUCKETS: usize = ufs_limits_UFS_HIST_BUCKETS as usize;
 const FINE_BUCKETS: usize = ufs_limits_UFS_FINE_BUCKETS as usize;
@@ -36,6 +39,8 @@ pub(crate) struct Counters {
     pub count: [u64; ufs_stat_UFS_STAT_SLOTS as usize],
     /// Indexed by tier.
     pub run_ns: [u64; 2],
+    /// Sums of the times from wake-up to run, indexed by tier.
+    pub wake_ns: [u64; 2],
     /// Indexed by tier and bucket.
     pub wake_ns_log2: [[u64; BUCKETS]; 2],
     pub boosted_ns: u64,
@@ -50,6 +55,7 @@ impl Default for Counters {
         Self {
             count: [0; ufs_stat_UFS_STAT_SLOTS as usize],
             run_ns: [0; 2],
+            wake_ns: [0; 2],
             wake_ns_log2: [[0; BUCKETS]; 2],
             boosted_ns: 0,
             boost_ns_log2: [0; BUCKETS],
@@ -73,6 +79,7 @@ impl Counters {
         }
         for tier in 0..2 {
             self.run_ns[tier] += other.run_ns[tier];
+            self.wake_ns[tier] += other.wake_ns[tier];
             for (sum, n) in self.wake_ns_log2[tier]
                 .iter_mut()
                 .zip(other.wake_ns_log2[tier])
@@ -84,6 +91,17 @@ impl Counters {
 
     fn get(&self, stat: ufs_stat) -> u64 {
         self.count[stat as usize]
+    }
+
+    /// A counter of `tier`, where that of the background is `background` and
+    /// that of the other tier is the next.
+    fn of_tier(&self, background: ufs_stat, tier: Tier) -> u64 {
+        self.count[background as usize + tier as usize]
+    }
+
+    fn floor_runs(&self) -> u64 {
+        let of = |tier| self.of_tier(ufs_stat_UFS_BG_FLOOR_RUN, tier);
+        Tier::ALL.into_iter().map(of).sum()
     }
 }
 
@@ -114,6 +132,14 @@ pub struct TierStats {
     pub clamps: u64,
     #[stat(desc = "CPU time in nanoseconds")]
     pub run_ns: u64,
+    #[stat(desc = "times that a task left a CPU which it would have gone on using")]
+    pub preempted: u64,
+    #[stat(desc = "runs ahead of the tier because urgent work waited for the task")]
+    pub boosted_runs: u64,
+    #[stat(desc = "runs because the task had waited for the floor's deadline")]
+    pub floor_runs: u64,
+    #[stat(desc = "sum of the times from wake-up to run in nanoseconds")]
+    pub wake_to_run_ns: u64,
     #[stat(desc = "median of the times from wake-up to run in nanoseconds, upper bound")]
     pub wake_to_run_p50_ns: u64,
     #[stat(desc = "99th percentile of the times from wake-up to run in nanoseconds, upper bound")]
@@ -146,6 +172,21 @@ pub struct CpuStats {
     pub background_dispatches: u64,
     #[stat(desc = "overdue tasks run")]
     pub floor_runs: u64,
+    #[stat(desc = "times that a task left this CPU which it would have gone on using")]
+    pub preempted: u64,
+    #[stat(desc = "boosted tasks run")]
+    pub boosted_runs: u64,
+    #[stat(desc = "median of the times from wake-up to run here in nanoseconds, upper bound")]
+    pub wake_to_run_p50_ns: u64,
+    #[stat(
+        desc = "99th percentile of the times from wake-up to run here in nanoseconds, upper bound"
+    )]
+    pub wake_to_run_p99_ns: u64,
+    #[stat(
+        desc = "times from wake-up to run: entry i counts 2^i to 2^(i+1) ns",
+        _om_skip
+    )]
+    pub wake_to_run_log2_ns: Vec<u64>,
 }
 
 /// Everything.
@@ -189,6 +230,10 @@ pub struct Metrics {
     pub tiers: BTreeMap<String, TierStats>,
     #[stat(desc = "by CPU")]
     pub cpus: BTreeMap<u32, CpuStats>,
+    #[stat(desc = "by number of the cgroup")]
+    pub cgroups: BTreeMap<u64, CgroupStats>,
+    #[stat(desc = "threads that have a hint slot, by number of the slot")]
+    pub threads: BTreeMap<u32, ThreadStats>,
 }
 
 /// The bucket in which `part` of `whole` of everything counted is reached; none
@@ -219,6 +264,9 @@ impl TierStats {
         let buckets = all.wake_ns_log2[tier as usize].to_vec();
         let common = Self {
             run_ns: all.run_ns[tier as usize],
+            wake_to_run_ns: all.wake_ns[tier as usize],
+            preempted: all.of_tier(ufs_stat_UFS_BG_PREEMPTED, tier),
+            floor_runs: all.of_tier(ufs_stat_UFS_BG_FLOOR_RUN, tier),
             wake_to_run_p50_ns: percentile_ns(&buckets, 50),
             wake_to_run_p99_ns: percentile_ns(&buckets, 99),
             wake_to_run_log2_ns: buckets,
@@ -242,6 +290,7 @@ impl TierStats {
                 dispatches: all.get(ufs_stat_UFS_BG_DISPATCH),
                 keeps: all.get(ufs_stat_UFS_BG_KEEP),
                 clamps: all.get(ufs_stat_UFS_BG_CLAMP),
+                boosted_runs: all.get(ufs_stat_UFS_BOOST_RUN),
                 ..common
             },
         }
@@ -265,6 +314,10 @@ impl TierStats {
             keeps: self.keeps - before.keeps,
             clamps: self.clamps - before.clamps,
             run_ns: self.run_ns - before.run_ns,
+            wake_to_run_ns: self.wake_to_run_ns - before.wake_to_run_ns,
+            preempted: self.preempted - before.preempted,
+            boosted_runs: self.boosted_runs - before.boosted_runs,
+            floor_runs: self.floor_runs - before.floor_runs,
             wake_to_run_p50_ns: percentile_ns(&buckets, 50),
             wake_to_run_p99_ns: percentile_ns(&buckets, 99),
             wake_to_run_log2_ns: buckets,
@@ -273,16 +326,15 @@ impl TierStats {
 }
 
 impl Metrics {
-    /// Metrics of the CPUs `cpus`, by CPU number; the counts of cgroups belong
-    /// to no CPU.
-    pub(crate) fn new(cpus: &BTreeMap<u32, Counters>, nr_cgroups: u64) -> Self {
+    /// Metrics of what was seen.
+    pub(crate) fn new(seen: &Snapshot) -> Self {
         let mut all = Counters::default();
-        for counters in cpus.values() {
+        for counters in seen.cpus.values() {
             all.add(counters);
         }
         Self {
-            nr_cpus: cpus.len() as u64,
-            nr_cgroups,
+            nr_cpus: seen.cpus.len() as u64,
+            nr_cgroups: seen.nr_cgroups,
             nr_cgroup_overflows: all.get(ufs_stat_UFS_GROUP_OVERFLOW),
             nr_cgroup_moves: all.get(ufs_stat_UFS_CGROUP_MOVE),
             nr_weight_changes: all.get(ufs_stat_UFS_WEIGHT_CHANGE),
@@ -290,7 +342,7 @@ impl Metrics {
             nr_tree_empty: all.get(ufs_stat_UFS_TREE_EMPTY),
             nr_tree_ineligible: all.get(ufs_stat_UFS_TREE_INELIGIBLE),
             nr_floor_moves: all.get(ufs_stat_UFS_FLOOR_MOVE),
-            nr_floor_runs: all.get(ufs_stat_UFS_FLOOR_RUN),
+            nr_floor_runs: all.floor_runs(),
             nr_floor_hurried: all.get(ufs_stat_UFS_FLOOR_HURRIED),
             nr_enq_last: all.get(ufs_stat_UFS_ENQ_LAST),
             nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
@@ -301,9 +353,20 @@ impl Metrics {
                 .into_iter()
                 .map(|tier| (tier.to_string(), TierStats::new(tier, &all)))
                 .collect(),
-            cpus: cpus
+            cpus: seen
+                .cpus
                 .iter()
                 .map(|(&cpu, counters)| (cpu, CpuStats::new(counters)))
+                .collect(),
+            cgroups: seen
+                .cgroups
+                .iter()
+                .map(|cgroup| (cgroup.id, CgroupStats::new(cgroup)))
+                .collect(),
+            threads: seen
+                .threads
+                .iter()
+                .map(|(&slot, thread)| (slot, ThreadStats::new(thread)))
                 .collect(),
         }
     }
@@ -363,6 +426,9 @@ impl Metrics {
 
 impl CpuStats {
     fn new(counters: &Counters) -> Self {
+        let [background, time_sensitive] = &counters.wake_ns_log2;
+        let both = background.iter().zip(time_sensitive);
+        let wakes: Vec<u64> = both.map(|(b, t)| b + t).collect();
         Self {
             time_sensitive_ns: counters.run_ns[Tier::TimeSensitive as usize],
             background_ns: counters.run_ns[Tier::Background as usize],
@@ -376,7 +442,15 @@ impl CpuStats {
             dispatches: counters.get(ufs_stat_UFS_TS_DISPATCH),
             steals: counters.get(ufs_stat_UFS_TS_STEAL),
             background_dispatches: counters.get(ufs_stat_UFS_BG_DISPATCH),
-            floor_runs: counters.get(ufs_stat_UFS_FLOOR_RUN),
+            floor_runs: counters.floor_runs(),
+            preempted: Tier::ALL
+                .into_iter()
+                .map(|tier| counters.of_tier(ufs_stat_UFS_BG_PREEMPTED, tier))
+                .sum(),
+            boosted_runs: counters.get(ufs_stat_UFS_BOOST_RUN),
+            wake_to_run_p50_ns: percentile_ns(&wakes, 50),
+            wake_to_run_p99_ns: percentile_ns(&wakes, 99),
+            wake_to_run_log2_ns: wakes,
         }
     }
 }
@@ -395,6 +469,8 @@ pub(crate) fn server_data() -> StatsServerData<(), Metrics> {
         .add_meta(CpuStats::meta())
         .add_meta(HintStats::meta())
         .add_meta(CallbackStats::meta())
+        .add_meta(CgroupStats::meta())
+        .add_meta(ThreadStats::meta())
         .add_meta(Metrics::meta())
         .add_ops("top", StatsOps { open, close: None })
 }
@@ -427,6 +503,7 @@ pub(crate) fn monitor(interval: Duration, shutdown: Arc<AtomicBool>) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::{Cgroup, Thread};
 
     #[test]
     fn percentiles_are_upper_bounds_of_their_buckets() {
@@ -460,8 +537,99 @@ mod tests {
         for stat in [ufs_stat_UFS_TS_WAKE_IDLE, ufs_stat_UFS_TS_WAKE_QUEUED] {
             counters.count[stat as usize] = 3;
         }
-        let metrics = Metrics::new(&BTreeMap::from([(0, counters.clone()), (7, counters)]), 2);
+        let metrics = Metrics::new(&Snapshot {
+            cpus: BTreeMap::from([(0, counters.clone()), (7, counters)]),
+            ..Snapshot::default()
+        });
         assert_eq!(metrics.cpus[&7].wakes, 6);
         assert_eq!(metrics.tiers["time_sensitive"].wake_idle, 6);
+    }
+
+    #[test]
+    fn counters_that_come_by_tier_are_told_apart() {
+        let mut counters = Counters::default();
+        counters.count[ufs_stat_UFS_BG_PREEMPTED as usize] = 5;
+        counters.count[ufs_stat_UFS_TS_PREEMPTED as usize] = 7;
+        counters.count[ufs_stat_UFS_BG_FLOOR_RUN as usize] = 1;
+        counters.count[ufs_stat_UFS_TS_FLOOR_RUN as usize] = 2;
+        let metrics = Metrics::new(&Snapshot {
+            cpus: BTreeMap::from([(0, counters)]),
+            ..Snapshot::default()
+        });
+        let [urgent, background] =
+            ["time_sensitive", "background"].map(|tier| &metrics.tiers[tier]);
+        assert_eq!((urgent.preempted, urgent.floor_runs), (7, 2));
+        assert_eq!((background.preempted, background.floor_runs), (5, 1));
+        assert_eq!(metrics.nr_floor_runs, 3);
+        assert_eq!(metrics.cpus[&0].preempted, 12);
+    }
+
+    #[test]
+    fn what_is_published_is_what_giveway_top_reads() {
+        let mut counters = Counters::default();
+        counters.run_ns = [3, 4];
+        counters.wake_ns = [0, 5];
+        counters.wake_ns_log2[1][5] = 6;
+        counters.count[ufs_stat_UFS_BOOSTS_LEADER as usize] = 20;
+        counters.count[ufs_stat_UFS_BG_PREEMPTED as usize] = 7;
+        counters.count[ufs_stat_UFS_TS_FLOOR_RUN as usize] = 8;
+        counters.count[ufs_stat_UFS_BOOST_RUN as usize] = 9;
+        let mut wake_ns_log2 = [0; BUCKETS];
+        wake_ns_log2[2] = 10;
+        let work = Work {
+            run_ns: [11, 12],
+            preempted: 13,
+            boosted_runs: 14,
+            floor_runs: 15,
+            wake_ns_log2,
+        };
+        let published = Metrics::new(&Snapshot {
+            cpus: BTreeMap::from([(2, counters)]),
+            nr_cgroups: 1,
+            cgroups: vec![Cgroup {
+                id: 16,
+                path: "/a".into(),
+                tier: Tier::Background,
+                weight: 17,
+                work: work.clone(),
+            }],
+            threads: BTreeMap::from([(
+                18,
+                Thread {
+                    tid: 19,
+                    tier: Tier::TimeSensitive,
+                    work,
+                },
+            )]),
+        });
+        let json = serde_json::to_value(&published).unwrap();
+        let read: giveway_watch::sample::Sample = serde_json::from_value(json).unwrap();
+
+        assert_eq!((read.nr_cpus, read.nr_cgroups), (1, 1));
+        assert_eq!(read.tiers["time_sensitive"].wake_to_run_ns, 5);
+        assert_eq!(read.hints.boosts_leader, 20);
+        let tier = read.tiers["time_sensitive"].work("time_sensitive");
+        assert_eq!((tier.time_sensitive_ns, tier.floor_runs), (4, 8));
+        assert_eq!(tier.wakes.percentile_ns(50), Some(64));
+        let tier = read.tiers["background"].work("background");
+        assert_eq!(
+            (tier.background_ns, tier.preempted, tier.boosted_runs),
+            (3, 7, 9)
+        );
+        let cpu = &read.cpus[&2].work;
+        assert_eq!((cpu.time_sensitive_ns, cpu.background_ns), (4, 3));
+        assert_eq!((cpu.preempted, cpu.boosted_runs, cpu.floor_runs), (7, 9, 8));
+        assert_eq!(cpu.wakes.count(), 6);
+        let (cgroup, thread) = (&read.cgroups[&16], &read.threads[&18]);
+        assert_eq!((cgroup.path.as_str(), cgroup.weight), ("/a", 17));
+        assert_eq!((thread.tid, thread.tier.as_str()), (19, "time_sensitive"));
+        for work in [&cgroup.work, &thread.work] {
+            assert_eq!((work.background_ns, work.time_sensitive_ns), (11, 12));
+            assert_eq!(
+                (work.preempted, work.boosted_runs, work.floor_runs),
+                (13, 14, 15)
+            );
+            assert_eq!(work.wakes.percentile_ns(99), Some(8));
+        }
     }
 }

@@ -109,6 +109,11 @@ impl Keeper {
         self.nr_slots
     }
 
+    /// The table, once it is published.
+    pub(crate) fn table(&self) -> Option<&Table> {
+        self.table.as_ref()
+    }
+
     /// Whether the directory has changed since [`Keeper::prepare`] looked.
     pub(crate) fn is_stale(&self) -> bool {
         self.is_new == self.path().exists()

@@ -202,15 +202,13 @@ static __always_inline bool lend(u32 waiter, u32 holder, u32 kind)
 static __always_inline void end_boost(struct slot_state *h)
 {
 	u64 lasted;
-	u32 bucket;
 
 	if (!h->boosted)
 		return;
 	lasted = time_delta(scx_bpf_now(), h->boost_since);
 	h->boosted = UFS_BOOST_NONE;
 	h->report.last_boost_ns = lasted;
-	bucket = lasted ? log2_u64(lasted) - 1 : 0;
-	stats()->boost_ns_log2[bucket < UFS_HIST_BUCKETS ? bucket : UFS_HIST_BUCKETS - 1]++;
+	stats()->boost_ns_log2[coarse_bucket(lasted)]++;
 }
 
 /* The owner of @holder is leaving its CPU: is it waited for? */

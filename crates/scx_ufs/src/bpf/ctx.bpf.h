@@ -141,6 +141,7 @@ struct group {
 } __attribute__((aligned(64)));
 
 struct group groups[UFS_GROUPS_MAX];
+struct ufs_work group_work[UFS_GROUPS_MAX][UFS_SHARDS];
 u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
 u32 live_groups = 1;
 u64 hweight_gen = 1;
@@ -209,6 +210,22 @@ static __always_inline struct ufs_cpu_stats *stats(void)
 }
 
 #define stat_inc(name) (stats()->count[name]++)
+
+/* Where this CPU counts for a group. Up to UFS_SHARDS CPUs never wait for one
+ * another here; more share lines, and add to them atomically. */
+static __always_inline struct ufs_work *work_of(u32 index)
+{
+	return &group_work[index & (UFS_GROUPS_MAX - 1)]
+			  [bpf_get_smp_processor_id() & (UFS_SHARDS - 1)];
+}
+
+/* Where @ns belongs in a histogram with one bucket to an octave. */
+static __always_inline u32 coarse_bucket(u64 ns)
+{
+	u32 bucket = ns ? log2_u64(ns) - 1 : 0;
+
+	return bucket < UFS_HIST_BUCKETS ? bucket : UFS_HIST_BUCKETS - 1;
+}
 
 static __always_inline u64 scaled(u64 ns, u64 scale)
 {

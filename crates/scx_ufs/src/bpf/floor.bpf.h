@@ -104,7 +104,6 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0))
 		return false;
 	cc->floor_next = now + interval;
-	stat_inc(UFS_FLOOR_RUN);
 	if (hurried)
 		stat_inc(UFS_FLOOR_HURRIED);
 	return true;

@@ -262,7 +262,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	struct cgroup_slot *slot;
 	struct cgroup *parent;
 	struct group *g;
-	u32 up = 0, index;
+	u32 up = 0, index, shard;
 	s32 err;
 
 	slot = bpf_cgrp_storage_get(&cgroup_slots, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -297,6 +297,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	g->task_clock = 0;
 	g->in[0].hweight_gen = 0;
 	g->in[1].hweight_gen = 0;
+	bpf_for(shard, 0, UFS_SHARDS)
+		__builtin_memset(&group_work[index & (UFS_GROUPS_MAX - 1)][shard & (UFS_SHARDS - 1)],
+				 0, sizeof(struct ufs_work));
 	/* With hints any task may turn to the background. */
 	if (g->tier == GIVEWAY_TIER_BACKGROUND || hints_on) {
 		err = ready_bg_group(index);

@@ -81,6 +81,10 @@ struct slot_state {
 	u64 boost_since;
 	u64 barred_until;
 	struct giveway_report report;
+	/* What the loader tells of the owner beside its report. */
+	u64 boosted_runs;
+	u64 floor_runs;
+	u32 wake_ns_log2[UFS_HIST_BUCKETS];
 } __attribute__((aligned(64)));
 
 struct slot_state slot_states[UFS_SLOTS_MAX];

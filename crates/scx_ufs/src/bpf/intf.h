@@ -32,6 +32,8 @@ enum ufs_limits {
 	UFS_HIST_BUCKETS = 32,
 	/* Of a histogram with four buckets to an octave. */
 	UFS_FINE_BUCKETS = 4 * UFS_HIST_BUCKETS,
+	/* Places in which the CPUs count for a group: CPU modulo this. */
+	UFS_SHARDS = 8,
 	/* Hint slots, the header included, and what is remembered of each. */
 	UFS_SLOTS_MAX = 4096,
 	UFS_SLOT_WORDS = UFS_SLOTS_MAX / 64,
@@ -73,7 +75,9 @@ enum ufs_stat {
 	UFS_TREE_EMPTY,
 	UFS_TREE_INELIGIBLE,
 	UFS_FLOOR_MOVE,
-	UFS_FLOOR_RUN,
+	/* By enum giveway_tier, in its order. */
+	UFS_BG_FLOOR_RUN,
+	UFS_TS_FLOOR_RUN,
 	/* Floor runs that came earlier than the share allows, to meet the deadline. */
 	UFS_FLOOR_HURRIED,
 	UFS_ENQ_LAST,
@@ -108,6 +112,9 @@ enum ufs_stat {
 	 * time-sensitive work came to wait for before they ran again. */
 	UFS_HOLDER_PREEMPTED,
 	UFS_HOLDER_AWAITED,
+	/* Tasks that left a CPU which they would have gone on using: by tier, as above. */
+	UFS_BG_PREEMPTED,
+	UFS_TS_PREEMPTED,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,
@@ -124,8 +131,19 @@ struct ufs_cpu_stats {
 	/* Sleeps of time-sensitive tasks for lightweight locks, until they run
 	 * again; bucket 4 i + j counts from 2^i (1 + j/4) ns on. */
 	u64 lock_wait_ns[UFS_FINE_BUCKETS];
-	/* Wake-up to run by tier; bucket i counts [2^i, 2^(i+1)) ns, bucket 0 also 0. */
+	/* Wake-up to run by tier: the sum, and a histogram; bucket i counts [2^i, 2^(i+1)) ns, bucket 0 also 0. */
+	u64 wake_ns[2];
 	u64 wake_ns_log2[2][UFS_HIST_BUCKETS];
+} __attribute__((aligned(64)));
+
+/* What the tasks of one group did, on the CPUs of one shard. Written atomically,
+ * since several CPUs share it; buckets as above. */
+struct ufs_work {
+	u64 run_ns[2];
+	u64 preempted;
+	u64 boosted_runs;
+	u64 floor_runs;
+	u32 wake_ns_log2[UFS_HIST_BUCKETS];
 } __attribute__((aligned(64)));
 
 /* A name, or the beginning of a name, that puts a cgroup into a tier. */

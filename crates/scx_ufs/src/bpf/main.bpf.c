@@ -155,6 +155,7 @@ static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 	if (tc->wake_at) {
 		report->wakes++;
 		report->wake_ns += time_delta(now, tc->wake_at);
+		state->wake_ns_log2[coarse_bucket(time_delta(now, tc->wake_at))]++;
 	}
 	state->awaited = 0;
 	if (state->sleeps_since) {
@@ -197,6 +198,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u
 		used = 1ULL << 29;
 	tc->started = now;
 	stats()->run_ns[tc->tier & 1] += used;
+	__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
 	weighted = used;
 	if (unlikely(p->scx.weight != 100) && p->scx.weight)
 		weighted = used * 100 / p->scx.weight;
@@ -244,6 +246,8 @@ static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_
 	if (is_boosted(tc)) {
 		tc->boost = 2;
 		cc->runs_boosted = 1;
+		state_of(tc->slot)->boosted_runs++;
+		__sync_fetch_and_add(&work_of(tc->group)->boosted_runs, 1);
 	}
 }
 
@@ -411,14 +415,19 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		start_with_slot(tc, now);
 	if (tc->wake_at) {
 		waited = time_delta(now, tc->wake_at);
-		bucket = waited ? log2_u64(waited) - 1 : 0;
-		if (bucket >= UFS_HIST_BUCKETS)
-			bucket = UFS_HIST_BUCKETS - 1;
+		bucket = coarse_bucket(waited);
+		stats()->wake_ns[tc->tier & 1] += waited;
 		stats()->wake_ns_log2[tc->tier & 1][bucket]++;
+		__sync_fetch_and_add(&work_of(tc->group)->wake_ns_log2[bucket], 1);
 		tc->wake_at = 0;
 	}
-	if (from_floor)
+	if (from_floor) {
 		tc->floor = 2;
+		stats()->count[UFS_BG_FLOOR_RUN + (tc->tier & 1)]++;
+		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
+		if (tc->slot)
+			state_of(tc->slot)->floor_runs++;
+	}
 	if (tc->tier == GIVEWAY_TIER_BACKGROUND) {
 		/* Dispatch has charged the group, unless the task came by another way:
 		 * from the floor, or back after a real-time task. */
@@ -461,6 +470,10 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	tc->floor = 0;
 	tc->boost_ran = tc->boost == 2;
 	tc->boost = 0;
+	if (runnable) {
+		stats()->count[UFS_BG_PREEMPTED + (tc->tier & 1)]++;
+		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
+	}
 	/* A thread may claim its slot and sleep at once. */
 	heed(p, tc);
 	if (unlikely(tc->slot)) {

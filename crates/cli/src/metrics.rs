@@ -1,0 +1,49 @@
+//! `giveway metrics`: what UFS has counted, for Prometheus and its kin.
+
+use std::io::{Write as _, stdout};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use clap::Args;
+use giveway_watch::metrics::{exposition, server};
+use giveway_watch::source::{SOCKET, Source as _, StatsSocket};
+
+use crate::error::{Context, Failure};
+
+/// Print what UFS has counted as OpenMetrics text, or serve it
+///
+/// Totals since UFS was loaded, by tier, CPU and cgroup. While UFS is not loaded
+/// a scrape finds giveway_up 0 and nothing else.
+#[derive(Args, Debug)]
+pub(crate) struct MetricsArgs {
+    /// Serve http://ADDRESS:PORT/metrics instead of printing once
+    ///
+    /// Whoever can connect can read: cgroup names are among it.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    listen: Option<SocketAddr>,
+    /// Where UFS serves its statistics
+    #[arg(long, default_value = SOCKET, value_name = "SOCKET")]
+    socket: PathBuf,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an address and a port, as in 127.0.0.1:9752".to_owned())
+}
+
+/// Prints or serves the metrics.
+pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
+    let mut socket = StatsSocket::at(&args.socket);
+    let Some(address) = args.listen else {
+        let text = exposition(Some(&socket.sample()?));
+        return Ok(stdout().write_all(text.as_bytes())?);
+    };
+    let listener = TcpListener::bind(address).map_err(|error| {
+        Failure::new(format_args!("cannot listen at {address}: {error}"))
+            .with_remedy("choose another port, or stop what listens there (ss -ltnp)")
+    })?;
+    // The port may have been 0: any that is free.
+    let address = listener.local_addr().cannot("tell the port")?;
+    eprintln!("giveway: metrics are at http://{address}/metrics");
+    server::serve(&listener, &mut socket, &|| false).cannot(format_args!("go on at {address}"))
+}

@@ -1,0 +1,143 @@
+//! `giveway top`: what UFS does, on a screen or for programs.
+
+use std::io::{IsTerminal as _, stdout};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use giveway_watch::names;
+use giveway_watch::source::{SOCKET, StatsSocket};
+use giveway_watch::top::controls::Controls;
+use giveway_watch::top::model::{Column, View, Wanted};
+use giveway_watch::top::run::{self, Error, Printing, Sampler};
+
+use crate::error::Failure;
+
+/// Show who runs, who waits and who is preempted under UFS
+///
+/// By tier, cgroup, backend (a thread with a hint slot) and CPU: CPU time in per
+/// cent of one CPU, the background's part of it, median and 99th percentile of
+/// the time from wake-up to run (the end of its octave), and per second: CPUs
+/// lost to others, boosted runs, runs that the floor gave.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Keys: Tab or 1-4 view, < and > column to sort by, i invert, / filter, \
+                        a also what did nothing, p pause, arrows scroll, q quit."
+)]
+pub(crate) struct TopArgs {
+    /// Seconds between two samples
+    #[arg(long, default_value = "1", value_name = "SECONDS", value_parser = seconds)]
+    interval: Duration,
+    /// What to show first
+    #[arg(long, value_enum, default_value_t = ViewName::Tiers, value_name = "VIEW")]
+    view: ViewName,
+    /// The column to sort by
+    #[arg(long, value_enum, default_value_t = ColumnName::Run, value_name = "COLUMN")]
+    sort: ColumnName,
+    /// Only what has this in its name or tier
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    filter: String,
+    /// Also what did nothing
+    #[arg(long)]
+    all: bool,
+    /// Print one interval, all views, and end
+    #[arg(long)]
+    once: bool,
+    /// Print a line of JSON for each interval; with --once for one
+    #[arg(long)]
+    json: bool,
+    /// Where UFS serves its statistics
+    #[arg(long, default_value = SOCKET, value_name = "SOCKET")]
+    socket: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ViewName {
+    Tiers,
+    Cgroups,
+    Backends,
+    Cpus,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ColumnName {
+    Name,
+    Run,
+    Background,
+    WakeP50,
+    WakeP99,
+    Preempted,
+    Boosted,
+    Floor,
+}
+
+/// A length of time above 0, in seconds.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let number: Option<f64> = text.parse().ok();
+    number
+        .and_then(|number| Duration::try_from_secs_f64(number).ok())
+        .filter(|length| !length.is_zero())
+        .ok_or_else(|| "write seconds above 0, as in 0.5".to_owned())
+}
+
+/// Shows or prints what UFS does.
+pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
+    let wanted = Wanted {
+        by: match args.sort {
+            ColumnName::Name => Column::Name,
+            ColumnName::Run => Column::Run,
+            ColumnName::Background => Column::Background,
+            ColumnName::WakeP50 => Column::P50,
+            ColumnName::WakeP99 => Column::P99,
+            ColumnName::Preempted => Column::Preempted,
+            ColumnName::Boosted => Column::Boosted,
+            ColumnName::Floor => Column::Floor,
+        },
+        filter: args.filter.clone(),
+        idle: args.all,
+        ..Wanted::default()
+    };
+    let mut socket = StatsSocket::at(&args.socket);
+    let title = |tid| names::title(Path::new("/proc"), tid);
+    let mut sampler = Sampler::new(&mut socket, &title);
+    if args.once || args.json {
+        let how = Printing {
+            every: args.interval,
+            once: args.once,
+            json: args.json,
+            wanted,
+        };
+        return Ok(run::print(&mut sampler, &how, &mut stdout().lock())?);
+    }
+    if !stdout().is_terminal() {
+        return Err(Failure::usage("the output is no terminal to draw in")
+            .with_remedy("add --once for a table, or --json for a program"));
+    }
+    let view = match args.view {
+        ViewName::Tiers => View::Tiers,
+        ViewName::Cgroups => View::Cgroups,
+        ViewName::Backends => View::Backends,
+        ViewName::Cpus => View::Cpus,
+    };
+    Ok(run::show(
+        &mut sampler,
+        args.interval,
+        Controls::new(view, wanted),
+    )?)
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Output(error) => error.into(),
+            Error::Source(error) => error.into(),
+        }
+    }
+}
+
+impl From<giveway_watch::source::SourceError> for Failure {
+    fn from(error: giveway_watch::source::SourceError) -> Self {
+        let remedy = error.remedy();
+        Failure::new(error).with_remedy(remedy)
+    }
+}

@@ -1,0 +1,117 @@
+//! `giveway trace`: who ran and who waited, recorded for Perfetto.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use giveway_hints::slot::Table;
+use giveway_watch::trace::record::{Summary, record};
+use giveway_watch::trace::tasks::Proc;
+use giveway_watch::trace::tracefs::{MOUNT, TraceError, Tracefs};
+
+use crate::error::{Context, Failure};
+use crate::tier;
+use crate::top::seconds;
+
+/// Record who runs, waits and is preempted, for a look in Perfetto
+///
+/// Records every switch and wake-up of the machine and writes them as JSON that
+/// https://ui.perfetto.dev and chrome://tracing open. Each CPU shows the tier and
+/// the thread that has it, and where background work gives way; each thread shows
+/// when it runs and when it waits, and why; boosts are shown beside. Works without
+/// UFS, too: tiers are those of cgroups and hint slots.
+#[derive(Args, Debug)]
+#[command(after_help = "Ctrl-C ends the recording early and writes the file all the same.")]
+pub(crate) struct TraceArgs {
+    /// How long to record
+    #[arg(long, default_value = "5", value_name = "SECONDS", value_parser = seconds)]
+    seconds: Duration,
+    /// The file to write
+    #[arg(long, short, default_value = "giveway-trace.json", value_name = "FILE")]
+    output: PathBuf,
+    /// What the kernel keeps for each CPU until it is read, in KiB
+    ///
+    /// Raise it when events were lost.
+    #[arg(long, default_value_t = 4096, value_name = "KIB",
+          value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    buffer_kib: u32,
+    /// Where tracefs is mounted
+    #[arg(long, default_value = MOUNT, value_name = "DIR")]
+    tracefs: PathBuf,
+}
+
+/// Records, and says what.
+pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
+    let path = args.output.display();
+    let mut feed = Tracefs::start(&args.tracefs, args.buffer_kib)?;
+    let file = File::create(&args.output).cannot(format_args!("write {path}"))?;
+    let is_interrupted = Arc::new(AtomicBool::new(false));
+    let interrupted = Arc::clone(&is_interrupted);
+    ctrlc::set_handler(move || interrupted.store(true, Ordering::Relaxed))
+        .cannot("handle Ctrl-C")?;
+
+    let end = Instant::now() + args.seconds;
+    let is_over = || Instant::now() >= end || is_interrupted.load(Ordering::Relaxed);
+    let mut tasks = Proc::new(Path::new("/proc"), &tier::of_path, Table::open(None).ok());
+    let summary = record(&mut feed, &mut tasks, &is_over, BufWriter::new(file))
+        .cannot(format_args!("record to {path}"))?;
+    eprint!("{}", said(&summary, args.buffer_kib));
+    eprintln!("{path}: open it at https://ui.perfetto.dev");
+    Ok(())
+}
+
+/// What was recorded, and what was not.
+fn said(summary: &Summary, buffer_kib: u32) -> String {
+    let mut text = format!(
+        "{} events; {} preemptions, {} of background by time-sensitive work; {} boosts\n",
+        summary.events, summary.preemptions, summary.gave_way, summary.boosts
+    );
+    if summary.lost > 0 {
+        text += &format!(
+            "giveway: note: {} events were lost; remedy: --buffer-kib {}\n",
+            summary.lost,
+            buffer_kib.saturating_mul(4)
+        );
+    }
+    if summary.unreadable > 0 {
+        text += &format!(
+            "giveway: note: {} lines could not be read\n",
+            summary.unreadable
+        );
+    }
+    text
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        let remedy = error.remedy();
+        Failure::new(error).with_remedy(remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_said_with_what_helps() {
+        let summary = Summary {
+            events: 10,
+            lost: 3,
+            unreadable: 1,
+            ..Summary::default()
+        };
+        let text = said(&summary, 64);
+        assert!(text.starts_with("10 events; "), "{text}");
+        assert!(
+            text.contains("3 events were lost; remedy: --buffer-kib 256"),
+            "{text}"
+        );
+        assert!(text.contains("1 lines could not"), "{text}");
+        assert_eq!(said(&Summary::default(), 64).lines().count(), 1);
+    }
+}

@@ -1,0 +1,142 @@
+//! Statistics of who did what: cgroups, and threads that have a hint slot.
+
+use giveway_hints::Tier;
+use scx_stats_derive::{Stats, stat_doc};
+use serde::{Deserialize, Serialize};
+
+use super::{BUCKETS, percentile_ns};
+use crate::snapshot::{Cgroup, Thread};
+
+/// What some tasks did and got, as the BPF program counts it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Work {
+    /// Indexed by tier.
+    pub run_ns: [u64; 2],
+    pub preempted: u64,
+    pub boosted_runs: u64,
+    pub floor_runs: u64,
+    /// Indexed by bucket.
+    pub wake_ns_log2: [u64; BUCKETS],
+}
+
+impl Work {
+    /// Adds `other`, field by field.
+    pub(crate) fn add(&mut self, other: &Work) {
+        for (sum, n) in self.run_ns.iter_mut().zip(other.run_ns) {
+            *sum += n;
+        }
+        self.preempted += other.preempted;
+        self.boosted_runs += other.boosted_runs;
+        self.floor_runs += other.floor_runs;
+        for (sum, n) in self.wake_ns_log2.iter_mut().zip(other.wake_ns_log2) {
+            *sum += n;
+        }
+    }
+}
+
+/// One cgroup.
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(
+    desc = "one cgroup, its own tasks only, by its number",
+    _om_prefix = "cgroup_",
+    _om_label = "cgroup"
+)]
+pub struct CgroupStats {
+    #[stat(desc = "path; names of more than 31 bytes are cut", _om_skip)]
+    pub path: String,
+    #[stat(desc = "tier of its tasks that have no hint slot", _om_skip)]
+    pub tier: String,
+    #[stat(desc = "cpu.weight")]
+    pub weight: u64,
+    #[stat(desc = "CPU time of its time-sensitive tasks in nanoseconds")]
+    pub time_sensitive_ns: u64,
+    #[stat(desc = "CPU time of its background tasks in nanoseconds")]
+    pub background_ns: u64,
+    #[stat(desc = "times that a task left a CPU which it would have gone on using")]
+    pub preempted: u64,
+    #[stat(desc = "runs ahead of the tier because urgent work waited for the task")]
+    pub boosted_runs: u64,
+    #[stat(desc = "runs because the task had waited for the floor's deadline")]
+    pub floor_runs: u64,
+    #[stat(desc = "median of the times from wake-up to run in nanoseconds, upper bound")]
+    pub wake_to_run_p50_ns: u64,
+    #[stat(desc = "99th percentile of the times from wake-up to run in nanoseconds, upper bound")]
+    pub wake_to_run_p99_ns: u64,
+    #[stat(
+        desc = "times from wake-up to run: entry i counts 2^i to 2^(i+1) ns",
+        _om_skip
+    )]
+    pub wake_to_run_log2_ns: Vec<u64>,
+}
+
+/// One thread that has a hint slot.
+#[stat_doc]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, Stats)]
+#[stat(
+    desc = "one thread that has a hint slot, since it got it, by number of the slot",
+    _om_prefix = "thread_",
+    _om_label = "slot"
+)]
+pub struct ThreadStats {
+    #[stat(desc = "its number in the pid namespace of scx_ufs", _om_skip)]
+    pub tid: u64,
+    #[stat(desc = "its tier when it last left a CPU", _om_skip)]
+    pub tier: String,
+    #[stat(desc = "CPU time while time-sensitive in nanoseconds")]
+    pub time_sensitive_ns: u64,
+    #[stat(desc = "CPU time while background in nanoseconds")]
+    pub background_ns: u64,
+    #[stat(desc = "times that it left a CPU which it would have gone on using")]
+    pub preempted: u64,
+    #[stat(desc = "runs ahead of its tier because urgent work waited for it")]
+    pub boosted_runs: u64,
+    #[stat(desc = "runs because it had waited for the floor's deadline")]
+    pub floor_runs: u64,
+    #[stat(desc = "median of its times from wake-up to run in nanoseconds, upper bound")]
+    pub wake_to_run_p50_ns: u64,
+    #[stat(desc = "99th percentile of its times from wake-up to run in nanoseconds, upper bound")]
+    pub wake_to_run_p99_ns: u64,
+    #[stat(
+        desc = "times from wake-up to run: entry i counts 2^i to 2^(i+1) ns",
+        _om_skip
+    )]
+    pub wake_to_run_log2_ns: Vec<u64>,
+}
+
+impl CgroupStats {
+    pub(super) fn new(cgroup: &Cgroup) -> Self {
+        let work = &cgroup.work;
+        Self {
+            path: cgroup.path.clone(),
+            tier: cgroup.tier.to_string(),
+            weight: cgroup.weight.into(),
+            time_sensitive_ns: work.run_ns[Tier::TimeSensitive as usize],
+            background_ns: work.run_ns[Tier::Background as usize],
+            preempted: work.preempted,
+            boosted_runs: work.boosted_runs,
+            floor_runs: work.floor_runs,
+            wake_to_run_p50_ns: percentile_ns(&work.wake_ns_log2, 50),
+            wake_to_run_p99_ns: percentile_ns(&work.wake_ns_log2, 99),
+            wake_to_run_log2_ns: work.wake_ns_log2.to_vec(),
+        }
+    }
+}
+
+impl ThreadStats {
+    pub(super) fn new(thread: &Thread) -> Self {
+        let work = &thread.work;
+        Self {
+            tid: thread.tid.into(),
+            tier: thread.tier.to_string(),
+            time_sensitive_ns: work.run_ns[Tier::TimeSensitive as usize],
+            background_ns: work.run_ns[Tier::Background as usize],
+            preempted: work.preempted,
+            boosted_runs: work.boosted_runs,
+            floor_runs: work.floor_runs,
+            wake_to_run_p50_ns: percentile_ns(&work.wake_ns_log2, 50),
+            wake_to_run_p99_ns: percentile_ns(&work.wake_ns_log2, 99),
+            wake_to_run_log2_ns: work.wake_ns_log2.to_vec(),
+        }
+    }
+}

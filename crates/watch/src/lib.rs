@@ -1,0 +1,24 @@
+//! What UFS does, for people and programs that look on.
+//!
+//! ```text
+//!   scx_ufs ── statistics, a Unix socket ──► source ──► sample ──► top
+//!                                                         └──► metrics
+//!   the kernel ── sched events, tracefs ──────────────────────► trace
+//! ```
+//!
+//! From the bottom up: [`sample`] is what UFS publishes, as this side reads it;
+//! [`source`] gets one from the loaded scheduler; [`names`] says what a thread is
+//! called; [`top`] shows the difference between two samples.
+//! [`metrics`] has the totals, in the text that Prometheus reads.
+//! [`trace`] goes by the kernel's own events.
+//!
+//! Nothing here changes how anything is scheduled. Everything that reads the
+//! machine is behind a small interface, so that tests put recorded data in its
+//! place.
+
+pub mod metrics;
+pub mod names;
+pub mod sample;
+pub mod source;
+pub mod top;
+pub mod trace;

@@ -1,0 +1,15 @@
+//! What happened between two samples, on a screen or as text.
+//!
+//! ```text
+//!   samples ──► model: rows ──► view: a screen, or lines of text
+//!                  ▲
+//!   keys ──► controls: which rows, in which order
+//! ```
+//!
+//! [`model`] and [`controls`] are pure; [`view`] draws into any backend; only
+//! [`run`] knows a terminal and a clock.
+
+pub mod controls;
+pub mod model;
+pub mod run;
+pub mod view;

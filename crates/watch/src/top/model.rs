@@ -1,0 +1,502 @@
+//! The rows of a view: what each tier, cgroup, backend or CPU did between two
+//! samples, in an order, as far as a filter lets through.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::sample::{Sample, Work};
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The two tiers.
+    Tiers,
+    /// Cgroups, each without those below it.
+    Cgroups,
+    /// Threads with a hint slot: PostgreSQL's backends, where its extension runs.
+    Backends,
+    /// CPUs.
+    Cpus,
+}
+
+impl View {
+    /// In the order of their keys.
+    pub const ALL: [View; 4] = [View::Tiers, View::Cgroups, View::Backends, View::Cpus];
+
+    /// What the view is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            View::Tiers => "tiers",
+            View::Cgroups => "cgroups",
+            View::Backends => "backends",
+            View::Cpus => "cpus",
+        }
+    }
+}
+
+/// What a row says, and what rows are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// What it is called.
+    Name,
+    /// CPU time, in per cent of one CPU.
+    Run,
+    /// The part of it in the background tier.
+    Background,
+    /// Median time from wake-up to run.
+    P50,
+    /// 99th percentile of it.
+    P99,
+    /// Times a CPU was lost that would have been used on.
+    Preempted,
+    /// Runs because urgent work waited.
+    Boosted,
+    /// Runs because of too long a wait.
+    Floor,
+}
+
+impl Column {
+    /// From left to right.
+    pub const ALL: [Column; 8] = [
+        Column::Name,
+        Column::Run,
+        Column::Background,
+        Column::P50,
+        Column::P99,
+        Column::Preempted,
+        Column::Boosted,
+        Column::Floor,
+    ];
+}
+
+/// One row. Numbers are of the time between the two samples.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// The tier, the cgroup's path, the thread's title, `cpu N`.
+    pub name: String,
+    /// The cgroup's number, the thread's, the CPU's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
+    /// The tier, where a row has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// CPU time in nanoseconds.
+    pub run_ns: u64,
+    /// The part of it in the background tier.
+    pub background_ns: u64,
+    /// Wake-ups that led to a run.
+    pub wakes: u64,
+    /// Median time from wake-up to run in nanoseconds, upper bound.
+    pub wake_p50_ns: Option<u64>,
+    /// 99th percentile of it.
+    pub wake_p99_ns: Option<u64>,
+    /// Times a task left a CPU which it would have gone on using.
+    pub preempted: u64,
+    /// Runs because urgent work waited for the task.
+    pub boosted_runs: u64,
+    /// Runs because the task had waited for the floor's deadline.
+    pub floor_runs: u64,
+}
+
+impl Row {
+    fn new(name: String, id: Option<u64>, tier: Option<&str>, done: &Work) -> Self {
+        Self {
+            name,
+            id,
+            tier: tier.map(str::to_owned),
+            run_ns: done.run_ns(),
+            background_ns: done.background_ns,
+            wakes: done.wakes.count(),
+            wake_p50_ns: done.wakes.percentile_ns(50),
+            wake_p99_ns: done.wakes.percentile_ns(99),
+            preempted: done.preempted,
+            boosted_runs: done.boosted_runs,
+            floor_runs: done.floor_runs,
+        }
+    }
+
+    /// Whether anything happened.
+    fn is_idle(&self) -> bool {
+        self.run_ns == 0 && self.wakes == 0 && self.preempted == 0
+    }
+
+    fn compare(&self, other: &Row, by: Column) -> Ordering {
+        match by {
+            Column::Name => natural(&other.name, &self.name),
+            Column::Run => self.run_ns.cmp(&other.run_ns),
+            Column::Background => self.background_ns.cmp(&other.background_ns),
+            Column::P50 => self.wake_p50_ns.cmp(&other.wake_p50_ns),
+            Column::P99 => self.wake_p99_ns.cmp(&other.wake_p99_ns),
+            Column::Preempted => self.preempted.cmp(&other.preempted),
+            Column::Boosted => self.boosted_runs.cmp(&other.boosted_runs),
+            Column::Floor => self.floor_runs.cmp(&other.floor_runs),
+        }
+    }
+}
+
+/// By letters, and by value where both have a number: `cpu 9` before `cpu 10`.
+fn natural(a: &str, b: &str) -> Ordering {
+    let split = |text: &str| {
+        let at = text
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(text.len());
+        let rest = &text[at..];
+        let end = rest.find(|c: char| !c.is_ascii_digit());
+        let number: u64 = rest[..end.unwrap_or(rest.len())].parse().unwrap_or(0);
+        (text[..at].to_owned(), number)
+    };
+    split(a).cmp(&split(b)).then_with(|| a.cmp(b))
+}
+
+/// Two samples, and what passed between them.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    before: Sample,
+    now: Sample,
+    /// From one to the other.
+    pub length: Duration,
+    /// Titles of the threads in `now`, as far as they are known.
+    titles: BTreeMap<u32, String>,
+}
+
+impl Interval {
+    /// From `before` to `now`, which is `length` later.
+    pub fn new(
+        before: Sample,
+        now: Sample,
+        length: Duration,
+        title: impl Fn(u32) -> Option<String>,
+    ) -> Self {
+        let threads = now.threads.values();
+        let titles = threads.filter_map(|thread| Some((thread.tid, title(thread.tid)?)));
+        Self {
+            titles: titles.collect(),
+            before,
+            now,
+            length,
+        }
+    }
+
+    /// The later sample.
+    pub fn now(&self) -> &Sample {
+        &self.now
+    }
+
+    /// Every row of a view.
+    fn all(&self, view: View) -> Vec<Row> {
+        let none = Work::default();
+        match view {
+            View::Tiers => {
+                let rows = self.now.tiers.iter().map(|(name, tier)| {
+                    let before = self.before.tiers.get(name).map(|old| old.work(name));
+                    let done = tier.work(name).since(&before.unwrap_or_default());
+                    Row::new(name.clone(), None, Some(name), &done)
+                });
+                rows.collect()
+            }
+            View::Cgroups => {
+                let rows = self.now.cgroups.iter().map(|(&id, cgroup)| {
+                    let before = self.before.cgroups.get(&id).map_or(&none, |old| &old.work);
+                    let done = cgroup.work.since(before);
+                    Row::new(cgroup.path.clone(), Some(id), Some(&cgroup.tier), &done)
+                });
+                rows.collect()
+            }
+            View::Backends => {
+                let rows = self.now.threads.iter().map(|(slot, thread)| {
+                    // The same slot may be another thread's by now.
+                    let same = self.before.threads.get(slot);
+                    let same = same.filter(|old| old.tid == thread.tid);
+                    let done = thread.work.since(same.map_or(&none, |old| &old.work));
+                    let title = self.titles.get(&thread.tid).map_or("?", String::as_str);
+                    let name = format!("{} {title}", thread.tid);
+                    Row::new(name, Some(thread.tid.into()), Some(&thread.tier), &done)
+                });
+                rows.collect()
+            }
+            View::Cpus => {
+                let rows = self.now.cpus.iter().map(|(&cpu, now)| {
+                    let before = self.before.cpus.get(&cpu).map_or(&none, |old| &old.work);
+                    let done = now.work.since(before);
+                    Row::new(format!("cpu {cpu}"), Some(cpu.into()), None, &done)
+                });
+                rows.collect()
+            }
+        }
+    }
+
+    /// The rows of a view that `wanted` lets through, in its order.
+    pub fn rows(&self, view: View, wanted: &Wanted) -> Vec<Row> {
+        let mut rows = self.all(view);
+        rows.retain(|row| wanted.has(row) && (wanted.idle || !row.is_idle()));
+        rows.sort_by(|a, b| {
+            let order = a.compare(b, wanted.by);
+            let order = if wanted.is_ascending {
+                order
+            } else {
+                order.reverse()
+            };
+            order.then_with(|| natural(&a.name, &b.name))
+        });
+        rows
+    }
+}
+
+/// Which rows are wanted, in which order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The column that rows are ordered by.
+    pub by: Column,
+    /// The smallest first; names: the last of the alphabet.
+    pub is_ascending: bool,
+    /// Only rows with this in their name or tier, in any case.
+    pub filter: String,
+    /// Rows of which nothing happened, too.
+    pub idle: bool,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            by: Column::Run,
+            is_ascending: false,
+            filter: String::new(),
+            idle: false,
+        }
+    }
+}
+
+impl Wanted {
+    fn has(&self, row: &Row) -> bool {
+        let filter = self.filter.to_lowercase();
+        let has = |text: &str| text.to_lowercase().contains(&filter);
+        has(&row.name) || row.tier.as_deref().is_some_and(has)
+    }
+}
+
+/// What a program gets: every view, everything in it.
+#[derive(Debug, Serialize)]
+pub struct Document {
+    /// Seconds between the samples.
+    pub interval_s: f64,
+    /// The views.
+    pub tiers: Vec<Row>,
+    /// See [`tiers`](Self::tiers).
+    pub cgroups: Vec<Row>,
+    /// See [`tiers`](Self::tiers).
+    pub backends: Vec<Row>,
+    /// See [`tiers`](Self::tiers).
+    pub cpus: Vec<Row>,
+}
+
+impl Document {
+    /// Of one interval, as far as a filter lets through.
+    pub fn new(interval: &Interval, wanted: &Wanted) -> Self {
+        let rows = |view| interval.rows(view, wanted);
+        Self {
+            interval_s: interval.length.as_secs_f64(),
+            tiers: rows(View::Tiers),
+            cgroups: rows(View::Cgroups),
+            backends: rows(View::Backends),
+            cpus: rows(View::Cpus),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sample::{CgroupSample, CpuSample, Log2Histogram, ThreadSample, TierSample};
+
+    /// Work of so many milliseconds in each tier, with one wake-up per entry.
+    pub(crate) fn work(urgent_ms: u64, background_ms: u64, wakes: &[usize]) -> Work {
+        let mut octaves = vec![0; 32];
+        for &octave in wakes {
+            octaves[octave] += 1;
+        }
+        Work {
+            time_sensitive_ns: urgent_ms * 1_000_000,
+            background_ns: background_ms * 1_000_000,
+            wakes: Log2Histogram(octaves),
+            ..Work::default()
+        }
+    }
+
+    /// Two tiers, three cgroups, two threads, two CPUs.
+    pub(crate) fn sample() -> Sample {
+        let cgroup = |path: &str, tier: &str, work| CgroupSample {
+            path: path.into(),
+            tier: tier.into(),
+            weight: 100,
+            work,
+        };
+        let thread = |tid, tier: &str, work| ThreadSample {
+            tid,
+            tier: tier.into(),
+            work,
+        };
+        let tier = |run_ms: u64, wakes: &[usize]| TierSample {
+            run_ns: run_ms * 1_000_000,
+            wake_to_run_ns: 0,
+            rest: work(0, 0, wakes),
+        };
+        Sample {
+            nr_cpus: 2,
+            nr_cgroups: 3,
+            tiers: BTreeMap::from([
+                ("time_sensitive".into(), tier(600, &[12, 12, 16])),
+                ("background".into(), tier(900, &[23])),
+            ]),
+            cpus: BTreeMap::from([
+                (
+                    0,
+                    CpuSample {
+                        work: work(200, 700, &[12]),
+                    },
+                ),
+                (
+                    10,
+                    CpuSample {
+                        work: work(400, 200, &[12]),
+                    },
+                ),
+            ]),
+            cgroups: BTreeMap::from([
+                (1, cgroup("/", "time_sensitive", work(100, 0, &[10]))),
+                (
+                    70,
+                    cgroup(
+                        "/system.slice/postgresql",
+                        "time_sensitive",
+                        work(500, 50, &[12, 16]),
+                    ),
+                ),
+                (
+                    71,
+                    cgroup("/background.slice", "background", work(0, 850, &[23])),
+                ),
+                (72, cgroup("/idle.slice", "time_sensitive", Work::default())),
+            ]),
+            threads: BTreeMap::from([
+                (5, thread(4001, "time_sensitive", work(300, 0, &[12]))),
+                (9, thread(4002, "background", work(0, 50, &[20]))),
+            ]),
+            ..Sample::default()
+        }
+    }
+
+    pub(crate) fn interval() -> Interval {
+        let mut now = sample();
+        for cgroup in now.cgroups.values_mut() {
+            cgroup.work.preempted = 7;
+        }
+        let title = |tid| (tid == 4001).then(|| "postgres: app shop SELECT".to_owned());
+        Interval::new(Sample::default(), now, Duration::from_secs(1), title)
+    }
+
+    fn names(view: View, wanted: &Wanted) -> Vec<String> {
+        let rows = interval().rows(view, wanted);
+        rows.into_iter().map(|row| row.name).collect()
+    }
+
+    fn by(by: Column) -> Wanted {
+        Wanted {
+            by,
+            ..Wanted::default()
+        }
+    }
+
+    #[test]
+    fn rows_come_in_the_wanted_order() {
+        let of = |wanted: &Wanted| names(View::Cgroups, wanted);
+        let by_run = ["/background.slice", "/system.slice/postgresql", "/"];
+        assert_eq!(of(&by(Column::Run))[..3], by_run);
+        assert_eq!(of(&by(Column::Background))[0], "/background.slice");
+        assert_eq!(of(&by(Column::P99))[..2], by_run[..2]);
+        assert_eq!(of(&by(Column::Name))[0], "/");
+        let rising = Wanted {
+            is_ascending: true,
+            ..by(Column::Run)
+        };
+        assert_eq!(of(&rising)[0], "/idle.slice");
+        assert_eq!(names(View::Cpus, &by(Column::Name)), ["cpu 0", "cpu 10"]);
+        assert_eq!(natural("cpu 9", "cpu 10"), Ordering::Less);
+    }
+
+    #[test]
+    fn a_filter_looks_at_names_and_tiers() {
+        let of = |filter: &str| {
+            let wanted = Wanted {
+                filter: filter.into(),
+                ..Wanted::default()
+            };
+            names(View::Backends, &wanted)
+        };
+        assert_eq!(of("SHOP"), ["4001 postgres: app shop SELECT"]);
+        assert_eq!(of("backgr"), ["4002 ?"]);
+        assert_eq!(of("").len(), 2);
+        assert!(of("nobody").is_empty());
+    }
+
+    #[test]
+    fn a_row_is_the_difference_of_two_samples() {
+        let before = sample();
+        let mut now = sample();
+        let more = now.cgroups.get_mut(&70).unwrap();
+        more.work = work(530, 60, &[12, 16, 16]);
+        more.work.preempted = 4;
+        more.work.boosted_runs = 3;
+        more.work.floor_runs = 2;
+        let interval = Interval::new(before, now, Duration::from_secs(1), |_| None);
+        let rows = interval.rows(View::Cgroups, &Wanted::default());
+        let [row] = rows.as_slice() else {
+            panic!("others did nothing: {rows:?}");
+        };
+        assert_eq!((row.run_ns, row.background_ns), (40_000_000, 10_000_000));
+        assert_eq!((row.wakes, row.wake_p99_ns), (1, Some(1 << 17)));
+        assert_eq!((row.preempted, row.boosted_runs, row.floor_runs), (4, 3, 2));
+    }
+
+    #[test]
+    fn a_slot_s_next_owner_does_not_inherit() {
+        let before = sample();
+        let mut now = sample();
+        let other = now.threads.get_mut(&5).unwrap();
+        (other.tid, other.work) = (5000, work(400, 0, &[12, 12]));
+        let interval = Interval::new(before, now, Duration::from_secs(1), |_| None);
+        let rows = interval.rows(View::Backends, &Wanted::default());
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].id, rows[0].run_ns), (Some(5000), 400_000_000));
+    }
+
+    #[test]
+    fn what_did_nothing_is_shown_on_demand() {
+        let mut now = sample();
+        now.cgroups.retain(|&id, _| id == 72);
+        let interval = Interval::new(Sample::default(), now, Duration::from_secs(1), |_| None);
+        let shown = |idle| {
+            let wanted = Wanted {
+                idle,
+                ..Wanted::default()
+            };
+            interval.rows(View::Cgroups, &wanted).len()
+        };
+        assert_eq!((shown(false), shown(true)), (0, 1));
+    }
+
+    #[test]
+    fn a_document_has_every_view() {
+        let document = Document::new(&interval(), &Wanted::default());
+        let json = serde_json::to_value(&document).unwrap();
+        assert_eq!(json["interval_s"], 1.0);
+        assert_eq!(json["tiers"][0]["name"], "background");
+        assert_eq!(json["tiers"][0]["run_ns"], 900_000_000);
+        assert_eq!(json["backends"][0]["wake_p50_ns"], 8192);
+        for (view, rows) in [("cgroups", 4), ("backends", 2), ("cpus", 2)] {
+            assert_eq!(json[view].as_array().unwrap().len(), rows, "{view}");
+        }
+    }
+}

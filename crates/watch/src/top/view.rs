@@ -1,0 +1,405 @@
+//! Rows as lines of at most 80 columns, and a screen made of them.
+//!
+//! ```text
+//! NAME                      RUN %   BG %     P50     P99 PREEMPT/s BOOST/s FLOOR/s
+//! /background.slice          85.0   85.0  8.4 ms   17 ms       801      12       3
+//! ```
+//!
+//! What does not fit of a path is its beginning, of any other name its end. On a
+//! wider screen names get the room.
+
+use std::time::Duration;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::controls::{Controls, HELP};
+use super::model::{Column, Interval, Row, View, Wanted};
+
+/// What a table without a screen is wide.
+pub const WIDTH: usize = 80;
+
+/// A column's title and width; the name takes what is left.
+fn heading(column: Column) -> (&'static str, usize) {
+    match column {
+        Column::Name => ("NAME", 0),
+        Column::Run => ("RUN %", 6),
+        Column::Background => ("BG %", 6),
+        Column::P50 => ("P50", 7),
+        Column::P99 => ("P99", 7),
+        Column::Preempted => ("PREEMPT/s", 9),
+        Column::Boosted => ("BOOST/s", 7),
+        Column::Floor => ("FLOOR/s", 7),
+    }
+}
+
+fn name_width(width: usize) -> usize {
+    let others = Column::ALL.into_iter().map(|column| heading(column).1 + 1);
+    // The name's own column was counted as a blank.
+    width.saturating_sub(others.sum::<usize>() - 1).max(8)
+}
+
+/// What a row says in a column.
+fn cell(row: &Row, column: Column, length: Duration) -> String {
+    let of_a_cpu = |ns: u64| {
+        let percent = 100.0 * ns as f64 / length.as_nanos().max(1) as f64;
+        format!("{percent:.1}")
+    };
+    let per_second = |count: u64| match count as f64 / length.as_secs_f64().max(1e-9) {
+        0.0 => "0".to_owned(),
+        rate if rate < 10.0 => format!("{rate:.1}"),
+        rate => format!("{rate:.0}"),
+    };
+    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), short);
+    match column {
+        Column::Name => row.name.clone(),
+        Column::Run => of_a_cpu(row.run_ns),
+        Column::Background => of_a_cpu(row.background_ns),
+        Column::P50 => time(row.wake_p50_ns),
+        Column::P99 => time(row.wake_p99_ns),
+        Column::Preempted => per_second(row.preempted),
+        Column::Boosted => per_second(row.boosted_runs),
+        Column::Floor => per_second(row.floor_runs),
+    }
+}
+
+/// A duration in two or three digits and a unit.
+fn short(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => (ns as f64, "ns"),
+        1_000..1_000_000 => (ns as f64 / 1e3, "µs"),
+        1_000_000..1_000_000_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    match value < 10.0 && ns >= 1_000 {
+        true => format!("{value:.1} {unit}"),
+        false => format!("{value:.0} {unit}"),
+    }
+}
+
+/// `name` in `width` characters at most.
+fn fitted(name: &str, width: usize) -> String {
+    let length = name.chars().count();
+    if length <= width {
+        return name.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    match name.starts_with('/') {
+        true => std::iter::once('…')
+            .chain(name.chars().skip(length - kept))
+            .collect(),
+        false => name.chars().take(kept).chain(['…']).collect(),
+    }
+}
+
+/// The cells of a line, each as wide as its column.
+fn cells(width: usize, text: impl Fn(Column) -> String) -> impl Iterator<Item = (Column, String)> {
+    Column::ALL.into_iter().map(move |column| {
+        let cell = match column {
+            Column::Name => {
+                let width = name_width(width);
+                format!("{:<width$}", fitted(&text(column), width))
+            }
+            _ => format!(" {:>1$}", text(column), heading(column).1),
+        };
+        (column, cell)
+    })
+}
+
+/// A view as text: a heading, and a line for each row.
+pub fn table(interval: &Interval, view: View, wanted: &Wanted) -> String {
+    let line = |cells: Vec<String>| cells.concat().trim_end().to_owned() + "\n";
+    let headings = cells(WIDTH, |column| match column {
+        Column::Name => view.name().to_uppercase(),
+        _ => heading(column).0.to_owned(),
+    });
+    let mut text = line(headings.map(|(_, cell)| cell).collect());
+    for row in interval.rows(view, wanted) {
+        let cells = cells(WIDTH, |column| cell(&row, column, interval.length));
+        text += &line(cells.map(|(_, cell)| cell).collect());
+    }
+    text
+}
+
+/// What is on the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen<'a> {
+    /// What happened last; none before the second sample.
+    pub interval: Option<&'a Interval>,
+    /// Why there is nothing newer.
+    pub trouble: Option<&'a str>,
+    /// What the user wants to see.
+    pub controls: &'a Controls,
+}
+
+/// How many rows a screen of this height has room for.
+pub fn page(height: u16) -> usize {
+    usize::from(height.saturating_sub(4))
+}
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame<'_>, screen: Screen<'_>) {
+    let area = frame.area();
+    let [top, tabs, head, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    let width = usize::from(area.width);
+    frame.render_widget(status(screen), top);
+    frame.render_widget(views(screen.controls), tabs);
+    frame.render_widget(headings(screen.controls, width), head);
+    for (row, line) in body.rows().zip(lines(screen, width, body.height)) {
+        frame.render_widget(line, row);
+    }
+    frame.render_widget(footer(screen.controls), foot);
+}
+
+/// The machine, or why it is not seen.
+fn status(screen: Screen<'_>) -> Line<'static> {
+    if let Some(trouble) = screen.trouble {
+        return Line::styled(trouble.to_owned(), Modifier::BOLD);
+    }
+    let Some(interval) = screen.interval else {
+        return Line::raw("UFS: the first interval is not over yet");
+    };
+    let now = interval.now();
+    let mut line = format!(
+        "UFS  {} CPUs  {} cgroups  {} hint slots in use  last {:.1} s",
+        now.nr_cpus,
+        now.nr_cgroups,
+        now.threads.len(),
+        interval.length.as_secs_f64(),
+    );
+    if screen.controls.is_paused {
+        line += "  PAUSED";
+    }
+    Line::raw(line)
+}
+
+fn views(controls: &Controls) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (number, view) in (1..).zip(View::ALL) {
+        let style = match view == controls.view {
+            true => Modifier::REVERSED,
+            false => Modifier::empty(),
+        };
+        spans.push(Span::styled(format!(" {number} {} ", view.name()), style));
+        spans.push(Span::raw(" "));
+    }
+    if !controls.wanted.filter.is_empty() {
+        let filter = format!("only: {}", controls.wanted.filter);
+        spans.push(Span::styled(filter, Modifier::BOLD));
+    }
+    Line::from(spans)
+}
+
+fn headings(controls: &Controls, width: usize) -> Line<'static> {
+    let by = controls.wanted.by;
+    let spans = cells(width, |column| heading(column).0.to_owned()).map(|(column, cell)| {
+        let sorted = match (column == by, controls.wanted.is_ascending) {
+            (true, false) => Modifier::REVERSED,
+            (true, true) => Modifier::REVERSED | Modifier::UNDERLINED,
+            (false, _) => Modifier::empty(),
+        };
+        Span::styled(cell, sorted | Modifier::BOLD)
+    });
+    Line::from(spans.collect::<Vec<_>>())
+}
+
+/// The rows from the first that is not scrolled past. The last page stays.
+fn lines(screen: Screen<'_>, width: usize, height: u16) -> Vec<Line<'static>> {
+    let controls = screen.controls;
+    let Some(interval) = screen.interval else {
+        return Vec::new();
+    };
+    let rows = interval.rows(controls.view, &controls.wanted);
+    if rows.is_empty() {
+        return vec![Line::raw(nothing(interval, controls))];
+    }
+    let height = usize::from(height);
+    let skipped = controls.skipped.min(rows.len().saturating_sub(height));
+    let line = |row: &Row| {
+        let style = match row.tier.as_deref() {
+            Some("background") => Style::new().add_modifier(Modifier::DIM),
+            _ => Style::new(),
+        };
+        let cells = cells(width, |column| cell(row, column, interval.length));
+        Line::styled(cells.map(|(_, cell)| cell).collect::<String>(), style)
+    };
+    rows.iter().skip(skipped).take(height).map(line).collect()
+}
+
+/// Why a view has no rows.
+fn nothing(interval: &Interval, controls: &Controls) -> &'static str {
+    let now = interval.now();
+    match controls.view {
+        _ if !controls.wanted.filter.is_empty() => "nothing that did anything matches the filter",
+        View::Cgroups if now.cgroups.is_empty() => "this UFS does not tell of cgroups: update it",
+        View::Backends if now.threads.is_empty() => "no thread has a hint slot",
+        _ => "nothing did anything; 'a' shows all",
+    }
+}
+
+fn footer(controls: &Controls) -> Line<'static> {
+    match controls.is_filtering {
+        true => Line::raw(format!(
+            "only names and tiers with: {}_   Enter keep  Esc clear",
+            controls.wanted.filter
+        )),
+        false => Line::styled(HELP, Modifier::DIM),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+    use crate::top::model::tests::interval;
+
+    fn screen(controls: &Controls, trouble: Option<&str>, width: u16) -> Terminal<TestBackend> {
+        let mut terminal = Terminal::new(TestBackend::new(width, 8)).unwrap();
+        let interval = interval();
+        let screen = Screen {
+            interval: Some(&interval),
+            trouble,
+            controls,
+        };
+        terminal.draw(|frame| draw(frame, screen)).unwrap();
+        terminal
+    }
+
+    /// The screen's lines, without blanks at their ends.
+    fn drawn(controls: &Controls, trouble: Option<&str>, width: u16) -> Vec<String> {
+        let terminal = screen(controls, trouble, width);
+        let cells = terminal.backend().buffer().content();
+        cells
+            .chunks(width.into())
+            .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>())
+            .map(|line| line.trim_end().to_owned())
+            .collect()
+    }
+
+    fn controls(view: View) -> Controls {
+        Controls::new(view, Wanted::default())
+    }
+
+    #[test]
+    fn eighty_columns_show_every_number() {
+        assert_eq!(
+            drawn(&controls(View::Cgroups), None, 80),
+            [
+                "UFS  2 CPUs  3 cgroups  2 hint slots in use  last 1.0 s",
+                " 1 tiers   2 cgroups   3 backends   4 cpus",
+                "NAME                      RUN %   BG %     P50     P99 PREEMPT/s BOOST/s FLOOR/s",
+                "/background.slice          85.0   85.0   17 ms   17 ms       7.0       0       0",
+                "/system.slice/postgresql   55.0    5.0  8.2 µs  131 µs       7.0       0       0",
+                "/                          10.0    0.0  2.0 µs  2.0 µs       7.0       0       0",
+                "/idle.slice                 0.0    0.0       -       -       7.0       0       0",
+                HELP,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_table_is_what_the_screen_shows() {
+        let text = table(&interval(), View::Cpus, &Wanted::default());
+        assert_eq!(
+            text,
+            "CPUS                      RUN %   BG %     P50     P99 PREEMPT/s BOOST/s FLOOR/s\n\
+             cpu 0                      90.0   70.0  8.2 µs  8.2 µs         0       0       0\n\
+             cpu 10                     60.0   20.0  8.2 µs  8.2 µs         0       0       0\n"
+        );
+        for view in View::ALL {
+            let text = table(&interval(), view, &Wanted::default());
+            assert!(
+                text.lines().all(|line| line.chars().count() <= WIDTH),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_column_of_the_order_and_the_view_are_marked() {
+        let mut controls = controls(View::Backends);
+        controls.wanted.by = Column::P99;
+        let terminal = screen(&controls, None, 80);
+        let marked = |line: u16| {
+            let buffer = terminal.backend().buffer();
+            let cells = (0..80).map(|column| &buffer[(column, line)]);
+            let marked = cells.filter(|cell| cell.modifier.contains(Modifier::REVERSED));
+            marked.map(|cell| cell.symbol()).collect::<String>()
+        };
+        assert_eq!(marked(1).trim(), "3 backends");
+        assert_eq!(marked(2).trim(), "P99");
+    }
+
+    #[test]
+    fn the_last_page_stays() {
+        let mut controls = controls(View::Cgroups);
+        controls.skipped = 1000;
+        let mut terminal = Terminal::new(TestBackend::new(80, 6)).unwrap();
+        let interval = interval();
+        let screen = Screen {
+            interval: Some(&interval),
+            trouble: None,
+            controls: &controls,
+        };
+        terminal.draw(|frame| draw(frame, screen)).unwrap();
+        let text = terminal.backend().to_string();
+        assert!(text.contains("/idle.slice"), "{text}");
+        assert!(!text.contains("/background.slice"), "{text}");
+    }
+
+    #[test]
+    fn trouble_and_a_filter_are_seen() {
+        let mut controls = controls(View::Backends);
+        controls.wanted.filter = "shop".into();
+        controls.is_filtering = true;
+        let lines = drawn(&controls, Some("nobody serves statistics"), 80);
+        assert_eq!(lines[0], "nobody serves statistics");
+        assert!(lines[1].ends_with("only: shop"), "{}", lines[1]);
+        assert!(
+            lines[3].starts_with("4001 postgres: app shop… "),
+            "{}",
+            lines[3]
+        );
+        assert_eq!(lines[4], "");
+        assert!(lines[7].contains("with: shop_"), "{}", lines[7]);
+        controls.wanted.filter = "nobody".into();
+        assert!(drawn(&controls, None, 80)[3].contains("matches the filter"));
+    }
+
+    #[test]
+    fn a_wider_screen_gives_names_the_room() {
+        let lines = drawn(&controls(View::Backends), None, 120);
+        assert!(
+            lines[3].starts_with("4001 postgres: app shop SELECT "),
+            "{}",
+            lines[3]
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut_where_it_says_least() {
+        assert_eq!(fitted("/system.slice/x", 8), "…slice/x");
+        assert_eq!(fitted("postgres: app", 8), "postgre…");
+        assert_eq!(fitted("/a", 8), "/a");
+    }
+
+    #[test]
+    fn durations_have_two_or_three_digits() {
+        let texts = [1, 2048, 131_072, 1 << 20, 1 << 27, 1 << 31].map(short);
+        assert_eq!(
+            texts,
+            ["1 ns", "2.0 µs", "131 µs", "1.0 ms", "134 ms", "2.1 s"]
+        );
+    }
+}

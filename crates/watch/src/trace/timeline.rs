@@ -1,0 +1,337 @@
+//! Slices of time, made of events.
+//!
+//! ```text
+//!               wake-up                 switch to it
+//!   (asleep) ─────────────► WAITING ──────────────────► RUNNING
+//!      ▲                       ▲                        │     │
+//!      │                       └──── switch from it, ───┘     │
+//!      │                             runnable: preempted      │
+//!      └────────────────── switch from it, not runnable ──────┘
+//! ```
+//!
+//! A thread may be met in any state: what began before the record did has no
+//! slice. Events of different CPUs may come a moment out of order; no slice is
+//! shorter than nothing.
+
+use std::collections::HashMap;
+
+use giveway_hints::Tier;
+
+use super::event::{Event, Thread, What};
+
+/// Why a thread waited for a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It was woken up.
+    Woken,
+    /// It lost its CPU.
+    Preempted,
+}
+
+/// Something to be seen in the record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// A thread had a CPU.
+    Ran {
+        /// Which.
+        thread: Thread,
+        /// Its tier, where it is known.
+        tier: Option<Tier>,
+        /// Where.
+        cpu: u32,
+        /// When, by the trace's clock.
+        from_ns: u64,
+        /// Until when.
+        to_ns: u64,
+        /// It would have gone on.
+        was_preempted: bool,
+    },
+    /// A thread wanted a CPU and had none.
+    Waited {
+        /// Which.
+        thread: Thread,
+        /// Its tier, where it is known.
+        tier: Option<Tier>,
+        /// When.
+        from_ns: u64,
+        /// Until when.
+        to_ns: u64,
+        /// Since what.
+        why: Why,
+    },
+    /// A thread lost its CPU to another.
+    Preempted {
+        /// Who lost it, and its tier.
+        thread: Thread,
+        /// See [`thread`](Mark::Preempted::thread).
+        tier: Option<Tier>,
+        /// Who got it, and its tier.
+        by: Thread,
+        /// See [`by`](Mark::Preempted::by).
+        by_tier: Option<Tier>,
+        /// Where.
+        cpu: u32,
+        /// When.
+        at_ns: u64,
+    },
+    /// A thread ran ahead of its tier at some time within these.
+    Boosted {
+        /// Which.
+        tid: u32,
+        /// When it was last looked at before.
+        from_ns: u64,
+        /// When it was looked at.
+        to_ns: u64,
+        /// Boosts that began.
+        boosts: u64,
+        /// CPU time while boosted.
+        boosted_ns: u64,
+        /// The lock of the latest boost.
+        lock: u64,
+    },
+    /// Events are missing, up to this time.
+    Lost {
+        /// Of which CPU.
+        cpu: u32,
+        /// How many.
+        events: u64,
+        /// When the next was seen.
+        at_ns: u64,
+    },
+}
+
+/// What is known of CPUs and threads at some time.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    running: HashMap<u32, (Thread, u64)>,
+    waiting: HashMap<u32, (u64, Why)>,
+    /// By CPU: lost since the last event there.
+    lost: HashMap<u32, u64>,
+}
+
+impl Timeline {
+    /// Events of a CPU are missing: what ran there and since when is not known.
+    pub fn lose(&mut self, cpu: u32, events: u64) {
+        self.running.remove(&cpu);
+        *self.lost.entry(cpu).or_default() += events;
+        // Any thread may have been woken, or have run there, unseen.
+        self.waiting.clear();
+    }
+
+    /// What an event shows, given everybody's tier.
+    pub fn see(&mut self, event: Event, tier: impl Fn(u32) -> Option<Tier>) -> Vec<Mark> {
+        let Event { at_ns, cpu, what } = event;
+        let mut marks = Vec::new();
+        if let Some(events) = self.lost.remove(&cpu) {
+            marks.push(Mark::Lost { cpu, events, at_ns });
+        }
+        match what {
+            What::Wakeup(thread) => {
+                // Of one that runs it means nothing: it is forgotten when that leaves.
+                if thread.tid != 0 {
+                    let waiting = self.waiting.entry(thread.tid);
+                    waiting.or_insert((at_ns, Why::Woken));
+                }
+            }
+            What::Switch {
+                prev,
+                is_runnable,
+                next,
+            } => {
+                let was_preempted = is_runnable && prev.tid != 0;
+                if let Some((thread, from_ns)) = self.running.remove(&cpu)
+                    && thread.tid == prev.tid
+                    && prev.tid != 0
+                {
+                    marks.push(Mark::Ran {
+                        tier: tier(prev.tid),
+                        thread: prev.clone(),
+                        cpu,
+                        from_ns,
+                        to_ns: at_ns.max(from_ns),
+                        was_preempted,
+                    });
+                }
+                if was_preempted {
+                    self.waiting.insert(prev.tid, (at_ns, Why::Preempted));
+                    if next.tid != 0 {
+                        marks.push(Mark::Preempted {
+                            tier: tier(prev.tid),
+                            thread: prev,
+                            by_tier: tier(next.tid),
+                            by: next.clone(),
+                            cpu,
+                            at_ns,
+                        });
+                    }
+                } else {
+                    self.waiting.remove(&prev.tid);
+                }
+                if let Some((from_ns, why)) = self.waiting.remove(&next.tid) {
+                    marks.push(Mark::Waited {
+                        tier: tier(next.tid),
+                        thread: next.clone(),
+                        from_ns,
+                        to_ns: at_ns.max(from_ns),
+                        why,
+                    });
+                }
+                self.running.insert(cpu, (next, at_ns));
+            }
+        }
+        marks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn thread(tid: u32) -> Thread {
+        Thread {
+            tid,
+            name: format!("t{tid}"),
+        }
+    }
+
+    /// Threads below 10 are time-sensitive, those below 20 background.
+    fn tier(tid: u32) -> Option<Tier> {
+        match tid {
+            1..10 => Some(Tier::TimeSensitive),
+            10..20 => Some(Tier::Background),
+            _ => None,
+        }
+    }
+
+    fn switch(at_ns: u64, prev: u32, is_runnable: bool, next: u32) -> Event {
+        Event {
+            at_ns,
+            cpu: 0,
+            what: What::Switch {
+                prev: thread(prev),
+                is_runnable,
+                next: thread(next),
+            },
+        }
+    }
+
+    fn wakeup(at_ns: u64, tid: u32) -> Event {
+        Event {
+            at_ns,
+            cpu: 0,
+            what: What::Wakeup(thread(tid)),
+        }
+    }
+
+    fn marks(events: impl IntoIterator<Item = Event>) -> Vec<Mark> {
+        let mut timeline = Timeline::default();
+        let events = events.into_iter();
+        events.flat_map(|event| timeline.see(event, tier)).collect()
+    }
+
+    fn waits(marks: &[Mark]) -> Vec<(u32, u64, u64, Why)> {
+        let wait = |mark: &Mark| match mark {
+            Mark::Waited {
+                thread,
+                from_ns,
+                to_ns,
+                why,
+                ..
+            } => Some((thread.tid, *from_ns, *to_ns, *why)),
+            _ => None,
+        };
+        marks.iter().filter_map(wait).collect()
+    }
+
+    #[test]
+    fn a_wake_up_that_preempts_is_a_run_a_preemption_and_two_waits() {
+        let marks = marks([
+            switch(100, 0, true, 11),
+            wakeup(200, 1),
+            switch(210, 11, true, 1),
+            switch(300, 1, false, 11),
+            switch(400, 11, false, 0),
+        ]);
+        let ran = |tid, from_ns, to_ns, was_preempted| Mark::Ran {
+            thread: thread(tid),
+            tier: tier(tid),
+            cpu: 0,
+            from_ns,
+            to_ns,
+            was_preempted,
+        };
+        let waited = |tid, from_ns, to_ns, why| Mark::Waited {
+            thread: thread(tid),
+            tier: tier(tid),
+            from_ns,
+            to_ns,
+            why,
+        };
+        assert_eq!(
+            marks,
+            [
+                ran(11, 100, 210, true),
+                Mark::Preempted {
+                    thread: thread(11),
+                    tier: Some(Tier::Background),
+                    by: thread(1),
+                    by_tier: Some(Tier::TimeSensitive),
+                    cpu: 0,
+                    at_ns: 210,
+                },
+                waited(1, 200, 210, Why::Woken),
+                ran(1, 210, 300, false),
+                waited(11, 210, 300, Why::Preempted),
+                ran(11, 300, 400, false),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_idle_thread_neither_runs_nor_waits() {
+        assert!(marks([switch(1, 0, true, 0), wakeup(2, 0), switch(3, 0, true, 1)]).is_empty());
+    }
+
+    #[test]
+    fn a_second_wake_up_and_one_of_who_runs_change_nothing() {
+        let marks = marks([
+            wakeup(1, 1),
+            wakeup(5, 1),
+            switch(9, 0, true, 1),
+            wakeup(10, 1),
+            switch(20, 1, false, 0),
+            switch(30, 0, true, 1),
+        ]);
+        assert_eq!(waits(&marks), [(1, 1, 9, Why::Woken)]);
+    }
+
+    #[test]
+    fn what_was_lost_makes_no_slice() {
+        let mut timeline = Timeline::default();
+        timeline.see(switch(1, 0, true, 1), tier);
+        timeline.see(wakeup(2, 2), tier);
+        timeline.lose(0, 3);
+        timeline.lose(0, 4);
+        let marks = timeline.see(switch(50, 1, false, 2), tier);
+        let lost = Mark::Lost {
+            cpu: 0,
+            events: 7,
+            at_ns: 50,
+        };
+        assert_eq!(marks, [lost]);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_makes_an_empty_slice() {
+        let marks = marks([wakeup(10, 1), switch(9, 0, true, 1), switch(8, 1, false, 0)]);
+        assert_eq!(waits(&marks), [(1, 10, 10, Why::Woken)]);
+        assert!(matches!(
+            marks[1],
+            Mark::Ran {
+                from_ns: 9,
+                to_ns: 9,
+                ..
+            }
+        ));
+    }
+}
