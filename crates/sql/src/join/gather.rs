@@ -1,8 +1,9 @@
 //! The first pipeline of a join's build: batches become one array per column and key.
 //!
 //! ```text
-//!  exchange ──▶ pieces: (partition, column or key) ──▶ arrays ──▶ tables
-//!               taken, grown part by part, put back      all whole: finalized
+//!  exchange ──▶ pieces: (partition, column or key) ──▶ arrays ─┬▶ tables
+//!               taken, grown part by part, put back            │  all whole: finalized
+//!               and one for the chains, made in a step ──▶ ────┘
 //! ```
 //!
 //! G1. A piece is grown by one worker at a time: whoever has taken it has it.
@@ -48,6 +49,7 @@ struct Partition {
     /// Whether the table has other arrays than the batches had.
     is_copied: bool,
     arrays: Vec<OnceLock<ArrayRef>>,
+    chains: Mutex<Option<Chains>>,
     /// The exchange's.
     memory: Mutex<Option<MemoryReservation>>,
 }
@@ -59,10 +61,15 @@ struct Pieces {
     live: usize,
 }
 
-struct Piece {
-    partition: usize,
-    array: usize,
-    growing: Growing,
+enum Piece {
+    Array {
+        partition: usize,
+        array: usize,
+        growing: Growing,
+    },
+    Chains {
+        partition: usize,
+    },
 }
 
 /// A look for a piece.
@@ -101,15 +108,17 @@ impl Work {
                 rows,
                 is_copied: batches.len() > 1,
                 arrays: (0..arrays).map(|_| OnceLock::new()).collect(),
+                chains: Mutex::new(None),
                 memory: Mutex::new(Some(memory)),
             });
             for (array, growing) in tables.arrays(&batches, rows)? {
-                pieces.push(Piece {
+                pieces.push(Piece::Array {
                     partition,
                     array,
                     growing,
                 });
             }
+            pieces.push(Piece::Chains { partition });
         }
         // In the order of partitions.
         pieces.reverse();
@@ -137,15 +146,61 @@ impl Work {
         crate::lock(&self.pieces).free.push(piece);
     }
 
-    fn keep(&self, piece: &Piece, whole: ArrayRef) -> Result<()> {
-        let partition = &self.partitions[piece.partition];
+    /// Works on a piece until it is whole or the time is over; returns it then.
+    fn run(&self, piece: Piece, is_over: impl Fn() -> bool) -> Result<Option<Piece>> {
+        match piece {
+            Piece::Chains { partition } => self.chain(partition)?,
+            Piece::Array {
+                partition,
+                array,
+                mut growing,
+            } => loop {
+                // G4.
+                if let Some(whole) = growing.grow()? {
+                    self.keep(partition, array, whole)?;
+                    break;
+                }
+                if is_over() {
+                    return Ok(Some(Piece::Array {
+                        partition,
+                        array,
+                        growing,
+                    }));
+                }
+            },
+        }
+        self.end();
+        Ok(None)
+    }
+
+    /// A piece is whole.
+    fn end(&self) {
+        crate::lock(&self.pieces).live -= 1;
+    }
+
+    fn keep(&self, partition: usize, array: usize, whole: ArrayRef) -> Result<()> {
+        let partition = &self.partitions[partition];
         if partition.is_copied {
             let bytes = whole.get_buffer_memory_size();
             self.tables.memory.try_grow(bytes)?;
         }
-        let fresh = partition.arrays[piece.array].set(whole).is_ok();
+        let fresh = partition.arrays[array].set(whole).is_ok();
         assert!(fresh, "G1");
-        crate::lock(&self.pieces).live -= 1;
+        Ok(())
+    }
+
+    fn chain(&self, partition: usize) -> Result<()> {
+        let partition = &self.partitions[partition];
+        let rows = partition.rows;
+        if rows >= u32::MAX as usize {
+            return exec_err!(
+                "{rows} rows in one partition of a join's build side: give the engine more \
+                 partitions"
+            );
+        }
+        self.tables.memory.try_grow(rows * BYTES_PER_ROW)?;
+        let chains = Chains::new(rows, self.tables.is_visited);
+        *crate::lock(&partition.chains) = Some(chains);
         Ok(())
     }
 
@@ -154,13 +209,6 @@ impl Work {
         let tables = &self.tables;
         let columns = tables.schema.fields().len();
         for (index, partition) in self.partitions.iter().enumerate() {
-            let rows = partition.rows;
-            if rows >= u32::MAX as usize {
-                return exec_err!(
-                    "{rows} rows in one partition of a join's build side: give the engine more \
-                     partitions"
-                );
-            }
             let array = |index: usize| {
                 let array = partition.arrays[index].get();
                 Arc::clone(array.expect("all pieces are whole"))
@@ -168,7 +216,7 @@ impl Work {
             let batch = RecordBatch::try_new_with_options(
                 Arc::clone(&tables.schema),
                 (0..columns).map(array).collect(),
-                &RecordBatchOptions::new().with_row_count(Some(rows)),
+                &RecordBatchOptions::new().with_row_count(Some(partition.rows)),
             )?;
             let keys = (tables.keys.iter().enumerate())
                 .map(
@@ -178,8 +226,8 @@ impl Work {
                     },
                 )
                 .collect();
-            tables.memory.try_grow(rows * BYTES_PER_ROW)?;
-            let chains = Chains::new(rows, tables.is_visited);
+            let chains = crate::lock(&partition.chains).take();
+            let chains = chains.expect("all pieces are whole");
             if let Some(memory) = crate::lock(&partition.memory).take() {
                 if !partition.is_copied {
                     // The table has the batch itself.
@@ -227,25 +275,18 @@ impl Pipeline for Gather {
 
     fn run(&self, morsel: &Morsel<'_>) -> Result<Step, Failure> {
         let work = self.work()?;
-        let mut piece = match work.take() {
+        let piece = match work.take() {
             Found::Piece(piece) => piece,
             Found::Busy => return Ok(Step::NoLane),
             Found::Nothing => return Ok(Step::Exhausted),
         };
         timed(&self.stage, self.turn, || {
-            loop {
-                // G4.
-                if let Some(whole) = piece.growing.grow()? {
-                    work.keep(&piece, whole)?;
-                    return Ok(Step::More);
-                }
-                if morsel.should_yield() {
-                    work.put_back(piece);
-                    // G2.
-                    morsel.waker().wake();
-                    return Ok(Step::More);
-                }
+            if let Some(rest) = work.run(piece, || morsel.should_yield())? {
+                work.put_back(rest);
+                // G2.
+                morsel.waker().wake();
             }
+            Ok(Step::More)
         })
     }
 

@@ -84,8 +84,9 @@ pub(super) struct JoinTable {
 /// `next`, a tag.
 pub(super) const BYTES_PER_ROW: usize = 14;
 
-/// Everything but the columns. Made without touching it: what is written first adds the
-/// pages, which then is the part of those who enter rows, and can be divided.
+/// Everything but the columns, which can be made before they are there. Not written to:
+/// where memory comes from the system it is zero, and its pages are added when rows are
+/// entered, which can be divided.
 pub(super) struct Chains {
     heads: Box<[AtomicU32]>,
     next: Box<[AtomicU32]>,

@@ -61,7 +61,7 @@ const ROWS: usize = 4 * MORSEL_ROWS;
 
 fn wide() -> RecordBatch {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
-    let fillers = (0..ROWS).map(|row| format!("{row:0>520}"));
+    let fillers = (0..ROWS).map(|row| format!("row {row:0>516}"));
     let fillers: ArrayRef = Arc::new(StringArray::from_iter_values(fillers));
     RecordBatch::try_from_iter([("number", numbers), ("filler", fillers)]).unwrap()
 }
@@ -147,12 +147,10 @@ async fn morsels_have_what_stock_datafusion_reads() {
     for table in names {
         for sql in [
             "SELECT count(*), sum(number), max(filler) FROM t",
-            "SELECT number FROM t WHERE number % 1000 = 7",
             // Pruned but for one row group.
             "SELECT count(*), max(filler) FROM t WHERE number BETWEEN 9000 AND 9999",
             "SELECT count(*) FROM t WHERE number < 0",
             "SELECT count(*) FROM (SELECT number, filler FROM t LIMIT 20000)",
-            "SELECT number FROM t ORDER BY number DESC LIMIT 3",
         ] {
             let sql = sql.replace(" t", &format!(" {table}"));
             let plan = || async { session.sql(&sql).await.unwrap() };

@@ -8,7 +8,7 @@ use giveway_sql::{Engine, Session, Stock};
 
 use crate::{ask, quiet, rows};
 
-const BATCHES: usize = 32;
+const BATCHES: usize = 20;
 const BATCH_ROWS: usize = 8192;
 
 /// A table whose rows are all different: a number, and text of two kinds.
@@ -23,8 +23,8 @@ fn register(session: &Session) {
                 Arc::new(Int64Array::from_iter_values(rows.map(|row| row as i64))),
                 false,
             ),
-            ("text", Arc::new(StringArray::from(texts.clone())), true),
-            ("view", Arc::new(StringViewArray::from_iter(texts)), true),
+            ("word", Arc::new(StringArray::from(texts.clone())), true),
+            ("phrase", Arc::new(StringViewArray::from_iter(texts)), true),
         ];
         RecordBatch::try_from_iter_with_nullable(columns).unwrap()
     };
@@ -52,8 +52,8 @@ async fn a_build_side_is_gathered_batch_by_batch() {
         .unwrap();
     let session = engine.session();
     register(&session);
-    let sql = "SELECT count(*), count(a.text), max(a.text), max(b.view), sum(a.number) \
-               FROM t a JOIN t b ON a.number = b.number AND a.view = b.view";
+    let sql = "SELECT count(*), count(a.word), max(a.word), max(b.phrase), sum(a.number) \
+               FROM t a JOIN t b ON a.number = b.number AND a.phrase = b.phrase";
     let all = BATCHES * BATCH_ROWS;
     let equal = (0..all).filter(|row| row % 11 != 5);
     let (count, sum) = (equal.clone().count(), equal.sum::<usize>());
@@ -75,16 +75,16 @@ async fn many_groups_are_those_of_stock_datafusion() {
     register(&session);
     for sql in [
         "SELECT count(*), sum(c), sum(s), max(m) FROM \
-         (SELECT number, count(*) c, sum(number) s, max(text) m FROM t GROUP BY number)",
+         (SELECT number, count(*) c, sum(number) s, max(word) m FROM t GROUP BY number)",
         "SELECT count(*), sum(a) FROM \
-         (SELECT text, view, avg(number) a FROM t GROUP BY text, view HAVING avg(number) > 100)",
+         (SELECT word, phrase, avg(number) a FROM t GROUP BY word, phrase HAVING avg(number) > 100)",
         "SELECT count(*), sum(d) FROM \
-         (SELECT number % 200000 n, count(DISTINCT text) d FROM t GROUP BY n)",
+         (SELECT number % 200000 n, count(DISTINCT word) d FROM t GROUP BY n)",
         "SELECT count(*), sum(a.c), sum(b.c) FROM \
          (SELECT number n, count(*) c FROM t GROUP BY n) a JOIN \
          (SELECT number / 2 n, count(*) c FROM t GROUP BY number / 2) b ON a.n = b.n",
         "SELECT number, count(*) c FROM t GROUP BY number ORDER BY number DESC LIMIT 3",
-        "SELECT count(*) FROM (SELECT DISTINCT view, text FROM t)",
+        "SELECT count(*) FROM (SELECT DISTINCT phrase, word FROM t)",
     ] {
         let plan = || async { session.sql(sql).await.unwrap() };
         let expected = stock.collect(plan().await).await.unwrap();
