@@ -10,11 +10,12 @@ use std::time::Duration;
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
 use giveway_bench::setup::Build;
 use giveway_bench::{CellConfig, Environment, Record, Report, Scheduler};
-use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
+use giveway_lab::{Clock, Job, Lab, Layer, Machine};
 
 use super::guest;
 use super::pool::Place;
 use crate::error::{Context, Failure};
+use crate::lab;
 use crate::output::Steps;
 use crate::service;
 
@@ -64,6 +65,7 @@ fn layer(spec: &DatasetSpec) -> Result<Layer, Failure> {
         key: name_of(spec),
         files: vec![own],
         command,
+        ..Layer::default()
     })
 }
 
@@ -202,12 +204,8 @@ impl Guests {
     /// Builds what is missing of the lab.
     pub(super) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
-        let spec = LabSpec {
-            layer: Some(layer(spec)?),
-            refresh_kernel: false,
-        };
         Ok(Guests {
-            lab: Lab::open(&spec, &Steps::new())?,
+            lab: lab::open_with(layer(spec)?, false)?,
             clock: Clock::LOCKSTEP,
             programs,
             host: Environment::probe(Clock::LOCKSTEP.name(), super::COMMIT),
