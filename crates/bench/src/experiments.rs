@@ -89,8 +89,9 @@ pub fn experiments() -> &'static [Experiment] {
         Experiment {
             name: "meta",
             summary: "what switching schedulers costs, what following phases brings beside fixed \
-                  slices, and whether a hundred swaps with mishaps leave any harm",
-            section: "Metaschedulers (paper 002), Sections 2.3, 3.3",
+                  slices, whether a hundred swaps with mishaps leave any harm, and what a web \
+                  application does under each scheduler and while they take turns",
+            section: "Metaschedulers (paper 002), Sections 2.3, 3",
         },
     ]
 }

@@ -16,7 +16,7 @@
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
 //! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6 |
 //! | tasks | short and long analytical queries on one engine, under its policies and others ([`tasks`]) | 003, Section 5 |
-//! | meta | what a metascheduler costs and brings ([`meta`]) | 002, Sections 2.3, 3.3 |
+//! | meta | what a metascheduler costs and brings ([`meta`]) | 002, Sections 2.3, 3 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
 //! This crate runs on whatever machine it is called on: it knows nothing of

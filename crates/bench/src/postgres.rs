@@ -108,20 +108,7 @@ impl Installation {
 
     /// Runs a program to its end.
     pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
-        let output = self
-            .command(program)
-            .args(arguments)
-            .output()
-            .map_err(Error::file("run", &self.bin.join(program)))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let text = [output.stdout, output.stderr].concat();
-        Err(Error::Program {
-            program: program.to_owned(),
-            status: output.status.to_string(),
-            output: last_lines(&String::from_utf8_lossy(&text)),
-        })
+        output(program, self.command(program).args(arguments))
     }
 
     /// The version, as in `postgres (PostgreSQL) 17.6 …`.
@@ -187,6 +174,21 @@ fn owner() -> Result<Option<(u32, u32)>> {
         .flatten()
         .ok_or(Error::NoServerUser)?;
     Ok(Some((user.uid.as_raw(), user.gid.as_raw())))
+}
+
+/// Runs a command to its end; answers with what it printed.
+pub(crate) fn output(program: &str, command: &mut Command) -> Result<String> {
+    let path = PathBuf::from(command.get_program());
+    let output = command.output().map_err(Error::file("run", &path))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    Err(Error::Program {
+        program: program.to_owned(),
+        status: output.status.to_string(),
+        output: last_lines(&String::from_utf8_lossy(&text)),
+    })
 }
 
 /// The end of a program's output, enough to see why it failed.

@@ -87,6 +87,9 @@ enum Experiment {
     /// Run one part of the metascheduler's experiment on this machine
     #[command(hide = true)]
     MetaCell(guest::CellArgs),
+    /// Make the applications of the metascheduler's experiment
+    #[command(hide = true)]
+    MetaPrepare(meta::PrepareArgs),
 }
 
 /// Runs the experiment; answers with the exit status.
@@ -107,6 +110,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Meta(args)) => meta::meta(&args),
         Some(Experiment::WakeupCell(args)) => wakeup::cell(&args).map(|()| 0),
         Some(Experiment::MetaCell(args)) => meta::cell(&args).map(|()| 0),
+        Some(Experiment::MetaPrepare(args)) => meta::prepare(&args).map(|()| 0),
         Some(Experiment::Prepare(args)) => guest::prepare(&args).map(|()| 0),
         Some(Experiment::Cell(args)) => guest::cell(&args).map(|()| 0),
         Some(Experiment::InversionCell(args)) => inversion::cell(&args).map(|()| 0),

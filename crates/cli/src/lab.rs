@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use giveway_lab::{Clock, Job, Lab, LabError, LabSpec, Machine};
+use giveway_lab::{Clock, Job, Lab, LabError, LabSpec, Layer, Machine};
 
 use crate::bench;
 use crate::error::{Context, Failure};
@@ -151,8 +151,13 @@ pub(crate) fn lab(args: LabArgs) -> Result<u8, Failure> {
 
 /// The lab with the image that benchmarks use.
 pub(crate) fn open(refresh_kernel: bool) -> Result<Lab, Failure> {
+    open_with(bench::image_layer()?, refresh_kernel)
+}
+
+/// The lab with an image that has this layer.
+pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failure> {
     let spec = LabSpec {
-        layer: Some(bench::image_layer()?),
+        layer: Some(layer),
         refresh_kernel,
     };
     Ok(Lab::open(&spec, &Steps::new())?)

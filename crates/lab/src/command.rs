@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::error::{LabError, Result};
@@ -51,9 +52,21 @@ pub(crate) fn require(tools: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
+/// A Python with pip, in an environment of its own below `dir`.
+pub(crate) fn python(dir: &Path, progress: &dyn Progress) -> Result<PathBuf> {
+    require(&[("python3", "python3-venv")])?;
+    let venv = dir.join("venv");
+    run(
+        "making a Python environment",
+        Command::new("python3").args(["-m", "venv"]).arg(&venv),
+        progress,
+    )?;
+    Ok(venv.join("bin/python"))
+}
+
 /// The path of a program, looked up as a shell would, and in the directories
 /// of system programs, which are not in everybody's PATH.
-pub(crate) fn find(program: &str) -> Option<std::path::PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])

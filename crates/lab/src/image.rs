@@ -13,6 +13,7 @@ use crate::cache::{Cache, digest};
 use crate::command;
 use crate::error::{LabError, Result};
 use crate::progress::Progress;
+use crate::tree::Tree;
 
 /// Packages of every guest, beyond Debian's minimal set.
 pub const IMAGE_PACKAGES: &[&str] = &[
@@ -45,12 +46,16 @@ const LEFT_OUT: &[&str] = &[
 ];
 
 /// What a caller adds to the image.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Layer {
-    /// Names the layer's content: a changed key makes a new image.
+    /// Names the layer's content: a changed key makes a new image, as do other
+    /// packages and trees.
     pub key: String,
-    /// Debian packages beyond [`IMAGE_PACKAGES`]; with others it is another image.
+    /// Debian packages, beyond those of every guest.
     pub packages: Vec<String>,
+    /// Directories that the command needs, under `/layer` while it runs, by the
+    /// names given here.
+    pub trees: Vec<(String, Tree)>,
     /// Host files that the command needs, under `/layer` while it runs.
     pub files: Vec<PathBuf>,
     /// Run as root in the image while it is made, at native speed.
@@ -62,6 +67,23 @@ pub(crate) struct Image {
     path: PathBuf,
 }
 
+impl Layer {
+    /// Differs whenever the content does. Packages have their place elsewhere.
+    fn name(&self) -> String {
+        let trees = self.trees.iter();
+        let trees = trees.map(|(name, tree)| format!(" {name}={}", tree.name()));
+        trees.fold(self.key.clone(), |all, tree| all + &tree)
+    }
+}
+
+/// What is installed, as mmdebstrap has it.
+fn packages(layer: Option<&Layer>) -> String {
+    let every = IMAGE_PACKAGES.iter().copied();
+    let more = layer.into_iter().flat_map(|layer| &layer.packages);
+    let all: Vec<&str> = every.chain(more.map(String::as_str)).collect();
+    all.join(",")
+}
+
 impl Image {
     pub(crate) fn ensure(
         cache: &Cache,
@@ -69,7 +91,7 @@ impl Image {
         progress: &dyn Progress,
     ) -> Result<Image> {
         let packages = packages(layer);
-        let key = layer.map_or("", |layer| &layer.key);
+        let key = layer.map(Layer::name).unwrap_or_default();
         let name = format!(
             "image-{}",
             digest([
@@ -94,16 +116,6 @@ impl Image {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
-}
-
-/// What the image has beyond Debian's minimal set, as mmdebstrap takes it.
-fn packages(layer: Option<&Layer>) -> String {
-    let more = layer.into_iter().flat_map(|layer| &layer.packages);
-    let all = IMAGE_PACKAGES
-        .iter()
-        .copied()
-        .chain(more.map(String::as_str));
-    Vec::from_iter(all).join(",")
 }
 
 fn build(
@@ -150,6 +162,10 @@ fn hooks(init: &Path, layer: Option<&Layer>, image: &Path) -> Vec<String> {
         for file in &layer.files {
             hooks.push(format!("cp {} \"$1/layer/\"", quote(file)));
         }
+        for (name, tree) in &layer.trees {
+            let name = shell_words::quote(name);
+            hooks.push(format!("cp -r {} \"$1/layer/\"{name}", quote(tree.path())));
+        }
         hooks.push(format!(
             "chroot \"$1\" {}",
             shell_words::join(&layer.command)
@@ -175,4 +191,68 @@ fn path_with_sbin() -> String {
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(trees: &[(&str, &str)]) -> Layer {
+        let tree = |(name, path): &(&str, &str)| ((*name).to_owned(), Tree::at(path.into()));
+        Layer {
+            key: "k".into(),
+            packages: vec!["wrk".into()],
+            trees: trees.iter().map(tree).collect(),
+            files: vec!["/a file".into()],
+            command: ["/layer/make", "it's"].map(String::from).to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_layer_is_named_by_its_key_and_its_trees() {
+        // An image without trees is called as it always was.
+        assert_eq!(layer(&[]).name(), "k");
+        let one = layer(&[("w", "/cache/wheels-1")]).name();
+        assert_eq!(one, "k w=wheels-1");
+        assert_ne!(one, layer(&[("w", "/cache/wheels-2")]).name());
+        assert!(packages(Some(&layer(&[]))).ends_with(",procps,wrk"));
+        assert!(packages(None).ends_with(",procps"));
+    }
+
+    #[test]
+    fn a_layer_s_command_has_its_files_and_trees_at_hand() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        let wheels = dir.path().join("wheels-1");
+        let made = dir.path().join("made it");
+        for dir in [&root, &wheels] {
+            std::fs::create_dir(dir).unwrap();
+        }
+        std::fs::write(wheels.join("a.whl"), "one").unwrap();
+        std::fs::write(&made, "two").unwrap();
+        let mut layer = layer(&[("w", wheels.to_str().unwrap())]);
+        layer.files = vec![made];
+        let hooks = hooks(Path::new("/init"), Some(&layer), Path::new("/image"));
+        let own = hooks
+            .iter()
+            .position(|hook| hook.starts_with("mkdir \"$1/layer\""));
+        let command = hooks.iter().position(|hook| hook.starts_with("chroot"));
+        let (own, command) = (own.unwrap(), command.unwrap());
+        assert!(
+            hooks[command].ends_with("/layer/make 'it'\\''s'"),
+            "{hooks:?}"
+        );
+        // As mmdebstrap runs them.
+        let script = hooks[own..command].join("\n");
+        let status = Command::new("sh")
+            .args(["-ec", &script, "sh"])
+            .arg(&root)
+            .status();
+        assert!(status.unwrap().success());
+        let at_hand = |name: &str| std::fs::read_to_string(root.join("layer").join(name)).unwrap();
+        assert_eq!(
+            (at_hand("w/a.whl"), at_hand("made it")),
+            ("one".into(), "two".into())
+        );
+    }
 }

@@ -34,6 +34,7 @@ mod kernel;
 mod machine;
 mod progress;
 mod qemu;
+mod tree;
 mod vm;
 
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ pub use image::{IMAGE_PACKAGES, Layer};
 pub use kernel::Kernel;
 pub use machine::{Clock, Machine};
 pub use progress::{Progress, Silent};
+pub use tree::Tree;
 pub use vm::{Job, Outcome};
 
 use cache::Cache;

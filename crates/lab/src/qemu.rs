@@ -201,13 +201,7 @@ fn apply_patches(source: &Path, progress: &dyn Progress) -> Result<()> {
 
 /// QEMU wants a newer Meson than Debian 12 has. Returns the Python that has it.
 fn meson(dir: &Path, progress: &dyn Progress) -> Result<PathBuf> {
-    let venv = dir.join("venv");
-    command::run(
-        "making a Python environment",
-        Command::new("python3").args(["-m", "venv"]).arg(&venv),
-        progress,
-    )?;
-    let python = venv.join("bin/python");
+    let python = command::python(dir, progress)?;
     command::run(
         "installing Meson",
         Command::new(&python).args(["-m", "pip", "install", "--quiet", "meson>=1.5,<2"]),

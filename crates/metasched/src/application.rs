@@ -4,7 +4,8 @@
 //! A command says what it found in one of two ways. `json`: the last line of its
 //! output that is an object with `throughput_per_s` and `p99_s`, so any benchmark
 //! fits behind a line of shell. `wrk`: what `wrk --latency` prints, since that is
-//! what the paper measures with.
+//! what the paper measures with; a run in which requests failed is none, since wrk
+//! counts an answer that says "error" like any other.
 //!
 //! Each command leads a process group of its own, which is killed whole when it
 //! has to end early.
@@ -63,7 +64,12 @@ impl Output {
                 .rev()
                 .find_map(|line| serde_json::from_str::<Reading>(line).ok())
                 .ok_or("printed no line like {\"throughput_per_s\": 1.0, \"p99_s\": 0.1}"),
-            Output::Wrk => wrk(text).ok_or("printed not what wrk --latency prints"),
+            Output::Wrk => {
+                if let Some(what) = wrk_errors(text) {
+                    return Err(what);
+                }
+                wrk(text).ok_or("printed not what wrk --latency prints")
+            }
         }?;
         match reading.is_sound() {
             true => Ok(reading),
@@ -72,15 +78,32 @@ impl Output {
     }
 }
 
+/// What stands after a name at a line's beginning.
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().map(str::trim);
+    lines.find_map(|line| Some(line.strip_prefix(name)?.trim()))
+}
+
 fn wrk(text: &str) -> Option<Reading> {
-    let field = |name: &str| {
-        let mut lines = text.lines().map(str::trim);
-        lines.find_map(|line| Some(line.strip_prefix(name)?.trim()))
-    };
     Some(Reading {
-        throughput_per_s: field("Requests/sec:")?.parse().ok()?,
-        p99_s: seconds(field("99%")?)?,
+        throughput_per_s: field(text, "Requests/sec:")?.parse().ok()?,
+        p99_s: seconds(field(text, "99%")?)?,
     })
+}
+
+/// Requests without an answer, and answers that are none; wrk is silent of what
+/// there is not.
+fn wrk_errors(text: &str) -> Option<String> {
+    if let Some(counts) = field(text, "Socket errors:") {
+        return Some(format!(
+            "requests went without an answer: {counts}; if these are timeouts, give wrk a \
+             longer --timeout"
+        ));
+    }
+    let count = field(text, "Non-2xx or 3xx responses:")?;
+    Some(format!(
+        "{count} requests were answered with an error: look into the application's log"
+    ))
 }
 
 /// `123.00us`, `4.56ms`, `1.20s` or `1.50m`.
@@ -275,6 +298,19 @@ mod tests {
         }
         assert!(Output::Wrk.read(&text("soon")).is_err());
         assert!(Output::Wrk.read("99% 1ms").is_err());
+    }
+
+    #[test]
+    fn a_run_of_wrk_in_which_requests_failed_is_none() {
+        let text = |errors: &str| {
+            format!("     99%    5.50ms\n{errors}Requests/sec:   4523.18\nTransfer/sec:  1.02MB\n")
+        };
+        assert!(Output::Wrk.read(&text("")).is_ok());
+        let sockets = "  Socket errors: connect 0, read 0, write 0, timeout 3\n";
+        let why = Output::Wrk.read(&text(sockets)).unwrap_err();
+        assert!(why.contains("timeout 3; if these"), "{why}");
+        let why = Output::Wrk.read(&text("  Non-2xx or 3xx responses: 12\n"));
+        assert!(why.unwrap_err().starts_with("12 requests"));
     }
 
     #[test]

@@ -16,6 +16,11 @@
 //! output = "wrk"                 # or json
 //! cgroup = "/system.slice/web.service"    # where it runs, for phase_aware
 //!
+//! [together]                     # one benchmark that drives all of them, if there is
+//! name = "shop"                  # one; otherwise theirs run side by side
+//! command = ["wrk", "--latency", "-s", "ask.lua", "http://localhost:8000/ask"]
+//! output = "wrk"
+//!
 //! [[scheduler]]                  # one that is not known from the start
 //! name = "scx_mine"
 //! command = ["/opt/scx_mine", "--fast"]
@@ -73,6 +78,8 @@ pub struct Config {
     pub schedulers: Vec<Scheduler>,
     /// The applications to be measured.
     pub applications: Vec<Application>,
+    /// What drives all of them at once, if not their benchmarks side by side.
+    pub together: Option<Application>,
     /// A schedule by hand.
     pub turns: Vec<Turn>,
     /// How long things may take.
@@ -133,6 +140,7 @@ struct File {
     schedulers: Option<Vec<String>>,
     #[serde(default, rename = "application")]
     applications: Vec<Application>,
+    together: Option<Application>,
     #[serde(default, rename = "scheduler")]
     added: Vec<Scheduler>,
     #[serde(default, rename = "turn")]
@@ -214,7 +222,9 @@ impl Config {
             })
         });
         let turns = turns.collect::<Result<Vec<Turn>>>()?;
-        for (index, application) in file.applications.iter().enumerate() {
+        let all = file.applications.iter().chain(&file.together);
+        let all: Vec<&Application> = all.collect();
+        for (index, application) in all.iter().enumerate() {
             let name = &application.name;
             if application.command.is_empty() {
                 return Err(wrong(format!(
@@ -222,7 +232,7 @@ impl Config {
                 )));
             }
             length("timeout_s", application.timeout_s).map_err(wrong)?;
-            if file.applications[..index].iter().any(|a| a.name == *name) {
+            if all[..index].iter().any(|a| a.name == *name) {
                 return Err(wrong(format!("the application {name} is there twice")));
             }
         }
@@ -245,6 +255,7 @@ impl Config {
             measurements: file.measurements,
             schedulers,
             applications: file.applications,
+            together: file.together,
             turns,
             limits: file.limits.over(Limits::default()).map_err(wrong)?,
             table,
@@ -366,6 +377,7 @@ mod tests {
              normalisation = 'gain'\nbase_timeslice_ms = 250\nmeasurements = '/m'\n\
              schedulers = ['mine']\n\
              [[application]]\nname = 'a'\ncommand = ['x']\noutput = 'wrk'\ntimeout_s = 3\n\
+             [together]\nname = 'all'\ncommand = ['z']\n\
              [[scheduler]]\nname = 'mine'\ncommand = ['y', '-z']\nops = 'm'\nkernel = '6.12'\n\
              [limits]\nstart_s = 7\nback_off_max_s = 60.5\n",
         );
@@ -376,6 +388,7 @@ mod tests {
         assert_eq!(config.base_timeslice, Duration::from_millis(250));
         let names: Vec<_> = config.schedulers.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, [EEVDF, "mine"], "EEVDF may always be used");
+        assert_eq!(config.together.unwrap().command, ["z"]);
         assert_eq!(config.limits.start, Duration::from_secs(7));
         assert_eq!(config.limits.back_off_max, Duration::from_millis(60_500));
         assert_eq!(config.limits.stop, Limits::default().stop);
@@ -401,6 +414,15 @@ mod tests {
                 "[[application]]\nname = 'a'\ncommand = ['x']\n\
                  [[application]]\nname = 'a'\ncommand = ['x']",
                 "twice",
+            ),
+            (
+                "[[application]]\nname = 'a'\ncommand = ['x']\n\
+                 [together]\nname = 'a'\ncommand = ['x']",
+                "twice",
+            ),
+            (
+                "[together]\nname = 'all'\ncommand = []",
+                "all has no command",
             ),
             ("[limits]\nstop_s = 1e9", "stop_s"),
             ("[[scheduler]]\nname = 'a'\ncommand = ['x']", "no ops"),

@@ -4,7 +4,8 @@
 //!   for each repetition
 //!     for each scheduler, beginning with another one each time
 //!       bring it into force ── failed ──► a fault in each of its cells
-//!         each application alone, then all together
+//!         each application alone, then all together: their benchmarks side by
+//!         side, or the one that drives all of them
 //!           benchmark ends ──► a reading or the application's fault
 //!           scheduler misbehaves meanwhile ──► ended, the scheduler's fault
 //!       leave
@@ -36,6 +37,8 @@ const LOOK: Duration = Duration::from_millis(50);
 pub struct Plan<'a> {
     /// These applications.
     pub applications: &'a [Application],
+    /// What drives all of them at once, if not their benchmarks side by side.
+    pub together: Option<&'a Application>,
     /// Under these schedulers.
     pub schedulers: &'a [Scheduler],
     /// So often.
@@ -146,8 +149,12 @@ impl<B: Benchmarks> Round<'_, B> {
             .iter()
             .map(|application| (Company::Alone, vec![application]))
             .collect();
-        if applications.len() > 1 {
-            sets.push((Company::Together, applications.iter().collect()));
+        match self.plan.together {
+            Some(one) => sets.push((Company::Together, vec![one])),
+            None if applications.len() > 1 => {
+                sets.push((Company::Together, applications.iter().collect()));
+            }
+            None => {}
         }
         let given_up = self.misbehaved.get(name).is_some_and(|n| *n >= FAULTS_MAX);
         if given_up || self.is_over(host) {

@@ -86,7 +86,7 @@ pub enum Company {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cell {
-    /// The application's name.
+    /// The application's name, or that of what drives all of them at once.
     pub application: String,
     /// The scheduler's name.
     pub scheduler: String,
@@ -207,9 +207,11 @@ impl Measurements {
         }
     }
 
-    /// The applications, in the order of the file.
+    /// The applications that were measured alone, in the order of the file: what
+    /// drives all of them at once is none of them.
     pub fn applications(&self) -> Vec<&str> {
-        distinct(self.cells.iter().map(|cell| cell.application.as_str()))
+        let alone = self.cells.iter().filter(|c| c.company == Company::Alone);
+        distinct(alone.map(|cell| cell.application.as_str()))
     }
 
     /// The schedulers, in the order of the file.
@@ -412,5 +414,12 @@ mod tests {
         let empty = all.cell("web", "scx_x", Company::Alone).unwrap();
         assert_eq!(empty.throughput(), None);
         assert!(all.cell("web", "eevdf", Company::Together).is_none());
+    }
+
+    #[test]
+    fn what_drives_all_applications_is_none_of_them() {
+        let mut all = measured();
+        all.cell_mut("shop", "eevdf", Company::Together);
+        assert_eq!(all.applications(), ["web"]);
     }
 }

@@ -5,7 +5,8 @@
 //!   for each repetition
 //!     EEVDF alone                                     what all is relative to
 //!     for each policy, for each base timeslice, beginning elsewhere each time
-//!       all applications together, while schedulers take turns by its schedule
+//!       all applications together, while schedulers take turns by its schedule:
+//!       their benchmarks side by side, or the one that drives all of them
 //! ```
 //!
 //! The *score* of a try is what its applications did, each relative to the same
@@ -57,8 +58,8 @@ pub type Followed = Option<(Policy, Duration)>;
 pub struct Tried {
     /// What was followed.
     pub followed: Followed,
-    /// Readings of each application, in the configuration's order, one per
-    /// repetition that went well.
+    /// Readings of each application, in the configuration's order, or of what
+    /// drives all of them; one per repetition that went well.
     pub readings: Vec<Vec<Reading>>,
     /// What went wrong in the others.
     pub faults: Vec<String>,
@@ -100,6 +101,10 @@ pub fn tune(
     watch: &mut dyn FnMut(Followed, Option<&str>),
 ) -> Result<Tuned> {
     let config = plan.config;
+    let applications: Vec<&Application> = match &config.together {
+        Some(one) => vec![one],
+        None => config.applications.iter().collect(),
+    };
     if config.applications.is_empty() {
         return Err(Error::Unmeasured("no application is configured".into()));
     }
@@ -127,7 +132,7 @@ pub fn tune(
                 None => Schedule::fixed(EEVDF),
                 Some((policy, base)) => config.slices(policy, &choices, base),
             };
-            match one(config, schedule, host, benchmarks, &is_over)? {
+            match one(config, &applications, schedule, host, benchmarks, &is_over)? {
                 Try::Readings(readings) => tried[index].readings.push(readings),
                 Try::Fault(what) => {
                     watch(followed, Some(&what));
@@ -137,7 +142,7 @@ pub fn tune(
             }
         }
     }
-    let base = typical(&tried[0], config.applications.len()).ok_or_else(|| {
+    let base = typical(&tried[0], applications.len()).ok_or_else(|| {
         Error::Unmeasured(format!(
             "no run under {EEVDF} went well, which all is compared with: {}",
             tried[0].faults.join("; ")
@@ -188,18 +193,18 @@ enum Try {
 /// All applications together under a schedule, once.
 fn one(
     config: &Config,
+    applications: &[&Application],
     schedule: Schedule,
     host: &mut impl Host,
     benchmarks: &mut impl Benchmarks,
     is_over: &dyn Fn(Duration) -> bool,
 ) -> Result<Try> {
-    let applications: Vec<&Application> = config.applications.iter().collect();
     let timeouts = applications.iter().map(|application| application.timeout_s);
     let timeout = Duration::from_secs_f64(timeouts.fold(0.0, f64::max));
     let mut rotation = Rotation::new(schedule);
     let mut supervisor = Supervisor::new(config.limits);
     let patience = host.now() + timeout;
-    benchmarks.start(&applications);
+    benchmarks.start(applications);
     let outcome = loop {
         let wanted = config.table.get(&rotation.turn().scheduler);
         let wanted = wanted.cloned().unwrap_or_else(Scheduler::eevdf);

@@ -51,7 +51,7 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `turn`, `memory`, `heap`, `progress` | When is it enough, how much is held, how far is it? |
+//! | `turn`, `memory`, `progress` | When is it enough, how much is held, how far is it? |
 //! | `sketch`, `table`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
 //! | `lane`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
@@ -67,7 +67,6 @@ mod engine;
 mod error;
 mod exchange;
 pub mod files;
-mod heap;
 mod join;
 mod lane;
 mod live;
@@ -96,7 +95,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub use engine::{Builder, Engine, EngineStats};
 pub use error::{BuildError, SqlError};
 pub use giveway_tasks::{ParsePolicyError, Policy, Report, Shutdown};
-pub use heap::keep_freed_memory;
 pub use options::QueryOptions;
 pub use progress::{OperatorTurns, TURN_CLASSES};
 pub use query::{Query, QueryId, QueryState, QueryStatus, ResultStream, RunningQuery};

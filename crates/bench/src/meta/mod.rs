@@ -6,11 +6,14 @@
 //! | switch | What do start, stop and a complete switch take, of schedulers that load when they are started and of those that are loaded ahead? |
 //! | phases | Two applications take turns at being the one that matters. Does following them beat every single scheduler, and the paper's four policies? |
 //! | swaps | Under load, with processes killed, stopped and refused: are there errors, and is the machine ever without a scheduler? |
+//! | applications | The paper's web application under each scheduler, its parts alone and together, and while schedulers take turns: who is best, and by how much? |
 //!
 //! The metascheduler is the daemon of `giveway meta run`, on a thread of its own
 //! (`pilot`); the applications are threads of this process in cgroups
-//! (`load`).
+//! (`load`). The last part is the metascheduler's own measuring and tuning, of
+//! programs ([`applications`]).
 
+pub mod applications;
 mod groups;
 mod load;
 mod phases;
@@ -19,10 +22,15 @@ mod row;
 mod swaps;
 mod switch;
 
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread;
+
+use giveway_metasched::system::rise;
 use serde::{Deserialize, Serialize};
 
 pub use phases::Under;
-pub use row::{MetaRow, PhaseRow, SwapsRow, SwitchRow, Way};
+pub use row::{ApplicationRow, MetaRow, PhaseRow, SwapsRow, SwitchRow, TurnNote, Way};
 
 use crate::{Environment, Error, Progress, Report, Result};
 
@@ -39,11 +47,13 @@ pub enum Part {
     Phases,
     /// Whether swapping is safe.
     Swaps,
+    /// The paper's application.
+    Applications,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Part; 3] = [Part::Switch, Part::Phases, Part::Swaps];
+    pub const ALL: [Part; 4] = [Part::Switch, Part::Phases, Part::Swaps, Part::Applications];
 
     /// The name on the command line and in result files.
     pub const fn name(self) -> &'static str {
@@ -51,6 +61,7 @@ impl Part {
             Part::Switch => "switch",
             Part::Phases => "phases",
             Part::Swaps => "swaps",
+            Part::Applications => "applications",
         }
     }
 }
@@ -81,12 +92,17 @@ pub struct MetaPlan {
     /// Schedulers other than EEVDF and UFS that take part, by the names that
     /// `giveway meta schedulers` knows.
     pub schedulers: Vec<String>,
-    /// How often each switch is made; how many starts `swaps` goes on for.
+    /// How often each switch is made; how many starts `swaps` goes on for; how often
+    /// each application is run.
     pub count: u32,
     /// Length of a phase, in seconds.
     pub phase_s: f64,
     /// Pairs of phases in a run.
     pub cycles: u32,
+    /// Length of a run of an application, in seconds.
+    pub run_s: u32,
+    /// Where the application is that [`applications::prepare`] made.
+    pub prepared: PathBuf,
     /// Base timeslices of the fixed policies, in milliseconds.
     pub base_timeslices_ms: Vec<f64>,
     /// What the phase-aware policy takes a swap for, in milliseconds.
@@ -108,8 +124,8 @@ impl MetaPlan {
         if !positive(self.phase_s) || !positive(self.swap_ms) || !all_positive {
             return Err(Error::Config("write lengths above 0".into()));
         }
-        if self.count == 0 || self.cycles == 0 {
-            return Err(Error::Config("write counts above 0".into()));
+        if self.count == 0 || self.cycles == 0 || self.run_s == 0 {
+            return Err(Error::Config("write counts and seconds above 0".into()));
         }
         Ok(())
     }
@@ -127,9 +143,25 @@ impl MetaPlan {
             Part::Switch => switch::run(self, line)?,
             Part::Phases => phases::run(self, line)?,
             Part::Swaps => swaps::run(self, line)?,
+            Part::Applications => applications::run(self, line)?,
         };
         Ok(report)
     }
+}
+
+/// Does something on a thread of its own, above the ordinary class as the daemon is:
+/// the kernel ends schedulers with the thread that started them.
+fn raised<T: Send>(line: Progress<'_>, work: impl FnOnce(Progress<'_>) -> T + Send) -> T {
+    let (say, said) = mpsc::channel::<String>();
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            rise();
+            // Whoever hears it stays until it has all been said.
+            work(&mut |text| say.send(text.to_owned()).unwrap_or_default())
+        });
+        said.iter().for_each(|text| line(&text));
+        thread.join().expect("it does not panic")
+    })
 }
 
 #[cfg(test)]
@@ -142,7 +174,7 @@ mod tests {
             assert_eq!(part.name().parse::<Part>().unwrap(), part);
         }
         let error = "all".parse::<Part>().unwrap_err().to_string();
-        assert!(error.contains("switch, phases, swaps"), "{error}");
+        assert!(error.contains("switch, phases, swaps, appl"), "{error}");
     }
 
     #[test]
@@ -153,6 +185,8 @@ mod tests {
             count: 1,
             phase_s: 1.0,
             cycles: 1,
+            run_s: 1,
+            prepared: PathBuf::new(),
             base_timeslices_ms: vec![100.0],
             swap_ms: 50.0,
             repeat: 0,
@@ -169,6 +203,10 @@ mod tests {
                 ..plan.clone()
             },
             MetaPlan {
+                run_s: 0,
+                ..plan.clone()
+            },
+            MetaPlan {
                 phase_s: f64::NAN,
                 ..plan.clone()
             },
@@ -179,5 +217,17 @@ mod tests {
         ] {
             assert!(wrong.validate().is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn what_a_thread_of_its_own_says_is_heard_in_its_order() {
+        let mut heard = Vec::new();
+        let answer = raised(&mut |text| heard.push(text.to_owned()), |line| {
+            line("one");
+            line("two");
+            thread::current().id()
+        });
+        assert_ne!(answer, thread::current().id());
+        assert_eq!(heard, ["one", "two"]);
     }
 }

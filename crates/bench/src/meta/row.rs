@@ -1,5 +1,6 @@
 //! Rows of the experiment, one kind for each part.
 
+use giveway_metasched::measurements::Reading;
 use serde::{Deserialize, Serialize};
 
 use super::phases::Under;
@@ -14,6 +15,8 @@ pub enum MetaRow {
     Phases(PhaseRow),
     /// One run with mishaps.
     Swaps(SwapsRow),
+    /// The paper's application, or a part of it.
+    Applications(ApplicationRow),
 }
 
 /// How a scheduler comes into force.
@@ -106,4 +109,38 @@ pub struct SwapsRow {
     pub repeat: u32,
     /// Seed of the clients' pauses.
     pub seed: u64,
+}
+
+/// What the paper's application, or a part of it, did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApplicationRow {
+    /// `api` or `retrieval`, which are measured alone, or `ask`, which is both.
+    pub application: String,
+    /// What decided who was in force.
+    #[serde(flatten)]
+    pub under: Under,
+    /// The turns of a round; none where there is one scheduler.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<TurnNote>,
+    /// What its runs gave, seconds.
+    pub runs: Vec<Reading>,
+    /// What kept other runs from giving anything.
+    pub faults: Vec<String>,
+    /// Length of a run, in seconds.
+    pub run_s: u32,
+    /// The repeat of the whole, from 0.
+    pub repeat: u32,
+    /// Seed of the machine.
+    pub seed: u64,
+}
+
+/// A scheduler's part of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnNote {
+    /// The scheduler.
+    pub scheduler: String,
+    /// The parts that prefer it.
+    pub applications: Vec<String>,
+    /// For how long it is in force, in milliseconds.
+    pub timeslice_ms: f64,
 }

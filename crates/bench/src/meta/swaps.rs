@@ -204,6 +204,7 @@ mod tests {
     use super::*;
     use crate::meta::Part;
     use giveway_metasched::config::Config;
+    use std::path::PathBuf;
 
     #[test]
     fn the_configuration_is_one_and_has_a_scheduler_that_cannot_be_loaded() {
@@ -213,6 +214,8 @@ mod tests {
             count: 1,
             phase_s: 1.0,
             cycles: 1,
+            run_s: 1,
+            prepared: PathBuf::new(),
             base_timeslices_ms: Vec::new(),
             swap_ms: 50.0,
             repeat: 0,

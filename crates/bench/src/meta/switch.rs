@@ -9,10 +9,10 @@ use std::time::Duration;
 use giveway_metasched::host::{Host, State};
 use giveway_metasched::scheduler::{Scheduler, Table};
 use giveway_metasched::supervisor::{Event, Limits, Supervisor};
-use giveway_metasched::system::{System, rise};
+use giveway_metasched::system::System;
 
 use super::row::{MetaRow, SwitchRow, Way};
-use super::{MetaPlan, NAME};
+use super::{MetaPlan, NAME, raised};
 use crate::{Error, Progress, Result};
 
 /// Nothing takes longer, in the lab neither.
@@ -22,20 +22,10 @@ const REST: Duration = Duration::from_millis(200);
 
 /// Makes the switches.
 pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
-    let plan = plan.clone();
-    // The kernel ends schedulers with the thread that started them, and this one
-    // has been raised.
-    let mut lines = Vec::new();
-    let rows = std::thread::scope(|scope| {
-        let thread = scope.spawn(|| measure(&plan, &mut |text| lines.push(text.to_owned())));
-        thread.join().expect("it does not panic")
-    });
-    lines.iter().for_each(|text| line(text));
-    rows
+    raised(line, |line| measure(plan, line))
 }
 
 fn measure(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
-    rise();
     let known = Table::known();
     let row = |name: &str| {
         let row = known.get(name).cloned();

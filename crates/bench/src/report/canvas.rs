@@ -90,12 +90,22 @@ impl Scale {
         }
     }
 
+    /// Where bars begin on an axis that begins at `low`.
+    fn ground(self, low: f64) -> f64 {
+        match self {
+            Scale::Linear => 0.0,
+            Scale::Log => low,
+        }
+    }
+
     /// Where an axis begins and ends that shows these values.
     fn range(self, values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
         let most = values.clone().fold(0.0, f64::max);
         match self {
-            Scale::Linear if most > 0.0 => (0.0, most * 1.15),
-            Scale::Linear => (0.0, 1.0),
+            Scale::Linear => match values.fold(0.0, f64::min) {
+                0.0 if most == 0.0 => (0.0, 1.0),
+                least => (least * 1.15, most * 1.15),
+            },
             Scale::Log => {
                 let least = values.filter(|value| *value > 0.0).fold(most, f64::min);
                 let (low, high) = (self.place(least).floor(), self.place(most).ceil());
@@ -105,7 +115,8 @@ impl Scale {
     }
 }
 
-/// Bars at the median, with whiskers to the extremes, on a linear scale from 0.
+/// Bars at the median, with whiskers to the extremes, up and down from 0 on a linear
+/// scale.
 /// `level` is a height that deserves a line.
 pub(super) fn bars(title: &str, groups: &[Group], level: Option<f64>) -> String {
     bars_on(Scale::Linear, title, groups, level)
@@ -148,7 +159,7 @@ pub(super) fn bars_on(scale: Scale, title: &str, groups: &[Group], level: Option
                 let left = index as f64 + 0.08 + bar as f64 * width;
                 let (right, middle) = (left + width * 0.9, left + width * 0.45);
                 chart.plotting_area().draw(&Rectangle::new(
-                    [(left, low), (right, median)],
+                    [(left, scale.ground(low)), (right, median)],
                     colour.filled(),
                 ))?;
                 if max > min {
@@ -234,4 +245,18 @@ pub(super) fn axis_number(value: f64) -> String {
     }
     let text = format!("{value:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_axis_has_0_and_room_for_what_is_below() {
+        let range = |values: &[f64]| Scale::Linear.range(values.iter().copied());
+        assert_eq!(range(&[]), (0.0, 1.0));
+        assert_eq!(range(&[2.0, 4.0]), (0.0, 4.0 * 1.15));
+        assert_eq!(range(&[-2.0, 4.0]), (-2.0 * 1.15, 4.0 * 1.15));
+        assert_eq!(range(&[-2.0]), (-2.0 * 1.15, 0.0));
+    }
 }

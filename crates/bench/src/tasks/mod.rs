@@ -279,8 +279,6 @@ impl TasksBench {
     /// # Errors
     /// Something in the plan makes no sense, with what to write instead.
     pub fn new(plan: &TasksPlan) -> Result<TasksBench> {
-        // As a process that does nothing else would, ours and stock alike.
-        giveway_sql::keep_freed_memory();
         Ok(TasksBench {
             settings: plan.settings()?,
             seconds: plan.seconds,

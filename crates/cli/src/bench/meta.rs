@@ -1,38 +1,41 @@
 //! `giveway bench meta`: from options to a report.
 //!
 //! A cell of the pool is one part and one repeat: a guest with the programs of
-//! all schedulers that take part.
+//! all schedulers that take part (`guests`).
 
-use std::time::Duration;
+mod guests;
+
+use std::path::PathBuf;
 
 use clap::Args;
-use giveway_bench::Report;
-use giveway_bench::meta::{MetaPlan, MetaRow, Part};
-use giveway_lab::{Clock, Machine};
+use giveway_bench::meta::{MetaPlan, Part, applications};
 use giveway_metasched::scheduler::Table;
 
 use super::COMMIT;
-use super::guest::{self, CellArgs, Host, HostFile, width};
+use super::guest::{self, CellArgs, width};
 use super::keep::{KeepArgs, RepeatArgs, interruptible, positive};
-use super::pool::Place;
 use crate::error::Failure;
-use crate::lab;
 use crate::meta::find_scheduler;
 
-/// Memory of a guest.
-const GUEST_MIB: u32 = 2048;
-/// Few, since one host CPU emulates them all, and enough to be scheduled.
-const CPUS: u32 = 2;
+use guests::{GUEST_MIB, Guests};
+
+/// Base timeslices of phases, in milliseconds: a few turns of each.
+const PHASES_SLICES: [f64; 1] = [500.0];
+/// Those of the applications, whose curve is wanted.
+const APPLICATIONS_SLICES: [f64; 3] = [500.0, 1000.0, 2000.0];
+/// Seed of the applications' corpus: it is part of an image.
+const CORPUS_SEED: u64 = 1;
 
 /// Measure what a metascheduler costs, brings and risks
 ///
 /// In the lab: what switching between schedulers takes, with and without loading
 /// ahead; two applications in alternating phases under single schedulers, under
 /// the four policies of fixed slices, and under the phase-aware one; many swaps
-/// under load while processes are killed and stopped. See docs/bench-meta.md.
+/// under load while processes are killed and stopped; a web application and its back
+/// end under each scheduler and under tuned policies. See docs/bench-meta.md.
 #[derive(Args, Debug)]
 pub(crate) struct MetaArgs {
-    /// Parts: switch, phases, swaps
+    /// Parts: switch, phases, swaps, applications
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = Part::ALL)]
     parts: Vec<Part>,
     /// Schedulers beside EEVDF and UFS, as 'giveway meta schedulers' names them
@@ -54,10 +57,18 @@ pub(crate) struct MetaArgs {
     #[arg(long, default_value_t = 2, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     cycles: u32,
+    /// Length of a run of an application, in whole seconds
+    #[arg(long, default_value_t = 10, value_name = "SECONDS",
+          value_parser = clap::value_parser!(u32).range(1..=3600))]
+    run_s: u32,
+    /// Runs of each application under each scheduler and policy
+    #[arg(long, default_value_t = 3, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
     /// Base timeslices of the policies of fixed slices, in milliseconds
-    #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = [500.0],
-          value_parser = positive)]
-    base_timeslices: Vec<f64>,
+    /// [default: 500; of applications 500,1000,2000]
+    #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = positive)]
+    base_timeslices: Option<Vec<f64>>,
     /// What the phase-aware policy takes a swap for, in milliseconds
     #[arg(long, default_value_t = 40.0, value_name = "MS", value_parser = positive)]
     swap_ms: f64,
@@ -71,13 +82,10 @@ pub(crate) struct MetaArgs {
 pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     let known = Table::known();
     let schedulers = args.schedulers(&known)?;
-    let programs = programs(&known, &schedulers)?;
+    let programs = guests::programs(&known, &schedulers)?;
     let plans = args.plans(&schedulers)?;
     let stop = interruptible()?;
-    let guests = Guests {
-        host: Host::of(lab::open(false)?),
-        programs,
-    };
+    let guests = Guests::open(&args.parts, programs)?;
     let width = width(GUEST_MIB).min(plans.len());
     eprintln!("schedulers: eevdf, scx_ufs, {}", schedulers.join(", "));
     let title = |plan: &MetaPlan| format!("{}, repeat {}", plan.part, plan.repeat + 1);
@@ -119,12 +127,19 @@ impl MetaArgs {
             part: *part,
             schedulers: schedulers.to_vec(),
             count: match part {
+                Part::Switch | Part::Phases => self.switches,
                 Part::Swaps => self.starts,
-                _ => self.switches,
+                Part::Applications => self.runs,
             },
             phase_s: self.phase_s,
             cycles: self.cycles,
-            base_timeslices_ms: self.base_timeslices.clone(),
+            run_s: self.run_s,
+            prepared: guests::APPLICATION.into(),
+            base_timeslices_ms: match (&self.base_timeslices, part) {
+                (Some(given), _) => given.clone(),
+                (None, Part::Applications) => APPLICATIONS_SLICES.to_vec(),
+                (None, _) => PHASES_SLICES.to_vec(),
+            },
             swap_ms: self.swap_ms,
             repeat,
             seed,
@@ -140,59 +155,37 @@ impl MetaArgs {
     }
 }
 
-/// The programs that a guest needs, by name.
-fn programs(known: &Table, schedulers: &[String]) -> Result<Vec<HostFile>, Failure> {
-    let mut programs: Vec<HostFile> = Vec::new();
-    let names = schedulers.iter().map(String::as_str);
-    for row in names.chain(["scx_ufs"]).filter_map(|name| known.get(name)) {
-        let Some(program) = row.command.first() else {
-            continue;
-        };
-        if programs.iter().any(|(_, name)| name == program) {
-            continue;
-        }
-        let Some(path) = find_scheduler(program) else {
-            let failure = Failure::new(format_args!("{program} is not here"));
-            return Err(failure.with_remedy(row.install.clone()));
-        };
-        programs.push((path, program.clone()));
-    }
-    Ok(programs)
-}
-
-/// Guests that all have the same programs.
-struct Guests {
-    host: Host,
-    programs: Vec<HostFile>,
-}
-
-impl Place<MetaPlan, Report<MetaRow>> for Guests {
-    fn run(&self, plan: &MetaPlan, line: &mut dyn FnMut(&str)) -> Result<Report<MetaRow>, String> {
-        let machine = machine(plan);
-        self.host
-            .play(&machine, "meta-cell", plan, &self.programs, line)
-            .map_err(|failure| failure.message())
-    }
-}
-
-/// The same plan gives the same machine, and that the same rows.
-fn machine(plan: &MetaPlan) -> Machine {
-    Machine {
-        cpus: CPUS,
-        memory_mib: GUEST_MIB,
-        clock: Clock::LOCKSTEP,
-        seed: plan.seed,
-        // Loading takes seconds of the guest's, and each of them ten of the host's.
-        timeout: Duration::from_secs(4 * 3600),
-        ..Machine::default()
-    }
-}
-
 /// Runs a plan on this machine: what runs in each guest.
 pub(super) fn cell(args: &CellArgs) -> Result<(), Failure> {
     guest::play(args, |plan: &MetaPlan, clock, line| {
         plan.run(clock, COMMIT, line)
     })
+}
+
+/// Where the application is to be, and what from.
+#[derive(Args, Debug)]
+pub(crate) struct PrepareArgs {
+    /// Directory to make; must not exist or be empty
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Directory of the Python packages' wheels
+    #[arg(long, value_name = "DIR")]
+    wheels: PathBuf,
+    /// A Python that has pip, of the version that the wheels are for
+    #[arg(long, default_value = "python3", value_name = "FILE")]
+    python: PathBuf,
+    /// Seed of the corpus
+    #[arg(long, default_value_t = CORPUS_SEED, value_name = "N")]
+    seed: u64,
+}
+
+/// Makes the application: what runs while an image is made.
+pub(super) fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
+    let (data, wheels, python) = (&args.data, &args.wheels, &args.python);
+    let line = &mut |line: &str| eprintln!("{line}");
+    Ok(applications::prepare(
+        data, wheels, python, args.seed, line,
+    )?)
 }
 
 #[cfg(test)]
@@ -214,9 +207,11 @@ mod tests {
 
     #[test]
     fn every_part_and_repeat_is_a_plan_with_its_seed_and_count() {
-        let plans = args(&["--repeat", "2", "--seed", "7", "--starts", "50"])
-            .plans(&["scx_simple".into()])
-            .unwrap();
+        let plans = args(&[
+            "--repeat", "2", "--seed", "7", "--starts", "50", "--runs", "4",
+        ])
+        .plans(&["scx_simple".into()])
+        .unwrap();
         let seen: Vec<_> = plans.iter().map(|p| (p.part, p.seed, p.count)).collect();
         assert_eq!(
             seen,
@@ -224,11 +219,44 @@ mod tests {
                 (Part::Switch, 7, 6),
                 (Part::Phases, 7, 6),
                 (Part::Swaps, 7, 50),
+                (Part::Applications, 7, 4),
                 (Part::Switch, 8, 6),
                 (Part::Phases, 8, 6),
                 (Part::Swaps, 8, 50),
+                (Part::Applications, 8, 4),
             ]
         );
+    }
+
+    #[test]
+    fn base_timeslices_are_the_part_s_unless_they_are_given() {
+        let slices = |options: &[&str], part| {
+            let plans = args(options).plans(&[]).unwrap();
+            let plan = plans.into_iter().find(|plan| plan.part == part).unwrap();
+            plan.base_timeslices_ms
+        };
+        assert_eq!(slices(&[], Part::Phases), PHASES_SLICES);
+        assert_eq!(slices(&[], Part::Applications), APPLICATIONS_SLICES);
+        let given = ["--base-timeslices", "100,700"];
+        for part in [Part::Phases, Part::Applications] {
+            assert_eq!(slices(&given, part), [100.0, 700.0]);
+        }
+    }
+
+    #[test]
+    fn the_applications_of_an_image_are_prepared_by_its_command() {
+        let layer = guests::application_layer(Vec::new()).unwrap();
+        let words = ["giveway"].map(str::to_owned).into_iter();
+        let words = words.chain(layer.command[1..].iter().cloned());
+        let Command::Bench(bench) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("not parsed as bench");
+        };
+        let Some(super::super::Experiment::MetaPrepare(args)) = bench.experiment else {
+            panic!("parsed as {:?}", bench.experiment);
+        };
+        assert_eq!(args.data.display().to_string(), guests::APPLICATION);
+        assert_eq!(args.seed, CORPUS_SEED);
+        assert!(layer.packages.contains(&"wrk".to_owned()));
     }
 
     #[test]

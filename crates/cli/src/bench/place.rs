@@ -11,11 +11,12 @@ use std::time::Duration;
 use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
 use giveway_bench::setup::{Build, Job};
 use giveway_bench::{CellConfig, CellRecord, Report, Scheduler};
-use giveway_lab::{Clock, Lab, LabSpec, Layer, Machine};
+use giveway_lab::{Clock, Layer, Machine};
 
 use super::guest::{self, GUEST_FILES, Host, HostFile, width};
 use super::pool::Place;
 use crate::error::{Context, Failure};
+use crate::lab;
 use crate::output::Steps;
 use crate::service;
 
@@ -70,6 +71,7 @@ fn layer(spec: &DatasetSpec, packages: Vec<String>) -> Result<Layer, Failure> {
         packages,
         files: vec![own],
         command,
+        ..Layer::default()
     })
 }
 
@@ -207,12 +209,9 @@ impl Guests {
     /// Builds what is missing of the lab.
     pub(super) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
-        let spec = LabSpec {
-            layer: Some(layer(spec, packages(cells))?),
-            refresh_kernel: false,
-        };
+        let lab = lab::open_with(layer(spec, packages(cells))?, false)?;
         Ok(Guests {
-            host: Host::of(Lab::open(&spec, &Steps::new())?),
+            host: Host::of(lab),
             clock: Clock::LOCKSTEP,
             programs,
         })

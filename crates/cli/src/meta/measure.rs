@@ -88,6 +88,7 @@ pub(super) fn measure(args: &MeasureArgs) -> Result<u8, Failure> {
     let stopped = interrupt()?;
     let plan = Plan {
         applications: &config.applications,
+        together: config.together.as_ref(),
         schedulers: &schedulers,
         repetitions: args.repetitions as usize,
         budget: Duration::from_secs_f64(args.budget * 60.0),

@@ -42,7 +42,6 @@ pub(crate) struct EngineArgs {
 impl EngineArgs {
     /// Starts the engine and finds the tables.
     pub(crate) async fn session(&self) -> Result<Session, Failure> {
-        giveway_sql::keep_freed_memory();
         let mut builder = Engine::builder().policy(self.policy);
         if let Some(workers) = self.workers {
             builder = builder.workers(workers.into());

@@ -87,6 +87,16 @@ impl World {
         repetitions: usize,
         budget_s: u64,
     ) -> Result<Summary> {
+        self.measure_with(applications, None, repetitions, budget_s)
+    }
+
+    fn measure_with(
+        &mut self,
+        applications: &[&str],
+        together: Option<&str>,
+        repetitions: usize,
+        budget_s: u64,
+    ) -> Result<Summary> {
         let application = |name: &&str| Application {
             name: (*name).into(),
             command: vec!["x".into()],
@@ -95,8 +105,10 @@ impl World {
             timeout_s: 5.0,
         };
         let applications: Vec<_> = applications.iter().map(application).collect();
+        let together = together.as_ref().map(application);
         let plan = Plan {
             applications: &applications,
+            together: together.as_ref(),
             schedulers: &[Scheduler::eevdf(), row("a"), row("b")],
             repetitions,
             budget: Duration::from_secs(budget_s),
@@ -139,6 +151,23 @@ fn every_application_is_measured_alone_and_together_under_every_scheduler() {
     assert_eq!(world.host.state(), State::Disabled, "left at the end");
     assert_eq!(world.found.swaps["a"].start_s.len(), 3);
     assert!(world.found.swaps["a"].start_s[0] >= 0.1);
+}
+
+#[test]
+fn one_that_drives_all_applications_stands_for_their_benchmarks_side_by_side() {
+    let mut world = world();
+    let summary = world.measure_with(&["x", "y"], Some("all"), 2, 1000);
+    assert_eq!(summary.unwrap().readings, 2 * 3 * 3);
+    for scheduler in [EEVDF, "a", "b"] {
+        assert_eq!(world.cell("all", scheduler, Company::Together), (2, vec![]));
+        assert!(
+            world
+                .found
+                .cell("x", scheduler, Company::Together)
+                .is_none()
+        );
+    }
+    assert_eq!(world.found.applications(), ["x", "y"]);
 }
 
 #[test]

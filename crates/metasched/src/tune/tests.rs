@@ -96,7 +96,11 @@ fn measured() -> Measurements {
 }
 
 fn tuned(fake: Fake, fails: bool, budget: Duration) -> Result<Tuned> {
-    let config = Config::parse(CONFIG, Path::new("f")).unwrap();
+    tuned_by(CONFIG, fake, fails, budget)
+}
+
+fn tuned_by(config: &str, fake: Fake, fails: bool, budget: Duration) -> Result<Tuned> {
+    let config = Config::parse(config, Path::new("f")).unwrap();
     let plan = Plan {
         config: &config,
         policies: &[Policy::RoundRobin, Policy::DeltaWeighted],
@@ -152,6 +156,15 @@ fn the_best_gives_most_time_to_who_is_worth_it_and_least_to_swaps() {
 }
 
 #[test]
+fn one_that_drives_all_applications_is_all_that_is_run() {
+    let config = format!("{CONFIG}[together]\nname = 'shop'\ncommand = ['x']\n");
+    let tuned = tuned_by(&config, Fake::default(), false, HOUR).unwrap();
+    let all = tuned.tried.iter().flat_map(|tried| &tried.readings);
+    assert_eq!(all.map(Vec::len).collect::<Vec<_>>(), [1; 10]);
+    assert!(tuned.best().is_some());
+}
+
+#[test]
 fn a_scheduler_that_misbehaves_leaves_a_fault_and_no_reading() {
     let mut fake = Fake::default();
     fake.conduct("b").refused = true;
@@ -196,6 +209,7 @@ fn somebody_else_s_scheduler_is_left_alone() {
     let is_over = |_| false;
     let tried = one(
         &config,
+        &[&config.applications[0]],
         Schedule::fixed("a"),
         &mut world,
         &mut bench,

@@ -3,10 +3,13 @@
 //! Two applications are summed up as the geometric mean of what each does
 //! relative to EEVDF: half of one and twice of the other is neither loss nor gain.
 
+mod applications;
+
 use std::fmt::Write as _;
 
 use plotters::style::RGBColor;
 
+use self::applications::Summary;
 use super::canvas::{self, Group};
 use super::cells;
 use super::number::{Spread, short};
@@ -216,6 +219,9 @@ fn table(report: &Report<MetaRow>) -> String {
             let _ = writeln!(text, "  {times:>4}  {fault}");
         }
     }
+    if let Some(applications) = Summary::of(report) {
+        text += &applications.table();
+    }
     text
 }
 
@@ -254,6 +260,7 @@ fn sentence(report: &Report<MetaRow>) -> String {
         let errors: u64 = runs(report).map(|row| row.errors).sum();
         parts.push(format!("{starts} starts with mishaps left {errors} errors"));
     }
+    parts.extend(Summary::of(report).and_then(|applications| applications.sentence()));
     let mut text = parts.join("; ");
     if let Some(first) = text.get(..1).map(str::to_uppercase) {
         text.replace_range(..1, &first);
@@ -296,6 +303,9 @@ fn html(report: &Report<MetaRow>) -> String {
             })
             .collect();
         page::plots(&mut page, &[canvas::bars("Switches, ms", &groups, None)]);
+    }
+    if let Some(applications) = Summary::of(report) {
+        applications.figures(&mut page);
     }
     cells::numbers(&mut page, &table(report));
     let rows = ("Rows", report.rows.len().to_string());
@@ -383,6 +393,7 @@ pub(crate) mod samples {
             repeat: 0,
             seed: 1,
         }));
+        report.rows.extend(applications::samples::rows());
         report
     }
 }
@@ -402,6 +413,7 @@ mod tests {
             "scx_ufs 1, scx_ufs 2, loaded ahead",
             "phase_aware",
             "100 starts in 90 s",
+            "best turns: delta_weighted",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
@@ -421,7 +433,11 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.ends_with("100 starts with mishaps left 0 errors."),
+            text.contains("100 starts with mishaps left 0 errors;"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("scx_simple -f: throughput +2.0 %, p99 -4.0 %."),
             "{text}"
         );
     }
