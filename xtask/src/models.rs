@@ -19,7 +19,7 @@ struct Models {
     tests: &'static [&'static str],
 }
 
-const MODELS: [Models; 5] = [
+const MODELS: [Models; 6] = [
     Models {
         checker: "loom",
         package: "giveway-hints",
@@ -44,6 +44,11 @@ const MODELS: [Models; 5] = [
         checker: "shuttle",
         package: "giveway-locks",
         tests: &["--test", "shuttle"],
+    },
+    Models {
+        checker: "shuttle",
+        package: "giveway-tasks",
+        tests: &["--lib", "crowds"],
     },
 ];
 

@@ -22,28 +22,50 @@ use crate::task_set::TaskSet;
 /// What all task sets of a group share.
 pub(crate) struct Tally {
     stopped: AtomicBool,
-    /// Why it was stopped; the first reason stays.
-    reason: Mutex<Option<QueryError>>,
+    verdict: Mutex<Verdict>,
     ran_ns: LooseU64,
     tasks: LooseU64,
     morsels: LooseU64,
+}
+
+/// Whether a group was stopped. The first reason stays, and one that comes after
+/// the group's end is none.
+enum Verdict {
+    Open,
+    Stopped(QueryError),
+    Told,
 }
 
 impl Tally {
     fn new() -> Tally {
         Tally {
             stopped: AtomicBool::new(false),
-            reason: Mutex::new(None),
+            verdict: Mutex::new(Verdict::Open),
             ran_ns: LooseU64::new(0),
             tasks: LooseU64::new(0),
             morsels: LooseU64::new(0),
         }
     }
 
-    /// Nothing more of the group is begun, nor any of its sets finalized.
-    pub(crate) fn stop(&self, reason: QueryError) {
-        lock(&self.reason).get_or_insert(reason);
+    /// Nothing more of the group is begun, nor any of its sets finalized. Whether
+    /// this is the reason that its end will say.
+    pub(crate) fn stop(&self, reason: QueryError) -> bool {
+        let mut verdict = lock(&self.verdict);
+        let is_first = matches!(*verdict, Verdict::Open);
+        if is_first {
+            *verdict = Verdict::Stopped(reason);
+        }
+        drop(verdict);
         self.stopped.store(true, Release);
+        is_first
+    }
+
+    /// Why the group was stopped, if it was. It has come to its end.
+    fn tell(&self) -> Option<QueryError> {
+        match std::mem::replace(&mut *lock(&self.verdict), Verdict::Told) {
+            Verdict::Stopped(reason) => Some(reason),
+            Verdict::Open | Verdict::Told => None,
+        }
     }
 
     #[inline]
@@ -153,7 +175,7 @@ impl Group {
             tasks: self.tally.tasks.load(Relaxed),
             morsels: self.tally.morsels.load(Relaxed),
         };
-        let result = match lock(&self.tally.reason).take() {
+        let result = match self.tally.tell() {
             Some(reason) => Err(reason),
             None => Ok(report),
         };

@@ -28,6 +28,8 @@
 
 mod brief;
 mod clock;
+#[cfg(all(test, shuttle))]
+mod crowds;
 mod decay;
 mod error;
 mod group;

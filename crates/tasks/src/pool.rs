@@ -9,10 +9,9 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::clock::Monotonic;
+use crate::clock::{Clock, Monotonic};
 use crate::error::QueryError;
 use crate::group::{QueryId, QueryView, Ticket};
 use crate::morsel::Targets;
@@ -20,6 +19,7 @@ use crate::policy::Policy;
 use crate::query::{Query, Refused};
 use crate::shared::{Settings, Shared};
 use crate::stats::PoolStats;
+use crate::sync::thread::{self, JoinHandle};
 use crate::worker::Worker;
 
 /// Why there is no pool.
@@ -162,21 +162,7 @@ impl Builder {
     /// Each variant of [`BuildError`] says what to change. No thread is left
     /// behind.
     pub fn build(&self) -> Result<Pool, BuildError> {
-        let settings = self.settings()?;
-        let shared = Shared::new(settings, Arc::new(Monotonic::new()));
-        // Its drop ends those that were started if one cannot be.
-        let mut pool = Pool {
-            shared,
-            threads: Vec::new(),
-        };
-        for number in 0..settings.targets.workers {
-            let mut worker = Worker::new(&pool.shared, number);
-            let thread = std::thread::Builder::new()
-                .name(format!("giveway-tasks-{number}"))
-                .spawn(move || worker.work())?;
-            pool.threads.push(thread);
-        }
-        Ok(pool)
+        Pool::start(self.settings()?, Arc::new(Monotonic::new()))
     }
 }
 
@@ -241,6 +227,23 @@ impl Pool {
         Builder::default()
     }
 
+    /// Workers on threads, who look at this clock.
+    pub(crate) fn start(settings: Settings, clock: Arc<dyn Clock>) -> Result<Pool, BuildError> {
+        // Its drop ends those that were started if one cannot be.
+        let mut pool = Pool {
+            shared: Shared::new(settings, clock),
+            threads: Vec::new(),
+        };
+        for number in 0..settings.targets.workers {
+            let mut worker = Worker::new(&pool.shared, number);
+            let thread = thread::Builder::new()
+                .name(format!("giveway-tasks-{number}"))
+                .spawn(move || worker.work())?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
     /// Takes a query in; it runs as soon as there is a slot. Waits for nothing; any
     /// thread may call it, also a pipeline. If there is a slot, this calls the first
     /// pipeline's [`units`](crate::Pipeline::units).
@@ -254,7 +257,7 @@ impl Pool {
 
     /// Ends a query early: nothing more of it is begun, and it ends with
     /// [`QueryError::Cancelled`] after the morsels that are being run. False if it
-    /// has ended already.
+    /// has ended already, or ends for another reason.
     pub fn cancel(&self, query: QueryId) -> bool {
         self.shared.cancel(query, QueryError::Cancelled)
     }
@@ -293,7 +296,7 @@ impl Pool {
     }
 
     fn is_worker(&self) -> bool {
-        let me = std::thread::current().id();
+        let me = thread::current().id();
         self.threads.iter().any(|thread| thread.thread().id() == me)
     }
 

@@ -286,16 +286,17 @@ impl Shared {
         post.parking.wake();
     }
 
-    /// Ends a query early. False if it has ended already.
+    /// Ends a query early. False if it has ended already, or ends for another
+    /// reason.
     pub(crate) fn cancel(&self, id: QueryId, reason: QueryError) -> bool {
         let mut admission = lock(&self.admission);
         let is_it = |group: &Arc<Group>| group.brief.number == id.0;
         if let Some(at) = admission.waiting.iter().position(is_it) {
             let group = admission.waiting.remove(at).expect("it was there");
             drop(admission);
-            group.tally.stop(reason);
+            let is_why = group.tally.stop(reason);
             group.complete(self.clock.now_ns());
-            return true;
+            return is_why;
         }
         let found = admission
             .running
@@ -306,7 +307,7 @@ impl Shared {
         };
         let group = admission.running[slot].clone().expect("it was there");
         drop(admission);
-        group.tally.stop(reason);
+        let is_why = group.tally.stop(reason);
         // A4.
         fence(SeqCst);
         let opened = self.slots.opened(slot);
@@ -317,7 +318,7 @@ impl Shared {
         {
             self.proceed(slot, Arc::clone(&group), group.sets.len());
         }
-        true
+        is_why
     }
 
     /// All queries that wait or run, in the order of their arrival.

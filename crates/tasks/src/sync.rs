@@ -1,9 +1,18 @@
-//! What the protocols stand on: atomics, locks and cells, either the real ones
-//! or a model checker's.
+//! What the protocols stand on: atomics, locks, threads and cells, either the real
+//! ones or a model checker's.
 //!
-//! The protocols are checked by running the real code under loom, so everything
-//! that loom must see goes through this module. Counters that nobody decides by
-//! are plain [`std`] atomics: to loom they would only be more interleavings.
+//! The protocols are checked by running the real code under model checkers, so
+//! everything that they must see or must decide goes through this module:
+//!
+//! | built with | atomics, locks, threads | the scheduler is |
+//! | --- | --- | --- |
+//! | nothing | `std` | the kernel |
+//! | `--cfg loom` | `loom` | exhaustive, weak memory, 2 to 3 threads |
+//! | `--cfg shuttle` | `shuttle` | random, sequentially consistent, whole pools |
+//!
+//! Time is a parameter (`clock`), and virtual in a model. Counters that nobody
+//! decides by are plain [`std`] atomics: to a checker they would only be more
+//! interleavings.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{
@@ -11,12 +20,22 @@ pub(crate) use loom::sync::atomic::{
 };
 #[cfg(loom)]
 pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::atomic::{
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
+};
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, fence,
 };
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use std::thread;
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
@@ -30,10 +49,14 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).expect("nothing panics under this lock")
 }
 
-/// Whether a value may still be used, where loom can see it: uses of a value
-/// and its end must not meet. Nothing outside of models.
+/// Whether a value may still be used, where a checker can see it: uses of a value
+/// and its end must not meet. Under shuttle, a use must not come after the end.
+/// Nothing outside of models.
 #[derive(Debug)]
-pub(crate) struct Life(#[cfg(loom)] loom::cell::UnsafeCell<()>);
+pub(crate) struct Life(
+    #[cfg(loom)] loom::cell::UnsafeCell<()>,
+    #[cfg(shuttle)] std::sync::atomic::AtomicBool,
+);
 
 // SAFETY: nobody writes through it; loom checks what this claims.
 #[cfg(loom)]
@@ -44,6 +67,8 @@ impl Life {
         Life(
             #[cfg(loom)]
             loom::cell::UnsafeCell::new(()),
+            #[cfg(shuttle)]
+            std::sync::atomic::AtomicBool::new(false),
         )
     }
 
@@ -52,6 +77,8 @@ impl Life {
     pub(crate) fn used(&self) {
         #[cfg(loom)]
         self.0.with(|_| ());
+        #[cfg(shuttle)]
+        assert!(!self.0.load(SeqCst), "used after its end");
     }
 
     /// The value ends, or belongs to one thread alone.
@@ -59,6 +86,8 @@ impl Life {
     pub(crate) fn over(&self) {
         #[cfg(loom)]
         self.0.with_mut(|_| ());
+        #[cfg(shuttle)]
+        self.0.store(true, SeqCst);
     }
 }
 
