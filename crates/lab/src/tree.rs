@@ -133,7 +133,7 @@ fn check(pins: &[Pin<'_>], dir: &Path) -> Result<()> {
         found.push(digest.iter().map(|byte| format!("{byte:02x}")).collect());
     }
     let is_there = |digest: &&str| found.iter().any(|one: &String| one == digest);
-    let lacks = |pin: &&Pin<'_>| !pin.digests.iter().any(|digest| is_there(&digest));
+    let lacks = |pin: &&Pin<'_>| !pin.digests.iter().any(&is_there);
     if let Some(pin) = pins.iter().find(lacks) {
         return Err(LabError::Config(format!(
             "pip fetched no file of {} with a digest that it may have: look at pip's \

@@ -566,9 +566,11 @@ mod tests {
 
     #[test]
     fn what_is_published_is_what_giveway_top_reads() {
-        let mut counters = Counters::default();
-        counters.run_ns = [3, 4];
-        counters.wake_ns = [0, 5];
+        let mut counters = Counters {
+            run_ns: [3, 4],
+            wake_ns: [0, 5],
+            ..Counters::default()
+        };
         counters.wake_ns_log2[1][5] = 6;
         counters.count[ufs_stat_UFS_BOOSTS_LEADER as usize] = 20;
         counters.count[ufs_stat_UFS_BG_PREEMPTED as usize] = 7;

@@ -98,13 +98,16 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     Ok(rows.into_iter().map(MetaRow::Applications).collect())
 }
 
+/// What was tried, with the turns that schedulers had.
+type Tunings = Vec<(Tried, Vec<Turn>)>;
+
 /// What each part does under each scheduler, and the whole under each policy.
 fn measure(
     plan: &MetaPlan,
     config: &Config,
     dir: &Path,
     line: Progress<'_>,
-) -> giveway_metasched::Result<(Measurements, Vec<(Tried, Vec<Turn>)>)> {
+) -> giveway_metasched::Result<(Measurements, Tunings)> {
     let mut host = System::new(&dir.join("log"))?;
     let mut benchmarks = Commands::new(dir);
     let mut measured = Measurements::new(MachineNote::default());
