@@ -20,7 +20,7 @@ use crate::top::seconds;
 /// Record who runs, waits and is preempted, for a look in Perfetto
 ///
 /// Records every switch and wake-up of the machine and writes them as JSON that
-/// https://ui.perfetto.dev and chrome://tracing open. Each CPU shows the tier and
+/// ui.perfetto.dev and chrome://tracing open. Each CPU shows the tier and
 /// the thread that has it, and where background work gives way; each thread shows
 /// when it runs and when it waits, and why; boosts are shown beside. Works without
 /// UFS, too: tiers are those of cgroups and hint slots.

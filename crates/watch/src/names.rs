@@ -1,7 +1,7 @@
 //! What a thread is called.
 //!
 //! PostgreSQL writes what a backend is into its command line ("postgres: app shop
-//! [local] SELECT"), which says more than the name of the program. Other programs
+//! \[local\] SELECT"), which says more than the name of the program. Other programs
 //! name their threads.
 
 use std::fs;
