@@ -256,6 +256,8 @@ mod tests {
     use crate::query::Query;
     use crate::{Engine, Session};
 
+    /// DataFusion divides a scan whose reader gains by it.
+    const SQL: &str = "SELECT DISTINCT number FROM numbers";
     const GROUPS: usize = 10;
     const GROUP_ROWS: usize = 100;
 
@@ -320,7 +322,7 @@ mod tests {
     async fn every_row_group_is_in_one_morsel() {
         let dir = tempfile::tempdir().unwrap();
         let session = session(dir.path()).await;
-        let query = session.sql("SELECT number FROM numbers").await.unwrap();
+        let query = session.sql(SQL).await.unwrap();
         let context = context(&query);
         let stock = scan(query.plan());
         assert_eq!(pieces(&stock), [1, 1], "as DataFusion divides it");
@@ -364,7 +366,7 @@ mod tests {
     async fn files_that_partitions_may_not_share_are_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let session = session(dir.path()).await;
-        let query = session.sql("SELECT number FROM numbers").await.unwrap();
+        let query = session.sql(SQL).await.unwrap();
         let context = context(&query);
         let stock = scan(query.plan()).with_preserve_order(true).unwrap();
         let left = in_morsels_of(stock, &context, each());

@@ -58,6 +58,9 @@ async fn files_are_tables() {
 /// Rows of a morsel: a batch, and half a kilobyte each, so that it is large enough.
 const MORSEL_ROWS: usize = 8192;
 const ROWS: usize = 4 * MORSEL_ROWS;
+/// Parts of text are as long as each other, so those with short numbers have some rows
+/// more.
+const MORE_ROWS: usize = 64;
 
 fn wide() -> RecordBatch {
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..ROWS as i64));
@@ -97,7 +100,7 @@ fn wait_for_others(session: &Session) -> Arc<AtomicUsize> {
                 seen.fetch_add(numbers.len(), Relaxed);
                 return Ok(arguments[0].clone());
             }
-            let all = ROWS - MORSEL_ROWS.max(numbers.len());
+            let all = ROWS - MORSEL_ROWS.max(numbers.len()) - MORE_ROWS;
             let begun = Instant::now();
             while seen.load(Relaxed) < all && begun.elapsed() < Duration::from_secs(10) {
                 std::thread::yield_now();
