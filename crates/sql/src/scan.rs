@@ -280,9 +280,14 @@ mod tests {
         write(&path);
         let engine = Engine::builder().workers(1).partitions(2).build().unwrap();
         let session = engine.session();
-        let set = "SET datafusion.optimizer.repartition_file_min_size = 1";
-        let set = session.sql(set).await.unwrap();
-        set.collect().await.unwrap();
+        // DataFusion does not divide what is one batch, or a small file.
+        for set in [
+            "SET datafusion.execution.batch_size = 100",
+            "SET datafusion.optimizer.repartition_file_min_size = 1",
+        ] {
+            let set = session.sql(set).await.unwrap();
+            set.collect().await.unwrap();
+        }
         let path = path.to_str().unwrap();
         let registered = session.register_parquet("numbers", path, Default::default());
         registered.await.unwrap();
