@@ -9,6 +9,7 @@ use super::targets::{sentence, targets};
 use crate::locks::{LockExperiment, LockRow};
 use crate::report::number::{Spread, large, short};
 use crate::report::page::{self, escape};
+use crate::report::target;
 use crate::result::Report;
 
 /// Renders the page.
@@ -20,7 +21,8 @@ pub(super) fn render(report: &Report<LockRow>) -> String {
         &heading(report),
         &sentence(report),
     );
-    target_table(&mut page, &summary);
+    let wanted = "What was wanted, beside what was measured.";
+    target::section(&mut page, wanted, "what", &targets(&summary));
     for experiment in summary.experiments() {
         page::section(&mut page, &title(experiment), note(experiment));
         let locks = summary.locks().into_iter();
@@ -122,28 +124,6 @@ fn figures(summary: &Summary<'_>, experiment: LockExperiment) -> Vec<String> {
         ],
     };
     figures.into_iter().flatten().collect()
-}
-
-fn target_table(page: &mut String, summary: &Summary<'_>) {
-    let targets = targets(summary);
-    if targets.is_empty() {
-        return;
-    }
-    page.push_str(
-        "<h2>Targets</h2>\n<div class=\"card\"><table><thead><tr><th>what</th><th>target</th>\
-         <th>measured</th><th></th></tr></thead><tbody>\n",
-    );
-    for target in targets {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&target.what),
-            escape(target.bound),
-            escape(&target.measured),
-            if target.met { "met" } else { "<b>missed</b>" }
-        );
-    }
-    page.push_str("</tbody></table></div>\n");
 }
 
 const HEAD: [&str; 14] = [

@@ -9,6 +9,7 @@ use super::targets::{against_threads, sentence, targets};
 use crate::preempt::{Hiccups, Latency, Mixed, PreemptExperiment, PreemptRow};
 use crate::report::number::{Spread, large, short};
 use crate::report::page::{self, escape};
+use crate::report::target;
 use crate::result::Report;
 
 /// Renders the page.
@@ -20,7 +21,8 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
         &heading(report),
         &sentence(report),
     );
-    target_table(&mut page, &summary);
+    let wanted = "What was wanted, beside what was measured.";
+    target::section(&mut page, wanted, "what", &targets(&summary));
     for experiment in summary.experiments() {
         page::section(&mut page, &title(experiment), note(experiment));
         if experiment == PreemptExperiment::Latency {
@@ -93,28 +95,6 @@ fn rivals(page: &mut String, summary: &Summary<'_>) {
     for line in against_threads(summary) {
         let _ = writeln!(page, "<p class=\"note\">{}</p>", escape(&line));
     }
-}
-
-fn target_table(page: &mut String, summary: &Summary<'_>) {
-    let targets = targets(summary);
-    if targets.is_empty() {
-        return;
-    }
-    page.push_str(
-        "<h2>Targets</h2>\n<div class=\"card\"><table><thead><tr><th>what</th><th>target</th>\
-         <th>measured</th><th></th></tr></thead><tbody>\n",
-    );
-    for target in targets {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&target.what),
-            escape(target.bound),
-            escape(&target.measured),
-            if target.met { "met" } else { "<b>missed</b>" }
-        );
-    }
-    page.push_str("</tbody></table></div>\n");
 }
 
 /// All numbers of the runs of the mix; the other experiments' are in the plots

@@ -8,6 +8,7 @@ use super::table::{self, bounds, heading};
 use super::targets::{rivals, sentence, targets};
 use crate::report::number::large;
 use crate::report::page::{self, escape};
+use crate::report::target;
 use crate::result::Report;
 use crate::tasks::metrics::{Slowdowns, mean};
 use crate::tasks::{Arrived, Sample, TasksExperiment, TasksRow};
@@ -21,7 +22,8 @@ pub(super) fn render(report: &Report<TasksRow>) -> String {
         &heading(report),
         &sentence(report),
     );
-    target_table(&mut page, &summary);
+    let wanted = "What was wanted, beside what was measured.";
+    target::section(&mut page, wanted, "what", &targets(&summary));
     for experiment in summary.experiments() {
         page::section(&mut page, &title(experiment), note(experiment));
         let arms = summary.arms(experiment);
@@ -94,28 +96,6 @@ fn note(experiment: TasksExperiment) -> &'static str {
              another CPU there. As the paper's Figure 10."
         }
     }
-}
-
-fn target_table(page: &mut String, summary: &Summary<'_>) {
-    let targets = targets(summary);
-    if targets.is_empty() {
-        return;
-    }
-    page.push_str(
-        "<h2>Targets</h2>\n<div class=\"card\"><table><thead><tr><th>what</th><th>target</th>\
-         <th>measured</th><th></th></tr></thead><tbody>\n",
-    );
-    for target in targets {
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&target.what),
-            escape(target.bound),
-            escape(&target.measured),
-            if target.met { "met" } else { "<b>missed</b>" }
-        );
-    }
-    page.push_str("</tbody></table></div>\n");
 }
 
 /// All numbers of the runs in which queries arrived.
