@@ -333,20 +333,15 @@ impl<R: Record> Report<R> {
         Ok(())
     }
 
-    /// Keeps the raw rows in `results_dir/<date>-<machine>/`, in a file of
-    /// their own, and returns its path.
-    pub fn save_raw(&self, results_dir: &Path) -> Result<PathBuf> {
+    /// Where raw rows belong: a file that is not there yet, in
+    /// `results_dir/<date>-<machine>/`.
+    pub fn new_raw_file(&self, results_dir: &Path) -> PathBuf {
         let Environment { date, machine, .. } = &self.environment;
         let dir = results_dir.join(format!("{date}-{machine}"));
-        let mut number = 1;
-        loop {
-            let path = dir.join(format!("{}-{number}.json", self.experiment));
-            if !path.exists() {
-                self.write(&path)?;
-                return Ok(path);
-            }
-            number += 1;
-        }
+        let of_number = |number: u32| dir.join(format!("{}-{number}.json", self.experiment));
+        let mut files = (1..).map(of_number);
+        let free = files.find(|file| !file.exists());
+        free.expect("a directory has fewer files than there are numbers")
     }
 }
 
@@ -426,10 +421,11 @@ mod tests {
     fn raw_rows_are_never_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         let report = samples::report();
-        let paths = [
-            report.save_raw(dir.path()).unwrap(),
-            report.save_raw(dir.path()).unwrap(),
-        ];
+        let paths = [1, 2].map(|_| {
+            let path = report.new_raw_file(dir.path());
+            report.write(&path).unwrap();
+            path
+        });
         assert_ne!(paths[0], paths[1]);
         assert!(paths.iter().all(|path| path.exists()));
         assert!(paths[0].parent().unwrap().ends_with("2026-11-21-sample"));

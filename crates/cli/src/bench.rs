@@ -30,6 +30,7 @@ mod pool;
 mod preempt;
 mod progress;
 mod rocksdb;
+mod rows;
 mod tasks;
 mod wakeup;
 mod weights;

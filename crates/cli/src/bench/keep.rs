@@ -5,12 +5,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use clap::Args;
 use giveway_bench::{Record, Report};
 
-use super::pool::{self, Place};
+use super::pool::{self, Observer, Place};
 use super::progress::Board;
+use super::rows::{Gathered, Rows};
 use crate::error::{Context, Failure};
 use crate::report;
 
@@ -48,9 +50,8 @@ impl RepeatArgs {
 }
 
 impl KeepArgs {
-    /// Writes the files that were asked for and the raw rows.
-    fn keep<R: Record>(&self, whole: &Report<R>) -> Result<(), Failure> {
-        let raw = whole.save_raw(&self.results)?;
+    /// Writes the files that were asked for; the raw rows are there.
+    fn keep<R: Record>(&self, Gathered { whole, raw, .. }: &Gathered<R>) -> Result<(), Failure> {
         eprintln!("results: {}", raw.display());
         if let Some(path) = &self.json {
             whole.write(path)?;
@@ -62,8 +63,9 @@ impl KeepArgs {
         Ok(())
     }
 
-    /// Measures every cell, keeps the rows and prints the report; answers with
-    /// the exit status. A failed cell fails the command after the report.
+    /// Measures every cell, keeps the rows of each as it ends and prints the
+    /// report; answers with the exit status. A failed cell fails the command
+    /// after the report.
     pub(super) fn measure<Cell: Sync, R: Record + Send>(
         &self,
         cells: &[Cell],
@@ -72,20 +74,18 @@ impl KeepArgs {
         width: usize,
         stop: &AtomicBool,
     ) -> Result<u8, Failure> {
-        let board = Board::new(cells.iter().map(title).collect());
-        let answers = pool::run_all(cells, place, width, stop, &board);
-        board.finish();
-        let reports: Vec<Report<R>> = answers.into_iter().flatten().flatten().collect();
-        let failed = cells.len() - reports.len();
-        let mut reports = reports.into_iter();
-        let Some(mut whole) = reports.next() else {
+        let watch = Watch {
+            board: Board::new(cells.iter().map(title).collect()),
+            rows: Rows::new(&self.results),
+        };
+        pool::run_all(cells, place, width, stop, &watch);
+        watch.board.finish();
+        let Some(gathered) = watch.rows.finish()? else {
             return Err(Failure::new("no cell was measured"));
         };
-        for next in reports {
-            whole.merge(next)?;
-        }
-        self.keep(&whole)?;
-        report::print(&whole)?;
+        self.keep(&gathered)?;
+        report::print(&gathered.whole)?;
+        let failed = cells.len() - gathered.cells();
         if failed > 0 {
             return Err(Failure::new(format_args!(
                 "{failed} of {} cells were not measured; the rest is reported above",
@@ -93,6 +93,29 @@ impl KeepArgs {
             )));
         }
         Ok(0)
+    }
+}
+
+/// Shows what the pool does, and keeps what comes of it.
+struct Watch<'a, R> {
+    board: Board,
+    rows: Rows<'a, R>,
+}
+
+impl<R: Record + Send> Observer<Report<R>> for Watch<'_, R> {
+    fn started(&self, cell: usize) {
+        self.board.started(cell);
+    }
+
+    fn line(&self, cell: usize, line: &str) {
+        self.board.line(cell, line);
+    }
+
+    fn ended(&self, cell: usize, answer: Result<Report<R>, String>, took: Duration) {
+        // Kept before anything is said of it.
+        let result = answer.map(|report| self.rows.add(cell, report));
+        self.board
+            .ended(cell, result.as_ref().copied().map_err(String::as_str), took);
     }
 }
 

@@ -1,10 +1,10 @@
-//! Runs cells side by side and keeps their order.
+//! Runs cells side by side.
 //!
 //! Workers take the next cell from a counter. A cell that fails does not stop
 //! the others. An interrupted pool starts no further cell; those that run end
-//! by themselves. Nothing here prints: an observer is told of each step.
+//! by themselves. Nothing here prints or keeps: an observer is told of each step
+//! and given each answer.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,20 +21,19 @@ pub(super) trait Place<Cell, Answer>: Sync {
 pub(super) trait Observer<Answer>: Sync {
     fn started(&self, cell: usize);
     fn line(&self, cell: usize, line: &str);
-    fn ended(&self, cell: usize, answer: &Result<Answer, String>, took: Duration);
+    fn ended(&self, cell: usize, answer: Result<Answer, String>, took: Duration);
 }
 
-/// Runs every cell, at most `width` at a time; the answers are in the order of
-/// the cells. `None`: not started, because `stop` was set.
-pub(super) fn run_all<Cell: Sync, Answer: Send>(
+/// Runs every cell, at most `width` at a time; none that has not been started
+/// once `stop` is set.
+pub(super) fn run_all<Cell: Sync, Answer>(
     cells: &[Cell],
     place: &dyn Place<Cell, Answer>,
     width: usize,
     stop: &AtomicBool,
     observer: &dyn Observer<Answer>,
-) -> Vec<Option<Result<Answer, String>>> {
+) {
     let next = AtomicUsize::new(0);
-    let answers = Mutex::new(Vec::from_iter(cells.iter().map(|_| None)));
     let worker = || {
         while !stop.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
@@ -42,9 +41,7 @@ pub(super) fn run_all<Cell: Sync, Answer: Send>(
             let begun = Instant::now();
             observer.started(index);
             let answer = place.run(cell, &mut |line| observer.line(index, line));
-            observer.ended(index, &answer, begun.elapsed());
-            let mut answers = answers.lock().unwrap_or_else(|poison| poison.into_inner());
-            answers[index] = Some(answer);
+            observer.ended(index, answer, begun.elapsed());
         }
     };
     thread::scope(|scope| {
@@ -52,15 +49,13 @@ pub(super) fn run_all<Cell: Sync, Answer: Send>(
             scope.spawn(worker);
         }
     });
-    answers
-        .into_inner()
-        .unwrap_or_else(|poison| poison.into_inner())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Barrier;
+    use std::collections::BTreeMap;
+    use std::sync::{Barrier, Mutex};
 
     /// Answers with ten times the cell; fails on 3.
     struct Tens;
@@ -76,37 +71,50 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Log(Mutex<Vec<String>>);
+    struct Log {
+        heard: Mutex<Vec<String>>,
+        answers: Mutex<BTreeMap<usize, Result<u32, String>>>,
+    }
 
-    impl Observer<u32> for Log {
-        fn started(&self, cell: usize) {
-            self.0.lock().unwrap().push(format!("start {cell}"));
-        }
-        fn line(&self, cell: usize, line: &str) {
-            self.0.lock().unwrap().push(format!("{line} {cell}"));
-        }
-        fn ended(&self, cell: usize, answer: &Result<u32, String>, _took: Duration) {
-            self.0
-                .lock()
-                .unwrap()
-                .push(format!("end {cell} {answer:?}"));
+    impl Log {
+        fn hear(&self, text: String) {
+            self.heard.lock().unwrap().push(text);
         }
     }
 
+    impl Observer<u32> for Log {
+        fn started(&self, cell: usize) {
+            self.hear(format!("start {cell}"));
+        }
+        fn line(&self, cell: usize, line: &str) {
+            self.hear(format!("{line} {cell}"));
+        }
+        fn ended(&self, cell: usize, answer: Result<u32, String>, _took: Duration) {
+            self.hear(format!("end {cell}"));
+            let before = self.answers.lock().unwrap().insert(cell, answer);
+            assert_eq!(before, None, "a cell ends once");
+        }
+    }
+
+    /// What cells answered, by their position.
+    fn answers(
+        cells: &[u32],
+        place: &dyn Place<u32, u32>,
+        width: usize,
+        stop: &AtomicBool,
+    ) -> BTreeMap<usize, Result<u32, String>> {
+        let log = Log::default();
+        run_all(cells, place, width, stop, &log);
+        log.answers.into_inner().unwrap()
+    }
+
     #[test]
-    fn a_failed_cell_does_not_stop_the_others_and_order_is_kept() {
+    fn a_failed_cell_does_not_stop_the_others() {
         let stop = AtomicBool::new(false);
-        let answers = run_all(&[1, 2, 3, 4, 5], &Tens, 2, &stop, &Log::default());
-        let failed = Some(Err("three".to_owned()));
+        let expected = [Ok(10), Ok(20), Err("three".to_owned()), Ok(40), Ok(50)];
         assert_eq!(
-            answers,
-            [
-                Some(Ok(10)),
-                Some(Ok(20)),
-                failed,
-                Some(Ok(40)),
-                Some(Ok(50))
-            ]
+            answers(&[1, 2, 3, 4, 5], &Tens, 2, &stop),
+            BTreeMap::from_iter(expected.into_iter().enumerate())
         );
     }
 
@@ -114,8 +122,8 @@ mod tests {
     fn the_observer_hears_of_every_step() {
         let log = Log::default();
         run_all(&[3], &Tens, 4, &AtomicBool::new(false), &log);
-        let heard = log.0.into_inner().unwrap();
-        assert_eq!(heard, ["start 0", "working 0", "end 0 Err(\"three\")"]);
+        let heard = log.heard.into_inner().unwrap();
+        assert_eq!(heard, ["start 0", "working 0", "end 0"]);
     }
 
     /// Ends only when two cells are inside at the same time.
@@ -132,8 +140,7 @@ mod tests {
     fn as_many_cells_run_at_once_as_the_pool_is_wide() {
         let place = Meet(Barrier::new(2));
         let stop = AtomicBool::new(false);
-        let answers = run_all(&[1, 2, 3, 4], &place, 2, &stop, &Log::default());
-        assert!(answers.iter().all(Option::is_some));
+        assert_eq!(answers(&[1, 2, 3, 4], &place, 2, &stop).len(), 4);
     }
 
     /// Sets the flag in its first cell.
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn an_interrupted_pool_starts_nothing_more() {
         let stop = AtomicBool::new(false);
-        let answers = run_all(&[1, 2, 3], &Interrupted(&stop), 1, &stop, &Log::default());
-        assert_eq!(answers, [Some(Ok(1)), None, None]);
+        let answers = answers(&[1, 2, 3], &Interrupted(&stop), 1, &stop);
+        assert_eq!(answers, BTreeMap::from([(0, Ok(1))]));
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::pool::Observer;
 use crate::output::{human, shorten};
 
 /// Draws the pool's progress on standard error.
@@ -65,10 +64,9 @@ impl Board {
     fn number(&self, cell: usize) -> String {
         format!("[{}/{}] {}", cell + 1, self.titles.len(), self.titles[cell])
     }
-}
 
-impl<Answer> Observer<Answer> for Board {
-    fn started(&self, cell: usize) {
+    /// A cell has begun.
+    pub(super) fn started(&self, cell: usize) {
         if !self.is_terminal {
             return eprintln!("{} ...", self.number(cell));
         }
@@ -81,19 +79,21 @@ impl<Answer> Observer<Answer> for Board {
         self.running().insert(cell, bar);
     }
 
-    fn line(&self, cell: usize, line: &str) {
+    /// A cell says something.
+    pub(super) fn line(&self, cell: usize, line: &str) {
         if let Some(bar) = self.running().get(&cell) {
             bar.set_message(shorten(line, 40));
         }
     }
 
-    fn ended(&self, cell: usize, answer: &Result<Answer, String>, took: Duration) {
+    /// A cell has ended; the error is why it failed.
+    pub(super) fn ended(&self, cell: usize, result: Result<(), &str>, took: Duration) {
         if let Some(bar) = self.running().remove(&cell) {
             bar.finish_and_clear();
         }
         let (number, took) = (self.number(cell), human(took));
-        match answer {
-            Ok(_) => self.say(&format!("{number}: measured in {took}")),
+        match result {
+            Ok(()) => self.say(&format!("{number}: measured in {took}")),
             Err(text) => self.say(&format!("{number}: FAILED after {took}: {text}")),
         }
         self.all.inc(1);
