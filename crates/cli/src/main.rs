@@ -13,6 +13,7 @@ mod doctor;
 mod error;
 mod generate;
 mod lab;
+mod memory;
 mod meta;
 mod metrics;
 mod output;
@@ -31,24 +32,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use giveway_preempt::RegionAlloc;
-use mimalloc::MiMalloc;
-
 use args::{Cli, Command};
 use error::Failure;
 
-/// Queries free and allocate gigabytes a second, in blocks that glibc gives back to
-/// the kernel each time; clearing them again was 30 % of the time of a busy server.
-/// mimalloc keeps what is free for a second, wherever it was freed.
-///
-/// `bench preempt` preempts transactions that allocate. One that is left inside
-/// the allocator would hold its locks while another allocates on the same
-/// thread, so an allocation is a region in which nobody is preempted. On threads
-/// that are no workers this is an addition to a thread-local and its undoing.
-#[global_allocator]
-static ALLOCATOR: RegionAlloc<MiMalloc> = RegionAlloc(MiMalloc);
-
 fn main() -> ExitCode {
+    memory::keep_what_is_freed();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return explain(&error),

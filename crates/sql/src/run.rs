@@ -48,14 +48,14 @@ pub(crate) struct Run {
     /// Why it is to stop: E2.
     reason: OnceLock<SqlError>,
     stopped: Notify,
-    report: Mutex<Option<Report>>,
     ended: Notify,
 }
 
 enum Phase {
     Waiting,
     Submitted(tasks::QueryId),
-    Ended,
+    /// With what it took, if it had success: whoever sees the end sees that, too.
+    Ended(Option<Report>),
 }
 
 impl Run {
@@ -83,7 +83,6 @@ impl Run {
             phase: Mutex::new(Phase::Waiting),
             reason: OnceLock::new(),
             stopped: Notify::new(),
-            report: Mutex::new(None),
             ended: Notify::new(),
         }
     }
@@ -91,7 +90,7 @@ impl Run {
     /// Sees to it that the query ends. False if it has ended already.
     pub(crate) fn cancel(&self, reason: SqlError) -> bool {
         let phase = crate::lock(&self.phase);
-        if matches!(*phase, Phase::Ended) {
+        if matches!(*phase, Phase::Ended(_)) {
             return false;
         }
         // E2.
@@ -123,13 +122,15 @@ impl Run {
 
     /// Its status, as the pool sees it.
     pub(crate) fn status_with(&self, view: Option<&QueryView>) -> QueryStatus {
-        let state = match (&*crate::lock(&self.phase), view) {
-            (Phase::Waiting, _) => QueryState::WaitingForMemory,
-            (Phase::Submitted(_), Some(view)) if view.is_waiting => QueryState::WaitingForSlot,
-            (Phase::Submitted(_), Some(_)) => QueryState::Running,
-            (Phase::Submitted(_), None) | (Phase::Ended, _) => QueryState::Ended,
+        let (state, report) = match (&*crate::lock(&self.phase), view) {
+            (Phase::Waiting, _) => (QueryState::WaitingForMemory, None),
+            (Phase::Submitted(_), Some(view)) if view.is_waiting => {
+                (QueryState::WaitingForSlot, None)
+            }
+            (Phase::Submitted(_), Some(_)) => (QueryState::Running, None),
+            (Phase::Submitted(_), None) => (QueryState::Ended, None),
+            (Phase::Ended(report), _) => (QueryState::Ended, report.clone()),
         };
-        let report = crate::lock(&self.report);
         QueryStatus {
             id: self.id,
             sql: self.text.clone(),
@@ -138,11 +139,11 @@ impl Run {
             state,
             progress: self.progress(),
             since: self.since,
-            age_ns: match &*report {
+            age_ns: match &report {
                 Some(report) => report.latency_ns,
                 None => self.began.elapsed().as_nanos() as u64,
             },
-            ran_ns: match (view, &*report) {
+            ran_ns: match (view, &report) {
                 (Some(view), _) => view.ran_ns,
                 (None, Some(report)) => report.ran_ns,
                 (None, None) => 0,
@@ -158,7 +159,7 @@ impl Run {
     pub(crate) fn in_pool(&self) -> Option<tasks::QueryId> {
         match *crate::lock(&self.phase) {
             Phase::Submitted(id) => Some(id),
-            Phase::Waiting | Phase::Ended => None,
+            Phase::Waiting | Phase::Ended(_) => None,
         }
     }
 
@@ -169,19 +170,22 @@ impl Run {
     pub(crate) async fn report(&self) -> Result<Report, SqlError> {
         loop {
             let ended = self.ended.notified();
-            if matches!(*crate::lock(&self.phase), Phase::Ended) {
-                let report = crate::lock(&self.report).clone();
-                return report.ok_or(SqlError::Cancelled);
+            if let Phase::Ended(report) = &*crate::lock(&self.phase) {
+                return report.clone().ok_or(SqlError::Cancelled);
             }
             ended.await;
         }
     }
 
     fn end(&self, result: Result<Report, SqlError>) {
-        *crate::lock(&self.phase) = Phase::Ended;
-        match result {
-            Ok(report) => *crate::lock(&self.report) = Some(report),
-            Err(error) => self.results.end(Err(error)),
+        let (report, error) = match result {
+            Ok(report) => (Some(report), None),
+            Err(error) => (None, Some(error)),
+        };
+        // Before its client learns of it, and may ask.
+        *crate::lock(&self.phase) = Phase::Ended(report);
+        if let Some(error) = error {
+            self.results.end(Err(error));
         }
         self.ended.notify_waiters();
     }

@@ -39,6 +39,7 @@ fn here(
     arm: Arm,
     progress: Progress<'_>,
 ) -> Result<Measured> {
+    warm_up(bench, progress)?;
     let workers = bench.settings.workers;
     let ours = Arm::Policy(giveway_sql::Policy::Fair);
     // What a trace is made of: the same for all policies and for stock DataFusion.
@@ -50,7 +51,6 @@ fn here(
         _ => Arc::clone(&work),
     };
     let trace = bench.trace(cell, &work);
-    warm_up(bench, progress)?;
     let host = bench.host(arm, workers, Kind::both(), progress)?;
     progress(&format!("{} queries", trace.len()));
     let played = play(
@@ -73,7 +73,12 @@ fn here(
     Ok(Measured::Arrived(Box::new(arrived)))
 }
 
-/// Runs every query once, all beside each other, before the first trace is played.
+/// How often each query runs to warm up.
+const WARMING: usize = 4;
+
+/// Runs every query a few times, all beside each other, before anything is measured, so
+/// that the process has as much memory as a trace will take: the first use of a page is
+/// dear where a hypervisor gives it, and whatever is measured first would pay for all.
 fn warm_up(bench: &TasksBench, progress: Progress<'_>) -> Result<()> {
     if bench.is_warm.set(()).is_err() {
         return Ok(());
@@ -81,7 +86,8 @@ fn warm_up(bench: &TasksBench, progress: Progress<'_>) -> Result<()> {
     let fair = Arm::Policy(giveway_sql::Policy::Fair);
     let host = bench.host(fair, bench.settings.workers, Kind::both(), progress)?;
     progress("warming up");
-    let all = Kind::both().map(async |kind| match host.planned(kind).await {
+    let often = (0..WARMING).flat_map(|_| Kind::both());
+    let all = often.map(async |kind| match host.planned(kind).await {
         Ok(query) => host.run(query).await.is_ok(),
         Err(_) => false,
     });
