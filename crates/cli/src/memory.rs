@@ -5,9 +5,14 @@
 //! a busy server on a virtual machine, where a page takes 4 to 10 us. Told to keep
 //! everything, glibc keeps the most that each thread's heap has ever had.
 //!
-//! mimalloc's threads share what is free. A part of it goes back to the kernel when
-//! nobody has used it for [`KEPT_MS`], so that a server that has nothing to do is
-//! small again; `MIMALLOC_PURGE_DELAY`, in ms, says otherwise, and -1 keeps it for good.
+//! mimalloc's threads share what is free, so that the process has what was once in
+//! use at a time, which the engine limits. All that is free goes back to the kernel
+//! together, [`KEPT_MS`] after the first of it was freed: with 10 s a busy server
+//! spent half of its time on getting it again, with minutes it does not notice.
+//! `MIMALLOC_PURGE_DELAY`, in ms, says otherwise; -1 keeps it for good.
+//!
+//! Known weakness: only who allocates or frees looks at the clock, so a server that
+//! gets no further query stays as large as it was.
 
 use std::ffi::c_long;
 
@@ -22,9 +27,8 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: RegionAlloc<MiMalloc> = RegionAlloc(MiMalloc);
 
-/// For how long freed memory is kept: longer than any gap between queries of a
-/// server that has something to do.
-const KEPT_MS: c_long = 10_000;
+/// For how long freed memory is kept.
+const KEPT_MS: c_long = 600_000;
 
 /// `mi_option_purge_delay` of mimalloc.h, for which the bindings have no name.
 const PURGE_DELAY: mi_option_t = 15;
