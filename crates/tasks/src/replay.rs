@@ -25,6 +25,13 @@ pub(crate) struct Job {
     pub(crate) ran_ns: u64,
 }
 
+impl Job {
+    /// All that is known of the group's work: what slowdowns are relative to.
+    fn known_ns(&self) -> u64 {
+        self.before_ns + self.ran_ns
+    }
+}
+
 /// A simulation that can be run piece by piece.
 #[derive(Debug)]
 pub(crate) struct Replay {
@@ -101,7 +108,7 @@ impl Replay {
         self.local.charge(slot, ns);
         if occupant.left_ns == 0 {
             let job = &jobs[occupant.job];
-            self.slowdown += (self.now_ns - job.arrival_ns) as f64 / job.ran_ns as f64;
+            self.slowdown += (self.now_ns - job.arrival_ns) as f64 / job.known_ns() as f64;
             self.slots[slot] = None;
             self.occupied -= 1;
             self.local.disable(slot);
@@ -109,7 +116,8 @@ impl Replay {
         true
     }
 
-    /// The cost of Equation 3: the sum of the slowdowns of the jobs that are done.
+    /// The cost of Equation 3: the sum of the slowdowns of the jobs that are done, as
+    /// far as they are of this interval.
     pub(crate) fn cost(&self) -> f64 {
         self.slowdown
     }
@@ -134,6 +142,20 @@ mod tests {
             before_ns: 0,
             ran_ns: ran_ms * MS,
         }
+    }
+
+    /// The last piece of a long query is none of the short queries that the tuning is
+    /// for: what it waits for here counts beside all that it has had.
+    #[test]
+    fn a_piece_of_a_long_query_does_not_pass_for_a_short_one() {
+        let short = job(1, 0, 10);
+        let piece = Job {
+            before_ns: 990 * MS,
+            ..job(2, 0, 10)
+        };
+        let cost = |jobs: [Job; 1]| cost(&jobs, 4, 0.9, 0);
+        assert_eq!(cost([short]), 1.0);
+        assert_eq!(cost([piece]), 0.01);
     }
 
     fn cost(jobs: &[Job], slots: usize, lambda: f32, d_start: u32) -> f64 {

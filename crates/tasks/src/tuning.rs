@@ -17,7 +17,12 @@
 //! What the paper leaves open, and how it is here:
 //!
 //! * Groups that were there before the interval arrive at its beginning and keep
-//!   what they had received, which is what their priority depends on.
+//!   what they had received, which is what their priority depends on. Their slowdown
+//!   is relative to that and what they got, so that all intervals of a query add up to
+//!   its own. Relative to what they got alone, pieces of long queries would look like
+//!   the shortest of all: with intervals of a second on two busy workers, tuning for
+//!   them brought the mean slowdown to 1.2 times that of the best parameters, and
+//!   so it is within 1.06 of it.
 //! * Groups that are there after it count as far as they got.
 //! * With fewer than two groups nothing is tuned: no parameters make a difference.
 
