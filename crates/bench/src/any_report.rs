@@ -34,15 +34,15 @@ pub trait AnyReport {
 
 impl<R: Record> AnyReport for Report<R> {
     fn table(&self) -> String {
-        R::table(self)
+        Report::table(self)
     }
 
     fn page(&self) -> String {
-        R::page(self)
+        Report::page(self)
     }
 
     fn sentence(&self) -> String {
-        R::sentence(self)
+        Report::sentence(self)
     }
 }
 

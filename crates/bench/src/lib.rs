@@ -61,7 +61,7 @@ pub use config::{CellConfig, Mix, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
 pub use plan::{Frame, Plan};
-pub use result::{CellRecord, ClassRow, Environment, Record, Report, Row};
+pub use result::{CellRecord, ClassRow, Environment, Outage, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);

@@ -50,6 +50,7 @@ fn as_mixed(report: &Report<MlRow>) -> Report {
     Report {
         experiment: report.experiment.clone(),
         environment: report.environment.clone(),
+        outages: Vec::new(),
         rows: report.rows.iter().map(|row| row.0.clone()).collect(),
     }
 }

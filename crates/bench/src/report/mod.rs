@@ -15,6 +15,7 @@ pub(crate) mod meta;
 pub(crate) mod mixed;
 pub(crate) mod ml;
 mod number;
+pub(crate) mod outages;
 pub(crate) mod oversubscription;
 mod page;
 pub(crate) mod placement;

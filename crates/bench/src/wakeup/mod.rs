@@ -155,6 +155,12 @@ impl WakeupPlan {
         commit: &str,
         progress: Progress<'_>,
     ) -> Result<Report<WakeupRow>> {
+        let mut report = Report::new(NAME, Environment::without_server(clock, commit));
+        report.add(&self.scheduler, self.title(), self.measure(progress))?;
+        Ok(report)
+    }
+
+    fn measure(&self, progress: Progress<'_>) -> Result<WakeupRow> {
         self.validate()?;
         require_cpus(self.cpus)?;
         let cpus = cpu_range(0, self.cpus);
@@ -162,11 +168,12 @@ impl WakeupPlan {
             name: format!("{}.wakeup", Tier::Background),
             weight: Weight::DEFAULT,
         };
-        let tree = Tree::on(&cpus, &cpus, &[share])?;
+        let shares = [share];
+        let tree = Tree::on(&cpus, &cpus, &shares)?;
         let own = std::process::id() as i32;
         // The scheduler's program stays with the clients, of whom there are none.
         tree.clients.add(own)?;
-        let scheduler = Loaded::start(&self.scheduler, &self.scheduler_command())?;
+        let scheduler = Loaded::start(&self.scheduler, &self.scheduler_command(), &shares)?;
         tree.server().add(own)?;
 
         progress(&format!(
@@ -184,9 +191,7 @@ impl WakeupPlan {
         if let Some(scheduler) = scheduler {
             scheduler.stop()?;
         }
-        let mut report = Report::new(NAME, Environment::without_server(clock, commit));
-        report.rows.push(WakeupRow::new(self, version, &recorded)?);
-        Ok(report)
+        WakeupRow::new(self, version, &recorded)
     }
 
     fn scheduler_command(&self) -> Vec<String> {

@@ -148,12 +148,17 @@ impl Place<WakeupPlan, Report<WakeupRow>> for Guests {
 fn machine(plan: &WakeupPlan) -> Machine {
     // An emulated second takes up to ten of the host's for each CPU that is busy.
     let measured = Duration::from_secs_f64(plan.warmup_s + plan.seconds);
+    let set_up = match plan.scheduler {
+        // The verifier has more to read than of UFS.
+        Scheduler::Scx(_) => Duration::from_secs(2400),
+        _ => Duration::from_secs(600),
+    };
     Machine {
         cpus: plan.cpus,
         memory_mib: GUEST_MIB,
         clock: Clock::LOCKSTEP,
         seed: plan.seed,
-        timeout: Duration::from_secs(600) + measured * plan.cpus * 10,
+        timeout: set_up + measured * plan.cpus * 10,
         ..Machine::default()
     }
 }
