@@ -26,4 +26,4 @@ pub(crate) mod tasks;
 pub(crate) mod wakeup;
 pub(crate) mod weights;
 
-pub(crate) use number::Spread;
+pub(crate) use number::{Spread, quantile};
