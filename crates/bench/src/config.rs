@@ -257,7 +257,8 @@ pub struct CellConfig {
     /// Where the copy goes: a tmpfs, so that storage plays no part.
     pub work_dir: PathBuf,
     /// Command that runs a sched_ext scheduler until it is told to stop;
-    /// empty: the scheduler's program, found in PATH.
+    /// empty: the scheduler's program, found in PATH. The options that it is
+    /// known to take are added.
     pub scheduler_command: Vec<String>,
 }
 

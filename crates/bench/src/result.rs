@@ -23,7 +23,7 @@ use crate::config::Scheduler;
 use crate::dataset::DATASET_VERSION;
 use crate::files;
 use crate::postgres::Installation;
-use crate::report;
+use crate::report::{self, Figure};
 pub use crate::row::{ClassRow, Row};
 use crate::{Error, Result};
 
@@ -175,6 +175,9 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// What the reader should see, in one sentence.
     fn sentence(report: &Report<Self>) -> String;
+
+    /// What the paper has, beside these rows.
+    fn figures(report: &Report<Self>) -> Vec<Figure>;
 
     /// What all rows of a report have in common beyond the environment, since
     /// they are compared.

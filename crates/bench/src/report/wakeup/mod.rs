@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use crate::config::Scheduler;
 use crate::report::canvas::{self, Group, Scale, scheduler_colour};
 use crate::report::cells::{numbers, plus_minus};
+use crate::report::figure::Figure;
 use crate::report::number::{Spread, large, quantile, short};
 use crate::report::page;
 use crate::report::target::{self, Target};
@@ -35,6 +36,22 @@ impl Record for WakeupRow {
 
     fn sentence(report: &Report<WakeupRow>) -> String {
         sentence(report)
+    }
+
+    fn figures(report: &Report<WakeupRow>) -> Vec<Figure> {
+        let all = schedulers(report);
+        let [ufs, eevdf] = [Scheduler::Ufs, Scheduler::Eevdf].map(|one| find(&all, &one));
+        let measured = ufs.zip(eevdf).and_then(|(ufs, eevdf)| beside(ufs, eevdf));
+        let figure = |(at, (what, paper, unit)): (usize, (&str, _, _))| {
+            let measured = measured.map(|measured| measured[at]);
+            Figure::ratio(what, "Figure 9", paper, measured).unit(unit)
+        };
+        let paper = [
+            ("UFS: throughput of EEVDF's", "near 1", ""),
+            ("EEVDF: p99.9 of wake-ups over UFS's", "6.2 x", " x"),
+            ("EEVDF: p99.9 of requests over UFS's", "2.6 x", " x"),
+        ];
+        paper.into_iter().enumerate().map(figure).collect()
     }
 
     fn setting(&self) -> String {
