@@ -13,7 +13,8 @@ use crate::ml::MlRow;
 use crate::oversubscription::OversubscriptionRow;
 use crate::placement::PlacementRow;
 use crate::preempt::PreemptRow;
-use crate::result::{Record, Report, Row};
+use crate::report::Figure;
+use crate::result::{Environment, Record, Report, Row};
 use crate::rocksdb::RocksRow;
 use crate::tasks::TasksRow;
 use crate::wakeup::WakeupRow;
@@ -30,19 +31,33 @@ pub trait AnyReport {
 
     /// What the reader should see, in one sentence.
     fn sentence(&self) -> String;
+
+    /// What the paper has, beside these rows.
+    fn figures(&self) -> Vec<Figure>;
+
+    /// Where the rows come from.
+    fn environment(&self) -> &Environment;
 }
 
 impl<R: Record> AnyReport for Report<R> {
     fn table(&self) -> String {
-        R::table(self)
+        Report::table(self)
     }
 
     fn page(&self) -> String {
-        R::page(self)
+        Report::page(self)
     }
 
     fn sentence(&self) -> String {
-        R::sentence(self)
+        Report::sentence(self)
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        R::figures(self)
+    }
+
+    fn environment(&self) -> &Environment {
+        &self.environment
     }
 }
 
@@ -119,13 +134,14 @@ fn merged<R: Record + 'static>(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> 
 mod tests {
     use super::*;
     use crate::report::{
-        hint_overhead, inversion, locks, meta, mixed, ml, oversubscription, placement, preempt,
-        rocksdb, tasks, wakeup, weights,
+        hint_overhead, inversion, locks, meta, mixed, ml, oversubscription, overview, placement,
+        preempt, rocksdb, tasks, wakeup, weights,
     };
 
     #[test]
     fn the_rows_are_read_as_what_the_file_says() {
         let dir = tempfile::tempdir().unwrap();
+        let mut figures = String::new();
         for experiment in experiments() {
             let file = dir.path().join(experiment.name);
             // Every experiment has rows that are read back.
@@ -145,8 +161,19 @@ mod tests {
                 "tasks" => tasks::samples::report().write(&file).unwrap(),
                 other => panic!("no samples of {other}"),
             }
-            read_reports(&[file]).map(|_| ()).unwrap();
+            let report = read_reports(&[file]).unwrap();
+            figures += &format!("{}\n", experiment.name);
+            for figure in report.figures() {
+                let text = figure.text();
+                let texts = [figure.what.as_str(), figure.place, figure.paper, &text];
+                let widths = texts.map(|text| text.chars().count());
+                let mut columns = widths.iter().zip(overview::COLUMNS);
+                assert!(columns.all(|(width, most)| *width <= most), "{figure:?}");
+                figures += &format!("  {}\n", texts.join(" | "));
+            }
         }
+        // What the samples' numbers make of each of the papers'.
+        assert_eq!(figures, overview::golden("figures.txt"));
         let (mixed_file, locks_file) = (dir.path().join("a"), dir.path().join("b"));
         mixed::samples::report().write(&mixed_file).unwrap();
         locks::samples::report().write(&locks_file).unwrap();

@@ -29,7 +29,7 @@ pub enum Scheduler {
     /// `scx_ufs`: priority is the tier.
     Ufs,
     /// Another sched_ext scheduler, by its program's name (`scx_bpfland`), with
-    /// the cgroups of EEVDF.
+    /// the cgroups of EEVDF, and layers for them if it is scx_layered.
     Scx(String),
 }
 
@@ -57,12 +57,11 @@ impl Scheduler {
         self.program().is_some()
     }
 
-    /// The name that is printed in tables and plots.
+    /// The name that is printed in tables and plots: a program's without `scx_`,
+    /// as UFS is that of scx_ufs.
     pub fn label(&self) -> String {
-        match self {
-            Scheduler::Scx(name) => name.clone(),
-            other => other.to_string().to_uppercase(),
-        }
+        let name = self.to_string();
+        name.strip_prefix("scx_").unwrap_or(&name).to_uppercase()
     }
 
     /// The position in tables: the paper's order, then the others.
@@ -258,7 +257,8 @@ pub struct CellConfig {
     /// Where the copy goes: a tmpfs, so that storage plays no part.
     pub work_dir: PathBuf,
     /// Command that runs a sched_ext scheduler until it is told to stop;
-    /// empty: the scheduler's program, found in PATH.
+    /// empty: the scheduler's program, found in PATH. The options that it is
+    /// known to take are added.
     pub scheduler_command: Vec<String>,
 }
 
@@ -381,6 +381,15 @@ mod tests {
             assert_eq!(mix.to_string().parse::<Mix>().unwrap(), mix);
             assert_eq!(serde_json::to_string(&mix).unwrap(), format!("\"{mix}\""));
         }
+    }
+
+    #[test]
+    fn a_label_is_the_program_s_name_without_what_all_have() {
+        let label = |name: &str| name.parse::<Scheduler>().unwrap().label();
+        assert_eq!(
+            ["rr", "scx_ufs", "scx_lavd"].map(label),
+            ["RR", "UFS", "LAVD"]
+        );
     }
 
     #[test]

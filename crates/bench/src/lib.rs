@@ -19,6 +19,8 @@
 //! | meta | what a metascheduler costs and brings ([`meta`]) | 002, Sections 2.3, 3 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
+//! All of them together, beside what the papers have, are an [`overview`].
+//!
 //! This crate runs on whatever machine it is called on: it knows nothing of
 //! virtual machines, and a sched_ext scheduler is to it a program to start.
 
@@ -39,6 +41,7 @@ pub mod ml;
 mod network;
 mod oltp;
 pub mod oversubscription;
+pub mod overview;
 pub mod placement;
 mod plan;
 pub mod postgres;
@@ -61,7 +64,8 @@ pub use config::{CellConfig, Mix, Scheduler};
 pub use error::{Error, Result};
 pub use experiments::{Experiment, experiments};
 pub use plan::{Frame, Plan};
-pub use result::{CellRecord, ClassRow, Environment, Record, Report, Row};
+pub use report::Figure;
+pub use result::{CellRecord, ClassRow, Environment, Outage, Record, Report, Row};
 
 /// Called with one short line for each step that takes a while.
 pub type Progress<'a> = &'a mut dyn FnMut(&str);

@@ -4,11 +4,13 @@
 //! ```text
 //! {"experiment": "mixed",
 //!  "environment": {"kernel", "cpus", "clock", "commit", …},
-//!  "rows": [{"scheduler", "mix", "ts_tps", "ts_p95_ms", "bg_per_s", …}]}
+//!  "rows": [{"scheduler", "mix", "ts_tps", "ts_p95_ms", "bg_per_s", …}],
+//!  "outages": [{"scheduler", "cell", "reason"}]}
 //! ```
 //!
 //! A row is one cell; what it holds depends on the experiment ([`Record`]).
-//! Numbers that a mix does not have are null. Rows of several runs may be
+//! Numbers that a mix does not have are null. A cell whose scheduler failed has
+//! an outage in place of a row; without any the list is left out. Rows of several runs may be
 //! merged when they come from the same environment.
 
 use std::fs;
@@ -17,9 +19,11 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::config::Scheduler;
 use crate::dataset::DATASET_VERSION;
 use crate::files;
 use crate::postgres::Installation;
+use crate::report::{self, Figure};
 pub use crate::row::{ClassRow, Row};
 use crate::{Error, Result};
 
@@ -172,6 +176,9 @@ pub trait Record: Serialize + DeserializeOwned {
     /// What the reader should see, in one sentence.
     fn sentence(report: &Report<Self>) -> String;
 
+    /// What the paper has, beside these rows.
+    fn figures(report: &Report<Self>) -> Vec<Figure>;
+
     /// What all rows of a report have in common beyond the environment, since
     /// they are compared.
     fn setting(&self) -> String {
@@ -223,6 +230,18 @@ macro_rules! cell_rows {
 }
 pub(crate) use cell_rows;
 
+/// A cell without a row, because a scheduler that is not ours did not load, ended,
+/// or was thrown out by the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outage {
+    /// The scheduler.
+    pub scheduler: Scheduler,
+    /// The cell, as progress lines name it.
+    pub cell: String,
+    /// What happened, and the last lines that it printed.
+    pub reason: String,
+}
+
 /// All rows of an experiment in one environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report<R = Row> {
@@ -232,6 +251,9 @@ pub struct Report<R = Row> {
     pub environment: Environment,
     /// The rows, in the order in which they were measured.
     pub rows: Vec<R>,
+    /// Cells whose schedulers failed.
+    #[serde(default)]
+    pub outages: Vec<Outage>,
 }
 
 impl Report {
@@ -241,6 +263,7 @@ impl Report {
             experiment: R::EXPERIMENT.to_owned(),
             environment: self.environment,
             rows: self.rows.into_iter().map(R::from).collect(),
+            outages: self.outages,
         }
     }
 }
@@ -252,7 +275,28 @@ impl<R: Record> Report<R> {
             experiment: experiment.to_owned(),
             environment,
             rows: Vec::new(),
+            outages: Vec::new(),
         }
+    }
+
+    /// Adds what came of a cell: its row, or that its scheduler failed. UFS is
+    /// ours: its failure is the cell's.
+    ///
+    /// # Errors
+    /// A cell that could not be measured.
+    pub fn add(&mut self, scheduler: &Scheduler, cell: String, measured: Result<R>) -> Result<()> {
+        match (measured, scheduler) {
+            (Ok(row), _) => self.rows.push(row),
+            (Err(Error::Scheduler { reason, output, .. }), Scheduler::Scx(_)) => {
+                self.outages.push(Outage {
+                    scheduler: scheduler.clone(),
+                    cell,
+                    reason: format!("{reason}\n{output}").trim_end().to_owned(),
+                });
+            }
+            (Err(error), _) => return Err(error),
+        }
+        Ok(())
     }
 
     /// Reads a results file.
@@ -266,12 +310,12 @@ impl<R: Record> Report<R> {
 
     /// Text of at most 80 columns.
     pub fn table(&self) -> String {
-        R::table(self)
+        R::table(self) + &report::outages::lines(&self.outages)
     }
 
     /// A self-contained page with plots.
     pub fn page(&self) -> String {
-        R::page(self)
+        report::outages::on_page(R::page(self), &self.outages)
     }
 
     /// What the reader should see, in one sentence.
@@ -281,17 +325,18 @@ impl<R: Record> Report<R> {
 
     /// The file's text, with one row a line.
     fn to_json(&self) -> String {
-        let rows: Vec<String> = self
-            .rows
-            .iter()
-            .map(|row| format!("  {}", json(row)))
-            .collect();
-        format!(
-            "{{\"experiment\": {},\n\"environment\": {},\n\"rows\": [\n{}\n]}}\n",
+        let list = |items: Vec<String>| format!("[\n  {}\n]", items.join(",\n  "));
+        let mut text = format!(
+            "{{\"experiment\": {},\n\"environment\": {},\n\"rows\": {}",
             json(&self.experiment),
             json(&self.environment),
-            rows.join(",\n")
-        )
+            list(self.rows.iter().map(json).collect())
+        );
+        if !self.outages.is_empty() {
+            let outages = list(self.outages.iter().map(json).collect());
+            text += &format!(",\n\"outages\": {outages}");
+        }
+        text + "}\n"
     }
 
     /// Writes a results file, replacing it at once.
@@ -330,6 +375,7 @@ impl<R: Record> Report<R> {
             }
         }
         self.rows.extend(other.rows);
+        self.outages.extend(other.outages);
         Ok(())
     }
 
@@ -386,6 +432,44 @@ mod tests {
         ] {
             assert!(json["rows"][0].get(key).is_some(), "{key}");
         }
+    }
+
+    #[test]
+    fn a_scheduler_that_failed_is_kept_and_ufs_must_not() {
+        let failure = |name: &str| Error::Scheduler {
+            name: name.to_owned(),
+            reason: "no longer in force".to_owned(),
+            output: "runnable task stall".to_owned(),
+        };
+        let lavd = Scheduler::Scx("scx_lavd".to_owned());
+        let mut report: Report = Report::new("mixed", Environment::default());
+        let cell = || "MIN:MAX under LAVD, repeat 1".to_owned();
+        report.add(&lavd, cell(), Err(failure("scx_lavd"))).unwrap();
+        let error = report.add(&Scheduler::Ufs, cell(), Err(failure("scx_ufs")));
+        assert!(error.is_err());
+        let other = Error::Config("no cgroups".to_owned());
+        assert!(report.add(&lavd, cell(), Err(other)).is_err());
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.json");
+        let mut whole = samples::report();
+        whole.environment = Environment::default();
+        whole.merge(report).unwrap();
+        whole.write(&path).unwrap();
+        let read = Report::<Row>::read(&path).unwrap();
+        assert!(read == whole);
+        assert_eq!(
+            read.outages[0].reason,
+            "no longer in force\nrunnable task stall"
+        );
+        let told = "  MIN:MAX under LAVD, repeat 1: no longer in force";
+        assert!(
+            read.table().lines().any(|line| line == told),
+            "{}",
+            read.table()
+        );
+        assert!(read.page().contains("runnable task stall"));
+        assert!(read.page().ends_with("</html>\n"));
     }
 
     #[test]

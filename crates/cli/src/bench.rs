@@ -9,11 +9,12 @@
 //!                                └► observer: progress on the terminal
 //! ```
 //!
-//! Only `progress` and this file print. A cell that fails is reported with the
+//! Only `progress`, `all` and this file print. A cell that fails is reported with the
 //! end of its console, the others go on, and the command ends with status 1;
 //! it is not tried again, since a measurement that works every other time is
 //! itself a finding.
 
+mod all;
 mod cells;
 mod guest;
 mod hints;
@@ -73,6 +74,7 @@ enum Experiment {
     Inversion(inversion::InversionArgs),
     Tasks(tasks::TasksArgs),
     Meta(meta::MetaArgs),
+    All(all::AllArgs),
     /// Make the data that experiments copy
     #[command(hide = true)]
     Prepare(guest::PrepareArgs),
@@ -109,6 +111,7 @@ pub(crate) fn bench(args: BenchArgs) -> Result<u8, Failure> {
         Some(Experiment::Inversion(args)) => inversion::inversion(&args),
         Some(Experiment::Tasks(args)) => tasks::tasks(&args),
         Some(Experiment::Meta(args)) => meta::meta(&args),
+        Some(Experiment::All(args)) => all::all(&args),
         Some(Experiment::WakeupCell(args)) => wakeup::cell(&args).map(|()| 0),
         Some(Experiment::MetaCell(args)) => meta::cell(&args).map(|()| 0),
         Some(Experiment::MetaPrepare(args)) => meta::prepare(&args).map(|()| 0),

@@ -28,7 +28,7 @@ use clap::Args;
 use crate::error::{Context, Failure};
 use crate::sched_ext::{SchedExt, State};
 
-pub(crate) use process::{Process, RUN_DIR, find_program, last_exit, program};
+pub(crate) use process::{Process, RUN_DIR, last_exit, program};
 pub(crate) use unit::Unit;
 
 /// Load the UFS scheduler

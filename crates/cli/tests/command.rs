@@ -38,6 +38,7 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["run"], "<COMMAND>");
     refused(&["bench", "mixed", "--schedulers", "cfs"], "scx_NAME");
     refused(&["bench", "mixed", "--mixes", "HALF"], "MIN:MAX");
+    refused(&["bench", "all", "--only", "mixd"], "--list");
     refused(&["bench", "mixed", "--seconds", "0"], "above 0");
     refused(&["bench", "mixed", "--seconds", "nan"], "above 0");
     refused(&["bench", "mixed", "--cpus", "0"], "1..=32");
@@ -158,7 +159,7 @@ fn eyes_that_see_nothing_say_what_helps() {
 
 /// Every subcommand's name, as the parts of a command line.
 fn subcommands() -> Vec<Vec<&'static str>> {
-    let lines = "|run|start|stop|status|top|trace|metrics|doctor|bench|bench mixed|report|lab|lab run|lab shell\
+    let lines = "|run|start|stop|status|top|trace|metrics|doctor|bench|bench mixed|bench all|report|lab|lab run|lab shell\
                  |lab build|lab info|lab clean|sql|sql serve|sql tpch|completions|man";
     lines
         .split('|')
@@ -223,6 +224,35 @@ fn without_arguments_the_overview_is_shown_and_the_status_is_wrong_usage() {
     let output = giveway(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("Usage: giveway"));
+}
+
+#[test]
+fn bench_all_reports_what_cannot_be_measured_here_and_ends_with_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    // Nothing is found in this PATH, so there is nothing to measure RocksDB with.
+    let output = Command::new(cargo_bin!("giveway"))
+        .args([
+            "bench", "all", "--quick", "--only", "rocksdb", "--dir", path,
+        ])
+        .env("PATH", "")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let (said, overview) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("giveway: error: not done: rocksdb"), "{said}");
+    assert!(overview.contains("rocksdb: CFL (paper 004)"), "{overview}");
+    assert!(overview.contains("FAILED after"), "{overview}");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
+    assert_eq!(read("overview.txt"), overview);
+    assert!(read("rocksdb.log").contains("giveway: error: "));
+    assert!(read("index.html").contains("FAILED after"));
+    assert!(read("runs.json").contains("--seconds"), "how to repeat it");
+    let again = giveway(&[
+        "bench", "all", "--report", "--only", "rocksdb", "--dir", path,
+    ]);
+    assert_eq!(text(&again.stdout), overview);
 }
 
 #[test]

@@ -34,7 +34,7 @@ use crate::setup::By;
 use crate::{Error, Result};
 
 const ROOT: &str = "/sys/fs/cgroup";
-const NAME: &str = "giveway-bench";
+pub(super) const NAME: &str = "giveway-bench";
 const REMEDY: &str = "Run as root on a machine with cgroup v2 and its cpu and cpuset controllers";
 
 /// One cgroup; its processes move to the root and it is removed when dropped.
@@ -164,10 +164,26 @@ pub(crate) struct Share {
 
 impl Share {
     /// That of a class.
-    fn of(class: &Class) -> Self {
+    pub(super) fn of(class: &Class) -> Self {
         Share {
             name: class.group(),
             weight: class.weight,
+        }
+    }
+
+    /// That of the clients, which are on CPUs of their own.
+    pub(super) fn clients() -> Self {
+        Share {
+            name: format!("{}.clients", Tier::TimeSensitive),
+            weight: Weight::DEFAULT,
+        }
+    }
+
+    /// Those of a cell: by roles there are none.
+    pub(super) fn all(by: By, classes: &[Class]) -> Vec<Self> {
+        match by {
+            By::Cgroups => classes.iter().map(Share::of).collect(),
+            By::Roles => Vec::new(),
         }
     }
 }
@@ -207,15 +223,11 @@ fn own_cgroup() -> PathBuf {
 }
 
 impl Tree {
-    /// The cgroups of a cell: by roles they have no shares.
-    pub(super) fn create(config: &CellConfig, classes: &[Class]) -> Result<Self> {
-        let shares: Vec<Share> = match config.by {
-            By::Cgroups => classes.iter().map(Share::of).collect(),
-            By::Roles => Vec::new(),
-        };
+    /// The cgroups of a cell.
+    pub(super) fn create(config: &CellConfig, shares: &[Share]) -> Result<Self> {
         let server = cpu_range(0, config.cpus);
         let clients = cpu_range(config.cpus, config.client_cpus);
-        Tree::on(&server, &clients, &shares)
+        Tree::on(&server, &clients, shares)
     }
 
     /// Makes the cgroups on these CPUs, as cpuset writes them, and enables the
@@ -242,12 +254,8 @@ impl Tree {
         let (clients, groups) = match shares {
             [] => (plain("clients", clients)?, vec![plain("server", server)?]),
             shares => {
-                let own = Share {
-                    name: format!("{}.clients", Tier::TimeSensitive),
-                    weight: Weight::DEFAULT,
-                };
                 let groups = shares.iter().map(|share| weighted(share, server));
-                let clients = weighted(&own, clients)?;
+                let clients = weighted(&Share::clients(), clients)?;
                 (clients, groups.collect::<Result<_>>()?)
             }
         };

@@ -19,6 +19,7 @@
 //! machine, may use the server's CPUs.
 
 pub(crate) mod cgroup;
+mod layers;
 mod measure;
 mod memory;
 pub(crate) mod policy;
@@ -33,7 +34,7 @@ use std::time::Duration;
 pub(crate) use measure::{Measured, require_cpus};
 pub(crate) use workload::Done;
 
-use cgroup::Tree;
+use cgroup::{Share, Tree};
 use memory::HugePages;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -81,7 +82,8 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     let roles = Roles::create(config, &classes, &control)?;
     prewarm(&control)?;
 
-    let tree = Tree::create(config, &classes)?;
+    let shares = Share::all(config.by, &classes);
+    let tree = Tree::create(config, &shares)?;
     policy::place_server(&tree, server.pid())?;
     tree.clients.add(std::process::id() as i32)?;
     let switches = config
@@ -90,7 +92,7 @@ pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     let switches = switches.transpose()?;
     let _timed = config.time_callbacks.then(Timed::start).transpose()?;
     let command = scheduler_command(config, postgres.owner());
-    let scheduler = Loaded::start(&config.scheduler, &command)?;
+    let scheduler = Loaded::start(&config.scheduler, &command, &shares)?;
 
     progress(&format!("{}: connecting", config.title()));
     let site = Site {

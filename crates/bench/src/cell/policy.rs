@@ -6,7 +6,7 @@
 //! | IDLE      | NORMAL, weight 10000     | IDLE, weight 1               |
 //! | FIFO, RR  | FIFO or RR, priority 99  | NORMAL, weight 1             |
 //! | UFS       | time-sensitive, 10000    | background, weight 1         |
-//! | scx_NAME  | as EEVDF; what the scheduler makes of it is its affair  |
+//! | scx_NAME  | as EEVDF; scx_layered has layers for it ([`super::layers`]); what the others make of it is their affair |
 //!
 //! High is what is time-sensitive: in the 50:50 mix that is the background's
 //! backends, too. In the mix 2:3 weights are those of the classes.

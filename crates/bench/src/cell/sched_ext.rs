@@ -1,32 +1,39 @@
 //! A sched_ext scheduler as a program: started, found in force, and stopped.
 //!
 //! The kernel says in `/sys/kernel/sched_ext/state` whether one is in force and
-//! in `root/ops` which. A scheduler's name there is that of its program without
-//! `scx_`, followed by a version, so it is compared by prefix.
+//! in `root/ops` which. How a scheduler is called there, and with which options
+//! it is started, is its row in the metascheduler's table; one that has none is
+//! called as its program without `scx_`, and started without options.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use giveway_metasched::scheduler::{Scheduler as Known, Table};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use super::cgroup::Share;
+use super::layers::layers;
 use crate::config::Scheduler;
 use crate::files::PrivateDir;
 use crate::postgres::last_lines;
 use crate::{Error, Result};
 
 const KERNEL: &str = "/sys/kernel/sched_ext";
-/// Loading includes the verifier, which takes seconds on a slow machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Loading includes the verifier, which takes seconds on a slow machine, and
+/// longer for schedulers that are larger than UFS.
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+/// The scheduler that is told of the cell's cgroups by options.
+const LAYERED: &str = "scx_layered";
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A scheduler that this process started; stopped when dropped.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     child: Child,
-    program: String,
+    known: Known,
     log: PathBuf,
     _dir: PrivateDir,
 }
@@ -38,18 +45,41 @@ fn kernel_says(file: &str) -> String {
         .to_owned()
 }
 
-/// Whether the kernel's `ops` is the scheduler of `program`.
-fn is_ops_of(ops: &str, program: &str) -> bool {
-    let name = program.strip_prefix("scx_").unwrap_or(program);
-    ops.strip_prefix(name)
-        .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
+/// What is known of the scheduler that a program is.
+fn known(program: &str) -> Known {
+    let row = Table::known().get(program).cloned();
+    row.unwrap_or_else(|| Known {
+        name: program.to_owned(),
+        command: vec![program.to_owned()],
+        ops: program.strip_prefix("scx_").unwrap_or(program).to_owned(),
+        ..Known::eevdf()
+    })
+}
+
+/// The command line of a scheduler for a cell with these cgroups: what was given,
+/// or its program, found in PATH; and its options.
+fn command_line(known: &Known, given: &[String], shares: &[Share]) -> Vec<String> {
+    let (program, usual) = known.command.split_first().expect("it is not the kernel's");
+    let mut line = match given {
+        [] => vec![program.clone()],
+        given => given.to_vec(),
+    };
+    match known.name == LAYERED {
+        true => line.push(layers(shares)),
+        false => line.extend_from_slice(usual),
+    }
+    line
 }
 
 impl Loaded {
-    /// Starts the scheduler, if it is a sched_ext one, and waits until it is in
-    /// force. For the others, makes sure that none is. Without a command its
-    /// program is looked for in PATH.
-    pub(crate) fn start(scheduler: &Scheduler, command: &[String]) -> Result<Option<Self>> {
+    /// Starts the scheduler, if it is a sched_ext one, for work in these cgroups,
+    /// and waits until it is in force. For the others, makes sure that none is.
+    /// Without a command its program is looked for in PATH.
+    pub(crate) fn start(
+        scheduler: &Scheduler,
+        command: &[String],
+        shares: &[Share],
+    ) -> Result<Option<Self>> {
         if kernel_says("state") == "enabled" {
             return Err(Error::Config(format!(
                 "the sched_ext scheduler {} is in force: stop it first (`giveway stop`, or end \
@@ -65,11 +95,8 @@ impl Loaded {
                 "{program} needs a kernel with sched_ext (6.12 or newer, CONFIG_SCHED_CLASS_EXT)"
             )));
         }
-        let default = [program.clone()];
-        let command = match command {
-            [] => &default,
-            given => given,
-        };
+        let known = known(&program);
+        let command = command_line(&known, command, shares);
         let dir = PrivateDir::new(&std::env::temp_dir(), None)?;
         let log = dir.path().join("log");
         let out = File::create(&log).map_err(Error::file("create", &log))?;
@@ -83,7 +110,7 @@ impl Loaded {
             .map_err(Error::file("start", command[0].as_ref()))?;
         let mut this = Loaded {
             child,
-            program,
+            known,
             log,
             _dir: dir,
         };
@@ -95,7 +122,7 @@ impl Loaded {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
             let (state, ops) = (kernel_says("state"), kernel_says("root/ops"));
-            if state == "enabled" && is_ops_of(&ops, &self.program) {
+            if state == "enabled" && self.known.is_ops(&ops) {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -112,7 +139,7 @@ impl Loaded {
     fn failure(&self, reason: String) -> Error {
         let output = last_lines(&fs::read_to_string(&self.log).unwrap_or_default());
         Error::Scheduler {
-            name: self.program.clone(),
+            name: self.known.name.clone(),
             reason,
             output,
         }
@@ -122,7 +149,7 @@ impl Loaded {
     /// not throw it out.
     pub(crate) fn confirm(&self) -> Result<String> {
         let (state, ops) = (kernel_says("state"), kernel_says("root/ops"));
-        if state == "enabled" && is_ops_of(&ops, &self.program) {
+        if state == "enabled" && self.known.is_ops(&ops) {
             return Ok(ops);
         }
         // Its exit report takes a moment to be written.
@@ -194,11 +221,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scheduler_is_known_by_its_name_and_not_by_a_longer_one() {
-        assert!(is_ops_of("ufs", "scx_ufs"));
-        assert!(is_ops_of("ufs_1.0.0_x86_64_unknown_linux_gnu", "scx_ufs"));
-        assert!(!is_ops_of("ufs2_1.0", "scx_ufs"));
-        assert!(!is_ops_of("bpfland_1.1.4", "scx_ufs"));
-        assert!(!is_ops_of("", "scx_ufs"));
+    fn a_scheduler_is_known_by_its_row_or_else_by_its_program() {
+        let ufs = known("scx_ufs");
+        assert!(ufs.is_ops("ufs_1.0.0_x86_64_unknown_linux_gnu") && !ufs.is_ops("ufs2_1.0"));
+        let mine = known("scx_mine");
+        assert!(mine.is_ops("mine_0.1") && !mine.is_ops("mines") && !mine.is_ops(""));
+    }
+
+    #[test]
+    fn a_command_line_has_the_row_s_options_and_layers_where_they_are_taken() {
+        let shares = [Share::clients()];
+        let line = |program: &str, given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|word| (*word).to_owned()).collect();
+            command_line(&known(program), &given, &shares)
+        };
+        assert_eq!(line("scx_lavd", &[]), ["scx_lavd"]);
+        assert_eq!(line("scx_mine", &["/x/mine"]), ["/x/mine"]);
+        assert_eq!(line("scx_ufs", &["/x/ufs", "--v"]), ["/x/ufs", "--v"]);
+        let layered = line("scx_layered", &["/x/layered"]);
+        assert_eq!(layered[0], "/x/layered");
+        // And not the row's example.
+        assert_eq!(layered.len(), 2);
+        assert!(layered[1].contains("time_sensitive.clients"), "{layered:?}");
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn measure(
     let tree = Tree::on(&SERVER_CPU.to_string(), &CLIENT_CPU.to_string(), &shares)?;
     tree.clients.add(std::process::id() as i32)?;
     let command = scheduler_command(plan, &postgres);
-    let scheduler = Loaded::start(&plan.treatment.scheduler, &command)?;
+    let scheduler = Loaded::start(&plan.treatment.scheduler, &command, &shares)?;
     let server = postgres.start(&data, &settings(plan.treatment.hints))?;
     policy::place_server(&tree, server.pid())?;
     create_extensions(&server, plan.treatment.hints)?;

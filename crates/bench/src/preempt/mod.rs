@@ -310,7 +310,7 @@ impl PreemptPlan {
         let scheduler = match case.method.how {
             How::Threads(Priority::Ufs) => {
                 let command = self.ufs.as_deref().unwrap_or_default();
-                Loaded::start(&Scheduler::Ufs, command)?
+                Loaded::start(&Scheduler::Ufs, command, &[])?
             }
             _ => None,
         };

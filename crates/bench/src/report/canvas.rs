@@ -21,11 +21,15 @@ pub(super) fn scheduler_colour(scheduler: &Scheduler) -> RGBColor {
         Scheduler::Rr => RGBColor(208, 92, 66),
         Scheduler::Ufs => RGBColor(22, 108, 196),
         Scheduler::Scx(name) => {
-            const OTHERS: [RGBColor; 4] = [
+            // So many that scx_layered, scx_lavd, scx_bpfland and scx_flatcg differ.
+            const OTHERS: [RGBColor; 7] = [
                 RGBColor(92, 158, 104),
                 RGBColor(144, 103, 167),
                 RGBColor(170, 140, 60),
                 RGBColor(70, 160, 170),
+                RGBColor(201, 120, 168),
+                RGBColor(122, 134, 52),
+                RGBColor(128, 92, 72),
             ];
             let sum: usize = name.bytes().map(usize::from).sum();
             OTHERS[sum % OTHERS.len()]

@@ -1,6 +1,7 @@
 //! Reports of the mixed workload with machine learning in the background: those of
 //! the mixed workload, and the same bounds as targets.
 
+use super::figure::Figure;
 use super::mixed::{self, Summary};
 use super::target::{self, Target};
 use crate::config::{Mix, Scheduler};
@@ -40,6 +41,22 @@ impl Record for MlRow {
         }
     }
 
+    fn figures(report: &Report<MlRow>) -> Vec<Figure> {
+        let report = as_mixed(report);
+        let summary = Summary::of(&report);
+        let over = |mix, other: Scheduler| {
+            let ufs = summary.cell(&Scheduler::Ufs, mix);
+            let other_cell = (&other, By::Cgroups, mix);
+            let measured = ufs.and_then(|ufs| summary.ratio(ufs, other_cell, |row| row.ts_tps));
+            let what = format!("{mix}, UFS: TPC-C of {}'s", other.label());
+            Figure::ratio(what, "Figure 10", "over 1", measured)
+        };
+        vec![
+            over(Mix::MinMax, Scheduler::Eevdf),
+            over(Mix::FiftyFifty, Scheduler::Rr),
+        ]
+    }
+
     fn setting(&self) -> String {
         self.0.setting()
     }
@@ -50,6 +67,7 @@ fn as_mixed(report: &Report<MlRow>) -> Report {
     Report {
         experiment: report.experiment.clone(),
         environment: report.environment.clone(),
+        outages: Vec::new(),
         rows: report.rows.iter().map(|row| row.0.clone()).collect(),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::canvas::{self, Group, scheduler_colour};
 use super::cells::{self, Repeats, plus_minus, repeats};
+use super::figure::Figure;
 use super::number::short;
 use super::page;
 use super::target::{self, Target};
@@ -27,6 +28,23 @@ impl Record for OversubscriptionRow {
 
     fn sentence(report: &Report<OversubscriptionRow>) -> String {
         sentence(report)
+    }
+
+    fn figures(report: &Report<OversubscriptionRow>) -> Vec<Figure> {
+        let points = Points::of(report);
+        let of = |one: Scheduler, other: Scheduler, count: u32, paper| {
+            let point = points.find(&one, count);
+            let measured = point.and_then(|point| points.over(point, &other));
+            let (one, other) = (one.label(), other.label());
+            let what = format!("clients for each CPU: {count}, {one} of {other}");
+            Figure::ratio(what, "Figure 7", paper, measured)
+        };
+        vec![
+            of(Scheduler::Eevdf, Scheduler::Ufs, 1, "0.50"),
+            of(Scheduler::Eevdf, Scheduler::Ufs, 2, "0.57"),
+            of(Scheduler::Eevdf, Scheduler::Ufs, 3, "0.76"),
+            of(Scheduler::Ufs, Scheduler::Rr, 3, "1.10"),
+        ]
     }
 }
 

@@ -134,9 +134,20 @@ pub(super) fn environment(
     );
 }
 
+/// How every page ends.
+const END: &str = "</main>\n</body>\n</html>\n";
+
 /// The page's end.
 pub(super) fn end(mut page: String) -> String {
-    page.push_str("</main>\n</body>\n</html>\n");
+    page.push_str(END);
+    page
+}
+
+/// A page that has ended, open for another section.
+pub(super) fn reopen(mut page: String) -> String {
+    if page.ends_with(END) {
+        page.truncate(page.len() - END.len());
+    }
     page
 }
 

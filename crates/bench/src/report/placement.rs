@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::canvas::{self, Group, scheduler_colour};
 use super::cells::{self, Repeats, repeats};
+use super::figure::Figure;
 use super::number::{Spread, short};
 use super::page;
 use super::target::{self, Target};
@@ -27,6 +28,21 @@ impl Record for PlacementRow {
 
     fn sentence(report: &Report<PlacementRow>) -> String {
         sentence(report)
+    }
+
+    fn figures(report: &Report<PlacementRow>) -> Vec<Figure> {
+        let schedulers = schedulers(report);
+        let of = |scheduler: Scheduler, paper| {
+            let one = schedulers.iter().find(|one| *one.scheduler() == scheduler);
+            let what = format!("{}: most CPU of least", scheduler.label());
+            let measured = one.and_then(|one| one.median(skew));
+            Figure::ratio(what, "Figure 2", paper, measured).unit(" x")
+        };
+        vec![
+            of(Scheduler::Eevdf, "piles up"),
+            of(Scheduler::Rr, "even"),
+            of(Scheduler::Ufs, "even"),
+        ]
     }
 }
 

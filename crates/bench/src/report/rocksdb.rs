@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 
 use super::canvas::{self, Group};
+use super::figure::Figure;
 use super::number::{Spread, large};
 use super::page::{self, escape};
 use crate::result::{Record, Report};
@@ -21,6 +22,34 @@ impl Record for RocksRow {
 
     fn sentence(report: &Report<RocksRow>) -> String {
         sentence(report)
+    }
+
+    fn figures(report: &Report<RocksRow>) -> Vec<Figure> {
+        let workloads = cells(report);
+        let of = |number: fn(&Cell<'_>) -> Option<Spread>, better: fn(f64, f64) -> f64| {
+            let ratios = workloads.iter().filter_map(|(_, cells)| {
+                let cfl = cells.iter().find(|cell| cell.setting == Setting::Cfl)?;
+                to_pthread(cells, cfl, number)
+            });
+            ratios.reduce(better)
+        };
+        let tail = of(|cell| cell.main(|operation| operation.p99_us), f64::min);
+        vec![
+            Figure::ratio(
+                "best workload: throughput of stock's",
+                "Figure 6",
+                "1.86 x",
+                of(|cell| cell.ops(), f64::max),
+            )
+            .unit(" x"),
+            Figure::ratio(
+                "best workload: p99 below stock's",
+                "Figure 6",
+                "25 %",
+                tail.map(|tail| (1.0 - tail) * 100.0),
+            )
+            .unit(" %"),
+        ]
     }
 }
 

@@ -6,6 +6,7 @@ use plotters::style::{Color, RGBColor, WHITE};
 
 use super::canvas::{self, Group, scheduler_colour};
 use super::cells::{self, Repeats, plus_minus, repeats};
+use super::figure::Figure;
 use super::page;
 use super::target::{self, Target};
 use crate::config::Scheduler;
@@ -31,6 +32,31 @@ impl Record for WeightsRow {
 
     fn sentence(report: &Report<WeightsRow>) -> String {
         sentence(report)
+    }
+
+    fn figures(report: &Report<WeightsRow>) -> Vec<Figure> {
+        let schedulers = schedulers(report);
+        let of = |scheduler: Scheduler, bursty: bool, paper| {
+            let one = schedulers.iter().find(|one| *one.scheduler() == scheduler);
+            let tier = if bursty {
+                "time-sensitive"
+            } else {
+                "background"
+            };
+            let what = format!("{}, {tier}: lighter of heavier", scheduler.label());
+            let ratio = |row: &Row| {
+                let [heavy, light] = pair(row, bursty)?;
+                (heavy.per_s > 0.0).then(|| light.per_s / heavy.per_s)
+            };
+            let measured = one.and_then(|one| one.median(ratio));
+            Figure::ratio(what, "Figure 8", paper, measured)
+        };
+        vec![
+            of(Scheduler::Eevdf, true, "near 1"),
+            of(Scheduler::Eevdf, false, "0.67"),
+            of(Scheduler::Ufs, true, "0.67"),
+            of(Scheduler::Ufs, false, "0.67"),
+        ]
     }
 }
 

@@ -16,6 +16,8 @@
 //! | [`WakeupPlan::operations`] products of two matrices | the work, with a cache footprint |
 //! | a spinlock for each CPU, held during the work | data of that CPU: who is preempted with it in hand makes others spin |
 //!
+//! Afterwards hackbench and cyclictest measure the same from other sides ([`tools`]).
+//!
 //! All threads are in one cgroup of the background tier with the default weight,
 //! as in the paper: no scheduler is told that any of them is urgent. This is an
 //! implementation of our own, so that it runs wherever the other experiments do;
@@ -24,6 +26,7 @@
 
 mod play;
 mod row;
+mod tools;
 mod work;
 
 use std::path::PathBuf;
@@ -33,6 +36,7 @@ use giveway_hints::{Tier, Weight};
 use serde::{Deserialize, Serialize};
 
 pub use row::{Latency, WakeupRow};
+pub use tools::{Cyclictest, Hackbench};
 
 use crate::cell::cgroup::{Share, Tree, cpu_range};
 use crate::cell::require_cpus;
@@ -66,6 +70,10 @@ pub struct WakeupPlan {
     pub warmup_s: f64,
     /// Seconds of the window.
     pub seconds: f64,
+    /// Runs of hackbench after the window; 0: none.
+    pub hackbench_runs: u32,
+    /// Seconds of cyclictest after that, beside hackbench; 0: none.
+    pub cyclictest_s: u32,
     /// Which repeat this is, from 0; only written to rows.
     pub repeat: u32,
     /// The machine's seed; only written to rows.
@@ -86,6 +94,8 @@ impl Default for WakeupPlan {
             operations: 5,
             warmup_s: 2.0,
             seconds: 30.0,
+            hackbench_runs: 5,
+            cyclictest_s: 5,
             repeat: 0,
             seed: 1,
             scheduler_program: PathBuf::new(),
@@ -155,6 +165,12 @@ impl WakeupPlan {
         commit: &str,
         progress: Progress<'_>,
     ) -> Result<Report<WakeupRow>> {
+        let mut report = Report::new(NAME, Environment::without_server(clock, commit));
+        report.add(&self.scheduler, self.title(), self.measure(progress))?;
+        Ok(report)
+    }
+
+    fn measure(&self, progress: Progress<'_>) -> Result<WakeupRow> {
         self.validate()?;
         require_cpus(self.cpus)?;
         let cpus = cpu_range(0, self.cpus);
@@ -162,11 +178,12 @@ impl WakeupPlan {
             name: format!("{}.wakeup", Tier::Background),
             weight: Weight::DEFAULT,
         };
-        let tree = Tree::on(&cpus, &cpus, &[share])?;
+        let shares = [share];
+        let tree = Tree::on(&cpus, &cpus, &shares)?;
         let own = std::process::id() as i32;
         // The scheduler's program stays with the clients, of whom there are none.
         tree.clients.add(own)?;
-        let scheduler = Loaded::start(&self.scheduler, &self.scheduler_command())?;
+        let scheduler = Loaded::start(&self.scheduler, &self.scheduler_command(), &shares)?;
         tree.server().add(own)?;
 
         progress(&format!(
@@ -179,14 +196,19 @@ impl WakeupPlan {
             Duration::from_secs_f64(self.seconds),
         );
         let recorded = play::play(self, window);
+        progress(&format!("{}: hackbench and cyclictest", self.title()));
+        let hackbench = tools::hackbench(self)?;
+        let cyclictest = tools::cyclictest(self)?;
         let version = scheduler.as_ref().map(Loaded::confirm).transpose()?;
         tree.clients.add(own)?;
         if let Some(scheduler) = scheduler {
             scheduler.stop()?;
         }
-        let mut report = Report::new(NAME, Environment::without_server(clock, commit));
-        report.rows.push(WakeupRow::new(self, version, &recorded)?);
-        Ok(report)
+        Ok(WakeupRow {
+            hackbench,
+            cyclictest,
+            ..WakeupRow::new(self, version, &recorded)?
+        })
     }
 
     fn scheduler_command(&self) -> Vec<String> {

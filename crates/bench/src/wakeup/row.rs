@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::WakeupPlan;
 use super::play::Recorded;
+use super::tools::{Cyclictest, Hackbench};
+use crate::report::quantile;
 use crate::{Error, Result, Scheduler};
 
 const US_PER_NS: f64 = 1e-3;
@@ -24,6 +26,25 @@ pub struct Latency {
 }
 
 impl Latency {
+    /// Of pairs of microseconds and counts, in any order; none of nothing.
+    pub(super) fn of_pairs(pairs: impl IntoIterator<Item = (f64, u64)>) -> Option<Self> {
+        let mut histogram: Vec<(f64, u64)> = pairs.into_iter().collect();
+        histogram.sort_by(|a, b| a.0.total_cmp(&b.0));
+        // The same time may have been counted by several.
+        histogram.dedup_by(|next, first| {
+            let same = next.0 == first.0;
+            first.1 += if same { next.1 } else { 0 };
+            same
+        });
+        let us = |share| quantile(histogram.iter().copied(), share);
+        Some(Latency {
+            p50_us: us(0.5)?,
+            p99_us: us(0.99)?,
+            p999_us: us(0.999)?,
+            histogram,
+        })
+    }
+
     fn of(ns: &Histogram<u64>) -> Self {
         let us = |q: f64| ns.value_at_quantile(q) as f64 * US_PER_NS;
         let pair = |ns: u64, count: u64| (ns as f64 * US_PER_NS, count);
@@ -71,6 +92,12 @@ pub struct WakeupRow {
     /// From running to the end of the work: the network's sleep and its wake-up,
     /// the lock of the CPU, the work.
     pub request: Latency,
+    /// What hackbench found afterwards, if it was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hackbench: Option<Hackbench>,
+    /// What cyclictest found beside it, if it was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cyclictest: Option<Cyclictest>,
 }
 
 impl WakeupRow {
@@ -101,6 +128,8 @@ impl WakeupRow {
             requests_per_s: recorded.requests.len() as f64 / plan.seconds,
             wakeup: Latency::of(&recorded.wakeups),
             request: Latency::of(&recorded.requests),
+            hackbench: None,
+            cyclictest: None,
         })
     }
 }
@@ -132,6 +161,14 @@ mod tests {
         };
         assert!(close(worst.0, 4_000.0), "{worst:?}");
         assert_eq!((usual.1, worst.1), (1_999, 1));
+    }
+
+    #[test]
+    fn pairs_are_put_in_order_and_the_same_time_is_counted_once() {
+        let latency = Latency::of_pairs([(7.0, 1), (2.0, 40), (7.0, 2), (1.0, 57)]).unwrap();
+        assert_eq!(latency.histogram, [(1.0, 57), (2.0, 40), (7.0, 3)]);
+        assert_eq!((latency.p50_us, latency.p99_us), (1.0, 7.0));
+        assert_eq!(Latency::of_pairs([]), None);
     }
 
     #[test]

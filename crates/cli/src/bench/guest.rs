@@ -234,10 +234,10 @@ pub(super) fn measure(
     clock: &str,
     progress: Progress<'_>,
 ) -> giveway_bench::Result<Report> {
-    let row = run_cell(config, progress)?;
+    let measured = run_cell(config, progress);
     let environment = Environment::of(config.installation(), clock, COMMIT);
     let mut report = Report::new(Row::EXPERIMENT, environment);
-    report.rows.push(row);
+    report.add(&config.scheduler, config.title(), measured)?;
     Ok(report)
 }
 

@@ -12,13 +12,14 @@ use giveway_bench::dataset::{self, DATASET_VERSION, DatasetSpec};
 use giveway_bench::setup::{Build, Job};
 use giveway_bench::{CellConfig, CellRecord, Report, Scheduler};
 use giveway_lab::{Clock, Layer, Machine};
+use giveway_metasched::scheduler::Table;
 
 use super::guest::{self, GUEST_FILES, Host, HostFile, width};
 use super::pool::Place;
 use crate::error::{Context, Failure};
 use crate::lab;
+use crate::meta::find_scheduler;
 use crate::output::Steps;
-use crate::service;
 
 /// Where the data lies, in the guest image.
 pub(super) const GUEST_DATA: &str = "/var/lib/giveway/bench";
@@ -83,21 +84,27 @@ fn name_of(spec: &DatasetSpec) -> String {
     )
 }
 
-/// The file of a sched_ext scheduler: beside this program, or in PATH. None for
-/// the kernel's own.
+/// The file of a sched_ext scheduler: beside this program, in PATH, or where
+/// 'giveway meta schedulers --install' puts it. None for the kernel's own.
 pub(super) fn scheduler_file(scheduler: &Scheduler) -> Result<Option<PathBuf>, Failure> {
     let Some(name) = scheduler.program() else {
         return Ok(None);
     };
-    match service::find_program(&name) {
-        Some(path) => Ok(Some(path)),
-        None => Err(Failure::new(format_args!(
-            "{name} is neither beside this program nor in PATH"
-        ))
-        .with_remedy(match scheduler {
-            Scheduler::Ufs => "make build, or make install".to_owned(),
-            _ => format!("cargo install {name}"),
-        })),
+    if let Some(path) = find_scheduler(&name) {
+        return Ok(Some(path));
+    }
+    let failure = Failure::new(format_args!("{name} is not installed"));
+    Err(failure.with_remedy(how_to_install(&name)))
+}
+
+fn how_to_install(program: &str) -> String {
+    match (program, Table::known().get(program)) {
+        ("scx_ufs", _) => "make build, or make install".to_owned(),
+        (_, Some(known)) => known.install.clone(),
+        (_, None) => format!(
+            "put {program} into a directory of PATH; 'giveway meta schedulers' lists those that \
+             it can install"
+        ),
     }
 }
 
@@ -253,9 +260,11 @@ fn machine(cell: &CellConfig, clock: Clock) -> Machine {
     // Emulation takes up to ten host seconds for a guest second on busy CPUs;
     // set-up inside the guest takes a minute or two.
     let measured = Duration::from_secs_f64(cell.warmup_s + cell.seconds);
-    let set_up = match cell.job {
+    let set_up = match (cell.job, &cell.scheduler) {
         // Every worker imports Python's libraries first.
-        Job::LogisticRegression => Duration::from_secs(3600),
+        (Job::LogisticRegression, _) => Duration::from_secs(3600),
+        // The verifier has more to read than of UFS.
+        (_, Scheduler::Scx(_)) => Duration::from_secs(2700),
         _ => Duration::from_secs(900),
     };
     Machine {
@@ -322,8 +331,15 @@ mod tests {
             .unwrap()
             .to_string();
         assert!(
-            error.contains("scx_nosuch") && error.contains("cargo install"),
+            error.contains("scx_nosuch is not installed") && error.contains("PATH"),
             "{error}"
+        );
+        assert_eq!(
+            ["scx_layered", "scx_flatcg"].map(how_to_install),
+            [
+                "giveway meta schedulers --install scx_layered",
+                "giveway meta schedulers --install scx_flatcg --kernel-source DIR"
+            ]
         );
         let known = Programs::of(&[under(Scheduler::Eevdf), under(Scheduler::Rr)]).unwrap();
         assert!(known.schedulers.is_empty() && known.servers.is_empty());

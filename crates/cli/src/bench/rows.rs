@@ -116,7 +116,7 @@ impl<'a, R: Record> Rows<'a, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use giveway_bench::Environment;
+    use giveway_bench::{Environment, Figure};
     use serde::{Deserialize, Serialize};
 
     /// A row that only tells which it is.
@@ -132,6 +132,9 @@ mod tests {
         }
         fn sentence(_: &Report<Self>) -> String {
             String::new()
+        }
+        fn figures(_: &Report<Self>) -> Vec<Figure> {
+            Vec::new()
         }
     }
 

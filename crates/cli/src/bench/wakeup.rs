@@ -22,12 +22,14 @@ use crate::lab;
 const GUEST_PROGRAM: &str = "/lab/scheduler";
 /// Memory of a guest: threads, their matrices, and little else.
 const GUEST_MIB: u32 = 1024;
+/// What a run of hackbench takes at most, by the guest's clock.
+const HACKBENCH_S: f64 = 5.0;
 
 /// Measure how fast threads are woken that compute in between
 ///
 /// Worker threads ask a message thread, are woken, wait for a network and multiply
 /// matrices: schbench's method with its defaults, all threads in the background.
-/// Runs in the lab. See docs/bench-ufs.md.
+/// hackbench and cyclictest follow. Runs in the lab. See docs/bench-ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct WakeupArgs {
     /// What to compare: eevdf, ufs, or any scx_NAME
@@ -58,6 +60,12 @@ pub(crate) struct WakeupArgs {
     #[arg(long, default_value_t = WakeupPlan::default().warmup_s, value_name = "SECONDS",
           value_parser = positive)]
     warmup: f64,
+    /// Runs of hackbench after the window; 0: none
+    #[arg(long, default_value_t = WakeupPlan::default().hackbench_runs, value_name = "N")]
+    hackbench_runs: u32,
+    /// Seconds of cyclictest, beside hackbench in a loop; 0: none
+    #[arg(long, default_value_t = WakeupPlan::default().cyclictest_s, value_name = "SECONDS")]
+    cyclictest_seconds: u32,
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
@@ -101,6 +109,8 @@ impl WakeupArgs {
                 operations: self.operations,
                 warmup_s: self.warmup,
                 seconds: self.seconds,
+                hackbench_runs: self.hackbench_runs,
+                cyclictest_s: self.cyclictest_seconds,
                 repeat,
                 seed,
                 scheduler_program: match scheduler.program() {
@@ -147,13 +157,19 @@ impl Place<WakeupPlan, Report<WakeupRow>> for Guests {
 /// The same plan gives the same machine, and that the same rows.
 fn machine(plan: &WakeupPlan) -> Machine {
     // An emulated second takes up to ten of the host's for each CPU that is busy.
-    let measured = Duration::from_secs_f64(plan.warmup_s + plan.seconds);
+    let tools = HACKBENCH_S * f64::from(plan.hackbench_runs) + f64::from(plan.cyclictest_s);
+    let measured = Duration::from_secs_f64(plan.warmup_s + plan.seconds + tools);
+    let set_up = match plan.scheduler {
+        // The verifier has more to read than of UFS.
+        Scheduler::Scx(_) => Duration::from_secs(2400),
+        _ => Duration::from_secs(600),
+    };
     Machine {
         cpus: plan.cpus,
         memory_mib: GUEST_MIB,
         clock: Clock::LOCKSTEP,
         seed: plan.seed,
-        timeout: Duration::from_secs(600) + measured * plan.cpus * 10,
+        timeout: set_up + measured * plan.cpus * 10,
         ..Machine::default()
     }
 }
@@ -200,6 +216,12 @@ mod tests {
     fn what_cannot_be_measured_is_refused_before_a_guest_boots() {
         let error = args("--schedulers rr").plans().unwrap_err().to_string();
         assert!(error.contains("would be EEVDF"), "{error}");
+        let plans = args("--hackbench-runs 0 --cyclictest-seconds 9").plans();
+        let tools = plans
+            .unwrap()
+            .into_iter()
+            .map(|p| (p.hackbench_runs, p.cyclictest_s));
+        assert_eq!(Vec::from_iter(tools), [(0, 9), (0, 9)]);
         let plans = args("--repeat 2 --seed 7 --worker-threads 8").plans();
         let seen: Vec<_> = plans
             .unwrap()

@@ -146,7 +146,7 @@ pub(crate) fn program() -> Option<PathBuf> {
 }
 
 /// A program of this name: beside this one first, then in PATH.
-pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+fn find_program(name: &str) -> Option<PathBuf> {
     let beside = std::env::current_exe()
         .ok()
         .and_then(|exe| Some(exe.parent()?.join(name)));

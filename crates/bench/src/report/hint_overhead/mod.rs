@@ -6,8 +6,10 @@ pub(crate) mod samples;
 mod summary;
 mod table;
 
-use crate::hint_overhead::HintRow;
+use crate::hint_overhead::{Arm, HintRow};
+use crate::report::figure::Figure;
 use crate::result::{Record, Report};
+use crate::setup::Build;
 
 impl Record for HintRow {
     fn table(report: &Report<Self>) -> String {
@@ -20,6 +22,18 @@ impl Record for HintRow {
 
     fn sentence(report: &Report<Self>) -> String {
         summary::sentence(report)
+    }
+
+    fn figures(report: &Report<Self>) -> Vec<Figure> {
+        let summary = summary::Summary::of(report);
+        let of = |server: Build, name| {
+            let on = summary.cell(server, Arm::On);
+            let kept = on.and_then(|on| summary.to_off(on, |row| row.ts_tps));
+            let lost = kept.map(|kept| (1.0 - kept.median) * 100.0);
+            let what = format!("{name} server: throughput lost to hints");
+            Figure::ratio(what, "Section 6.7", "negligible", lost).unit(" %")
+        };
+        vec![of(Build::Stock, "stock"), of(Build::Patched, "patched")]
     }
 
     fn setting(&self) -> String {

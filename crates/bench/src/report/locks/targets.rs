@@ -124,7 +124,7 @@ fn alone(summary: &Summary<'_>) -> Option<Target> {
 }
 
 /// The worst of an experiment's groups with so many threads or more.
-fn worst(
+pub(super) fn worst(
     summary: &Summary<'_>,
     experiment: LockExperiment,
     threads_min: u32,

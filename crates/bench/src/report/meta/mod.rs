@@ -12,6 +12,7 @@ use plotters::style::RGBColor;
 use self::applications::Summary;
 use super::canvas::{self, Group};
 use super::cells;
+use super::figure::Figure;
 use super::number::{Spread, short};
 use super::page;
 use crate::meta::{MetaRow, PhaseRow, SwapsRow, SwitchRow, Under, Way};
@@ -28,6 +29,26 @@ impl Record for MetaRow {
 
     fn sentence(report: &Report<MetaRow>) -> String {
         sentence(report)
+    }
+
+    fn figures(report: &Report<MetaRow>) -> Vec<Figure> {
+        let started = || {
+            report.rows.iter().filter_map(|row| match row {
+                MetaRow::Switch(row) if row.way == Way::Started => Some(row),
+                _ => None,
+            })
+        };
+        let ms = |what, paper, number: fn(&SwitchRow) -> f64| {
+            let median = Spread::of(started().map(number)).map(|spread| spread.median);
+            Figure::ratio(what, "Section 2.3", paper, median).unit(" ms")
+        };
+        let mut figures = vec![
+            ms("starting a scheduler", "102 ms", |row| row.start_ms),
+            ms("stopping one", "24 ms", |row| row.stop_ms),
+            ms("a complete switch", "133 ms", |row| row.switch_ms),
+        ];
+        figures.extend(applications::beside_paper(Summary::of(report).as_ref()));
+        figures
     }
 }
 

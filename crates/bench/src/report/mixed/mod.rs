@@ -1,5 +1,6 @@
 //! Reports of the mixed workload.
 
+mod figures;
 mod html;
 mod plots;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod table;
 pub(super) use html::render as page;
 pub(super) use stats::Summary;
 
+use crate::report::figure::Figure;
 use crate::result::{Record, Report, Row};
 use crate::setup::{Build, Job};
 
@@ -26,6 +28,10 @@ impl Record for Row {
 
     fn sentence(report: &Report) -> String {
         sentence::sentence(report)
+    }
+
+    fn figures(report: &Report) -> Vec<Figure> {
+        figures::figures(report)
     }
 
     fn setting(&self) -> String {

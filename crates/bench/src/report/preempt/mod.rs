@@ -1,5 +1,6 @@
 //! Reports of preemption.
 
+mod figures;
 mod html;
 mod plots;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod table;
 mod targets;
 
 use crate::preempt::PreemptRow;
+use crate::report::figure::Figure;
 use crate::result::{Record, Report};
 
 impl Record for PreemptRow {
@@ -22,5 +24,9 @@ impl Record for PreemptRow {
 
     fn sentence(report: &Report<PreemptRow>) -> String {
         targets::sentence(report)
+    }
+
+    fn figures(report: &Report<PreemptRow>) -> Vec<Figure> {
+        figures::figures(report)
     }
 }

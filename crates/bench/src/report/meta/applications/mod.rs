@@ -5,9 +5,12 @@
 //! from the smallest to the largest run; EEVDF's own says what may be chance.
 
 mod figures;
+mod paper;
 #[cfg(test)]
 pub(super) mod samples;
 mod table;
+
+pub(super) use paper::beside_paper;
 
 use giveway_metasched::measurements::Reading;
 use giveway_metasched::scheduler::EEVDF;

@@ -1,14 +1,18 @@
-//! Reports of wake-ups, in the manner of the paper's Figure 9.
+//! Reports of wake-ups, in the manner of the paper's Figure 9; what hackbench and
+//! cyclictest found is in `tools`.
+
+mod tools;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::canvas::{self, Group, Scale, scheduler_colour};
-use super::cells::{numbers, plus_minus};
-use super::number::{Spread, large, quantile, short};
-use super::page;
-use super::target::{self, Target};
 use crate::config::Scheduler;
+use crate::report::canvas::{self, Group, Scale, scheduler_colour};
+use crate::report::cells::{numbers, plus_minus};
+use crate::report::figure::Figure;
+use crate::report::number::{Spread, large, quantile, short};
+use crate::report::page;
+use crate::report::target::{self, Target};
 use crate::result::{Record, Report};
 use crate::wakeup::{Latency, WakeupRow};
 
@@ -34,6 +38,22 @@ impl Record for WakeupRow {
         sentence(report)
     }
 
+    fn figures(report: &Report<WakeupRow>) -> Vec<Figure> {
+        let all = schedulers(report);
+        let [ufs, eevdf] = [Scheduler::Ufs, Scheduler::Eevdf].map(|one| find(&all, &one));
+        let measured = ufs.zip(eevdf).and_then(|(ufs, eevdf)| beside(ufs, eevdf));
+        let figure = |(at, (what, paper, unit)): (usize, (&str, _, _))| {
+            let measured = measured.map(|measured| measured[at]);
+            Figure::ratio(what, "Figure 9", paper, measured).unit(unit)
+        };
+        let paper = [
+            ("UFS: throughput of EEVDF's", "near 1", ""),
+            ("EEVDF: p99.9 of wake-ups over UFS's", "6.2 x", " x"),
+            ("EEVDF: p99.9 of requests over UFS's", "2.6 x", " x"),
+        ];
+        paper.into_iter().enumerate().map(figure).collect()
+    }
+
     fn setting(&self) -> String {
         format!(
             "{} message threads with {} workers each, {} KiB, {} operations",
@@ -52,8 +72,13 @@ impl Repeats<'_> {
         &self.rows[0].scheduler
     }
 
+    /// The spread of a number over the repeats that have it.
+    fn spread(&self, number: impl Fn(&WakeupRow) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.rows.iter().filter_map(|row| number(row)))
+    }
+
     fn throughput(&self) -> Option<Spread> {
-        Spread::of(self.rows.iter().map(|row| row.requests_per_s))
+        self.spread(|row| Some(row.requests_per_s))
     }
 
     /// What a share of all that the repeats recorded keeps, in microseconds: a
@@ -186,7 +211,7 @@ fn table(report: &Report<WakeupRow>) -> String {
         "\nThroughput: median, ± half the range of the repeats. Latencies and count:\n\
          of all repeats together; of fewer than 1000 requests p99.9 is the worst.\n",
     );
-    text + &target::lines("UFS beside EEVDF", &targets(&schedulers))
+    text + &tools::lines(&schedulers) + &target::lines("UFS beside EEVDF", &targets(&schedulers))
 }
 
 fn targets(schedulers: &[Repeats<'_>]) -> Vec<Target> {
@@ -250,16 +275,17 @@ fn html(report: &Report<WakeupRow>) -> String {
     );
     let plots = [
         bars(Scale::Linear, "Requests per second", &schedulers, |row| {
-            row.requests_per_s
+            Some(row.requests_per_s)
         }),
         bars(Scale::Log, "Wake-ups: p99.9, µs", &schedulers, |row| {
-            row.wakeup.p999_us
+            Some(row.wakeup.p999_us)
         }),
         bars(Scale::Linear, "Requests: p99.9, ms", &schedulers, |row| {
-            row.request.p999_us / 1e3
+            Some(row.request.p999_us / 1e3)
         }),
     ];
     page::plots(&mut page, &plots);
+    tools::section(&mut page, &schedulers);
     numbers(&mut page, &table(report));
     page::environment(
         &mut page,
@@ -275,10 +301,10 @@ fn bars(
     scale: Scale,
     title: &str,
     schedulers: &[Repeats<'_>],
-    number: fn(&WakeupRow) -> f64,
+    number: fn(&WakeupRow) -> Option<f64>,
 ) -> String {
     let group = |one: &Repeats<'_>| {
-        let spread = Spread::of(one.rows.iter().map(|row| number(row)));
+        let spread = one.spread(number);
         let bar = spread.map(|spread| (scheduler_colour(one.scheduler()), spread));
         Group {
             label: one.scheduler().label(),
@@ -293,7 +319,7 @@ fn bars(
 pub(crate) mod samples {
     use super::*;
     use crate::result::Environment;
-    use crate::wakeup::{NAME, WakeupPlan};
+    use crate::wakeup::{Cyclictest, Hackbench, NAME, WakeupPlan};
 
     fn latency(usual_us: f64, worst_us: f64) -> Latency {
         Latency {
@@ -318,10 +344,11 @@ pub(crate) mod samples {
         let mut report = Report::new(NAME, environment);
         let plan = WakeupPlan::default();
         for repeat in 0..3 {
-            for (scheduler, per_s, wakeup_us, request_us) in [
-                (Scheduler::Eevdf, 1_000.0, 3_100.0, 26_000.0),
-                (Scheduler::Ufs, 990.0, 500.0, 10_000.0),
+            for (scheduler, per_s, wakeup_us, request_us, messages_per_s) in [
+                (Scheduler::Eevdf, 1_000.0, 3_100.0, 26_000.0, 200_000.0),
+                (Scheduler::Ufs, 990.0, 500.0, 10_000.0, 180_000.0),
             ] {
+                let seconds = vec![80_000.0 / messages_per_s; 5];
                 report.rows.push(WakeupRow {
                     scheduler_version: scheduler.program(),
                     scheduler,
@@ -337,6 +364,17 @@ pub(crate) mod samples {
                     requests_per_s: per_s + f64::from(repeat),
                     wakeup: latency(20.0, wakeup_us),
                     request: latency(5_000.0, request_us),
+                    hackbench: Some(Hackbench {
+                        tasks: 80,
+                        messages: 80_000,
+                        seconds,
+                        messages_per_s,
+                    }),
+                    cyclictest: Some(Cyclictest {
+                        threads: plan.cpus,
+                        late: latency(60.0, wakeup_us),
+                        max_us: 2.0 * wakeup_us,
+                    }),
                 });
             }
         }
@@ -417,11 +455,15 @@ mod tests {
     fn the_page_is_whole_and_loads_nothing() {
         let page = html(&samples::report());
         assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-        assert_eq!(page.matches("<svg ").count(), 3);
+        assert_eq!(page.matches("<svg ").count(), 5);
         for outside in ["<script", "src=", "href=", "url(", "@import"] {
             assert!(!page.contains(outside), "{outside}");
         }
         let mut report = samples::report();
+        for row in &mut report.rows {
+            (row.hackbench, row.cyclictest) = (None, None);
+        }
+        assert_eq!(html(&report).matches("<svg ").count(), 3);
         report.rows.clear();
         assert!(html(&report).ends_with("</html>\n"));
     }
