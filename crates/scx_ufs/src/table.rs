@@ -21,9 +21,10 @@
 //! Slots of tasks that exit are taken back by UFS as they exit; those of tasks
 //! that ended while UFS was not loaded, by the sweep here.
 //!
-//! Known weakness: a thread number that comes into use again within the moment
-//! of a sweep may lose its slot; it is treated as its cgroup is until it claims
-//! another.
+//! Known weaknesses: of two loaders that attach at the same moment both publish,
+//! and the one that the kernel refuses may take the socket with it. A thread
+//! number that comes into use again within the moment of a sweep may lose its
+//! slot; it is treated as its cgroup is until it claims another.
 
 use std::collections::HashSet;
 use std::fs;

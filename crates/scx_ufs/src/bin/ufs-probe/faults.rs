@@ -18,9 +18,11 @@
 //! ```text
 //! loaders.rs    loaders killed, out of memory, doubled, upgraded
 //! machine.rs    CPUs that come and go, clocks that jump, real-time hogs
-//! tasks.rs      tasks stopped, traced, frozen, changed; fork bombs; cgroups
+//! tasks.rs      tasks stopped, traced, frozen, changed
+//! crowds.rs     fork bombs, thousands of cgroups
 //! holders.rs    holders of locks that stop or die
 //! stress.rs     all of that at random, for as long as wanted
+//! invariants.rs what must hold meanwhile
 //! ```
 
 use std::fs::{self, OpenOptions};
@@ -33,7 +35,9 @@ use nix::libc;
 use crate::ufs::{Ufs, enable_seq, state, wait_until};
 use crate::worker::{Worker, used_by};
 
+pub(crate) mod crowds;
 pub(crate) mod holders;
+mod invariants;
 pub(crate) mod loaders;
 pub(crate) mod machine;
 pub(crate) mod stress;

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use faults::{holders, loaders, machine, stress, tasks};
+use faults::{crowds, holders, loaders, machine, stress, tasks};
 
 mod cgroup;
 mod faults;
@@ -144,9 +144,9 @@ const CLAIMS: &[Claim] = &[
     ),
     (
         "a_fork_bomb_in_the_background_leaves_urgent_work_its_cpu",
-        tasks::fork_bomb,
+        crowds::fork_bomb,
     ),
-    ("thousands_of_cgroups_come_and_go", tasks::many_cgroups),
+    ("thousands_of_cgroups_come_and_go", crowds::many_cgroups),
     (
         "a_stopped_holder_keeps_the_cpu_from_nobody",
         holders::stopped,
