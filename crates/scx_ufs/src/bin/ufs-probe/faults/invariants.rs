@@ -20,7 +20,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    pub(super) fn look(&mut self, tasks: &[Worker]) -> Result<()> {
+    pub(super) fn look<'a>(&mut self, tasks: impl Iterator<Item = &'a Worker>) -> Result<()> {
         let now = Instant::now();
         let mut seen = HashMap::new();
         for task in tasks {

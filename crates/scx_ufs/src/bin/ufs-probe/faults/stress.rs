@@ -11,8 +11,8 @@
 //! INVARIANTS, after each step or each second:
 //!   1. UFS is in force, and has been without a break; the kernel does not
 //!      complain. Its own limit for a task's wait is 4 s here.
-//!   2. No task is runnable for longer than [`LONGEST_WAIT`](super::LONGEST_WAIT) without using CPU
-//!      time.
+//!   2. No task, be it one that is to die, is runnable for longer than
+//!      [`LONGEST_WAIT`](super::LONGEST_WAIT) without using CPU time.
 //!   3. The tiers have not used more time than there was, the cgroups not more
 //!      than the tiers; no counter goes back.
 //!
@@ -63,6 +63,8 @@ struct Stress {
     /// Numbers of those that are stopped.
     stopped: Vec<i32>,
     groups: Vec<Cgroup>,
+    /// Killed, and not yet gone: to die takes a CPU, for which they may wait.
+    dying: (Vec<Worker>, Vec<Cgroup>),
     parents: Vec<Cgroup>,
     /// Where tasks start: in the background a start may wait for the floor, and
     /// we with it.
@@ -81,6 +83,7 @@ impl Stress {
             tasks: Vec::new(),
             stopped: Vec::new(),
             groups: Vec::new(),
+            dying: (Vec::new(), Vec::new()),
             parents: parents.into_iter().collect::<Result<_>>()?,
             nursery: top.child("nursery", 10_000)?,
             _top: top,
@@ -99,7 +102,9 @@ impl Stress {
             // With the tasks in it.
             1 if self.groups.len() > 8 => {
                 let at = self.random.below(self.groups.len());
-                drop(self.groups.swap_remove(at));
+                let group = self.groups.swap_remove(at);
+                group.set("cgroup.kill", "1")?;
+                self.dying.1.push(group);
             }
             2 | 3 if !self.groups.is_empty() && self.tasks.len() < TASKS_MAX => {
                 let at = self.random.below(self.groups.len());
@@ -110,6 +115,8 @@ impl Stress {
                 let at = self.random.below(self.tasks.len());
                 let task = self.tasks.swap_remove(at);
                 self.stopped.retain(|&pid| pid != task.pid());
+                task.signal(Signal::SIGKILL)?;
+                self.dying.0.push(task);
             }
             5 if !self.groups.is_empty() => {
                 self.groups[self.random.below(self.groups.len())].set_weight(weight)?;
@@ -118,6 +125,19 @@ impl Stress {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Buries the dead.
+    fn bury(&mut self) {
+        self.tasks
+            .retain(|task| task.state().is_ok_and(|is| is != 'Z'));
+        let (tasks, groups) = &mut self.dying;
+        tasks.retain(|task| task.state().is_ok_and(|is| is != 'Z'));
+        groups.retain(|group| {
+            group
+                .get("cgroup.events", "populated")
+                .is_ok_and(|is| is > 0)
+        });
     }
 
     fn new_task(&mut self, group: usize) -> Result<Worker> {
@@ -208,7 +228,8 @@ fn run(ufs: &Ufs, stress: &mut Stress, waits: &mut Waits, span: Duration) -> Res
             continue;
         }
         looked = Instant::now();
-        waits.look(&stress.tasks)?;
+        stress.bury();
+        waits.look(stress.tasks.iter().chain(&stress.dying.0))?;
         if sample.at.elapsed() > Duration::from_secs(1) {
             witness.ufs_stayed(ufs)?;
             // The kernel's log is as long as it is.
