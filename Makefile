@@ -5,13 +5,13 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo lab servers install extension deb clean
+.PHONY: help setup build test test-long demo lab servers install extension deb clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: ## Install the packages that building and testing take
 	@scripts/setup.sh
@@ -21,6 +21,9 @@ build: setup ## Build target/release/giveway and target/release/scx_ufs
 
 test: setup ## Check formatting, lints, licences; run every test
 	cargo xtask ci
+
+test-long: setup ## Run the tests that take hours: half an hour of stress in a guest
+	cargo xtask long
 
 demo: build ## Measure three workload mixes under five schedulers, and report
 	$(GIVEWAY) bench mixed --html report.html

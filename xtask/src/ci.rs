@@ -58,6 +58,23 @@ const STEPS: &[Step] = &[
         optional: Some(("cargo-clippy", "rustup component add clippy")),
     },
     Step {
+        // `--all-targets` leaves out those that no test run asks for.
+        name: "long lints",
+        program: "cargo",
+        args: &[
+            "clippy",
+            "--locked",
+            "--workspace",
+            "--test",
+            "long",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        env: &[],
+        optional: Some(("cargo-clippy", "rustup component add clippy")),
+    },
+    Step {
         name: "documentation",
         program: "cargo",
         args: &[

@@ -3,7 +3,8 @@
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
 //! licenses` holds dependencies to ours, `cargo xtask models` runs the model
 //! checkers, `cargo xtask tests` every test, and `cargo xtask ci` runs these and
-//! everything else that must pass. A CI service only calls `ci`.
+//! everything else that must pass. A CI service only calls `ci`, and `cargo xtask
+//! long` at night.
 
 mod ci;
 mod graph;
@@ -38,6 +39,8 @@ enum Task {
     Models,
     /// Every test; those that fail once more, alone
     Tests,
+    /// What takes hours: the tests in the target `long` of any package
+    Long,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&root()),
         Task::Models => models::check(&root()),
         Task::Tests => suite::check(&root()),
+        Task::Long => suite::check_long(&root()),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
     };

@@ -46,6 +46,16 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Runs the tests that nobody waits for, which a package keeps in a target `long`
+/// with `test = false`. No second look: an hour later it is another question.
+pub(crate) fn check_long(root: &Path) -> Result<()> {
+    let output = cargo_test(root, &["--workspace", "--test", "long"])?;
+    match output.passed && ran_any(&output.lines) {
+        true => Ok(()),
+        false => bail!("a long test failed"),
+    }
+}
+
 /// What builds a target again: the targets of that name in all packages, since one
 /// package alone would have its dependencies built with other features.
 fn again(target: &str) -> Vec<&str> {

@@ -4,6 +4,7 @@
 //! force. The program lives as long as that: dropping its link, or the death of
 //! this process, makes the kernel move every task back to its own scheduler.
 
+use std::fs;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -56,6 +57,9 @@ impl<'a> Loaded<'a> {
         config: &Config,
         open_object: &'a mut MaybeUninit<OpenObject>,
     ) -> Result<Self> {
+        if !opts.standby {
+            refuse_beside_another()?;
+        }
         try_set_rlimit_infinity();
         let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
         let cpus: Vec<u32> = topology.all_cpus.keys().map(|&cpu| cpu as u32).collect();
@@ -92,7 +96,7 @@ impl<'a> Loaded<'a> {
         })
     }
 
-    /// Whether somebody else has made or removed the table of hints since: UFS
+    /// Whether somebody else has made, changed or removed the table of hints since: UFS
     /// would read another one than its clients write.
     pub(crate) fn is_stale(&self) -> bool {
         self.keeper.as_ref().is_some_and(Keeper::is_stale)
@@ -100,6 +104,8 @@ impl<'a> Loaded<'a> {
 
     /// Puts UFS in force.
     pub(crate) fn attach(mut self) -> Result<Scheduler<'a>> {
+        // Before the table is published, which is another UFS's if that is in force.
+        refuse_beside_another()?;
         if let Some(keeper) = &mut self.keeper {
             // Before UFS reads it: a table without its header is none.
             keeper
@@ -173,6 +179,19 @@ impl Scheduler<'_> {
         drop(self.link.take());
         uei_report!(&loaded.skel, uei)
     }
+}
+
+/// The kernel runs one scheduler at a time, and does not let a second one in.
+fn refuse_beside_another() -> Result<()> {
+    if compat::is_sched_ext_enabled().unwrap_or(false) {
+        let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+        bail!(
+            "another sched_ext scheduler is loaded: {}; stop that one first ('giveway stop', if \
+             it is UFS)",
+            name.trim()
+        );
+    }
+    Ok(())
 }
 
 /// Sets the constants that the verifier sees.

@@ -11,15 +11,20 @@
 //! pinned map takes no capability.
 //!
 //! The pin outlives UFS: clients keep their mappings, and the next load goes on
-//! with the same table if it has the wanted size. Otherwise the old table is
-//! marked as replaced, which its clients notice, and a new one is pinned.
+//! with the same table if it has the wanted size and is of the same version.
+//! Otherwise the old table is marked as replaced, which its clients notice, and
+//! a new one is pinned.
+//!
+//! Preparing changes nothing that a UFS in force or its clients rely on;
+//! publishing does, and is for whoever is about to attach.
 //!
 //! Slots of tasks that exit are taken back by UFS as they exit; those of tasks
 //! that ended while UFS was not loaded, by the sweep here.
 //!
-//! Known weakness: a thread number that comes into use again within the moment
-//! of a sweep may lose its slot; it is treated as its cgroup is until it claims
-//! another.
+//! Known weaknesses: of two loaders that attach at the same moment both publish,
+//! and the one that the kernel refuses may take the socket with it. A thread
+//! number that comes into use again within the moment of a sweep may lose its
+//! slot; it is treated as its cgroup is until it claims another.
 
 use std::collections::HashSet;
 use std::fs;
@@ -54,7 +59,10 @@ pub(crate) struct Keeper {
     dir: PathBuf,
     nr_slots: u32,
     gid: Gid,
-    is_new: bool,
+    /// The number of the map that was pinned there when it was looked for.
+    found: Option<u32>,
+    /// What was found, if it cannot be used.
+    replaces: Option<MapHandle>,
     /// As its clients see it, once it is published. Mapped once per load: a
     /// mapping is for ever.
     table: Option<Table>,
@@ -83,7 +91,8 @@ impl Keeper {
             dir: opts.dir.clone(),
             nr_slots: opts.nr_slots,
             gid,
-            is_new: true,
+            found: None,
+            replaces: None,
             table: None,
         };
         keeper.mount()?;
@@ -94,13 +103,11 @@ impl Keeper {
         }
         let old = MapHandle::from_pinned_path(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
+        keeper.found = Some(old.info()?.info.id);
         if keeper.fits(&old) {
             map.reuse_fd(old.as_fd())?;
-            keeper.is_new = false;
         } else {
-            info!("the hint table has changed its size or version: clients open it again");
-            retire(&old);
-            fs::remove_file(&path)?;
+            keeper.replaces = Some(old);
         }
         Ok(keeper)
     }
@@ -116,14 +123,15 @@ impl Keeper {
 
     /// Whether the directory has changed since [`Keeper::prepare`] looked.
     pub(crate) fn is_stale(&self) -> bool {
-        self.is_new == self.path().exists()
+        let pinned = MapHandle::from_pinned_path(self.path()).and_then(|map| map.info());
+        self.found != pinned.ok().map(|map| map.info.id)
     }
 
     fn path(&self) -> PathBuf {
         self.dir.join(NAME)
     }
 
-    /// A bpf file system at the directory, open to the group.
+    /// A bpf file system at the directory; a new one is open to root alone.
     fn mount(&self) -> Result<()> {
         let dir = &self.dir;
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -132,8 +140,6 @@ impl Keeper {
             mount(Some("bpf"), dir, Some("bpf"), flags, Some("mode=0750"))
                 .with_context(|| format!("cannot mount a bpf file system at {}", dir.display()))?;
         }
-        chown(dir, None, Some(self.gid))?;
-        fs::set_permissions(dir, fs::Permissions::from_mode(0o750))?;
         Ok(())
     }
 
@@ -155,13 +161,21 @@ impl Keeper {
 
     /// Makes the loaded program's map the one that clients find.
     pub(crate) fn publish(&mut self, map: &mut libbpf_rs::MapMut<'_>) -> Result<()> {
-        if self.is_new {
+        let path = self.path();
+        if let Some(old) = self.replaces.take() {
+            info!("the hint table has changed its size or version: clients open it again");
+            retire(&old);
+            fs::remove_file(&path)?;
+            self.found = None;
+        }
+        if self.found.is_none() {
             let mut page = vec![0; SLOT_SIZE];
             page[..16].copy_from_slice(&self.header());
             map.update(&0u32.to_ne_bytes(), &page, MapFlags::ANY)?;
-            map.pin(self.path())?;
+            map.pin(&path)?;
         }
-        let path = self.path();
+        chown(&self.dir, None, Some(self.gid))?;
+        fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o750))?;
         chown(&path, None, Some(self.gid))?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o660))?;
         let socket = self.dir.with_file_name("hints.sock");

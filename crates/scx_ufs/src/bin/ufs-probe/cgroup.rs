@@ -1,12 +1,12 @@
 //! Cgroups that vanish with their owner.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -38,20 +38,40 @@ impl Cgroup {
 
     /// A child of this cgroup with that weight.
     pub(crate) fn child(&self, name: &str, weight: u32) -> Result<Self> {
-        fs::write(self.path.join("cgroup.subtree_control"), "+cpu").with_context(|| {
-            format!(
-                "cannot enable the cpu controller in {}",
-                self.path.display()
-            )
-        })?;
+        self.set("cgroup.subtree_control", "+cpu")?;
         let child = Self::create(self.path.join(name))?;
         child.set_weight(weight)?;
         Ok(child)
     }
 
     pub(crate) fn set_weight(&self, weight: u32) -> Result<()> {
-        fs::write(self.path.join("cpu.weight"), weight.to_string())
-            .with_context(|| format!("cannot set cpu.weight of {}", self.path.display()))
+        self.set("cpu.weight", &weight.to_string())
+    }
+
+    /// Writes one of its files.
+    pub(crate) fn set(&self, file: &str, value: &str) -> Result<()> {
+        fs::write(self.path.join(file), value).with_context(|| {
+            format!(
+                "cannot write '{value}' to {file} of {}",
+                self.path.display()
+            )
+        })
+    }
+
+    /// What one of its files says of `key`.
+    pub(crate) fn get(&self, file: &str, key: &str) -> Result<u64> {
+        let text = fs::read_to_string(self.path.join(file))?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let line = lines.find(|(name, _)| *name == key);
+        let (_, value) = line.with_context(|| format!("no {key} in {file}"))?;
+        Ok(value.parse()?)
+    }
+
+    /// Has `command` run in it from its start.
+    pub(crate) fn admit(&self, command: &mut Command) {
+        let procs = self.procs();
+        // SAFETY: between fork and exec of a process with one thread.
+        unsafe { command.pre_exec(move || fs::write(&procs, "0")) };
     }
 
     /// Where processes are written to join.
@@ -61,23 +81,15 @@ impl Cgroup {
 
     /// CPU time used so far, in seconds, as the kernel counts it.
     pub(crate) fn seconds(&self) -> Result<f64> {
-        let text = fs::read_to_string(self.path.join("cpu.stat"))?;
-        let line = text
-            .lines()
-            .find_map(|line| line.strip_prefix("usage_usec "));
-        let usec: f64 = line.context("no usage_usec in cpu.stat")?.parse()?;
-        Ok(usec / 1e6)
+        Ok(self.get("cpu.stat", "usage_usec")? as f64 / 1e6)
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
         for _ in 0..200 {
-            for pid in fs::read_to_string(self.procs()).unwrap_or_default().lines() {
-                if let Ok(pid) = pid.parse() {
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-            }
+            // All at once: some may be forking.
+            let _ = self.set("cgroup.kill", "1");
             if fs::remove_dir(&self.path).is_ok() || !self.path.exists() {
                 return;
             }

@@ -158,6 +158,29 @@ fn burn(tier: &str, weight: &str, id: u32) -> Result<()> {
     }
 }
 
+/// Holds a lock that nobody knows of but by hints, or waits for it in naps.
+fn hold_or_wait(role: &str, domain: u64) -> Result<()> {
+    const LOCK: u64 = 4711;
+    let slot = Table::open(None)?.attach().context("no slot is free")?;
+    slot.set_domain(domain);
+    let holds = role == "holder";
+    if holds {
+        slot.set_tier(Tier::Background);
+        slot.hold(LOCK);
+    } else {
+        slot.set_tier(Tier::TimeSensitive);
+        slot.wait(LOCK);
+    }
+    println!("attached");
+    loop {
+        if holds {
+            burn_cpu(Duration::from_secs(1));
+        } else {
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 /// Fills every slot with random bytes, again and again: everything, or all but
 /// whose slot it is, so that what the owners "say" is obeyed.
 fn scribble(seed: u64) -> Result<()> {
@@ -183,13 +206,13 @@ fn scribble(seed: u64) -> Result<()> {
 }
 
 /// The whole table as words that anybody may write.
-struct Scribbled {
+pub(crate) struct Scribbled {
     base: *const AtomicU64,
     pages: usize,
 }
 
 impl Scribbled {
-    fn open(path: &std::path::Path) -> Result<Self> {
+    pub(crate) fn open(path: &std::path::Path) -> Result<Self> {
         use libbpf_rs::MapCore as _;
         use std::os::fd::AsFd as _;
         let map = libbpf_rs::MapHandle::from_pinned_path(path)?;
@@ -216,7 +239,7 @@ impl Scribbled {
         unsafe { &*self.base.add(word) }.store(value, Ordering::Relaxed);
     }
 
-    fn store_half(&self, half: usize, value: u32) {
+    pub(crate) fn store_half(&self, half: usize, value: u32) {
         assert!(half < self.pages * SLOT_SIZE / 4);
         let halves = self.base.cast::<AtomicU32>();
         // SAFETY: within the mapping.
@@ -229,6 +252,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
     match (kind, args) {
         ("invert", _) => invert(Inversion::from_args(args)?),
         ("hinted", [tier, weight, id]) => burn(tier, weight, id.parse()?),
+        ("holder" | "waiter", [domain]) => hold_or_wait(kind, domain.parse()?),
         ("scribble", [seed]) => scribble(seed.parse()?),
         _ => bail!("there is no worker '{kind}'"),
     }

@@ -14,29 +14,22 @@ use crate::cgroup::Cgroup;
 use crate::hinted::Inversion;
 use crate::teller::Tell;
 use crate::ufs::{Ufs, enable_seq};
-use crate::worker::{Worker, percentile};
+use crate::worker::{Worker, percentile, used_by};
 
 const MS: Duration = Duration::from_millis(1);
 /// A user and a group without any right.
-const NOBODY: u32 = 65534;
+pub(crate) const NOBODY: u32 = 65534;
 
-fn hint_count(sample: &Value, name: &str) -> u64 {
+pub(crate) fn hint_count(sample: &Value, name: &str) -> u64 {
     sample["hints"][name].as_u64().unwrap_or(0)
 }
 
 /// A worker that asks for a tier and a weight, once it has its slot or none.
-fn hinted(group: &Cgroup, tier: &str, weight: u32, id: u32) -> Result<(Worker, bool)> {
+pub(crate) fn hinted(group: &Cgroup, tier: &str, weight: u32, id: u32) -> Result<(Worker, bool)> {
     let args = [tier.to_owned(), weight.to_string(), id.to_string()];
     let mut worker = Worker::start(group, &[0], "hinted", &args)?;
     let line = worker.line().context("a hinted worker said nothing")?;
     Ok((worker, line == "attached"))
-}
-
-/// CPU time that each of two workers used in `span`, in seconds.
-fn used_by(a: &Worker, b: &Worker, span: Duration) -> Result<(f64, f64)> {
-    let before = (a.seconds()?, b.seconds()?);
-    sleep(span);
-    Ok((a.seconds()? - before.0, b.seconds()? - before.1))
 }
 
 /// A thread of a time-sensitive cgroup that says it may wait leaves the CPU to

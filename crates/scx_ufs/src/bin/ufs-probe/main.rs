@@ -8,7 +8,7 @@
 //! Each claim is a scenario of its name: it loads `scx_ufs`, runs workers in
 //! cgroups of its own below `/sys/fs/cgroup/ufs-probe`, measures, and prints
 //! `PASS name: numbers` or `FAIL name: reason`. Exit status 1 if any failed.
-//! The tests in `tests/vm.rs` run it in a virtual machine.
+//! The tests in `tests/` run it in a virtual machine.
 //!
 //! ```text
 //! ufs.rs        scx_ufs as a child process, its state and statistics
@@ -20,14 +20,17 @@
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
 //! hinting.rs    claims about hint slots and boosts
+//! faults.rs     claims about what goes wrong outside of UFS
 //! ```
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use faults::{crowds, holders, loaders, machine, stress, tasks};
 
 mod cgroup;
+mod faults;
 mod hinted;
 mod hinting;
 mod sharing;
@@ -84,10 +87,6 @@ const CLAIMS: &[Claim] = &[
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
     ("hotplug_restarts_ufs", survival::hotplug),
-    (
-        "kill9_of_the_loader_leaves_the_system_running",
-        survival::kill9,
-    ),
     ("sigterm_leaves_cleanly", survival::sigterm),
     ("sysrq_ends_ufs_with_the_reason", survival::sysrq),
     ("slot_lowers_a_thread", hinting::lower),
@@ -113,6 +112,47 @@ const CLAIMS: &[Claim] = &[
     ("restart_keeps_what_clients_have_said", hinting::restart),
     ("slots_run_out_without_harm", hinting::exhausted),
     ("table_is_passed_to_its_group_only", hinting::passed_on),
+    (
+        "a_killed_loader_leaves_the_machine_to_eevdf",
+        loaders::kill9,
+    ),
+    (
+        "a_loader_out_of_memory_leaves_the_machine_to_eevdf",
+        loaders::out_of_memory,
+    ),
+    (
+        "a_second_loader_is_turned_away_and_takes_nothing",
+        loaders::doubled,
+    ),
+    (
+        "an_upgrade_replaces_what_another_version_has_pinned",
+        loaders::upgraded,
+    ),
+    ("a_flapping_cpu_ends_in_ufs_or_eevdf", machine::flapping_cpu),
+    ("clock_jumps_change_nothing", machine::clock_jumps),
+    ("real_time_hogs_starve_no_task_for_long", machine::fifo_hogs),
+    (
+        "deadline_hogs_leave_the_rest_to_ufs",
+        machine::deadline_hogs,
+    ),
+    ("stopped_tasks_come_back_to_their_tier", tasks::stopped),
+    ("a_debugger_may_come_and_go", tasks::traced),
+    ("a_frozen_cgroup_thaws_in_its_tier", tasks::frozen),
+    (
+        "what_can_change_live_takes_effect_and_can_be_changed_back",
+        tasks::live_changes,
+    ),
+    (
+        "a_fork_bomb_in_the_background_leaves_urgent_work_its_cpu",
+        crowds::fork_bomb,
+    ),
+    ("thousands_of_cgroups_come_and_go", crowds::many_cgroups),
+    (
+        "a_stopped_holder_keeps_the_cpu_from_nobody",
+        holders::stopped,
+    ),
+    ("who_dies_with_a_hint_leaves_none_behind", holders::died),
+    ("invariants_hold_under_random_stress", stress::stress),
 ];
 
 fn main() -> ExitCode {

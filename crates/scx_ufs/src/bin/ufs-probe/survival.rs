@@ -129,6 +129,8 @@ fn storm(ufs: &mut Ufs, bound: Duration) -> Result<String> {
 fn saturate(ufs: &mut Ufs, span: Duration, args: &[&str], env: &[(&str, &str)]) -> Result<String> {
     ufs.load_with(args, env)?;
     let seq = enable_seq();
+    let floor_runs = |ufs: &Ufs| Ok::<_, anyhow::Error>(ufs.stats()?["nr_floor_runs"].as_u64());
+    let before = floor_runs(ufs)?.unwrap_or(0);
     let top = Cgroup::top()?;
     let background = top.child("background", 1)?;
     let sensitive = top.child("time_sensitive", 10_000)?;
@@ -147,7 +149,7 @@ fn saturate(ufs: &mut Ufs, span: Duration, args: &[&str], env: &[(&str, &str)]) 
     let _saturating = burners(&sensitive, &[], 2 * nr_cpus())?;
     sleep(span);
     ufs.still_loaded_since(seq)?;
-    let floor_runs = ufs.stats()?["nr_floor_runs"].as_u64().unwrap_or(0);
+    let floor_runs = floor_runs(ufs)?.unwrap_or(0) - before;
     let used: f64 = background.seconds()?;
     let share = used / (span.as_secs_f64() * nr_cpus() as f64);
     let numbers = format!(
@@ -251,12 +253,6 @@ fn left_by(
             took.as_millis()
         ),
     ))
-}
-
-/// The loader has no time to say good-bye.
-pub(crate) fn kill9(ufs: &mut Ufs) -> Result<String> {
-    let (_, numbers) = left_by(ufs, |pid| Ok(kill(pid, Signal::SIGKILL)?))?;
-    Ok(numbers)
 }
 
 /// Exit status 0.

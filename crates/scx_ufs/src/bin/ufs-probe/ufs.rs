@@ -2,13 +2,15 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+
+use crate::cgroup::Cgroup;
 
 const LOG: &str = "/tmp/ufs-probe.scx_ufs.log";
 /// The verifier takes seconds under emulation.
@@ -18,6 +20,7 @@ const LOAD_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct Ufs {
     binary: PathBuf,
     args: Vec<String>,
+    env: Vec<(String, String)>,
     child: Option<Child>,
 }
 
@@ -54,6 +57,7 @@ impl Ufs {
         Self {
             binary,
             args: Vec::new(),
+            env: Vec::new(),
             child: None,
         }
     }
@@ -61,25 +65,61 @@ impl Ufs {
     /// Has UFS loaded with exactly these arguments; loading takes a while, so a
     /// loader that has them is kept.
     pub(crate) fn load(&mut self, args: &[&str]) -> Result<()> {
-        if self.child.is_some() && self.args == args && state() == "enabled" {
-            return Ok(());
-        }
         self.load_with(args, &[])
     }
 
-    /// Starts a new loader, with these environment variables.
+    /// The same, with these environment variables.
     pub(crate) fn load_with(&mut self, args: &[&str], env: &[(&str, &str)]) -> Result<()> {
+        let own = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let env: Vec<_> = env.iter().map(own).collect();
+        if self.child.is_some() && self.args == args && self.env == env && state() == "enabled" {
+            return Ok(());
+        }
+        self.args = args.iter().map(|&arg| arg.to_owned()).collect();
+        self.env = env;
+        let (args, env) = (self.args.clone(), self.env.clone());
+        self.start(|command| {
+            command.args(args).envs(env);
+        })
+    }
+
+    /// Has UFS loaded with defaults by a loader that is in `group`.
+    pub(crate) fn load_inside(&mut self, group: &Cgroup) -> Result<()> {
+        self.args.clear();
+        self.env.clear();
+        self.start(|command| group.admit(command))
+    }
+
+    /// Starts another loader with these arguments and nothing on standard input;
+    /// its exit status and what it printed.
+    pub(crate) fn run_another(&self, args: &[&str]) -> Result<(ExitStatus, String)> {
+        const OTHER_LOG: &str = "/tmp/ufs-probe.other.log";
+        let log = File::create(OTHER_LOG).context(OTHER_LOG)?;
+        let mut child = Command::new(&self.binary)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()?;
+        let status = end_of(&mut child);
+        if status.is_err() {
+            let _ = child.kill();
+        }
+        Ok((status?, fs::read_to_string(OTHER_LOG)?))
+    }
+
+    /// Starts a new loader, made ready by `ready`.
+    fn start(&mut self, ready: impl FnOnce(&mut Command)) -> Result<()> {
         self.stop(Signal::SIGTERM)?;
         let log = File::create(LOG).context(LOG)?;
-        let child = Command::new(&self.binary)
-            .args(args)
-            .envs(env.iter().copied())
+        let mut command = Command::new(&self.binary);
+        ready(&mut command);
+        let child = command
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.binary.display()))?;
         self.child = Some(child);
-        self.args = args.iter().map(|&arg| arg.to_owned()).collect();
         wait_until("loading UFS", LOAD_LIMIT, || state() == "enabled").with_context(log_tail)?;
         // Tasks move over and the statistics socket opens after that.
         wait_until("statistics", LOAD_LIMIT, || self.stats().is_ok()).map(drop)
@@ -103,16 +143,17 @@ impl Ufs {
     /// Waits for the loader's end and for the kernel's own scheduler.
     pub(crate) fn wait(&mut self) -> Result<ExitStatus> {
         let mut child = self.child.take().context("scx_ufs is not running")?;
-        let mut status = None;
-        wait_until("the end of scx_ufs", LOAD_LIMIT, || {
-            status = child.try_wait().ok().flatten();
-            status.is_some()
-        })
-        .with_context(log_tail)?;
+        let status = end_of(&mut child).with_context(log_tail)?;
         wait_until("the kernel's scheduler", LOAD_LIMIT, || {
             state() == "disabled"
         })?;
-        status.context("no exit status")
+        Ok(status)
+    }
+
+    /// Whether the loader runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        let child = self.child.as_mut();
+        child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// What scx_ufs has printed.
@@ -148,6 +189,16 @@ impl Drop for Ufs {
     fn drop(&mut self) {
         let _ = self.stop(Signal::SIGTERM);
     }
+}
+
+/// Waits for a loader's end.
+fn end_of(child: &mut Child) -> Result<ExitStatus> {
+    let mut status = None;
+    wait_until("the end of scx_ufs", LOAD_LIMIT, || {
+        status = child.try_wait().ok().flatten();
+        status.is_some()
+    })?;
+    status.context("no exit status")
 }
 
 fn log_tail() -> String {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{ForkResult, Pid, fork};
 
 use crate::cgroup::Cgroup;
 
@@ -22,26 +23,21 @@ impl Worker {
         kind: &str,
         args: &[String],
     ) -> Result<Self> {
-        let procs = group.procs();
         let mut set = CpuSet::new();
         for &cpu in cpus {
             set.set(cpu)?;
         }
-        let restricted = !cpus.is_empty();
         let mut command = Command::new(std::env::current_exe()?);
         command
             .arg(format!("--worker={kind}"))
             .args(args)
             .stdout(Stdio::piped());
-        // SAFETY: between fork and exec of a process with one thread.
-        unsafe {
-            command.pre_exec(move || {
-                fs::write(&procs, "0")?;
-                if restricted {
-                    sched_setaffinity(Pid::from_raw(0), &set)?;
-                }
-                Ok(())
-            });
+        group.admit(&mut command);
+        if !cpus.is_empty() {
+            // SAFETY: between fork and exec of a process with one thread.
+            unsafe {
+                command.pre_exec(move || Ok(sched_setaffinity(Pid::from_raw(0), &set)?));
+            }
         }
         Ok(Self(command.spawn().context("cannot start a worker")?))
     }
@@ -86,8 +82,24 @@ impl Worker {
         Ok(ns / 1e9)
     }
 
+    /// What the kernel says it does: R, S, T, Z and so on.
+    pub(crate) fn state(&self) -> Result<char> {
+        let text = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
+        // Behind the name, which ends at the last parenthesis.
+        let state = text
+            .rsplit(") ")
+            .next()
+            .and_then(|rest| rest.chars().next());
+        state.context("no state in stat")
+    }
+
+    /// Its number; that of its first thread.
     pub(crate) fn pid(&self) -> i32 {
         self.0.id() as i32
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill(Pid::from_raw(self.pid()), signal)?)
     }
 
     /// Waits for a sleeper's end; its delays, sorted, in nanoseconds.
@@ -120,6 +132,13 @@ pub(crate) fn burners(group: &Cgroup, cpus: &[usize], count: usize) -> Result<Ve
     (0..count).map(|_| Worker::burner(group, cpus)).collect()
 }
 
+/// CPU time that each of two workers used in `span`, in seconds.
+pub(crate) fn used_by(a: &Worker, b: &Worker, span: Duration) -> Result<(f64, f64)> {
+    let before = (a.seconds()?, b.seconds()?);
+    std::thread::sleep(span);
+    Ok((a.seconds()? - before.0, b.seconds()? - before.1))
+}
+
 /// The `percent`-th percentile of sorted numbers.
 pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
@@ -142,6 +161,12 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
     match (kind, args) {
         ("burn", _) => loop {
             burn_for(Duration::from_secs(1));
+        },
+        ("bomb", _) => loop {
+            // SAFETY: a process with one thread. Whoever comes out of it goes on.
+            if let Ok(ForkResult::Parent { .. }) = unsafe { fork() } {
+                burn_for(Duration::from_millis(1));
+            }
         },
         ("sleep", [sleep, busy, rounds]) => {
             let (sleep, busy) = (

@@ -1,0 +1,165 @@
+//! Loaders that are killed, doubled and upgraded.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use giveway_hints::slot::{DIR, NAME, SOCKET, Table};
+use libbpf_rs::libbpf_sys::bpf_map_create_opts;
+use libbpf_rs::{MapHandle, MapType};
+use nix::sys::signal::{Signal, kill};
+
+use super::{LONGEST_WAIT, UNREGISTERED, Witness, all_run, load_strict, tiers_hold};
+use crate::cgroup::Cgroup;
+use crate::hinted::Scribbled;
+use crate::hinting::{NOBODY, hinted};
+use crate::ufs::{Ufs, state, wait_until};
+use crate::worker::{Worker, burners, nr_cpus};
+
+/// Work in both tiers, more than there are CPUs.
+fn work(top: &Cgroup) -> Result<(Vec<Worker>, [Cgroup; 2])> {
+    let groups = [
+        top.child("background", 100)?,
+        top.child("time_sensitive", 100)?,
+    ];
+    let mut workers = burners(&groups[0], &[], nr_cpus())?;
+    workers.extend(burners(&groups[1], &[], nr_cpus())?);
+    Ok((workers, groups))
+}
+
+/// Ends the loader by `end` under work, and sees that Linux's own scheduler
+/// goes on with it.
+fn killed(ufs: &mut Ufs, top: &Cgroup, end: impl FnOnce(&Ufs) -> Result<()>) -> Result<String> {
+    let witness = Witness::new()?;
+    let (workers, _groups) = work(top)?;
+    let start = Instant::now();
+    end(ufs)?;
+    wait_until("Linux's scheduler", Duration::from_secs(30), || {
+        state() == "disabled"
+    })?;
+    let took = start.elapsed();
+    let status = ufs.wait()?;
+    if status.success() {
+        bail!("the loader ended with {status}");
+    }
+    witness.eevdf_took_over(UNREGISTERED)?;
+    let all: Vec<&Worker> = workers.iter().collect();
+    let ran = all_run(&all, LONGEST_WAIT)?;
+    Ok(format!(
+        "Linux's scheduler was back after {} ms, and every task ran within {} ms more",
+        took.as_millis(),
+        ran.as_millis()
+    ))
+}
+
+/// The loader has no time to say good-bye.
+pub(crate) fn kill9(ufs: &mut Ufs) -> Result<String> {
+    load_strict(ufs)?;
+    killed(ufs, &Cgroup::top()?, |ufs| {
+        Ok(kill(ufs.pid()?, Signal::SIGKILL)?)
+    })
+}
+
+/// The kernel kills it, in a cgroup that may use no more memory.
+pub(crate) fn out_of_memory(ufs: &mut Ufs) -> Result<String> {
+    let top = Cgroup::top()?;
+    top.set("cgroup.subtree_control", "+memory")?;
+    let home = top.child("loader", 100)?;
+    ufs.load_inside(&home)?;
+    let numbers = killed(ufs, &top, |_| home.set("memory.max", "0"))?;
+    match home.get("memory.events", "oom_kill")? {
+        0 => bail!("{numbers}, but not for want of memory"),
+        _ => Ok(numbers),
+    }
+}
+
+/// A second loader goes away again, whatever it wants, and leaves to the first
+/// what is the first's.
+pub(crate) fn doubled(ufs: &mut Ufs) -> Result<String> {
+    let group = NOBODY.to_string();
+    let args = ["--hint-group", &group, "--hint-slots", "64"];
+    ufs.load(&args)?;
+    let witness = Witness::new()?;
+    let table = Table::open(None)?;
+    let door = || Ok::<_, anyhow::Error>(fs::metadata(SOCKET)?.ino());
+    let before = door()?;
+    for args in [&[][..], &args, &["--hint-slots", "7"]] {
+        let (status, said) = ufs.run_another(args)?;
+        if status.code() != Some(1) || !said.contains("stop that one first") {
+            bail!("with {args:?} a second loader ended with {status} and said: {said}");
+        }
+    }
+    // This one may load; when it hears that nobody will say the word, it ends.
+    let waiting = ["--standby", "--hint-slots", "7"];
+    let (status, said) = ufs.run_another(&waiting)?;
+    if !status.success() || !said.contains("ready") {
+        bail!("a loader on standby ended with {status} and said: {said}");
+    }
+    witness.ufs_stayed(ufs)?;
+    if table.is_replaced() || !table.is_active() || door()? != before {
+        bail!("a second loader has taken the table of hints from the first");
+    }
+    let top = Cgroup::top()?;
+    let sensitive = top.child("time_sensitive", 100)?;
+    for way in ["by its directory", "through the door"] {
+        let (_worker, attached) = hinted(&sensitive, "background", 100, NOBODY)?;
+        if !attached {
+            bail!("a client can no longer get at the table {way}");
+        }
+        fs::set_permissions(DIR, fs::Permissions::from_mode(0o700))?;
+    }
+    Ok("four were turned away, and the first kept its table and its clients".to_owned())
+}
+
+/// Makes what is pinned at `path` a table of another version.
+fn stamp(path: &Path) -> Result<()> {
+    // The version stands behind the magic word of eight bytes.
+    Scribbled::open(path)?.store_half(2, 99);
+    Ok(())
+}
+
+/// Pins there what is no table at all.
+fn pin_another(path: &Path) -> Result<()> {
+    let opts = bpf_map_create_opts {
+        sz: size_of::<bpf_map_create_opts>() as u64,
+        ..Default::default()
+    };
+    fs::remove_file(path)?;
+    let mut map = MapHandle::create(MapType::Hash, Some("another"), 8, 8, 1, &opts)?;
+    Ok(map.pin(path)?)
+}
+
+/// What another version has left pinned is replaced, and its clients can tell.
+pub(crate) fn upgraded(ufs: &mut Ufs) -> Result<String> {
+    let path = Path::new(DIR).join(NAME);
+    for what in ["another version", "another map"] {
+        ufs.load(&[])?;
+        let top = Cgroup::top()?;
+        let sensitive = top.child("time_sensitive", 100)?;
+        let (client, _) = hinted(&sensitive, "background", 100, 0)?;
+        let old = Table::open(None)?;
+        ufs.stop(Signal::SIGKILL)?;
+        match what {
+            "another version" => stamp(&path)?,
+            _ => pin_another(&path)?,
+        }
+        ufs.load(&[])?;
+        let witness = Witness::new()?;
+        if what == "another version" && !old.is_replaced() {
+            bail!("{what}: its clients are not told");
+        }
+        if old.is_active() || !Table::open(None)?.is_active() {
+            bail!("{what} was pinned, and UFS does not read a table of its own");
+        }
+        // The old client is what its cgroup is; a new one is heard.
+        let (fresh, attached) = hinted(&sensitive, "background", 100, 0)?;
+        if !attached {
+            bail!("{what}: a new client has no slot");
+        }
+        tiers_hold(&client, &fresh).context(what)?;
+        witness.ufs_stayed(ufs)?;
+    }
+    Ok("a table of another version and another map were replaced".to_owned())
+}

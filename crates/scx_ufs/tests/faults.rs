@@ -1,0 +1,83 @@
+//! Trust under faults: what UFS promises when something goes wrong, each promise
+//! a test of its name.
+//!
+//! One machine is booted for all of them. The first test that needs it boots it;
+//! the others wait, and read their own answer from what it printed. It is asked
+//! for the promises that this run was asked for, so that one of them can be
+//! tried alone:
+//!
+//! ```text
+//! cargo test -p scx_ufs --test faults -- clock_jumps
+//! ```
+
+use std::sync::OnceLock;
+
+mod guest;
+
+/// What the machine printed, or why there is none.
+static ANSWERS: OnceLock<Result<String, String>> = OnceLock::new();
+
+fn show(claim: &str) {
+    let answers = ANSWERS.get_or_init(|| guest::ask(2, guest::PATIENCE, &stress(), &asked()));
+    match answers {
+        Ok(printed) => guest::shown(claim, printed),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// The claims that this run of the tests is about: as the names on its command
+/// line are understood there, whole or in part.
+fn asked() -> Vec<&'static str> {
+    let mut named = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        if arg == "--skip" {
+            args.next();
+        } else if CLAIMS.iter().any(|claim| claim.contains(&arg)) {
+            named.push(arg);
+        }
+    }
+    let is_asked = |claim: &&str| named.is_empty() || named.iter().any(|name| claim.contains(name));
+    CLAIMS.iter().copied().filter(is_asked).collect()
+}
+
+/// How long and with which random numbers, if the caller says so.
+fn stress() -> Vec<(&'static str, String)> {
+    ["GIVEWAY_STRESS_SECONDS", "GIVEWAY_STRESS_SEED"]
+        .into_iter()
+        .filter_map(|name| Some((name, std::env::var(name).ok()?)))
+        .collect()
+}
+
+macro_rules! promises {
+    ($($claim:ident)*) => {
+        const CLAIMS: &[&str] = &[$(stringify!($claim)),*];
+        $(
+            #[test]
+            fn $claim() {
+                show(stringify!($claim));
+            }
+        )*
+    };
+}
+
+// What UFS is loaded for with the same options stands together.
+promises! {
+    a_flapping_cpu_ends_in_ufs_or_eevdf
+    clock_jumps_change_nothing
+    real_time_hogs_starve_no_task_for_long
+    deadline_hogs_leave_the_rest_to_ufs
+    stopped_tasks_come_back_to_their_tier
+    a_debugger_may_come_and_go
+    a_frozen_cgroup_thaws_in_its_tier
+    what_can_change_live_takes_effect_and_can_be_changed_back
+    a_stopped_holder_keeps_the_cpu_from_nobody
+    a_fork_bomb_in_the_background_leaves_urgent_work_its_cpu
+    thousands_of_cgroups_come_and_go
+    invariants_hold_under_random_stress
+    a_killed_loader_leaves_the_machine_to_eevdf
+    who_dies_with_a_hint_leaves_none_behind
+    a_loader_out_of_memory_leaves_the_machine_to_eevdf
+    a_second_loader_is_turned_away_and_takes_nothing
+    an_upgrade_replaces_what_another_version_has_pinned
+}
