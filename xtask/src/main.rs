@@ -1,14 +1,15 @@
 //! Checks for developers, as commands that run on any machine.
 //!
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
-//! licenses` holds dependencies to ours, `cargo xtask models` runs the model
-//! checkers, `cargo xtask tests` every test, and `cargo xtask ci` runs these and
-//! everything else that must pass. A CI service only calls `ci`.
+//! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
+//! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
+//! `cargo xtask ci` runs what must pass. A CI service only calls `ci`.
 
 mod ci;
 mod graph;
 mod licenses;
 mod models;
+mod notices;
 mod suite;
 mod tidy;
 
@@ -34,6 +35,8 @@ enum Task {
     Tidy,
     /// Licences of all dependencies
     Licenses,
+    /// Licences and notices of what the programs contain, as text
+    Notices,
     /// Models under loom and shuttle
     Models,
     /// Every test; those that fail once more, alone
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::Tests => suite::check(&root()),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
+        Task::Notices => workspace().and_then(|workspace| notices::print(&workspace)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

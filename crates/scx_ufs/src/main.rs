@@ -20,7 +20,7 @@ use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use log::{info, warn};
 use simplelog::{ConfigBuilder, LevelFilter, SimpleLogger};
 
@@ -46,6 +46,10 @@ fn main() -> Result<()> {
             "scx_ufs {}",
             scx_utils::build_id::full_version(env!("CARGO_PKG_VERSION"))
         );
+        return Ok(());
+    }
+    if opts.man {
+        clap_mangen::Man::new(Opts::command()).render(&mut std::io::stdout())?;
         return Ok(());
     }
     if opts.help_stats {

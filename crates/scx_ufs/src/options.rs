@@ -173,6 +173,10 @@ pub(crate) struct Opts {
     #[arg(short = 'V', long)]
     pub version: bool,
 
+    /// Print the manual page, for packages.
+    #[arg(long, hide = true)]
+    pub man: bool,
+
     /// How libbpf opens the program.
     #[command(flatten, next_help_heading = "Libbpf Options")]
     pub libbpf: LibbpfOpts,
