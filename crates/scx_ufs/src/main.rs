@@ -9,6 +9,7 @@
 //! table.rs      the hint table that programs write
 //! journal.rs    messages, with their levels where the journal takes them
 //! door.rs       its descriptor, for programs that cannot open it
+//! marks.rs      tiers that root has marked cgroups with
 //! sessions.rs   owners of slots moved to cgroups, where that is wanted
 //! bpf/          the scheduler
 //! ```
@@ -29,6 +30,7 @@ mod bpf_intf;
 mod bpf_skel;
 mod door;
 mod journal;
+mod marks;
 mod options;
 mod scheduler;
 mod sessions;
