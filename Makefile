@@ -5,10 +5,13 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-long demo lab servers install extension deb clean
+.PHONY: help setup build test test-long demo lab servers install package image extension deb clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
+VERSION = $(shell sed -n '/workspace.package/,/^$$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+# The first that is here.
+CONTAINER ?= $(shell for tool in podman buildah docker; do command -v $$tool && break; done)
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -37,9 +40,16 @@ servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
 
 install: build ## Install binaries, library, systemd units and man pages under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
-	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service dist/giveway-metrics.service
+	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service dist/giveway-metrics.service dist/background.slice
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
 	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/scx_ufs --man >$(DESTDIR)$(PREFIX)/share/man/man1/scx_ufs.1
+
+package: build ## Build the Debian package of Giveway, in target/package
+	dist/package.sh target/release target/package
+
+image: package ## Build the container image from the package
+	$(CONTAINER) build -f dist/container/Containerfile -t giveway:$(VERSION) target/package
 
 extension: setup ## Install the PostgreSQL extension for PG_CONFIG's server
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) clean

@@ -12,6 +12,7 @@ packages="
 build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
 clang-19 libelf-dev zlib1g-dev
 debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
+debhelper fish lintian man-db zsh
 bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build python3-venv
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3

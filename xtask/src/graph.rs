@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, Option<&[&str]>)] = &[
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
     ("giveway-metasched", Some(&[])),
+    ("giveway-pods", Some(&["giveway-hints"])),
     ("giveway-watch", Some(&["giveway-hints"])),
     ("giveway-preempt", Some(&["giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result};
-use cargo_metadata::{DependencyKind, Metadata, PackageId};
+use cargo_metadata::{DependencyKind, Metadata, Package, PackageId};
 
 use crate::verdict;
 
@@ -37,39 +37,18 @@ const GPL_PACKAGE: &str = "scx_ufs";
 
 /// Checks the tree of every workspace package.
 pub(crate) fn check(workspace: &Metadata) -> Result<()> {
-    let resolve = workspace.resolve.as_ref().context("no dependency graph")?;
-    let nodes: HashMap<&PackageId, _> = resolve.nodes.iter().map(|n| (&n.id, n)).collect();
-    let packages: HashMap<&PackageId, _> = workspace.packages.iter().map(|p| (&p.id, p)).collect();
     // One complaint per dependency, with the packages of ours that ship it.
     let mut complaints: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let mut seen_somewhere = BTreeSet::new();
     for top in workspace.workspace_packages() {
-        let mut waiting = vec![&top.id];
-        let mut seen = BTreeSet::new();
-        while let Some(id) = waiting.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
-            let package = packages.get(id).context("a node without a package")?;
+        for package in shipped(workspace, top)? {
             let licence = package.license.as_deref().unwrap_or_default();
             if let Some(what) = complaint(licence, *top.name == GPL_PACKAGE) {
                 let what = format!("{} {}: {what}", package.name, package.version);
                 complaints.entry(what).or_default().insert(&top.name);
             }
-            let shipped = |kinds: &[cargo_metadata::DepKindInfo]| {
-                kinds
-                    .iter()
-                    .any(|info| info.kind != DependencyKind::Development)
-            };
-            let used = nodes.get(id).context("a package without a node")?;
-            waiting.extend(
-                used.deps
-                    .iter()
-                    .filter(|dependency| shipped(&dependency.dep_kinds))
-                    .map(|dependency| &dependency.pkg),
-            );
+            seen_somewhere.insert(&package.id);
         }
-        seen_somewhere.extend(seen);
     }
     println!("licences of {} packages", seen_somewhere.len());
     let complaints: Vec<String> = complaints
@@ -77,6 +56,33 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
         .map(|(what, tops)| format!("{what} (in {})", Vec::from_iter(tops).join(", ")))
         .collect();
     verdict("licenses", &complaints)
+}
+
+/// A package and all that it is built from or with, but for what only tests use.
+pub(crate) fn shipped<'a>(workspace: &'a Metadata, top: &'a Package) -> Result<Vec<&'a Package>> {
+    let resolve = workspace.resolve.as_ref().context("no dependency graph")?;
+    let nodes: HashMap<&PackageId, _> = resolve.nodes.iter().map(|n| (&n.id, n)).collect();
+    let packages: HashMap<&PackageId, _> = workspace.packages.iter().map(|p| (&p.id, p)).collect();
+    let mut waiting = vec![&top.id];
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    while let Some(id) = waiting.pop() {
+        if !seen.insert(id) {
+            continue;
+        }
+        found.push(*packages.get(id).context("a node without a package")?);
+        let used = nodes.get(id).context("a package without a node")?;
+        waiting.extend(
+            used.deps
+                .iter()
+                .filter(|dependency| {
+                    let mut kinds = dependency.dep_kinds.iter();
+                    kinds.any(|info| info.kind != DependencyKind::Development)
+                })
+                .map(|dependency| &dependency.pkg),
+        );
+    }
+    Ok(found)
 }
 
 /// Why a licence expression is not acceptable, if it is not.

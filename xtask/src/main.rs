@@ -1,15 +1,16 @@
 //! Checks for developers, as commands that run on any machine.
 //!
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
-//! licenses` holds dependencies to ours, `cargo xtask models` runs the model
-//! checkers, `cargo xtask tests` every test, and `cargo xtask ci` runs these and
-//! everything else that must pass. A CI service only calls `ci`, and `cargo xtask
-//! long` at night.
+//! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
+//! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
+//! `cargo xtask ci` runs what must pass. A CI service only calls `ci`, and `cargo
+//! xtask long` at night.
 
 mod ci;
 mod graph;
 mod licenses;
 mod models;
+mod notices;
 mod suite;
 mod tidy;
 
@@ -35,6 +36,8 @@ enum Task {
     Tidy,
     /// Licences of all dependencies
     Licenses,
+    /// Licences and notices of what the programs contain, as text
+    Notices,
     /// Models under loom and shuttle
     Models,
     /// Every test; those that fail once more, alone
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Long => suite::check_long(&root()),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
+        Task::Notices => workspace().and_then(|workspace| notices::print(&workspace)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

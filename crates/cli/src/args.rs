@@ -4,7 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    bench, doctor, generate, lab, meta, metrics, report, run, service, sql, status, top, trace,
+    bench, doctor, generate, lab, meta, metrics, pods, report, run, service, sql, status, top,
+    trace,
 };
 
 /// Background work that gives way: run it, schedule it, measure it
@@ -36,6 +37,8 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     Lab(lab::LabArgs),
     Meta(meta::MetaArgs),
+    Mark(pods::MarkArgs),
+    Pods(pods::PodsArgs),
     Sql(sql::SqlArgs),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),

@@ -17,6 +17,7 @@ mod memory;
 mod meta;
 mod metrics;
 mod output;
+mod pods;
 mod report;
 mod run;
 mod sched_ext;
@@ -66,6 +67,8 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Report(args) => report::report(&args).map(|()| 0),
         Command::Lab(args) => lab::lab(args),
         Command::Meta(args) => meta::meta(&args),
+        Command::Mark(args) => pods::mark(&args).map(|()| 0),
+        Command::Pods(args) => pods::pods(&args).map(|()| 0),
         Command::Sql(args) => sql::sql(&args).map(|()| 0),
         Command::Completions(args) => generate::completions(&args).map(|()| 0),
         Command::Man(args) => generate::man(&args).map(|()| 0),

@@ -24,10 +24,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use giveway_metasched::config::Config;
 use giveway_metasched::scheduler::Machine;
-use giveway_metasched::system;
 
 use crate::error::Failure;
-use crate::service::RUN_DIR;
+use crate::service::{self, RUN_DIR};
 
 /// Let schedulers take turns, each when it is best
 ///
@@ -108,13 +107,7 @@ fn entitled() -> Result<(), Failure> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::new("only root may load schedulers").with_remedy("use sudo"));
     }
-    if let Some(pid) = system::rival(Path::new("/proc")) {
-        return Err(Failure::new(format_args!(
-            "scx_loader (process {pid}) decides here already"
-        ))
-        .with_remedy("systemctl stop scx_loader"));
-    }
-    Ok(())
+    service::alone(Path::new("/proc"))
 }
 
 /// The file of a scheduler's program, if it is on this machine.

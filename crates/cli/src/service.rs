@@ -3,7 +3,7 @@
 //! ```text
 //!              start                                  stop
 //!   refuse: not root, no sched_ext,      refuse: not root, another scheduler
-//!   another scheduler                                  │
+//!   another scheduler, scx_loader                      │
 //!              │                            unit active: systemctl stop
 //!   systemd and unit: systemctl start       process known: SIGTERM, in the end
 //!   else: detach scx_ufs, log, pid file                SIGKILL (the kernel
@@ -24,12 +24,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use giveway_metasched::system::rival;
 
 use crate::error::{Context, Failure};
 use crate::sched_ext::{SchedExt, State};
 
 pub(crate) use process::{Process, RUN_DIR, last_exit, program};
 pub(crate) use unit::Unit;
+
+/// What makes room where scx_loader runs.
+pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 
 /// Load the UFS scheduler
 ///
@@ -60,6 +64,7 @@ pub(crate) struct StopArgs {
 pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
     let kernel = kernel();
     let _lock = entitled("load", &kernel)?;
+    alone(Path::new("/proc"))?;
     match kernel.state() {
         state if state.is_ufs() && args.options.is_empty() => {
             println!("UFS is loaded already");
@@ -173,6 +178,18 @@ fn entitled(verb: &str, kernel: &SchedExt) -> Result<process::Lock, Failure> {
     process::Lock::take().cannot(format_args!("lock {RUN_DIR}"))
 }
 
+/// Refuses a machine on which the scx project's loader decides which scheduler is
+/// loaded: it would load another one when it is told to. `proc` is `/proc`.
+pub(crate) fn alone(proc: &Path) -> Result<(), Failure> {
+    match rival(proc) {
+        Some(pid) => Err(Failure::new(format_args!(
+            "scx_loader (process {pid}) decides here already"
+        ))
+        .with_remedy(LOADER_REMEDY)),
+        None => Ok(()),
+    }
+}
+
 fn occupied(other: &str) -> Failure {
     Failure::new(format_args!(
         "another sched_ext scheduler is loaded: {other}"
@@ -214,6 +231,19 @@ mod tests {
         assert!(text.contains("pahole"), "{text}");
         let text = failed_start(&State::Disabled, "killed\n", "LOG").to_string();
         assert!(text.contains("read LOG"), "{text}");
+    }
+
+    #[test]
+    fn the_scx_project_s_loader_is_named_with_the_remedy() {
+        let proc = tempfile::tempdir().unwrap();
+        assert!(alone(proc.path()).is_ok());
+        std::fs::create_dir(proc.path().join("17")).unwrap();
+        std::fs::write(proc.path().join("17/comm"), "scx_loader\n").unwrap();
+        let text = alone(proc.path()).unwrap_err().to_string();
+        assert!(
+            text.contains("process 17") && text.contains(LOADER_REMEDY),
+            "{text}"
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! caller's tier, and `status`, which lists the cgroups of each tier.
 //!
 //! Known weakness: `scx_ufs --default-tier` and label options can change the
-//! rule for one load of the scheduler; this mirror speaks of the defaults.
+//! rule for one load of the scheduler, and `--cgroup-marks` adds to it; this mirror
+//! speaks of the defaults.
 
 use std::path::{Component, Path};
 

@@ -66,6 +66,8 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["trace", "--seconds", "0"], "seconds above 0");
     refused(&["trace", "--buffer-kib", "1"], "64..=");
     refused(&["metrics", "--listen", "9752"], "127.0.0.1:9752");
+    refused(&["mark", "/a", "urgent"], "background, or none");
+    refused(&["pods", "--interval", "0"], "1..=3600");
 }
 
 #[test]

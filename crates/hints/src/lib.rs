@@ -9,12 +9,15 @@
 //! table that it shares with the scheduler: [`slot`] in Rust, and for C
 //! `include/giveway/hints.h`. Tests compile the headers and compare them.
 //!
+//! Root says a whole cgroup's tier by its name or by a [`mark`].
+//!
 //! This crate knows nothing of schedulers, databases or kernels.
 
 #[cfg_attr(loom, allow(dead_code, unused_imports))]
 mod claim;
 #[cfg_attr(loom, allow(dead_code))]
 mod gate;
+pub mod mark;
 #[cfg(not(loom))]
 pub mod slot;
 #[cfg(not(loom))]

@@ -7,7 +7,9 @@
 //! snapshot.rs   what the BPF program has counted, copied
 //! stats.rs      counters as described statistics
 //! table.rs      the hint table that programs write
+//! journal.rs    messages, with their levels where the journal takes them
 //! door.rs       its descriptor, for programs that cannot open it
+//! marks.rs      tiers that root has marked cgroups with
 //! sessions.rs   owners of slots moved to cgroups, where that is wanted
 //! bpf/          the scheduler
 //! ```
@@ -17,16 +19,18 @@
 //! CPUs throws UFS out with a request to restart, which is done here.
 
 use std::mem::MaybeUninit;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Parser as _;
-use log::{info, warn};
-use simplelog::{ConfigBuilder, LevelFilter, SimpleLogger};
+use clap::{CommandFactory as _, Parser as _};
+use log::{LevelFilter, error, info, warn};
 
 mod bpf_intf;
 mod bpf_skel;
 mod door;
+mod journal;
+mod marks;
 mod options;
 mod scheduler;
 mod sessions;
@@ -39,8 +43,22 @@ use options::Opts;
 use scheduler::Loaded;
 use standby::{Stop, Word};
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let opts = Opts::parse();
+    journal::open(match opts.verbose {
+        true => LevelFilter::Debug,
+        false => LevelFilter::Info,
+    });
+    match run(&opts) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            error!("{failure:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(opts: &Opts) -> Result<()> {
     if opts.version {
         println!(
             "scx_ufs {}",
@@ -48,20 +66,14 @@ fn main() -> Result<()> {
         );
         return Ok(());
     }
+    if opts.man {
+        clap_mangen::Man::new(Opts::command()).render(&mut std::io::stdout())?;
+        return Ok(());
+    }
     if opts.help_stats {
         stats::server_data().describe_meta(&mut std::io::stdout(), None)?;
         return Ok(());
     }
-    let level = if opts.verbose {
-        LevelFilter::Debug
-    } else {
-        LevelFilter::Info
-    };
-    let format = ConfigBuilder::new()
-        .set_time_level(LevelFilter::Off)
-        .build();
-    SimpleLogger::init(level, format).context("cannot set up messages")?;
-
     let stop = Stop::on_signals().context("cannot handle SIGINT and SIGTERM")?;
 
     if let Some(seconds) = opts.monitor.or(opts.stats) {
@@ -85,7 +97,7 @@ fn main() -> Result<()> {
     let mut open_object = MaybeUninit::uninit();
     let word = opts.standby.then(Word::on_stdin);
     if let Some(word) = &word {
-        let loaded = Loaded::load(&opts, &config, &mut open_object)?;
+        let loaded = Loaded::load(opts, &config, &mut open_object)?;
         // Whoever waits for it may go by this line.
         println!("ready");
         if !word.wait(&stop) {
@@ -96,7 +108,7 @@ fn main() -> Result<()> {
         }
     }
     loop {
-        let loaded = Loaded::load(&opts, &config, &mut open_object)?;
+        let loaded = Loaded::load(opts, &config, &mut open_object)?;
         if !loaded.attach()?.run(&stop)?.should_restart() {
             return Ok(());
         }

@@ -10,6 +10,7 @@ use giveway_hints::Tier;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
+use crate::marks::Marks;
 use crate::sessions::Sessions;
 use crate::table::{self, TableOpts};
 
@@ -100,6 +101,14 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 1000, value_name = "US")]
     floor_slice_us: u64,
 
+    /// Heed tiers that root has marked cgroups with while they exist ('giveway mark').
+    ///
+    /// Once a second every cgroup is looked at. A mark, the extended attribute
+    /// trusted.giveway.tier, counts before the name; cgroups below take it over unless they have a
+    /// label or a mark themselves.
+    #[arg(long)]
+    cgroup_marks: bool,
+
     /// Do not read hint slots, and make no table of them.
     #[arg(long)]
     no_hints: bool,
@@ -173,6 +182,10 @@ pub(crate) struct Opts {
     #[arg(short = 'V', long)]
     pub version: bool,
 
+    /// Print the manual page, for packages.
+    #[arg(long, hide = true)]
+    pub man: bool,
+
     /// How libbpf opens the program.
     #[command(flatten, next_help_heading = "Libbpf Options")]
     pub libbpf: LibbpfOpts,
@@ -191,6 +204,8 @@ pub(crate) struct Config {
     pub default_tier: Tier,
     /// Indexed by tier.
     pub labels: [Vec<String>; 2],
+    /// None: marks are not heeded.
+    pub marks: Option<Marks>,
     /// None: hints are off.
     pub table: Option<TableOpts>,
     /// -1 (`u32::MAX`): no group's.
@@ -288,6 +303,9 @@ impl Opts {
             floor_slice_ns: self.floor_slice_us * 1000,
             floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
             default_tier: self.default_tier,
+            marks: self
+                .cgroup_marks
+                .then(|| Marks::new(&labels, self.default_tier)),
             labels,
             table: (!self.no_hints).then(|| TableOpts {
                 dir: self.hints_dir.clone(),

@@ -19,6 +19,7 @@ use scx_utils::{
 
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
 use crate::snapshot::Snapshot;
@@ -34,6 +35,8 @@ pub(crate) struct Loaded<'a> {
     keeper: Option<Keeper>,
     /// None: processes stay in their cgroups.
     sessions: Option<Sessions>,
+    /// None: marks are not heeded.
+    marks: Option<Marks>,
 }
 
 /// UFS, in force.
@@ -47,7 +50,8 @@ pub(crate) struct Scheduler<'a> {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often slots of threads that have ended are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How often sessions are moved to the cgroups that their slots ask for.
+/// How often sessions are moved to the cgroups that their slots ask for, and
+/// cgroups to the tiers that they are marked with.
 const PLACE_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Loaded<'a> {
@@ -93,6 +97,7 @@ impl<'a> Loaded<'a> {
             cpus,
             keeper,
             sessions: config.sessions.clone(),
+            marks: config.marks.clone(),
         })
     }
 
@@ -134,6 +139,16 @@ impl<'a> Loaded<'a> {
         })
     }
 
+    /// Puts sessions and cgroups where they are wanted.
+    fn place(&mut self) {
+        if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
+            keeper.place(sessions);
+        }
+        if let Some(marks) = &mut self.marks {
+            marks.round(&mut self.skel);
+        }
+    }
+
     fn metrics(&self) -> Metrics {
         let table = self.keeper.as_ref().and_then(Keeper::table);
         Metrics::new(&Snapshot::take(&self.skel, &self.cpus, table))
@@ -149,6 +164,8 @@ impl Scheduler<'_> {
         let (answers, requests) = self.stats_server.channels();
         let loaded = &mut self.loaded;
         let mut swept = Instant::now();
+        // Marks count from the start.
+        loaded.place();
         let mut placed = Instant::now();
         while !stop.is_asked() && !uei_exited!(&loaded.skel, uei) {
             if let Some(keeper) = &loaded.keeper
@@ -157,10 +174,8 @@ impl Scheduler<'_> {
                 keeper.sweep();
                 swept = Instant::now();
             }
-            if let (Some(keeper), Some(sessions)) = (&loaded.keeper, &mut loaded.sessions)
-                && placed.elapsed() > PLACE_EVERY
-            {
-                keeper.place(sessions);
+            if placed.elapsed() > PLACE_EVERY {
+                loaded.place();
                 placed = Instant::now();
             }
             crossbeam_channel::select! {

@@ -57,7 +57,7 @@ mod person;
 use person::{Person, cgroup_of};
 
 /// Where cgroup v2 is mounted.
-const MOUNT: &str = "/sys/fs/cgroup";
+pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 /// Weights that have a cgroup: three to a decade.
 const WEIGHTS: [u32; 10] = [1, 10, 20, 50, 100, 200, 500, 1000, 3000, 10_000];
 /// What the tiers weigh against each other for Linux's own scheduler.
@@ -91,19 +91,24 @@ fn nearest(weight: Weight) -> u32 {
         .expect("there are weights")
 }
 
-/// The tier of the cgroup `dir` by its own name or that of the nearest cgroup
-/// above it that bears a label, as UFS decides it.
-fn tier_of(dir: &Path, labels: &[Vec<String>; 2], default: Tier) -> Tier {
-    let bears = |name: &str, tier: Tier| {
-        labels[tier as usize].iter().any(|label| {
+/// The tier whose label the name of a cgroup bears, as UFS decides it.
+pub(crate) fn tier_by_name(name: &str, labels: &[Vec<String>; 2]) -> Option<Tier> {
+    let bears = |tier: &Tier| {
+        labels[*tier as usize].iter().any(|label| {
             let rest = name.strip_prefix(label.as_str());
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_', '@', ':']))
         })
     };
+    Tier::ALL.into_iter().find(bears)
+}
+
+/// The tier of the cgroup `dir` by its own name or that of the nearest cgroup
+/// above it that bears a label.
+fn tier_of(dir: &Path, labels: &[Vec<String>; 2], default: Tier) -> Tier {
     dir.iter()
         .rev()
         .filter_map(|name| name.to_str())
-        .find_map(|name| Tier::ALL.into_iter().find(|&tier| bears(name, tier)))
+        .find_map(|name| tier_by_name(name, labels))
         .unwrap_or(default)
 }
 

@@ -12,6 +12,18 @@ fn prove(cpus: u32, claims: &[&str]) {
 }
 
 #[test]
+fn marks_move_cgroups_that_run() {
+    prove(
+        2,
+        Clock::LOCKSTEP,
+        &[
+            "mark_moves_a_cgroup_that_runs",
+            "mark_moves_a_cgroup_without_hints",
+        ],
+    );
+}
+
+#[test]
 fn tiers_are_strict_and_wakeups_are_prompt() {
     prove(
         3,

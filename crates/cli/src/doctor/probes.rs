@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use giveway_hints::slot::{self, OpenError, Table};
+use giveway_metasched::system::rival;
 
 use super::{Finding, Health, Way};
 use crate::cgroup::Hierarchy;
@@ -36,6 +37,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         postgres(root),
         hints(root),
     ];
+    found.extend(loader(root));
     found.extend(lab(root));
     found.push(clang());
     found
@@ -110,6 +112,17 @@ fn sched_ext(root: &Path) -> Finding {
             format!("Linux {release} with sched_ext"),
         ),
     }
+}
+
+/// Nobody else may decide; who is not there takes no line.
+fn loader(root: &Path) -> Option<Finding> {
+    let pid = rival(&root.join("proc"))?;
+    Some(missing(
+        Way::Native,
+        "scx_loader",
+        format!("process {pid} decides which scheduler is loaded"),
+        service::LOADER_REMEDY,
+    ))
 }
 
 /// The kernel's configuration, where distributions leave it.

@@ -5,10 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+use giveway_lab::{Job, LabSpec};
+
+mod transcript;
+
+use transcript::{hold, machine, tests, transcript};
 
 /// The scheduler beside the command under test, built from this tree.
 fn scheduler(giveway: &Path) -> PathBuf {
@@ -28,33 +31,15 @@ fn said(script: &str) -> &'static str {
     static SAID: OnceLock<String> = OnceLock::new();
     SAID.get_or_init(|| {
         let giveway = cargo_bin!("giveway");
-        let lab = Lab::open(&LabSpec::default(), &Silent).unwrap();
-        let machine = Machine {
-            cpus: 2,
-            clock: Clock::LOCKSTEP,
-            timeout: Duration::from_secs(2400),
-            ..Machine::default()
-        };
-        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
         let job = Job::new(["sh", script])
             .file(giveway, "giveway")
             .file(scheduler(giveway), "scx_ufs")
-            .file(tests.join(script), script);
-        let mut said = String::new();
-        let outcome = lab.run(&machine, &job, &mut |line| {
-            said.push_str(line);
-            said.push('\n');
-        });
-        assert_eq!(outcome.unwrap().status, 0, "the guest said:\n{said}");
-        said
+            .file(tests().join(script), script);
+        transcript(&LabSpec::default(), &machine(), &job)
     })
 }
 
 /// Every one of these claims of the script held in the guest.
 pub(crate) fn held(script: &str, claims: &[&str]) {
-    let said = said(script);
-    for claim in claims {
-        let held = said.lines().any(|line| line == format!("ok {claim}"));
-        assert!(held, "{claim} did not hold; the guest said:\n{said}");
-    }
+    hold(said(script), claims);
 }

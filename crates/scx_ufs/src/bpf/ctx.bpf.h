@@ -145,6 +145,8 @@ struct ufs_work group_work[UFS_GROUPS_MAX][UFS_SHARDS];
 u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
 u32 live_groups = 1;
 u64 hweight_gen = 1;
+/* Moved on by the loader when it has put a cgroup into another tier. */
+u64 tier_moves;
 
 /* -- Tasks. -- */
 
@@ -161,7 +163,7 @@ struct task_ctx {
 	u64 wake_at;		/* 0: not waking up */
 	u32 group;
 	u32 tier;
-	u32 cgroup_tier;
+	u32 cgroup_tier;	/* as of moves_seen */
 	u32 load;		/* its weight in the group, LOAD_ONE is 100 */
 	u32 waits;		/* enum waits_in */
 	u32 where;
@@ -177,6 +179,7 @@ struct task_ctx {
 	u64 claims_seen;	/* header.claims when it last looked for a slot */
 	u64 looked_at;
 	u32 looks;		/* since then */
+	u64 moves_seen;		/* tier_moves when the cgroup's tier was last looked up */
 	u64 raise_cred;		/* the credentials that may_raise was found for */
 	u32 may_raise;
 };

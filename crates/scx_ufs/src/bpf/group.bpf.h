@@ -5,7 +5,8 @@
  * TIER. Resolved once, in cgroup_init, from the cgroup's own name: equal to a
  * label, or a label followed by one of . - _ @ : and anything. Without a label
  * a cgroup is in its parent's tier; cgroup_init visits parents first. The
- * kernel does not report renames.
+ * kernel does not report renames. The loader may write another tier later, of
+ * which tasks hear by tier_moves (hints.bpf.h, heed_cgroup()).
  *
  * WEIGHT. The weights of nested groups are compounded into one number, the
  * hierarchical weight (hweight): the part of the whole tier that a group owns
@@ -300,12 +301,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	bpf_for(shard, 0, UFS_SHARDS)
 		__builtin_memset(&group_work[index & (UFS_GROUPS_MAX - 1)][shard & (UFS_SHARDS - 1)],
 				 0, sizeof(struct ufs_work));
-	/* With hints any task may turn to the background. */
-	if (g->tier == GIVEWAY_TIER_BACKGROUND || hints_on) {
-		err = ready_bg_group(index);
-		if (err)
-			return err;
-	}
+	/* Any task may turn to the background, by its hints or with its cgroup. */
+	err = ready_bg_group(index);
+	if (err)
+		return err;
 	slot->group = index;
 	__sync_fetch_and_add(&live_groups, 1);
 	return 0;

@@ -336,6 +336,16 @@ static __always_inline bool slot_differs(struct task_struct *p, struct task_ctx 
 	return !slot_says(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
 }
 
+/* Some cgroup is in another tier than it was: its own, maybe. Tasks of the root,
+ * kernel threads among them, stay as they were put there. */
+static __always_inline void heed_cgroup(struct task_struct *p, struct task_ctx *tc)
+{
+	tc->moves_seen = READ_ONCE(tier_moves);
+	if (tc->group)
+		tc->cgroup_tier = READ_ONCE(group(tc->group)->tier) & 1;
+	heed_slot(p);
+}
+
 /* See what the task has to say. It is in no queue, and charged up to now. Mostly
  * that is nothing new: this is found out here, since heed_slot() has to look its
  * context up again. */
@@ -343,6 +353,8 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 {
 	struct giveway_header *head;
 
+	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
+		heed_cgroup(p, tc);
 	if (!hints_on)
 		return;
 	head = header();
@@ -362,6 +374,8 @@ static __always_inline bool says_otherwise(struct task_struct *p, struct task_ct
 {
 	struct giveway_header *head;
 
+	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
+		return true;
 	if (!hints_on)
 		return false;
 	head = header();

@@ -527,8 +527,11 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 
 static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
 {
-	u32 tier = group(index)->tier & 1;
+	u32 tier;
 
+	/* Before the tier: a change meanwhile is looked up again. */
+	tc->moves_seen = READ_ONCE(tier_moves);
+	tier = READ_ONCE(group(index)->tier) & 1;
 	if ((p->flags & PF_KTHREAD) || p->tgid == loader_tgid) {
 		index = 0;
 		tier = GIVEWAY_TIER_TIME_SENSITIVE;

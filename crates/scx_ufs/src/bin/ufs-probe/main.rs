@@ -16,6 +16,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
+//! marking.rs    claims about tiers that root marks cgroups with
 //! survival.rs   claims about storms, floors and ways to leave
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
@@ -33,6 +34,7 @@ mod cgroup;
 mod faults;
 mod hinted;
 mod hinting;
+mod marking;
 mod sharing;
 mod survival;
 mod teller;
@@ -82,6 +84,11 @@ const CLAIMS: &[Claim] = &[
         sharing::bursty_share,
     ),
     ("weight_change_takes_effect_at_once", sharing::weight_change),
+    ("mark_moves_a_cgroup_that_runs", marking::moves),
+    (
+        "mark_moves_a_cgroup_without_hints",
+        marking::moves_without_hints,
+    ),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),

@@ -1,0 +1,190 @@
+//! `giveway pods`: on a node of Kubernetes, tiers by annotation; and `giveway
+//! mark`: the same by hand, for any cgroup.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use giveway_hints::{Tier, mark as marks};
+use giveway_pods::{Rights, Round, Runtime};
+
+use crate::cgroup::Hierarchy;
+use crate::error::{Context, Failure};
+
+/// Bring the tiers that pods are annotated with to their cgroups
+///
+/// Asks the node's container runtime which pods run, and marks the cgroup of each
+/// that has the annotation giveway/tier. UFS heeds marks when it was loaded with
+/// --cgroup-marks. The annotation counts as it was when the pod was started.
+#[derive(Args, Debug)]
+pub(crate) struct PodsArgs {
+    /// Socket of the container runtime
+    #[arg(
+        long,
+        default_value = "unix:///run/containerd/containerd.sock",
+        value_name = "unix:///PATH",
+        env = "CONTAINER_RUNTIME_ENDPOINT"
+    )]
+    runtime: String,
+    /// Namespaces whose pods may be time_sensitive by annotation
+    ///
+    /// Pods of all others can ask for background only.
+    #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
+    may_raise: Vec<String>,
+    /// Seconds between two looks
+    #[arg(long, default_value_t = 2, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// Look once and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// Say a cgroup's tier, whatever its name
+///
+/// The mark counts for what runs in the cgroup already, too, and for the cgroups
+/// below it. It lasts as long as the cgroup. UFS heeds marks when it was loaded with
+/// --cgroup-marks.
+#[derive(Args, Debug)]
+pub(crate) struct MarkArgs {
+    /// The cgroup, as /proc/PID/cgroup or 'systemd-cgls' has it
+    #[arg(value_name = "CGROUP")]
+    cgroup: PathBuf,
+    /// time_sensitive, background, or none; the mark is printed if this is left out
+    #[arg(value_name = "TIER")]
+    tier: Option<Wanted>,
+}
+
+/// A mark, or that there be none.
+#[derive(Clone, Copy, Debug)]
+struct Wanted(Option<Tier>);
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Wanted(None)),
+            _ => match text.parse() {
+                Ok(tier) => Ok(Wanted(Some(tier))),
+                Err(error) => Err(format!("{error}, or none")),
+            },
+        }
+    }
+}
+
+/// Sets, removes or prints one mark.
+pub(crate) fn mark(args: &MarkArgs) -> Result<(), Failure> {
+    let hierarchy = Hierarchy::with_cpu()?;
+    let below = args.cgroup.strip_prefix(hierarchy.mount());
+    let below = below.or_else(|_| args.cgroup.strip_prefix("/"));
+    let dir = hierarchy.mount().join(below.unwrap_or(&args.cgroup));
+    if dir == hierarchy.mount() || !dir.join("cgroup.procs").is_file() {
+        return Err(Failure::usage(format_args!(
+            "{} is no cgroup below {}",
+            args.cgroup.display(),
+            hierarchy.mount().display()
+        ))
+        .with_remedy("write its path as in the last line of /proc/PID/cgroup"));
+    }
+    if !nix::unistd::geteuid().is_root() {
+        return Err(Failure::new("only root may see and set marks").with_remedy("use sudo"));
+    }
+    match args.tier {
+        Some(Wanted(tier)) => {
+            marks::write(&dir, tier).cannot(format_args!("mark {}", dir.display()))
+        }
+        None => {
+            let tier = marks::read(&dir).cannot(format_args!("read {}", dir.display()))?;
+            println!("{}", tier.map_or("none", Tier::name));
+            Ok(())
+        }
+    }
+}
+
+/// Marks pods until it is interrupted.
+pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
+    let hierarchy = Hierarchy::with_cpu()?;
+    let rights = Rights::new(args.may_raise.iter().cloned());
+    let waiter = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .cannot("wait for the container runtime")?;
+    let _entered = waiter.enter();
+    let runtime = Runtime::at(&args.runtime)
+        .map_err(|error| Failure::usage(error).with_remedy("see --runtime in --help"))?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
+        .map_err(|error| Failure::new(format_args!("cannot handle signals: {error}")))?;
+    let mut log = Log::default();
+    loop {
+        match waiter.block_on(runtime.pods()) {
+            Ok(running) => log.round(giveway_pods::round(
+                hierarchy.mount(),
+                &running,
+                &rights,
+                &marks::read,
+                &mut marks::write,
+            )),
+            Err(error) if args.once => return Err(unheard(&error)),
+            // The runtime may be back soon; the marks stay as they are.
+            Err(error) => log.once(&args.runtime, &error.to_string()),
+        }
+        if args.once {
+            return Ok(());
+        }
+        wait(Duration::from_secs(args.interval), &stop);
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+    }
+}
+
+fn unheard(error: &giveway_pods::Error) -> Failure {
+    Failure::new(error).with_remedy(
+        "name its socket with --runtime, as the kubelet's --container-runtime-endpoint does",
+    )
+}
+
+/// Waits, but not much longer than it is wanted.
+fn wait(time: Duration, stop: &AtomicBool) {
+    let step = Duration::from_millis(100);
+    for _ in 0..time.as_millis() / step.as_millis() {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        std::thread::sleep(step);
+    }
+}
+
+/// Says what is new, and that once.
+#[derive(Default)]
+struct Log {
+    said: HashSet<(String, String)>,
+}
+
+impl Log {
+    fn round(&mut self, done: Round) {
+        for change in done.changes {
+            let tier = change.tier.map_or("no tier of its own", Tier::name);
+            eprintln!("giveway: pod {}: {tier}", change.pod);
+        }
+        // What is refused no more is said again when it is once more.
+        let now: HashSet<&(String, String)> = done.refused.iter().collect();
+        self.said.retain(|said| now.contains(said));
+        for (pod, why) in &done.refused {
+            self.once(pod, why);
+        }
+    }
+
+    fn once(&mut self, what: &str, why: &str) {
+        if self.said.insert((what.to_owned(), why.to_owned())) {
+            eprintln!("giveway: warning: {what}: {why}");
+        }
+    }
+}

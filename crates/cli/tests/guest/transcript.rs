@@ -1,0 +1,41 @@
+//! What a guest says, and which claims are in it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+
+/// The machine of these guests.
+pub(crate) fn machine() -> Machine {
+    Machine {
+        cpus: 2,
+        clock: Clock::LOCKSTEP,
+        timeout: Duration::from_secs(2400),
+        ..Machine::default()
+    }
+}
+
+/// Where the scripts are.
+pub(crate) fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}
+
+/// What a guest says that runs the job, all of it.
+pub(crate) fn transcript(spec: &LabSpec, machine: &Machine, job: &Job) -> String {
+    let lab = Lab::open(spec, &Silent).unwrap();
+    let mut said = String::new();
+    let outcome = lab.run(machine, job, &mut |line| {
+        said.push_str(line);
+        said.push('\n');
+    });
+    assert_eq!(outcome.unwrap().status, 0, "the guest said:\n{said}");
+    said
+}
+
+/// Every one of these claims held, by what the guest said.
+pub(crate) fn hold(said: &str, claims: &[&str]) {
+    for claim in claims {
+        let held = said.lines().any(|line| line == format!("ok {claim}"));
+        assert!(held, "{claim} did not hold; the guest said:\n{said}");
+    }
+}

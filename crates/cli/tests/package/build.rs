@@ -1,0 +1,43 @@
+//! The package of the programs under test.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use assert_cmd::cargo::cargo_bin;
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The package, not compressed, built once.
+pub(crate) fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let binaries = cargo_bin!("giveway").parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked"]);
+        cargo.args(["--package", "scx_ufs", "--package", "giveway-cfl-preload"]);
+        if binaries.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success(), "parts do not build");
+
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let output = Command::new(top.join("dist/package.sh"))
+            .args([binaries, &out])
+            .env("DPKG_DEB_COMPRESSOR_TYPE", "none")
+            .output()
+            .unwrap();
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let files = std::fs::read_dir(&out).unwrap().flatten();
+        let mut packages = files
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "deb"));
+        packages
+            .next()
+            .unwrap_or_else(|| panic!("no package: {said}"))
+    })
+}

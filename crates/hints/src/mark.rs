@@ -1,0 +1,85 @@
+//! A tier as a mark on a cgroup: an extended attribute of its directory.
+//!
+//! A cgroup's name gives it its tier. Where others choose the names, as the kubelet
+//! does for pods, root marks the directory instead; the mark counts for the cgroup
+//! and, unless they have names or marks of their own, for those below it. It lasts
+//! as long as the cgroup, and does nothing where no UFS heeds it.
+//!
+//! Attributes of the class `trusted` are read and written with `CAP_SYS_ADMIN` in
+//! the machine's own user namespace only (xattr(7)), whoever owns the directory. So
+//! neither the user whom a part of the hierarchy is delegated to nor root in a
+//! container can raise himself by one.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use crate::Tier;
+
+/// The attribute's name; its value is the tier's.
+pub const ATTRIBUTE: &CStr = c"trusted.giveway.tier";
+
+/// The tier that the cgroup whose directory is `dir` is marked with.
+///
+/// # Errors
+/// Those of getxattr(2), but for a mark that is not there. `InvalidData` if the
+/// attribute is no tier's name.
+pub fn read(dir: &Path) -> io::Result<Option<Tier>> {
+    let path = CString::new(dir.as_os_str().as_bytes())?;
+    let mut text = [0_u8; 64];
+    // SAFETY: two strings that end in 0, and a buffer of the length given.
+    let length = unsafe {
+        libc::getxattr(
+            path.as_ptr(),
+            ATTRIBUTE.as_ptr(),
+            text.as_mut_ptr().cast(),
+            text.len(),
+        )
+    };
+    let Ok(length) = usize::try_from(length) else {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            // None, or none possible in this file system.
+            Some(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
+            _ => Err(error),
+        };
+    };
+    let text = String::from_utf8_lossy(&text[..length]);
+    let tier = text.trim_end_matches(['\0', '\n']).parse();
+    tier.map(Some)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Marks the cgroup whose directory is `dir`, or takes its mark away.
+///
+/// # Errors
+/// Those of setxattr(2) and removexattr(2), but for a mark that is gone already.
+pub fn write(dir: &Path, tier: Option<Tier>) -> io::Result<()> {
+    let path = CString::new(dir.as_os_str().as_bytes())?;
+    let failed = match tier {
+        Some(tier) => {
+            let name = tier.name();
+            // SAFETY: two strings that end in 0, and a buffer of the length given.
+            unsafe {
+                libc::setxattr(
+                    path.as_ptr(),
+                    ATTRIBUTE.as_ptr(),
+                    name.as_ptr().cast(),
+                    name.len(),
+                    0,
+                )
+            }
+        }
+        // SAFETY: two strings that end in 0.
+        None => unsafe { libc::removexattr(path.as_ptr(), ATTRIBUTE.as_ptr()) },
+    } != 0;
+    if !failed {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    match (tier, error.raw_os_error()) {
+        (None, Some(libc::ENODATA)) => Ok(()),
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,219 @@
+//! One round: the marks of all pods' cgroups are made what the pods may have.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use giveway_hints::Tier;
+
+use crate::place;
+use crate::runtime::Sandbox;
+use crate::wish::{Rights, Wish};
+
+/// A mark that was set, changed or taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// `NAMESPACE/NAME`, or the directory of a cgroup whose pod is unknown.
+    pub pod: String,
+    /// What it is marked with now.
+    pub tier: Option<Tier>,
+}
+
+/// What a round did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Pods that are in another tier than before.
+    pub changes: Vec<Change>,
+    /// Pods whose wish does not count, or could not be carried out, and why.
+    pub refused: Vec<(String, String)>,
+}
+
+/// Makes the marks of the pods' cgroups below `top` what `running` ask for and, by
+/// `rights`, may have. `read` and `write` do as [`giveway_hints::mark`] does.
+///
+/// A cgroup whose pod the runtime does not name loses its mark: a pod that is about
+/// to start gets one in the next round, one that has ended takes its own along.
+pub fn round(
+    top: &Path,
+    running: &[Sandbox],
+    rights: &Rights,
+    read: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
+    write: &mut dyn FnMut(&Path, Option<Tier>) -> io::Result<()>,
+) -> Round {
+    let running: HashMap<&str, &Sandbox> =
+        running.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
+    let mut done = Round::default();
+    for (uid, dir) in place::pods(top) {
+        let pod = running.get(uid.as_str()).copied();
+        let name = pod.map_or_else(
+            || dir.display().to_string(),
+            |pod| format!("{}/{}", pod.namespace, pod.name),
+        );
+        let wish = pod.map_or(Wish::None, |pod| Wish::of(pod, rights));
+        if let Wish::Refused(why) = &wish {
+            done.refused.push((name.clone(), why.clone()));
+        }
+        match settle(&dir, wish.mark(), read, write) {
+            Ok(true) => done.changes.push(Change {
+                pod: name,
+                tier: wish.mark(),
+            }),
+            Ok(false) => {}
+            // It has ended meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => done.refused.push((name, cannot(&dir, &error))),
+        }
+    }
+    done
+}
+
+/// Makes one mark what it is to be; whether it was not.
+fn settle(
+    dir: &Path,
+    wanted: Option<Tier>,
+    read: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
+    write: &mut dyn FnMut(&Path, Option<Tier>) -> io::Result<()>,
+) -> io::Result<bool> {
+    let has = match read(dir) {
+        // Not ours; it is replaced.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+        Ok(has) if has == wanted => return Ok(false),
+        other => other?,
+    };
+    write(dir, wanted)?;
+    Ok(has != wanted)
+}
+
+fn cannot(dir: &Path, error: &io::Error) -> String {
+    format!(
+        "cannot mark {}: {error}; that takes CAP_SYS_ADMIN and the machine's own \
+         /sys/fs/cgroup, not mounted read-only",
+        dir.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::wish::ANNOTATION;
+
+    /// Pods that exist, and the marks of their cgroups.
+    struct Node {
+        top: tempfile::TempDir,
+        running: Vec<Sandbox>,
+        marks: RefCell<BTreeMap<PathBuf, Tier>>,
+    }
+
+    impl Node {
+        fn new() -> Self {
+            Node {
+                top: tempfile::tempdir().unwrap(),
+                running: Vec::new(),
+                marks: RefCell::default(),
+            }
+        }
+
+        fn dir(&self, number: u32) -> PathBuf {
+            self.top.path().join(format!("kubepods/pod{number:032x}"))
+        }
+
+        fn start(&mut self, number: u32, namespace: &str, annotation: &str) {
+            fs::create_dir_all(self.dir(number)).unwrap();
+            self.running.push(Sandbox {
+                uid: format!("{number:032x}"),
+                name: format!("pod-{number}"),
+                namespace: namespace.into(),
+                annotations: [(ANNOTATION.to_owned(), annotation.to_owned())].into(),
+            });
+        }
+
+        fn round(&self) -> Round {
+            let rights = Rights::new(["trusted".to_owned()]);
+            round(
+                self.top.path(),
+                &self.running,
+                &rights,
+                &|dir| Ok(self.marks.borrow().get(dir).copied()),
+                &mut |dir, tier| {
+                    match tier {
+                        Some(tier) => self.marks.borrow_mut().insert(dir.into(), tier),
+                        None => self.marks.borrow_mut().remove(dir),
+                    };
+                    Ok(())
+                },
+            )
+        }
+    }
+
+    #[test]
+    fn annotations_become_marks_once() {
+        let mut node = Node::new();
+        node.start(1, "shop", "background");
+        node.start(2, "trusted", "time_sensitive");
+        let done = node.round();
+        assert_eq!(done.refused, []);
+        assert_eq!(
+            done.changes,
+            [
+                Change {
+                    pod: "shop/pod-1".into(),
+                    tier: Some(Tier::Background)
+                },
+                Change {
+                    pod: "trusted/pod-2".into(),
+                    tier: Some(Tier::TimeSensitive)
+                },
+            ]
+        );
+        assert_eq!(node.round(), Round::default());
+    }
+
+    #[test]
+    fn who_may_not_rise_is_named_and_stays() {
+        let mut node = Node::new();
+        node.start(1, "shop", "time_sensitive");
+        let done = node.round();
+        assert_eq!(done.changes, []);
+        assert_eq!(done.refused[0].0, "shop/pod-1");
+        assert!(node.marks.borrow().is_empty());
+        // A mark from a time when it might is taken away.
+        node.marks
+            .borrow_mut()
+            .insert(node.dir(1), Tier::TimeSensitive);
+        assert_eq!(node.round().changes[0].tier, None);
+        assert!(node.marks.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_mark_ends_with_its_pod() {
+        let mut node = Node::new();
+        node.start(1, "shop", "background");
+        node.round();
+        node.running.clear();
+        assert_eq!(node.round().changes[0].tier, None);
+        assert!(node.marks.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_cgroup_that_cannot_be_marked_is_told_and_one_that_has_ended_is_not() {
+        let mut node = Node::new();
+        node.start(1, "shop", "background");
+        let fails = |kind: io::ErrorKind| {
+            round(
+                node.top.path(),
+                &node.running,
+                &Rights::default(),
+                &|_| Ok(None),
+                &mut |_, _| Err(kind.into()),
+            )
+        };
+        let told = fails(io::ErrorKind::PermissionDenied).refused;
+        assert!(told[0].1.contains("CAP_SYS_ADMIN"), "{told:?}");
+        assert_eq!(fails(io::ErrorKind::NotFound), Round::default());
+    }
+}

@@ -1,0 +1,155 @@
+//! The container runtime, asked which pods run: one call of the Container Runtime
+//! Interface, version 1 (kubernetes/cri-api, `runtime.v1.RuntimeService`), which
+//! containerd and CRI-O serve on a socket of the node.
+//!
+//! Only the messages of that call are here, and of them only the fields that are
+//! used; numbers and names are the interface's. A connection is made when the first
+//! question is asked, and anew when it was lost.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+const LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
+/// A runtime that takes longer has other worries.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// What the kubelet allows an answer, in bytes.
+const ANSWER_MAX: usize = 16 << 20;
+
+/// Why the runtime gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address is none.
+    #[error("'{0}' is no address of a container runtime: write unix:///PATH")]
+    Address(String),
+    /// Nobody answers there, or not this question.
+    #[error("the container runtime does not say which pods run: {0}")]
+    Silent(Box<tonic::Status>),
+}
+
+/// A pod that runs, as its runtime knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sandbox {
+    /// As Kubernetes gave it, which is also in the cgroup's name.
+    pub uid: String,
+    /// The pod's name.
+    pub name: String,
+    /// The namespace it is in.
+    pub namespace: String,
+    /// Those of the pod when it was started.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// A connection to a container runtime.
+#[derive(Clone, Debug)]
+pub struct Runtime {
+    channel: Channel,
+}
+
+impl Runtime {
+    /// The runtime at `address`, such as `unix:///run/containerd/containerd.sock`.
+    /// To be called in a Tokio runtime.
+    ///
+    /// # Errors
+    /// [`Error::Address`]. Whether anybody is there shows with the first question.
+    pub fn at(address: &str) -> Result<Self, Error> {
+        let is_socket = address
+            .strip_prefix("unix://")
+            .is_some_and(|path| path.starts_with('/'));
+        let endpoint = Endpoint::from_shared(address.to_owned())
+            .ok()
+            .filter(|_| is_socket)
+            .ok_or_else(|| Error::Address(address.to_owned()))?;
+        Ok(Runtime {
+            channel: endpoint.timeout(PATIENCE).connect_lazy(),
+        })
+    }
+
+    /// The pods that run.
+    ///
+    /// # Errors
+    /// [`Error::Silent`]: the runtime is not there, serves another version of the
+    /// interface, or took more than five seconds.
+    pub async fn pods(&self) -> Result<Vec<Sandbox>, Error> {
+        let silent = |status| Error::Silent(Box::new(status));
+        let mut client =
+            tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_MAX);
+        client
+            .ready()
+            .await
+            .map_err(|error| silent(tonic::Status::unavailable(error.to_string())))?;
+        let request = tonic::Request::new(wire::ListPodSandboxRequest {
+            filter: Some(wire::PodSandboxFilter {
+                state: Some(wire::PodSandboxStateValue { state: wire::READY }),
+            }),
+        });
+        let codec: ProstCodec<_, wire::ListPodSandboxResponse> = ProstCodec::default();
+        let path = PathAndQuery::from_static(LIST);
+        let response = client.unary(request, path, codec).await.map_err(silent)?;
+        let items = response.into_inner().items.into_iter();
+        Ok(items
+            .map(|item| {
+                let metadata = item.metadata.unwrap_or_default();
+                Sandbox {
+                    uid: metadata.uid,
+                    name: metadata.name,
+                    namespace: metadata.namespace,
+                    annotations: item.annotations,
+                }
+            })
+            .collect())
+    }
+}
+
+/// The messages, as the interface has them.
+mod wire {
+    use std::collections::BTreeMap;
+
+    /// `SANDBOX_READY`.
+    pub(super) const READY: i32 = 0;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PodSandboxStateValue {
+        #[prost(int32, tag = "1")]
+        pub(super) state: i32,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PodSandboxFilter {
+        #[prost(message, optional, tag = "2")]
+        pub(super) state: Option<PodSandboxStateValue>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ListPodSandboxRequest {
+        #[prost(message, optional, tag = "1")]
+        pub(super) filter: Option<PodSandboxFilter>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PodSandboxMetadata {
+        #[prost(string, tag = "1")]
+        pub(super) name: String,
+        #[prost(string, tag = "2")]
+        pub(super) uid: String,
+        #[prost(string, tag = "3")]
+        pub(super) namespace: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct PodSandbox {
+        #[prost(message, optional, tag = "2")]
+        pub(super) metadata: Option<PodSandboxMetadata>,
+        #[prost(btree_map = "string, string", tag = "6")]
+        pub(super) annotations: BTreeMap<String, String>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct ListPodSandboxResponse {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) items: Vec<PodSandbox>,
+    }
+}

@@ -1,0 +1,186 @@
+//! Tiers that root has marked cgroups with, brought to the BPF program.
+//!
+//! The program decides on a cgroup's tier by its name when the cgroup is made. A
+//! mark ([`giveway_hints::mark`]) may come and go later, and the kernel tells
+//! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
+//! is that of its mark, else of its name, else its parent's. Where the program has
+//! another one, it is written there, and `tier_moves` is moved on: every task then
+//! looks its cgroup's tier up, at its next wake-up, enqueue, tick or switch.
+//!
+//! Invariants
+//! 1. Marks alone make a difference: without any, the walk arrives at the tiers
+//!    that the program gave.
+//! 2. The root's tier is never written: kernel threads are its tasks.
+//!
+//! Known weaknesses: the program may give the number of a cgroup that ends during
+//! the walk to another, which then has the wrong tier for a second. A task that
+//! waits in a queue changes its tier when it runs. A cgroup made below a marked
+//! one takes its tier at once; a mark of its own counts after a second at most.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirEntryExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{Ordering, fence};
+
+use giveway_hints::{Tier, mark};
+use log::{info, warn};
+
+use crate::bpf_skel::{BpfSkel, types};
+use crate::sessions::{MOUNT, tier_by_name};
+
+/// What a round goes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marks {
+    labels: [Vec<String>; 2],
+    default: Tier,
+    /// What the latest round failed of, so that it is said once.
+    failure: String,
+}
+
+impl Marks {
+    pub(crate) fn new(labels: &[Vec<String>; 2], default: Tier) -> Self {
+        Marks {
+            labels: labels.clone(),
+            default,
+            failure: String::new(),
+        }
+    }
+
+    /// Looks at every cgroup, and tells the program what is different.
+    pub(crate) fn round(&mut self, skel: &mut BpfSkel<'_>) {
+        let (tiers, failure) = self.tiers(Path::new(MOUNT), &mark::read);
+        let bss = skel.maps.bss_data.as_mut().expect("the program has a .bss");
+        let moved = bring(&tiers, &mut bss.groups[1..]);
+        if moved > 0 {
+            info!("{moved} cgroups are in another tier than before");
+            // The tiers before the word that they have changed.
+            fence(Ordering::Release);
+            let next = bss.tier_moves + 1;
+            // SAFETY: a live, aligned integer that only this thread writes;
+            // volatile, because the kernel reads it.
+            unsafe { std::ptr::write_volatile(&mut bss.tier_moves, next) };
+        }
+        if failure != self.failure && !failure.is_empty() {
+            warn!("a cgroup's mark is not heeded: {failure}");
+        }
+        self.failure = failure;
+    }
+
+    /// The tiers of the cgroups below `top`, by their numbers, and of what reading
+    /// a mark failed. `mark` reads one.
+    fn tiers(
+        &self,
+        top: &Path,
+        mark: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
+    ) -> (HashMap<u64, Tier>, String) {
+        let mut failure = String::new();
+        let mut tiers = HashMap::new();
+        let mut waiting: Vec<(PathBuf, Tier)> = vec![(top.to_path_buf(), self.default)];
+        while let Some((dir, inherited)) = waiting.pop() {
+            // It may have ended since it was seen.
+            let Ok(entries) = fs::read_dir(&dir) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                let path = entry.path();
+                let marked = match mark(&path) {
+                    Ok(marked) => marked,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) => {
+                        failure = format!("{}: {error}", path.display());
+                        None
+                    }
+                };
+                let named = || tier_by_name(entry.file_name().to_str()?, &self.labels);
+                let tier = marked.or_else(named).unwrap_or(inherited);
+                tiers.insert(entry.ino(), tier);
+                waiting.push((path, tier));
+            }
+        }
+        (tiers, failure)
+    }
+}
+
+/// Writes the tiers of those groups that have another; answers with their number.
+fn bring(tiers: &HashMap<u64, Tier>, groups: &mut [types::group]) -> usize {
+    let mut moved = 0;
+    for group in groups {
+        // SAFETY: live, aligned integers; volatile, because the kernel writes them.
+        let (cgid, has) = unsafe {
+            (
+                std::ptr::read_volatile(&group.cgid),
+                std::ptr::read_volatile(&group.tier),
+            )
+        };
+        let Some(&tier) = tiers.get(&cgid) else {
+            continue;
+        };
+        if has != tier as u32 {
+            // SAFETY: as above.
+            unsafe { std::ptr::write_volatile(&mut group.tier, tier as u32) };
+            moved += 1;
+        }
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn a_mark_counts_before_a_name_and_a_name_before_the_parent() {
+        let top = tempfile::tempdir().unwrap();
+        let labels = [vec!["background".into()], vec!["time_sensitive".into()]];
+        let marks = Marks::new(&labels, Tier::TimeSensitive);
+        let marked = |dir: &Path| match dir.file_name().unwrap().to_str().unwrap() {
+            "low" => Ok(Some(Tier::Background)),
+            "background-raised" => Ok(Some(Tier::TimeSensitive)),
+            _ => Ok(None),
+        };
+        let cases = [
+            ("plain", Tier::TimeSensitive),
+            ("low", Tier::Background),
+            ("low/inner", Tier::Background),
+            ("low/time_sensitive", Tier::TimeSensitive),
+            ("background-raised", Tier::TimeSensitive),
+            ("background-raised/inner", Tier::TimeSensitive),
+            ("background/inner/deep", Tier::Background),
+        ];
+        for (dir, _) in cases {
+            fs::create_dir_all(top.path().join(dir)).unwrap();
+        }
+        let (tiers, failure) = marks.tiers(top.path(), &marked);
+        assert_eq!(failure, "");
+        for (dir, tier) in cases {
+            let number = fs::metadata(top.path().join(dir)).unwrap().ino();
+            assert_eq!(tiers[&number], tier, "{dir}");
+        }
+        // Neither the top nor anything but cgroups.
+        let number = fs::metadata(top.path()).unwrap().ino();
+        assert!(!tiers.contains_key(&number));
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_read_is_named_unless_its_cgroup_has_ended() {
+        let top = tempfile::tempdir().unwrap();
+        fs::create_dir(top.path().join("a")).unwrap();
+        let marks = Marks::new(&[vec![], vec![]], Tier::TimeSensitive);
+        let gone = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        assert_eq!(
+            marks.tiers(top.path(), &gone),
+            (HashMap::new(), String::new())
+        );
+        let wrong = |_: &Path| Err(io::Error::new(io::ErrorKind::InvalidData, "urgent"));
+        let (tiers, failure) = marks.tiers(top.path(), &wrong);
+        assert!(failure.ends_with("/a: urgent"), "{failure}");
+        // It counts as none.
+        assert_eq!(Vec::from_iter(tiers.into_values()), [Tier::TimeSensitive]);
+    }
+}
