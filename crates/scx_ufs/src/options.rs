@@ -100,6 +100,13 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 1000, value_name = "US")]
     floor_slice_us: u64,
 
+    /// Take all CPUs to be alike, whatever cores, caches and NUMA nodes they share.
+    ///
+    /// For virtual machines whose topology is not that of the hardware below, and for comparison.
+    /// The kernel's search for an idle CPU still heeds topology.
+    #[arg(long)]
+    pub flat: bool,
+
     /// Do not read hint slots, and make no table of them.
     #[arg(long)]
     no_hints: bool,

@@ -14,7 +14,18 @@ const PATIENCE: Duration = Duration::from_secs(2400);
 
 /// Boots one machine for several claims, since booting and loading cost more
 /// than most of them, and fails with what the probe printed.
-fn prove(cpus: u32, clock: Clock, claims: &[&str]) {
+fn prove(cpus: u32, claims: &[&str]) {
+    prove_on(
+        Machine {
+            cpus,
+            ..Machine::default()
+        },
+        claims,
+    );
+}
+
+/// The same on a machine of some shape.
+fn prove_on(machine: Machine, claims: &[&str]) {
     let lab = Lab::open(&LabSpec::default(), &Silent).unwrap_or_else(|error| panic!("{error}"));
     let job = Job::script(format!(
         "./ufs-probe --scx-ufs ./scx_ufs {}",
@@ -23,10 +34,9 @@ fn prove(cpus: u32, clock: Clock, claims: &[&str]) {
     .file(env!("CARGO_BIN_EXE_scx_ufs"), "scx_ufs")
     .file(env!("CARGO_BIN_EXE_ufs-probe"), "ufs-probe");
     let machine = Machine {
-        cpus,
-        clock,
+        clock: Clock::LOCKSTEP,
         timeout: PATIENCE,
-        ..Machine::default()
+        ..machine
     };
     let mut printed = String::new();
     let outcome = lab
@@ -49,7 +59,6 @@ fn prove(cpus: u32, clock: Clock, claims: &[&str]) {
 fn tiers_are_strict_and_wakeups_are_prompt() {
     prove(
         3,
-        Clock::LOCKSTEP,
         &[
             "tier_comes_from_cgroup_name_and_is_inherited",
             "wakeup_preempts_background",
@@ -64,7 +73,6 @@ fn tiers_are_strict_and_wakeups_are_prompt() {
 fn time_is_shared_by_weight_within_a_tier() {
     prove(
         2,
-        Clock::LOCKSTEP,
         &[
             "background_weights_2_3_within_a_restricted_set_of_cpus",
             "background_weights_2_3_with_1_and_3_tasks",
@@ -81,7 +89,6 @@ fn time_is_shared_by_weight_within_a_tier() {
 fn slots_say_tier_and_weight_and_harm_nobody() {
     prove(
         2,
-        Clock::LOCKSTEP,
         &[
             "slot_lowers_a_thread",
             "slot_weights_2_3_within_a_cgroup",
@@ -99,7 +106,6 @@ fn slots_say_tier_and_weight_and_harm_nobody() {
 fn background_holders_do_not_keep_urgent_waiters_waiting() {
     prove(
         2,
-        Clock::LOCKSTEP,
         &[
             "boosted_holder_of_a_mutex",
             "boosted_holder_of_a_spinlock",
@@ -118,7 +124,6 @@ fn background_holders_do_not_keep_urgent_waiters_waiting() {
 fn ufs_survives_storms_and_leaves_cleanly() {
     prove(
         4,
-        Clock::LOCKSTEP,
         &[
             "storm_loses_no_wakeup",
             "floor_keeps_ufs_loaded",
@@ -132,5 +137,40 @@ fn ufs_survives_storms_and_leaves_cleanly() {
 
 #[test]
 fn two_minutes_of_saturation_leave_ufs_loaded() {
-    prove(2, Clock::LOCKSTEP, &["floor_keeps_ufs_loaded_for_120_s"]);
+    prove(2, &["floor_keeps_ufs_loaded_for_120_s"]);
+}
+
+#[test]
+fn cores_are_not_shared_and_partitions_hold() {
+    prove_on(
+        Machine {
+            cpus: 8,
+            sockets: 2,
+            threads: 2,
+            numa_nodes: 2,
+            ..Machine::default()
+        },
+        &[
+            "time_sensitive_tasks_do_not_share_a_core",
+            "time_sensitive_tasks_that_never_sleep_leave_a_shared_core",
+            "background_leaves_a_core_to_a_time_sensitive_task",
+            "cpuset_partitions_hold",
+            "storm_loses_no_wakeup",
+            "hotplug_restarts_ufs",
+        ],
+    );
+}
+
+/// A socket has a last-level cache of its own; a node has two sockets.
+#[test]
+fn wakeups_stay_near() {
+    prove_on(
+        Machine {
+            cpus: 8,
+            sockets: 4,
+            numa_nodes: 2,
+            ..Machine::default()
+        },
+        &["wakeup_stays_in_its_cache", "wakeup_stays_in_its_numa_node"],
+    );
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -20,6 +20,33 @@ impl Cgroup {
     pub(crate) fn top() -> Result<Self> {
         let _ = fs::write(Path::new(ROOT).join("cgroup.subtree_control"), "+cpu");
         Self::create(Path::new(ROOT).join("ufs-probe"))
+    }
+
+    /// A cpuset partition of its own of these CPUs (`root` or `isolated`), with the
+    /// cpu controller below it.
+    pub(crate) fn partition(cpus: &str, kind: &str) -> Result<Self> {
+        fs::write(
+            Path::new(ROOT).join("cgroup.subtree_control"),
+            "+cpu +cpuset",
+        )
+        .context("cannot enable the cpu and cpuset controllers")?;
+        let partition = Self::create(Path::new(ROOT).join("ufs-probe-partition"))?;
+        partition.set("cpuset.cpus", cpus)?;
+        partition.set("cpuset.cpus.partition", kind)?;
+        let state = fs::read_to_string(partition.path.join("cpuset.cpus.partition"))?;
+        if state.trim() != kind {
+            bail!(
+                "the partition of CPUs {cpus} is '{}', not '{kind}'",
+                state.trim()
+            );
+        }
+        Ok(partition)
+    }
+
+    fn set(&self, file: &str, value: &str) -> Result<()> {
+        let path = self.path.join(file);
+        fs::write(&path, value)
+            .with_context(|| format!("cannot write '{value}' to {}", path.display()))
     }
 
     fn create(path: PathBuf) -> Result<Self> {
@@ -38,20 +65,14 @@ impl Cgroup {
 
     /// A child of this cgroup with that weight.
     pub(crate) fn child(&self, name: &str, weight: u32) -> Result<Self> {
-        fs::write(self.path.join("cgroup.subtree_control"), "+cpu").with_context(|| {
-            format!(
-                "cannot enable the cpu controller in {}",
-                self.path.display()
-            )
-        })?;
+        self.set("cgroup.subtree_control", "+cpu")?;
         let child = Self::create(self.path.join(name))?;
         child.set_weight(weight)?;
         Ok(child)
     }
 
     pub(crate) fn set_weight(&self, weight: u32) -> Result<()> {
-        fs::write(self.path.join("cpu.weight"), weight.to_string())
-            .with_context(|| format!("cannot set cpu.weight of {}", self.path.display()))
+        self.set("cpu.weight", &weight.to_string())
     }
 
     /// Where processes are written to join.
