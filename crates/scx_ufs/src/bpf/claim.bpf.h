@@ -96,6 +96,9 @@ static __always_inline s32 claim_in_word(u64 candidates, u32 word, u32 near, u32
 		if (!candidates)
 			break;
 		cpu = (word << 6) + ctzll(above ? above : candidates);
+		/* Else the compiler takes cpu >> 6 for @word, whose bounds the verifier
+		 * forgets in this loop. */
+		__sink(cpu);
 		if (want == WANT_BG || want == WANT_BG_APART)
 			claimed = claim_bg_cpu(cpu);
 		else
