@@ -3,6 +3,7 @@
 //! ```text
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
+//! topology.rs   which CPUs share a core, a cache, a NUMA node
 //! standby.rs    what is waited for: the word to attach, the word to stop
 //! snapshot.rs   what the BPF program has counted, copied
 //! stats.rs      counters as described statistics
@@ -38,6 +39,7 @@ mod snapshot;
 mod standby;
 mod stats;
 mod table;
+mod topology;
 
 use options::Opts;
 use scheduler::Loaded;

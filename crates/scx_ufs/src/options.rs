@@ -109,6 +109,13 @@ pub(crate) struct Opts {
     #[arg(long)]
     cgroup_marks: bool,
 
+    /// Take all CPUs to be alike, whatever cores, caches and NUMA nodes they share.
+    ///
+    /// For virtual machines whose topology is not that of the hardware below, and for comparison.
+    /// The kernel's search for an idle CPU still heeds topology.
+    #[arg(long)]
+    pub flat: bool,
+
     /// Do not read hint slots, and make no table of them.
     #[arg(long)]
     no_hints: bool,

@@ -26,6 +26,7 @@ use crate::snapshot::Snapshot;
 use crate::standby::Stop;
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
+use crate::topology::Shape;
 
 /// UFS, loaded: all but the last step is done.
 pub(crate) struct Loaded<'a> {
@@ -72,6 +73,15 @@ impl<'a> Loaded<'a> {
             bail!("this machine has {} CPUs: UFS supports {most}", *NR_CPU_IDS);
         }
 
+        let shape = match Shape::of(&topology) {
+            _ if opts.flat => Shape::default(),
+            shape if shape.fits() => shape,
+            _ => {
+                warn!("too many caches and NUMA nodes: UFS takes all CPUs to be alike");
+                Shape::default()
+            }
+        };
+
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(opts.verbose);
         let open_opts = opts.libbpf.clone().into_bpf_open_opts();
@@ -84,7 +94,7 @@ impl<'a> Loaded<'a> {
         if keeper.is_none() {
             skel.maps.giveway_slots.set_max_entries(1)?;
         }
-        configure(&mut skel, config, keeper.as_ref())?;
+        configure(&mut skel, config, &shape, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
@@ -213,6 +223,7 @@ fn refuse_beside_another() -> Result<()> {
 fn configure(
     skel: &mut crate::bpf_skel::OpenBpfSkel<'_>,
     config: &Config,
+    shape: &Shape,
     keeper: Option<&Keeper>,
 ) -> Result<()> {
     let rodata = skel
@@ -230,6 +241,17 @@ fn configure(
     rodata.loader_tgid = std::process::id();
     rodata.nr_cpu_ids = *NR_CPU_IDS as u32;
     rodata.nr_cpu_words = NR_CPU_IDS.div_ceil(64) as u32;
+    rodata.has_threads = shape.has_threads;
+    rodata.has_llcs = shape.has_llcs;
+    rodata.has_nodes = shape.has_nodes;
+    for (&cpu, place) in &shape.places {
+        let to = &mut rodata.places[cpu];
+        (to.core, to.sibling) = (place.core, place.sibling);
+        (to.llc, to.node) = (place.llc, place.node);
+    }
+    for (to, set) in rodata.domains.iter_mut().zip(&shape.domains) {
+        *to = *set;
+    }
     rodata.hints_on = keeper.is_some();
     let nr_slots = keeper.map_or(1, Keeper::nr_slots);
     rodata.nr_slots = nr_slots;

@@ -206,6 +206,14 @@ pub struct Metrics {
     pub nr_weight_changes: u64,
     #[stat(desc = "background CPUs taken after the wake-up itself found none")]
     pub nr_late_preemptions: u64,
+    #[stat(desc = "time-sensitive wake-ups that had to share a core with time-sensitive work")]
+    pub nr_shared_cores: u64,
+    #[stat(desc = "tasks moved at the end of a slice to a core without time-sensitive work")]
+    pub nr_moved_apart: u64,
+    #[stat(desc = "time-sensitive wake-ups that left their last-level cache")]
+    pub nr_left_llc: u64,
+    #[stat(desc = "time-sensitive wake-ups that left their NUMA node")]
+    pub nr_left_node: u64,
     #[stat(desc = "groups found without tasks in the runnable tree")]
     pub nr_tree_empty: u64,
     #[stat(desc = "groups set aside because no task of theirs may run on the CPU")]
@@ -339,6 +347,10 @@ impl Metrics {
             nr_cgroup_moves: all.get(ufs_stat_UFS_CGROUP_MOVE),
             nr_weight_changes: all.get(ufs_stat_UFS_WEIGHT_CHANGE),
             nr_late_preemptions: all.get(ufs_stat_UFS_LATE_PREEMPT),
+            nr_shared_cores: all.get(ufs_stat_UFS_TS_SHARED_CORE),
+            nr_moved_apart: all.get(ufs_stat_UFS_MOVED_APART),
+            nr_left_llc: all.get(ufs_stat_UFS_TS_LEFT_LLC),
+            nr_left_node: all.get(ufs_stat_UFS_TS_LEFT_NODE),
             nr_tree_empty: all.get(ufs_stat_UFS_TREE_EMPTY),
             nr_tree_ineligible: all.get(ufs_stat_UFS_TREE_INELIGIBLE),
             nr_floor_moves: all.get(ufs_stat_UFS_FLOOR_MOVE),

@@ -12,13 +12,21 @@
 
 use std::sync::OnceLock;
 
+use giveway_lab::Machine;
+
 mod guest;
 
 /// What the machine printed, or why there is none.
 static ANSWERS: OnceLock<Result<String, String>> = OnceLock::new();
 
 fn show(claim: &str) {
-    let answers = ANSWERS.get_or_init(|| guest::ask(2, guest::PATIENCE, &stress(), &asked()));
+    let answers = ANSWERS.get_or_init(|| {
+        let shape = Machine {
+            cpus: 2,
+            ..Machine::default()
+        };
+        guest::ask(shape, guest::PATIENCE, &stress(), &asked())
+    });
     match answers {
         Ok(printed) => guest::shown(claim, printed),
         Err(error) => panic!("{error}"),

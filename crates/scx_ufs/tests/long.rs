@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use giveway_lab::Machine;
+
 mod guest;
 
 /// Half an hour of the guest's time, unless `GIVEWAY_STRESS_SECONDS` says
@@ -25,6 +27,11 @@ fn invariants_hold_under_half_an_hour_of_random_stress() {
     // A guest's second takes some seconds of a host that is not ours alone.
     let patience = guest::PATIENCE + Duration::from_secs(20 * seconds);
     let claim = "invariants_hold_under_random_stress";
-    let printed = guest::ask(2, patience, &env, &[claim]).unwrap_or_else(|error| panic!("{error}"));
+    let shape = Machine {
+        cpus: 2,
+        ..Machine::default()
+    };
+    let printed = guest::ask(shape, patience, &env, &[claim]);
+    let printed = printed.unwrap_or_else(|error| panic!("{error}"));
     guest::shown(claim, &printed);
 }

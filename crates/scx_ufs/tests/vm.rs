@@ -1,10 +1,21 @@
 //! UFS in a kernel that can load it: what it promises while nothing goes wrong.
 
+use giveway_lab::Machine;
+
 mod guest;
 
 /// Asks one machine for several claims, and fails with what the probe printed.
 fn prove(cpus: u32, claims: &[&str]) {
-    let printed = guest::ask(cpus, guest::PATIENCE, &[], claims);
+    let shape = Machine {
+        cpus,
+        ..Machine::default()
+    };
+    prove_on(shape, claims);
+}
+
+/// The same on a machine of some shape.
+fn prove_on(shape: Machine, claims: &[&str]) {
+    let printed = guest::ask(shape, guest::PATIENCE, &[], claims);
     let printed = printed.unwrap_or_else(|error| panic!("{error}"));
     for claim in claims {
         guest::shown(claim, &printed);
@@ -15,7 +26,6 @@ fn prove(cpus: u32, claims: &[&str]) {
 fn marks_move_cgroups_that_run() {
     prove(
         2,
-        Clock::LOCKSTEP,
         &[
             "mark_moves_a_cgroup_that_runs",
             "mark_moves_a_cgroup_without_hints",
@@ -105,4 +115,39 @@ fn ufs_survives_storms_and_leaves_cleanly() {
 #[test]
 fn two_minutes_of_saturation_leave_ufs_loaded() {
     prove(2, &["floor_keeps_ufs_loaded_for_120_s"]);
+}
+
+#[test]
+fn cores_are_not_shared_and_partitions_hold() {
+    prove_on(
+        Machine {
+            cpus: 8,
+            sockets: 2,
+            threads: 2,
+            numa_nodes: 2,
+            ..Machine::default()
+        },
+        &[
+            "time_sensitive_tasks_do_not_share_a_core",
+            "time_sensitive_tasks_that_never_sleep_leave_a_shared_core",
+            "background_leaves_a_core_to_a_time_sensitive_task",
+            "cpuset_partitions_hold",
+            "storm_loses_no_wakeup",
+            "hotplug_restarts_ufs",
+        ],
+    );
+}
+
+/// A socket has a last-level cache of its own; a node has two sockets.
+#[test]
+fn wakeups_stay_near() {
+    prove_on(
+        Machine {
+            cpus: 8,
+            sockets: 4,
+            numa_nodes: 2,
+            ..Machine::default()
+        },
+        &["wakeup_stays_in_its_cache", "wakeup_stays_in_its_numa_node"],
+    );
 }

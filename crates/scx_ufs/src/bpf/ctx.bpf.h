@@ -64,6 +64,7 @@ struct cpu_ctx {
 	u32 prepaid_group;	/* charged a slice for the task that runs next */
 	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
+	u32 in_core_ts;		/* counted in core_ts */
 	/* Written by anybody, atomically. */
 	u32 ts_waiting;
 } __attribute__((aligned(64)));

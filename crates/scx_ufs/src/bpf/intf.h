@@ -24,6 +24,9 @@ enum ufs_limits {
 	UFS_CPUS_MAX = 1024,
 	UFS_GROUPS_MAX = 4096,
 	UFS_CPU_WORDS = UFS_CPUS_MAX / 64,
+	/* Last-level caches and NUMA nodes together. */
+	UFS_DOMAINS_MAX = 512,
+	UFS_THREADS_MAX = 16,
 	/* Levels of the cgroup tree that count in a hierarchical weight. */
 	UFS_DEPTH_MAX = 16,
 	UFS_LABEL_LEN = 32,
@@ -115,6 +118,13 @@ enum ufs_stat {
 	/* Tasks that left a CPU which they would have gone on using: by tier, as above. */
 	UFS_BG_PREEMPTED,
 	UFS_TS_PREEMPTED,
+	/* Several threads to a core: wake-ups that had to share one with time-sensitive
+	 * work; tasks that left such a core at the end of a slice. */
+	UFS_TS_SHARED_CORE,
+	UFS_MOVED_APART,
+	/* Wake-ups whose CPU is not in the previous one's cache, or node. */
+	UFS_TS_LEFT_LLC,
+	UFS_TS_LEFT_NODE,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,
@@ -145,6 +155,14 @@ struct ufs_work {
 	u64 floor_runs;
 	u32 wake_ns_log2[UFS_HIST_BUCKETS];
 } __attribute__((aligned(64)));
+
+/* Where a CPU is; see topology.bpf.h. */
+struct ufs_place {
+	u32 core;	/* the first of its CPUs */
+	u32 sibling;	/* the next of them, in a circle */
+	u32 llc;	/* among the domains */
+	u32 node;
+};
 
 /* A name, or the beginning of a name, that puts a cgroup into a tier. */
 struct ufs_label {

@@ -37,7 +37,8 @@
  *
  * INVARIANTS
  *   1. A background task never sits in a local queue while it could be left in
- *      its group's: the local queue is served before dispatch can choose.
+ *      its group's: the local queue is served before dispatch can choose. One
+ *      that moves apart (claim.bpf.h) goes into that of an idle CPU it has claimed.
  *   2. A task in a queue of ours is counted (task_ctx.waits) from before it is
  *      inserted until it runs, moves or leaves; emptiness is judged by counts.
  *   3. A bit in bg_cpus is set only while that CPU runs background work.
@@ -57,6 +58,8 @@
 #include "bg_tree.bpf.h"
 #include "hints.bpf.h"
 #include "reader.bpf.h"
+#include "topology.bpf.h"
+#include "claim.bpf.h"
 #include "placement.bpf.h"
 #include "boost.bpf.h"
 #include "boost_run.bpf.h"
@@ -73,6 +76,7 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 	u32 index = tc->group & (UFS_GROUPS_MAX - 1), word;
 	struct group *g = group(index);
 	u64 hint = allowed_word(p, 0);
+	bool idle;
 	s32 cpu;
 
 	if ((s64)(g->task_clock - bg_slice_ns - tc->vtime) > 0) {
@@ -111,7 +115,7 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 		return;
 	}
-	cpu = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+	cpu = claim_for_queued(p, scx_bpf_task_cpu(p), false, &idle);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
@@ -237,6 +241,7 @@ static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 
 	cc->curr_vtime = vtime;
 	cc->runs_boosted = 0;
 	cc->runs = RUNS_TS;
+	core_turns(cc, cpu, true);
 }
 
 /* From the floor, or boosted: as if time-sensitive, and never ahead of anybody. */
@@ -255,6 +260,7 @@ static __always_inline void runs_bg(struct cpu_ctx *cc, u32 cpu)
 {
 	cc->runs_boosted = 0;
 	cc->runs = RUNS_BG;
+	core_turns(cc, cpu, false);
 	__sync_fetch_and_or(&bg_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)], 1ULL << (cpu & 63));
 }
 
@@ -264,7 +270,7 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 {
 	struct task_ctx *tc = task_ctx(p);
 	bool idle = false;
-	s32 cpu = prev_cpu;
+	s32 cpu;
 
 	if (unlikely(!tc)) {
 		stat_inc(UFS_NO_CTX);
@@ -273,11 +279,10 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	heed(p, tc);
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		return ts_select_cpu(p, tc, prev_cpu, wake_flags);
-	if (idle_cpu_for(p))
-		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags & ~SCX_WAKE_SYNC, &idle);
+	cpu = claim_for_wakeup(p, prev_cpu, wake_flags, false, &idle);
 	tc->wake_at = scx_bpf_now();
-	tc->idle_found = idle;
-	return cpu;
+	tc->idle_found = cpu >= 0;
+	return cpu >= 0 ? cpu : prev_cpu;
 }
 
 void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
@@ -295,6 +300,9 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	count_runnable(tc);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
 		tc->wake_at = scx_bpf_now();
+	if (unlikely(enq_flags & SCX_ENQ_LAST) &&
+	    move_apart(p, tc->tier == GIVEWAY_TIER_TIME_SENSITIVE, enq_flags))
+		return;
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		ts_enqueue(p, tc, enq_flags);
 	else if (unlikely(is_boosted(tc)))
@@ -350,6 +358,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	if (READ_ONCE(ts_waiting) && ts_dispatch(cpu, prev_ts, tc ? tc->vtime : 0))
 		return;
 	if (prev_ts) {
+		if (!READ_ONCE(ts_waiting) && wants_apart(prev, cpu, true))
+			return;
 		stat_inc(UFS_TS_KEEP);
 		scx_bpf_task_set_slice(prev, ts_slice_ns);
 		runs_ts(cc, cpu, tc->started, task_scale(tc), tc->vtime);
@@ -380,6 +390,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 				return;
 			}
 		}
+		if (!bg_work_for(cpu) && wants_apart(prev, cpu, false))
+			return;
 		stat_inc(UFS_BG_KEEP);
 		prepay(tc);
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
@@ -502,6 +514,7 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 	 * claimable again if a claim came to nothing. */
 	if (cpu_ctx(cpu)->runs != RUNS_BG)
 		return;
+	settle_core(cpu);
 	if (READ_ONCE(ts_waiting))
 		scx_bpf_task_set_slice(p, 0);
 	else if (!(READ_ONCE(bg_cpus[cpu >> 6]) & (1ULL << (cpu & 63))))
@@ -519,6 +532,8 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 	}
 	/* A full barrier: paired with the search for an idle CPU in enqueue. */
 	__sync_fetch_and_or(word, bit);
+	core_turns(cpu_ctx(cpu), cpu, false);
+	settle_core(cpu);
 	if (READ_ONCE(ts_waiting) || bg_work_for(cpu))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }

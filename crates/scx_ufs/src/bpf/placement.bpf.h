@@ -3,19 +3,15 @@
  * Time-sensitive work: direct-to-CPU (UFS paper, Sections 4 and 5.1.2).
  *
  * At wake-up a task goes to, in this order:
- *   1. an idle CPU;
- *   2. a CPU that runs background work, which is preempted at once;
- *   3. a CPU whose time-sensitive task is ahead in virtual runtime by more than
+ *   1. an idle CPU, or one that runs background work, which is preempted at once:
+ *      which of them is claim.bpf.h's to say;
+ *   2. a CPU whose time-sensitive task is ahead in virtual runtime by more than
  *      the preemption lag, which is preempted too;
- *   4. the queue of its previous CPU, in order of virtual runtime.
+ *   3. the queue of its previous CPU, in order of virtual runtime.
  *
- * The kernel's local queues know no virtual runtime, so case 4 uses a queue of
+ * The kernel's local queues know no virtual runtime, so case 3 uses a queue of
  * our own per CPU. A local queue holds a time-sensitive task only for the moment
  * between a preemption and its effect.
- *
- * Claims. Idle CPUs are claimed by the kernel's test-and-clear of the idle mask,
- * background CPUs by the same on bg_cpus. A waker that wins the bit owns the
- * CPU's next slot, so two wakers never pick the same CPU.
  *
  * Virtual runtime is comparable in the whole tier (see task_scale), and ts_clock
  * is its mean: active tasks' shares add up to one, so the mean moves by the real
@@ -37,53 +33,6 @@
 
 /* CPUs looked at for a preemptible task, and queues compared in dispatch. */
 #define SCAN_MAX 8
-
-static __always_inline bool claim_bg_cpu(u32 cpu)
-{
-	u64 bit = 1ULL << (cpu & 63);
-	u64 *word = &bg_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)];
-
-	return (READ_ONCE(*word) & bit) && (__sync_fetch_and_and(word, ~bit) & bit);
-}
-
-/* Claim a background CPU of one word that @p may use, the nearest above @near first. */
-static __always_inline s32 claim_in_word(struct task_struct *p, u32 word, u32 near)
-{
-	u64 candidates = READ_ONCE(bg_cpus[word & (UFS_CPU_WORDS - 1)]);
-	u32 try;
-
-	if (!candidates)
-		return -1;
-	candidates &= allowed_word(p, word & (UFS_CPU_WORDS - 1));
-	bpf_for(try, 0, 64) {
-		u64 above = candidates & (~0ULL << (near & 63));
-		u32 cpu;
-
-		if (!candidates)
-			break;
-		cpu = (word << 6) + ctzll(above ? above : candidates);
-		if (claim_bg_cpu(cpu))
-			return cpu;
-		candidates &= ~(1ULL << (cpu & 63));
-	}
-	return -1;
-}
-
-static __always_inline s32 claim_any_bg_cpu(struct task_struct *p, u32 near)
-{
-	u32 first = near >> 6, i, word;
-	s32 cpu;
-
-	if (nr_cpu_words == 1)
-		return claim_in_word(p, 0, near);
-	bpf_for(i, 0, nr_cpu_words) {
-		word = first + i < nr_cpu_words ? first + i : first + i - nr_cpu_words;
-		cpu = claim_in_word(p, word, near);
-		if (cpu >= 0)
-			return cpu;
-	}
-	return -1;
-}
 
 /* How far the time-sensitive task on @cc is ahead of @vtime; 0 if it is not. */
 static __always_inline u64 lead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
@@ -161,24 +110,17 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 {
 	u64 now = scx_bpf_now();
 	bool idle = false;
-	s32 cpu = prev;
+	s32 cpu;
 
 	tc->wake_at = now;
-	/* Without WAKE_SYNC: it would stack the task on its waker's CPU. */
-	if (idle_cpu_for(p))
-		cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags & ~SCX_WAKE_SYNC, &idle);
-	if (idle) {
-		stat_inc(UFS_TS_WAKE_IDLE);
-	} else {
-		if (allowed_on(p, prev) && claim_bg_cpu(prev)) {
-			cpu = prev;
-		} else {
-			cpu = claim_any_bg_cpu(p, prev);
-			if (cpu < 0)
-				return pick_ts_cpu(p, prev, tc->vtime, now);
-		}
-		stat_inc(UFS_TS_WAKE_PREEMPT_BG);
-	}
+	cpu = claim_for_wakeup(p, prev, wake_flags, true, &idle);
+	if (cpu < 0)
+		return pick_ts_cpu(p, prev, tc->vtime, now);
+	stat_inc(idle ? UFS_TS_WAKE_IDLE : UFS_TS_WAKE_PREEMPT_BG);
+	if (has_llcs && place(cpu)->llc != place(prev)->llc)
+		stat_inc(UFS_TS_LEFT_LLC);
+	if (has_nodes && place(cpu)->node != place(prev)->node)
+		stat_inc(UFS_TS_LEFT_NODE);
 	/* The CPU is ours, and the local queue is that of the CPU returned. PREEMPT
 	 * in the idle case too: background work may have got there first. */
 	count_runnable(tc);
@@ -187,17 +129,12 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 	return cpu;
 }
 
-static __always_inline bool may_move(struct task_struct *p)
-{
-	return p->nr_cpus_allowed > 1 && !is_migration_disabled(p);
-}
-
 /* Reached by pinned tasks, by those that found no CPU, and after a slice. */
 static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	bool waking = enq_flags & SCX_ENQ_WAKEUP;
+	bool waking = enq_flags & SCX_ENQ_WAKEUP, idle;
 	u64 scale = task_scale(tc);
 	s32 other;
 
@@ -239,13 +176,10 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	other = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
-	if (other >= 0) {
+	other = claim_for_queued(p, cpu, true, &idle);
+	if (other >= 0 && idle) {
 		scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
-		return;
-	}
-	other = claim_any_bg_cpu(p, cpu);
-	if (other >= 0) {
+	} else if (other >= 0) {
 		stat_inc(UFS_LATE_PREEMPT);
 		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
 	}

@@ -15,12 +15,12 @@ use giveway_lab::{Job, Lab, LabSpec, Machine, Silent};
 /// several times the usual two or three minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2400);
 
-/// Has `claims` tried on a machine with `cpus` CPUs; what the probe printed.
+/// Has `claims` tried on a machine of that shape; what the probe printed.
 ///
 /// # Errors
 /// The machine did not come to an end of its own, and why.
 pub(crate) fn ask(
-    cpus: u32,
+    shape: Machine,
     patience: Duration,
     env: &[(&str, String)],
     claims: &[&str],
@@ -34,9 +34,8 @@ pub(crate) fn ask(
         job = job.env(*name, value);
     }
     let machine = Machine {
-        cpus,
         timeout: patience,
-        ..Machine::default()
+        ..shape
     };
     let mut printed = String::new();
     let outcome = lab.run(&machine, &job, &mut |line| {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -20,6 +20,27 @@ impl Cgroup {
     pub(crate) fn top() -> Result<Self> {
         let _ = fs::write(Path::new(ROOT).join("cgroup.subtree_control"), "+cpu");
         Self::create(Path::new(ROOT).join("ufs-probe"))
+    }
+
+    /// A cpuset partition of its own of these CPUs (`root` or `isolated`), with the
+    /// cpu controller below it.
+    pub(crate) fn partition(cpus: &str, kind: &str) -> Result<Self> {
+        fs::write(
+            Path::new(ROOT).join("cgroup.subtree_control"),
+            "+cpu +cpuset",
+        )
+        .context("cannot enable the cpu and cpuset controllers")?;
+        let partition = Self::create(Path::new(ROOT).join("ufs-probe-partition"))?;
+        partition.set("cpuset.cpus", cpus)?;
+        partition.set("cpuset.cpus.partition", kind)?;
+        let state = fs::read_to_string(partition.path.join("cpuset.cpus.partition"))?;
+        if state.trim() != kind {
+            bail!(
+                "the partition of CPUs {cpus} is '{}', not '{kind}'",
+                state.trim()
+            );
+        }
+        Ok(partition)
     }
 
     fn create(path: PathBuf) -> Result<Self> {

@@ -17,6 +17,7 @@
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
 //! marking.rs    claims about tiers that root marks cgroups with
+//! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! survival.rs   claims about storms, floors and ways to leave
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
@@ -35,6 +36,7 @@ mod faults;
 mod hinted;
 mod hinting;
 mod marking;
+mod placing;
 mod sharing;
 mod survival;
 mod teller;
@@ -89,6 +91,21 @@ const CLAIMS: &[Claim] = &[
         "mark_moves_a_cgroup_without_hints",
         marking::moves_without_hints,
     ),
+    (
+        "time_sensitive_tasks_do_not_share_a_core",
+        placing::wake_apart,
+    ),
+    (
+        "time_sensitive_tasks_that_never_sleep_leave_a_shared_core",
+        placing::burn_apart,
+    ),
+    (
+        "background_leaves_a_core_to_a_time_sensitive_task",
+        placing::background_apart,
+    ),
+    ("wakeup_stays_in_its_cache", placing::stay_in_llc),
+    ("wakeup_stays_in_its_numa_node", placing::stay_in_node),
+    ("cpuset_partitions_hold", placing::partitions),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),

@@ -1,0 +1,350 @@
+//! Claims about cores, caches, NUMA nodes and cpusets.
+//!
+//! Each runs twice where an option turns the feature off: `--flat` must show
+//! the fault that the claim says is absent, or the scenario proves nothing.
+
+use std::collections::HashSet;
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::cgroup::Cgroup;
+use crate::trace;
+use crate::ufs::{Ufs, enable_seq};
+use crate::worker::{Worker, burners, nr_cpus};
+
+const MS: Duration = Duration::from_millis(1);
+const US: Duration = Duration::from_micros(1);
+
+/// The sets of CPUs that a file of each CPU in sysfs names, by CPU.
+fn neighbours(file: &str) -> Result<Vec<HashSet<usize>>> {
+    (0..nr_cpus())
+        .map(|cpu| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/{file}");
+            let text = fs::read_to_string(&path).context(path)?;
+            let mut cpus = HashSet::new();
+            for range in text.trim().split(',') {
+                let (first, last) = range.split_once('-').unwrap_or((range, range));
+                cpus.extend(first.parse::<usize>()?..=last.parse()?);
+            }
+            Ok(cpus)
+        })
+        .collect()
+}
+
+fn cores() -> Result<Vec<HashSet<usize>>> {
+    neighbours("topology/thread_siblings_list")
+}
+
+fn restrict(worker: &Worker, cpus: impl IntoIterator<Item = usize>) -> Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(cpu)?;
+    }
+    Ok(sched_setaffinity(Pid::from_raw(worker.pid()), &set)?)
+}
+
+/// Lets a task that was started with fewer CPUs run anywhere.
+fn release(worker: &Worker) -> Result<()> {
+    restrict(worker, 0..nr_cpus())
+}
+
+fn pids(workers: &[Worker]) -> HashSet<i32> {
+    workers.iter().map(Worker::pid).collect()
+}
+
+/// What ran where in the last `span`. Recording has begun before that, since who
+/// runs on a CPU is known from its first switch on.
+fn recorded(span: Duration) -> Result<Vec<(u64, Vec<i32>)>> {
+    let mut spans = trace::spans(&trace::stop()?, nr_cpus())?;
+    let mut left = span.as_nanos() as u64;
+    let last = spans.iter().rposition(|(ns, _)| {
+        let enough = left < *ns;
+        left = left.saturating_sub(*ns);
+        enough
+    });
+    spans.drain(..last.map_or(0, |at| at + 1));
+    Ok(spans)
+}
+
+/// The share of time in which `bad`, of the time in which `counts`, in percent.
+fn percent(
+    spans: &[(u64, Vec<i32>)],
+    counts: impl Fn(&[i32]) -> bool,
+    bad: impl Fn(&[i32]) -> bool,
+) -> Result<f64> {
+    let (mut of, mut in_all) = (0, 0);
+    for (ns, runs) in spans.iter().filter(|(_, runs)| counts(runs)) {
+        in_all += ns;
+        of += if bad(runs) { *ns } else { 0 };
+    }
+    if in_all < 50_000_000 {
+        bail!("{in_all} ns of what was to be seen: the trace proves nothing");
+    }
+    Ok(of as f64 * 100.0 / in_all as f64)
+}
+
+/// Runs `measure` with `--flat` and without; the first must be at least half.
+fn against_flat(
+    ufs: &mut Ufs,
+    what: &str,
+    bound: f64,
+    mut measure: impl FnMut() -> Result<f64>,
+) -> Result<String> {
+    ufs.load(&["--flat"])?;
+    let flat = measure()?;
+    ufs.load(&[])?;
+    let shaped = measure()?;
+    let numbers = format!("{what}: {shaped:.1} % of the time, {flat:.1} % with --flat");
+    if flat < 50.0 {
+        bail!("{numbers}: --flat does not show the fault, so nothing is shown");
+    }
+    if shaped > bound {
+        bail!("{numbers}; wanted {bound} % at most");
+    }
+    Ok(numbers)
+}
+
+/// Time in which two of `urgent` share a core although another core has none, of
+/// the time in which two of them run.
+fn sharing(spans: &[(u64, Vec<i32>)], urgent: &HashSet<i32>) -> Result<f64> {
+    let cores = cores()?;
+    if cores.iter().all(|core| core.len() == 1) {
+        bail!("the cores of this machine have one thread each");
+    }
+    let on = |runs: &[i32], cpus: &HashSet<usize>| {
+        cpus.iter()
+            .filter(|&&cpu| urgent.contains(&runs[cpu]))
+            .count()
+    };
+    percent(
+        spans,
+        |runs| runs.iter().filter(|pid| urgent.contains(pid)).count() > 1,
+        |runs| {
+            cores.iter().any(|core| on(runs, core) > 1)
+                && cores.iter().any(|core| on(runs, core) == 0)
+        },
+    )
+}
+
+/// The threads of the first core.
+fn first_core() -> Result<Vec<usize>> {
+    let mut cpus: Vec<usize> = cores()?[0].iter().copied().collect();
+    cpus.sort_unstable();
+    Ok(cpus)
+}
+
+/// Background work on every CPU; two tasks that wake often begin on one core.
+pub(crate) fn wake_apart(ufs: &mut Ufs) -> Result<String> {
+    against_flat(ufs, "two sleepers shared a core", 3.0, || {
+        let top = Cgroup::top()?;
+        let (background, sensitive) = (
+            top.child("background", 10_000)?,
+            top.child("time_sensitive", 1)?,
+        );
+        trace::start()?;
+        let _burners = burners(&background, &[], 2 * nr_cpus())?;
+        let sleepers = first_core()?
+            .into_iter()
+            .map(|cpu| Worker::sleeper(&sensitive, &[cpu], 500 * US, 2 * MS, 10_000))
+            .collect::<Result<Vec<_>>>()?;
+        sleep(100 * MS);
+        for sleeper in &sleepers {
+            release(sleeper)?;
+        }
+        sleep(450 * MS);
+        sharing(&recorded(400 * MS)?, &pids(&sleepers))
+    })
+}
+
+/// Two burners begin on one core; the others are idle, then busy with background.
+pub(crate) fn burn_apart(ufs: &mut Ufs) -> Result<String> {
+    let mut verdicts = Vec::new();
+    for (per_cpu, others) in [(0, "idle"), (2, "busy with background work")] {
+        let what = format!("two burners shared a core, the others {others}");
+        verdicts.push(against_flat(ufs, &what, 3.0, || {
+            let top = Cgroup::top()?;
+            let (background, sensitive) = (
+                top.child("background", 10_000)?,
+                top.child("time_sensitive", 1)?,
+            );
+            trace::start()?;
+            let _burners = burners(&background, &[], per_cpu * nr_cpus())?;
+            let urgent = first_core()?
+                .into_iter()
+                .map(|cpu| Worker::burner(&sensitive, &[cpu]))
+                .collect::<Result<Vec<_>>>()?;
+            sleep(50 * MS);
+            for burner in &urgent {
+                release(burner)?;
+            }
+            sleep(350 * MS);
+            sharing(&recorded(300 * MS)?, &pids(&urgent))
+        })?);
+    }
+    Ok(verdicts.join("; "))
+}
+
+/// A background burner begins beside a time-sensitive one; the other cores are idle.
+pub(crate) fn background_apart(ufs: &mut Ufs) -> Result<String> {
+    against_flat(ufs, "background ran beside a burner", 3.0, || {
+        let top = Cgroup::top()?;
+        let (background, sensitive) = (
+            top.child("background", 100)?,
+            top.child("time_sensitive", 100)?,
+        );
+        let core = first_core()?;
+        trace::start()?;
+        let urgent = Worker::burner(&sensitive, &core[..1])?;
+        let beside = Worker::burner(&background, &core[1..])?;
+        sleep(50 * MS);
+        release(&beside)?;
+        sleep(350 * MS);
+        percent(
+            &recorded(300 * MS)?,
+            |runs| runs[core[0]] == urgent.pid() && runs.contains(&beside.pid()),
+            |runs| core[1..].iter().any(|&cpu| runs[cpu] == beside.pid()),
+        )
+    })
+}
+
+/// A sleeper begins on the last CPU of `home`, where a burner is; the last CPU is
+/// the worst, since the search goes upwards. `busy`: how many CPUs burners have.
+fn stay(ufs: &mut Ufs, home: &HashSet<usize>, busy: usize) -> Result<String> {
+    if home.len() == nr_cpus() || home.len() <= busy {
+        bail!(
+            "this machine lacks several such sets of CPUs, with {} at least",
+            busy + 1
+        );
+    }
+    let mut cpus: Vec<usize> = home.iter().copied().collect();
+    cpus.sort_unstable();
+    let taken = cpus.split_off(cpus.len() - busy);
+    let away = |per_cpu: usize| {
+        let top = Cgroup::top()?;
+        let (background, sensitive) = (
+            top.child("background", 10_000)?,
+            top.child("time_sensitive", 1)?,
+        );
+        trace::start()?;
+        let _background = burners(&background, &[], per_cpu * nr_cpus())?;
+        let _urgent = taken
+            .iter()
+            .map(|&cpu| Worker::burner(&sensitive, &[cpu]))
+            .collect::<Result<Vec<_>>>()?;
+        let last = taken[busy - 1];
+        let sleeper = Worker::sleeper(&sensitive, &[last], 500 * US, 2 * MS, 10_000)?;
+        sleep(100 * MS);
+        // A kernel thread may be in its place once, and it does not come back by itself.
+        for _ in 0..8 {
+            restrict(&sleeper, [last])?;
+            sleep(10 * MS);
+            release(&sleeper)?;
+            sleep(50 * MS);
+        }
+        let runs_on = |runs: &[i32]| runs.iter().position(|&pid| pid == sleeper.pid());
+        percent(
+            &recorded(480 * MS)?,
+            |runs| runs_on(runs).is_some(),
+            |runs| runs_on(runs).is_some_and(|cpu| !home.contains(&cpu)),
+        )
+    };
+    let among = against_flat(
+        ufs,
+        "a sleeper was away, among background work",
+        3.0,
+        || away(2),
+    )?;
+    // The kernel's own search, which --flat uses, knows caches and nodes too.
+    let idle = away(0)?;
+    let numbers = format!("{among}; among idle CPUs {idle:.1} %");
+    if idle > 20.0 {
+        bail!("{numbers}; wanted 20 % at most");
+    }
+    Ok(numbers)
+}
+
+/// A cache of which one CPU is taken.
+pub(crate) fn stay_in_llc(ufs: &mut Ufs) -> Result<String> {
+    stay(ufs, &neighbours("cache/index3/shared_cpu_list")?[0], 1)
+}
+
+/// A node of which the last cache is taken.
+pub(crate) fn stay_in_node(ufs: &mut Ufs) -> Result<String> {
+    let node = fs::read_to_string("/sys/devices/system/node/node0/cpulist")?;
+    let (first, last) = node.trim().split_once('-').context("a node of one CPU")?;
+    let home = (first.parse()?..=last.parse()?).collect();
+    let taken = neighbours("cache/index3/shared_cpu_list")?[0].len();
+    stay(ufs, &home, taken)
+}
+
+/// Tasks in a partition of the last two CPUs stay there, others stay out, and get
+/// the CPUs back; UFS stays loaded through it all.
+pub(crate) fn partitions(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let seq = enable_seq();
+    let cpus = nr_cpus();
+    let set = format!("{}-{}", cpus - 2, cpus - 1);
+    let inside = |runs: &[i32], pids: &HashSet<i32>| {
+        runs[cpus - 2..]
+            .iter()
+            .filter(|pid| pids.contains(pid))
+            .count()
+    };
+    let outside = |runs: &[i32], pids: &HashSet<i32>| {
+        runs[..cpus - 2]
+            .iter()
+            .filter(|pid| pids.contains(pid))
+            .count()
+    };
+    // Busy with both tiers: what may run on two more CPUs would.
+    let crowd = |top: &Cgroup| -> Result<(Cgroup, Cgroup, Vec<Worker>)> {
+        let (background, sensitive) = (
+            top.child("background", 100)?,
+            top.child("time_sensitive", 100)?,
+        );
+        let mut workers = burners(&background, &[], cpus)?;
+        for _ in 0..3 {
+            workers.push(Worker::sleeper(&sensitive, &[], MS, 2 * MS, 100_000)?);
+        }
+        Ok((background, sensitive, workers))
+    };
+    let top = Cgroup::top()?;
+    let (_background, _sensitive, crowd_outside) = crowd(&top)?;
+    let others = pids(&crowd_outside);
+    let mut verdicts = Vec::new();
+    for kind in ["root", "isolated"] {
+        for _ in 0..5 {
+            drop(Cgroup::partition(&set, kind)?);
+        }
+        let partition = Cgroup::partition(&set, kind)?;
+        trace::start()?;
+        let (background, sensitive, crowd_inside) = crowd(&partition)?;
+        let members = pids(&crowd_inside);
+        sleep(350 * MS);
+        let spans = recorded(300 * MS)?;
+        let strays = percent(
+            &spans,
+            |_| true,
+            |runs| outside(runs, &members) > 0 || inside(runs, &others) > 0,
+        )?;
+        let used = percent(&spans, |_| true, |runs| inside(runs, &members) == 2)?;
+        trace::start()?;
+        drop((crowd_inside, background, sensitive, partition));
+        sleep(250 * MS);
+        let spans = recorded(200 * MS)?;
+        let back = percent(&spans, |_| true, |runs| inside(runs, &others) == 2)?;
+        verdicts.push(format!(
+            "{kind}: astray {strays:.2} %, members on both CPUs {used:.0} %, others back {back:.0} %"
+        ));
+        ufs.still_loaded_since(seq)?;
+        if strays > 0.0 || used < 90.0 || back < 90.0 {
+            bail!("{}; wanted 0 %, 90 % and 90 %", verdicts.join("; "));
+        }
+    }
+    Ok(verdicts.join("; "))
+}
