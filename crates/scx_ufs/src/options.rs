@@ -100,6 +100,13 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 1000, value_name = "US")]
     floor_slice_us: u64,
 
+    /// Do not enforce cpu.max.
+    ///
+    /// Cgroups then use what their tier and weight give them. The kernel enforces cpu.max for its
+    /// own scheduler only.
+    #[arg(long)]
+    no_cpu_max: bool,
+
     /// Do not read hint slots, and make no table of them.
     #[arg(long)]
     no_hints: bool,
@@ -189,6 +196,8 @@ pub(crate) struct Config {
     /// Shortest time between two floor runs on one CPU.
     pub floor_interval_ns: u64,
     pub default_tier: Tier,
+    /// Whether cpu.max is enforced, if the kernel tells of it.
+    pub cpu_max: bool,
     /// Indexed by tier.
     pub labels: [Vec<String>; 2],
     /// None: hints are off.
@@ -288,6 +297,7 @@ impl Opts {
             floor_slice_ns: self.floor_slice_us * 1000,
             floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
             default_tier: self.default_tier,
+            cpu_max: !self.no_cpu_max,
             labels,
             table: (!self.no_hints).then(|| TableOpts {
                 dir: self.hints_dir.clone(),
@@ -338,6 +348,7 @@ mod tests {
         assert_eq!(config.ts_slice_ns, 3_000_000);
         assert_eq!(config.floor_interval_ns, 20_000_000);
         assert_eq!(config.default_tier, Tier::TimeSensitive);
+        assert!(config.cpu_max);
         assert_eq!(config.labels[0], ["background"]);
         assert_eq!(config.labels[1], ["time_sensitive", "time-sensitive"]);
     }

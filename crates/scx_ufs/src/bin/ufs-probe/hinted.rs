@@ -158,6 +158,16 @@ fn burn(tier: &str, weight: &str, id: u32) -> Result<()> {
     }
 }
 
+/// Says for ever that it waits for what [`burn`] holds.
+fn wait() -> Result<()> {
+    let slot = Table::open(None)?.attach().context("no slot is free")?;
+    slot.wait(1);
+    println!("waits");
+    loop {
+        sleep(Duration::from_millis(10));
+    }
+}
+
 /// Fills every slot with random bytes, again and again: everything, or all but
 /// whose slot it is, so that what the owners "say" is obeyed.
 fn scribble(seed: u64) -> Result<()> {
@@ -229,6 +239,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
     match (kind, args) {
         ("invert", _) => invert(Inversion::from_args(args)?),
         ("hinted", [tier, weight, id]) => burn(tier, weight, id.parse()?),
+        ("wait", _) => wait(),
         ("scribble", [seed]) => scribble(seed.parse()?),
         _ => bail!("there is no worker '{kind}'"),
     }

@@ -25,7 +25,7 @@ fn hint_count(sample: &Value, name: &str) -> u64 {
 }
 
 /// A worker that asks for a tier and a weight, once it has its slot or none.
-fn hinted(group: &Cgroup, tier: &str, weight: u32, id: u32) -> Result<(Worker, bool)> {
+pub(crate) fn hinted(group: &Cgroup, tier: &str, weight: u32, id: u32) -> Result<(Worker, bool)> {
     let args = [tier.to_owned(), weight.to_string(), id.to_string()];
     let mut worker = Worker::start(group, &[0], "hinted", &args)?;
     let line = worker.line().context("a hinted worker said nothing")?;
