@@ -116,6 +116,13 @@ pub(crate) struct Opts {
     #[arg(long)]
     pub flat: bool,
 
+    /// Do not enforce cpu.max.
+    ///
+    /// Cgroups then use what their tier and weight give them. The kernel enforces cpu.max for its
+    /// own scheduler only.
+    #[arg(long)]
+    no_cpu_max: bool,
+
     /// Do not read hint slots, and make no table of them.
     #[arg(long)]
     no_hints: bool,
@@ -209,6 +216,8 @@ pub(crate) struct Config {
     /// Shortest time between two floor runs on one CPU.
     pub floor_interval_ns: u64,
     pub default_tier: Tier,
+    /// Whether cpu.max is enforced, if the kernel tells of it.
+    pub cpu_max: bool,
     /// Indexed by tier.
     pub labels: [Vec<String>; 2],
     /// None: marks are not heeded.
@@ -313,6 +322,7 @@ impl Opts {
             marks: self
                 .cgroup_marks
                 .then(|| Marks::new(&labels, self.default_tier)),
+            cpu_max: !self.no_cpu_max,
             labels,
             table: (!self.no_hints).then(|| TableOpts {
                 dir: self.hints_dir.clone(),
@@ -363,6 +373,7 @@ mod tests {
         assert_eq!(config.ts_slice_ns, 3_000_000);
         assert_eq!(config.floor_interval_ns, 20_000_000);
         assert_eq!(config.default_tier, Tier::TimeSensitive);
+        assert!(config.cpu_max);
         assert_eq!(config.labels[0], ["background"]);
         assert_eq!(config.labels[1], ["time_sensitive", "time-sensitive"]);
     }

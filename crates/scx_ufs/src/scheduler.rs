@@ -94,7 +94,14 @@ impl<'a> Loaded<'a> {
         if keeper.is_none() {
             skel.maps.giveway_slots.set_max_entries(1)?;
         }
-        configure(&mut skel, config, &shape, keeper.as_ref())?;
+        let cpu_max = config.cpu_max && kernel_tells_of_cpu_max();
+        if config.cpu_max && !cpu_max {
+            warn!(
+                "cpu.max is not enforced: this kernel does not tell schedulers of it (Linux 6.17 \
+                 and later do)"
+            );
+        }
+        configure(&mut skel, config, &shape, cpu_max, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
@@ -219,11 +226,18 @@ fn refuse_beside_another() -> Result<()> {
     Ok(())
 }
 
+/// Whether the kernel has the callback that reports a change of cpu.max. It came
+/// together with the numbers that a cgroup has when it becomes known.
+fn kernel_tells_of_cpu_max() -> bool {
+    compat::struct_has_field("sched_ext_ops", "cgroup_set_bandwidth").unwrap_or(false)
+}
+
 /// Sets the constants that the verifier sees.
 fn configure(
     skel: &mut crate::bpf_skel::OpenBpfSkel<'_>,
     config: &Config,
     shape: &Shape,
+    cpu_max: bool,
     keeper: Option<&Keeper>,
 ) -> Result<()> {
     let rodata = skel
@@ -252,6 +266,7 @@ fn configure(
     for (to, set) in rodata.domains.iter_mut().zip(&shape.domains) {
         *to = *set;
     }
+    rodata.limits_on = cpu_max;
     rodata.hints_on = keeper.is_some();
     let nr_slots = keeper.map_or(1, Keeper::nr_slots);
     rodata.nr_slots = nr_slots;

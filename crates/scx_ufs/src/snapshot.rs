@@ -22,6 +22,8 @@ pub(crate) struct Cgroup {
     pub path: String,
     pub tier: Tier,
     pub weight: u32,
+    pub throttles: u64,
+    pub throttled_ns: u64,
     pub work: Work,
 }
 
@@ -80,6 +82,8 @@ impl Snapshot {
                     path: path_of(&places, index),
                     tier: tier(group.tier),
                     weight: group.weight,
+                    throttles: copied(&bss.limits[index].throttles),
+                    throttled_ns: copied(&bss.limits[index].throttled_ns),
                     work: group_work(&bss.group_work[index]),
                 })
                 .collect(),

@@ -204,6 +204,14 @@ pub struct Metrics {
     pub nr_cgroup_moves: u64,
     #[stat(desc = "changes of cpu.weight")]
     pub nr_weight_changes: u64,
+    #[stat(desc = "changes of cpu.max")]
+    pub nr_limit_changes: u64,
+    #[stat(desc = "times that a cgroup had used up its cpu.max before the period was over")]
+    pub nr_throttles: u64,
+    #[stat(desc = "tasks made to wait for that")]
+    pub nr_parked: u64,
+    #[stat(desc = "of them, tasks that came to a CPU first, since they had been queued before")]
+    pub nr_parked_late: u64,
     #[stat(desc = "background CPUs taken after the wake-up itself found none")]
     pub nr_late_preemptions: u64,
     #[stat(desc = "time-sensitive wake-ups that had to share a core with time-sensitive work")]
@@ -346,6 +354,10 @@ impl Metrics {
             nr_cgroup_overflows: all.get(ufs_stat_UFS_GROUP_OVERFLOW),
             nr_cgroup_moves: all.get(ufs_stat_UFS_CGROUP_MOVE),
             nr_weight_changes: all.get(ufs_stat_UFS_WEIGHT_CHANGE),
+            nr_limit_changes: all.get(ufs_stat_UFS_LIMIT_CHANGE),
+            nr_throttles: all.get(ufs_stat_UFS_THROTTLE),
+            nr_parked: all.get(ufs_stat_UFS_PARK),
+            nr_parked_late: all.get(ufs_stat_UFS_PARK_LATE),
             nr_late_preemptions: all.get(ufs_stat_UFS_LATE_PREEMPT),
             nr_shared_cores: all.get(ufs_stat_UFS_TS_SHARED_CORE),
             nr_moved_apart: all.get(ufs_stat_UFS_MOVED_APART),
@@ -397,6 +409,15 @@ impl Metrics {
             self.nr_tree_ineligible - before.nr_tree_ineligible,
             self.nr_rescue_kicks - before.nr_rescue_kicks,
         )?;
+        if self.nr_throttles > before.nr_throttles {
+            writeln!(
+                out,
+                "  cpu.max: throttled {} parked {}, {} of them late",
+                self.nr_throttles - before.nr_throttles,
+                self.nr_parked - before.nr_parked,
+                self.nr_parked_late - before.nr_parked_late,
+            )?;
+        }
         let (hints, old) = (&self.hints, &before.hints);
         if hints.slots_found > 0 {
             writeln!(
@@ -605,6 +626,8 @@ mod tests {
                 path: "/a".into(),
                 tier: Tier::Background,
                 weight: 17,
+                throttles: 20,
+                throttled_ns: 21,
                 work: work.clone(),
             }],
             threads: BTreeMap::from([(
@@ -636,6 +659,7 @@ mod tests {
         assert_eq!(cpu.wakes.count(), 6);
         let (cgroup, thread) = (&read.cgroups[&16], &read.threads[&18]);
         assert_eq!((cgroup.path.as_str(), cgroup.weight), ("/a", 17));
+        assert_eq!((cgroup.throttles, cgroup.throttled_ns), (20, 21));
         assert_eq!((thread.tid, thread.tier.as_str()), (19, "time_sensitive"));
         for work in [&cgroup.work, &thread.work] {
             assert_eq!((work.background_ns, work.time_sensitive_ns), (11, 12));

@@ -64,6 +64,24 @@ fn time_is_shared_by_weight_within_a_tier() {
 }
 
 #[test]
+fn cpu_max_is_enforced() {
+    prove(
+        4,
+        Clock::LOCKSTEP,
+        &[
+            "cpu_max_holds_in_each_tier",
+            "cpu_max_holds_at_each_level",
+            "cpu_max_change_takes_effect_at_once",
+            "cpu_max_leaves_the_weights_of_others_alone",
+            "cpu_max_of_a_crowd_stalls_nobody",
+            "cpu_max_of_a_long_period_stalls_nobody",
+            "cpu_max_gives_way_to_a_boost",
+            "cpu_max_can_be_switched_off",
+        ],
+    );
+}
+
+#[test]
 fn slots_say_tier_and_weight_and_harm_nobody() {
     prove(
         2,

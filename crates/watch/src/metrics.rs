@@ -202,11 +202,20 @@ impl Families<'_> {
             points.iter().flat_map(by_tier),
         )?;
         self.work("cgroup", &points)?;
-        let weights = points.iter().zip(sample.cgroups.values());
-        self.gauge(
-            "cgroup_weight",
-            "cpu.weight",
-            weights.map(|((labels, _), cgroup)| (labels.clone(), cgroup.weight)),
+        let of_each = |value: fn(&CgroupSample) -> u64| {
+            let cgroups = points.iter().zip(sample.cgroups.values());
+            cgroups.map(move |((labels, _), cgroup)| (labels.clone(), value(cgroup)))
+        };
+        self.gauge("cgroup_weight", "cpu.weight", of_each(|c| c.weight))?;
+        self.counter(
+            "cgroup_throttles",
+            "Times that the cgroup had used up its cpu.max before the period was over",
+            of_each(|c| c.throttles),
+        )?;
+        self.seconds(
+            "cgroup_throttled",
+            "Time for which the cgroup was made to wait for that",
+            of_each(|c| c.throttled_ns),
         )
     }
 
@@ -308,6 +317,8 @@ mod tests {
             "giveway_cpu_run_seconds_total{cpu=\"10\",tier=\"background\"} 0.2",
             "giveway_cgroup_run_seconds_total{cgroup=\"/\",id=\"1\",tier=\"time_sensitive\"} 0.1",
             "giveway_cgroup_weight{cgroup=\"/\",id=\"1\"} 100",
+            "giveway_cgroup_throttles_total{cgroup=\"/\",id=\"1\"} 3",
+            "giveway_cgroup_throttled_seconds_total{cgroup=\"/\",id=\"1\"} 0.2",
             "giveway_tier_wake_seconds_count{tier=\"time_sensitive\"} 3",
             "giveway_hint_slots 2",
         ] {

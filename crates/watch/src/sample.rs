@@ -108,6 +108,10 @@ pub struct CgroupSample {
     pub tier: String,
     /// `cpu.weight`.
     pub weight: u64,
+    /// Times that it had used up its `cpu.max` before the period was over.
+    pub throttles: u64,
+    /// Time for which it was made to wait for that, in nanoseconds.
+    pub throttled_ns: u64,
     /// What its own tasks did.
     #[serde(flatten)]
     pub work: Work,

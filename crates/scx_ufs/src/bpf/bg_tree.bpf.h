@@ -138,6 +138,22 @@ static __always_inline void bg_clamp(u32 index, u32 slices)
 		stat_inc(UFS_BG_CLAMP);
 }
 
+/* A task of @g waits: the CPUs that it may use need to look. */
+static __always_inline void add_cpu_hint(struct task_struct *p, struct group *g)
+{
+	u64 hint = allowed_word(p, 0);
+	u32 word;
+
+	if (nr_cpu_words > 1) {
+		bpf_for(word, 1, nr_cpu_words)
+			hint |= allowed_word(p, word & (UFS_CPU_WORDS - 1));
+	}
+	if ((READ_ONCE(g->cpu_hint) & hint) != hint)
+		__sync_fetch_and_or(&g->cpu_hint, hint);
+	if ((READ_ONCE(bg_hint) & hint) != hint)
+		__sync_fetch_and_or(&bg_hint, hint);
+}
+
 /* Move the group's node from the stash into the tree. */
 static __noinline int tree_insert(u32 index)
 {

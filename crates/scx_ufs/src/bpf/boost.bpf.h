@@ -272,7 +272,7 @@ static __noinline int call_up(u32 slot)
 	tc = task_ctx(p);
 	/* Asleep: it comes when it wakes up. In flight to a queue: dispatch finds
 	 * it there. This CPU is about to look for work. */
-	if (tc && tc->waits == WAITS_BG) {
+	if (tc && (tc->waits & WAITS_BG)) {
 		want(slot);
 		cpu = scx_bpf_task_cpu(p);
 		if (!allowed_on(p, here) || (is_migration_disabled(p) && cpu != here))

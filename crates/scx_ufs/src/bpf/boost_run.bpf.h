@@ -9,7 +9,8 @@
  *
  *	stops while boosted	enqueue: BOOST_DSQ; interrupt its CPU, unless its
  *				latest run was boosted: then somebody was let in
- *	boosted in its queue	dispatch fetches it from there (fetch_wanted)
+ *	boosted in its queue	dispatch fetches it from there (fetch_wanted), also
+ *				from where cpu.max has parked it
  *	slice over		dispatch keeps it, or after BOOST_ROW slices lets
  *				the CPU's time-sensitive work have one
  *
@@ -64,6 +65,12 @@ static __always_inline void boost_enqueue(struct task_struct *p, struct task_ctx
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
+/* The queue of a background task that waits for its group's turn. */
+static __always_inline u64 bg_queue_of(u32 waits)
+{
+	return waits & WAITS_PARKED ? PARK_DSQ : BG_DSQ + (waits & (UFS_GROUPS_MAX - 1));
+}
+
 /* Fetch the boosted tasks that wait in the queues of groups. */
 static __noinline int fetch_wanted(u32 cpu)
 {
@@ -90,7 +97,7 @@ static __noinline int fetch_wanted(u32 cpu)
 			if (!p)
 				continue;
 			tc = task_ctx(p);
-			if (!tc || tc->waits != WAITS_BG || tc->boost || tc->floor) {
+			if (!tc || !(tc->waits & WAITS_BG) || tc->boost || tc->floor) {
 				bpf_task_release(p);
 				continue;
 			}
@@ -98,7 +105,7 @@ static __noinline int fetch_wanted(u32 cpu)
 			__sync_fetch_and_add(&boost_waiting, 1);
 			/* The iterator names the queue; the task need not be its first. */
 			bool moved = false;
-			bpf_for_each(scx_dsq, first, BG_DSQ + (tc->where & (UFS_GROUPS_MAX - 1)), 0) {
+			bpf_for_each(scx_dsq, first, bg_queue_of(tc->waits), 0) {
 				scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, boost_slice_ns);
 				moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, BOOST_DSQ, 0);
 				break;
@@ -110,7 +117,7 @@ static __noinline int fetch_wanted(u32 cpu)
 			} else if (__sync_val_compare_and_swap(&tc->boost, 1, 0) == 1) {
 				/* It has left its queue, or is not in it yet. */
 				__sync_fetch_and_sub(&boost_waiting, 1);
-				if (tc->waits == WAITS_BG)
+				if (tc->waits & WAITS_BG)
 					want(slot);
 			}
 			bpf_task_release(p);

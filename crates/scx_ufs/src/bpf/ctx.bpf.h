@@ -32,6 +32,8 @@ const volatile u64 load_number = 1;
 const volatile u64 boost_slice_ns = 1000000;
 const volatile u64 boost_ns = 10000000000;
 const volatile bool boost_heavyweight = true;
+/* Whether cpu.max is enforced: see limit.bpf.h. */
+const volatile bool limits_on = true;
 /* Indexed by tier. An entry of length 0 ends the list. */
 const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 
@@ -40,9 +42,13 @@ const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 enum ufs_dsq {
 	FLOOR_DSQ = 1,
 	BOOST_DSQ = 2,
+	PARK_DSQ = 3,		/* of groups that have used up their cpu.max */
 	TS_DSQ = 1 << 16,	/* + CPU, in order of virtual runtime */
 	BG_DSQ = 1 << 17,	/* + group, in order of virtual runtime */
 };
+
+/* Tasks of a queue that a timer looks at. */
+#define WALK_MAX 4096
 
 /* -- CPUs. -- */
 
@@ -87,6 +93,7 @@ u64 ts_waiting;
 u64 bg_waiting;
 u64 floor_waiting;
 u64 boost_waiting;
+u64 nr_parked;
 u64 ts_enq_seq;
 /* CPUs, modulo 64, on which some waiting background task may run: a superset,
  * added to by enqueue and renewed by the timer. A CPU that is not in it need not
@@ -151,23 +158,30 @@ u64 tier_moves;
 
 /* -- Tasks. -- */
 
+/* Where a task waits: a kind, and the number of the queue. */
 enum waits_in {
 	WAITS_NOT = 0,
-	WAITS_TS,		/* .where is a CPU */
-	WAITS_BG,		/* .where is a group */
+	WAITS_TS = 1 << 16,	/* + CPU */
+	WAITS_BG = 2 << 16,	/* + group */
+	/* With one of the above: parked, and will go there (see park.bpf.h). */
+	WAITS_PARKED = 4 << 16,
+	WAITS_NUMBER = 0xffff,
 };
 
 struct task_ctx {
+	/* enum waits_in, and above it .stays. One word, since whoever moves a waiting
+	 * task to another queue races with whoever takes it out of its queue. */
+	u64 waits;
 	u64 vtime;
 	u64 vtime_elsewhere;	/* in the other tier, where it may come back to */
 	u64 started;
+	u64 billed_at;		/* until when its groups' budgets have paid for it */
 	u64 wake_at;		/* 0: not waking up */
 	u32 group;
 	u32 tier;
 	u32 cgroup_tier;	/* as of moves_seen */
+	u32 stays;		/* times that it was given to a queue: tells them apart */
 	u32 load;		/* its weight in the group, LOAD_ONE is 100 */
-	u32 waits;		/* enum waits_in */
-	u32 where;
 	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
 	u32 prepaid;		/* its group was charged for a whole slice */
@@ -295,16 +309,46 @@ static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 	return true;
 }
 
-static __always_inline void leave_queue(struct task_ctx *tc)
+/* One task more in the queue that @waits names. */
+static __always_inline void count_waiting(u32 waits)
 {
-	if (tc->waits == WAITS_TS) {
-		__sync_fetch_and_sub(&cpu_ctx(tc->where)->ts_waiting, 1);
+	if (waits & WAITS_PARKED) {
+		__sync_fetch_and_add(&nr_parked, 1);
+	} else if (waits & WAITS_TS) {
+		__sync_fetch_and_add(&cpu_ctx(waits)->ts_waiting, 1);
+		__sync_fetch_and_add(&ts_enq_seq, 1);
+		__sync_fetch_and_add(&ts_waiting, 1);
+	} else if (waits & WAITS_BG) {
+		__sync_fetch_and_add(&bg_waiting, 1);
+		__sync_fetch_and_add(&group(waits)->nr_waiting, 1);
+	}
+}
+
+/* In enqueue: the task will wait in this queue. */
+static __always_inline void enter_queue(struct task_ctx *tc, u32 waits)
+{
+	WRITE_ONCE(tc->waits, (u64)++tc->stays << 32 | waits);
+	count_waiting(waits);
+}
+
+static __always_inline void uncount_waiting(u32 waits)
+{
+	if (waits & WAITS_PARKED) {
+		__sync_fetch_and_sub(&nr_parked, 1);
+	} else if (waits & WAITS_TS) {
+		__sync_fetch_and_sub(&cpu_ctx(waits)->ts_waiting, 1);
 		__sync_fetch_and_sub(&ts_waiting, 1);
-	} else if (tc->waits == WAITS_BG) {
-		__sync_fetch_and_sub(&group(tc->where)->nr_waiting, 1);
+	} else if (waits & WAITS_BG) {
+		__sync_fetch_and_sub(&group(waits)->nr_waiting, 1);
 		__sync_fetch_and_sub(&bg_waiting, 1);
 	}
-	tc->waits = WAITS_NOT;
+}
+
+static __always_inline void leave_queue(struct task_ctx *tc)
+{
+	/* The exchange: paired with release_parked(). */
+	if (tc->waits)
+		uncount_waiting(__sync_lock_test_and_set(&tc->waits, WAITS_NOT));
 	if (tc->floor == 1)
 		__sync_fetch_and_sub(&floor_waiting, 1);
 	tc->floor = 0;

@@ -28,15 +28,14 @@
  * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit.
  *
  * The same timer does what has no better place: it retires idle groups, re-keys
- * waiting work after a change of weights, and wakes an idle CPU if work waits,
- * the last resort of the protocols in placement.bpf.h and bg_tree.bpf.h.
+ * waiting work after a change of weights, and, the last resort of the protocols in
+ * placement.bpf.h, bg_tree.bpf.h and park.bpf.h, releases parked tasks that need
+ * not wait and wakes an idle CPU if work waits.
  */
 #ifndef UFS_FLOOR_H
 #define UFS_FLOOR_H
 
 #define TIMER_NS (50 * 1000 * 1000ULL)
-/* Tasks looked at in one queue at a time. */
-#define WALK_MAX 4096
 
 extern unsigned CONFIG_HZ __kconfig;
 
@@ -205,19 +204,26 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 			break;
 		if (READ_ONCE(group(i)->nr_waiting))
 			floor_collect(BG_DSQ + i);
-		retire_group(i, GIVEWAY_TIER_BACKGROUND, now);
-		retire_group(i, GIVEWAY_TIER_TIME_SENSITIVE, now);
+		retire_idle_group(i, GIVEWAY_TIER_BACKGROUND, now);
+		retire_idle_group(i, GIVEWAY_TIER_TIME_SENSITIVE, now);
+	}
+	if (limits_on && READ_ONCE(nr_parked)) {
+		floor_collect(PARK_DSQ);
+		release_parked();
 	}
 	renew_hint(nr);
-	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting)) {
+	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting) || READ_ONCE(floor_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 
 		bpf_for(i, 0, nr_cpu_ids) {
-			if (!bpf_cpumask_test_cpu(i, idle) ||
-			    !(READ_ONCE(ts_waiting) || bg_work_for(i)))
+			if (!bpf_cpumask_test_cpu(i, idle))
+				continue;
+			/* Parked tasks may be overdue while CPUs are idle. */
+			if (READ_ONCE(ts_waiting) || bg_work_for(i))
+				stat_inc(UFS_RESCUE_KICK);
+			else if (!READ_ONCE(floor_waiting))
 				continue;
 			scx_bpf_kick_cpu(i, SCX_KICK_IDLE);
-			stat_inc(UFS_RESCUE_KICK);
 		}
 		scx_bpf_put_idle_cpumask(idle);
 	}

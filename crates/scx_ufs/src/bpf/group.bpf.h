@@ -19,7 +19,8 @@
  * Only active groups count, separately for each tier: if C sleeps, B owns 3/4
  * and D still 1/4. A group is active from its first runnable task until it has
  * had none for IDLE_NS, so that work which sleeps between requests does not
- * make every weight in the system change with each of them. Every change moves
+ * make every weight in the system change with each of them. Tasks that cpu.max
+ * has parked do not compete: their group is inactive at once. Every change moves
  * hweight_gen on, and a group computes its hweight anew when it notices.
  *
  * What is used is the inverse: "scale", the virtual nanoseconds that one real
@@ -186,19 +187,25 @@ static __always_inline void uncount_runnable(struct task_ctx *tc, u64 now)
 		share->idle_since = now;
 }
 
-/* Called by the timer. */
-static __always_inline void retire_group(u32 index, u32 tier, u64 now)
+/* The group competes no more, unless it has a runnable task. */
+static __always_inline void retire_group(u32 index, u32 tier)
 {
 	struct share *share = &group(index)->in[tier & 1];
 
-	if (index == 0 || !share->active || share->load ||
-	    time_delta(now, share->idle_since) < IDLE_NS)
+	if (index == 0 || !share->active || share->load)
 		return;
 	set_active(index, tier, false);
 	/* Paired with count_runnable(), which adds before it looks at active: either
 	 * it saw active == 0, or this sees its task. */
 	if (READ_ONCE(share->load))
 		set_active(index, tier, true);
+}
+
+/* Called by the timer. */
+static __always_inline void retire_idle_group(u32 index, u32 tier, u64 now)
+{
+	if (time_delta(now, group(index)->in[tier & 1].idle_since) >= IDLE_NS)
+		retire_group(index, tier);
 }
 
 /* ---- Tiers ---- */
@@ -305,6 +312,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	err = ready_bg_group(index);
 	if (err)
 		return err;
+	limit_of(index)->throttles = 0;
+	limit_of(index)->throttled_ns = 0;
+	if (limits_on && bpf_core_field_exists(args->bw_quota_us))
+		set_limit(index, args->bw_period_us, args->bw_quota_us, args->bw_burst_us);
 	slot->group = index;
 	__sync_fetch_and_add(&live_groups, 1);
 	return 0;
@@ -319,6 +330,8 @@ void BPF_STRUCT_OPS(ufs_cgroup_exit, struct cgroup *cgrp)
 		return;
 	set_active(index, GIVEWAY_TIER_BACKGROUND, false);
 	set_active(index, GIVEWAY_TIER_TIME_SENSITIVE, false);
+	if (limits_on)
+		set_limit(index, 0, UNLIMITED, 0);
 	group(index)->cgid = 0;
 	__sync_fetch_and_sub(&live_groups, 1);
 	bpf_map_push_elem(&free_groups, &index, 0);

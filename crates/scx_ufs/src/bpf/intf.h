@@ -56,7 +56,8 @@ enum ufs_boost {
 
 /* One counter for every branch that a reader of the statistics asks about. */
 enum ufs_stat {
-	/* Where a time-sensitive wake-up went; the four add up to its wake-ups. */
+	/* Where a time-sensitive wake-up went; the four add up to its wake-ups, but for
+	 * those that were parked. */
 	UFS_TS_WAKE_IDLE,
 	UFS_TS_WAKE_PREEMPT_BG,
 	UFS_TS_WAKE_PREEMPT_TS,
@@ -125,6 +126,12 @@ enum ufs_stat {
 	/* Wake-ups whose CPU is not in the previous one's cache, or node. */
 	UFS_TS_LEFT_LLC,
 	UFS_TS_LEFT_NODE,
+	/* cpu.max: budgets used up; tasks parked for it; tasks that came to a CPU
+	 * from a queue and were sent away. */
+	UFS_THROTTLE,
+	UFS_PARK,
+	UFS_PARK_LATE,
+	UFS_LIMIT_CHANGE,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,

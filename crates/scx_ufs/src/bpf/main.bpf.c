@@ -29,6 +29,7 @@
  *
  *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
  *   background that urgent work waits for: BOOST_DSQ ---> RUNNING.
+ *   either, of a cgroup that has used up its cpu.max: PARK_DSQ ---> its queue above.
  *
  * WHAT A CPU DOES WHEN IT NEEDS WORK (dispatch), first match wins: an overdue
  * task, if the floor's share allows; a boosted one, if it is their turn; the
@@ -54,6 +55,7 @@
 
 #include "intf.h"
 #include "ctx.bpf.h"
+#include "limit.bpf.h"
 #include "group.bpf.h"
 #include "bg_tree.bpf.h"
 #include "hints.bpf.h"
@@ -63,6 +65,7 @@
 #include "placement.bpf.h"
 #include "boost.bpf.h"
 #include "boost_run.bpf.h"
+#include "park.bpf.h"
 #include "floor.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -73,29 +76,15 @@ UEI_DEFINE(uei);
 
 static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
 {
-	u32 index = tc->group & (UFS_GROUPS_MAX - 1), word;
+	u32 index = tc->group & (UFS_GROUPS_MAX - 1);
 	struct group *g = group(index);
-	u64 hint = allowed_word(p, 0);
-	bool idle;
-	s32 cpu;
 
 	if ((s64)(g->task_clock - bg_slice_ns - tc->vtime) > 0) {
 		tc->vtime = g->task_clock - bg_slice_ns;
 		stat_inc(UFS_BG_CLAMP);
 	}
-	if (nr_cpu_words > 1) {
-		bpf_for(word, 1, nr_cpu_words)
-			hint |= allowed_word(p, word & (UFS_CPU_WORDS - 1));
-	}
-
-	tc->waits = WAITS_BG;
-	tc->where = index;
-	__sync_fetch_and_add(&bg_waiting, 1);
-	__sync_fetch_and_add(&g->nr_waiting, 1);
-	if ((READ_ONCE(g->cpu_hint) & hint) != hint)
-		__sync_fetch_and_or(&g->cpu_hint, hint);
-	if ((READ_ONCE(bg_hint) & hint) != hint)
-		__sync_fetch_and_or(&bg_hint, hint);
+	enter_queue(tc, WAITS_BG | index);
+	add_cpu_hint(p, g);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
 	group_has_work(index);
 	/* Boosted just now, by a waiter that did not find it in a queue: paired with
@@ -111,13 +100,7 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 		if (tc->idle_found)
 			return;
 	}
-	if (!may_move(p)) {
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
-		return;
-	}
-	cpu = claim_for_queued(p, scx_bpf_task_cpu(p), false, &idle);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	bg_call_cpu(p);
 }
 
 /* ---- Charging ---- */
@@ -201,6 +184,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u
 	if (used > (1ULL << 29))
 		used = 1ULL << 29;
 	tc->started = now;
+	bill(tc, now);
 	stats()->run_ns[tc->tier & 1] += used;
 	__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
 	weighted = used;
@@ -277,6 +261,12 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		return prev_cpu;
 	}
 	heed(p, tc);
+	if (unlikely(is_held(tc))) {
+		/* Enqueue parks it: no CPU is to be looked for. */
+		tc->wake_at = scx_bpf_now();
+		tc->idle_found = false;
+		return prev_cpu;
+	}
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		return ts_select_cpu(p, tc, prev_cpu, wake_flags);
 	cpu = claim_for_wakeup(p, prev_cpu, wake_flags, false, &idle);
@@ -297,9 +287,13 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	if (unlikely(tc->waits || tc->floor || tc->boost))
 		leave_queue(tc);
 	heed(p, tc);
-	count_runnable(tc);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
 		tc->wake_at = scx_bpf_now();
+	if (unlikely(is_held(tc))) {
+		park(p, tc, enq_flags);
+		return;
+	}
+	count_runnable(tc);
 	if (unlikely(enq_flags & SCX_ENQ_LAST) &&
 	    move_apart(p, tc->tier == GIVEWAY_TIER_TIME_SENSITIVE, enq_flags))
 		return;
@@ -339,8 +333,10 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 			leave_cpu(tc, true);
 			prev_boosted = is_boosted(tc);
 		}
-		prev_ts = tc->tier == GIVEWAY_TIER_TIME_SENSITIVE;
-		prev_bg = !prev_ts;
+		if (likely(!is_held(tc))) {
+			prev_ts = tc->tier == GIVEWAY_TIER_TIME_SENSITIVE;
+			prev_bg = !prev_ts;
+		}
 	}
 	if (unlikely(READ_ONCE(boost_waiting) || !set_is_empty(&wanted) || prev_boosted) &&
 	    boosts_turn(cc)) {
@@ -423,6 +419,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	if (tc->waits || from_floor || tc->boost)
 		leave_queue(tc);
 	tc->started = now;
+	tc->billed_at = now;
 	if (unlikely(tc->slot))
 		start_with_slot(tc, now);
 	if (tc->wake_at) {
@@ -439,6 +436,11 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
 		if (tc->slot)
 			state_of(tc->slot)->floor_runs++;
+	}
+	if (unlikely(is_held(tc))) {
+		/* It waited in a queue when the budget was used up: see park.bpf.h. */
+		stat_inc(UFS_PARK_LATE);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	if (tc->tier == GIVEWAY_TIER_BACKGROUND) {
 		/* Dispatch has charged the group, unless the task came by another way:
@@ -503,10 +505,12 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 {
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
-	struct task_ctx *tc = hints_on ? task_ctx(p) : NULL;
+	struct task_ctx *tc = hints_on || has_limits() ? task_ctx(p) : NULL;
 
+	if (tc)
+		bill(tc, scx_bpf_now());
 	/* Dispatch will heed it. */
-	if (tc && unlikely(says_otherwise(p, tc))) {
+	if (tc && unlikely(says_otherwise(p, tc) || is_held(tc))) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
@@ -634,6 +638,17 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	hurry_timer();
 }
 
+void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
+		    u64 burst_us)
+{
+	u32 index = group_of_cgroup(cgrp);
+
+	if (!limits_on || index == 0 || group(index)->cgid != cgrp->kn->id)
+		return;
+	set_limit(index, period_us, quota_us, burst_us);
+	stat_inc(UFS_LIMIT_CHANGE);
+}
+
 /* ---- The scheduler comes and goes ---- */
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
@@ -653,6 +668,9 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 		idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)] |= 1ULL << (cpu & 63);
 	}
 	err = scx_bpf_create_dsq(BOOST_DSQ, -1);
+	if (err)
+		return err;
+	err = scx_bpf_create_dsq(PARK_DSQ, -1);
 	if (err)
 		return err;
 	head = header();
@@ -676,6 +694,7 @@ void BPF_STRUCT_OPS(ufs_dump, struct scx_dump_ctx *dctx)
 
 	scx_bpf_dump("ufs: waiting ts=%llu bg=%llu floor=%llu, clocks ts=%llu bg=%llu", ts_waiting,
 		     bg_waiting, floor_waiting, ts_clock, bg_clock);
+	scx_bpf_dump("ufs: limits %u throttled %u parked %llu", nr_limits, nr_throttled, nr_parked);
 	bpf_for(i, 0, UFS_GROUPS_MAX) {
 		struct group *g = group(i);
 
@@ -704,8 +723,8 @@ void BPF_STRUCT_OPS(ufs_dump_task, struct scx_dump_ctx *dctx, struct task_struct
 	struct task_ctx *tc = task_ctx(p);
 
 	if (tc)
-		scx_bpf_dump("ufs: tier %u group %u vtime %llu waits %u where %u floor %u", tc->tier,
-			     tc->group, tc->vtime, tc->waits, tc->where, tc->floor);
+		scx_bpf_dump("ufs: tier %u group %u vtime %llu waits %llx floor %u", tc->tier, tc->group,
+			     tc->vtime, tc->waits, tc->floor);
 }
 
 SCX_OPS_DEFINE(ufs_ops,
@@ -723,6 +742,7 @@ SCX_OPS_DEFINE(ufs_ops,
 	       .cgroup_exit		= (void *)ufs_cgroup_exit,
 	       .cgroup_move		= (void *)ufs_cgroup_move,
 	       .cgroup_set_weight	= (void *)ufs_cgroup_set_weight,
+	       .cgroup_set_bandwidth	= (void *)ufs_cgroup_set_bandwidth,
 	       .init			= (void *)ufs_init,
 	       .exit			= (void *)ufs_exit,
 	       .dump			= (void *)ufs_dump,

@@ -129,14 +129,52 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 	return cpu;
 }
 
+/* Have an idle CPU, if there is one, serve @p, which waits in its group's queue. */
+static __always_inline void bg_call_cpu(struct task_struct *p)
+{
+	bool idle;
+	s32 cpu;
+
+	if (!may_move(p)) {
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
+		return;
+	}
+	cpu = claim_for_queued(p, scx_bpf_task_cpu(p), false, &idle);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* Have a CPU serve @p, which was counted as waiting in the queue of @cpu. The
+ * atomic additions of that are the barrier: see "No time-sensitive task waits" at
+ * the top. */
+static __always_inline void ts_call_cpu(struct task_struct *p, u32 cpu)
+{
+	bool idle;
+	s32 other;
+
+	if (!may_move(p)) {
+		if (cpu_ctx(cpu)->runs == RUNS_OTHER)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		else if (claim_bg_cpu(cpu))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	other = claim_for_queued(p, cpu, true, &idle);
+	if (other >= 0 && idle) {
+		scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
+	} else if (other >= 0) {
+		stat_inc(UFS_LATE_PREEMPT);
+		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
+	}
+}
+
 /* Reached by pinned tasks, by those that found no CPU, and after a slice. */
 static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	bool waking = enq_flags & SCX_ENQ_WAKEUP, idle;
+	bool waking = enq_flags & SCX_ENQ_WAKEUP;
 	u64 scale = task_scale(tc);
-	s32 other;
 
 	if (waking)
 		ts_meet(cc, tc->vtime, scx_bpf_now());
@@ -160,29 +198,12 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 		return;
 	}
 
-	tc->waits = WAITS_TS;
-	tc->where = cpu;
-	__sync_fetch_and_add(&cc->ts_waiting, 1);
-	__sync_fetch_and_add(&ts_enq_seq, 1);
-	__sync_fetch_and_add(&ts_waiting, 1);
+	enter_queue(tc, WAITS_TS | cpu);
 	scx_bpf_dsq_insert_vtime(p, TS_DSQ + cpu, ts_slice_ns, tc->vtime, enq_flags);
 	if (waking)
 		stat_inc(UFS_TS_WAKE_QUEUED);
-
-	/* The atomic additions above are the barrier: see "No time-sensitive task
-	 * waits" at the top. Kicks act after the task is in its queue. */
-	if (!may_move(p)) {
-		if (cc->runs == RUNS_OTHER)
-			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-		return;
-	}
-	other = claim_for_queued(p, cpu, true, &idle);
-	if (other >= 0 && idle) {
-		scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
-	} else if (other >= 0) {
-		stat_inc(UFS_LATE_PREEMPT);
-		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
-	}
+	/* Kicks act after the task is in its queue. */
+	ts_call_cpu(p, cpu);
 }
 
 /*

@@ -49,6 +49,10 @@ pub struct CgroupStats {
     pub tier: String,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
+    #[stat(desc = "times that it had used up its cpu.max before the period was over")]
+    pub throttles: u64,
+    #[stat(desc = "time for which it was made to wait for that in nanoseconds")]
+    pub throttled_ns: u64,
     #[stat(desc = "CPU time of its time-sensitive tasks in nanoseconds")]
     pub time_sensitive_ns: u64,
     #[stat(desc = "CPU time of its background tasks in nanoseconds")]
@@ -111,6 +115,8 @@ impl CgroupStats {
             path: cgroup.path.clone(),
             tier: cgroup.tier.to_string(),
             weight: cgroup.weight.into(),
+            throttles: cgroup.throttles,
+            throttled_ns: cgroup.throttled_ns,
             time_sensitive_ns: work.run_ns[Tier::TimeSensitive as usize],
             background_ns: work.run_ns[Tier::Background as usize],
             preempted: work.preempted,

@@ -331,6 +331,8 @@ pub(crate) mod tests {
             path: path.into(),
             tier: tier.into(),
             weight: 100,
+            throttles: 3,
+            throttled_ns: 200_000_000,
             work,
         };
         let thread = |tid, tier: &str, work| ThreadSample {

@@ -95,6 +95,12 @@ impl Cgroup {
         unsafe { command.pre_exec(move || fs::write(&procs, "0")) };
     }
 
+    /// Sets `cpu.max`: a quota and a period in microseconds, or `max`.
+    pub(crate) fn set_max(&self, max: &str) -> Result<()> {
+        fs::write(self.path.join("cpu.max"), max)
+            .with_context(|| format!("cannot set cpu.max of {} to {max}", self.path.display()))
+    }
+
     /// Where processes are written to join.
     pub(crate) fn procs(&self) -> PathBuf {
         self.path.join("cgroup.procs")

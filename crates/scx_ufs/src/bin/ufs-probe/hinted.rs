@@ -181,6 +181,16 @@ fn hold_or_wait(role: &str, domain: u64) -> Result<()> {
     }
 }
 
+/// Says for ever that it waits for what [`burn`] holds.
+fn wait() -> Result<()> {
+    let slot = Table::open(None)?.attach().context("no slot is free")?;
+    slot.wait(1);
+    println!("waits");
+    loop {
+        sleep(Duration::from_millis(10));
+    }
+}
+
 /// Fills every slot with random bytes, again and again: everything, or all but
 /// whose slot it is, so that what the owners "say" is obeyed.
 fn scribble(seed: u64) -> Result<()> {
@@ -253,6 +263,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
         ("invert", _) => invert(Inversion::from_args(args)?),
         ("hinted", [tier, weight, id]) => burn(tier, weight, id.parse()?),
         ("holder" | "waiter", [domain]) => hold_or_wait(kind, domain.parse()?),
+        ("wait", _) => wait(),
         ("scribble", [seed]) => scribble(seed.parse()?),
         _ => bail!("there is no worker '{kind}'"),
     }

@@ -18,6 +18,7 @@
 //! sharing.rs    claims about tiers and weights
 //! marking.rs    claims about tiers that root marks cgroups with
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
+//! limits.rs     claims about cpu.max
 //! survival.rs   claims about storms, floors and ways to leave
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
@@ -37,6 +38,7 @@ mod hinted;
 mod hinting;
 mod marking;
 mod placing;
+mod limits;
 mod sharing;
 mod survival;
 mod teller;
@@ -106,6 +108,17 @@ const CLAIMS: &[Claim] = &[
     ("wakeup_stays_in_its_cache", placing::stay_in_llc),
     ("wakeup_stays_in_its_numa_node", placing::stay_in_node),
     ("cpuset_partitions_hold", placing::partitions),
+    ("cpu_max_holds_in_each_tier", limits::each_tier),
+    ("cpu_max_holds_at_each_level", limits::nested),
+    ("cpu_max_change_takes_effect_at_once", limits::change),
+    ("cpu_max_leaves_the_weights_of_others_alone", limits::others),
+    ("cpu_max_of_a_crowd_stalls_nobody", limits::crowd),
+    (
+        "cpu_max_of_a_long_period_stalls_nobody",
+        limits::long_period,
+    ),
+    ("cpu_max_gives_way_to_a_boost", limits::boosted),
+    ("cpu_max_can_be_switched_off", limits::switched_off),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),
