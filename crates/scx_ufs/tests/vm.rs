@@ -67,7 +67,6 @@ fn time_is_shared_by_weight_within_a_tier() {
 fn cpu_max_is_enforced() {
     prove(
         4,
-        Clock::LOCKSTEP,
         &[
             "cpu_max_holds_in_each_tier",
             "cpu_max_holds_at_each_level",
