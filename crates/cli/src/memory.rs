@@ -48,16 +48,9 @@ mod tests {
     #[test]
     fn the_option_is_the_one_that_is_meant() {
         // SAFETY: options may be read at any time.
-        let before = unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) };
-        assert_eq!(
-            before, 1000,
-            "mimalloc's default for a purge's delay, in ms"
-        );
+        let now = || unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) };
+        assert_eq!(now(), 1000, "mimalloc's default for a purge's delay, in ms");
         keep_what_is_freed();
-        // SAFETY: as above.
-        assert_eq!(
-            unsafe { libmimalloc_sys::mi_option_get(PURGE_DELAY) },
-            KEPT_MS
-        );
+        assert_eq!(now(), KEPT_MS);
     }
 }

@@ -16,7 +16,7 @@
 //! | [`WakeupPlan::operations`] products of two matrices | the work, with a cache footprint |
 //! | a spinlock for each CPU, held during the work | data of that CPU: who is preempted with it in hand makes others spin |
 //!
-//! Afterwards hackbench and cyclictest measure the same from other sides ([`tools`]).
+//! Afterwards hackbench and cyclictest measure the same from other sides (`tools`).
 //!
 //! All threads are in one cgroup of the background tier with the default weight,
 //! as in the paper: no scheduler is told that any of them is urgent. This is an
