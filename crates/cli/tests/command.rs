@@ -213,6 +213,8 @@ fn the_overview_lists_what_there_is() {
             "report",
             "lab",
             "meta",
+            "mark",
+            "pods",
             "sql",
             "completions",
             "man",
