@@ -234,30 +234,29 @@ pub(crate) fn boosted(ufs: &mut Ufs) -> Result<String> {
 }
 
 /// On one CPU x may use a tenth; y and z share the rest by their weights, 1 to 3,
-/// though x would own three sevenths.
+/// though x would own three sevenths. Not exactly: the tier's clock moves on for x
+/// too, and each time that x is held the others find themselves behind it. If x
+/// counted while it is held it would be more than 5 to 1.
 pub(crate) fn others(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&[])?;
     let top = Cgroup::top()?;
-    let mut verdicts = Vec::new();
-    for name in TIERS {
-        let tier = top.child(name, 100)?;
-        let (x, y) = (tier.child("x", 300)?, tier.child("y", 100)?);
-        let z = tier.child("z", 300)?;
-        let _burners = (
-            burners(&x, &[0], 2)?,
-            burners(&y, &[0], 2)?,
-            burners(&z, &[0], 2)?,
-        );
-        x.set_max(&limit(10))?;
-        sleep(500 * MS);
-        let used = percents([&x, &y, &z], 4000 * MS)?;
-        let ratio = used[2] / used[1];
-        verdicts.push(format!("{name} {used:.1?} % of a CPU"));
-        if (ratio / 3.0 - 1.0).abs() > TOLERANCE {
-            bail!("{}: {ratio:.2} to 1, by weight 3 to 1", verdicts.join("; "));
-        }
+    let tier = top.child("background", 100)?;
+    let (x, y) = (tier.child("x", 300)?, tier.child("y", 100)?);
+    let z = tier.child("z", 300)?;
+    let _burners = (
+        burners(&x, &[0], 2)?,
+        burners(&y, &[0], 2)?,
+        burners(&z, &[0], 2)?,
+    );
+    x.set_max(&limit(10))?;
+    sleep(500 * MS);
+    let used = percents([&x, &y, &z], 4000 * MS)?;
+    let ratio = used[2] / used[1];
+    let numbers = format!("{used:.1?} % of a CPU; {ratio:.2} to 1, by weight 3 to 1");
+    if !(2.5..3.5).contains(&ratio) {
+        bail!("{numbers}");
     }
-    Ok(verdicts.join("; "))
+    Ok(numbers)
 }
 
 /// The same limit, held and, when UFS is told so, not.
