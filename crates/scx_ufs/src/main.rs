@@ -3,6 +3,7 @@
 //! ```text
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
+//! kconfig.rs    settings of the kernel where there is no file of them
 //! topology.rs   which CPUs share a core, a cache, a NUMA node
 //! standby.rs    what is waited for: the word to attach, the word to stop
 //! snapshot.rs   what the BPF program has counted, copied
@@ -31,6 +32,7 @@ mod bpf_intf;
 mod bpf_skel;
 mod door;
 mod journal;
+mod kconfig;
 mod marks;
 mod options;
 mod scheduler;

@@ -19,6 +19,7 @@ use scx_utils::{
 
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+use crate::kconfig::Settings;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
@@ -84,7 +85,12 @@ impl<'a> Loaded<'a> {
 
         let mut builder = BpfSkelBuilder::default();
         builder.obj_builder.debug(opts.verbose);
-        let open_opts = opts.libbpf.clone().into_bpf_open_opts();
+        let mut libbpf = opts.libbpf.clone();
+        let settings = Settings::where_there_are_none()?;
+        if let Some(settings) = &settings {
+            libbpf.kconfig.get_or_insert_with(|| settings.path());
+        }
+        let open_opts = libbpf.into_bpf_open_opts();
         let mut skel = scx_ops_open!(builder, open_object, ufs_ops, open_opts)?;
         let keeper = config.table.as_ref().and_then(|wanted| {
             Keeper::prepare(wanted, &mut skel.maps.giveway_slots)
