@@ -94,7 +94,7 @@ fn cannot(dir: &Path, error: &io::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::PathBuf;
@@ -107,6 +107,7 @@ mod tests {
         top: tempfile::TempDir,
         running: Vec<Sandbox>,
         marks: RefCell<BTreeMap<PathBuf, Tier>>,
+        writes: Cell<u32>,
     }
 
     impl Node {
@@ -115,6 +116,7 @@ mod tests {
                 top: tempfile::tempdir().unwrap(),
                 running: Vec::new(),
                 marks: RefCell::default(),
+                writes: Cell::new(0),
             }
         }
 
@@ -140,6 +142,7 @@ mod tests {
                 &rights,
                 &|dir| Ok(self.marks.borrow().get(dir).copied()),
                 &mut |dir, tier| {
+                    self.writes.set(self.writes.get() + 1);
                     match tier {
                         Some(tier) => self.marks.borrow_mut().insert(dir.into(), tier),
                         None => self.marks.borrow_mut().remove(dir),
@@ -171,6 +174,7 @@ mod tests {
             ]
         );
         assert_eq!(node.round(), Round::default());
+        assert_eq!(node.writes.get(), 2);
     }
 
     #[test]
