@@ -16,6 +16,8 @@ machine=/tmp/machine
 mkdir $machine
 mount -t tmpfs -o size=90% machine $machine
 cp -ax /bin /etc /lib /lib64 /sbin /usr /var $machine
+# It keeps packages from starting and stopping services while an image is made.
+rm -f $machine/usr/sbin/policy-rc.d
 for dir in dev lab old proc run sys tmp; do mkdir $machine/$dir; done
 for dir in dev lab sys; do mount --rbind /$dir $machine/$dir; done
 mount -t proc proc $machine/proc
