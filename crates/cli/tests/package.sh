@@ -16,8 +16,9 @@ machine=/tmp/machine
 mkdir $machine
 mount -t tmpfs -o size=90% machine $machine
 cp -ax /bin /etc /lib /lib64 /sbin /usr /var $machine
-for dir in dev lab old proc run sys tmp; do mkdir $machine/$dir; done
-for dir in dev lab sys; do mount --rbind /$dir $machine/$dir; done
+for dir in boot dev lab old proc run sys tmp; do mkdir $machine/$dir; done
+# In boot is the kernel's configuration, which libbpf reads.
+for dir in boot dev lab sys; do mount --rbind /$dir $machine/$dir; done
 mount -t proc proc $machine/proc
 mount -t tmpfs run $machine/run
 mount -t tmpfs tmp $machine/tmp
