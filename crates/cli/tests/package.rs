@@ -317,8 +317,8 @@ fn installing_loads_nothing() {
 
 #[test]
 fn an_upgrade_reloads_what_runs_and_nothing_else() {
-    held(&["plain_upgrade", "start", "upgrade", "upgrade_restarts"]);
-    held(&["upgrade_of_stopped", "slice_stays"]);
+    held(&["plain_upgrade", "start", "upgrade", "upgrade_loads"]);
+    held(&["upgrade_restarts", "upgrade_of_stopped", "slice_stays"]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ claim() { # NAME WHAT-IS-THERE WHAT-SHOULD-BE
 	if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: '$2' instead of '$3'"; fi
 }
 state() { cat /sys/kernel/sched_ext/state; }
+until_enabled() { for _ in $(seq 600); do [ "$(state)" = enabled ] && return; sleep 0.1; done; }
 # Without those that have ended and that nobody has reaped yet.
 running() { ps -C scx_ufs -o stat= | grep -vc Z; }
 
@@ -16,8 +17,9 @@ machine=/tmp/machine
 mkdir $machine
 mount -t tmpfs -o size=90% machine $machine
 cp -ax /bin /etc /lib /lib64 /sbin /usr /var $machine
-# It keeps packages from starting and stopping services while an image is made.
+# The image's own keeps packages from stopping and restarting units.
 rm -f $machine/usr/sbin/policy-rc.d
+# Without /boot, and so without the kernel's configuration, as in many containers.
 for dir in dev lab old proc run sys tmp; do mkdir $machine/$dir; done
 for dir in dev lab sys; do mount --rbind /$dir $machine/$dir; done
 mount -t proc proc $machine/proc
@@ -47,7 +49,9 @@ on dpkg -i /lab/giveway.deb; claim install "$? $(state) $(running)" "0 disabled 
 claim not_enabled "$(on systemctl is-enabled giveway giveway-meta giveway-metrics | sort -u)" disabled
 on giveway start; claim start "$? $(state) $(on systemctl is-active giveway)" "0 enabled active"
 before=$(pgrep -x scx_ufs)
-on dpkg -i /lab/giveway.deb; claim upgrade "$? $(state) $(running)" "0 enabled 1"
+on dpkg -i /lab/giveway.deb; claim upgrade "$?" 0
+# The unit is started; loading takes its time.
+until_enabled; claim upgrade_loads "$(state) $(running)" "enabled 1"
 claim upgrade_restarts "$([ "$before" != "$(pgrep -x scx_ufs)" ] && echo another)" another
 on systemctl start background.slice
 on systemd-run --quiet --slice=background.slice sleep 1000
