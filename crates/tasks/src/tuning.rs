@@ -25,11 +25,11 @@
 //!   so it is within 1.06 of it.
 //! * Of groups that are there after it, the rest of their work is estimated
 //!   (`remainder`). Taken for done, they would be what the tuning is for: where queries
-//!   pile up, dozens of long ones have had little and seem to be short, and what ends
-//!   *them* early is an order close to fair, which is the worst for the short ones.
-//!   With a fifth more work than two workers could do, that brought the mean slowdown
-//!   to 1.16 times that of the best of a grid, and to half as much again on a real
-//!   engine. Estimated, 1.07 is the most that was seen (`tuning_bears_a_pile`).
+//!   pile up, dozens of long ones have had little and pass for short, and what ends
+//!   *them* early is close to fair, which is the worst for the short ones. With 1.08
+//!   times the work that two workers can do, that brought the mean slowdown to 1.13 to
+//!   1.41 times the best of a grid; with the estimate it is 1.04 to 1.05
+//!   (`tuning_bears_a_pile`).
 //! * With fewer than two groups nothing is tuned: no parameters make a difference.
 
 mod remainder;
