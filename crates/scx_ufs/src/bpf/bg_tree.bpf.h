@@ -37,10 +37,15 @@
  * ends. cpu_hint, a superset of the CPUs that its tasks may use, avoids most
  * such searches.
  *
- * Known weaknesses: groups that are set aside are invisible to other CPUs for
- * that moment; a CPU that went idle in it is woken by update_idle or, at
- * worst, by the timer. A search gives up after SEARCH_MAX groups. A queue with
- * many tasks pinned elsewhere is walked from its head.
+ * A group in somebody's hands is invisible to other CPUs for that moment. Two
+ * that are woken together for two tasks of one group meet there, and the kernel
+ * asks an idle CPU that found nothing no second time. So whoever finds the tree
+ * empty while tasks wait leaves its bit in missed_cpus and looks once more, and
+ * whoever puts a group into the tree then wakes those CPUs. tree_lock orders the
+ * two: the second look sees the group, or tree_insert() sees the bit.
+ *
+ * Known weaknesses: a search gives up after SEARCH_MAX groups. A queue with many
+ * tasks pinned elsewhere is walked from its head.
  */
 #ifndef UFS_BG_TREE_H
 #define UFS_BG_TREE_H
@@ -64,6 +69,10 @@ struct {
 	__type(key, u32);
 	__type(value, struct stash);
 } stashes SEC(".maps");
+
+/* CPUs that found the tree empty while tasks waited; whether there is any. */
+u64 missed_cpus[UFS_CPU_WORDS];
+u32 has_missed;
 
 private(TREE) struct bpf_spin_lock tree_lock;
 private(TREE) struct bpf_rb_root bg_tree __contains(tree_node, rb);
@@ -154,6 +163,23 @@ static __always_inline void add_cpu_hint(struct task_struct *p, struct group *g)
 		__sync_fetch_and_or(&bg_hint, hint);
 }
 
+static __noinline int wake_missed(void)
+{
+	u32 word, i;
+
+	bpf_for(word, 0, nr_cpu_words) {
+		u64 cpus = __sync_lock_test_and_set(&missed_cpus[word & (UFS_CPU_WORDS - 1)], 0);
+
+		bpf_for(i, 0, 64) {
+			if (!cpus)
+				break;
+			scx_bpf_kick_cpu((word << 6) + ctzll(cpus), SCX_KICK_IDLE);
+			cpus &= cpus - 1;
+		}
+	}
+	return 0;
+}
+
 /* Move the group's node from the stash into the tree. */
 static __noinline int tree_insert(u32 index)
 {
@@ -172,6 +198,8 @@ static __noinline int tree_insert(u32 index)
 	bpf_spin_lock(&tree_lock);
 	bpf_rbtree_add(&bg_tree, &node->rb, node_less);
 	bpf_spin_unlock(&tree_lock);
+	if (unlikely(READ_ONCE(has_missed)) && __sync_lock_test_and_set(&has_missed, 0))
+		wake_missed();
 	return 0;
 }
 
@@ -210,6 +238,18 @@ static __noinline s32 tree_pop(void)
 	if (node)
 		bpf_obj_drop(node);
 	return index & (UFS_GROUPS_MAX - 1);
+}
+
+/* The same; @cpu is woken when there is a group again. */
+static __always_inline s32 tree_pop_or_miss(u32 cpu)
+{
+	s32 index = tree_pop();
+
+	if (index >= 0)
+		return index;
+	__sync_fetch_and_or(&missed_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)], 1ULL << (cpu & 63));
+	WRITE_ONCE(has_missed, 1);
+	return tree_pop();
 }
 
 /* The key of the first group, and which it is; false when the tree is empty. */
@@ -253,7 +293,8 @@ static __noinline bool bg_pick(u32 cpu)
 	bpf_for(i, 0, SEARCH_MAX) {
 		struct group *g;
 
-		index = tree_pop();
+		/* Groups that are set aside were not missed. */
+		index = aside ? tree_pop() : tree_pop_or_miss(cpu);
 		if (index < 0)
 			break;
 		g = group(index);
