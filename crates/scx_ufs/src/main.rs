@@ -3,6 +3,7 @@
 //! ```text
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
+//! features.rs   what older kernels lack, and what UFS does without it
 //! kconfig.rs    settings of the kernel where there is no file of them
 //! topology.rs   which CPUs share a core, a cache, a NUMA node
 //! standby.rs    what is waited for: the word to attach, the word to stop
@@ -31,6 +32,7 @@ use log::{LevelFilter, error, info, warn};
 mod bpf_intf;
 mod bpf_skel;
 mod door;
+mod features;
 mod journal;
 mod kconfig;
 mod marks;
@@ -76,6 +78,11 @@ fn run(opts: &Opts) -> Result<()> {
     }
     if opts.help_stats {
         stats::server_data().describe_meta(&mut std::io::stdout(), None)?;
+        return Ok(());
+    }
+    if opts.kernel_lacks {
+        let lacking = serde_json::to_string(&features::lacking()?)?;
+        println!("{lacking}");
         return Ok(());
     }
     let stop = Stop::on_signals().context("cannot handle SIGINT and SIGTERM")?;

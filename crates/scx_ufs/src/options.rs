@@ -188,6 +188,13 @@ pub(crate) struct Opts {
     #[arg(long)]
     pub help_stats: bool,
 
+    /// Say in JSON what UFS does without on this kernel; do not schedule.
+    ///
+    /// A list of objects: what is concerned ('name'), what happens for lack of it ('without'),
+    /// and the first version of Linux that is no such kernel ('since').
+    #[arg(long)]
+    pub kernel_lacks: bool,
+
     /// Say more, including libbpf's messages.
     #[arg(short, long)]
     pub verbose: bool,

@@ -19,6 +19,7 @@ use scx_utils::{
 
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+use crate::features;
 use crate::kconfig::Settings;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
@@ -100,12 +101,9 @@ impl<'a> Loaded<'a> {
         if keeper.is_none() {
             skel.maps.giveway_slots.set_max_entries(1)?;
         }
-        let cpu_max = config.cpu_max && kernel_tells_of_cpu_max();
+        let cpu_max = config.cpu_max && features::CPU_MAX.is_there()?;
         if config.cpu_max && !cpu_max {
-            warn!(
-                "cpu.max is not enforced: this kernel does not tell schedulers of it (Linux 6.17 \
-                 and later do)"
-            );
+            warn!("{}", features::CPU_MAX);
         }
         configure(&mut skel, config, &shape, cpu_max, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
@@ -230,12 +228,6 @@ fn refuse_beside_another() -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Whether the kernel has the callback that reports a change of cpu.max. It came
-/// together with the numbers that a cgroup has when it becomes known.
-fn kernel_tells_of_cpu_max() -> bool {
-    compat::struct_has_field("sched_ext_ops", "cgroup_set_bandwidth").unwrap_or(false)
 }
 
 /// Sets the constants that the verifier sees.

@@ -1,6 +1,6 @@
 //! UFS in a kernel that can load it: what it promises while nothing goes wrong.
 
-use giveway_lab::Machine;
+use giveway_lab::{LabSpec, Machine};
 
 mod guest;
 
@@ -15,7 +15,7 @@ fn prove(cpus: u32, claims: &[&str]) {
 
 /// The same on a machine of some shape.
 fn prove_on(shape: Machine, claims: &[&str]) {
-    let printed = guest::ask(shape, guest::PATIENCE, &[], claims);
+    let printed = guest::ask(&LabSpec::default(), shape, guest::PATIENCE, &[], claims);
     let printed = printed.unwrap_or_else(|error| panic!("{error}"));
     for claim in claims {
         guest::shown(claim, &printed);

@@ -188,6 +188,9 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 	u32 i, nr = READ_ONCE(nr_groups);
 	bool rekey = __sync_lock_test_and_set(&rekey_wanted, 0);
 
+	/* Older verifiers, as Linux 6.12's, take a timer that a sleepable callback has
+	 * set for sleepable, and let no such program walk a queue without this. */
+	bpf_rcu_read_lock();
 	if (READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
 			if (!READ_ONCE(cpu_ctx(i)->ts_waiting))
@@ -211,6 +214,7 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 		floor_collect(PARK_DSQ);
 		release_parked();
 	}
+	bpf_rcu_read_unlock();
 	renew_hint(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting) || READ_ONCE(floor_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();

@@ -211,7 +211,10 @@ static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 		__sync_fetch_and_sub(&nr_throttled, 1);
 		l->throttled_ns += time_delta(now, l->throttled_since);
 	}
+	/* As in on_timer(). */
+	bpf_rcu_read_lock();
 	release_parked();
+	bpf_rcu_read_unlock();
 	return 0;
 }
 
