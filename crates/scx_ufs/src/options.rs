@@ -167,8 +167,9 @@ pub(crate) struct Opts {
 
     /// Load, print 'ready', then wait for a line on standard input before scheduling.
     ///
-    /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules. If
-    /// standard input ends without a line, so does scx_ufs.
+    /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules.
+    /// Another line makes it leave, print 'ready' and wait again. If standard input ends while it
+    /// waits, so does scx_ufs.
     #[arg(long)]
     pub standby: bool,
 

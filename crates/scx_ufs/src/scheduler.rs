@@ -2,21 +2,24 @@
 //!
 //! [`Loaded`] is verified by the kernel and schedules nothing; [`Scheduler`] is in
 //! force. The program lives as long as that: dropping its link, or the death of
-//! this process, makes the kernel move every task back to its own scheduler.
+//! this process, makes the kernel move every task back to its own scheduler. What
+//! has left by its link can come into force again ([`Left::ToWait`]).
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use crossbeam_channel::never;
 use libbpf_rs::OpenObject;
 use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    NR_CPU_IDS, Topology, UserExitInfo, compat, scx_ops_attach, scx_ops_load, scx_ops_open,
+    NR_CPU_IDS, Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open,
     try_set_rlimit_infinity, uei_exited, uei_report,
 };
 
+use crate::again::Fresh;
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::features;
@@ -25,7 +28,7 @@ use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
 use crate::snapshot::Snapshot;
-use crate::standby::Stop;
+use crate::standby::{Stop, Word};
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
 use crate::topology::Shape;
@@ -33,6 +36,8 @@ use crate::topology::Shape;
 /// UFS, loaded: all but the last step is done.
 pub(crate) struct Loaded<'a> {
     skel: BpfSkel<'a>,
+    /// Its memory before it was first in force.
+    fresh: Fresh,
     cpus: Vec<u32>,
     /// None: hints are off.
     keeper: Option<Keeper>,
@@ -47,6 +52,16 @@ pub(crate) struct Scheduler<'a> {
     loaded: Loaded<'a>,
     link: Option<libbpf_rs::Link>,
     stats_server: StatsServer<(), Metrics>,
+}
+
+/// How it left, which says what is next.
+pub(crate) enum Left<'a> {
+    /// It was told to stop.
+    ForGood,
+    /// The kernel asks for another load.
+    ToLoad,
+    /// It was told to wait for its next time.
+    ToWait(Loaded<'a>),
 }
 
 /// How often it is seen whether the kernel has thrown UFS out.
@@ -113,8 +128,10 @@ impl<'a> Loaded<'a> {
             | *compat::SCX_OPS_ENQ_EXITING
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
+        let skel = scx_ops_load!(skel, ufs_ops, uei)?;
         Ok(Self {
-            skel: scx_ops_load!(skel, ufs_ops, uei)?,
+            fresh: Fresh::of(&skel)?,
+            skel,
             cpus,
             keeper,
             sessions: config.sessions.clone(),
@@ -128,6 +145,13 @@ impl<'a> Loaded<'a> {
         self.keeper.as_ref().is_some_and(Keeper::is_stale)
     }
 
+    /// Has it as it was before it was first in force.
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        self.fresh
+            .restore(&self.skel)
+            .context("cannot clear the program's memory")
+    }
+
     /// Puts UFS in force.
     pub(crate) fn attach(mut self) -> Result<Scheduler<'a>> {
         // Before the table is published, which is another UFS's if that is in force.
@@ -139,7 +163,11 @@ impl<'a> Loaded<'a> {
                 .context("cannot pin the hint table: try --no-hints")?;
         }
         let skel = &mut self.skel;
-        let link = Some(scx_ops_attach!(skel, ufs_ops)?);
+        // The probe beside the scheduler stays, and a skeleton attaches it once.
+        let link = Some(match skel.links.scx_lib_init_probe {
+            None => scx_ops_attach!(skel, ufs_ops)?,
+            Some(_) => skel.maps.ufs_ops.attach_struct_ops()?,
+        });
         if let Some(keeper) = &self.keeper {
             keeper.sweep();
         }
@@ -176,19 +204,21 @@ impl<'a> Loaded<'a> {
     }
 }
 
-impl Scheduler<'_> {
-    /// Serves statistics until UFS is interrupted or thrown out.
+impl<'a> Scheduler<'a> {
+    /// Serves statistics until UFS is told to leave, or thrown out.
     ///
     /// # Errors
     /// When the kernel ejected UFS: the reason, and the kernel's dump on stderr.
-    pub(crate) fn run(mut self, stop: &Stop) -> Result<UserExitInfo> {
+    pub(crate) fn run(mut self, stop: &Stop, word: Option<&Word>) -> Result<Left<'a>> {
         let (answers, requests) = self.stats_server.channels();
         let loaded = &mut self.loaded;
+        let mut word = word.map_or_else(never, |word| word.given().clone());
+        let mut is_to_wait = false;
         let mut swept = Instant::now();
         // Marks count from the start.
         loaded.place();
         let mut placed = Instant::now();
-        while !stop.is_asked() && !uei_exited!(&loaded.skel, uei) {
+        while !stop.is_asked() && !is_to_wait && !uei_exited!(&loaded.skel, uei) {
             if let Some(keeper) = &loaded.keeper
                 && swept.elapsed() > SWEEP_EVERY
             {
@@ -199,6 +229,7 @@ impl Scheduler<'_> {
                 loaded.place();
                 placed = Instant::now();
             }
+            let mut is_silent = false;
             crossbeam_channel::select! {
                 recv(requests) -> request => match request {
                     Ok(()) => answers.send(loaded.metrics())?,
@@ -209,11 +240,26 @@ impl Scheduler<'_> {
                 },
                 // Whoever asks waits for Linux's own scheduler, or for the next.
                 recv(stop.asked()) -> _ => {}
+                recv(word) -> line => match line {
+                    Ok(()) => is_to_wait = true,
+                    // Its end is none: UFS stays, as one that nobody talks to.
+                    Err(_) => is_silent = true,
+                },
                 default(LOOK_EVERY) => {}
+            }
+            if is_silent {
+                word = never();
             }
         }
         drop(self.link.take());
-        uei_report!(&loaded.skel, uei)
+        // Its path is the next one's from the moment in which this one is ready.
+        drop(self.stats_server);
+        let exit = uei_report!(&self.loaded.skel, uei)?;
+        Ok(match exit.should_restart() {
+            true => Left::ToLoad,
+            false if is_to_wait => Left::ToWait(self.loaded),
+            false => Left::ForGood,
+        })
     }
 }
 

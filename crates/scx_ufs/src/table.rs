@@ -22,7 +22,9 @@
 //! that ended while UFS was not loaded, by the sweep here.
 //!
 //! Known weaknesses: of two loaders that attach at the same moment both publish,
-//! and the one that the kernel refuses may take the socket with it. A thread
+//! and the one that the kernel refuses may take the socket with it. Of two that take
+//! turns, the one that came later answers at the socket; when it ends, nobody does
+//! until the next one is loaded. A thread
 //! number that comes into use again within the moment of a sweep may lose its
 //! slot; it is treated as its cgroup is until it claims another.
 
@@ -59,7 +61,8 @@ pub(crate) struct Keeper {
     dir: PathBuf,
     nr_slots: u32,
     gid: Gid,
-    /// The number of the map that was pinned there when it was looked for.
+    /// The number of the map that was pinned there when it was looked for, or has
+    /// been by us.
     found: Option<u32>,
     /// What was found, if it cannot be used.
     replaces: Option<MapHandle>,
@@ -121,7 +124,7 @@ impl Keeper {
         self.table.as_ref()
     }
 
-    /// Whether the directory has changed since [`Keeper::prepare`] looked.
+    /// Whether somebody else has changed the directory since [`Keeper::prepare`] looked.
     pub(crate) fn is_stale(&self) -> bool {
         let pinned = MapHandle::from_pinned_path(self.path()).and_then(|map| map.info());
         self.found != pinned.ok().map(|map| map.info.id)
@@ -173,6 +176,7 @@ impl Keeper {
             page[..16].copy_from_slice(&self.header());
             map.update(&0u32.to_ne_bytes(), &page, MapFlags::ANY)?;
             map.pin(&path)?;
+            self.found = Some(map.info()?.info.id);
         }
         chown(&self.dir, None, Some(self.gid))?;
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o750))?;
@@ -185,7 +189,9 @@ impl Keeper {
         if let Err(error) = door::serve(&socket, descriptor, size, self.gid) {
             warn!("the hint table is not passed on: {error:#}");
         }
-        self.table = Some(Table::open(Some(&self.dir))?);
+        if self.table.is_none() {
+            self.table = Some(Table::open(Some(&self.dir))?);
+        }
         Ok(())
     }
 

@@ -116,6 +116,14 @@ fn background_holders_do_not_keep_urgent_waiters_waiting() {
 }
 
 #[test]
+fn loading_is_bounded_and_done_once() {
+    prove(
+        2,
+        &["verifying_is_bounded", "what_is_loaded_comes_and_goes"],
+    );
+}
+
+#[test]
 fn ufs_survives_storms_and_leaves_cleanly() {
     prove(
         4,

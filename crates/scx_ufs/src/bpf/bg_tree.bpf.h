@@ -181,7 +181,7 @@ static __noinline int wake_missed(void)
 }
 
 /* Move the group's node from the stash into the tree. */
-static __noinline int tree_insert(u32 index)
+__once int tree_insert(u32 index)
 {
 	struct group *g = group(index);
 	struct tree_node *node;
@@ -210,7 +210,7 @@ static __always_inline void group_has_work(u32 index)
 }
 
 /* Take the first node out of the tree and park it. Returns its group, or -1. */
-static __noinline s32 tree_pop(void)
+__once s32 tree_pop(void)
 {
 	struct bpf_rb_node *rb;
 	struct tree_node *node;
@@ -253,13 +253,11 @@ static __always_inline s32 tree_pop_or_miss(u32 cpu)
 }
 
 /* The key of the first group, and which it is; false when the tree is empty. */
-static __noinline bool tree_first(u64 *vtime, u32 *whose)
+__once bool tree_first(u64 *vtime __arg_nonnull, u32 *whose __arg_nonnull)
 {
 	struct bpf_rb_node *rb;
 	bool found = false;
 
-	if (!vtime || !whose)
-		return false;
 	bpf_spin_lock(&tree_lock);
 	rb = bpf_rbtree_first(&bg_tree);
 	if (rb) {
@@ -280,7 +278,7 @@ static __always_inline void charge_group(u32 index, s64 ns)
 }
 
 /* Let @cpu take the next task of the group that is most behind. */
-static __noinline bool bg_pick(u32 cpu)
+__once bool bg_pick(u32 cpu)
 {
 	u64 bit = 1ULL << (cpu & 63);
 	u32 aside = 0, i;

@@ -109,7 +109,7 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 }
 
 /* Weights have changed: groups re-enter the tree with keys of today. */
-static __noinline int rekey_tree(void)
+__once int rekey_tree(void)
 {
 	u64 clock = READ_ONCE(bg_clock);
 	u32 i, nr = READ_ONCE(nr_groups);
@@ -166,7 +166,7 @@ static __noinline int rekey_ts(u64 dsq)
 
 /* Hints only grow in between. A bit that is cleared against an enqueue that is
  * setting it just now comes back with the next enqueue or the next renewal. */
-static __noinline int renew_hint(u32 nr)
+__once int renew_hint(u32 nr)
 {
 	u64 hint = 0;
 	u32 i;
@@ -244,11 +244,23 @@ static s32 start_timer(void)
 	entry = bpf_map_lookup_elem(&timers, &key);
 	if (!entry)
 		return -ENOENT;
+	/* It is there already if this is not the first attachment. */
 	err = bpf_timer_init(&entry->timer, &timers, CLOCK_MONOTONIC);
-	if (err)
+	if (err && err != -EBUSY)
 		return err;
 	bpf_timer_set_callback(&entry->timer, on_timer);
 	return bpf_timer_start(&entry->timer, TIMER_NS, 0);
+}
+
+/* Else it would go on for as long as the program is loaded. */
+static void stop_timer(void)
+{
+	struct ufs_timer *entry;
+	u32 key = 0;
+
+	entry = bpf_map_lookup_elem(&timers, &key);
+	if (entry)
+		bpf_timer_cancel(&entry->timer);
 }
 
 static void hurry_timer(void)

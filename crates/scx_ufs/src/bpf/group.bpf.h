@@ -89,7 +89,7 @@ static __always_inline void propagate(u32 index, u32 tier, s32 sign)
 	}
 }
 
-static __noinline int set_active(u32 index, u32 tier, bool active)
+__once int set_active(u32 index, u32 tier, bool active)
 {
 	struct share *share = &group(index)->in[tier & 1];
 
@@ -103,7 +103,7 @@ static __noinline int set_active(u32 index, u32 tier, bool active)
 	return 0;
 }
 
-static __noinline u64 refresh_scale(u32 index, u32 tier)
+__once u64 refresh_scale(u32 index, u32 tier)
 {
 	struct share *share = &group(index)->in[tier & 1];
 	u64 gen = READ_ONCE(hweight_gen), hweight = HWEIGHT_ONE;

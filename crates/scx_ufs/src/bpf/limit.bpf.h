@@ -150,7 +150,7 @@ static __always_inline void spend(u32 index, u64 used, u64 now)
 }
 
 /* Take @used nanoseconds from the budgets of a group and of all above it. */
-__noinline int spend_upwards(u32 index, u64 used, u64 now)
+__once int spend_upwards(u32 index, u64 used, u64 now)
 {
 	u32 level;
 
@@ -175,7 +175,7 @@ static __always_inline void bill(struct task_ctx *tc, u64 now)
 }
 
 /* Whether a group or one above it is throttled. */
-__noinline u32 is_throttled(u32 index)
+__once u32 is_throttled(u32 index)
 {
 	u32 level;
 
@@ -234,8 +234,9 @@ static __noinline int set_limit(u32 index, u64 period_us, u64 quota_us, u64 burs
 		quota_ns = quota_us * 1000;
 	if (quota_ns && !l->has_timer) {
 		err = bpf_timer_init(&entry->timer, &limit_timers, CLOCK_MONOTONIC);
-		/* Without memory for it there is no limit: better than no cgroup. */
-		if (err)
+		/* It is there already if an earlier attachment has made it. Without memory
+		 * for it there is no limit: better than no cgroup. */
+		if (err && err != -EBUSY)
 			return err;
 		bpf_timer_set_callback(&entry->timer, on_limit_timer);
 		l->has_timer = 1;

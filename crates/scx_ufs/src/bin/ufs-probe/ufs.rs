@@ -1,7 +1,7 @@
 //! `scx_ufs` as a child process.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,11 @@ impl Ufs {
             env: Vec::new(),
             child: None,
         }
+    }
+
+    /// The loader's program.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     /// Has UFS loaded with exactly these arguments; loading takes a while, so a
