@@ -133,7 +133,7 @@ fn run(opts: &Opts) -> Result<()> {
                     break;
                 }
                 Left::ToWait(left) => {
-                    loaded = left;
+                    loaded = *left;
                     waits = word.as_ref();
                 }
             }

@@ -61,7 +61,7 @@ pub(crate) enum Left<'a> {
     /// The kernel asks for another load.
     ToLoad,
     /// It was told to wait for its next time.
-    ToWait(Loaded<'a>),
+    ToWait(Box<Loaded<'a>>),
 }
 
 /// How often it is seen whether the kernel has thrown UFS out.
@@ -257,7 +257,7 @@ impl<'a> Scheduler<'a> {
         let exit = uei_report!(&self.loaded.skel, uei)?;
         Ok(match exit.should_restart() {
             true => Left::ToLoad,
-            false if is_to_wait => Left::ToWait(self.loaded),
+            false if is_to_wait => Left::ToWait(Box::new(self.loaded)),
             false => Left::ForGood,
         })
     }
