@@ -9,6 +9,7 @@
 //! no package fetched. What only an attempt would tell (whether a scheduler
 //! loads, whether KVM can boot a kernel) is reported as far as files tell.
 
+mod kernel;
 mod probes;
 
 use std::io::Write;
@@ -66,6 +67,41 @@ struct Finding {
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
+}
+
+fn ok(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
+    Finding {
+        way,
+        name,
+        health: Health::Ok,
+        detail: detail.into(),
+        remedy: None,
+    }
+}
+
+fn missing(
+    way: Way,
+    name: &'static str,
+    detail: impl Into<String>,
+    remedy: impl Into<String>,
+) -> Finding {
+    Finding {
+        way,
+        name,
+        health: Health::Missing,
+        detail: detail.into(),
+        remedy: Some(remedy.into()),
+    }
+}
+
+fn note(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
+    Finding {
+        way,
+        name,
+        health: Health::Note,
+        detail: detail.into(),
+        remedy: None,
+    }
 }
 
 /// Everything found, and what follows.

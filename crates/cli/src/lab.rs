@@ -66,8 +66,18 @@ struct ShellArgs {
 #[derive(Args, Debug)]
 struct BuildArgs {
     /// Look for a newer kernel even if there is one
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kernel")]
     refresh_kernel: bool,
+    #[command(flatten)]
+    kernel: KernelArgs,
+}
+
+#[derive(Args, Debug)]
+struct KernelArgs {
+    /// Boot the newest Linux of a series, as 6.12, instead of the newest of all; what Debian does
+    /// not build with sched_ext is built here, which takes ten to twenty minutes once
+    #[arg(long, value_name = "SERIES")]
+    kernel: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -80,6 +90,8 @@ enum ClockKind {
 
 #[derive(Args, Debug)]
 struct MachineArgs {
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Virtual CPUs
     #[arg(long, default_value_t = Machine::default().cpus, value_name = "N")]
     cpus: u32,
@@ -132,11 +144,14 @@ pub(crate) fn lab(args: LabArgs) -> Result<u8, Failure> {
         LabCommand::Shell(args) => {
             let machine = args.machine.machine()?;
             let job = args.job.fill(Job::default())?;
-            open(false)?.shell(&machine, &job)?;
+            boot(args.machine.kernel)?.shell(&machine, &job)?;
             Ok(0)
         }
         LabCommand::Build(args) => {
-            open(args.refresh_kernel)?;
+            match args.refresh_kernel {
+                true => open(true)?,
+                false => boot(args.kernel)?,
+            };
             eprintln!("the lab is ready");
             Ok(0)
         }
@@ -149,6 +164,15 @@ pub(crate) fn lab(args: LabArgs) -> Result<u8, Failure> {
     }
 }
 
+/// The lab with the image that benchmarks use and this kernel.
+fn boot(kernel: KernelArgs) -> Result<Lab, Failure> {
+    open_as(LabSpec {
+        layer: Some(bench::image_layer()?),
+        series: kernel.kernel,
+        ..LabSpec::default()
+    })
+}
+
 /// The lab with the image that benchmarks use.
 pub(crate) fn open(refresh_kernel: bool) -> Result<Lab, Failure> {
     open_with(bench::image_layer()?, refresh_kernel)
@@ -156,11 +180,14 @@ pub(crate) fn open(refresh_kernel: bool) -> Result<Lab, Failure> {
 
 /// The lab with an image that has this layer.
 pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failure> {
-    let spec = LabSpec {
+    open_as(LabSpec {
         layer: Some(layer),
         refresh_kernel,
         ..LabSpec::default()
-    };
+    })
+}
+
+fn open_as(spec: LabSpec) -> Result<Lab, Failure> {
     Ok(Lab::open(&spec, &Steps::new())?)
 }
 
@@ -177,7 +204,7 @@ pub(crate) fn with_programs(job: Job) -> Result<Job, Failure> {
 fn run(args: RunArgs) -> Result<u8, Failure> {
     let machine = args.machine.machine()?;
     let job = args.job.fill(Job::new(args.command))?;
-    let lab = open(false)?;
+    let lab = boot(args.machine.kernel)?;
     let mut out = std::io::stdout().lock();
     // The guest goes on when our reader is gone: its status is still wanted.
     let outcome = lab.run(&machine, &job, &mut |line| {

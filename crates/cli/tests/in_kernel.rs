@@ -1,11 +1,13 @@
 //! `run`, `start`, `stop` and `status` against a kernel that has sched_ext and
 //! cgroup v2: one guest tries everything (`guest.sh`), one test per claim.
 
+use giveway_lab::LabSpec;
+
 mod guest;
 
 /// Every one of these claims held in the guest.
 fn held(claims: &[&str]) {
-    guest::held("guest.sh", claims);
+    guest::held(&LabSpec::default(), "guest.sh", claims);
 }
 
 #[test]
@@ -44,6 +46,11 @@ fn other_users_need_a_delegated_cgroup_and_cannot_raise_themselves() {
 fn start_loads_ufs_and_waits_until_the_kernel_has_it() {
     held(&["start_not_root", "start", "start_ops", "start_again"]);
     held(&["start_again_with_options", "doctor_native"]);
+}
+
+#[test]
+fn doctor_says_that_the_newest_kernel_lacks_nothing() {
+    held(&["doctor_features"]);
 }
 
 #[test]

@@ -3,11 +3,13 @@
 //! start, end and death is real; what cannot be arranged there, such as a load
 //! that hangs, is tried against a made-up kernel in `giveway-metasched`.
 
+use giveway_lab::LabSpec;
+
 mod guest;
 
 /// Every one of these claims held in the guest.
 fn held(claims: &[&str]) {
-    guest::held("meta.sh", claims);
+    guest::held(&LabSpec::default(), "meta.sh", claims);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 use giveway_hints::slot::{self, OpenError, Table};
 use giveway_metasched::system::rival;
 
-use super::{Finding, Health, Way};
+use super::{Finding, Way, kernel, missing, note, ok};
 use crate::cgroup::Hierarchy;
 use crate::sched_ext::{SchedExt, State};
 use crate::service;
@@ -27,8 +27,9 @@ const LAB_GUEST_MIB: u64 = 4 * 1024;
 
 /// Every finding about the machine whose root directory is `root`.
 pub(super) fn all(root: &Path) -> Vec<Finding> {
-    let mut found = vec![
-        sched_ext(root),
+    let mut found = vec![sched_ext(root)];
+    found.extend(features(root));
+    found.extend([
         btf(root),
         tracer(root),
         cgroups(root),
@@ -36,46 +37,11 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         scheduler(),
         postgres(root),
         hints(root),
-    ];
+    ]);
     found.extend(loader(root));
     found.extend(lab(root));
     found.push(clang());
     found
-}
-
-fn ok(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
-    Finding {
-        way,
-        name,
-        health: Health::Ok,
-        detail: detail.into(),
-        remedy: None,
-    }
-}
-
-fn missing(
-    way: Way,
-    name: &'static str,
-    detail: impl Into<String>,
-    remedy: impl Into<String>,
-) -> Finding {
-    Finding {
-        way,
-        name,
-        health: Health::Missing,
-        detail: detail.into(),
-        remedy: Some(remedy.into()),
-    }
-}
-
-fn note(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
-    Finding {
-        way,
-        name,
-        health: Health::Note,
-        detail: detail.into(),
-        remedy: None,
-    }
 }
 
 fn text(root: &Path, path: &str) -> Option<String> {
@@ -111,6 +77,14 @@ fn sched_ext(root: &Path) -> Finding {
             "kernel",
             format!("Linux {release} with sched_ext"),
         ),
+    }
+}
+
+/// What the kernel lacks, if it can load a scheduler and there is one.
+fn features(root: &Path) -> Vec<Finding> {
+    match (SchedExt::under(root).state(), service::program()) {
+        (State::Unsupported, _) | (_, None) => Vec::new(),
+        (_, Some(scheduler)) => kernel::features(&scheduler),
     }
 }
 

@@ -27,7 +27,7 @@ fn scheduler(giveway: &Path) -> PathBuf {
 
 /// What the guest said that ran `tests/SCRIPT`, all of it; with `giveway` and
 /// `scx_ufs` beside the script.
-fn said(script: &str) -> &'static str {
+fn said(spec: &LabSpec, script: &str) -> &'static str {
     static SAID: OnceLock<String> = OnceLock::new();
     SAID.get_or_init(|| {
         let giveway = cargo_bin!("giveway");
@@ -35,11 +35,12 @@ fn said(script: &str) -> &'static str {
             .file(giveway, "giveway")
             .file(scheduler(giveway), "scx_ufs")
             .file(tests().join(script), script);
-        transcript(&LabSpec::default(), &machine(), &job)
+        transcript(spec, &machine(), &job)
     })
 }
 
-/// Every one of these claims of the script held in the guest.
-pub(crate) fn held(script: &str, claims: &[&str]) {
-    hold(said(script), claims);
+/// Every one of these claims of the script held in a guest of this lab, the only
+/// guest of the file.
+pub(crate) fn held(spec: &LabSpec, script: &str, claims: &[&str]) {
+    hold(said(spec, script), claims);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
 
 /// The machine of these guests.
 pub(crate) fn machine() -> Machine {
@@ -22,7 +22,7 @@ pub(crate) fn tests() -> PathBuf {
 
 /// What a guest says that runs the job, all of it.
 pub(crate) fn transcript(spec: &LabSpec, machine: &Machine, job: &Job) -> String {
-    let lab = Lab::open(spec, &Silent).unwrap();
+    let lab = Lab::open(spec, &Lines).unwrap();
     let mut said = String::new();
     let outcome = lab.run(machine, job, &mut |line| {
         said.push_str(line);

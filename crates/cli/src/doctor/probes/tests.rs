@@ -1,5 +1,6 @@
 //! Machines as trees of files.
 
+use super::super::Health;
 use super::*;
 
 /// A machine with these files.
