@@ -23,8 +23,17 @@ use nix::sys::utsname::uname;
 use scx_utils::compat::{ksym_exists, struct_has_field};
 use serde::Serialize;
 
-/// Where a kernel describes its types.
-const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// What a kernel has to have, and how to get it.
+const NEEDED: [(&str, &str); 2] = [
+    (
+        "/sys/kernel/sched_ext",
+        "no sched_ext: boot Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y",
+    ),
+    (
+        "/sys/kernel/btf/vmlinux",
+        "no type information: boot one with CONFIG_DEBUG_INFO_BTF=y",
+    ),
+];
 
 /// Something that a kernel has or lacks.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -97,8 +106,10 @@ impl fmt::Display for Feature {
 /// # Errors
 /// As [`Feature::is_there`].
 pub(crate) fn lacking() -> Result<Vec<Feature>> {
-    if !Path::new(BTF).exists() {
-        bail!("this kernel has no type information: boot one with CONFIG_DEBUG_INFO_BTF=y");
+    for (path, without) in NEEDED {
+        if !Path::new(path).exists() {
+            bail!("this kernel has {without}");
+        }
     }
     let mut lacking = Vec::new();
     for feature in ALL {
