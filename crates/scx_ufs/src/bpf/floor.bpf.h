@@ -69,17 +69,14 @@ static __noinline int floor_collect(u64 dsq)
 		if ((s64)(now - p->scx.runnable_at - limit) < 0)
 			continue;
 		tc = task_ctx(p);
-		if (!tc || tc->floor)
+		if (!tc || !begin_move(&tc->floor, &floor_waiting))
 			continue;
-		tc->floor = 1;
-		__sync_fetch_and_add(&floor_waiting, 1);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, floor_slice_ns);
-		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0)) {
+		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0))
 			stat_inc(UFS_FLOOR_MOVE);
-		} else if (__sync_val_compare_and_swap(&tc->floor, 1, 0) == 1) {
+		else
 			/* It left the queue before it could be moved. */
-			__sync_fetch_and_sub(&floor_waiting, 1);
-		}
+			undo_move(&tc->floor, &floor_waiting);
 	}
 	return 0;
 }

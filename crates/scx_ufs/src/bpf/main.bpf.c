@@ -168,7 +168,7 @@ static __always_inline void count_run(struct task_ctx *tc, u64 used)
 	struct giveway_report *report = &state_of(tc->slot)->report;
 
 	report->run_ns[tc->tier & 1] += used;
-	if (tc->boost == 2) {
+	if (tc->boost == PAST_RUNS) {
 		report->boosted_ns += used;
 		stats()->boosted_ns += used;
 	}
@@ -233,7 +233,7 @@ static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_
 {
 	runs_ts(cc, cpu, tc->started, 0, ts_clock - (1ULL << 60));
 	if (is_boosted(tc)) {
-		tc->boost = 2;
+		turn_to(&tc->boost, &boost_waiting, PAST_RUNS);
 		cc->runs_boosted = 1;
 		state_of(tc->slot)->boosted_runs++;
 		__sync_fetch_and_add(&work_of(tc->group)->boosted_runs, 1);
@@ -326,7 +326,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	/* The previous task competes with those in the queues. */
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		tc = task_ctx(prev);
-	if (tc && tc->floor != 2 && allowed_on(prev, cpu)) {
+	if (tc && tc->floor != PAST_RUNS && allowed_on(prev, cpu)) {
 		charge(prev, tc, scx_bpf_now());
 		heed(prev, tc);
 		if (unlikely(tc->slot)) {
@@ -391,7 +391,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		stat_inc(UFS_BG_KEEP);
 		prepay(tc);
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
-		tc->boost = 0;
+		turn_to(&tc->boost, &boost_waiting, PAST_NOT);
 		if (unlikely(cc->runs != RUNS_BG))
 			runs_bg(cc, cpu);
 		return;
@@ -431,7 +431,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		tc->wake_at = 0;
 	}
 	if (from_floor) {
-		tc->floor = 2;
+		turn_to(&tc->floor, &floor_waiting, PAST_RUNS);
 		stats()->count[UFS_BG_FLOOR_RUN + (tc->tier & 1)]++;
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
 		if (tc->slot)
@@ -481,9 +481,9 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	if (unlikely(!tc))
 		return;
 	charge(p, tc, now);
-	tc->floor = 0;
-	tc->boost_ran = tc->boost == 2;
-	tc->boost = 0;
+	tc->boost_ran = tc->boost == PAST_RUNS;
+	turn_to(&tc->floor, &floor_waiting, PAST_NOT);
+	turn_to(&tc->boost, &boost_waiting, PAST_NOT);
 	if (runnable) {
 		stats()->count[UFS_BG_PREEMPTED + (tc->tier & 1)]++;
 		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
