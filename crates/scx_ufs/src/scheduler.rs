@@ -132,8 +132,13 @@ impl<'a> Loaded<'a> {
 
     /// Puts UFS in force.
     pub(crate) fn attach(mut self) -> Result<Scheduler<'a>> {
-        // Before the table is published, which is another UFS's if that is in force.
+        // Of loaders that attach at the same moment the second finds the first in force,
+        // whose table and socket it must not publish over.
+        let turn = self.keeper.as_ref().map(Keeper::take_turn).transpose()?;
         refuse_beside_another()?;
+        if self.is_stale() {
+            bail!("another loader has changed the table of hints meanwhile: start UFS again");
+        }
         if let Some(keeper) = &mut self.keeper {
             // Before UFS reads it: a table without its header is none.
             keeper
@@ -142,14 +147,17 @@ impl<'a> Loaded<'a> {
         }
         let skel = &mut self.skel;
         let link = Some(scx_ops_attach!(skel, ufs_ops)?);
+        drop(turn);
         if let Some(keeper) = &self.keeper {
             keeper.sweep();
         }
         // Statistics are a convenience: a full /run must not stop scheduling.
-        let mut server = StatsServer::new(stats::server_data());
-        server = server.launch().context(
-            "cannot serve statistics: another scheduler may own /var/run/scx, or it is read-only",
-        )?;
+        let server = StatsServer::new(stats::server_data()).launch();
+        let server = server.unwrap_or_else(|error| {
+            warn!("UFS goes without statistics, on which 'giveway top' lives: {error:#}");
+            // Nobody can reach it.
+            StatsServer::new(stats::server_data())
+        });
         info!(
             "scx_ufs {} schedules {} CPUs",
             env!("CARGO_PKG_VERSION"),

@@ -162,6 +162,11 @@ const CLAIMS: &[Claim] = &[
         loaders::doubled,
     ),
     (
+        "of_two_loaders_at_once_one_takes_everything",
+        loaders::at_once,
+    ),
+    ("a_loader_without_statistics_schedules", loaders::unserved),
+    (
         "an_upgrade_replaces_what_another_version_has_pinned",
         loaders::upgraded,
     ),
