@@ -23,7 +23,7 @@ use crate::kconfig::Settings;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{self, Snapshot};
 use crate::standby::Stop;
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
@@ -172,11 +172,16 @@ impl<'a> Loaded<'a> {
 
     /// Puts sessions and cgroups where they are wanted.
     fn place(&mut self) {
-        if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
-            keeper.place(sessions);
-        }
+        // Marks first: they bind sessions.
         if let Some(marks) = &mut self.marks {
             marks.round(&mut self.skel);
+        }
+        if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
+            let number = sessions.number();
+            if let Some(tier) = number.and_then(|number| snapshot::tier_of(&self.skel, number)) {
+                sessions.heed(tier);
+            }
+            keeper.place(sessions);
         }
     }
 

@@ -16,7 +16,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
-//! marking.rs    claims about tiers that root marks cgroups with
+//! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
 //! survival.rs   claims about storms, floors and ways to leave
@@ -92,6 +92,10 @@ const CLAIMS: &[Claim] = &[
     (
         "mark_moves_a_cgroup_without_hints",
         marking::moves_without_hints,
+    ),
+    (
+        "a_name_raises_only_where_root_has_chosen_it",
+        marking::named,
     ),
     (
         "time_sensitive_tasks_do_not_share_a_core",
