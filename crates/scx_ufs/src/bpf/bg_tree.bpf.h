@@ -46,7 +46,6 @@
 #define UFS_BG_TREE_H
 
 #define SEARCH_MAX 8
-#define REKEY_MAX UFS_GROUPS_MAX
 
 struct tree_node {
 	struct bpf_rb_node rb;
@@ -89,7 +88,8 @@ static s32 ready_bg_group(u32 index)
 	if (g->has_dsq)
 		return 0;
 	err = scx_bpf_create_dsq(BG_DSQ + index, -1);
-	if (err)
+	/* There already if there was no memory for what follows the last time. */
+	if (err && err != -EEXIST)
 		return err;
 	stash = bpf_map_lookup_elem(&stashes, &index);
 	if (!stash)
@@ -154,6 +154,8 @@ static __always_inline void add_cpu_hint(struct task_struct *p, struct group *g)
 		__sync_fetch_and_or(&bg_hint, hint);
 }
 
+static __noinline int reprice(u32 index);
+
 /* Move the group's node from the stash into the tree. */
 static __noinline int tree_insert(u32 index)
 {
@@ -167,6 +169,7 @@ static __noinline int tree_insert(u32 index)
 	node = bpf_kptr_xchg(&stash->node, NULL);
 	if (!node)
 		return 0;
+	reprice(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	node->vtime = g->vtime;
 	bpf_spin_lock(&tree_lock);
@@ -236,6 +239,8 @@ static __always_inline void charge_group(u32 index, s64 ns)
 	u64 scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 cost = scaled(ns < 0 ? -ns : ns, scale);
 
+	if (unlikely(group(index)->price != scale))
+		reprice(index);
 	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);
 }
 

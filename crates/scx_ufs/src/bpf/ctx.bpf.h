@@ -143,6 +143,7 @@ struct group {
 	/* Background only: virtual runtime of the group, and of its tasks. */
 	u64 vtime;
 	u64 task_clock;
+	u64 price;		/* of .vtime's distance to the clock: see price.bpf.h */
 	/* CPUs, modulo 64, on which tasks of the queue may run: a superset. */
 	u64 cpu_hint;
 	char name[UFS_NAME_LEN];

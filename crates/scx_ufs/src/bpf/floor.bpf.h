@@ -27,10 +27,9 @@
  * Known weaknesses: slices end at the timer tick, so a floor run lasts up to one
  * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit.
  *
- * The same timer does what has no better place: it retires idle groups, re-keys
- * waiting work after a change of weights, and, the last resort of the protocols in
- * placement.bpf.h, bg_tree.bpf.h and park.bpf.h, releases parked tasks that need
- * not wait and wakes an idle CPU if work waits.
+ * The same timer does what has no better place: it retires idle groups, and, the
+ * last resort of the protocols in placement.bpf.h, bg_tree.bpf.h and park.bpf.h,
+ * releases parked tasks that need not wait and wakes an idle CPU if work waits.
  */
 #ifndef UFS_FLOOR_H
 #define UFS_FLOOR_H
@@ -49,9 +48,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct ufs_timer);
 } timers SEC(".maps");
-
-/* Set when weights have changed and keys in the queues have not. */
-u32 rekey_wanted;
 
 static __noinline int floor_collect(u64 dsq)
 {
@@ -105,62 +101,6 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	return true;
 }
 
-/* Weights have changed: groups re-enter the tree with keys of today. */
-static __noinline int rekey_tree(void)
-{
-	u64 clock = READ_ONCE(bg_clock);
-	u32 i, nr = READ_ONCE(nr_groups);
-
-	bpf_for(i, 0, REKEY_MAX) {
-		struct group *g;
-		u64 old, new;
-		s32 index = tree_pop();
-
-		if (index < 0)
-			break;
-		g = group(index);
-		old = g->in[GIVEWAY_TIER_BACKGROUND].scale;
-		new = group_scale(index, GIVEWAY_TIER_BACKGROUND);
-		/* A lead was paid for with time that had another price. */
-		if (old > new && (s64)(g->vtime - clock) > 0 &&
-		    g->in[GIVEWAY_TIER_BACKGROUND].hweight_gen)
-			g->vtime = clock + (g->vtime - clock) / (old / new);
-	}
-	bpf_for(i, 0, UFS_GROUPS_MAX) {
-		if (i >= nr)
-			break;
-		if (groups[i & (UFS_GROUPS_MAX - 1)].queued)
-			tree_insert(i);
-	}
-	return 0;
-}
-
-static __noinline int rekey_ts(u64 dsq)
-{
-	struct task_struct *p;
-	u32 walked = 0;
-
-	/* To the verifier an unknown number, so that it need not walk them all. */
-	__sink(walked);
-	bpf_for_each(scx_dsq, p, dsq, 0) {
-		struct task_ctx *tc;
-		u64 before;
-
-		if (++walked > WALK_MAX)
-			break;
-		tc = task_ctx(p);
-		if (!tc)
-			continue;
-		before = tc->vtime;
-		ts_clamp(tc, task_scale(tc), BEHIND_AWAKE);
-		if (tc->vtime == before)
-			continue;
-		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tc->vtime);
-		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, dsq, 0);
-	}
-	return 0;
-}
-
 /* Hints only grow in between. A bit that is cleared against an enqueue that is
  * setting it just now comes back with the next enqueue or the next renewal. */
 static __noinline int renew_hint(u32 nr)
@@ -183,19 +123,13 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
 	u32 i, nr = READ_ONCE(nr_groups);
-	bool rekey = __sync_lock_test_and_set(&rekey_wanted, 0);
 
 	if (READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
-			if (!READ_ONCE(cpu_ctx(i)->ts_waiting))
-				continue;
-			floor_collect(TS_DSQ + i);
-			if (rekey)
-				rekey_ts(TS_DSQ + i);
+			if (READ_ONCE(cpu_ctx(i)->ts_waiting))
+				floor_collect(TS_DSQ + i);
 		}
 	}
-	if (rekey)
-		rekey_tree();
 	bpf_for(i, 0, UFS_GROUPS_MAX) {
 		if (i >= nr)
 			break;
@@ -242,16 +176,6 @@ static s32 start_timer(void)
 		return err;
 	bpf_timer_set_callback(&entry->timer, on_timer);
 	return bpf_timer_start(&entry->timer, TIMER_NS, 0);
-}
-
-static void hurry_timer(void)
-{
-	struct ufs_timer *entry;
-	u32 key = 0;
-
-	entry = bpf_map_lookup_elem(&timers, &key);
-	if (entry)
-		bpf_timer_start(&entry->timer, 0, 0);
 }
 
 #endif

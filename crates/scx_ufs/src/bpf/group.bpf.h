@@ -23,7 +23,8 @@
  * had none for IDLE_NS, so that work which sleeps between requests does not
  * make every weight in the system change with each of them. Tasks that cpu.max
  * has parked do not compete: their group is inactive at once. Every change moves
- * hweight_gen on, and a group computes its hweight anew when it notices.
+ * hweight_gen on, and a group computes its hweight anew when it notices. What groups
+ * are ahead of others then has another price: see price.bpf.h.
  *
  * What is used is the inverse: "scale", the virtual nanoseconds that one real
  * nanosecond costs.
@@ -42,6 +43,8 @@
 #define UFS_GROUP_H
 
 #define IDLE_NS (100 * 1000 * 1000ULL)
+/* That of a group which owns so little that it changes the others' too little. */
+#define LIGHT_SCALE (32 * SCALE_ONE)
 
 private(WEIGHTS) struct bpf_spin_lock weight_lock;
 
@@ -91,6 +94,9 @@ static __always_inline void propagate(u32 index, u32 tier, s32 sign)
 	}
 }
 
+static __always_inline u64 group_scale(u32 index, u32 tier);
+static __noinline int reprice_soon(void);
+
 static __noinline int set_active(u32 index, u32 tier, bool active)
 {
 	struct share *share = &group(index)->in[tier & 1];
@@ -102,6 +108,8 @@ static __noinline int set_active(u32 index, u32 tier, bool active)
 	propagate(index, tier & 1, active ? 1 : -1);
 	bpf_spin_unlock(&weight_lock);
 	__sync_fetch_and_add(&hweight_gen, 1);
+	if (tier == GIVEWAY_TIER_BACKGROUND && group_scale(index, tier) <= LIGHT_SCALE)
+		reprice_soon();
 	return 0;
 }
 
@@ -173,8 +181,12 @@ static __always_inline void count_runnable(struct task_ctx *tc)
 	tc->counted = tc->load;
 	if (__sync_fetch_and_add(&share->load, tc->load) == 0 && tier == GIVEWAY_TIER_BACKGROUND)
 		bg_clamp(tc->group, 1);
-	if (unlikely(!share->active))
+	if (unlikely(!share->active)) {
 		set_active(tc->group, tier, true);
+		/* Its distance to the clock is what the clamp has left, at this price. */
+		if (tier == GIVEWAY_TIER_BACKGROUND)
+			group(tc->group)->price = group_scale(tc->group, tier);
+	}
 }
 
 static __always_inline void uncount_runnable(struct task_ctx *tc, u64 now)

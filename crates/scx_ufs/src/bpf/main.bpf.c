@@ -67,6 +67,7 @@
 #include "boost_run.bpf.h"
 #include "park.bpf.h"
 #include "floor.bpf.h"
+#include "price.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -201,8 +202,9 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
-		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
+		/* Before the clock moves on: the group may be repriced. */
 		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
+		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
 		tc->prepaid = 0;
 	}
 }
@@ -634,8 +636,8 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	bpf_spin_unlock(&weight_lock);
 	__sync_fetch_and_add(&hweight_gen, 1);
 	stat_inc(UFS_WEIGHT_CHANGE);
-	WRITE_ONCE(rekey_wanted, 1);
-	hurry_timer();
+	WRITE_ONCE(rekey_ts_wanted, 1);
+	reprice_soon();
 }
 
 void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
@@ -676,7 +678,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	head = header();
 	if (hints_on && head)
 		WRITE_ONCE(head->scheduler, load_number);
-	return start_timer();
+	err = init_price_timer();
+	return err ?: start_timer();
 }
 
 void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
