@@ -5,7 +5,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-long demo lab servers install package image extension deb clean
+.PHONY: help setup build test test-long test-kernels demo lab servers install package image extension deb clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
@@ -27,6 +27,9 @@ test: setup ## Check formatting, lints, licences; run every test
 
 test-long: setup ## Run the tests that take hours: half an hour of stress in a guest
 	cargo xtask long
+
+test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that one once
+	cargo xtask kernels
 
 demo: build ## Measure three workload mixes under five schedulers, and report
 	$(GIVEWAY) bench mixed --html report.html

@@ -13,7 +13,7 @@ build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
 clang-19 libelf-dev zlib1g-dev
 debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
 debhelper fish lintian man-db zsh
-bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build python3-venv
+bc bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build pahole python3-venv
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3
 "

@@ -59,7 +59,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         // `--all-targets` leaves out those that no test run asks for.
-        name: "long lints",
+        name: "night lints",
         program: "cargo",
         args: &[
             "clippy",
@@ -67,6 +67,8 @@ const STEPS: &[Step] = &[
             "--workspace",
             "--test",
             "long",
+            "--test",
+            "kernels",
             "--",
             "-D",
             "warnings",

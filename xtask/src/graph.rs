@@ -99,6 +99,36 @@ mod tests {
         assert_eq!(complaints_about("scx_ufs", &["giveway"]).len(), 1);
     }
 
+    /// What ARCHITECTURE.md calls a package: by its directory.
+    fn shown(package: &str) -> String {
+        match package.strip_prefix("giveway") {
+            Some("") => "cli".to_owned(),
+            Some(rest) => rest[1..].replace('-', "_"),
+            None => package.to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_architecture_says_the_same() {
+        let page = include_str!("../../ARCHITECTURE.md");
+        let rule = page.split("**Dependencies point one way.**").nth(1);
+        let rule = rule.and_then(|rest| rest.split("\n- ").next()).unwrap();
+        let said: BTreeMap<String, String> = rule
+            .split('`')
+            .filter_map(|code| code.split_once(" → "))
+            .map(|(package, used)| (package.to_owned(), used.to_owned()))
+            .collect();
+        let meant = ALLOWED.iter().filter_map(|(package, allowed)| {
+            let used: Vec<String> = allowed.unwrap_or(&[]).iter().map(|&u| shown(u)).collect();
+            (!used.is_empty()).then(|| (shown(package), used.join(", ")))
+        });
+        assert_eq!(said, meant.collect());
+        for (package, _) in ALLOWED {
+            let row = format!("\n| `{}` | ", shown(package));
+            assert!(page.contains(&row), "{package} is not in the code map");
+        }
+    }
+
     #[test]
     fn a_new_crate_has_to_be_placed() {
         assert!(complaints_about("giveway-new", &[])[0].contains("what it may use"));

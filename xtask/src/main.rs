@@ -4,7 +4,7 @@
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
 //! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
 //! `cargo xtask ci` runs what must pass. A CI service only calls `ci`, and `cargo
-//! xtask long` at night.
+//! xtask long` and `cargo xtask kernels` at night.
 
 mod ci;
 mod graph;
@@ -44,6 +44,8 @@ enum Task {
     Tests,
     /// What takes hours: the tests in the target `long` of any package
     Long,
+    /// UFS on each kernel of its range: the tests in the target `kernels` of any package
+    Kernels,
 }
 
 fn main() -> ExitCode {
@@ -51,7 +53,8 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&root()),
         Task::Models => models::check(&root()),
         Task::Tests => suite::check(&root()),
-        Task::Long => suite::check_long(&root()),
+        Task::Long => suite::check_apart(&root(), "long"),
+        Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
         Task::Notices => workspace().and_then(|workspace| notices::print(&workspace)),

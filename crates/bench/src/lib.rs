@@ -12,14 +12,15 @@
 //! | wakeup | how fast threads are woken that compute in between ([`wakeup`]) | 000, Section 6.5, Figure 9 |
 //! | ml | the mixed workload with machine learning in the background ([`ml`]) | 000, Section 6.8, Figure 10 |
 //! | hint-overhead | what hints cost that UFS reads of locks, and what boosts are worth ([`hint_overhead`]) | 000, Sections 6.1, 6.7 |
-//! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 4.5, 4.6 |
+//! | locks | who gets how much of a lock, at what price ([`locks`]) | 004, Sections 3.4, 4.5, 4.6 |
 //! | preempt | urgent transactions beside long ones in one engine ([`preempt`]) | 001, Section 6 |
-//! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6 |
+//! | inversion | urgent sessions that want the locks of background ones ([`inversion`]) | 000, Section 6.6, Table 4 |
 //! | tasks | short and long analytical queries on one engine, under its policies and others ([`tasks`]) | 003, Section 5 |
 //! | meta | what a metascheduler costs and brings ([`meta`]) | 002, Sections 2.3, 3 |
 //! | rocksdb | an unmodified program on CFL locks ([`rocksdb`]) | 004, Section 4.3 |
 //!
-//! All of them together, beside what the papers have, are an [`overview`].
+//! The numbers of the papers are explained in `ARCHITECTURE.md`. All experiments
+//! together, beside what the papers have, are an [`overview`].
 //!
 //! This crate runs on whatever machine it is called on: it knows nothing of
 //! virtual machines, and a sched_ext scheduler is to it a program to start.

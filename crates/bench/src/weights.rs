@@ -14,12 +14,14 @@ use crate::result::{ClassRow, Row, cell_rows};
 /// What is compared by default: the paper's.
 pub const SCHEDULERS: [Scheduler; 2] = [Scheduler::Eevdf, Scheduler::Ufs];
 
-/// The cells of the experiment.
-pub fn cells(frame: &Frame, schedulers: &[Scheduler]) -> Vec<CellConfig> {
+/// The cells of the experiment, with so many microseconds of each round trip in a
+/// network.
+pub fn cells(frame: &Frame, schedulers: &[Scheduler], network_us: u32) -> Vec<CellConfig> {
     frame.cells(|cell| {
         schedulers.iter().map(move |scheduler| CellConfig {
             scheduler: scheduler.clone(),
             mix: Mix::TwoThree,
+            network_us,
             ..cell.clone()
         })
     })
@@ -75,8 +77,9 @@ mod tests {
             repeat: 2,
             seed: 1,
         };
-        let cells = cells(&frame, &SCHEDULERS);
+        let cells = cells(&frame, &SCHEDULERS, 50);
         assert_eq!(cells.len(), 4);
+        assert!(cells.iter().all(|cell| cell.network_us == 50));
         assert!(cells.iter().all(|cell| cell.mix == Mix::TwoThree));
         assert!(cells.iter().all(|cell| cell.validate().is_ok()));
     }

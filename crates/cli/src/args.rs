@@ -26,6 +26,8 @@ pub(crate) struct Cli {
 // The texts stand with the arguments: a text here would hide the longer one there.
 pub(crate) enum Command {
     Run(run::RunArgs),
+    Mark(pods::MarkArgs),
+    Pods(pods::PodsArgs),
     Start(service::StartArgs),
     Stop(service::StopArgs),
     Status(status::StatusArgs),
@@ -37,8 +39,6 @@ pub(crate) enum Command {
     Report(report::ReportArgs),
     Lab(lab::LabArgs),
     Meta(meta::MetaArgs),
-    Mark(pods::MarkArgs),
-    Pods(pods::PodsArgs),
     Sql(sql::SqlArgs),
     Completions(generate::CompletionsArgs),
     Man(generate::ManArgs),

@@ -159,6 +159,7 @@ pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failu
     let spec = LabSpec {
         layer: Some(layer),
         refresh_kernel,
+        ..LabSpec::default()
     };
     Ok(Lab::open(&spec, &Steps::new())?)
 }

@@ -2,9 +2,10 @@
 //!
 //! `main` parses, hands over to one module per subcommand, and turns the answer
 //! into an exit status. What a subcommand does lives in the crates below
-//! (scheduling in `scx_ufs`, machines in `giveway-lab`, measurements in
-//! `giveway-bench`); the modules here decide only what to ask of them and how
-//! to say what came of it.
+//! (`scx_ufs` schedules, `giveway-watch` looks on, `giveway-pods` marks,
+//! `giveway-bench` measures, `giveway-lab` has the machine for it, `giveway-metasched`
+//! swaps, `giveway-sql` answers); the modules here decide only what to ask of them and
+//! how to say what came of it.
 
 mod args;
 mod bench;

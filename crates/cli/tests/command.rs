@@ -202,6 +202,8 @@ fn the_overview_lists_what_there_is() {
         listed,
         [
             "run",
+            "mark",
+            "pods",
             "start",
             "stop",
             "status",
@@ -213,8 +215,6 @@ fn the_overview_lists_what_there_is() {
             "report",
             "lab",
             "meta",
-            "mark",
-            "pods",
             "sql",
             "completions",
             "man",

@@ -11,7 +11,8 @@
 //!
 //! Root says a whole cgroup's tier by its name or by a [`mark`].
 //!
-//! This crate knows nothing of schedulers, databases or kernels.
+//! This crate knows nothing of schedulers and databases, and of the kernel only how
+//! a table is opened and a mark is kept.
 
 #[cfg_attr(loom, allow(dead_code, unused_imports))]
 mod claim;

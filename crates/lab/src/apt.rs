@@ -88,6 +88,15 @@ impl Apt {
         Ok(parse_madison(&text))
     }
 
+    /// Names of binary packages that begin with `start`, in no order.
+    pub(crate) fn names(&self, start: &str) -> Result<Vec<String>> {
+        let text = command::output(
+            "apt-cache pkgnames",
+            self.command("apt-cache").args(["pkgnames", start]),
+        )?;
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
     /// Packages that `package` at `version` depends on, with the version each must have.
     pub(crate) fn dependencies(
         &self,

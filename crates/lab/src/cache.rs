@@ -7,8 +7,9 @@
 //! 2. build in `.partial-NAME-*`, beside the entry,
 //! 3. flush it to disk, then rename it to its name.
 //!
-//! Invariant: a directory without the `.partial-` prefix is whole. What a
-//! killed build left behind is removed by the next build of the same entry.
+//! Invariant: a directory without the `.partial-` or `.work-` prefix is whole. What
+//! a killed build left behind is removed by the next build of the same entry, but
+//! for its [workshop](Cache::workshop), if it has one, in which it goes on.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ use crate::error::{LabError, Result};
 const NEED_MIB: u64 = 6 * 1024;
 
 const PARTIAL: &str = ".partial-";
+const WORK: &str = ".work-";
 
 /// The directory that holds all cached files of Giveway.
 pub fn cache_root() -> PathBuf {
@@ -66,9 +68,14 @@ impl Cache {
         let complete = ["qemu-", "image-", "kernel-"]
             .iter()
             .all(|prefix| self.newest(prefix).is_some());
-        if complete {
-            return Ok(());
+        match complete {
+            true => Ok(()),
+            false => self.require_space(),
         }
+    }
+
+    /// Refuses to begin a large build that the disk cannot hold.
+    pub(crate) fn require_space(&self) -> Result<()> {
         let stat = nix::sys::statvfs::statvfs(&self.dir)
             .map_err(|errno| LabError::io("asking the free space of", &self.dir)(errno.into()))?;
         let free_mib = stat.blocks_available() * stat.fragment_size() / (1 << 20);
@@ -119,6 +126,15 @@ impl Cache {
             .filter(|entry| entry.path().is_dir())
             .max_by_key(|entry| entry.metadata().and_then(|meta| meta.modified()).ok())
             .map(|entry| entry.path())
+    }
+
+    /// A directory that outlasts a build which is interrupted, for one that takes long
+    /// and can go on where it stopped. The build of the entry `name` owns it, and
+    /// removes it when it has done.
+    pub(crate) fn workshop(&self, name: &str) -> Result<PathBuf> {
+        let dir = self.dir.join(format!("{WORK}{name}"));
+        fs::create_dir_all(&dir).map_err(LabError::io("creating", &dir))?;
+        Ok(dir)
     }
 
     /// A scratch directory on the cache's disk, removed when dropped.

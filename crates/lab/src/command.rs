@@ -52,6 +52,20 @@ pub(crate) fn require(tools: &[(&str, &str)]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses to go on without the C headers of these libraries, by the Debian package
+/// of each. Not all of them come with a pkg-config file on every release.
+pub(crate) fn require_headers(headers: &[(&str, &str)]) -> Result<()> {
+    for (header, package) in headers {
+        if !Path::new("/usr/include").join(header).is_file() {
+            return Err(LabError::MissingTool {
+                tool: (*header).into(),
+                package: (*package).into(),
+            });
+        }
+    }
+    Ok(())
+}
+
 /// A Python with pip, in an environment of its own below `dir`.
 pub(crate) fn python(dir: &Path, progress: &dyn Progress) -> Result<PathBuf> {
     require(&[("python3", "python3-venv")])?;

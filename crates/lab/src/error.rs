@@ -63,6 +63,17 @@ pub enum LabError {
         /// One line per kernel that was tried: version and reason.
         tried: String,
     },
+    /// The archive has no source of such a kernel, and no build that can be used.
+    #[error(
+        "Debian's archive has no source of Linux {series}, and no build of it that loads a \
+         sched_ext scheduler{}{tried}", if tried.is_empty() { "" } else { ":\n" }
+    )]
+    NoSeries {
+        /// The first two numbers of its version.
+        series: String,
+        /// One line per kernel that was tried: version and reason.
+        tried: String,
+    },
     /// The machine cannot be built as described.
     #[error("{0}")]
     Config(String),

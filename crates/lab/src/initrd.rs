@@ -19,8 +19,13 @@ pub(crate) const INIT: &str = include_str!("../guest/initrd-init");
 /// Drivers of the guest's memory devices, in the order they depend on each other.
 pub(crate) const MODULES: &[&str] = &["libnvdimm", "nd_btt", "nd_pmem", "nfit"];
 
-/// Writes the RAM disk to `target`.
-pub(crate) fn build(busybox: &Path, modules: &Path, config: &Path, target: &Path) -> Result<()> {
+/// Writes the RAM disk to `target`. Without `modules` the kernel has none.
+pub(crate) fn build(
+    busybox: &Path,
+    modules: Option<&Path>,
+    config: &Path,
+    target: &Path,
+) -> Result<()> {
     let mut files: Vec<(String, u32, Vec<u8>)> = Vec::new();
     for dir in ["bin", "modules", "dev", "proc", "sys", "root"] {
         files.push((dir.into(), 0o040755, Vec::new()));
@@ -32,7 +37,8 @@ pub(crate) fn build(busybox: &Path, modules: &Path, config: &Path, target: &Path
     let mut order = String::new();
     for name in MODULES {
         // A driver without a file is built into the kernel.
-        if let Some(path) = find_module(&modules.join("kernel"), name) {
+        let file = modules.and_then(|modules| find_module(&modules.join("kernel"), name));
+        if let Some(path) = file {
             files.push((format!("modules/{name}.ko"), 0o100644, unpacked(&path)?));
             order.push_str(name);
             order.push('\n');

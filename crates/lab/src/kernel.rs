@@ -1,5 +1,5 @@
 //! The guest's kernel: the newest in Debian's archive that can load a
-//! sched_ext scheduler.
+//! sched_ext scheduler, or the newest of an older series.
 //!
 //! Nothing is pinned, because the archive keeps only the newest build of each
 //! suite. A candidate has to pass two tests: its configuration has
@@ -7,7 +7,15 @@
 //! needed because a kernel whose type information was made by an old `pahole`
 //! has everything in its configuration and still refuses every scheduler
 //! ("func_proto incompatible with vmlinux").
+//!
+//! A series is `6.12` or `7.1`. Its kernel is Debian's own newest build if that
+//! passes the two tests, else one that is built here from Debian's source
+//! ([`source`]). It is kept apart from the newest of all, which guests boot
+//! unless they are told otherwise.
 
+mod source;
+
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +28,8 @@ use crate::progress::Progress;
 /// The package that depends on the newest kernel of a suite. The cloud flavour
 /// has all that a guest needs, and half the size.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
+/// How the names of Debian's kernels begin and end; between them is the release.
+const PACKAGE: (&str, &str) = ("linux-image-", "-cloud-amd64");
 
 /// A kernel that guests boot.
 #[derive(Clone, Debug)]
@@ -47,22 +57,12 @@ impl Kernel {
                 progress.begin(&format!("fetching kernel {release}"));
                 fetch(&apt, cache, &release, &version, dir, progress)?;
                 progress.end("fetched");
-                progress.begin(&format!("loading a small scheduler in {release}"));
                 let kernel = Kernel {
                     dir: dir.to_owned(),
                 };
-                match kernel
-                    .reason_unusable()?
-                    .map_or_else(|| probe(&kernel), |why| Ok(Some(why)))?
-                {
-                    None => {
-                        progress.end("it loads");
-                        Ok(())
-                    }
-                    Some(reason) => {
-                        progress.end("it does not load");
-                        Err(LabError::NoKernel { tried: reason })
-                    }
+                match kernel.refusal(&probe, progress)? {
+                    None => Ok(()),
+                    Some(reason) => Err(LabError::NoKernel { tried: reason }),
                 }
             });
             match built {
@@ -74,6 +74,68 @@ impl Kernel {
             }
         }
         Err(LabError::NoKernel { tried })
+    }
+
+    /// The kernel of a series such as `6.12`, from the cache, fetched or built.
+    pub(crate) fn of_series(
+        cache: &Cache,
+        series: &str,
+        progress: &dyn Progress,
+        probe: impl Fn(&Kernel) -> Result<Option<String>>,
+    ) -> Result<Kernel> {
+        let name = format!(
+            "series-{series}-{}",
+            made_from(&[source::CONFIG.as_bytes()])
+        );
+        let dir = cache.entry(&name, |dir| {
+            let apt = Apt::open(cache, progress)?;
+            let kernel = Kernel {
+                dir: dir.to_owned(),
+            };
+            let mut tried = String::new();
+            if let Some((release, version)) = build_of(&apt, series)? {
+                progress.begin(&format!("fetching kernel {release}"));
+                fetch(&apt, cache, &release, &version, dir, progress)?;
+                progress.end("fetched");
+                match kernel.refusal(&probe, progress)? {
+                    None => return Ok(()),
+                    Some(reason) => tried.push_str(&format!("  {release}: {reason}\n")),
+                }
+            }
+            let sources = apt.versions(&format!("linux-source-{series}"))?;
+            let Some((version, _)) = sources.first() else {
+                return Err(LabError::NoSeries {
+                    series: series.to_owned(),
+                    tried,
+                });
+            };
+            source::build(&apt, cache, series, version, dir, progress)?;
+            match kernel.refusal(&probe, progress)? {
+                None => Ok(()),
+                Some(reason) => Err(LabError::NoKernel {
+                    tried: format!("{tried}  {} as built here: {reason}\n", kernel.release()),
+                }),
+            }
+        })?;
+        Ok(Kernel { dir })
+    }
+
+    /// Why it cannot be used, if so: what its configuration lacks, else what `probe` says.
+    fn refusal(
+        &self,
+        probe: impl Fn(&Kernel) -> Result<Option<String>>,
+        progress: &dyn Progress,
+    ) -> Result<Option<String>> {
+        progress.begin(&format!("loading a small scheduler in {}", self.release()));
+        let reason = match self.reason_unusable()? {
+            None => probe(self)?,
+            lacking => lacking,
+        };
+        progress.end(match reason {
+            None => "it loads",
+            Some(_) => "it does not load",
+        });
+        Ok(reason)
     }
 
     /// Its release, as `uname -r` prints it.
@@ -108,15 +170,60 @@ impl Kernel {
 }
 
 /// Cache entries of kernels carry a digest of the initial RAM disk's content,
-/// so that a changed one is made anew.
+/// and of what else they are made from, so that a changed one is made anew.
+fn made_from(more: &[&[u8]]) -> String {
+    let modules = initrd::MODULES.join(" ");
+    let initrd = [initrd::INIT.as_bytes(), modules.as_bytes()];
+    digest(initrd.into_iter().chain(more.iter().copied()))
+}
+
 fn entry_prefix() -> String {
-    format!(
-        "kernel-{}-",
-        digest([
-            initrd::INIT.as_bytes(),
-            initrd::MODULES.join(" ").as_bytes()
-        ])
-    )
+    format!("kernel-{}-", made_from(&[]))
+}
+
+/// The series of which the archive has kernels that Debian built, oldest first.
+pub(crate) fn series(apt: &Apt) -> Result<Vec<String>> {
+    let releases = packaged(apt, "")?;
+    let found: BTreeSet<Vec<u64>> = releases
+        .iter()
+        .filter_map(|release| Some(numbers(release).get(..2)?.to_vec()))
+        .collect();
+    let names = found.iter().map(|of| format!("{}.{}", of[0], of[1]));
+    Ok(names.collect())
+}
+
+/// Release and package version of Debian's newest build of a series.
+fn build_of(apt: &Apt, series: &str) -> Result<Option<(String, String)>> {
+    let Some(release) = newest_release(&packaged(apt, &format!("{series}."))?) else {
+        return Ok(None);
+    };
+    let versions = apt.versions(&format!("{}{release}", PACKAGE.0))?;
+    let newest = versions.into_iter().next();
+    Ok(newest.map(|(version, _)| (release, version)))
+}
+
+/// Releases that Debian has built and that begin with `start`.
+fn packaged(apt: &Apt, start: &str) -> Result<Vec<String>> {
+    let (before, after) = PACKAGE;
+    let names = apt.names(&format!("{before}{start}"))?;
+    let releases = names.iter().filter_map(|name| {
+        let release = name.strip_prefix(before)?;
+        // The package that only depends on the newest has no number.
+        let known = release.ends_with(after) && release.starts_with(|c: char| c.is_ascii_digit());
+        known.then(|| release.to_owned())
+    });
+    Ok(releases.collect())
+}
+
+fn newest_release(releases: &[String]) -> Option<String> {
+    releases.iter().max_by_key(|name| numbers(name)).cloned()
+}
+
+/// The version that a release begins with: `7.2.13` of `7.2.13+deb14-cloud-amd64`.
+fn numbers(release: &str) -> Vec<u64> {
+    let end = release.find(|c: char| c != '.' && !c.is_ascii_digit());
+    let version = &release[..end.unwrap_or(release.len())];
+    version.split('.').map_while(|n| n.parse().ok()).collect()
 }
 
 /// Kernel releases and package versions, the preferred suite first.
@@ -154,7 +261,7 @@ fn fetch(
             packages.push(exact.map_or(name.clone(), |version| format!("{name}={version}")));
         }
     }
-    packages.push(format!("busybox-static/{}", crate::apt::GUEST_SUITE));
+    packages.push(busybox_package());
     let tree = cache.scratch("kernel-tree")?;
     apt.unpack(&packages, tree.path(), progress)?;
 
@@ -186,10 +293,34 @@ fn fetch(
         fs::copy(from, dir.join(to)).map_err(LabError::io("copying", from))?;
     }
     fs::write(dir.join("release"), release).map_err(LabError::io("writing", dir))?;
-    let busybox = ["bin/busybox", "usr/bin/busybox"]
-        .iter()
-        .map(|place| tree.path().join(place))
-        .find(|place| place.is_file())
-        .unwrap_or_default();
-    initrd::build(&busybox, &modules, &config, &dir.join("initrd"))
+    let busybox = busybox_in(tree.path());
+    initrd::build(&busybox, Some(&modules), &config, &dir.join("initrd"))
+}
+
+fn busybox_package() -> String {
+    format!("busybox-static/{}", crate::apt::GUEST_SUITE)
+}
+
+/// Its file in a tree that the package was unpacked to.
+fn busybox_in(tree: &Path) -> PathBuf {
+    let places = ["bin/busybox", "usr/bin/busybox"];
+    let mut places = places.iter().map(|place| tree.join(place));
+    places.find(|place| place.is_file()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_release_is_that_of_the_highest_number() {
+        let releases = ["6.18.9+deb13-a", "6.18.15+deb13-a", "6.18.12+deb13-a"];
+        let releases = releases.map(str::to_owned);
+        assert_eq!(
+            newest_release(&releases).as_deref(),
+            Some(releases[1].as_str())
+        );
+        assert_eq!(newest_release(&[]), None);
+        assert_eq!(numbers("7.2.13+deb14-cloud-amd64"), [7, 2, 13]);
+    }
 }

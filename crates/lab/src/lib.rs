@@ -6,7 +6,8 @@
 //! files it left in `/results`.
 //!
 //! ```text
-//!   apt mirror ──► kernel   vmlinuz, config, initrd     ┐
+//!   apt mirror ──► kernel   vmlinuz, config, initrd;    ┐
+//!                           older series, built         │
 //!              ──► qemu     built with the lockstep     │  cache, made once,
 //!                           clock, its firmware         │  entries appear whole
 //!              ──► image    Debian trixie, PostgreSQL,  │  or not at all
@@ -44,10 +45,11 @@ pub use error::{LabError, Result};
 pub use image::{IMAGE_PACKAGES, Layer};
 pub use kernel::Kernel;
 pub use machine::{Clock, Machine};
-pub use progress::{Progress, Silent};
+pub use progress::{Lines, Progress, Silent};
 pub use tree::Tree;
 pub use vm::{Job, Outcome};
 
+use apt::Apt;
 use cache::Cache;
 use image::Image;
 use qemu::Qemu;
@@ -59,6 +61,8 @@ pub struct LabSpec {
     pub layer: Option<Layer>,
     /// Look for a newer kernel even if one is in the cache.
     pub refresh_kernel: bool,
+    /// Boot the newest kernel of this series, such as `6.12`, and not the newest of all.
+    pub series: Option<String>,
 }
 
 /// A lab whose kernel, emulator and image are ready to boot.
@@ -76,6 +80,10 @@ impl Lab {
     /// The first call on a machine takes about five minutes on two cores,
     /// later ones milliseconds.
     ///
+    /// A kernel of a series that Debian does not build with sched_ext is built
+    /// from source, once: ten to twenty minutes more. A build that is interrupted
+    /// goes on where it stopped.
+    ///
     /// # Errors
     /// A missing host tool (with the package that has it), no usable kernel in
     /// the archive, a build that failed (with its last lines), too little disk.
@@ -85,9 +93,11 @@ impl Lab {
         cache.check_space()?;
         let qemu = Qemu::ensure(&cache, progress)?;
         let image = Image::ensure(&cache, spec.layer.as_ref(), progress)?;
-        let kernel = Kernel::ensure(&cache, spec.refresh_kernel, progress, |candidate| {
-            vm::probe(&qemu, &image, candidate, &cache)
-        })?;
+        let probe = |candidate: &Kernel| vm::probe(&qemu, &image, candidate, &cache);
+        let kernel = match &spec.series {
+            Some(series) => Kernel::of_series(&cache, series, progress, probe)?,
+            None => Kernel::ensure(&cache, spec.refresh_kernel, progress, probe)?,
+        };
         Ok(Lab {
             cache,
             kernel,
@@ -134,6 +144,15 @@ impl Lab {
     pub fn shell(&self, machine: &Machine, job: &Job) -> Result<()> {
         vm::shell(self, machine, job)
     }
+}
+
+/// The series of kernels that Debian's archive has builds of, such as `6.12`, oldest
+/// first. Not each of them can load a scheduler; see [`LabSpec::series`].
+///
+/// # Errors
+/// No Debian mirror, or one that does not answer.
+pub fn series(progress: &dyn Progress) -> Result<Vec<String>> {
+    kernel::series(&Apt::open(&Cache::open()?, progress)?)
 }
 
 /// Everything the lab keeps on disk: name and size.

@@ -34,8 +34,7 @@ const CONFIGURE: &[&str] = &[
 /// Firmware: the BIOS, the option ROM that starts a kernel, and their kin.
 const FIRMWARE_PACKAGES: &[&str] = &["seabios", "qemu-system-data", "qemu-system-x86"];
 
-/// Headers of the libraries it links, and the Debian package of each. Not all
-/// of them come with a pkg-config file on every release.
+/// Headers of the libraries it links, and the Debian package of each.
 const LIBRARIES: &[(&str, &str)] = &[
     ("glib-2.0/glib.h", "libglib2.0-dev"),
     ("pixman-1/pixman.h", "libpixman-1-dev"),
@@ -73,7 +72,7 @@ impl Qemu {
 
 fn build(cache: &Cache, dir: &Path, progress: &dyn Progress) -> Result<()> {
     command::require(BUILD_TOOLS)?;
-    require_libraries()?;
+    command::require_headers(LIBRARIES)?;
     let apt = Apt::open(cache, progress)?;
 
     progress.begin("fetching QEMU's source and firmware");
@@ -126,18 +125,6 @@ fn build(cache: &Cache, dir: &Path, progress: &dyn Progress) -> Result<()> {
     );
     fs::copy(&from, &to).map_err(LabError::io("copying", &from))?;
     progress.end("built");
-    Ok(())
-}
-
-fn require_libraries() -> Result<()> {
-    for (header, package) in LIBRARIES {
-        if !Path::new("/usr/include").join(header).is_file() {
-            return Err(LabError::MissingTool {
-                tool: (*header).into(),
-                package: (*package).into(),
-            });
-        }
-    }
     Ok(())
 }
 

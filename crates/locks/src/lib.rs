@@ -36,7 +36,7 @@
 //! | `options`, `stats` | What can be chosen, what can be seen? |
 //! | `criteria`, `socket`, `scheduler`, `links` | Who should be next? |
 //! | `acquire`, `release`, `fork` | How does the lock change hands? |
-//! | [`raw`], [`mutex`], `condvar` | How is it used? |
+//! | [`raw`], [`mutex`], `condvar`, `v04` | How is it used? |
 
 mod account;
 mod acquire;

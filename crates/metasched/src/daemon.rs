@@ -269,7 +269,6 @@ impl Daemon {
 
     /// Leaves the machine to Linux's own scheduler; whether that has come about.
     pub fn leave(&mut self, host: &mut impl Host, log: &mut dyn FnMut(&str)) -> bool {
-        host.keep_ready(&[]);
         self.count_time(host.now());
         let is_gone = self.supervisor.leave(host);
         for event in self.supervisor.events() {

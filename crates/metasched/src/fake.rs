@@ -53,12 +53,16 @@ impl Default for Conduct {
     }
 }
 
+/// How one that was asked to end did so; or it waits.
+const ASKED: &str = "exit status: 0";
+
 struct Process {
     name: String,
     since: Duration,
     ends_at: Option<(Duration, &'static str)>,
     ended: bool,
     has_loaded: bool,
+    can_wait: bool,
 }
 
 #[derive(Default)]
@@ -181,6 +185,7 @@ impl Host for Fake {
             ends_at: None,
             ended: false,
             has_loaded: false,
+            can_wait: !scheduler.standby.is_empty(),
         });
         Ok(())
     }
@@ -218,7 +223,7 @@ impl Host for Fake {
             End::Ask if deaf => {}
             End::Ask => {
                 let at = self.now + ms(20);
-                process.ends_at.get_or_insert((at, "exit status: 0"));
+                process.ends_at.get_or_insert((at, ASKED));
             }
             End::Kill => process.ends_at = Some((self.now, "killed by signal 9")),
         }
@@ -228,6 +233,9 @@ impl Host for Fake {
     fn reap(&mut self) -> String {
         let process = self.process.take().expect("a process to reap");
         assert!(process.ended, "V2: reaped while it runs");
+        if process.can_wait && process.ends_at.is_some_and(|(_, how)| how == ASKED) {
+            self.ready.push(process.name.clone());
+        }
         format!("words of {}", process.name)
     }
 

@@ -45,14 +45,16 @@ pub enum Child {
     None,
     /// It runs.
     Running,
-    /// It has ended, in these words; [`Host::reap`] forgets it.
+    /// It has ended, in these words, or waits for its next turn; [`Host::reap`]
+    /// forgets it.
     Ended(String),
 }
 
-/// How to end a scheduler's process.
+/// How to end a scheduler's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By asking: SIGINT, at which a scheduler unloads and reports.
+    /// By asking. One that can wait leaves and does so; another hears SIGINT, at
+    /// which a scheduler unloads and reports.
     Ask,
     /// At once: SIGKILL. The kernel unloads what the process had loaded.
     Kill,
@@ -85,10 +87,11 @@ pub trait Host {
     /// How the process fares.
     fn child(&mut self) -> Child;
 
-    /// Ends the process, if it runs.
+    /// Ends the turn of the process, if it runs.
     fn end(&mut self, how: End);
 
-    /// Forgets a process that has ended; answers with its last words.
+    /// Forgets a process that has ended, or leaves it with those that wait; answers
+    /// with its last words.
     fn reap(&mut self) -> String;
 
     /// What the tasks of each of these cgroups (`/system.slice/web.service`) have

@@ -36,7 +36,8 @@ pub struct Scheduler {
     #[serde(default)]
     pub command: Vec<String>,
     /// Options with which it loads, prints a line `ready`, and waits for a line
-    /// on its standard input before it schedules; empty: it cannot wait.
+    /// on its standard input before it schedules; at another it leaves, and does
+    /// the same again. Empty: it cannot wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standby: Vec<String>,
     /// How its name in `root/ops` begins; empty for Linux's own.

@@ -30,8 +30,8 @@
 //! - **V1** A process is started, or told to go on if it waits loaded, in `Idle`
 //!   only, when there is no other and the kernel says that nothing is in force:
 //!   never two schedulers.
-//! - **V2** `Idle` is entered with the process reaped. What is loaded then, if
-//!   anything, is somebody else's and is left alone.
+//! - **V2** `Idle` is entered with the process reaped, or among those that wait.
+//!   What is in force then, if anything, is somebody else's and is left alone.
 //! - **V3** From every phase some step leads to `Idle` after a bounded time, if
 //!   the kernel reaps what was killed: never a machine that waits for a
 //!   scheduler. Until the kernel names the next one it schedules by its own.
@@ -341,19 +341,18 @@ impl Supervisor {
         self.events.drain(..)
     }
 
-    /// Unloads what is loaded and waits until it is gone: the way out. Answers
-    /// whether it is; not so if a killed process does not end within four times
-    /// [`Limits::stop`].
+    /// Unloads what is loaded and waits until it is gone, and ends what waits for
+    /// a turn: the way out. Answers whether it is gone; not so if a killed process
+    /// does not end within four times [`Limits::stop`].
     pub fn leave(&mut self, host: &mut impl Host) -> bool {
         let own = Scheduler::eevdf();
         let deadline = host.now() + self.limits.stop * 4;
         loop {
             let pause = self.step(&own, host);
-            if self.phase == Phase::Idle {
-                return true;
-            }
-            if host.now() >= deadline {
-                return false;
+            if self.phase == Phase::Idle || host.now() >= deadline {
+                // The one that has left among them.
+                host.keep_ready(&[]);
+                return self.phase == Phase::Idle;
             }
             host.rest(pause);
         }

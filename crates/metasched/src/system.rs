@@ -8,10 +8,19 @@
 //! made it, and that thread lives as long as the program.
 //!
 //! A scheduler that can wait is kept *ready*: its process has loaded it, which is
-//! most of a start, and attaches it when it reads a line. It is used once; the
-//! next is loaded while another scheduler is in force. One that ended while it
-//! waited is not replaced: its turn begins with an ordinary start, whose failure
-//! is seen by all.
+//! most of a start, and attaches it when it reads a line. At another line it leaves
+//! and is ready again, so it is loaded once for all its turns:
+//!
+//! ```text
+//!           started          "attach"               "leave"
+//!   nothing ───────► loading ───────► the process ───────► ready, with the
+//!                       │ "ready"     of spawn()            others that wait
+//!                       └───────► ready ──────┘ ◄─────────────┘ "attach"
+//! ```
+//!
+//! One that ended while it waited is not replaced: its turn begins with a start,
+//! whose failure is seen by all. Nothing else is ended by a line: who misbehaves is
+//! killed.
 //!
 //! The *canary* is a thread of the ordinary class that does nothing but count.
 //! How long its count stands still tells how long an ordinary task that wants to
@@ -23,7 +32,7 @@
 //! Known weakness: the canary is one task. A scheduler that starves only tasks
 //! pinned to one CPU, or those of a cgroup, is left to the kernel's watchdog.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -55,10 +64,10 @@ pub struct System {
     cgroups: PathBuf,
     machine: Machine,
     log: PathBuf,
-    process: Option<Process>,
+    turn: Option<Turn>,
     ready: Vec<Ready>,
-    /// So many were started to be ready: their logs have different names.
-    loaded_ahead: u64,
+    /// So many logs of those that wait had a name.
+    logs: u64,
     canary: Canary,
     began: Instant,
 }
@@ -76,9 +85,9 @@ impl System {
             cgroups: root.join("sys/fs/cgroup"),
             machine: Machine::look(root),
             log: log.to_owned(),
-            process: None,
+            turn: None,
             ready: Vec::new(),
-            loaded_ahead: 0,
+            logs: 0,
             canary: Canary::new(),
             began: Instant::now(),
         })
@@ -86,34 +95,39 @@ impl System {
 
     /// How many wait loaded: those that have said so, by a line `ready`.
     pub fn ready(&self) -> usize {
-        let has_said = |ready: &&Ready| tail(&ready.log).lines().any(|line| line == "ready");
+        let has_said = |ready: &&Ready| says_ready(&ready.log);
         self.ready.iter().filter(has_said).count()
+    }
+
+    /// How many are to wait, and have not said that they are loaded.
+    pub fn loading(&self) -> usize {
+        self.ready.len() - self.ready()
     }
 
     /// The process of the scheduler that is in force, or on its way.
     pub fn process(&self) -> Option<i32> {
-        self.process.as_ref().map(|process| process.id() as i32)
+        self.turn.as_ref().map(|turn| turn.process.id() as i32)
     }
 
-    /// Starts a process of this scheduler with these further options.
-    fn start(
-        &self,
-        scheduler: &Scheduler,
-        further: &[String],
-        input: Stdio,
-        log: &Path,
-    ) -> std::result::Result<Process, String> {
+    /// Starts a process of this scheduler: to wait, if it can.
+    fn start(&self, scheduler: &Scheduler, log: &Path) -> std::result::Result<Process, String> {
         let (program, options) = scheduler.command.split_first().ok_or("it has no command")?;
         let program = self
             .machine
             .find(program)
             .ok_or_else(|| format!("{program} is not installed ({})", scheduler.install))?;
-        let out = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        // Each writes at the end of it, which is at the beginning again when we empty it.
+        let out = File::create(log).and_then(|_| OpenOptions::new().append(true).open(log));
+        let out = out.map_err(|error| format!("{}: {error}", log.display()))?;
         let err = out.try_clone().map_err(|error| error.to_string())?;
+        let input = match scheduler.standby.is_empty() {
+            true => Stdio::null(),
+            false => Stdio::piped(),
+        };
         let mut command = Command::new(&program);
         command
             .args(options)
-            .args(further)
+            .args(&scheduler.standby)
             .current_dir("/")
             .stdin(input)
             .stdout(out)
@@ -140,27 +154,44 @@ impl System {
             .map_err(|error| format!("{}: {error}", program.display()))
     }
 
-    /// The process of this scheduler that is ready, told to go on.
+    /// The process of this scheduler that waits, or is about to.
     fn take_ready(&mut self, scheduler: &Scheduler) -> Option<Process> {
         let at = self.ready.iter().position(|r| r.scheduler == *scheduler)?;
         let mut ready = self.ready.swap_remove(at);
         let runs = matches!(ready.process.try_wait(), Ok(None));
-        let told = runs
-            && ready
-                .process
-                .stdin
-                .as_mut()
-                .is_some_and(|input| input.write_all(b"attach\n").is_ok());
         // Its last words are looked for in the log of the one in force.
-        if !told || fs::rename(&ready.log, &self.log).is_err() {
+        if !runs || fs::rename(&ready.log, &self.log).is_err() {
             ready.give_up();
             return None;
         }
         Some(ready.process)
     }
+
+    /// A name for the log of one that waits.
+    fn new_log(&mut self) -> PathBuf {
+        self.logs += 1;
+        self.log.with_extension(format!("ready-{}", self.logs))
+    }
 }
 
-/// A scheduler that is loaded and waits.
+/// The scheduler whose turn it is: in force, on its way there, or leaving.
+#[derive(Debug)]
+struct Turn {
+    scheduler: Scheduler,
+    process: Process,
+    /// It was told to leave, and to wait for its next turn.
+    is_dismissed: bool,
+}
+
+impl Turn {
+    /// Tells one that can wait to come, or to leave; false if it cannot hear that.
+    fn tell(&mut self, word: &str) -> bool {
+        let input = self.process.stdin.as_mut();
+        input.is_some_and(|input| writeln!(input, "{word}").is_ok())
+    }
+}
+
+/// A scheduler that is loaded, or is about to be, and waits.
 #[derive(Debug)]
 struct Ready {
     scheduler: Scheduler,
@@ -175,6 +206,11 @@ impl Ready {
         let _ = self.process.wait();
         let _ = fs::remove_file(&self.log);
     }
+}
+
+/// Whether a process has said in this log that it is loaded and waits.
+fn says_ready(log: &Path) -> bool {
+    tail(log).lines().any(|line| line == "ready")
 }
 
 /// What the kernel says under this directory.
@@ -242,12 +278,18 @@ impl Host for System {
     }
 
     fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
-        assert!(self.process.is_none(), "one process at a time");
+        assert!(self.turn.is_none(), "one process at a time");
         let process = match self.take_ready(scheduler) {
             Some(process) => process,
-            None => self.start(scheduler, &[], Stdio::null(), &self.log)?,
+            None => self.start(scheduler, &self.log)?,
         };
-        self.process = Some(process);
+        let turn = self.turn.insert(Turn {
+            scheduler: scheduler.clone(),
+            process,
+            is_dismissed: false,
+        });
+        // One that has ended does not hear it: that is seen later.
+        turn.tell("attach");
         Ok(())
     }
 
@@ -259,12 +301,9 @@ impl Host for System {
             if self.ready.iter().any(|r| r.scheduler == **scheduler) {
                 continue;
             }
-            let log = self
-                .log
-                .with_extension(format!("ready-{}", self.loaded_ahead));
-            self.loaded_ahead += 1;
-            // Without one its turn begins with an ordinary start, which says why.
-            if let Ok(process) = self.start(scheduler, &scheduler.standby, Stdio::piped(), &log) {
+            let log = self.new_log();
+            // Without one its turn begins with another start, which says why.
+            if let Ok(process) = self.start(scheduler, &log) {
                 self.ready.push(Ready {
                     scheduler: (*scheduler).clone(),
                     process,
@@ -275,11 +314,16 @@ impl Host for System {
     }
 
     fn child(&mut self) -> Child {
-        match self.process.as_mut().map(Process::try_wait) {
-            None => Child::None,
-            Some(Ok(None)) => Child::Running,
-            Some(Ok(Some(status))) => Child::Ended(in_words(status)),
-            Some(Err(error)) => Child::Ended(format!("lost: {error}")),
+        let Some(turn) = &mut self.turn else {
+            return Child::None;
+        };
+        match turn.process.try_wait() {
+            Ok(None) if turn.is_dismissed && says_ready(&self.log) => {
+                Child::Ended("waits for its next turn".to_owned())
+            }
+            Ok(None) => Child::Running,
+            Ok(Some(status)) => Child::Ended(in_words(status)),
+            Err(error) => Child::Ended(format!("lost: {error}")),
         }
     }
 
@@ -287,21 +331,46 @@ impl Host for System {
         if self.child() != Child::Running {
             return;
         }
-        if let Some(process) = &self.process {
-            let signal = match how {
-                End::Ask => Signal::SIGINT,
-                End::Kill => Signal::SIGKILL,
-            };
-            // It is not reaped, so the id is still its own.
-            let _ = kill(Pid::from_raw(process.id() as i32), signal);
+        let state = self.state();
+        let Some(turn) = &mut self.turn else {
+            return;
+        };
+        // What it says from now on tells when it has left. One that is not in force
+        // has not heard the first word yet, and would say so of that.
+        let is_in_force = matches!(&state, State::Enabled(ops) if turn.scheduler.is_ops(ops));
+        if how == End::Ask && is_in_force && File::create(&self.log).is_ok() && turn.tell("leave") {
+            turn.is_dismissed = true;
+            return;
         }
+        let signal = match how {
+            End::Ask => Signal::SIGINT,
+            End::Kill => Signal::SIGKILL,
+        };
+        // It is not reaped, so the id is still its own.
+        let _ = kill(Pid::from_raw(turn.process.id() as i32), signal);
     }
 
     fn reap(&mut self) -> String {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.wait();
+        let words = last_words(&tail(&self.log));
+        let Some(mut turn) = self.turn.take() else {
+            return words;
+        };
+        if turn.is_dismissed && matches!(turn.process.try_wait(), Ok(None)) {
+            let log = self.new_log();
+            let ready = Ready {
+                scheduler: turn.scheduler,
+                process: turn.process,
+                log,
+            };
+            match fs::rename(&self.log, &ready.log) {
+                Ok(()) => self.ready.push(ready),
+                // Nobody could tell that it is ready.
+                Err(_) => ready.give_up(),
+            }
+        } else {
+            let _ = turn.process.wait();
         }
-        last_words(&tail(&self.log))
+        words
     }
 
     fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
@@ -323,8 +392,8 @@ impl Drop for System {
     fn drop(&mut self) {
         self.keep_ready(&[]);
         self.end(End::Kill);
-        if let Some(mut process) = self.process.take() {
-            let _ = process.wait();
+        if let Some(mut turn) = self.turn.take() {
+            let _ = turn.process.wait();
         }
     }
 }
@@ -511,32 +580,84 @@ mod tests {
         assert_eq!(system.child(), Child::None);
     }
 
+    /// Has the kernel say what is in force: nothing, or this.
+    fn in_force(dir: &Path, ops: Option<&str>) {
+        let sched_ext = dir.join("sched_ext");
+        fs::create_dir_all(sched_ext.join("root")).unwrap();
+        let state = ops.map_or("disabled\n", |_| "enabled\n");
+        fs::write(sched_ext.join("state"), state).unwrap();
+        fs::write(sched_ext.join("root/ops"), ops.unwrap_or_default()).unwrap();
+    }
+
+    /// Comes and goes at each line.
+    fn patient() -> Scheduler {
+        let turn = "echo ready && read word && echo $word && read word";
+        let mut scheduler = script(&format!("while {turn}; do echo $word; done"));
+        scheduler.standby = vec!["ahead".into()];
+        scheduler
+    }
+
+    fn wait_until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     #[test]
-    fn one_that_is_ready_goes_on_when_it_is_started() {
+    fn one_that_is_ready_comes_and_goes_by_the_word() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
         let log = |name: &str| tail(&dir.path().join(name));
-        let mut scheduler = script("echo loaded; read line && echo $line; sleep 1000");
-        scheduler.standby = vec!["ahead".into()];
-        let other = script("sleep 1000");
+        let (scheduler, other) = (patient(), script("sleep 1000"));
         system.keep_ready(&[&scheduler, &other]);
         system.keep_ready(&[&scheduler, &other]);
         assert_eq!(system.ready.len(), 1, "one that cannot wait is not started");
-        let waiting = system.ready[0].process.id();
-        while log("log.ready-0") != "loaded\n" {
-            thread::sleep(Duration::from_millis(5));
+        let waiting = system.ready[0].process.id() as i32;
+        wait_until(|| log("log.ready-1") == "ready\n");
+        assert_eq!((system.ready(), system.loading()), (1, 0));
+        for turn in 0..3 {
+            assert_eq!(system.child(), Child::None, "it is not in force");
+            system.spawn(&scheduler).unwrap();
+            assert_eq!((system.process(), system.ready()), (Some(waiting), 0));
+            wait_until(|| log("log").ends_with("attach\n"));
+            assert_eq!(system.child(), Child::Running, "turn {turn}");
+            in_force(dir.path(), Some("script_1.0"));
+            system.end(End::Ask);
+            assert_eq!(ended(&mut system), "waits for its next turn");
+            in_force(dir.path(), None);
+            system.reap();
+            assert_eq!((system.process(), system.ready()), (None, 1));
+            // What was said in one turn is not kept for all that follow.
+            assert_eq!(log(&format!("log.ready-{}", turn + 2)), "leave\nready\n");
         }
-        assert_eq!(system.child(), Child::None, "it is not in force");
+        system.keep_ready(&[]);
+        assert!(system.ready.is_empty());
+        assert!(kill(Pid::from_raw(waiting), None).is_err(), "it has ended");
+    }
+
+    #[test]
+    fn one_that_is_not_in_force_is_not_told_to_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        in_force(dir.path(), None);
+        // It has heard no word: what it says of its load would be taken for an
+        // answer.
+        let mut scheduler =
+            script("sleep 0.3; echo ready; read word; read word; echo ready; sleep 9");
+        scheduler.standby = vec!["ahead".into()];
         system.spawn(&scheduler).unwrap();
-        assert_eq!(system.process.as_ref().unwrap().id(), waiting);
-        while log("log") != "loaded\nattach\n" {
-            thread::sleep(Duration::from_millis(5));
-        }
-        system.end(End::Kill);
-        ended(&mut system);
-        assert_eq!(system.reap(), "attach");
-        // One that ended while it waited: an ordinary start instead.
-        scheduler.command[2] = "echo $0".into();
+        system.end(End::Ask);
+        assert_eq!(ended(&mut system), "killed by SIGINT");
+        system.reap();
+        assert_eq!((system.process(), system.ready()), (None, 0));
+    }
+
+    #[test]
+    fn one_that_ended_while_it_waited_is_started_at_its_turn() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        let mut scheduler = patient();
+        scheduler.command[2] = "echo options $0".into();
         system.keep_ready(&[&scheduler]);
         let mut ready = system.ready.pop().unwrap();
         ready.process.wait().unwrap();
@@ -544,15 +665,9 @@ mod tests {
         system.keep_ready(&[&scheduler]);
         assert_eq!(system.ready.len(), 1, "it is not replaced");
         system.spawn(&scheduler).unwrap();
-        ended(&mut system);
-        let words = system.reap();
-        assert!(
-            words.ends_with("sh"),
-            "{words}: without the options of standby"
-        );
-        system.keep_ready(&[&scheduler]);
-        system.keep_ready(&[]);
-        assert!(system.ready.is_empty());
+        assert_eq!(ended(&mut system), "exit status: 0");
+        // So that it can wait from then on.
+        assert_eq!(system.reap(), "options ahead");
     }
 
     #[test]

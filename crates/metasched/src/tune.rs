@@ -249,7 +249,6 @@ fn one(
         let left = rotation.left(host.now()).filter(|left| !left.is_zero());
         host.rest(pause.min(LOOK).min(left.unwrap_or(LOOK)));
     };
-    host.keep_ready(&[]);
     match supervisor.leave(host) {
         true => Ok(outcome),
         false => Err(Error::Occupied(

@@ -3,9 +3,11 @@
 //! ```text
 //! options.rs    command line, checked against itself and the watchdog
 //! scheduler.rs  load, attach, wait, report
+//! features.rs   what older kernels lack, and what UFS does without it
 //! kconfig.rs    settings of the kernel where there is no file of them
 //! topology.rs   which CPUs share a core, a cache, a NUMA node
-//! standby.rs    what is waited for: the word to attach, the word to stop
+//! standby.rs    what is waited for: the word to come or go, the word to stop
+//! again.rs      the program's memory, as new for its next time
 //! snapshot.rs   what the BPF program has counted, copied
 //! stats.rs      counters as described statistics
 //! table.rs      the hint table that programs write
@@ -28,9 +30,11 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory as _, Parser as _};
 use log::{LevelFilter, error, info, warn};
 
+mod again;
 mod bpf_intf;
 mod bpf_skel;
 mod door;
+mod features;
 mod journal;
 mod kconfig;
 mod marks;
@@ -44,7 +48,7 @@ mod table;
 mod topology;
 
 use options::Opts;
-use scheduler::Loaded;
+use scheduler::{Left, Loaded};
 use standby::{Stop, Word};
 
 fn main() -> ExitCode {
@@ -78,6 +82,11 @@ fn run(opts: &Opts) -> Result<()> {
         stats::server_data().describe_meta(&mut std::io::stdout(), None)?;
         return Ok(());
     }
+    if opts.kernel_lacks {
+        let lacking = serde_json::to_string(&features::lacking()?)?;
+        println!("{lacking}");
+        return Ok(());
+    }
     let stop = Stop::on_signals().context("cannot handle SIGINT and SIGTERM")?;
 
     if let Some(seconds) = opts.monitor.or(opts.stats) {
@@ -100,22 +109,34 @@ fn run(opts: &Opts) -> Result<()> {
     let config = opts.config(watchdog_ms)?;
     let mut open_object = MaybeUninit::uninit();
     let word = opts.standby.then(Word::on_stdin);
-    if let Some(word) = &word {
-        let loaded = Loaded::load(opts, &config, &mut open_object)?;
-        // Whoever waits for it may go by this line.
-        println!("ready");
-        if !word.wait(&stop) {
-            return Ok(());
-        }
-        if !loaded.is_stale() && !loaded.attach()?.run(&stop)?.should_restart() {
-            return Ok(());
-        }
-    }
+    // Whoever is to give the word has not given it yet.
+    let mut waits = word.as_ref();
     loop {
-        let loaded = Loaded::load(opts, &config, &mut open_object)?;
-        if !loaded.attach()?.run(&stop)?.should_restart() {
-            return Ok(());
+        let mut loaded = Loaded::load(opts, &config, &mut open_object)?;
+        loop {
+            if let Some(word) = waits.take() {
+                // Whoever waits for it may go by this line, and need not wait for
+                // the rest.
+                println!("ready");
+                loaded.renew()?;
+                if !word.wait(&stop) {
+                    return Ok(());
+                }
+                if loaded.is_stale() {
+                    break;
+                }
+            }
+            match loaded.attach()?.run(&stop, word.as_ref())? {
+                Left::ForGood => return Ok(()),
+                Left::ToLoad => {
+                    info!("the set of CPUs has changed: loading again");
+                    break;
+                }
+                Left::ToWait(left) => {
+                    loaded = *left;
+                    waits = word.as_ref();
+                }
+            }
         }
-        info!("the set of CPUs has changed: loading again");
     }
 }

@@ -167,8 +167,9 @@ pub(crate) struct Opts {
 
     /// Load, print 'ready', then wait for a line on standard input before scheduling.
     ///
-    /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules. If
-    /// standard input ends without a line, so does scx_ufs.
+    /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules.
+    /// Another line makes it leave, print 'ready' and wait again. If standard input ends while it
+    /// waits, so does scx_ufs.
     #[arg(long)]
     pub standby: bool,
 
@@ -187,6 +188,13 @@ pub(crate) struct Opts {
     /// Describe the statistics.
     #[arg(long)]
     pub help_stats: bool,
+
+    /// Say in JSON what UFS does without on this kernel; do not schedule.
+    ///
+    /// A list of objects: what is concerned ('name'), what happens for lack of it ('without'),
+    /// and the first version of Linux that is no such kernel ('since').
+    #[arg(long)]
+    pub kernel_lacks: bool,
 
     /// Say more, including libbpf's messages.
     #[arg(short, long)]

@@ -2,29 +2,33 @@
 //!
 //! [`Loaded`] is verified by the kernel and schedules nothing; [`Scheduler`] is in
 //! force. The program lives as long as that: dropping its link, or the death of
-//! this process, makes the kernel move every task back to its own scheduler.
+//! this process, makes the kernel move every task back to its own scheduler. What
+//! has left by its link can come into force again ([`Left::ToWait`]).
 
 use std::fs;
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use crossbeam_channel::never;
 use libbpf_rs::OpenObject;
 use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
-    NR_CPU_IDS, Topology, UserExitInfo, compat, scx_ops_attach, scx_ops_load, scx_ops_open,
+    NR_CPU_IDS, Topology, compat, scx_ops_attach, scx_ops_load, scx_ops_open,
     try_set_rlimit_infinity, uei_exited, uei_report,
 };
 
+use crate::again::Fresh;
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
+use crate::features;
 use crate::kconfig::Settings;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
 use crate::snapshot::{self, Snapshot};
-use crate::standby::Stop;
+use crate::standby::{Stop, Word};
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
 use crate::topology::Shape;
@@ -32,6 +36,8 @@ use crate::topology::Shape;
 /// UFS, loaded: all but the last step is done.
 pub(crate) struct Loaded<'a> {
     skel: BpfSkel<'a>,
+    /// Its memory before it was first in force.
+    fresh: Fresh,
     cpus: Vec<u32>,
     /// None: hints are off.
     keeper: Option<Keeper>,
@@ -46,6 +52,16 @@ pub(crate) struct Scheduler<'a> {
     loaded: Loaded<'a>,
     link: Option<libbpf_rs::Link>,
     stats_server: StatsServer<(), Metrics>,
+}
+
+/// How it left, which says what is next.
+pub(crate) enum Left<'a> {
+    /// It was told to stop.
+    ForGood,
+    /// The kernel asks for another load.
+    ToLoad,
+    /// It was told to wait for its next time.
+    ToWait(Box<Loaded<'a>>),
 }
 
 /// How often it is seen whether the kernel has thrown UFS out.
@@ -100,12 +116,9 @@ impl<'a> Loaded<'a> {
         if keeper.is_none() {
             skel.maps.giveway_slots.set_max_entries(1)?;
         }
-        let cpu_max = config.cpu_max && kernel_tells_of_cpu_max();
+        let cpu_max = config.cpu_max && features::CPU_MAX.is_there()?;
         if config.cpu_max && !cpu_max {
-            warn!(
-                "cpu.max is not enforced: this kernel does not tell schedulers of it (Linux 6.17 \
-                 and later do)"
-            );
+            warn!("{}", features::CPU_MAX);
         }
         configure(&mut skel, config, &shape, cpu_max, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
@@ -115,8 +128,10 @@ impl<'a> Loaded<'a> {
             | *compat::SCX_OPS_ENQ_EXITING
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
+        let skel = scx_ops_load!(skel, ufs_ops, uei)?;
         Ok(Self {
-            skel: scx_ops_load!(skel, ufs_ops, uei)?,
+            fresh: Fresh::of(&skel)?,
+            skel,
             cpus,
             keeper,
             sessions: config.sessions.clone(),
@@ -128,6 +143,13 @@ impl<'a> Loaded<'a> {
     /// would read another one than its clients write.
     pub(crate) fn is_stale(&self) -> bool {
         self.keeper.as_ref().is_some_and(Keeper::is_stale)
+    }
+
+    /// Has it as it was before it was first in force.
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        self.fresh
+            .restore(&self.skel)
+            .context("cannot clear the program's memory")
     }
 
     /// Puts UFS in force.
@@ -146,7 +168,11 @@ impl<'a> Loaded<'a> {
                 .context("cannot pin the hint table: try --no-hints")?;
         }
         let skel = &mut self.skel;
-        let link = Some(scx_ops_attach!(skel, ufs_ops)?);
+        // The probe beside the scheduler stays, and a skeleton attaches it once.
+        let link = Some(match skel.links.scx_lib_init_probe {
+            None => scx_ops_attach!(skel, ufs_ops)?,
+            Some(_) => skel.maps.ufs_ops.attach_struct_ops()?,
+        });
         drop(turn);
         if let Some(keeper) = &self.keeper {
             keeper.sweep();
@@ -191,19 +217,21 @@ impl<'a> Loaded<'a> {
     }
 }
 
-impl Scheduler<'_> {
-    /// Serves statistics until UFS is interrupted or thrown out.
+impl<'a> Scheduler<'a> {
+    /// Serves statistics until UFS is told to leave, or thrown out.
     ///
     /// # Errors
     /// When the kernel ejected UFS: the reason, and the kernel's dump on stderr.
-    pub(crate) fn run(mut self, stop: &Stop) -> Result<UserExitInfo> {
+    pub(crate) fn run(mut self, stop: &Stop, word: Option<&Word>) -> Result<Left<'a>> {
         let (answers, requests) = self.stats_server.channels();
         let loaded = &mut self.loaded;
+        let mut word = word.map_or_else(never, |word| word.given().clone());
+        let mut is_to_wait = false;
         let mut swept = Instant::now();
         // Marks count from the start.
         loaded.place();
         let mut placed = Instant::now();
-        while !stop.is_asked() && !uei_exited!(&loaded.skel, uei) {
+        while !stop.is_asked() && !is_to_wait && !uei_exited!(&loaded.skel, uei) {
             if let Some(keeper) = &loaded.keeper
                 && swept.elapsed() > SWEEP_EVERY
             {
@@ -214,6 +242,7 @@ impl Scheduler<'_> {
                 loaded.place();
                 placed = Instant::now();
             }
+            let mut is_silent = false;
             crossbeam_channel::select! {
                 recv(requests) -> request => match request {
                     Ok(()) => answers.send(loaded.metrics())?,
@@ -224,11 +253,26 @@ impl Scheduler<'_> {
                 },
                 // Whoever asks waits for Linux's own scheduler, or for the next.
                 recv(stop.asked()) -> _ => {}
+                recv(word) -> line => match line {
+                    Ok(()) => is_to_wait = true,
+                    // Its end is none: UFS stays, as one that nobody talks to.
+                    Err(_) => is_silent = true,
+                },
                 default(LOOK_EVERY) => {}
+            }
+            if is_silent {
+                word = never();
             }
         }
         drop(self.link.take());
-        uei_report!(&loaded.skel, uei)
+        // Its path is the next one's from the moment in which this one is ready.
+        drop(self.stats_server);
+        let exit = uei_report!(&self.loaded.skel, uei)?;
+        Ok(match exit.should_restart() {
+            true => Left::ToLoad,
+            false if is_to_wait => Left::ToWait(Box::new(self.loaded)),
+            false => Left::ForGood,
+        })
     }
 }
 
@@ -243,12 +287,6 @@ fn refuse_beside_another() -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Whether the kernel has the callback that reports a change of cpu.max. It came
-/// together with the numbers that a cgroup has when it becomes known.
-fn kernel_tells_of_cpu_max() -> bool {
-    compat::struct_has_field("sched_ext_ops", "cgroup_set_bandwidth").unwrap_or(false)
 }
 
 /// Sets the constants that the verifier sees.

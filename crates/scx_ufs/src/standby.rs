@@ -1,15 +1,20 @@
-//! What `scx_ufs` waits for: the word to attach, and the word to stop.
+//! What `scx_ufs` waits for: the word to come into force, or to leave and wait
+//! for its next time, and the word to stop.
 //!
-//! Somebody waits for the end of both: whoever swaps schedulers has none but
-//! Linux's own in between. So neither is polled for. A thread sleeps in each,
-//! and what it hears ends the main thread's wait at once.
+//! Somebody waits for the end of each: whoever swaps schedulers has none but
+//! Linux's own in between. So none is polled for. A thread sleeps in each, and
+//! what it hears ends the main thread's wait at once.
 //!
 //! ```text
-//!   standard input ── a line ─► attach      SIGINT, SIGTERM ─► stop
-//!                  └─ its end ─► stop: whoever would give the word is gone
+//!                    a line                      SIGINT, SIGTERM ─► stop
+//!              ┌────────────────►┐
+//!   ── ready ──┤                 in force
+//!         │    └◄────────────────┘
+//!         │          a line
+//!         └─ the input's end ─► stop: whoever would give the word is gone
 //! ```
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,11 +57,11 @@ impl Stop {
     }
 }
 
-/// The word to attach.
+/// The word to come, and to go.
 pub(crate) struct Word(Receiver<()>);
 
 impl Word {
-    /// Given by a line on standard input.
+    /// Given by each line on standard input.
     pub(crate) fn on_stdin() -> Word {
         Word::on(std::io::stdin())
     }
@@ -64,12 +69,22 @@ impl Word {
     fn on(input: impl Read + Send + 'static) -> Word {
         let (tell, told) = bounded(1);
         std::thread::spawn(move || {
-            let read = BufReader::new(input).read_line(&mut String::new());
-            if read.is_ok_and(|length| length > 0) {
-                let _ = tell.send(());
+            for _ in BufReader::new(input)
+                .lines()
+                .take_while(|line| line.is_ok())
+            {
+                // Nobody listens any more: this process ends.
+                if tell.send(()).is_err() {
+                    return;
+                }
             }
         });
         Word(told)
+    }
+
+    /// To wait for it among other things. It ends with standard input.
+    pub(crate) fn given(&self) -> &Receiver<()> {
+        &self.0
     }
 
     /// Waits for it; false if it will not come, or `stop` was given.
@@ -98,6 +113,14 @@ mod tests {
         let (_tell, stop) = never();
         assert!(Word::on(Cursor::new("attach\n")).wait(&stop));
         assert!(!Word::on(Cursor::new("")).wait(&stop));
+    }
+
+    #[test]
+    fn each_line_is_a_word_of_its_own() {
+        let (_tell, stop) = never();
+        let word = Word::on(Cursor::new("attach\nleave\nattach"));
+        let heard = (0..4).map(|_| word.wait(&stop));
+        assert_eq!(Vec::from_iter(heard), [true, true, true, false]);
     }
 
     #[test]

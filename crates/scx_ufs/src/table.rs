@@ -24,8 +24,10 @@
 //! Loaders publish and attach by turns, so that the one which the kernel refuses has
 //! published nothing.
 //!
-//! Known weakness: a thread number that comes into use again within the moment of a
-//! sweep may lose its slot; it is treated as its cgroup is until it claims another.
+//! Known weaknesses: of two loaders of which each is in force for a while, the one that
+//! came later answers at the socket; when it ends, nobody does until the next one is
+//! loaded. A thread number that comes into use again within the moment of a sweep may
+//! lose its slot; it is treated as its cgroup is until it claims another.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -61,7 +63,8 @@ pub(crate) struct Keeper {
     dir: PathBuf,
     nr_slots: u32,
     gid: Gid,
-    /// The number of the map that was pinned there when it was looked for.
+    /// The number of the map that was pinned there when it was looked for, or has
+    /// been by us.
     found: Option<u32>,
     /// What was found, if it cannot be used.
     replaces: Option<MapHandle>,
@@ -123,7 +126,7 @@ impl Keeper {
         self.table.as_ref()
     }
 
-    /// Whether the directory has changed since [`Keeper::prepare`] looked.
+    /// Whether somebody else has changed the directory since [`Keeper::prepare`] looked.
     pub(crate) fn is_stale(&self) -> bool {
         let pinned = MapHandle::from_pinned_path(self.path()).and_then(|map| map.info());
         self.found != pinned.ok().map(|map| map.info.id)
@@ -189,6 +192,7 @@ impl Keeper {
             page[..16].copy_from_slice(&self.header());
             map.update(&0u32.to_ne_bytes(), &page, MapFlags::ANY)?;
             map.pin(&path)?;
+            self.found = Some(map.info()?.info.id);
         }
         chown(&self.dir, None, Some(self.gid))?;
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o750))?;
@@ -201,7 +205,9 @@ impl Keeper {
         if let Err(error) = door::serve(&socket, descriptor, size, self.gid) {
             warn!("the hint table is not passed on: {error:#}");
         }
-        self.table = Some(Table::open(Some(&self.dir))?);
+        if self.table.is_none() {
+            self.table = Some(Table::open(Some(&self.dir))?);
+        }
         Ok(())
     }
 

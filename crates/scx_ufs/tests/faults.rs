@@ -12,7 +12,7 @@
 
 use std::sync::OnceLock;
 
-use giveway_lab::Machine;
+use giveway_lab::{LabSpec, Machine};
 
 mod guest;
 
@@ -25,7 +25,13 @@ fn show(claim: &str) {
             cpus: 2,
             ..Machine::default()
         };
-        guest::ask(shape, guest::PATIENCE, &stress(), &asked())
+        guest::ask(
+            &LabSpec::default(),
+            shape,
+            guest::PATIENCE,
+            &stress(),
+            &asked(),
+        )
     });
     match answers {
         Ok(printed) => guest::shown(claim, printed),

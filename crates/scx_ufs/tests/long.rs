@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use giveway_lab::Machine;
+use giveway_lab::{LabSpec, Machine};
 
 mod guest;
 
@@ -31,7 +31,7 @@ fn invariants_hold_under_half_an_hour_of_random_stress() {
         cpus: 2,
         ..Machine::default()
     };
-    let printed = guest::ask(shape, patience, &env, &[claim]);
+    let printed = guest::ask(&LabSpec::default(), shape, patience, &env, &[claim]);
     let printed = printed.unwrap_or_else(|error| panic!("{error}"));
     guest::shown(claim, &printed);
 }

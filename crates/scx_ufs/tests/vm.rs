@@ -1,6 +1,6 @@
 //! UFS in a kernel that can load it: what it promises while nothing goes wrong.
 
-use giveway_lab::Machine;
+use giveway_lab::{LabSpec, Machine};
 
 mod guest;
 
@@ -15,7 +15,7 @@ fn prove(cpus: u32, claims: &[&str]) {
 
 /// The same on a machine of some shape.
 fn prove_on(shape: Machine, claims: &[&str]) {
-    let printed = guest::ask(shape, guest::PATIENCE, &[], claims);
+    let printed = guest::ask(&LabSpec::default(), shape, guest::PATIENCE, &[], claims);
     let printed = printed.unwrap_or_else(|error| panic!("{error}"));
     for claim in claims {
         guest::shown(claim, &printed);
@@ -113,6 +113,14 @@ fn background_holders_do_not_keep_urgent_waiters_waiting() {
             "boost_of_a_holder_that_never_releases_expires",
             "inversions_are_counted_without_boosts",
         ],
+    );
+}
+
+#[test]
+fn loading_is_bounded_and_done_once() {
+    prove(
+        2,
+        &["verifying_is_bounded", "what_is_loaded_comes_and_goes"],
     );
 }
 

@@ -5,6 +5,11 @@
 //! charged with. Each decision is worth a quantum, or what the group has left if
 //! that is less. The paper rounds to whole quanta; then queries shorter than one
 //! would all look alike, and those are the ones that the tuning is for.
+//!
+//! Time ends with the interval. Work that was left then is there in the simulation,
+//! too, as far as it is known ([`Job::after_ns`]): whatever the parameters, the worker
+//! has as much to do as it had. Whose work is left has been slowed down by as long as
+//! it has been there.
 
 use std::collections::VecDeque;
 
@@ -23,13 +28,28 @@ pub(crate) struct Job {
     pub(crate) before_ns: u64,
     /// What it ran in the interval, ns; not 0.
     pub(crate) ran_ns: u64,
+    /// What is thought to be left of it after the interval, ns.
+    pub(crate) after_ns: u64,
 }
 
 impl Job {
-    /// All that is known of the group's work: what slowdowns are relative to.
-    fn known_ns(&self) -> u64 {
+    /// All of the group's work on this worker: what slowdowns are relative to.
+    fn work_ns(&self) -> u64 {
+        self.before_ns + self.ran_ns + self.after_ns
+    }
+
+    /// What the worker had run of it when the interval was over, ns.
+    pub(crate) fn received_ns(&self) -> u64 {
         self.before_ns + self.ran_ns
     }
+}
+
+/// A tracking interval.
+#[derive(Clone, Debug)]
+pub(crate) struct Interval {
+    /// In the order of their arrival.
+    pub(crate) jobs: Vec<Job>,
+    pub(crate) length_ns: u64,
 }
 
 /// A simulation that can be run piece by piece.
@@ -71,9 +91,13 @@ impl Replay {
         }
     }
 
-    /// Makes a decision. Returns false when all jobs, which are in the order of
-    /// their arrival, are done.
-    pub(crate) fn decide(&mut self, jobs: &[Job]) -> bool {
+    /// Makes a decision. Returns false when all jobs are done or the interval is over.
+    pub(crate) fn decide(&mut self, interval: &Interval) -> bool {
+        let jobs = &*interval.jobs;
+        if self.now_ns >= interval.length_ns {
+            self.stop(jobs);
+            return false;
+        }
         if self.occupied == 0 && self.waiting.is_empty() {
             match jobs.get(self.next) {
                 // Nothing to do until somebody comes.
@@ -95,7 +119,7 @@ impl Replay {
             let slot = slot.expect("fewer are occupied than there are");
             self.slots[slot] = Some(Occupant {
                 job,
-                left_ns: jobs[job].ran_ns,
+                left_ns: jobs[job].ran_ns + jobs[job].after_ns,
             });
             self.occupied += 1;
             self.local.admit(slot, jobs[job].brief, jobs[job].before_ns);
@@ -107,8 +131,8 @@ impl Replay {
         self.now_ns += ns;
         self.local.charge(slot, ns);
         if occupant.left_ns == 0 {
-            let job = &jobs[occupant.job];
-            self.slowdown += (self.now_ns - job.arrival_ns) as f64 / job.known_ns() as f64;
+            let job = occupant.job;
+            self.count(&jobs[job]);
             self.slots[slot] = None;
             self.occupied -= 1;
             self.local.disable(slot);
@@ -116,8 +140,25 @@ impl Replay {
         true
     }
 
-    /// The cost of Equation 3: the sum of the slowdowns of the jobs that are done, as
-    /// far as they are of this interval.
+    /// Takes out who is left.
+    fn stop(&mut self, jobs: &[Job]) {
+        let occupants: Vec<_> = self.slots.iter_mut().filter_map(Option::take).collect();
+        self.occupied = 0;
+        for occupant in occupants {
+            self.count(&jobs[occupant.job]);
+        }
+        while let Some(job) = self.waiting.pop_front() {
+            self.count(&jobs[job]);
+        }
+    }
+
+    /// A job has been there from its arrival until now.
+    fn count(&mut self, job: &Job) {
+        self.slowdown += (self.now_ns - job.arrival_ns) as f64 / job.work_ns() as f64;
+    }
+
+    /// The cost of Equation 3: the sum of the jobs' slowdowns, as far as they are of
+    /// this interval.
     pub(crate) fn cost(&self) -> f64 {
         self.slowdown
     }
@@ -141,6 +182,7 @@ mod tests {
             arrival_ns: arrival_ms * MS,
             before_ns: 0,
             ran_ns: ran_ms * MS,
+            after_ns: 0,
         }
     }
 
@@ -158,9 +200,33 @@ mod tests {
         assert_eq!(cost([piece]), 0.01);
     }
 
+    /// What a group has had by the end is not taken for all that it needed, and who
+    /// waits for a slot waits until the end.
+    #[test]
+    fn what_is_left_stays_until_the_end() {
+        let unfinished = Job {
+            after_ns: 80 * MS,
+            ..job(1, 0, 20)
+        };
+        let interval = Interval {
+            jobs: vec![unfinished, job(2, 10, 10)],
+            length_ns: 30 * MS,
+        };
+        let mut replay = Replay::new(Decay::new(0.9, 0).unwrap(), 1, 2 * MS);
+        while replay.decide(&interval) {}
+        assert_eq!(replay.cost(), 30.0 / 100.0 + 20.0 / 10.0);
+    }
+
+    fn done(jobs: &[Job]) -> Interval {
+        Interval {
+            jobs: jobs.to_vec(),
+            length_ns: u64::MAX,
+        }
+    }
+
     fn cost(jobs: &[Job], slots: usize, lambda: f32, d_start: u32) -> f64 {
         let mut replay = Replay::new(Decay::new(lambda, d_start).unwrap(), slots, 2 * MS);
-        while replay.decide(jobs) {}
+        while replay.decide(&done(jobs)) {}
         replay.cost()
     }
 
@@ -198,7 +264,7 @@ mod tests {
         let young = job(2, 0, 20);
         let mut replay = Replay::new(Decay::new(0.5, 10).unwrap(), 2, 2 * MS);
         while replay.slots[1].is_some() || replay.now_ns == 0 {
-            replay.decide(&[old, young]);
+            replay.decide(&done(&[old, young]));
         }
         // All of the young one, and the one task of the old that came first.
         assert_eq!(replay.now_ns, 22 * MS);

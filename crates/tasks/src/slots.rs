@@ -137,6 +137,12 @@ impl Slots {
         Brief::unpack(self.slots[slot].brief.load(Relaxed))
     }
 
+    /// The group that holds the slot, also between two of its sets.
+    pub(crate) fn holder(&self, slot: usize) -> Option<Brief> {
+        let is_free = self.slots[slot].set.load(Acquire).is_null();
+        self.brief(slot).filter(|_| !is_free)
+    }
+
     /// Opens the slot for a set. Only the finalizer of the set before, or who has
     /// been given the slot, may do so (F1).
     pub(crate) fn open(&self, slot: usize, set: &TaskSet) {

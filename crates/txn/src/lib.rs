@@ -49,6 +49,7 @@
 //! | module | question |
 //! | --- | --- |
 //! | `sync`, `preemption`, `heap`, `thin` | What do we stand on? |
+//! | `error` | What can go wrong, and what does the caller do next? |
 //! | `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::MetaPlan;
 use super::groups::{Groups, Place};
 use super::load::{Load, Phase};
-use super::pilot::Pilot;
+use super::pilot::{Pilot, Seen};
 use super::row::{MetaRow, PhaseRow};
 use crate::{Error, Progress, Result};
 
@@ -168,7 +168,7 @@ fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> R
         Under::Single { .. } => {}
         // All that may be wanted waits loaded, but what is in force.
         Under::Fixed { .. } | Under::PhaseAware { .. } => {
-            pilot.wait("scheduler loaded ahead", LIMIT, |seen| seen.ready >= 1)?;
+            pilot.wait("schedulers loaded ahead", LIMIT, Seen::is_at_rest)?;
         }
     }
     let starts = pilot.seen().starts();

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use giveway_metasched::config::Config;
 use giveway_metasched::daemon::{Daemon, Status};
 use giveway_metasched::host::Host;
+use giveway_metasched::scheduler::EEVDF;
+use giveway_metasched::supervisor::Standing;
 use giveway_metasched::system::{System, rise};
 use tempfile::TempDir;
 
@@ -24,8 +26,8 @@ pub(super) struct Seen {
     pub(super) status: Option<Status>,
     /// The process of the scheduler in force.
     pub(super) process: Option<i32>,
-    /// How many wait loaded.
-    pub(super) ready: usize,
+    /// How many are being loaded, to wait for their turns.
+    pub(super) loading: usize,
     /// What was said so far.
     pub(super) log: Vec<String>,
 }
@@ -38,6 +40,16 @@ impl Seen {
             .iter()
             .filter(|line| line.contains("is in force (took"));
         starts.count() as u64
+    }
+
+    /// Whether what is wanted is in force, and nothing is being loaded beside it.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let is_so = |status: &Status| match &status.standing {
+            Standing::Own => status.wanted == EEVDF,
+            Standing::Running(name) => *name == status.wanted,
+            Standing::Starting(_) | Standing::Stopping(_) | Standing::Aside(_) => false,
+        };
+        self.loading == 0 && self.status.as_ref().is_some_and(is_so)
     }
 
     /// Faults as they were told, without how long the scheduler is barred.
@@ -81,7 +93,7 @@ impl Pilot {
                 let mut seen = told.lock().expect("nobody panics with it");
                 seen.status = Some(daemon.status(host.now()));
                 seen.process = host.process();
-                seen.ready = host.ready();
+                seen.loading = host.loading();
                 seen.log.append(&mut lines);
                 drop(seen);
                 host.rest(pause);

@@ -267,6 +267,8 @@ pub struct TasksBench {
     /// Whether queries have run beside each other, for the first trace not to be the one
     /// that has all memory to ask for.
     is_warm: OnceLock<()>,
+    /// Whether a trace has been played, for the same reason.
+    is_rehearsed: OnceLock<()>,
     alone: Mutex<HashMap<(String, u32), Arc<Alone>>>,
     duckdb: OnceLock<Arc<DuckDb>>,
     /// The plan that the first host made of each query: all others are to make the same.
@@ -287,6 +289,7 @@ impl TasksBench {
             sizes: OnceLock::new(),
             reference: OnceLock::new(),
             is_warm: OnceLock::new(),
+            is_rehearsed: OnceLock::new(),
             alone: Mutex::default(),
             duckdb: OnceLock::new(),
             plans: Mutex::default(),

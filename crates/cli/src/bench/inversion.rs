@@ -27,11 +27,11 @@ const SCHEDULERS: &str = "eevdf,fifo,rr,ufs";
 /// A background session holds a lock of PostgreSQL, an urgent one wants it, and
 /// a third, urgent, burns the only CPU. Compares schedulers, and UFS without
 /// hints about locks, with those that it finds in an unchanged server, and with
-/// those of a patched one. Runs in the lab, on servers that `make servers`
-/// makes. See docs/bench-inversion.md.
+/// those of a patched one. Runs in the lab, on servers that 'make servers'
+/// has built. See docs/bench-inversion.md.
 #[derive(Args, Debug)]
 pub(crate) struct InversionArgs {
-    /// Schedulers: eevdf, idle, fifo, rr, ufs, scx_NAME
+    /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = SCHEDULERS,
           value_parser = scheduler)]
     schedulers: Vec<Scheduler>,

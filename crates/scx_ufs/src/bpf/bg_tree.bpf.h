@@ -37,10 +37,15 @@
  * ends. cpu_hint, a superset of the CPUs that its tasks may use, avoids most
  * such searches.
  *
- * Known weaknesses: groups that are set aside are invisible to other CPUs for
- * that moment; a CPU that went idle in it is woken by update_idle or, at
- * worst, by the timer. A search gives up after SEARCH_MAX groups. A queue with
- * many tasks pinned elsewhere is walked from its head.
+ * A group in somebody's hands is invisible to other CPUs for that moment. Two
+ * that are woken together for two tasks of one group meet there, and the kernel
+ * asks an idle CPU that found nothing no second time. So whoever finds the tree
+ * empty while tasks wait leaves its bit in missed_cpus and looks once more, and
+ * whoever puts a group into the tree then wakes those CPUs. tree_lock orders the
+ * two: the second look sees the group, or tree_insert() sees the bit.
+ *
+ * Known weaknesses: a search gives up after SEARCH_MAX groups. A queue with many
+ * tasks pinned elsewhere is walked from its head.
  */
 #ifndef UFS_BG_TREE_H
 #define UFS_BG_TREE_H
@@ -63,6 +68,10 @@ struct {
 	__type(key, u32);
 	__type(value, struct stash);
 } stashes SEC(".maps");
+
+/* CPUs that found the tree empty while tasks waited; whether there is any. */
+u64 missed_cpus[UFS_CPU_WORDS];
+u32 has_missed;
 
 private(TREE) struct bpf_spin_lock tree_lock;
 private(TREE) struct bpf_rb_root bg_tree __contains(tree_node, rb);
@@ -154,10 +163,27 @@ static __always_inline void add_cpu_hint(struct task_struct *p, struct group *g)
 		__sync_fetch_and_or(&bg_hint, hint);
 }
 
-static __noinline int reprice(u32 index);
+static __noinline int wake_missed(void)
+{
+	u32 word, i;
+
+	bpf_for(word, 0, nr_cpu_words) {
+		u64 cpus = __sync_lock_test_and_set(&missed_cpus[word & (UFS_CPU_WORDS - 1)], 0);
+
+		bpf_for(i, 0, 64) {
+			if (!cpus)
+				break;
+			scx_bpf_kick_cpu((word << 6) + ctzll(cpus), SCX_KICK_IDLE);
+			cpus &= cpus - 1;
+		}
+	}
+	return 0;
+}
+
+__once int reprice(u32 index);
 
 /* Move the group's node from the stash into the tree. */
-static __noinline int tree_insert(u32 index)
+__once int tree_insert(u32 index)
 {
 	struct group *g = group(index);
 	struct tree_node *node;
@@ -175,6 +201,8 @@ static __noinline int tree_insert(u32 index)
 	bpf_spin_lock(&tree_lock);
 	bpf_rbtree_add(&bg_tree, &node->rb, node_less);
 	bpf_spin_unlock(&tree_lock);
+	if (unlikely(READ_ONCE(has_missed)) && __sync_lock_test_and_set(&has_missed, 0))
+		wake_missed();
 	return 0;
 }
 
@@ -185,7 +213,7 @@ static __always_inline void group_has_work(u32 index)
 }
 
 /* Take the first node out of the tree and park it. Returns its group, or -1. */
-static __noinline s32 tree_pop(void)
+__once s32 tree_pop(void)
 {
 	struct bpf_rb_node *rb;
 	struct tree_node *node;
@@ -215,14 +243,24 @@ static __noinline s32 tree_pop(void)
 	return index & (UFS_GROUPS_MAX - 1);
 }
 
+/* The same; @cpu is woken when there is a group again. */
+static __always_inline s32 tree_pop_or_miss(u32 cpu)
+{
+	s32 index = tree_pop();
+
+	if (index >= 0)
+		return index;
+	__sync_fetch_and_or(&missed_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)], 1ULL << (cpu & 63));
+	WRITE_ONCE(has_missed, 1);
+	return tree_pop();
+}
+
 /* The key of the first group, and which it is; false when the tree is empty. */
-static __noinline bool tree_first(u64 *vtime, u32 *whose)
+__once bool tree_first(u64 *vtime __arg_nonnull, u32 *whose __arg_nonnull)
 {
 	struct bpf_rb_node *rb;
 	bool found = false;
 
-	if (!vtime || !whose)
-		return false;
 	bpf_spin_lock(&tree_lock);
 	rb = bpf_rbtree_first(&bg_tree);
 	if (rb) {
@@ -245,7 +283,7 @@ static __always_inline void charge_group(u32 index, s64 ns)
 }
 
 /* Let @cpu take the next task of the group that is most behind. */
-static __noinline bool bg_pick(u32 cpu)
+__once bool bg_pick(u32 cpu)
 {
 	u64 bit = 1ULL << (cpu & 63);
 	u32 aside = 0, i;
@@ -258,7 +296,8 @@ static __noinline bool bg_pick(u32 cpu)
 	bpf_for(i, 0, SEARCH_MAX) {
 		struct group *g;
 
-		index = tree_pop();
+		/* Groups that are set aside were not missed. */
+		index = aside ? tree_pop() : tree_pop_or_miss(cpu);
 		if (index < 0)
 			break;
 		g = group(index);

@@ -80,7 +80,7 @@ static __always_inline bool is_boosted(struct task_ctx *tc)
 /* ---- Snapshots ---- */
 
 /* What the current task, owner of @index, holds and awaits. */
-__noinline int take_snapshot(u32 index, bool runnable)
+__once int take_snapshot(u32 index, bool runnable)
 {
 	struct giveway_slot *slot = slot_at(index);
 	struct slot_state *state = state_of(index);
@@ -122,7 +122,7 @@ __noinline int take_snapshot(u32 index, bool runnable)
 /* ---- Who waits for whom ---- */
 
 /* Whether the owner of @waiter waits for what the owner of @holder holds. */
-__noinline u32 matches(u32 waiter, u32 holder)
+__once u32 matches(u32 waiter, u32 holder)
 {
 	struct slot_state *w = state_of(waiter), *h = state_of(holder);
 	u32 asks = w->asks, i;
@@ -212,7 +212,7 @@ static __always_inline void end_boost(struct slot_state *h)
 }
 
 /* The owner of @holder is leaving its CPU: is it waited for? */
-__noinline int review_holder(u32 holder)
+__once int review_holder(u32 holder)
 {
 	struct slot_state *h = state_of(holder);
 	u32 word, i;
@@ -261,7 +261,7 @@ static __always_inline void want(u32 slot)
 }
 
 /* The owner of @slot has become boosted while off its CPU: have it run. */
-static __noinline int call_up(u32 slot)
+__once int call_up(u32 slot)
 {
 	struct task_struct *p = bpf_task_from_pid(state_of(slot)->pid);
 	struct task_ctx *tc;
@@ -283,7 +283,7 @@ static __noinline int call_up(u32 slot)
 }
 
 /* The owner of @from waits, and is urgent: boost whoever keeps it waiting. */
-__noinline int lend_to_holders(u32 from)
+__once int lend_to_holders(u32 from)
 {
 	u32 chain[CHAIN_MAX] = {}, n = 1, at, word, i;
 
@@ -336,7 +336,7 @@ static __always_inline void note_sleep(struct slot_state *state)
 }
 
 /* The slot is its owner's no more. */
-static __noinline int forget_slot(u32 slot)
+__once int forget_slot(u32 slot)
 {
 	set_put(&holders, slot, false);
 	set_put(&waiters, slot, false);
@@ -345,15 +345,15 @@ static __noinline int forget_slot(u32 slot)
 }
 
 /* The current task has a slot and is leaving its CPU, or may be. */
-static __noinline int leave_cpu(struct task_ctx *tc, bool runnable)
+__once int leave_cpu(struct task_ctx *tc __arg_nonnull, bool runnable)
 {
 	struct slot_state *state;
 	u32 slot;
 	bool holds, waits;
 
-	if (!tc || !tc->slot)
-		return 0;
 	slot = tc->slot;
+	if (!slot)
+		return 0;
 	if (!is_own_slot(tc)) {
 		/* Given up since; heed() will draw the conclusions. */
 		forget_slot(slot);

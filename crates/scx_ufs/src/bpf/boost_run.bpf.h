@@ -27,7 +27,8 @@
 #define BOOST_ROW 7
 
 /* A boosted task: ahead of its CPU's tier, or of a background CPU's task. */
-static __always_inline void boost_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+__once int boost_enqueue(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull,
+			     u64 enq_flags)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
@@ -38,24 +39,24 @@ static __always_inline void boost_enqueue(struct task_struct *p, struct task_ctx
 	tc->boost_ran = 0;
 	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, boost_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
-		return;
+		return 0;
 	}
 	__sync_fetch_and_add(&boost_waiting, 1);
 	turn_to(&tc->boost, &boost_waiting, PAST_WAITS);
 	scx_bpf_dsq_insert(p, BOOST_DSQ, boost_slice_ns, enq_flags);
 	/* The idle CPU found is this one, and it is woken for the enqueue. */
 	if (waking && tc->idle_found)
-		return;
+		return 0;
 	if (may_move(p)) {
-		other = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+		other = pick_idle_cpu(p);
 		if (other >= 0) {
 			scx_bpf_kick_cpu(other, SCX_KICK_IDLE);
-			return;
+			return 0;
 		}
 		other = claim_any_bg_cpu(p, cpu);
 		if (other >= 0) {
 			scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
-			return;
+			return 0;
 		}
 	}
 	/* After a boosted slice whoever runs now was let in: see BOOST_ROW. */
@@ -63,6 +64,7 @@ static __always_inline void boost_enqueue(struct task_struct *p, struct task_ctx
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (!again && !cc->runs_boosted)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
 }
 
 /* The queue of a background task that waits for its group's turn. */
@@ -72,7 +74,7 @@ static __always_inline u64 bg_queue_of(u32 waits)
 }
 
 /* Fetch the boosted tasks that wait in the queues of groups. */
-static __noinline int fetch_wanted(u32 cpu)
+__once int fetch_wanted(u32 cpu)
 {
 	u32 word, i;
 

@@ -112,8 +112,7 @@ static __always_inline s32 claim_in_word(u64 candidates, u32 word, u32 near, u32
 }
 
 /* Claim what is wanted in the nearest of the levels @from to @to. */
-static __noinline s32 claim(struct task_struct *p __arg_trusted, u32 near, u32 want, u32 from,
-			    u32 to)
+__once s32 claim(struct task_struct *p __arg_trusted, u32 near, u32 want, u32 from, u32 to)
 {
 	const struct cpumask *idle_cores = scx_bpf_get_idle_smtmask();
 	u32 level, i, word;
@@ -162,8 +161,8 @@ static __always_inline s32 claim_apart(struct task_struct *p, u32 near, bool ts,
 }
 
 /* The whole order, or what of it is not beside time-sensitive work. -1: none. */
-static __always_inline s32 claim_in_order(struct task_struct *p, u32 near, bool ts, bool apart,
-					  bool *idle)
+__once s32 claim_in_order(struct task_struct *p __arg_trusted, u32 near, bool ts, bool apart,
+			      bool *idle __arg_nonnull)
 {
 	s32 cpu = claim_apart(p, near, ts, LEVEL_LLC, LEVEL_NODE, idle);
 
@@ -189,7 +188,7 @@ static __always_inline s32 claim_in_order(struct task_struct *p, u32 near, bool 
 	return cpu;
 }
 
-static __always_inline s32 claim_any_bg_cpu(struct task_struct *p, u32 near)
+__once s32 claim_any_bg_cpu(struct task_struct *p __arg_trusted, u32 near)
 {
 	u32 first = near >> 6, i, word;
 	s32 cpu;
@@ -227,6 +226,21 @@ static __always_inline s32 claim_for_wakeup(struct task_struct *p, s32 prev, u64
 	return ts ? claim_any_bg_cpu(p, prev) : -1;
 }
 
+/* An idle CPU for @p, by the kernel's choice; -1: none. */
+static __always_inline s32 pick_idle_cpu(struct task_struct *p)
+{
+	s32 cpu;
+
+	if (!idle_cpu_for(p))
+		return -1;
+	/* Timers ask, too, and to the verifier theirs is a program that sleeps, in
+	 * which the mask may go. */
+	bpf_rcu_read_lock();
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	bpf_rcu_read_unlock();
+	return cpu;
+}
+
 /* A CPU for @p, which has been put into a queue on @near, or is about to be. */
 static __always_inline s32 claim_for_queued(struct task_struct *p, u32 near, bool ts, bool *idle)
 {
@@ -235,7 +249,7 @@ static __always_inline s32 claim_for_queued(struct task_struct *p, u32 near, boo
 	if (shaped)
 		return claim_in_order(p, near, ts, false, idle);
 	*idle = true;
-	cpu = idle_cpu_for(p) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : -1;
+	cpu = pick_idle_cpu(p);
 	if (cpu >= 0 || !ts)
 		return cpu;
 	*idle = false;
@@ -243,7 +257,7 @@ static __always_inline s32 claim_for_queued(struct task_struct *p, u32 near, boo
 }
 
 /* Whether @p, alone on @cpu, should move apart. A hint: move_apart() claims. */
-static __noinline bool wants_apart(struct task_struct *p __arg_trusted, u32 cpu, bool ts)
+__once bool wants_apart(struct task_struct *p __arg_trusted, u32 cpu, bool ts)
 {
 	u32 word;
 
@@ -264,7 +278,7 @@ static __noinline bool wants_apart(struct task_struct *p __arg_trusted, u32 cpu,
 static __always_inline bool move_apart(struct task_struct *p, bool ts, u64 enq_flags)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
-	bool idle;
+	bool idle = false;
 	s32 to;
 
 	if (!has_threads || !shares_core(cpu, ts) || !may_move(p))

@@ -37,6 +37,10 @@ const volatile bool limits_on = true;
 /* Indexed by tier. An entry of length 0 ends the list. */
 const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 
+/* Verified by itself: see VERIFICATION in main.bpf.c. Weak, since the verifier knows
+ * less of what it returns than the compiler would go by. */
+#define __once __weak __noinline
+
 /* -- Dispatch queues. -- */
 
 enum ufs_dsq {
@@ -247,10 +251,33 @@ static __always_inline struct ufs_work *work_of(u32 index)
 			  [bpf_get_smp_processor_id() & (UFS_SHARDS - 1)];
 }
 
+/* The number of the highest bit of @v, which is below 2^63; 0 for 0. Without a branch:
+ * the verifier would follow each of 64 ways by itself. */
+static __always_inline u32 highest_bit(u64 v)
+{
+	u32 bit, step;
+
+	bit = ((0xffffffffULL - v) >> 63) << 5;
+	v >>= bit;
+	step = ((0xffffULL - v) >> 63) << 4;
+	v >>= step;
+	bit += step;
+	step = ((0xffULL - v) >> 63) << 3;
+	v >>= step;
+	bit += step;
+	step = ((0xfULL - v) >> 63) << 2;
+	v >>= step;
+	bit += step;
+	step = ((0x3ULL - v) >> 63) << 1;
+	v >>= step;
+	bit += step;
+	return bit + ((0x1ULL - v) >> 63);
+}
+
 /* Where @ns belongs in a histogram with one bucket to an octave. */
 static __always_inline u32 coarse_bucket(u64 ns)
 {
-	u32 bucket = ns ? log2_u64(ns) - 1 : 0;
+	u32 bucket = highest_bit(ns);
 
 	return bucket < UFS_HIST_BUCKETS ? bucket : UFS_HIST_BUCKETS - 1;
 }

@@ -103,7 +103,7 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 
 /* Hints only grow in between. A bit that is cleared against an enqueue that is
  * setting it just now comes back with the next enqueue or the next renewal. */
-static __noinline int renew_hint(u32 nr)
+__once int renew_hint(u32 nr)
 {
 	u64 hint = 0;
 	u32 i;
@@ -124,6 +124,9 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 	u64 now = scx_bpf_now();
 	u32 i, nr = READ_ONCE(nr_groups);
 
+	/* Older verifiers, as Linux 6.12's, take a timer that a sleepable callback has
+	 * set for sleepable, and let no such program walk a queue without this. */
+	bpf_rcu_read_lock();
 	if (READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
 			if (READ_ONCE(cpu_ctx(i)->ts_waiting))
@@ -142,6 +145,7 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 		floor_collect(PARK_DSQ);
 		release_parked();
 	}
+	bpf_rcu_read_unlock();
 	renew_hint(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting) || READ_ONCE(floor_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
@@ -171,11 +175,23 @@ static s32 start_timer(void)
 	entry = bpf_map_lookup_elem(&timers, &key);
 	if (!entry)
 		return -ENOENT;
+	/* It is there already if this is not the first attachment. */
 	err = bpf_timer_init(&entry->timer, &timers, CLOCK_MONOTONIC);
-	if (err)
+	if (err && err != -EBUSY)
 		return err;
 	bpf_timer_set_callback(&entry->timer, on_timer);
 	return bpf_timer_start(&entry->timer, TIMER_NS, 0);
+}
+
+/* Else it would go on for as long as the program is loaded. */
+static void stop_timer(void)
+{
+	struct ufs_timer *entry;
+	u32 key = 0;
+
+	entry = bpf_map_lookup_elem(&timers, &key);
+	if (entry)
+		bpf_timer_cancel(&entry->timer);
 }
 
 #endif

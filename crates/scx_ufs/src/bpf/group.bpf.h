@@ -95,9 +95,9 @@ static __always_inline void propagate(u32 index, u32 tier, s32 sign)
 }
 
 static __always_inline u64 group_scale(u32 index, u32 tier);
-static __noinline int reprice_soon(void);
+__once int reprice_soon(void);
 
-static __noinline int set_active(u32 index, u32 tier, bool active)
+__once int set_active(u32 index, u32 tier, bool active)
 {
 	struct share *share = &group(index)->in[tier & 1];
 
@@ -113,7 +113,7 @@ static __noinline int set_active(u32 index, u32 tier, bool active)
 	return 0;
 }
 
-static __noinline u64 refresh_scale(u32 index, u32 tier)
+__once u64 refresh_scale(u32 index, u32 tier)
 {
 	struct share *share = &group(index)->in[tier & 1];
 	u64 gen = READ_ONCE(hweight_gen), hweight = HWEIGHT_ONE;

@@ -157,7 +157,7 @@ static __always_inline u64 name_of(struct task_struct *p)
 }
 
 /* The slot of this name, if its owner has made it count; else 0. */
-__noinline u32 find_slot(u64 owner)
+__once u32 find_slot(u64 owner)
 {
 	u32 nr = nr_slots, index, i;
 
@@ -175,9 +175,9 @@ __noinline u32 find_slot(u64 owner)
 	return 0;
 }
 
-static __noinline int forget_slot(u32 slot);
+__once int forget_slot(u32 slot);
 
-static __noinline int look_for_slot(struct task_struct *p __arg_trusted)
+__once int look_for_slot(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
 	struct giveway_header *head = header();
@@ -215,7 +215,7 @@ static __noinline int look_for_slot(struct task_struct *p __arg_trusted)
 }
 
 /* Whether the task may be above its cgroup's tier. */
-static __noinline bool may_raise(struct task_struct *p __arg_trusted)
+__once bool may_raise(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
 	const struct cred *cred = p->cred;
@@ -285,14 +285,11 @@ static __always_inline bool slot_says(struct task_struct *p, struct task_ctx *tc
 }
 
 /* Put a task that is in no queue, and is charged up to now, elsewhere. */
-static __noinline int retier(struct task_ctx *tc, u32 tier, u32 load)
+__once int retier(struct task_ctx *tc __arg_nonnull, u32 tier, u32 load)
 {
-	bool counted;
+	bool counted = tc->counted;
 	u64 vtime;
 
-	if (!tc)
-		return 0;
-	counted = tc->counted;
 	uncount_runnable(tc, scx_bpf_now());
 	if (tier != tc->tier) {
 		vtime = tc->vtime;
@@ -307,7 +304,7 @@ static __noinline int retier(struct task_ctx *tc, u32 tier, u32 load)
 	return 0;
 }
 
-static __noinline int heed_slot(struct task_struct *p __arg_trusted)
+__once int heed_slot(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
 	u32 tier, load;
@@ -329,7 +326,7 @@ static __noinline int heed_slot(struct task_struct *p __arg_trusted)
 }
 
 /* Whether the task's slot asks for anything but what it has, or is lost. */
-static __always_inline bool slot_differs(struct task_struct *p, struct task_ctx *tc)
+__once bool slot_differs(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull)
 {
 	u32 tier, load;
 

@@ -152,7 +152,7 @@ static __always_inline void spend(u32 index, u64 used, u64 now)
 }
 
 /* Take @used nanoseconds from the budgets of a group and of all above it. */
-__noinline int spend_upwards(u32 index, u64 used, u64 now)
+__once int spend_upwards(u32 index, u64 used, u64 now)
 {
 	u32 level;
 
@@ -177,7 +177,7 @@ static __always_inline void bill(struct task_ctx *tc, u64 now)
 }
 
 /* Whether a group or one above it is throttled. */
-__noinline u32 is_throttled(u32 index)
+__once u32 is_throttled(u32 index)
 {
 	u32 level;
 
@@ -213,7 +213,10 @@ static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 		__sync_fetch_and_sub(&nr_throttled, 1);
 		l->throttled_ns += time_delta(now, l->throttled_since);
 	}
+	/* As in on_timer(). */
+	bpf_rcu_read_lock();
 	release_parked();
+	bpf_rcu_read_unlock();
 	return 0;
 }
 
@@ -233,8 +236,9 @@ static __noinline int set_limit(u32 index, u64 period_us, u64 quota_us, u64 burs
 		quota_ns = quota_us * 1000;
 	if (quota_ns && !l->has_timer) {
 		err = bpf_timer_init(&entry->timer, &limit_timers, CLOCK_MONOTONIC);
-		/* Without memory for it there is no limit: better than no cgroup. */
-		if (err)
+		/* It is there already if an earlier attachment has made it. Without memory
+		 * for it there is no limit: better than no cgroup. */
+		if (err && err != -EBUSY)
 			return err;
 		bpf_timer_set_callback(&entry->timer, on_limit_timer);
 		l->has_timer = 1;

@@ -46,6 +46,12 @@
  *   4. Nothing that a cgroup or a task can do is an error: a missing context
  *      means time-sensitive, in the root group.
  *
+ * VERIFICATION is most of what loading takes. A function that is __once is verified
+ * once for each callback, whoever calls it and whatever is known there; another one anew
+ * for each state in which each caller reaches it. So what is long, has loops, or is
+ * called from several places is __once. It takes numbers, the memory of a context, or a
+ * task that the kernel vouches for, and cannot be called under a lock.
+ *
  * WEAKNESSES: slices end at the timer tick; a time-sensitive task preempted by
  * a real-time one waits for it on its CPU; each of the headers names its own.
  */
@@ -129,7 +135,7 @@ static __always_inline u32 fine_bucket(u64 ns)
 
 	if (ns < 4)
 		return 0;
-	octave = log2_u64(ns) - 1;
+	octave = highest_bit(ns);
 	bucket = 4 * octave + ((ns >> (octave - 2)) & 3);
 	return bucket < UFS_FINE_BUCKETS ? bucket : UFS_FINE_BUCKETS - 1;
 }
@@ -176,7 +182,8 @@ static __always_inline void count_run(struct task_ctx *tc, u64 used)
 }
 
 /* Account what @tc has used since it started or was last charged. */
-static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u64 now)
+__once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull,
+		      u64 now)
 {
 	u64 used = time_delta(now, tc->started), weighted;
 	struct group *g = group(tc->group);
@@ -207,6 +214,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tc, u
 		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
 		tc->prepaid = 0;
 	}
+	return 0;
 }
 
 /* Charge the group of @tc, which runs or goes on running, one slice in advance. */
@@ -318,9 +326,9 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tc = NULL;
 	bool prev_ts = false, prev_bg = false, prev_boosted = false;
 	struct group *g;
-	u32 index, whose;
+	u32 index, whose = 0;
 	s32 other;
-	u64 first;
+	u64 first = 0;
 
 	if (floor_dispatch(cc))
 		return;
@@ -574,6 +582,8 @@ s32 BPF_STRUCT_OPS(ufs_init_task, struct task_struct *p, struct scx_init_task_ar
 	tc = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!tc)
 		return -ENOMEM;
+	/* The task's own of an earlier attachment, maybe. */
+	__builtin_memset(tc, 0, sizeof(*tc));
 	settle_in(p, tc, group_of_cgroup(args->cgroup));
 	return 0;
 }
@@ -653,12 +663,29 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us
 
 /* ---- The scheduler comes and goes ---- */
 
+/* What an earlier attachment has left where the loader cannot reach: see again.rs.
+ * Nodes of the tree go back to their groups' stashes. */
+static void clear_leftovers(void)
+{
+	u32 i, index;
+
+	bpf_for(i, 0, UFS_GROUPS_MAX) {
+		if (tree_pop() < 0)
+			break;
+	}
+	bpf_for(i, 0, UFS_GROUPS_MAX) {
+		if (bpf_map_pop_elem(&free_groups, &index))
+			break;
+	}
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 {
 	struct giveway_header *head;
 	u32 cpu;
 	s32 err;
 
+	clear_leftovers();
 	err = scx_bpf_create_dsq(FLOOR_DSQ, -1);
 	if (err)
 		return err;
@@ -688,6 +715,7 @@ void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
 
 	if (hints_on && head)
 		WRITE_ONCE(head->scheduler, 0);
+	stop_timer();
 	UEI_RECORD(uei, ei);
 }
 

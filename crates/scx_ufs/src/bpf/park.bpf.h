@@ -50,7 +50,8 @@ static __always_inline bool is_held(struct task_ctx *tc)
 }
 
 /* In enqueue: @p is in no queue, and is_held(). */
-static __always_inline void park(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+__once int park(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull,
+		    u64 enq_flags)
 {
 	u32 tier = tc->tier & 1, waits = WAITS_BG | (tc->group & (UFS_GROUPS_MAX - 1));
 
@@ -66,6 +67,7 @@ static __always_inline void park(struct task_struct *p, struct task_ctx *tc, u64
 		want(tc->slot);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	}
+	return 0;
 }
 
 /* Change the word of a waiting task from one queue's to another's. False: it has

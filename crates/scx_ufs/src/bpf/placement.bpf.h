@@ -46,7 +46,7 @@ static __always_inline u64 lead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
 }
 
 /* Of @prev and a few CPUs after it, the one whose task is furthest ahead of @tc. */
-static __noinline s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime, u64 now)
+__once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime, u64 now)
 {
 	u64 most = 0, lead;
 	s32 best = prev, cpu = prev;
@@ -130,26 +130,27 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 }
 
 /* Have an idle CPU, if there is one, serve @p, which waits in its group's queue. */
-static __always_inline void bg_call_cpu(struct task_struct *p)
+__once int bg_call_cpu(struct task_struct *p __arg_trusted)
 {
-	bool idle;
+	bool idle = false;
 	s32 cpu;
 
 	if (!may_move(p)) {
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
-		return;
+		return 0;
 	}
 	cpu = claim_for_queued(p, scx_bpf_task_cpu(p), false, &idle);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return 0;
 }
 
 /* Have a CPU serve @p, which was counted as waiting in the queue of @cpu. The
  * atomic additions of that are the barrier: see "No time-sensitive task waits" at
  * the top. */
-static __always_inline void ts_call_cpu(struct task_struct *p, u32 cpu)
+__once int ts_call_cpu(struct task_struct *p __arg_trusted, u32 cpu)
 {
-	bool idle;
+	bool idle = false;
 	s32 other;
 
 	if (!may_move(p)) {
@@ -157,7 +158,7 @@ static __always_inline void ts_call_cpu(struct task_struct *p, u32 cpu)
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		else if (claim_bg_cpu(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		return;
+		return 0;
 	}
 	other = claim_for_queued(p, cpu, true, &idle);
 	if (other >= 0 && idle) {
@@ -166,6 +167,7 @@ static __always_inline void ts_call_cpu(struct task_struct *p, u32 cpu)
 		stat_inc(UFS_LATE_PREEMPT);
 		scx_bpf_kick_cpu(other, SCX_KICK_PREEMPT);
 	}
+	return 0;
 }
 
 /* Reached by pinned tasks, by those that found no CPU, and after a slice. */
@@ -211,7 +213,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
  * foreign queue is preferred to our own only if it is behind by a slice: order
  * across CPUs is worth a migration only when it has drifted.
  */
-static __noinline bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
+__once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	s32 best = -1, other = cpu;

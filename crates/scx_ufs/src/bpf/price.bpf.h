@@ -28,8 +28,8 @@
  * In the time-sensitive tier, where each task has its own virtual runtime, a change
  * of cpu.weight has those that wait clamped anew; other changes are left alone.
  *
- * WEAKNESS: while groups are taken out a CPU may find the tree empty. It goes on with
- * what it runs, or looks again as it goes idle (update_idle).
+ * A CPU that finds the tree empty meanwhile goes on with what it runs, or is woken when
+ * groups are back (tree_pop_or_miss).
  */
 #ifndef UFS_PRICE_H
 #define UFS_PRICE_H
@@ -49,7 +49,7 @@ struct {
 u32 rekey_ts_wanted;
 
 /* Have what a group is ahead or behind cost today's price. */
-static __noinline int reprice(u32 index)
+__once int reprice(u32 index)
 {
 	struct group *g = group(index);
 	u64 price = g->price, scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
@@ -77,7 +77,7 @@ static __noinline int reprice(u32 index)
 
 /* Reprice all groups that compete, and have those in the tree re-enter it with keys
  * of today. */
-static __noinline int reprice_all(void)
+__once int reprice_all(void)
 {
 	u32 aside = 0, i, nr = READ_ONCE(nr_groups);
 	s32 index;
@@ -138,12 +138,15 @@ static int on_price_timer(void *map, int *key, struct bpf_timer *timer)
 {
 	u32 i;
 
+	/* As in on_timer(). */
+	bpf_rcu_read_lock();
 	if (__sync_lock_test_and_set(&rekey_ts_wanted, 0) && READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
 			if (READ_ONCE(cpu_ctx(i)->ts_waiting))
 				rekey_ts(TS_DSQ + i);
 		}
 	}
+	bpf_rcu_read_unlock();
 	reprice_all();
 	return 0;
 }
@@ -158,13 +161,14 @@ static s32 init_price_timer(void)
 	if (!entry)
 		return -ENOENT;
 	err = bpf_timer_init(&entry->timer, &price_timers, CLOCK_MONOTONIC);
-	if (err)
+	/* It is there already if this is not the first attachment. */
+	if (err && err != -EBUSY)
 		return err;
 	return bpf_timer_set_callback(&entry->timer, on_price_timer);
 }
 
 /* Who competes has changed, or a weight. */
-static __noinline int reprice_soon(void)
+__once int reprice_soon(void)
 {
 	struct price_timer *entry;
 	u32 key = 0;

@@ -86,7 +86,7 @@ static __always_inline bool in_ts_core(u32 cpu)
 	return READ_ONCE(ts_cores[(cpu >> 6) & (UFS_CPU_WORDS - 1)]) & (1ULL << (cpu & 63));
 }
 
-static __noinline int mark_core(u32 cpu, bool ts)
+__once int mark_core(u32 cpu, bool ts)
 {
 	u32 at = cpu, i;
 

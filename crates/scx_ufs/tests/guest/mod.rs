@@ -9,24 +9,29 @@
 
 use std::time::Duration;
 
-use giveway_lab::{Job, Lab, LabSpec, Machine, Silent};
+use giveway_lab::{Job, Lab, LabSpec, Lines, Machine};
 
 /// A guest that hangs is ended then; a host that is busy with other things takes
 /// several times the usual two or three minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2400);
 
-/// Has `claims` tried on a machine of that shape; what the probe printed.
+/// Has `claims` tried on a machine of that shape; what the probe printed, after the
+/// kernel's release and what UFS does without on it.
 ///
 /// # Errors
 /// The machine did not come to an end of its own, and why.
 pub(crate) fn ask(
+    spec: &LabSpec,
     shape: Machine,
     patience: Duration,
     env: &[(&str, String)],
     claims: &[&str],
 ) -> Result<String, String> {
-    let lab = Lab::open(&LabSpec::default(), &Silent).map_err(|error| error.to_string())?;
-    let script = format!("./ufs-probe --scx-ufs ./scx_ufs {}", claims.join(" "));
+    let lab = Lab::open(spec, &Lines).map_err(|error| error.to_string())?;
+    let script = format!(
+        "uname -r; ./scx_ufs --kernel-lacks; ./ufs-probe --scx-ufs ./scx_ufs {}",
+        claims.join(" ")
+    );
     let mut job = Job::script(script)
         .file(env!("CARGO_BIN_EXE_scx_ufs"), "scx_ufs")
         .file(env!("CARGO_BIN_EXE_ufs-probe"), "ufs-probe");

@@ -239,6 +239,34 @@ fn tuning_follows_the_workload() {
     }
 }
 
+/// More work comes than can be done, so that queries pile up, most of them long ones
+/// which have had little by the end of each interval.
+#[test]
+fn tuning_bears_a_pile() {
+    let tuning = [Duration::from_secs(4), Duration::from_secs(12)];
+    let tuned = builder(2, Policy::Tuned).tuning(tuning[0], tuning[1]);
+    for seed in [2, 4, 5] {
+        let mix = Mix {
+            short_ns: 10 * MS,
+            queries: 2600,
+            workers: 2,
+            load: 1.08,
+            seed,
+        };
+        let trace = mix.trace(0);
+        let mean = |builder: &Builder| {
+            let run = run(builder, &trace).unwrap();
+            slowdown(2, &trace, &run, |_| true)
+        };
+        let grid = [0.5, 0.8, 0.95].into_iter().flat_map(|lambda| {
+            [2, 10, 50].map(|d_start| mean(&builder(2, decay(lambda, d_start))))
+        });
+        let best = grid.fold(f64::INFINITY, f64::min);
+        let mean = mean(&tuned);
+        assert!(mean <= 1.1 * best, "seed {seed}: {mean}, grid {best}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 
 use crate::decay::Decay;
-use crate::replay::{Job, Replay};
+use crate::replay::{Interval, Job, Replay};
 
 const STEPS: u32 = 7;
 const STEP_WIDTH: f32 = 0.05;
@@ -23,7 +23,7 @@ const STEP_WIDTH: f32 = 0.05;
 /// A search that can be run piece by piece.
 #[derive(Debug)]
 pub(crate) struct Search {
-    jobs: Vec<Job>,
+    interval: Interval,
     slots: usize,
     quantum_ns: u64,
     first_lambda: f32,
@@ -50,16 +50,16 @@ struct Refining {
 }
 
 impl Search {
-    /// A search over jobs in the order of their arrival.
-    pub(crate) fn new(jobs: Vec<Job>, current: Decay, slots: usize, quantum_ns: u64) -> Search {
+    /// A search for what would have been best in an interval.
+    pub(crate) fn new(interval: Interval, current: Decay, slots: usize, quantum_ns: u64) -> Search {
         let mut starts: VecDeque<u32> = (1..=7)
-            .map(|twentieth| least_start(&jobs, f64::from(twentieth) * 0.05, quantum_ns))
+            .map(|twentieth| least_start(&interval.jobs, f64::from(twentieth) * 0.05, quantum_ns))
             .collect();
         starts.make_contiguous().sort_unstable();
         let mut last = None;
         starts.retain(|&start| last.replace(start) != Some(start));
         Search {
-            jobs,
+            interval,
             slots,
             quantum_ns,
             first_lambda: current.lambda(),
@@ -83,7 +83,7 @@ impl Search {
             self.refining = Some(self.refine(point(self.first_lambda, d_start)));
             return true;
         };
-        if refining.replay.1.decide(&self.jobs) {
+        if refining.replay.1.decide(&self.interval) {
             return true;
         }
         refining.replayed();
@@ -202,6 +202,7 @@ mod tests {
             arrival_ns,
             before_ns: 0,
             ran_ns,
+            after_ns: 0,
         }
     }
 
@@ -223,15 +224,23 @@ mod tests {
             .collect()
     }
 
+    fn done(jobs: &[Job]) -> Interval {
+        Interval {
+            jobs: jobs.to_vec(),
+            length_ns: u64::MAX,
+        }
+    }
+
     fn found(jobs: &[Job]) -> Decay {
-        let mut search = Search::new(jobs.to_vec(), Decay::INITIAL, 128, 2 * MS);
+        let mut search = Search::new(done(jobs), Decay::INITIAL, 128, 2 * MS);
         while search.advance() {}
         search.best()
     }
 
     fn cost(jobs: &[Job], decay: Decay) -> f64 {
         let mut replay = Replay::new(decay, 128, 2 * MS);
-        while replay.decide(jobs) {}
+        let interval = done(jobs);
+        while replay.decide(&interval) {}
         replay.cost()
     }
 

@@ -19,6 +19,7 @@
 //! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
+//! loading.rs    claims about loading, and attaching what is loaded
 //! survival.rs   claims about storms, floors and ways to leave
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
@@ -37,6 +38,7 @@ mod faults;
 mod hinted;
 mod hinting;
 mod limits;
+mod loading;
 mod marking;
 mod placing;
 mod sharing;
@@ -123,6 +125,8 @@ const CLAIMS: &[Claim] = &[
     ),
     ("cpu_max_gives_way_to_a_boost", limits::boosted),
     ("cpu_max_can_be_switched_off", limits::switched_off),
+    ("verifying_is_bounded", loading::verified),
+    ("what_is_loaded_comes_and_goes", loading::again),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),

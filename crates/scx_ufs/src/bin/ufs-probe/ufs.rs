@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,11 @@ impl Ufs {
             env: Vec::new(),
             child: None,
         }
+    }
+
+    /// The loader's program.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     /// Has UFS loaded with exactly these arguments; loading takes a while, so a

@@ -1,0 +1,191 @@
+//! Claims about loading UFS, and about attaching what is loaded.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use libbpf_rs::query::ProgInfoIter;
+use nix::sys::signal::Signal;
+
+use crate::cgroup::Cgroup;
+use crate::ufs::{Ufs, state, wait_until};
+use crate::worker::{Worker, burners, nr_cpus, used_by};
+
+const LIMIT: Duration = Duration::from_secs(120);
+/// Attaching takes less, and loading more.
+const SOON: Duration = Duration::from_millis(500);
+const WATCHED: Duration = Duration::from_millis(600);
+
+/// Instructions that the verifier may go through on a machine of one cache and one
+/// thread to a core, all callbacks together: half more than it did when this was
+/// written. A helper that is verified anew wherever it is called multiplies; it once
+/// was four times as many.
+const VERIFIED_MAX: u64 = 100_000;
+
+/// The verifier's work has a bound, which is most of what loading takes.
+pub(crate) fn verified(ufs: &mut Ufs) -> Result<String> {
+    ufs.stop(Signal::SIGTERM)?;
+    let began = Instant::now();
+    ufs.load(&[])?;
+    let took = began.elapsed();
+    let mut programs: BTreeMap<String, u64> = BTreeMap::new();
+    for program in ProgInfoIter::default() {
+        let name = program.name.to_string_lossy();
+        if let Some(callback) = name.strip_prefix("ufs_") {
+            programs.insert(callback.to_owned(), u64::from(program.verified_insns));
+        }
+    }
+    let sum: u64 = programs.values().sum();
+    let mut most: Vec<(&String, &u64)> = programs.iter().collect();
+    most.sort_by_key(|(_, insns)| std::cmp::Reverse(**insns));
+    let most: Vec<String> = most
+        .iter()
+        .map(|(name, insns)| format!("{name} {insns}"))
+        .collect();
+    let numbers = format!(
+        "{sum} instructions in {} callbacks, loaded after {} ms: {}",
+        programs.len(),
+        took.as_millis(),
+        most.join(", ")
+    );
+    if programs.is_empty() || sum > VERIFIED_MAX {
+        bail!("{numbers}; wanted {VERIFIED_MAX} at most");
+    }
+    Ok(numbers)
+}
+
+/// A loader that comes and goes by the word.
+struct Standby {
+    child: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Standby {
+    /// Loaded; in force when it is told so.
+    fn start(ufs: &Ufs, args: &[&str]) -> Result<Standby> {
+        let mut child = Command::new(ufs.binary())
+            .arg("--standby")
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take().context("its output is piped")?;
+        let mut standby = Standby {
+            child,
+            said: BufReader::new(out),
+        };
+        standby.hear_ready()?;
+        Ok(standby)
+    }
+
+    fn hear_ready(&mut self) -> Result<()> {
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        match line.as_str() {
+            "ready\n" => Ok(()),
+            said => bail!("it said '{said}', not that it is ready"),
+        }
+    }
+
+    fn tell(&mut self) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("its input is piped")?;
+        Ok(input.write_all(b"now\n")?)
+    }
+
+    /// Has it come into force; how long that took.
+    fn come(&mut self) -> Result<Duration> {
+        self.tell()?;
+        wait_until("coming into force", LIMIT, || state() == "enabled")
+    }
+
+    /// Has it leave, and wait for its next time.
+    fn go(&mut self) -> Result<()> {
+        self.tell()?;
+        self.hear_ready()?;
+        match state().as_str() {
+            "disabled" => Ok(()),
+            state => bail!("it is ready while the state is {state}"),
+        }
+    }
+
+    /// Nobody will say the word any more: it ends.
+    fn end(mut self) -> Result<()> {
+        drop(self.child.stdin.take());
+        match self.child.wait()? {
+            status if status.success() => Ok(()),
+            status => bail!("it ended with {status}"),
+        }
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is loaded once comes into force again and again, beside tasks and cgroups
+/// of which some have been there before, some have gone and some have come, with
+/// work queued whenever it leaves. Each time it is as if new: tiers, weights, limits
+/// and statistics are those of now.
+pub(crate) fn again(ufs: &mut Ufs) -> Result<String> {
+    ufs.stop(Signal::SIGTERM)?;
+    let mut standby = Standby::start(ufs, &[])?;
+    let top = Cgroup::top()?;
+    let urgent = top.child("time_sensitive", 100)?;
+    let light = top.child("background-light", 100)?;
+    let heavy = top.child("background-heavy", 300)?;
+    let limited = top.child("limited", 100)?;
+    let wish = Worker::burner(&urgent, &[0])?;
+    let low = [
+        Worker::burner(&light, &[0, 1])?,
+        Worker::burner(&heavy, &[0, 1])?,
+    ];
+    let crowd = burners(&light, &[], 2 * nr_cpus())?;
+    let hog = Worker::burner(&limited, &[0])?;
+    let mut passing: Vec<Cgroup> = Vec::new();
+    let mut said = Vec::new();
+    for round in 0..4 {
+        let is_limited = round % 2 == 0;
+        limited.set_max(if is_limited { "10000 100000" } else { "max" })?;
+        let began = Instant::now();
+        let took = standby.come()?;
+        if took > SOON {
+            bail!("round {round}: in force {took:?} after the word, as if it was loaded for it");
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let (high, behind) = used_by(&wish, &low[0], Duration::from_millis(500))?;
+        if behind > high / 4.0 {
+            bail!("round {round}: {behind:.2} s in the background beside {high:.2} s urgent");
+        }
+        drop(passing.drain(..));
+        for number in 0..20 {
+            passing.push(top.child(&format!("background-{round}-{number}"), 100)?);
+        }
+        let before = limited.seconds()?;
+        std::thread::sleep(WATCHED);
+        let share = (limited.seconds()? - before) / WATCHED.as_secs_f64();
+        if is_limited && share > 0.25 || !is_limited && share < 0.3 {
+            bail!("round {round}: {share:.2} of a CPU, limited: {is_limited}");
+        }
+        // Urgent work has one CPU of two, all the time: what was counted of an earlier
+        // turn would show.
+        let (counted, in_force) = (ufs.tier_seconds("time_sensitive")?, began.elapsed());
+        if counted > 1.3 * in_force.as_secs_f64() {
+            bail!("round {round}: {counted:.1} s of urgent work within {in_force:?}");
+        }
+        said.push(format!("{}", took.as_millis()));
+        standby.go()?;
+    }
+    drop((crowd, hog, wish, low));
+    // Somebody else's turn, and back.
+    ufs.load(&[])?;
+    ufs.stop(Signal::SIGTERM)?;
+    standby.come()?;
+    standby.go()?;
+    standby.end()?;
+    Ok(format!("in force {} ms after the word", said.join(", ")))
+}
