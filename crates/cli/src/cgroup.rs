@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use giveway_hints::{Tier, Weight};
+use giveway_hints::{Tier, Weight, mark};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
@@ -160,26 +160,41 @@ impl Hierarchy {
         Ok(leaf)
     }
 
-    /// Every cgroup whose own name gives it a tier, the outermost first.
-    pub(crate) fn labelled(&self) -> Vec<Labelled> {
+    /// Every cgroup whose own name gives it a tier, or which is marked, the outermost
+    /// first. Marks, which root alone can see, give tiers if they are `heeded`.
+    pub(crate) fn labelled(&self, heeded: bool) -> Vec<Labelled> {
+        let mark = |dir: &Path| mark::read(dir).ok().flatten();
+        self.labelled_by(heeded, &mark, &mark::named_by_root)
+    }
+
+    fn labelled_by(
+        &self,
+        heeded: bool,
+        mark: &dyn Fn(&Path) -> Option<Tier>,
+        by_root: &dyn Fn(&Path) -> bool,
+    ) -> Vec<Labelled> {
         let mut found = Vec::new();
-        let mut queue = VecDeque::from([(self.mount.clone(), false)]);
-        while let Some((dir, inside)) = queue.pop_front() {
+        let mut queue = VecDeque::from([(self.mount.clone(), tier::DEFAULT, false)]);
+        while let Some((dir, inherited, inside)) = queue.pop_front() {
             for child in children(&dir) {
                 let name = child.file_name().unwrap_or_default().to_string_lossy();
-                let own = tier::of_name(&name);
+                let mark = mark(&child);
+                let counts = |&tier: &Tier| tier <= inherited || by_root(&child);
+                let named = || tier::of_name(&name).filter(counts);
+                let own = mark.filter(|_| heeded).or_else(named);
+                let tier = own.unwrap_or(inherited);
                 // A labelled cgroup and its direct children are worth a line
                 // each: the children are what weights divide the tier between.
-                let listed = own.or(inside.then(|| tier::of_path(self.relative(&child))));
-                if let Some(tier) = listed {
+                if own.is_some() || mark.is_some() || inside {
                     found.push(Labelled {
                         tier,
+                        mark,
                         path: self.relative(&child).to_path_buf(),
                         weight: read(&child.join("cpu.weight")).and_then(|w| w.parse().ok()),
                         tasks: tasks(&child),
                     });
                 }
-                queue.push_back((child.clone(), own.is_some()));
+                queue.push_back((child.clone(), tier, own.is_some()));
             }
         }
         found
@@ -226,6 +241,8 @@ fn unified_path(text: &str) -> Option<PathBuf> {
 #[derive(Debug, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Labelled {
     pub(crate) tier: Tier,
+    /// What it is marked with, whether or not that is heeded.
+    pub(crate) mark: Option<Tier>,
     pub(crate) path: PathBuf,
     /// `cpu.weight`, where the cpu controller is enabled.
     pub(crate) weight: Option<u32>,

@@ -128,6 +128,7 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
                 hierarchy.mount(),
                 &running,
                 &rights,
+                &marks::named_by_root,
                 &marks::read,
                 &mut marks::write,
             )),

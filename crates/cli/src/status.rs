@@ -16,8 +16,9 @@ use crate::service::{Process, RUN_DIR, Unit, last_exit};
 
 /// Say which scheduler is loaded and what runs in each tier
 ///
-/// Lists the cgroups that carry a tier and those directly inside them. Exit
-/// status 0 whether or not UFS is loaded.
+/// Lists the cgroups that carry a tier, by their names or, which only root can see,
+/// by marks, and those directly inside them. Exit status 0 whether or not UFS is
+/// loaded.
 #[derive(Args, Debug)]
 pub(crate) struct StatusArgs {
     /// Print JSON
@@ -38,6 +39,8 @@ struct Status {
     loads: Option<u64>,
     /// Threads with a hint slot, and slots; none if this user may not see them.
     hint_slots: Option<(u32, u32)>,
+    /// Whether UFS was loaded to heed marks; none if it is not loaded.
+    heeds_marks: Option<bool>,
     /// Why UFS left last, if it has.
     last_exit: Option<String>,
     cgroups: Vec<Labelled>,
@@ -68,10 +71,13 @@ fn look() -> Status {
         State::Enabled(ops) => ("enabled", Some(ops.clone())),
         State::Changing(word) => (word.as_str(), None),
     };
+    let heeds_marks = process
+        .as_ref()
+        .map(|process| process.has_option("--cgroup-marks"));
     let cgroups = std::fs::read_to_string("/proc/self/mountinfo")
         .ok()
         .and_then(|mounts| Hierarchy::in_mounts(&mounts))
-        .map(|hierarchy| hierarchy.labelled())
+        .map(|hierarchy| hierarchy.labelled(heeds_marks != Some(false)))
         .unwrap_or_default();
     Status {
         ufs: state.is_ufs(),
@@ -82,6 +88,7 @@ fn look() -> Status {
             .map(|age| age.as_secs_f64()),
         loads: kernel.loads(),
         hint_slots: Table::open(None).ok().map(|table| table.usage()),
+        heeds_marks,
         last_exit: log.as_deref().and_then(last_exit),
         state: word.to_owned(),
         scheduler,
@@ -105,6 +112,10 @@ fn text(status: &Status) -> String {
     if let Some((used, all)) = status.hint_slots {
         lines.push(format!("hints      {used} of {all} slots in use"));
     }
+    let unheeded = status.heeds_marks == Some(false);
+    if unheeded && status.cgroups.iter().any(|row| row.mark.is_some()) {
+        lines.push("marks      not heeded: UFS was loaded without --cgroup-marks".into());
+    }
     if let Some(reason) = &status.last_exit {
         lines.push(format!("last exit  {reason}"));
     }
@@ -121,7 +132,12 @@ fn text(status: &Status) -> String {
             let weight = row
                 .weight
                 .map_or("-".to_owned(), |weight| weight.to_string());
-            format!("{weight:>6} {:>6}  /{}", row.tasks, row.path.display())
+            let mark = row.mark.map_or("", |_| "  (marked)");
+            format!(
+                "{weight:>6} {:>6}  /{}{mark}",
+                row.tasks,
+                row.path.display()
+            )
         }));
     }
     lines.join("\n") + "\n"
@@ -135,11 +151,12 @@ mod tests {
     fn tiers_are_listed_apart_the_urgent_one_first() {
         let row = |tier, path: &str, weight| Labelled {
             tier,
+            mark: path.contains("pod").then_some(tier),
             path: path.into(),
             weight,
             tasks: 3,
         };
-        let found = Status {
+        let mut found = Status {
             state: "enabled".into(),
             scheduler: Some("ufs_0.1".into()),
             ufs: true,
@@ -147,9 +164,11 @@ mod tests {
             uptime_s: Some(61.0),
             loads: Some(1),
             hint_slots: Some((2, 1023)),
+            heeds_marks: Some(true),
             last_exit: None,
             cgroups: vec![
                 row(Tier::Background, "giveway/background/run-1", Some(50)),
+                row(Tier::Background, "kubepods/pod7", None),
                 row(Tier::TimeSensitive, "time_sensitive.slice", None),
             ],
         };
@@ -158,7 +177,10 @@ mod tests {
             "scheduler  UFS (ufs_0.1)\nprocess    9\nuptime     1 min 1 s\n\
              hints      2 of 1023 slots in use\n\n\
              weight  tasks  time_sensitive\n     -      3  /time_sensitive.slice\n\n\
-             weight  tasks  background\n    50      3  /giveway/background/run-1\n"
+             weight  tasks  background\n    50      3  /giveway/background/run-1\n     \
+             -      3  /kubepods/pod7  (marked)\n"
         );
+        found.heeds_marks = Some(false);
+        assert!(text(&found).contains("in use\nmarks      not heeded: UFS"));
     }
 }

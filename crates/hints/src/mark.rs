@@ -5,14 +5,19 @@
 //! and, unless they have names or marks of their own, for those below it. It lasts
 //! as long as the cgroup, and does nothing where no UFS heeds it.
 //!
+//! A name that puts a cgroup above its parent counts only where root has chosen it
+//! ([`named_by_root`]).
+//!
 //! Attributes of the class `trusted` are read and written with `CAP_SYS_ADMIN` in
 //! the machine's own user namespace only (xattr(7)), whoever owns the directory. So
 //! neither the user whom a part of the hierarchy is delegated to nor root in a
 //! container can raise himself by one.
 
 use std::ffi::{CStr, CString};
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use crate::Tier;
@@ -81,5 +86,67 @@ pub fn write(dir: &Path, tier: Option<Tier>) -> io::Result<()> {
     match (tier, error.raw_os_error()) {
         (None, Some(libc::ENODATA)) => Ok(()),
         _ => Err(error),
+    }
+}
+
+/// Whether root has given the cgroup whose directory is `dir` its name: the directory
+/// is root's, or is in one where nobody else can make any. False if it is gone.
+pub fn named_by_root(dir: &Path) -> bool {
+    let about = |dir: &Path| fs::metadata(dir).ok().map(|about| Access::of(&about));
+    let above = dir.parent().and_then(about);
+    about(dir).is_some_and(|own| own.names(above))
+}
+
+/// Whose a directory is, and who may make others in it.
+#[derive(Clone, Copy)]
+struct Access {
+    uid: u32,
+    mode: u32,
+}
+
+impl Access {
+    fn of(about: &Metadata) -> Self {
+        Access {
+            uid: about.uid(),
+            mode: about.mode(),
+        }
+    }
+
+    /// Whether root has named this one, which is in `above`.
+    fn names(self, above: Option<Access>) -> bool {
+        let closed = |above: Access| above.uid == 0 && above.mode & 0o022 == 0;
+        self.uid == 0 || above.is_some_and(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_root_s_where_nobody_else_could_have_chosen_it() {
+        let names = |own: u32, above: Option<(u32, u32)>| {
+            let above = above.map(|(uid, mode)| Access { uid, mode });
+            Access {
+                uid: own,
+                mode: 0o755,
+            }
+            .names(above)
+        };
+        assert!(names(0, Some((1000, 0o755))));
+        // A service manager gives its user the cgroup that it has made for him.
+        assert!(names(1000, Some((0, 0o40755))));
+        assert!(!names(1000, Some((1000, 0o755))));
+        assert!(!names(1000, Some((0, 0o40775))));
+        assert!(!names(1000, Some((0, 0o40757))));
+        assert!(!names(1000, None));
+    }
+
+    #[test]
+    fn a_directory_that_is_gone_has_no_name() {
+        assert!(!named_by_root(Path::new("/proc/no/such/cgroup")));
+        // In a container without a root of the machine nothing is root's.
+        let is_root_s = fs::metadata("/").unwrap().uid() == 0;
+        assert_eq!(named_by_root(Path::new("/etc")), is_root_s);
     }
 }

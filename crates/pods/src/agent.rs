@@ -29,7 +29,7 @@ pub struct Round {
 }
 
 /// Makes the marks of the pods' cgroups below `top` what `running` ask for and, by
-/// `rights`, may have. `read` and `write` do as [`giveway_hints::mark`] does.
+/// `rights`, may have. `by_root`, `read` and `write` do as [`giveway_hints::mark`] does.
 ///
 /// A cgroup whose pod the runtime does not name loses its mark: a pod that is about
 /// to start gets one in the next round, one that has ended takes its own along.
@@ -37,13 +37,14 @@ pub fn round(
     top: &Path,
     running: &[Sandbox],
     rights: &Rights,
+    by_root: &dyn Fn(&Path) -> bool,
     read: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
     write: &mut dyn FnMut(&Path, Option<Tier>) -> io::Result<()>,
 ) -> Round {
     let running: HashMap<&str, &Sandbox> =
         running.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
     let mut done = Round::default();
-    for (uid, dir) in place::pods(top) {
+    for (uid, dir) in place::pods(top, by_root) {
         let pod = running.get(uid.as_str()).copied();
         let name = pod.map_or_else(
             || dir.display().to_string(),
@@ -140,6 +141,7 @@ mod tests {
                 self.top.path(),
                 &self.running,
                 &rights,
+                &|_| true,
                 &|dir| Ok(self.marks.borrow().get(dir).copied()),
                 &mut |dir, tier| {
                     self.writes.set(self.writes.get() + 1);
@@ -212,6 +214,7 @@ mod tests {
                 node.top.path(),
                 &node.running,
                 &Rights::default(),
+                &|_| true,
                 &|_| Ok(None),
                 &mut |_, _| Err(kind.into()),
             )

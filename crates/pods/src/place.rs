@@ -11,17 +11,22 @@
 //!
 //! Guaranteed pods have no `burstable` or `besteffort` in it, and kind puts
 //! `kubelet-` before each. Static pods' UIDs are 32 digits without a dash.
+//!
+//! Whoever has been given a part of the hierarchy could make a `kubepods/podUID` in it,
+//! with the UID of a pod that may be more than he: only what root has named is looked at.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Every pod's UID, with the directory of its cgroup, below `top`.
-pub fn pods(top: &Path) -> Vec<(String, PathBuf)> {
+/// Every pod's UID, with the directory of its cgroup, below `top`. `by_root` says
+/// whether root has named a directory ([`giveway_hints::mark::named_by_root`]).
+pub fn pods(top: &Path, by_root: &dyn Fn(&Path) -> bool) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     let mut waiting = vec![(top.to_path_buf(), false)];
     while let Some((dir, inside)) = waiting.pop() {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            let path = entry.path();
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || !by_root(&path) {
                 continue;
             }
             let name = entry.file_name();
@@ -29,8 +34,8 @@ pub fn pods(top: &Path) -> Vec<(String, PathBuf)> {
             let inside = inside || name.contains("kubepods");
             match uid(&name).filter(|_| inside) {
                 // Below are the pod's own.
-                Some(uid) => found.push((uid, entry.path())),
-                None => waiting.push((entry.path(), inside)),
+                Some(uid) => found.push((uid, path)),
+                None => waiting.push((path, inside)),
             }
         }
     }
@@ -63,7 +68,8 @@ mod tests {
         for name in names {
             fs::create_dir_all(top.path().join(name)).unwrap();
         }
-        pods(top.path()).into_iter().map(|(uid, _)| uid).collect()
+        let pods = pods(top.path(), &|dir| !dir.ends_with("user"));
+        pods.into_iter().map(|(uid, _)| uid).collect()
     }
 
     #[test]
@@ -84,6 +90,9 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_a_pod_is_none() {
+        // One that somebody has made in his part of the hierarchy.
+        let pretended = format!("user/kubepods/pod{UID}");
+        assert_eq!(made(&[&pretended]), [""; 0]);
         let elsewhere = format!("system.slice/pod{UID}");
         let inside = format!("kubepods/pod{STATIC}/pod{UID}");
         assert_eq!(

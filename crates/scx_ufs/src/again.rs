@@ -10,7 +10,7 @@
 //! | contexts of tasks | zeroed by `ufs_init_task` |
 //! | groups of cgroups | given anew by `ufs_cgroup_init` |
 //! | runnable tree, numbers given back | emptied by `ufs_init`; nodes go to their stashes |
-//! | timers | the floor's is cancelled by `ufs_exit`; those of limits end with `ufs_cgroup_exit` |
+//! | timers | the floor's is cancelled by `ufs_exit`; that of prices runs once; those of limits end with `ufs_cgroup_exit` |
 //! | dispatch queues | the kernel's, which go with the attachment |
 //! | hint table | its clients', and stays |
 //!

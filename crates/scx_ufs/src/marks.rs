@@ -3,8 +3,8 @@
 //! The program decides on a cgroup's tier by its name when the cgroup is made. A
 //! mark ([`giveway_hints::mark`]) may come and go later, and the kernel tells
 //! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
-//! is that of its mark, else of its name, else its parent's. Where the program has
-//! another one, it is written there, and `tier_moves` is moved on: every task then
+//! is that of its mark, else of its name if that may count, else its parent's. Where
+//! the program has another one, it is written there, and `tier_moves` is moved on: every task then
 //! looks its cgroup's tier up, at its next wake-up, enqueue, tick or switch.
 //!
 //! Invariants
@@ -50,7 +50,7 @@ impl Marks {
 
     /// Looks at every cgroup, and tells the program what is different.
     pub(crate) fn round(&mut self, skel: &mut BpfSkel<'_>) {
-        let (tiers, failure) = self.tiers(Path::new(MOUNT), &mark::read);
+        let (tiers, failure) = self.tiers(Path::new(MOUNT), &mark::read, &mark::named_by_root);
         let bss = skel.maps.bss_data.as_mut().expect("the program has a .bss");
         let moved = bring(&tiers, &mut bss.groups[1..]);
         if moved > 0 {
@@ -69,11 +69,12 @@ impl Marks {
     }
 
     /// The tiers of the cgroups below `top`, by their numbers, and of what reading
-    /// a mark failed. `mark` reads one.
+    /// a mark failed. `mark` reads one; `by_root` says whether root has chosen a name.
     fn tiers(
         &self,
         top: &Path,
         mark: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
+        by_root: &dyn Fn(&Path) -> bool,
     ) -> (HashMap<u64, Tier>, String) {
         let mut failure = String::new();
         let mut tiers = HashMap::new();
@@ -97,7 +98,9 @@ impl Marks {
                     }
                 };
                 let named = || tier_by_name(entry.file_name().to_str()?, &self.labels);
-                let tier = marked.or_else(named).unwrap_or(inherited);
+                let counts = |&tier: &Tier| tier <= inherited || by_root(&path);
+                let tier = marked.or_else(|| named().filter(counts));
+                let tier = tier.unwrap_or(inherited);
                 tiers.insert(entry.ino(), tier);
                 waiting.push((path, tier));
             }
@@ -152,11 +155,16 @@ mod tests {
             ("background-raised", Tier::TimeSensitive),
             ("background-raised/inner", Tier::TimeSensitive),
             ("background/inner/deep", Tier::Background),
+            // Those who have made these may step back, and not ahead.
+            ("low/user/time_sensitive", Tier::Background),
+            ("low/user/time_sensitive/inner", Tier::Background),
+            ("plain/user/background", Tier::Background),
         ];
+        let by_root = |dir: &Path| !dir.to_str().unwrap().contains("/user/");
         for (dir, _) in cases {
             fs::create_dir_all(top.path().join(dir)).unwrap();
         }
-        let (tiers, failure) = marks.tiers(top.path(), &marked);
+        let (tiers, failure) = marks.tiers(top.path(), &marked, &by_root);
         assert_eq!(failure, "");
         for (dir, tier) in cases {
             let number = fs::metadata(top.path().join(dir)).unwrap().ino();
@@ -174,11 +182,11 @@ mod tests {
         let marks = Marks::new(&[vec![], vec![]], Tier::TimeSensitive);
         let gone = |_: &Path| Err(io::ErrorKind::NotFound.into());
         assert_eq!(
-            marks.tiers(top.path(), &gone),
+            marks.tiers(top.path(), &gone, &|_| true),
             (HashMap::new(), String::new())
         );
         let wrong = |_: &Path| Err(io::Error::new(io::ErrorKind::InvalidData, "urgent"));
-        let (tiers, failure) = marks.tiers(top.path(), &wrong);
+        let (tiers, failure) = marks.tiers(top.path(), &wrong, &|_| true);
         assert!(failure.ends_with("/a: urgent"), "{failure}");
         // It counts as none.
         assert_eq!(Vec::from_iter(tiers.into_values()), [Tier::TimeSensitive]);

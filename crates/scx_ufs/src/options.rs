@@ -387,6 +387,13 @@ mod tests {
     }
 
     #[test]
+    fn labels_can_be_done_without() {
+        let config = config(&["--time-sensitive-label="]).unwrap();
+        assert!(config.labels[1].is_empty());
+        assert_eq!(config.labels[0], ["background"]);
+    }
+
+    #[test]
     fn the_floor_deadline_leaves_the_watchdog_room() {
         assert!(config(&["--floor-deadline-ms", "10000"]).is_ok());
         let error = config(&["--floor-deadline-ms", "10001"])

@@ -27,7 +27,7 @@ use crate::kconfig::Settings;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::sessions::Sessions;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{self, Snapshot};
 use crate::standby::{Stop, Word};
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
@@ -154,8 +154,13 @@ impl<'a> Loaded<'a> {
 
     /// Puts UFS in force.
     pub(crate) fn attach(mut self) -> Result<Scheduler<'a>> {
-        // Before the table is published, which is another UFS's if that is in force.
+        // Of loaders that attach at the same moment the second finds the first in force,
+        // whose table and socket it must not publish over.
+        let turn = self.keeper.as_ref().map(Keeper::take_turn).transpose()?;
         refuse_beside_another()?;
+        if self.is_stale() {
+            bail!("another loader has changed the table of hints meanwhile: start UFS again");
+        }
         if let Some(keeper) = &mut self.keeper {
             // Before UFS reads it: a table without its header is none.
             keeper
@@ -168,14 +173,17 @@ impl<'a> Loaded<'a> {
             None => scx_ops_attach!(skel, ufs_ops)?,
             Some(_) => skel.maps.ufs_ops.attach_struct_ops()?,
         });
+        drop(turn);
         if let Some(keeper) = &self.keeper {
             keeper.sweep();
         }
         // Statistics are a convenience: a full /run must not stop scheduling.
-        let mut server = StatsServer::new(stats::server_data());
-        server = server.launch().context(
-            "cannot serve statistics: another scheduler may own /var/run/scx, or it is read-only",
-        )?;
+        let server = StatsServer::new(stats::server_data()).launch();
+        let server = server.unwrap_or_else(|error| {
+            warn!("UFS goes without statistics, on which 'giveway top' lives: {error:#}");
+            // Nobody can reach it.
+            StatsServer::new(stats::server_data())
+        });
         info!(
             "scx_ufs {} schedules {} CPUs",
             env!("CARGO_PKG_VERSION"),
@@ -190,11 +198,16 @@ impl<'a> Loaded<'a> {
 
     /// Puts sessions and cgroups where they are wanted.
     fn place(&mut self) {
-        if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
-            keeper.place(sessions);
-        }
+        // Marks first: they bind sessions.
         if let Some(marks) = &mut self.marks {
             marks.round(&mut self.skel);
+        }
+        if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
+            let number = sessions.number();
+            if let Some(tier) = number.and_then(|number| snapshot::tier_of(&self.skel, number)) {
+                sessions.heed(tier);
+            }
+            keeper.place(sessions);
         }
     }
 

@@ -28,8 +28,8 @@
 //! 2. A slot moves the process that it names as its owner, in this pid
 //!    namespace, if that is a whole process: a number of another thread, or of
 //!    another namespace, moves nobody.
-//! 3. Nobody rises above DIR's own tier by a move who has not the right to rise
-//!    by a slot: root, and the group of `--hint-raise-group`.
+//! 3. Nobody rises above DIR's own tier, that of a mark included, by a move who has
+//!    not the right to rise by a slot: root, and the group of `--hint-raise-group`.
 //! 4. A process in the tree whose slot says nothing, or is gone, goes back to
 //!    the cgroup of its parent if that is in DIR and outside of the tree. A
 //!    child that a session started has its parent in the tree, and stays.
@@ -45,6 +45,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -72,7 +73,7 @@ pub(crate) struct Sessions {
     dir: PathBuf,
     /// Names of the tiers' directories, indexed by tier.
     names: [String; 2],
-    /// DIR's own tier.
+    /// DIR's own tier: by its name, until UFS is heard to have put it into another.
     tier: Tier,
     raise_gid: u32,
     /// What the latest round failed of, so that it is said once.
@@ -91,7 +92,8 @@ fn nearest(weight: Weight) -> u32 {
         .expect("there are weights")
 }
 
-/// The tier whose label the name of a cgroup bears, as UFS decides it.
+/// The tier whose label the name of a cgroup bears, as UFS decides it: where labels
+/// of both tiers fit, the background has it.
 pub(crate) fn tier_by_name(name: &str, labels: &[Vec<String>; 2]) -> Option<Tier> {
     let bears = |tier: &Tier| {
         labels[*tier as usize].iter().any(|label| {
@@ -99,7 +101,7 @@ pub(crate) fn tier_by_name(name: &str, labels: &[Vec<String>; 2]) -> Option<Tier
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_', '@', ':']))
         })
     };
-    Tier::ALL.into_iter().find(bears)
+    Tier::ALL.into_iter().rev().find(bears)
 }
 
 /// The tier of the cgroup `dir` by its own name or that of the nearest cgroup
@@ -143,6 +145,17 @@ impl Sessions {
             raise_gid,
             failure: String::new(),
         })
+    }
+
+    /// The kernel's number of DIR's cgroup; none while it is not there.
+    pub(crate) fn number(&self) -> Option<u64> {
+        let about = fs::metadata(self.on_disk(&self.dir)).ok()?;
+        Some(about.ino())
+    }
+
+    /// Heeds the tier in which UFS has DIR.
+    pub(crate) fn heed(&mut self, tier: Tier) {
+        self.tier = tier;
     }
 
     /// Compares all slots with the cgroups of their owners, once.
@@ -392,6 +405,27 @@ mod tests {
         let top = Path::new("/background/pg");
         assert_eq!(place(false), Some(top.join("background/weight-100")));
         assert_eq!(place(true), Some(top.join("time_sensitive/weight-100")));
+    }
+
+    #[test]
+    fn a_mark_on_the_server_s_cgroup_binds_its_sessions() {
+        let mut sessions = sessions("pg");
+        let asked = Some((Tier::TimeSensitive, weight(100)));
+        let place = |sessions: &Sessions, may_rise| {
+            sessions.place(Path::new("/pg/server"), asked, may_rise, None)
+        };
+        let (high, low) = ("/pg/time_sensitive/weight-100", "/pg/background/weight-100");
+        assert_eq!(place(&sessions, false), Some(high.into()));
+        sessions.heed(Tier::Background);
+        assert_eq!(place(&sessions, false), Some(low.into()));
+        assert_eq!(place(&sessions, true), Some(high.into()));
+    }
+
+    #[test]
+    fn where_labels_of_both_tiers_fit_the_background_has_it() {
+        let labels = [vec!["kubepods".into()], vec!["kubepods-burstable".into()]];
+        let tier = tier_by_name("kubepods-burstable.slice", &labels);
+        assert_eq!(tier, Some(Tier::Background));
     }
 
     #[test]

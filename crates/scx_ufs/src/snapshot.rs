@@ -57,10 +57,7 @@ impl Snapshot {
             .data_data
             .as_ref()
             .expect("the program has a .data");
-        let groups: Vec<types::group> = bss.groups[..copied(&data.nr_groups) as usize]
-            .iter()
-            .map(copied)
-            .collect();
+        let groups: Vec<types::group> = groups(skel).map(copied).collect();
         let places: Vec<Place> = groups.iter().map(Place::of).collect();
         let cgroups = groups
             .iter()
@@ -108,6 +105,20 @@ impl Thread {
             },
         }
     }
+}
+
+/// The tier in which UFS has the cgroup of this number, if it knows it.
+pub(crate) fn tier_of(skel: &BpfSkel<'_>, number: u64) -> Option<Tier> {
+    let found = groups(skel).find(|group| copied(&group.cgid) == number)?;
+    Some(tier(copied(&found.tier)))
+}
+
+/// The groups that have ever been in use.
+fn groups<'a>(skel: &'a BpfSkel<'_>) -> impl Iterator<Item = &'a types::group> {
+    let (bss, data) = (&skel.maps.bss_data, &skel.maps.data_data);
+    let bss = bss.as_ref().expect("the program has a .bss");
+    let data = data.as_ref().expect("the program has a .data");
+    bss.groups.iter().take(copied(&data.nr_groups) as usize)
 }
 
 /// A copy of what a CPU in the kernel changes meanwhile.

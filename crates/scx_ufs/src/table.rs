@@ -21,15 +21,16 @@
 //! Slots of tasks that exit are taken back by UFS as they exit; those of tasks
 //! that ended while UFS was not loaded, by the sweep here.
 //!
-//! Known weaknesses: of two loaders that attach at the same moment both publish,
-//! and the one that the kernel refuses may take the socket with it. Of two that take
-//! turns, the one that came later answers at the socket; when it ends, nobody does
-//! until the next one is loaded. A thread
-//! number that comes into use again within the moment of a sweep may lose its
-//! slot; it is treated as its cgroup is until it claims another.
+//! Loaders publish and attach by turns, so that the one which the kernel refuses has
+//! published nothing.
+//!
+//! Known weaknesses: of two loaders of which each is in force for a while, the one that
+//! came later answers at the socket; when it ends, nobody does until the next one is
+//! loaded. A thread number that comes into use again within the moment of a sweep may
+//! lose its slot; it is treated as its cgroup is until it claims another.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -39,6 +40,7 @@ use anyhow::{Context as _, Result, bail};
 use giveway_hints::slot::{NAME, SLOT_SIZE, Table};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, OpenMapMut};
 use log::{info, warn};
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
@@ -128,6 +130,20 @@ impl Keeper {
     pub(crate) fn is_stale(&self) -> bool {
         let pinned = MapHandle::from_pinned_path(self.path()).and_then(|map| map.info());
         self.found != pinned.ok().map(|map| map.info.id)
+    }
+
+    /// Waits until no other loader publishes and attaches; none does until what is
+    /// returned is dropped, or this process ends.
+    pub(crate) fn take_turn(&self) -> Result<Flock<File>> {
+        // What it publishes lies in this directory and below it.
+        let dir = self.dir.parent().unwrap_or(&self.dir);
+        let locked = File::open(dir).map(|file| Flock::lock(file, FlockArg::LockExclusive));
+        match locked {
+            Ok(Ok(turn)) => Ok(turn),
+            Ok(Err((_, errno))) => Err(io::Error::from(errno)),
+            Err(error) => Err(error),
+        }
+        .with_context(|| format!("cannot lock {}: try --no-hints", dir.display()))
     }
 
     fn path(&self) -> PathBuf {

@@ -27,6 +27,7 @@ fn marks_move_cgroups_that_run() {
     prove(
         2,
         &[
+            "a_name_raises_only_where_root_has_chosen_it",
             "mark_moves_a_cgroup_that_runs",
             "mark_moves_a_cgroup_without_hints",
         ],

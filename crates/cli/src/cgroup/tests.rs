@@ -93,15 +93,43 @@ fn status_lists_labelled_cgroups_and_their_children_with_tasks_below() {
     fs::write(reports.join("../cpu.weight"), "40\n").unwrap();
     let line = |path: &str, weight| Labelled {
         tier: Tier::Background,
+        mark: None,
         path: path.into(),
         weight,
         tasks: 2,
     };
     assert_eq!(
-        hierarchy.labelled(),
+        hierarchy.labelled(true),
         [
             line("system.slice/background-reports", None),
             line("system.slice/background-reports/a", Some(40)),
+        ]
+    );
+}
+
+#[test]
+fn status_lists_marked_cgroups_in_the_tier_that_counts() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    fs::create_dir_all(dir.path().join("pod/inner/user/time_sensitive")).unwrap();
+    let mark = |dir: &Path| dir.ends_with("pod").then_some(Tier::Background);
+    // What a user has named so is not raised above the mark.
+    let by_root = |dir: &Path| !dir.ends_with("user/time_sensitive");
+    let tiers = |heeded| -> Vec<(String, Tier, bool)> {
+        let found = hierarchy.labelled_by(heeded, &mark, &by_root);
+        let row = |row: Labelled| (row.path.display().to_string(), row.tier, row.mark.is_some());
+        found.into_iter().map(row).collect()
+    };
+    let low = Tier::Background;
+    assert_eq!(
+        tiers(true),
+        [("pod".into(), low, true), ("pod/inner".into(), low, false)]
+    );
+    let high = Tier::TimeSensitive;
+    assert_eq!(
+        tiers(false),
+        [
+            ("pod".into(), high, true),
+            ("pod/inner/user/time_sensitive".into(), high, false)
         ]
     );
 }

@@ -31,7 +31,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
     found.extend(features(root));
     found.extend([
         btf(root),
-        tracer(root),
+        settings(root),
         cgroups(root),
         permissions(root),
         scheduler(),
@@ -150,27 +150,42 @@ fn btf(root: &Path) -> Finding {
     }
 }
 
-fn tracer(root: &Path) -> Finding {
-    let name = "tracer";
-    match config(root) {
-        None => note(
-            Way::Native,
-            name,
-            "the kernel's configuration cannot be read; it must have CONFIG_FUNCTION_TRACER=y",
-        ),
-        Some(config)
-            if config
-                .lines()
-                .any(|line| line == "CONFIG_FUNCTION_TRACER=y") =>
-        {
-            ok(Way::Native, name, "CONFIG_FUNCTION_TRACER=y")
+/// What of the kernel's configuration loading UFS takes, beside what has a line of its
+/// own: BPF programs compiled by the kernel, callbacks for cgroups, and a way to hook
+/// functions.
+const SETTINGS: [&str; 4] = [
+    "CONFIG_BPF_SYSCALL",
+    "CONFIG_BPF_JIT",
+    "CONFIG_EXT_GROUP_SCHED",
+    "CONFIG_FUNCTION_TRACER",
+];
+
+fn settings(root: &Path) -> Finding {
+    let name = "settings";
+    let wanted = SETTINGS.map(|name| format!("{name}=y"));
+    let Some(config) = config(root) else {
+        let detail = format!(
+            "the kernel's configuration cannot be read; it must have {}",
+            wanted.join(", ")
+        );
+        return note(Way::Native, name, detail);
+    };
+    let lacks: Vec<&str> = wanted
+        .iter()
+        .map(String::as_str)
+        .filter(|wanted| config.lines().all(|line| line != *wanted))
+        .collect();
+    match lacks.as_slice() {
+        [] => ok(Way::Native, name, "all that loading a scheduler needs"),
+        lacks => {
+            let lacks = lacks.join(" ");
+            missing(
+                Way::Native,
+                name,
+                format!("the kernel lacks {lacks}, which loading UFS needs"),
+                format!("boot a kernel with {lacks}"),
+            )
         }
-        Some(_) => missing(
-            Way::Native,
-            name,
-            "the kernel has no CONFIG_FUNCTION_TRACER, which loading a scheduler needs",
-            "boot a kernel with CONFIG_FUNCTION_TRACER=y",
-        ),
     }
 }
 

@@ -51,7 +51,6 @@
 #define UFS_BG_TREE_H
 
 #define SEARCH_MAX 8
-#define REKEY_MAX UFS_GROUPS_MAX
 
 struct tree_node {
 	struct bpf_rb_node rb;
@@ -98,7 +97,8 @@ static s32 ready_bg_group(u32 index)
 	if (g->has_dsq)
 		return 0;
 	err = scx_bpf_create_dsq(BG_DSQ + index, -1);
-	if (err)
+	/* There already if there was no memory for what follows the last time. */
+	if (err && err != -EEXIST)
 		return err;
 	stash = bpf_map_lookup_elem(&stashes, &index);
 	if (!stash)
@@ -180,6 +180,8 @@ static __noinline int wake_missed(void)
 	return 0;
 }
 
+__once int reprice(u32 index);
+
 /* Move the group's node from the stash into the tree. */
 __once int tree_insert(u32 index)
 {
@@ -193,6 +195,7 @@ __once int tree_insert(u32 index)
 	node = bpf_kptr_xchg(&stash->node, NULL);
 	if (!node)
 		return 0;
+	reprice(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	node->vtime = g->vtime;
 	bpf_spin_lock(&tree_lock);
@@ -274,6 +277,8 @@ static __always_inline void charge_group(u32 index, s64 ns)
 	u64 scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 cost = scaled(ns < 0 ? -ns : ns, scale);
 
+	if (unlikely(group(index)->price != scale))
+		reprice(index);
 	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);
 }
 

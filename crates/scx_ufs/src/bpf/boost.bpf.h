@@ -44,7 +44,7 @@
  *      has left the waiters.
  *   2. A snapshot is taken of the current task only, clipped, and not written
  *      again before the task has run.
- *   3. A task in BOOST_DSQ is counted in boost_waiting (task_ctx.boost == 1)
+ *   3. A task in BOOST_DSQ is counted in boost_waiting (task_ctx.boost)
  *      from before it is inserted until it runs or leaves.
  *   4. Whoever makes .boosted non-zero, with a compare and swap, sees to it that
  *      the task runs.

@@ -41,8 +41,8 @@ __once int boost_enqueue(struct task_struct *p __arg_trusted, struct task_ctx *t
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, boost_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 		return 0;
 	}
-	tc->boost = 1;
 	__sync_fetch_and_add(&boost_waiting, 1);
+	turn_to(&tc->boost, &boost_waiting, PAST_WAITS);
 	scx_bpf_dsq_insert(p, BOOST_DSQ, boost_slice_ns, enq_flags);
 	/* The idle CPU found is this one, and it is woken for the enqueue. */
 	if (waking && tc->idle_found)
@@ -103,24 +103,26 @@ __once int fetch_wanted(u32 cpu)
 				bpf_task_release(p);
 				continue;
 			}
-			tc->boost = 1;
-			__sync_fetch_and_add(&boost_waiting, 1);
-			/* The iterator names the queue; the task need not be its first. */
+			/* The iterator names the queue; the task need not be its first. It
+			 * moves none that came after it began, so none whose enqueue has taken
+			 * the mark off. */
 			bool moved = false;
 			bpf_for_each(scx_dsq, first, bg_queue_of(tc->waits), 0) {
+				if (!begin_move(&tc->boost, &boost_waiting))
+					break;
 				scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, boost_slice_ns);
 				moved = scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, BOOST_DSQ, 0);
+				if (!moved)
+					undo_move(&tc->boost, &boost_waiting);
 				break;
 			}
 			if (moved) {
 				stat_inc(UFS_BOOST_FETCH);
 				if (!allowed_on(p, cpu))
 					scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
-			} else if (__sync_val_compare_and_swap(&tc->boost, 1, 0) == 1) {
-				/* It has left its queue, or is not in it yet. */
-				__sync_fetch_and_sub(&boost_waiting, 1);
-				if (tc->waits & WAITS_BG)
-					want(slot);
+			} else if ((tc->waits & WAITS_BG) && is_boosted(tc) && !tc->boost) {
+				/* It is not in its queue yet. */
+				want(slot);
 			}
 			bpf_task_release(p);
 		}

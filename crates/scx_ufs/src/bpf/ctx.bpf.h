@@ -147,6 +147,7 @@ struct group {
 	/* Background only: virtual runtime of the group, and of its tasks. */
 	u64 vtime;
 	u64 task_clock;
+	u64 price;		/* of .vtime's distance to the clock: see price.bpf.h */
 	/* CPUs, modulo 64, on which tasks of the queue may run: a superset. */
 	u64 cpu_hint;
 	char name[UFS_NAME_LEN];
@@ -161,6 +162,15 @@ u64 hweight_gen = 1;
 u64 tier_moves;
 
 /* -- Tasks. -- */
+
+/* A task that runs past its tier, for the floor's sake or boosted: task_ctx.floor
+ * and .boost. */
+enum past_tier {
+	PAST_NOT = 0,
+	PAST_WAITS,		/* in the queue for it, by its own enqueue */
+	PAST_RUNS,
+	PAST_MOVED,		/* to that queue, or about to be, by another CPU */
+};
 
 /* Where a task waits: a kind, and the number of the queue. */
 enum waits_in {
@@ -189,10 +199,10 @@ struct task_ctx {
 	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
 	u32 prepaid;		/* its group was charged for a whole slice */
-	u32 floor;		/* 1: in the floor's queue, 2: runs from there */
+	u32 floor;		/* enum past_tier, as is .boost */
 	/* Hints: see hints.bpf.h and boost.bpf.h. */
 	u32 slot;		/* verified to be its own; 0: none */
-	u32 boost;		/* 1: in the queue of boosted tasks, 2: runs boosted */
+	u32 boost;
 	u32 boost_ran;		/* its latest run was boosted */
 	u64 owner;		/* its name in the table */
 	u64 claims_seen;	/* header.claims when it last looked for a slot */
@@ -371,17 +381,51 @@ static __always_inline void uncount_waiting(u32 waits)
 	}
 }
 
+/*
+ * Whoever moves a waiting task past its tier is in a race with whoever takes it out
+ * of its queue. So @mark, its .floor or .boost, changes by atomic exchanges only:
+ * what is added to the @count of those that wait is taken off once. A task that is
+ * counted no more while it waits would wait for ever.
+ */
+
+/* Before another CPU moves a task, and after its look at the queue began. False: it
+ * is past its tier already. */
+static __always_inline bool begin_move(u32 *mark, u64 *count)
+{
+	__sync_fetch_and_add(count, 1);
+	if (__sync_val_compare_and_swap(mark, PAST_NOT, PAST_MOVED) == PAST_NOT)
+		return true;
+	__sync_fetch_and_sub(count, 1);
+	return false;
+}
+
+/* It could not be moved; its own callbacks may have seen to the mark already. */
+static __always_inline void undo_move(u32 *mark, u64 *count)
+{
+	if (__sync_val_compare_and_swap(mark, PAST_MOVED, PAST_NOT) == PAST_MOVED)
+		__sync_fetch_and_sub(count, 1);
+}
+
+/* In the task's own callbacks: it is @now, and where it was it waits no more. */
+static __always_inline void turn_to(u32 *mark, u64 *count, u32 now)
+{
+	u32 before;
+
+	/* Mostly so. A mark that another CPU sets from here on it undoes itself. */
+	if (READ_ONCE(*mark) == now)
+		return;
+	before = __sync_lock_test_and_set(mark, now);
+	if (before == PAST_WAITS || before == PAST_MOVED)
+		__sync_fetch_and_sub(count, 1);
+}
+
 static __always_inline void leave_queue(struct task_ctx *tc)
 {
 	/* The exchange: paired with release_parked(). */
 	if (tc->waits)
 		uncount_waiting(__sync_lock_test_and_set(&tc->waits, WAITS_NOT));
-	if (tc->floor == 1)
-		__sync_fetch_and_sub(&floor_waiting, 1);
-	tc->floor = 0;
-	if (tc->boost == 1)
-		__sync_fetch_and_sub(&boost_waiting, 1);
-	tc->boost = 0;
+	turn_to(&tc->floor, &floor_waiting, PAST_NOT);
+	turn_to(&tc->boost, &boost_waiting, PAST_NOT);
 }
 
 #endif

@@ -27,10 +27,9 @@
  * Known weaknesses: slices end at the timer tick, so a floor run lasts up to one
  * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit.
  *
- * The same timer does what has no better place: it retires idle groups, re-keys
- * waiting work after a change of weights, and, the last resort of the protocols in
- * placement.bpf.h, bg_tree.bpf.h and park.bpf.h, releases parked tasks that need
- * not wait and wakes an idle CPU if work waits.
+ * The same timer does what has no better place: it retires idle groups, and, the
+ * last resort of the protocols in placement.bpf.h, bg_tree.bpf.h and park.bpf.h,
+ * releases parked tasks that need not wait and wakes an idle CPU if work waits.
  */
 #ifndef UFS_FLOOR_H
 #define UFS_FLOOR_H
@@ -50,9 +49,6 @@ struct {
 	__type(value, struct ufs_timer);
 } timers SEC(".maps");
 
-/* Set when weights have changed and keys in the queues have not. */
-u32 rekey_wanted;
-
 static __noinline int floor_collect(u64 dsq)
 {
 	u64 now = bpf_jiffies64(), limit = floor_deadline_ms * CONFIG_HZ / 1000;
@@ -69,17 +65,14 @@ static __noinline int floor_collect(u64 dsq)
 		if ((s64)(now - p->scx.runnable_at - limit) < 0)
 			continue;
 		tc = task_ctx(p);
-		if (!tc || tc->floor)
+		if (!tc || !begin_move(&tc->floor, &floor_waiting))
 			continue;
-		tc->floor = 1;
-		__sync_fetch_and_add(&floor_waiting, 1);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, floor_slice_ns);
-		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0)) {
+		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0))
 			stat_inc(UFS_FLOOR_MOVE);
-		} else if (__sync_val_compare_and_swap(&tc->floor, 1, 0) == 1) {
+		else
 			/* It left the queue before it could be moved. */
-			__sync_fetch_and_sub(&floor_waiting, 1);
-		}
+			undo_move(&tc->floor, &floor_waiting);
 	}
 	return 0;
 }
@@ -108,62 +101,6 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	return true;
 }
 
-/* Weights have changed: groups re-enter the tree with keys of today. */
-__once int rekey_tree(void)
-{
-	u64 clock = READ_ONCE(bg_clock);
-	u32 i, nr = READ_ONCE(nr_groups);
-
-	bpf_for(i, 0, REKEY_MAX) {
-		struct group *g;
-		u64 old, new;
-		s32 index = tree_pop();
-
-		if (index < 0)
-			break;
-		g = group(index);
-		old = g->in[GIVEWAY_TIER_BACKGROUND].scale;
-		new = group_scale(index, GIVEWAY_TIER_BACKGROUND);
-		/* A lead was paid for with time that had another price. */
-		if (old > new && (s64)(g->vtime - clock) > 0 &&
-		    g->in[GIVEWAY_TIER_BACKGROUND].hweight_gen)
-			g->vtime = clock + (g->vtime - clock) / (old / new);
-	}
-	bpf_for(i, 0, UFS_GROUPS_MAX) {
-		if (i >= nr)
-			break;
-		if (groups[i & (UFS_GROUPS_MAX - 1)].queued)
-			tree_insert(i);
-	}
-	return 0;
-}
-
-static __noinline int rekey_ts(u64 dsq)
-{
-	struct task_struct *p;
-	u32 walked = 0;
-
-	/* To the verifier an unknown number, so that it need not walk them all. */
-	__sink(walked);
-	bpf_for_each(scx_dsq, p, dsq, 0) {
-		struct task_ctx *tc;
-		u64 before;
-
-		if (++walked > WALK_MAX)
-			break;
-		tc = task_ctx(p);
-		if (!tc)
-			continue;
-		before = tc->vtime;
-		ts_clamp(tc, task_scale(tc), BEHIND_AWAKE);
-		if (tc->vtime == before)
-			continue;
-		scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tc->vtime);
-		scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, dsq, 0);
-	}
-	return 0;
-}
-
 /* Hints only grow in between. A bit that is cleared against an enqueue that is
  * setting it just now comes back with the next enqueue or the next renewal. */
 __once int renew_hint(u32 nr)
@@ -186,22 +123,16 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
 	u32 i, nr = READ_ONCE(nr_groups);
-	bool rekey = __sync_lock_test_and_set(&rekey_wanted, 0);
 
 	/* Older verifiers, as Linux 6.12's, take a timer that a sleepable callback has
 	 * set for sleepable, and let no such program walk a queue without this. */
 	bpf_rcu_read_lock();
 	if (READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
-			if (!READ_ONCE(cpu_ctx(i)->ts_waiting))
-				continue;
-			floor_collect(TS_DSQ + i);
-			if (rekey)
-				rekey_ts(TS_DSQ + i);
+			if (READ_ONCE(cpu_ctx(i)->ts_waiting))
+				floor_collect(TS_DSQ + i);
 		}
 	}
-	if (rekey)
-		rekey_tree();
 	bpf_for(i, 0, UFS_GROUPS_MAX) {
 		if (i >= nr)
 			break;
@@ -261,16 +192,6 @@ static void stop_timer(void)
 	entry = bpf_map_lookup_elem(&timers, &key);
 	if (entry)
 		bpf_timer_cancel(&entry->timer);
-}
-
-static void hurry_timer(void)
-{
-	struct ufs_timer *entry;
-	u32 key = 0;
-
-	entry = bpf_map_lookup_elem(&timers, &key);
-	if (entry)
-		bpf_timer_start(&entry->timer, 0, 0);
 }
 
 #endif

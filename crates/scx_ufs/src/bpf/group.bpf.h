@@ -4,9 +4,11 @@
  *
  * TIER. Resolved once, in cgroup_init, from the cgroup's own name: equal to a
  * label, or a label followed by one of . - _ @ : and anything. Without a label
- * a cgroup is in its parent's tier; cgroup_init visits parents first. The
- * kernel does not report renames. The loader may write another tier later, of
- * which tasks hear by tier_moves (hints.bpf.h, heed_cgroup()).
+ * a cgroup is in its parent's tier; cgroup_init visits parents first. A name that
+ * would put it above its parent's counts if it was root's choice: whoever has been
+ * given a part of the hierarchy may step back in it, and not ahead. The loader may
+ * write another tier later, of which tasks hear by tier_moves (hints.bpf.h,
+ * heed_cgroup()).
  *
  * WEIGHT. The weights of nested groups are compounded into one number, the
  * hierarchical weight (hweight): the part of the whole tier that a group owns
@@ -21,7 +23,8 @@
  * had none for IDLE_NS, so that work which sleeps between requests does not
  * make every weight in the system change with each of them. Tasks that cpu.max
  * has parked do not compete: their group is inactive at once. Every change moves
- * hweight_gen on, and a group computes its hweight anew when it notices.
+ * hweight_gen on, and a group computes its hweight anew when it notices. What groups
+ * are ahead of others then has another price: see price.bpf.h.
  *
  * What is used is the inverse: "scale", the virtual nanoseconds that one real
  * nanosecond costs.
@@ -40,6 +43,8 @@
 #define UFS_GROUP_H
 
 #define IDLE_NS (100 * 1000 * 1000ULL)
+/* That of a group which owns so little that it changes the others' too little. */
+#define LIGHT_SCALE (32 * SCALE_ONE)
 
 private(WEIGHTS) struct bpf_spin_lock weight_lock;
 
@@ -89,6 +94,9 @@ static __always_inline void propagate(u32 index, u32 tier, s32 sign)
 	}
 }
 
+static __always_inline u64 group_scale(u32 index, u32 tier);
+__once int reprice_soon(void);
+
 __once int set_active(u32 index, u32 tier, bool active)
 {
 	struct share *share = &group(index)->in[tier & 1];
@@ -100,6 +108,8 @@ __once int set_active(u32 index, u32 tier, bool active)
 	propagate(index, tier & 1, active ? 1 : -1);
 	bpf_spin_unlock(&weight_lock);
 	__sync_fetch_and_add(&hweight_gen, 1);
+	if (tier == GIVEWAY_TIER_BACKGROUND && group_scale(index, tier) <= LIGHT_SCALE)
+		reprice_soon();
 	return 0;
 }
 
@@ -171,8 +181,12 @@ static __always_inline void count_runnable(struct task_ctx *tc)
 	tc->counted = tc->load;
 	if (__sync_fetch_and_add(&share->load, tc->load) == 0 && tier == GIVEWAY_TIER_BACKGROUND)
 		bg_clamp(tc->group, 1);
-	if (unlikely(!share->active))
+	if (unlikely(!share->active)) {
 		set_active(tc->group, tier, true);
+		/* Its distance to the clock is what the clamp has left, at this price. */
+		if (tier == GIVEWAY_TIER_BACKGROUND)
+			group(tc->group)->price = group_scale(tc->group, tier);
+	}
 }
 
 static __always_inline void uncount_runnable(struct task_ctx *tc, u64 now)
@@ -245,6 +259,21 @@ static u32 tier_by_name(const char *name, u32 inherited)
 	return inherited;
 }
 
+static bool belongs_to_root(struct kernfs_node *dir)
+{
+	struct kernfs_iattrs *owner = BPF_CORE_READ(dir, iattr);
+
+	return !owner || BPF_CORE_READ(owner, ia_uid.val) == 0;
+}
+
+/* Whether root has named the cgroup with the directory @dir, which is in @above: it
+ * is root's, or nobody else can make any there. giveway_hints::mark has the same. */
+static bool named_by_root(struct kernfs_node *dir, struct kernfs_node *above)
+{
+	return belongs_to_root(dir) ||
+	       (belongs_to_root(above) && !(BPF_CORE_READ(above, mode) & 022));
+}
+
 /* ---- Life of a group ---- */
 
 static s32 take_group(u32 *index)
@@ -270,7 +299,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	struct cgroup_slot *slot;
 	struct cgroup *parent;
 	struct group *g;
-	u32 up = 0, index, shard;
+	u32 up = 0, tier, index, shard;
+	bool may_rise = false;
 	s32 err;
 
 	slot = bpf_cgrp_storage_get(&cgroup_slots, cgrp, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -287,6 +317,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	parent = bpf_cgroup_ancestor(cgrp, cgrp->level - 1);
 	if (parent) {
 		up = group_of_cgroup(parent);
+		may_rise = named_by_root(cgrp->kn, parent->kn);
 		bpf_cgroup_release(parent);
 	}
 	if (take_group(&index)) {
@@ -295,12 +326,21 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 		slot->group = up;
 		return 0;
 	}
+	/* Any task may turn to the background, by its hints or with its cgroup. */
+	err = ready_bg_group(index);
+	if (err) {
+		bpf_map_push_elem(&free_groups, &index, 0);
+		return err;
+	}
 	g = group(index);
 	g->cgid = cgrp->kn->id;
 	g->parent = up;
 	g->weight = args->weight;
 	bpf_probe_read_kernel_str(g->name, sizeof(g->name), BPF_CORE_READ(cgrp, kn, name));
-	g->tier = tier_by_name(g->name, group(up)->tier) & 1;
+	tier = tier_by_name(g->name, group(up)->tier) & 1;
+	if (tier > group(up)->tier && !may_rise)
+		tier = group(up)->tier;
+	g->tier = tier;
 	g->vtime = bg_clock;
 	g->task_clock = 0;
 	g->in[0].hweight_gen = 0;
@@ -308,10 +348,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	bpf_for(shard, 0, UFS_SHARDS)
 		__builtin_memset(&group_work[index & (UFS_GROUPS_MAX - 1)][shard & (UFS_SHARDS - 1)],
 				 0, sizeof(struct ufs_work));
-	/* Any task may turn to the background, by its hints or with its cgroup. */
-	err = ready_bg_group(index);
-	if (err)
-		return err;
 	limit_of(index)->throttles = 0;
 	limit_of(index)->throttled_ns = 0;
 	if (limits_on && bpf_core_field_exists(args->bw_quota_us))

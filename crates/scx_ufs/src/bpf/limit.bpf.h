@@ -145,8 +145,10 @@ static __always_inline void spend(u32 index, u64 used, u64 now)
 	l->throttles++;
 	stat_inc(UFS_THROTTLE);
 	entry = bpf_map_lookup_elem(&limit_timers, &index);
+	/* Another CPU's refill may have come in between: then for no period. */
 	if (entry)
-		bpf_timer_start(&entry->timer, until_refill(l, now), 0);
+		bpf_timer_start(&entry->timer, READ_ONCE(l->left_ns) > 0 ? 0 : until_refill(l, now),
+				0);
 }
 
 /* Take @used nanoseconds from the budgets of a group and of all above it. */

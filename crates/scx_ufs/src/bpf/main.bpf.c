@@ -73,6 +73,7 @@
 #include "boost_run.bpf.h"
 #include "park.bpf.h"
 #include "floor.bpf.h"
+#include "price.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -174,7 +175,7 @@ static __always_inline void count_run(struct task_ctx *tc, u64 used)
 	struct giveway_report *report = &state_of(tc->slot)->report;
 
 	report->run_ns[tc->tier & 1] += used;
-	if (tc->boost == 2) {
+	if (tc->boost == PAST_RUNS) {
 		report->boosted_ns += used;
 		stats()->boosted_ns += used;
 	}
@@ -208,8 +209,9 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
-		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
+		/* Before the clock moves on: the group may be repriced. */
 		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
+		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
 		tc->prepaid = 0;
 	}
 	return 0;
@@ -241,7 +243,7 @@ static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_
 {
 	runs_ts(cc, cpu, tc->started, 0, ts_clock - (1ULL << 60));
 	if (is_boosted(tc)) {
-		tc->boost = 2;
+		turn_to(&tc->boost, &boost_waiting, PAST_RUNS);
 		cc->runs_boosted = 1;
 		state_of(tc->slot)->boosted_runs++;
 		__sync_fetch_and_add(&work_of(tc->group)->boosted_runs, 1);
@@ -334,7 +336,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	/* The previous task competes with those in the queues. */
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		tc = task_ctx(prev);
-	if (tc && tc->floor != 2 && allowed_on(prev, cpu)) {
+	if (tc && tc->floor != PAST_RUNS && allowed_on(prev, cpu)) {
 		charge(prev, tc, scx_bpf_now());
 		heed(prev, tc);
 		if (unlikely(tc->slot)) {
@@ -399,7 +401,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		stat_inc(UFS_BG_KEEP);
 		prepay(tc);
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
-		tc->boost = 0;
+		turn_to(&tc->boost, &boost_waiting, PAST_NOT);
 		if (unlikely(cc->runs != RUNS_BG))
 			runs_bg(cc, cpu);
 		return;
@@ -439,7 +441,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		tc->wake_at = 0;
 	}
 	if (from_floor) {
-		tc->floor = 2;
+		turn_to(&tc->floor, &floor_waiting, PAST_RUNS);
 		stats()->count[UFS_BG_FLOOR_RUN + (tc->tier & 1)]++;
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
 		if (tc->slot)
@@ -489,9 +491,9 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	if (unlikely(!tc))
 		return;
 	charge(p, tc, now);
-	tc->floor = 0;
-	tc->boost_ran = tc->boost == 2;
-	tc->boost = 0;
+	tc->boost_ran = tc->boost == PAST_RUNS;
+	turn_to(&tc->floor, &floor_waiting, PAST_NOT);
+	turn_to(&tc->boost, &boost_waiting, PAST_NOT);
 	if (runnable) {
 		stats()->count[UFS_BG_PREEMPTED + (tc->tier & 1)]++;
 		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
@@ -644,8 +646,8 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	bpf_spin_unlock(&weight_lock);
 	__sync_fetch_and_add(&hweight_gen, 1);
 	stat_inc(UFS_WEIGHT_CHANGE);
-	WRITE_ONCE(rekey_wanted, 1);
-	hurry_timer();
+	WRITE_ONCE(rekey_ts_wanted, 1);
+	reprice_soon();
 }
 
 void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
@@ -703,7 +705,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	head = header();
 	if (hints_on && head)
 		WRITE_ONCE(head->scheduler, load_number);
-	return start_timer();
+	err = init_price_timer();
+	return err ?: start_timer();
 }
 
 void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)

@@ -34,7 +34,9 @@
  * WEAKNESSES: a task may be parked in the kernel, with a lock of the kernel's in
  * hand. A time-sensitive holder of a lock is not boosted, so its cgroup's cpu.max
  * may keep time-sensitive waiters of other cgroups waiting. Of more than WALK_MAX
- * parked tasks those at the end are released late. A crowd that waits is sent away
+ * parked tasks those at the end are released late. Each group that is released looks
+ * at all parked tasks, so a hundred throttled groups and a thousand parked tasks are
+ * a hundred thousand looks in each period. A crowd that waits is sent away
  * one by one, once in a period, which costs two switches each.
  */
 #ifndef UFS_PARK_H

@@ -64,20 +64,21 @@ fn btf_of_an_old_pahole_is_a_fault_from_kernel_7_1_on() {
 }
 
 #[test]
-fn the_function_tracer_is_required_where_the_configuration_tells() {
-    let with = |config| {
+fn each_setting_is_required_where_the_configuration_tells() {
+    let with = |config: &str| {
         let root = machine(&[(RELEASE, "7.2"), ("usr/lib/modules/7.2/config", config)]);
-        tracer(root.path()).health
+        settings(root.path())
     };
-    assert_eq!(with("CONFIG_FUNCTION_TRACER=y\n"), Health::Ok);
-    assert_eq!(
-        with("# CONFIG_FUNCTION_TRACER is not set\n"),
-        Health::Missing
-    );
-    assert_eq!(
-        tracer(machine(&[(RELEASE, "7.2")]).path()).health,
-        Health::Note
-    );
+    let all = SETTINGS.map(|name| format!("{name}=y\n")).concat();
+    assert_eq!(with(&all).health, Health::Ok);
+    for setting in SETTINGS {
+        let off = format!("# {setting} is not set\n");
+        let fault = with(&all.replace(&format!("{setting}=y\n"), &off));
+        assert_eq!(fault.health, Health::Missing);
+        assert!(fault.detail.contains(setting) && fault.remedy.unwrap().contains(setting));
+    }
+    let untold = settings(machine(&[(RELEASE, "7.2")]).path());
+    assert_eq!(untold.health, Health::Note);
 }
 
 #[test]

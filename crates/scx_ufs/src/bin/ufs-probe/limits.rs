@@ -233,30 +233,37 @@ pub(crate) fn boosted(ufs: &mut Ufs) -> Result<String> {
     Ok(numbers)
 }
 
-/// On one CPU x may use a tenth; y and z share the rest by their weights, 1 to 3,
-/// though x would own three sevenths. Not exactly: the tier's clock moves on for x
-/// too, and each time that x is held the others find themselves behind it. If x
-/// counted while it is held it would be more than 5 to 1.
+/// On one CPU y and z share by their weights, 1 to 3, what is left by x, which competes
+/// until it has used up its limit, time and again: its weight and its limit in percent.
 pub(crate) fn others(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&[])?;
     let top = Cgroup::top()?;
     let tier = top.child("background", 100)?;
-    let (x, y) = (tier.child("x", 300)?, tier.child("y", 100)?);
+    let (x, y) = (tier.child("x", 100)?, tier.child("y", 100)?);
     let z = tier.child("z", 300)?;
     let _burners = (
         burners(&x, &[0], 2)?,
         burners(&y, &[0], 2)?,
         burners(&z, &[0], 2)?,
     );
-    x.set_max(&limit(10))?;
-    sleep(500 * MS);
-    let used = percents([&x, &y, &z], 4000 * MS)?;
-    let ratio = used[2] / used[1];
-    let numbers = format!("{used:.1?} % of a CPU; {ratio:.2} to 1, by weight 3 to 1");
-    if !(2.5..3.5).contains(&ratio) {
-        bail!("{numbers}");
+    let mut verdicts = Vec::new();
+    let mut holds = true;
+    for (weight, percent) in [(300, 10), (300, 30), (1000, 50)] {
+        x.set_weight(weight)?;
+        x.set_max(&limit(percent))?;
+        sleep(500 * MS);
+        let used = percents([&x, &y, &z], 4000 * MS)?;
+        let ratio = used[2] / used[1];
+        holds &= (2.7..3.3).contains(&ratio);
+        verdicts.push(format!(
+            "beside {weight} with {percent} %: {used:.1?} %, {ratio:.2} to 1"
+        ));
     }
-    Ok(numbers)
+    let numbers = verdicts.join("; ");
+    match holds {
+        true => Ok(numbers),
+        false => bail!("{numbers}; by weight 3 to 1"),
+    }
 }
 
 /// The same limit, held and, when UFS is told so, not.

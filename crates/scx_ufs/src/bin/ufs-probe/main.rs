@@ -16,7 +16,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
-//! marking.rs    claims about tiers that root marks cgroups with
+//! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
 //! loading.rs    claims about loading, and attaching what is loaded
@@ -96,6 +96,10 @@ const CLAIMS: &[Claim] = &[
         marking::moves_without_hints,
     ),
     (
+        "a_name_raises_only_where_root_has_chosen_it",
+        marking::named,
+    ),
+    (
         "time_sensitive_tasks_do_not_share_a_core",
         placing::wake_apart,
     ),
@@ -165,6 +169,11 @@ const CLAIMS: &[Claim] = &[
         "a_second_loader_is_turned_away_and_takes_nothing",
         loaders::doubled,
     ),
+    (
+        "of_two_loaders_at_once_one_takes_everything",
+        loaders::at_once,
+    ),
+    ("a_loader_without_statistics_schedules", loaders::unserved),
     (
         "an_upgrade_replaces_what_another_version_has_pinned",
         loaders::upgraded,

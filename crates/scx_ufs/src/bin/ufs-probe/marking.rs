@@ -1,5 +1,8 @@
-//! Claims about tiers that root marks cgroups with.
+//! Claims about who may say a cgroup's tier, and about marks.
 
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -7,8 +10,9 @@ use anyhow::{Context as _, Result, bail};
 use giveway_hints::{Tier, mark};
 
 use crate::cgroup::Cgroup;
+use crate::hinting::NOBODY;
 use crate::ufs::Ufs;
-use crate::worker::Worker;
+use crate::worker::{Worker, used_by};
 
 /// Marks are looked for once a second.
 const HEEDED: Duration = Duration::from_millis(2500);
@@ -67,4 +71,40 @@ fn shares(ufs: &Ufs) -> Result<String> {
         }
     }
     Ok(format!("shares {}", found.join(", ")))
+}
+
+/// Root has given a part of the background to a user, who makes a cgroup with an
+/// urgent name in it. Beside another of that name, which root has made, it gets next to
+/// nothing, also after a look at the marks.
+pub(crate) fn named(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&["--cgroup-marks"])?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 100)?;
+    let own = background.child("own", 100)?;
+    own.set("cgroup.subtree_control", "+cpu")?;
+    let dir = own.procs();
+    let dir = dir.parent().context("a cgroup has a directory")?;
+    chown(dir, Some(NOBODY), None)?;
+    let mut mkdir = Command::new("mkdir");
+    let made = mkdir.arg(dir.join("time_sensitive")).uid(NOBODY).status()?;
+    if !made.success() {
+        bail!("the user cannot make a cgroup: {made}");
+    }
+    let user_s = own.child("time_sensitive", 100)?;
+    let root_s = background.child("time_sensitive", 100)?;
+    let (low, high) = (
+        Worker::burner(&user_s, &[0])?,
+        Worker::burner(&root_s, &[0])?,
+    );
+    let mut numbers = Vec::new();
+    for when in ["at first", "after a look at the marks"] {
+        let (low, high) = used_by(&low, &high, Duration::from_secs(1))?;
+        numbers.push(format!("{low:.2} s beside {high:.2} s {when}"));
+        // Some ticks are the floor's.
+        if low > 0.1 || high < 0.8 {
+            bail!("{}", numbers.join(", "));
+        }
+        sleep(HEEDED);
+    }
+    Ok(numbers.join(", "))
 }

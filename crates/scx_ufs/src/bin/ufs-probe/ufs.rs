@@ -1,6 +1,7 @@
 //! `scx_ufs` as a child process.
 
 use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::cgroup::Cgroup;
 
 const LOG: &str = "/tmp/ufs-probe.scx_ufs.log";
 /// The verifier takes seconds under emulation.
-const LOAD_LIMIT: Duration = Duration::from_secs(120);
+pub(crate) const LOAD_LIMIT: Duration = Duration::from_secs(120);
 
 /// The loader: not started, or running since some claim started it.
 pub(crate) struct Ufs {
@@ -98,19 +99,22 @@ impl Ufs {
     /// Starts another loader with these arguments and nothing on standard input;
     /// its exit status and what it printed.
     pub(crate) fn run_another(&self, args: &[&str]) -> Result<(ExitStatus, String)> {
-        const OTHER_LOG: &str = "/tmp/ufs-probe.other.log";
-        let log = File::create(OTHER_LOG).context(OTHER_LOG)?;
-        let mut child = Command::new(&self.binary)
+        let mut other = self.start_another("other", args)?;
+        drop(other.child.stdin.take());
+        Ok((other.end()?, other.said()))
+    }
+
+    /// Starts another loader with these arguments; `name` tells it from others.
+    pub(crate) fn start_another(&self, name: &str, args: &[&str]) -> Result<Other> {
+        let log = PathBuf::from(format!("/tmp/ufs-probe.{name}.log"));
+        let file = File::create(&log).with_context(|| log.display().to_string())?;
+        let child = Command::new(&self.binary)
             .args(args)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
+            .stdin(Stdio::piped())
+            .stdout(file.try_clone()?)
+            .stderr(file)
             .spawn()?;
-        let status = end_of(&mut child);
-        if status.is_err() {
-            let _ = child.kill();
-        }
-        Ok((status?, fs::read_to_string(OTHER_LOG)?))
+        Ok(Other { child, log })
     }
 
     /// Starts a new loader, made ready by `ready`.
@@ -193,6 +197,48 @@ impl Ufs {
 impl Drop for Ufs {
     fn drop(&mut self) {
         let _ = self.stop(Signal::SIGTERM);
+    }
+}
+
+/// A loader beside that of [`Ufs`]; dropping it kills it.
+pub(crate) struct Other {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Other {
+    /// Gives it a line to read.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("it reads nothing")?;
+        Ok(writeln!(input, "{line}")?)
+    }
+
+    /// What it has printed.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Whether it runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end, and waits for that.
+    pub(crate) fn stop(&mut self) -> Result<ExitStatus> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM)?;
+        self.end()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(&mut self) -> Result<ExitStatus> {
+        end_of(&mut self.child)
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -1,4 +1,4 @@
-//! Loaders that are killed, doubled and upgraded.
+//! Loaders that are killed, doubled, kept from their sockets and upgraded.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,7 +15,7 @@ use super::{LONGEST_WAIT, UNREGISTERED, Witness, all_run, load_strict, tiers_hol
 use crate::cgroup::Cgroup;
 use crate::hinted::Scribbled;
 use crate::hinting::{NOBODY, hinted};
-use crate::ufs::{Ufs, state, wait_until};
+use crate::ufs::{LOAD_LIMIT, Ufs, state, wait_until};
 use crate::worker::{Worker, burners, nr_cpus};
 
 /// Work in both tiers, more than there are CPUs.
@@ -111,6 +111,82 @@ pub(crate) fn doubled(ufs: &mut Ufs) -> Result<String> {
         fs::set_permissions(DIR, fs::Permissions::from_mode(0o700))?;
     }
     Ok("four were turned away, and the first kept its table and its clients".to_owned())
+}
+
+/// Two loaders hear the word at the same moment. The one that the kernel takes has the
+/// table and the door, and the other leaves both alone.
+pub(crate) fn at_once(ufs: &mut Ufs) -> Result<String> {
+    const ROUNDS: usize = 2;
+    ufs.stop(Signal::SIGTERM)?;
+    let top = Cgroup::top()?;
+    let sensitive = top.child("time_sensitive", 100)?;
+    let group = NOBODY.to_string();
+    let args = ["--standby", "--hint-group", &group];
+    for _ in 0..ROUNDS {
+        let start = |name| ufs.start_another(name, &args);
+        let mut loaders = [start("first")?, start("second")?];
+        wait_until("two loaders on standby", LOAD_LIMIT, || {
+            loaders.iter().all(|loader| loader.said().contains("ready"))
+        })?;
+        for loader in &mut loaders {
+            loader.tell("attach")?;
+        }
+        wait_until("one of them in force", LOAD_LIMIT, || {
+            state() == "enabled" && loaders.iter_mut().any(|loader| !loader.is_running())
+        })?;
+        let [mut first, second] = loaders;
+        let (mut winner, mut loser) = match first.is_running() {
+            true => (first, second),
+            false => (second, first),
+        };
+        let (status, said) = (loser.end()?, loser.said());
+        if status.code() != Some(1) || !said.contains("stop that one first") {
+            bail!("the second of two loaders ended with {status} and said: {said}");
+        }
+        for way in ["by its directory", "through the door"] {
+            let (_worker, attached) = hinted(&sensitive, "background", 100, NOBODY)?;
+            if !attached {
+                bail!("a client cannot get at the table {way}: {}", winner.said());
+            }
+            fs::set_permissions(DIR, fs::Permissions::from_mode(0o700))?;
+        }
+        if !Table::open(None)?.is_active() {
+            bail!("the table of hints is not the one that UFS reads");
+        }
+        let status = winner.stop()?;
+        if !status.success() {
+            bail!("the first of two loaders ended with {status}");
+        }
+    }
+    Ok(format!(
+        "{ROUNDS} times one was in force, with its table and its door"
+    ))
+}
+
+/// A loader that cannot serve statistics schedules all the same.
+pub(crate) fn unserved(ufs: &mut Ufs) -> Result<String> {
+    ufs.stop(Signal::SIGTERM)?;
+    // Where its socket would be, and cannot be removed.
+    let taken = Path::new("/var/run/scx/root/stats");
+    let _ = fs::remove_file(taken);
+    fs::create_dir_all(taken)?;
+    let mut loader = ufs.start_another("unserved", &[])?;
+    let told = wait_until("UFS without statistics", LOAD_LIMIT, || {
+        !loader.is_running() || loader.said().contains("without statistics")
+    });
+    let in_force = state();
+    let _ = fs::remove_dir(taken);
+    told?;
+    if !loader.is_running() || in_force != "enabled" {
+        bail!(
+            "the state is {in_force}; the loader said: {}",
+            loader.said()
+        );
+    }
+    match loader.stop()? {
+        status if status.success() => Ok("UFS was in force, and its loader said so".into()),
+        status => bail!("the loader ended with {status}: {}", loader.said()),
+    }
 }
 
 /// Makes what is pinned at `path` a table of another version.
