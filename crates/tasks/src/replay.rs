@@ -44,6 +44,26 @@ impl Job {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+impl Job {
+    /// One that came and was done in the interval.
+    pub(crate) fn done(number: u64, arrival_ns: u64, ran_ns: u64) -> Job {
+        let brief = Brief {
+            number,
+            tier: giveway_hints::Tier::TimeSensitive,
+            weight: giveway_hints::Weight::DEFAULT,
+            is_static: false,
+        };
+        Job {
+            brief,
+            arrival_ns,
+            before_ns: 0,
+            ran_ns,
+            after_ns: 0,
+        }
+    }
+}
+
 /// A tracking interval.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
@@ -167,23 +187,11 @@ impl Replay {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use giveway_hints::{Tier, Weight};
 
     const MS: u64 = 1_000_000;
 
     fn job(number: u64, arrival_ms: u64, ran_ms: u64) -> Job {
-        Job {
-            brief: Brief {
-                number,
-                tier: Tier::TimeSensitive,
-                weight: Weight::DEFAULT,
-                is_static: false,
-            },
-            arrival_ns: arrival_ms * MS,
-            before_ns: 0,
-            ran_ns: ran_ms * MS,
-            after_ns: 0,
-        }
+        Job::done(number, arrival_ms * MS, ran_ms * MS)
     }
 
     /// The last piece of a long query is none of the short queries that the tuning is

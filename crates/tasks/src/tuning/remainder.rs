@@ -34,21 +34,11 @@ pub(crate) fn estimate(jobs: &mut [Job], unfinished: &HashSet<u64>) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::brief::Brief;
-    use giveway_hints::{Tier, Weight};
 
     fn job(number: u64, before_ns: u64, ran_ns: u64) -> Job {
         Job {
-            brief: Brief {
-                number,
-                tier: Tier::TimeSensitive,
-                weight: Weight::DEFAULT,
-                is_static: false,
-            },
-            arrival_ns: 0,
             before_ns,
-            ran_ns,
-            after_ns: 0,
+            ..Job::done(number, 0, ran_ns)
         }
     }
 

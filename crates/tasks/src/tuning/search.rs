@@ -185,26 +185,9 @@ fn least_start(jobs: &[Job], part: f64, quantum_ns: u64) -> u32 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::brief::Brief;
     use crate::local::SplitMix;
-    use giveway_hints::{Tier, Weight};
 
     const MS: u64 = 1_000_000;
-
-    fn job(number: u64, arrival_ns: u64, ran_ns: u64) -> Job {
-        Job {
-            brief: Brief {
-                number,
-                tier: Tier::TimeSensitive,
-                weight: Weight::DEFAULT,
-                is_static: false,
-            },
-            arrival_ns,
-            before_ns: 0,
-            ran_ns,
-            after_ns: 0,
-        }
-    }
 
     /// Three short jobs of `short_ms` for each of ten times that, at nine tenths of
     /// the load that fits.
@@ -219,7 +202,7 @@ mod tests {
                     0 => 10,
                     _ => 1,
                 };
-                job(number, (now * MS as f64) as u64, factor * short_ms * MS)
+                Job::done(number, (now * MS as f64) as u64, factor * short_ms * MS)
             })
             .collect()
     }
@@ -247,7 +230,7 @@ mod tests {
     #[test]
     fn starts_leave_the_part_undecayed() {
         // 10 quanta and 90 quanta: with d_start = 4, 10 of 100 are undecayed.
-        let jobs = [job(1, 0, 20 * MS), job(2, 0, 180 * MS)];
+        let jobs = [Job::done(1, 0, 20 * MS), Job::done(2, 0, 180 * MS)];
         assert_eq!(least_start(&jobs, 0.10, 2 * MS), 4);
         assert_eq!(least_start(&jobs, 0.11, 2 * MS), 5);
         // Beyond the short one's end, each quantum is worth one.
@@ -279,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_search_ends_whatever_the_jobs() {
-        let same = [job(1, 0, 1), job(2, 0, 1)];
+        let same = [Job::done(1, 0, 1), Job::done(2, 0, 1)];
         let decay = found(&same);
         assert_eq!(decay.d_start(), 0);
     }
