@@ -78,8 +78,10 @@ pub(crate) fn clock_jumps(ufs: &mut Ufs) -> Result<String> {
     let sensitive = top.child("time_sensitive", 100)?;
     let starving = Worker::burner(&background, &[0])?;
     let burner = Worker::burner(&sensitive, &[0])?;
-    let watcher = Worker::sleeper(&sensitive, &[1], 5 * MS, MS / 10, 400)?;
+    // Asked before anybody watches: the loader, which answers, is time-sensitive too, and
+    // takes milliseconds of the CPU that it would share with the watcher.
     let before = ufs.tier_seconds("time_sensitive")?;
+    let watcher = Worker::sleeper(&sensitive, &[1], 5 * MS, MS / 10, 400)?;
     let start = (Instant::now(), clock_gettime(ClockId::CLOCK_REALTIME)?);
     let day = 24 * 3600;
     for seconds in [day, -2 * day, 20 * 365 * day, 1, -3600] {
