@@ -105,8 +105,9 @@ pub struct MetaPlan {
     pub prepared: PathBuf,
     /// Base timeslices of the fixed policies, in milliseconds.
     pub base_timeslices_ms: Vec<f64>,
-    /// What the phase-aware policy takes a swap for, in milliseconds.
-    pub swap_ms: f64,
+    /// What the phase-aware policy takes a swap for, in milliseconds; as measured
+    /// under the fixed policies, if absent.
+    pub swap_ms: Option<f64>,
     /// The repeat, from 0.
     pub repeat: u32,
     /// Seed of the clients' pauses.
@@ -121,7 +122,7 @@ impl MetaPlan {
     pub fn validate(&self) -> Result<()> {
         let positive = |value: f64| value.is_finite() && value > 0.0;
         let all_positive = self.base_timeslices_ms.iter().all(|ms| positive(*ms));
-        if !positive(self.phase_s) || !positive(self.swap_ms) || !all_positive {
+        if !positive(self.phase_s) || !self.swap_ms.is_none_or(positive) || !all_positive {
             return Err(Error::Config("write lengths above 0".into()));
         }
         if self.count == 0 || self.cycles == 0 || self.run_s == 0 {
@@ -188,7 +189,7 @@ mod tests {
             run_s: 1,
             prepared: PathBuf::new(),
             base_timeslices_ms: vec![100.0],
-            swap_ms: 50.0,
+            swap_ms: Some(50.0),
             repeat: 0,
             seed: 1,
         };

@@ -120,12 +120,21 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
             rows.push(measure(plan, under, &config(&first), line)?);
         }
     }
-    let first = format!("policy = 'phase_aware'\nswap_ms = {}\n", plan.swap_ms);
-    let under = Under::PhaseAware {
-        swap_ms: plan.swap_ms,
-    };
+    let swap_ms = plan.swap_ms.or_else(|| switch_ms(&rows));
+    let swap_ms = swap_ms.ok_or_else(|| {
+        Error::Meta("no policy switched, so nothing says what that takes: give --swap-ms".into())
+    })?;
+    let first = format!("policy = 'phase_aware'\nswap_ms = {swap_ms}\n");
+    let under = Under::PhaseAware { swap_ms };
     rows.push(measure(plan, under, &config(&first), line)?);
     Ok(rows.into_iter().map(MetaRow::Phases).collect())
+}
+
+/// What a switch took, in milliseconds: of the means of all runs, the median.
+fn switch_ms(rows: &[PhaseRow]) -> Option<f64> {
+    let mut means: Vec<f64> = rows.iter().filter_map(|row| row.switch_ms).collect();
+    means.sort_by(f64::total_cmp);
+    means.get(means.len() / 2).copied()
 }
 
 /// What single schedulers did, as policies read it. One that misbehaved is left
@@ -184,6 +193,7 @@ fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> R
     // A scheduler that starves an application keeps it from ending, too.
     let seen = pilot.end()?;
     let (oltp, batch) = load.end()?;
+    let switch_mean_s = seen.status.as_ref().and_then(|status| status.switch_mean_s);
     if oltp.errors > 0 {
         return Err(Error::Meta(format!(
             "{} wrong or missing answers",
@@ -201,6 +211,7 @@ fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> R
         batch_per_s: batch.count() as f64 / seconds,
         batch_p99_ms: p99_ms(batch.p99_s()),
         starts,
+        switch_ms: switch_mean_s.map(|s| s * 1e3),
         faults: seen.faults().map(str::to_owned).collect(),
         repeat: plan.repeat,
         seed: plan.seed,
@@ -227,6 +238,7 @@ mod tests {
             batch_per_s: 10.0,
             batch_p99_ms: 20.0,
             starts: 0,
+            switch_ms: None,
             faults: faults.iter().map(|fault| fault.to_string()).collect(),
             repeat: 0,
             seed: 1,
@@ -245,6 +257,16 @@ mod tests {
         assert!(all.cell("oltp", "ufs-oltp", Company::Alone).is_none());
         let cell = all.cell("oltp", EEVDF, Company::Alone).unwrap();
         assert_eq!(cell.runs[0].p99_s, 0.002);
+    }
+
+    #[test]
+    fn a_switch_is_what_it_took_in_most_runs() {
+        let rows = [Some(90.0), None, Some(300.0), Some(120.0)].map(|switch_ms| PhaseRow {
+            switch_ms,
+            ..row(EEVDF, 100.0, &[])
+        });
+        assert_eq!(switch_ms(&rows), Some(120.0));
+        assert_eq!(switch_ms(&rows[1..2]), None);
     }
 
     #[test]

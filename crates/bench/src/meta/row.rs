@@ -70,6 +70,8 @@ pub struct PhaseRow {
     pub batch_p99_ms: f64,
     /// How often a scheduler came into force while it was measured.
     pub starts: u64,
+    /// What a complete switch took on average, in milliseconds; none without one.
+    pub switch_ms: Option<f64>,
     /// What schedulers did wrong.
     pub faults: Vec<String>,
     /// The repeat, from 0.

@@ -217,7 +217,7 @@ mod tests {
             run_s: 1,
             prepared: PathBuf::new(),
             base_timeslices_ms: Vec::new(),
-            swap_ms: 50.0,
+            swap_ms: None,
             repeat: 0,
             seed: 1,
         };

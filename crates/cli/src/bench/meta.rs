@@ -70,8 +70,9 @@ pub(crate) struct MetaArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = positive)]
     base_timeslices: Option<Vec<f64>>,
     /// What the phase-aware policy takes a swap for, in milliseconds
-    #[arg(long, default_value_t = 40.0, value_name = "MS", value_parser = positive)]
-    swap_ms: f64,
+    /// [default: what they took under the policies of fixed slices]
+    #[arg(long, value_name = "MS", value_parser = positive)]
+    swap_ms: Option<f64>,
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]

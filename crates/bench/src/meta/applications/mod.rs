@@ -264,7 +264,7 @@ mod tests {
             run_s: 3,
             prepared: "/p".into(),
             base_timeslices_ms: vec![500.0],
-            swap_ms: 50.0,
+            swap_ms: None,
             repeat: 0,
             seed: 1,
         }

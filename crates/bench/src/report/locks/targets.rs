@@ -93,13 +93,13 @@ pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
             turns(Equal, |group| group.best_unfair()?.turns_per_s()),
         ),
         at_least(
-            "convoy, 32 threads: turns of mcs's",
+            "convoy, from 32 threads: turns of mcs's",
             "at least 3 x",
             3.0,
             convoy,
         ),
         at_most(
-            "convoy, 32 threads: mean wait of mcs's",
+            "convoy, from 32 threads: mean wait of mcs's",
             "at most 50 %",
             0.5,
             wait,

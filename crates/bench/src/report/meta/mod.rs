@@ -393,6 +393,7 @@ pub(crate) mod samples {
                 batch_per_s: 100.0 * batch,
                 batch_p99_ms: 20.0 / batch,
                 starts: 3,
+                switch_ms: Some(90.0),
                 faults: Vec::new(),
                 repeat: 0,
                 seed: 1,

@@ -152,7 +152,7 @@ mod tests {
             run_s: 8,
             prepared: std::path::PathBuf::new(),
             base_timeslices_ms: vec![500.0, 1000.0],
-            swap_ms: 50.0,
+            swap_ms: None,
             repeat: 0,
             seed: 1,
         };
