@@ -113,12 +113,13 @@ pub(super) fn in_lab<R: CellRecord + Send>(
 ) -> Result<u8, Failure> {
     validate(cells)?;
     let stop = interruptible()?;
-    let width = Guests::width().min(cells.len());
+    let spec = dataset_for(cells);
+    let width = Guests::width(&spec).min(cells.len());
     eprintln!(
         "measuring in the lab ({reason}): {} cells, {width} at a time",
         cells.len()
     );
-    let place = Guests::open(&dataset_for(cells), cells)?;
+    let place = Guests::open(&spec, cells)?;
     keep.measure::<_, R>(cells, CellConfig::title, &place, width, &stop)
 }
 

@@ -28,8 +28,10 @@ pub(super) const GUEST_DATA: &str = "/var/lib/giveway/bench";
 const NATIVE_DATA: &str = "/var/lib/giveway";
 /// The major version of the server in the guest image.
 const GUEST_POSTGRESQL: u32 = 17;
-/// Memory of a measuring guest: PostgreSQL, and its data on a tmpfs.
-const GUEST_MIB: u32 = 3072;
+/// Memory of a measuring guest, but for what warehouses take.
+const GUEST_MIB: u32 = 2048;
+/// A warehouse's, on a tmpfs and once more in PostgreSQL's buffers.
+const WAREHOUSE_MIB: u32 = 256;
 
 /// Data for cells: a warehouse for each terminal, and for each server CPU.
 pub(super) fn dataset_for(cells: &[CellConfig]) -> DatasetSpec {
@@ -41,6 +43,11 @@ pub(super) fn dataset_for(cells: &[CellConfig]) -> DatasetSpec {
         warehouses: warehouses.fold(usual.warehouses, u32::max),
         ..usual
     }
+}
+
+/// What a guest with this data takes.
+fn memory_mib(spec: &DatasetSpec) -> u32 {
+    GUEST_MIB + WAREHOUSE_MIB * spec.warehouses
 }
 
 /// What the guest image needs beyond Debian: the usual data.
@@ -209,6 +216,7 @@ impl<R: CellRecord> Place<CellConfig, Report<R>> for Native {
 pub(super) struct Guests {
     host: Host,
     clock: Clock,
+    memory_mib: u32,
     programs: Programs,
 }
 
@@ -220,13 +228,14 @@ impl Guests {
         Ok(Guests {
             host: Host::of(lab),
             clock: Clock::LOCKSTEP,
+            memory_mib: memory_mib(spec),
             programs,
         })
     }
 
-    /// How many guests run at once.
-    pub(super) fn width() -> usize {
-        width(GUEST_MIB)
+    /// How many guests with this data run at once.
+    pub(super) fn width(spec: &DatasetSpec) -> usize {
+        width(memory_mib(spec))
     }
 
     /// The scheduler and the server that a cell takes, as a guest knows them.
@@ -246,7 +255,7 @@ impl<R: CellRecord> Place<CellConfig, Report<R>> for Guests {
             server_dir: Path::new(GUEST_FILES).join(cell.server.name()),
             ..cell.clone()
         };
-        let (machine, files) = (machine(cell, self.clock), self.files(cell));
+        let (machine, files) = (machine(cell, self.clock, self.memory_mib), self.files(cell));
         let report: Result<Report, Failure> =
             self.host.play(&machine, "cell", &in_guest, &files, line);
         report
@@ -256,7 +265,7 @@ impl<R: CellRecord> Place<CellConfig, Report<R>> for Guests {
 }
 
 /// The machine that measures a cell: same seed, same machine, same result.
-fn machine(cell: &CellConfig, clock: Clock) -> Machine {
+fn machine(cell: &CellConfig, clock: Clock, memory_mib: u32) -> Machine {
     // Emulation takes up to ten host seconds for a guest second on busy CPUs;
     // set-up inside the guest takes a minute or two.
     let measured = Duration::from_secs_f64(cell.warmup_s + cell.seconds);
@@ -269,7 +278,7 @@ fn machine(cell: &CellConfig, clock: Clock) -> Machine {
     };
     Machine {
         cpus: cell.cpus + cell.client_cpus,
-        memory_mib: GUEST_MIB,
+        memory_mib,
         clock,
         seed: cell.seed,
         timeout: set_up + measured * 30,
@@ -292,7 +301,8 @@ mod tests {
         };
         let usual = DatasetSpec::default().warehouses;
         let of = [data(2, 0), data(16, 0), data(4, 12)];
-        assert_eq!(of.map(|spec| spec.warehouses), [usual, 16, 12]);
+        assert_eq!(of.each_ref().map(|spec| spec.warehouses), [usual, 16, 12]);
+        assert_eq!(of.each_ref().map(memory_mib), [3072, 6144, 5120]);
         assert_ne!(name_of(&of[0]), name_of(&of[1]));
     }
 
@@ -304,9 +314,10 @@ mod tests {
             seed: 9,
             ..CellConfig::default()
         };
-        let machine = machine(&cell, Clock::LOCKSTEP);
+        let machine = machine(&cell, Clock::LOCKSTEP, 3072);
         assert_eq!((machine.cpus, machine.seed), (6, 9));
         assert_eq!(machine.clock, Clock::LOCKSTEP);
+        assert_eq!(machine.memory_mib, 3072);
     }
 
     #[test]
