@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_metasched::supervisor::Standing;
 use giveway_metasched::kernel;
+use giveway_metasched::supervisor::Standing;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
