@@ -176,9 +176,9 @@ impl ScxLoader {
         match known.contains(order.0) {
             true => Ok(order),
             false => Err(format!(
-                "scx_loader does not know {}, only {}; name of these those that may be used \
-                 (schedulers = [\"eevdf\", \"{}\"]), or end it (systemctl disable --now \
-                 scx_loader) and remove 'through' from the configuration",
+                "scx_loader does not know {}, only {}; write into the configuration which of \
+                 these may be used (schedulers = [\"eevdf\", \"{}\"]), or do without it \
+                 (systemctl disable --now scx_loader) and remove 'through'",
                 order.0,
                 known.join(", "),
                 known.first().map_or("…", String::as_str)

@@ -355,9 +355,10 @@ fn a_silent_scx_loader_does_not_keep_us_from_ending_one_that_starves() {
     let mut host = world.connect().unwrap();
     let lavd = program("lavd");
     world.want_running(&mut host, &lavd);
-    let asked = world.fake.story().asked;
-    for _ in 0..10 {
-        world.supervisor.step(&lavd, &mut host);
+    let (began, asked) = (host.now(), world.fake.story().asked);
+    while host.now() - began < 3 * ASK {
+        let pause = world.supervisor.step(&lavd, &mut host);
+        host.rest(pause);
     }
     assert_eq!(world.fake.story().asked, asked, "it is in force");
     world
@@ -384,6 +385,10 @@ fn what_somebody_else_orders_is_left_alone() {
     let lavd = program("lavd");
     world.want_running(&mut host, &lavd);
     world.orders();
+    // Under way, while ours is to end.
+    world.fake.story().current = Some("scx_rusty".into());
+    host.end(End::Ask);
+    assert_eq!(host.child(), Child::Running);
     world.fake.story().switch("scx_rusty");
     let aside = Standing::Aside("rusty_1.0".into());
     world.want(&mut host, &lavd, |world| {
