@@ -102,11 +102,17 @@ fn dir() -> PathBuf {
     Path::new(RUN_DIR).join("meta")
 }
 
-/// Refuses callers and machines on which schedulers cannot be swapped.
-fn entitled() -> Result<(), Failure> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(Failure::new("only root may load schedulers").with_remedy("use sudo"));
+/// Refuses callers who may not swap schedulers.
+fn privileged() -> Result<(), Failure> {
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(Failure::new("only root may load schedulers").with_remedy("use sudo")),
     }
+}
+
+/// Refuses them, and machines on which somebody else swaps schedulers.
+fn entitled() -> Result<(), Failure> {
+    privileged()?;
     service::alone(Path::new("/proc"))
 }
 

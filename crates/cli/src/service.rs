@@ -24,7 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use giveway_metasched::system::rival;
+use giveway_metasched::scx_loader::rival;
 
 use crate::error::{Context, Failure};
 use crate::sched_ext::{SchedExt, State};
@@ -137,7 +137,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
         (None, None) => {
             return Err(
                 Failure::new("UFS is loaded, but its process is not to be found")
-                    .with_remedy("press SysRq-S, or echo s > /proc/sysrq-trigger, to unload it"),
+                    .with_remedy("press SysRq-S, or echo S > /proc/sysrq-trigger, to unload it"),
             );
         }
     }
@@ -147,7 +147,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
             "the scheduler is still there after {} s",
             args.timeout
         ))
-        .with_remedy("echo s > /proc/sysrq-trigger unloads any sched_ext scheduler"));
+        .with_remedy("echo S > /proc/sysrq-trigger unloads any sched_ext scheduler"));
     }
     // It still has to write its exit report.
     if let Some(mut process) = process {

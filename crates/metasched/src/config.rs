@@ -9,6 +9,7 @@
 //! swap_ms = 133                  # what a swap counts as, for phase_aware; as measured, if absent
 //! measurements = "/var/lib/giveway/meta.json"
 //! schedulers = ["eevdf", "scx_ufs", "scx_rusty"]    # all known, if absent
+//! through = "scx_loader"         # who starts them for 'giveway meta run'; itself, if absent
 //!
 //! [[application]]
 //! name = "frontend"
@@ -76,6 +77,8 @@ pub struct Config {
     pub measurements: PathBuf,
     /// The schedulers that may be used, EEVDF first.
     pub schedulers: Vec<Scheduler>,
+    /// Who starts and ends them; none: the metascheduler itself.
+    pub through: Option<Through>,
     /// The applications to be measured.
     pub applications: Vec<Application>,
     /// What drives all of them at once, if not their benchmarks side by side.
@@ -122,6 +125,14 @@ impl TryFrom<String> for Rule {
     }
 }
 
+/// Who starts and ends schedulers for the metascheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Through {
+    /// The sched_ext project's service, over D-Bus.
+    ScxLoader,
+}
+
 /// The file's form.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,6 +149,7 @@ struct File {
     #[serde(default = "measurements")]
     measurements: PathBuf,
     schedulers: Option<Vec<String>>,
+    through: Option<Through>,
     #[serde(default, rename = "application")]
     applications: Vec<Application>,
     together: Option<Application>,
@@ -254,6 +266,7 @@ impl Config {
             swap: swap.transpose().map_err(wrong)?,
             measurements: file.measurements,
             schedulers,
+            through: file.through,
             applications: file.applications,
             together: file.together,
             turns,
@@ -375,7 +388,7 @@ mod tests {
         let config = parse(
             "policy = 'delta_benefit_weighted'\ngoal = 'tail_latency'\n\
              normalisation = 'gain'\nbase_timeslice_ms = 250\nmeasurements = '/m'\n\
-             schedulers = ['mine']\n\
+             schedulers = ['mine']\nthrough = 'scx_loader'\n\
              [[application]]\nname = 'a'\ncommand = ['x']\noutput = 'wrk'\ntimeout_s = 3\n\
              [together]\nname = 'all'\ncommand = ['z']\n\
              [[scheduler]]\nname = 'mine'\ncommand = ['y', '-z']\nops = 'm'\nkernel = '6.12'\n\
@@ -388,6 +401,7 @@ mod tests {
         assert_eq!(config.base_timeslice, Duration::from_millis(250));
         let names: Vec<_> = config.schedulers.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, [EEVDF, "mine"], "EEVDF may always be used");
+        assert_eq!(config.through, Some(Through::ScxLoader));
         assert_eq!(config.together.unwrap().command, ["z"]);
         assert_eq!(config.limits.start, Duration::from_secs(7));
         assert_eq!(config.limits.back_off_max, Duration::from_millis(60_500));
@@ -407,6 +421,7 @@ mod tests {
             ("base_timeslice_ms = nan", "1 ms to one day"),
             ("schedulers = ['scx_none']", "giveway meta schedulers"),
             ("polizy = 'x'", "unknown field"),
+            ("through = 'systemd'", "expected `scx_loader`"),
             ("[[turn]]\nscheduler = 'x'\ntimeslice_ms = 5", "not known"),
             ("[[turn]]\nscheduler = 'eevdf'\ntimeslice_ms = -5", "1 ms"),
             ("[[application]]\nname = 'a'\ncommand = []", "no command"),

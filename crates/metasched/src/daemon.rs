@@ -14,7 +14,8 @@
 //! Orders are files. A pause survives a restart of the daemon, needs no
 //! connection, and can be given while no daemon runs. A configuration that has
 //! changed is read again within a second; one that makes no sense is told of in
-//! the status, and the old one stays in force.
+//! the status, and the old one stays in force. So is one with another `through`: who
+//! starts the schedulers is settled before the first of them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -288,15 +289,16 @@ impl Daemon {
             return;
         }
         // None while paused: nobody is wanted, and waiting takes memory.
-        let names = self
-            .course
-            .schedulers()
-            .into_iter()
-            .filter(|_| !self.paused);
-        let rows = names.filter_map(|name| self.config.table.get(name));
+        let rows = self.schedulers().filter(|_| !self.paused);
         let in_force = self.supervisor.in_force();
         let rest: Vec<&Scheduler> = rows.filter(|row| row.name != in_force).collect();
         host.keep_ready(&rest);
+    }
+
+    /// Those whose turn may come.
+    pub fn schedulers(&self) -> impl Iterator<Item = &Scheduler> {
+        let names = self.course.schedulers().into_iter();
+        names.filter_map(|name| self.config.table.get(name))
     }
 
     /// The scheduler that should be in force; none while paused.
@@ -320,8 +322,7 @@ impl Daemon {
             return;
         }
         self.seen = seen;
-        let read = Config::read(&self.config.path);
-        match read.and_then(|config| Ok((config.course()?, config))) {
+        match self.reread() {
             Ok((course, config)) => {
                 log("the configuration has changed and is in force");
                 self.course.replace(course);
@@ -334,6 +335,15 @@ impl Daemon {
                 self.config_error = Some(error.to_string());
             }
         }
+    }
+
+    fn reread(&self) -> Result<(Course, Config)> {
+        let config = Config::read(&self.config.path)?;
+        if config.through != self.config.through {
+            let what = "another 'through' takes a new start: systemctl restart giveway-meta";
+            return Err(Error::content(&config.path, what));
+        }
+        Ok((config.course()?, config))
     }
 
     fn count_time(&mut self, now: Duration) {

@@ -35,6 +35,10 @@ pub enum Error {
     /// Somebody else decides on this machine's schedulers: stop it first.
     #[error("{0}")]
     Occupied(String),
+    /// scx_loader is to start the schedulers, and cannot. The text says what to
+    /// change.
+    #[error("{0}")]
+    ScxLoader(String),
 }
 
 /// What operations of this crate answer with.

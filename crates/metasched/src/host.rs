@@ -1,8 +1,9 @@
 //! What the supervisor sees of a machine, and what it can do to it.
 //!
 //! Everything goes through [`Host`], the time included, so that the same
-//! supervisor runs against a kernel ([`System`](crate::system::System)) and
-//! against a made-up one in tests.
+//! supervisor runs with processes of its own ([`System`](crate::system::System)),
+//! through scx_loader ([`ScxLoader`](crate::scx_loader::ScxLoader)), and against a
+//! made-up kernel in tests.
 //!
 //! The kernel's word and the process's are two things: a scheduler's process can
 //! run without its scheduler being loaded, and the other way round for a moment.
@@ -56,7 +57,8 @@ pub enum End {
     /// By asking. One that can wait leaves and does so; another hears SIGINT, at
     /// which a scheduler unloads and reports.
     Ask,
-    /// At once: SIGKILL. The kernel unloads what the process had loaded.
+    /// At once, and without an answer from it: SIGKILL, at which the kernel unloads
+    /// what the process had loaded, or a word to the kernel itself.
     Kill,
 }
 

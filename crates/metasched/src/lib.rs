@@ -17,7 +17,8 @@
 //! | [`policy`] | Who runs for how long? |
 //! | [`phase`] | Who should run now? |
 //! | [`course`] | Turns by the clock, or phases: who should be in force? |
-//! | [`host`], [`system`] | What does the kernel say, and what can be done? |
+//! | [`host`], [`kernel`] | What does the kernel say, and what can be done? |
+//! | [`system`], [`scx_loader`] | Who does it: processes of ours, or scx_loader? |
 //! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
 //! | [`measure`] | How are all schedulers measured, though some misbehave? |
 //! | [`tune`] | Which base timeslice is best? |
@@ -32,11 +33,13 @@ pub mod error;
 mod fake;
 mod files;
 pub mod host;
+pub mod kernel;
 pub mod measure;
 pub mod measurements;
 pub mod phase;
 pub mod policy;
 pub mod scheduler;
+pub mod scx_loader;
 pub mod supervisor;
 pub mod system;
 pub mod tune;

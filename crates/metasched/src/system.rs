@@ -1,4 +1,4 @@
-//! The real host: `/sys/kernel/sched_ext`, processes, and a canary.
+//! The real host: the kernel, and processes of ours.
 //!
 //! A scheduler's process is a child of ours. If we die, however we die, the
 //! kernel ends it with us (`PR_SET_PDEATHSIG`), and with it its scheduler: a
@@ -21,26 +21,14 @@
 //! One that ended while it waited is not replaced: its turn begins with a start,
 //! whose failure is seen by all. Nothing else is ended by a line: who misbehaves is
 //! killed.
-//!
-//! The *canary* is a thread of the ordinary class that does nothing but count.
-//! How long its count stands still tells how long an ordinary task that wants to
-//! run may be kept from it. That says something only if the reader is
-//! not kept from running, too, so the daemon puts itself into a class above
-//! ([`rise`]); without that a stall is noticed when the kernel's watchdog ends
-//! it.
-//!
-//! Known weakness: the canary is one task. A scheduler that starves only tasks
-//! pinned to one CPU, or those of a cgroup, is left to the kernel's watchdog.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
@@ -48,28 +36,22 @@ use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
 use crate::host::{Child, End, Host, State};
+use crate::kernel::Kernel;
 use crate::scheduler::{Machine, Scheduler};
 
-/// How often the canary writes.
-const CANARY_BEAT: Duration = Duration::from_millis(50);
-/// What counts at most between two looks at the canary.
-const LISTEN_MAX: Duration = Duration::from_millis(200);
 /// How much of a log's end is read for last words.
 const TAIL_BYTES: u64 = 4096;
 
 /// This machine.
 #[derive(Debug)]
 pub struct System {
-    sched_ext: PathBuf,
-    cgroups: PathBuf,
+    kernel: Kernel,
     machine: Machine,
     log: PathBuf,
     turn: Option<Turn>,
     ready: Vec<Ready>,
     /// So many logs of those that wait had a name.
     logs: u64,
-    canary: Canary,
-    began: Instant,
 }
 
 impl System {
@@ -81,15 +63,12 @@ impl System {
         File::create(log).map_err(Error::file("write", log))?;
         let root = Path::new("/");
         Ok(System {
-            sched_ext: root.join("sys/kernel/sched_ext"),
-            cgroups: root.join("sys/fs/cgroup"),
+            kernel: Kernel::new(root),
             machine: Machine::look(root),
             log: log.to_owned(),
             turn: None,
             ready: Vec::new(),
             logs: 0,
-            canary: Canary::new(),
-            began: Instant::now(),
         })
     }
 
@@ -213,60 +192,9 @@ fn says_ready(log: &Path) -> bool {
     tail(log).lines().any(|line| line == "ready")
 }
 
-/// What the kernel says under this directory.
-pub fn state(sched_ext: &Path) -> State {
-    let Ok(state) = fs::read_to_string(sched_ext.join("state")) else {
-        return State::Unsupported;
-    };
-    match state.trim() {
-        "disabled" => State::Disabled,
-        "enabled" => match fs::read_to_string(sched_ext.join("root/ops")) {
-            Ok(ops) => State::Enabled(ops.trim().to_owned()),
-            // It left between the two reads.
-            Err(_) => State::Changing("disabling".to_owned()),
-        },
-        other => State::Changing(other.to_owned()),
-    }
-}
-
-/// How many schedulers have been loaded since boot, where the kernel counts.
-pub fn loads(sched_ext: &Path) -> Option<u64> {
-    let text = fs::read_to_string(sched_ext.join("enable_seq")).ok()?;
-    text.trim().parse().ok()
-}
-
-/// CPU time used in a cgroup, and time that some task in it waited for a CPU
-/// (pressure, where the kernel keeps count of it), in seconds.
-fn demanded(root: &Path, group: &Path) -> f64 {
-    let dir = root.join(group.strip_prefix("/").unwrap_or(group));
-    let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
-    let (stat, pressure) = (read("cpu.stat"), read("cpu.pressure"));
-    let used = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "));
-    let some = pressure.lines().find_map(|line| line.strip_prefix("some "));
-    let waited = some.and_then(|line| line.split_once("total="));
-    let us = |text: Option<&str>| {
-        text.and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0.0)
-    };
-    (us(used) + us(waited.map(|(_, total)| total))) / 1e6
-}
-
-/// The process that also decides on this machine's schedulers, if one runs.
-/// `proc` is `/proc`.
-pub fn rival(proc: &Path) -> Option<u32> {
-    let pids = fs::read_dir(proc).ok()?.flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.find(|pid: &u32| {
-        let comm = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
-        comm.is_ok_and(|comm| comm.trim_end() == "scx_loader")
-    })
-}
-
 impl Host for System {
     fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.kernel.now()
     }
 
     fn rest(&mut self, duration: Duration) {
@@ -274,7 +202,7 @@ impl Host for System {
     }
 
     fn state(&mut self) -> State {
-        state(&self.sched_ext)
+        self.kernel.state()
     }
 
     fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
@@ -374,14 +302,11 @@ impl Host for System {
     }
 
     fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
-        cgroups
-            .iter()
-            .map(|group| demanded(&self.cgroups, group))
-            .collect()
+        self.kernel.demanded(cgroups)
     }
 
     fn starved(&mut self) -> Duration {
-        self.canary.silent_for(self.began.elapsed())
+        self.kernel.starved()
     }
 }
 
@@ -437,76 +362,6 @@ fn last_words(log: &str) -> String {
         .collect()
 }
 
-/// An ordinary task that shows that ordinary tasks run, and who listens to it.
-#[derive(Debug)]
-struct Canary {
-    shared: Arc<Beat>,
-    /// What was heard last, when we last listened, and how long we have listened
-    /// in vain since.
-    heard: u64,
-    listened: Duration,
-    silent: Duration,
-}
-
-#[derive(Debug)]
-struct Beat {
-    count: AtomicU64,
-    quit: AtomicBool,
-}
-
-impl Canary {
-    fn new() -> Canary {
-        let shared = Arc::new(Beat {
-            count: AtomicU64::new(1),
-            quit: AtomicBool::new(false),
-        });
-        let beat = Arc::clone(&shared);
-        thread::spawn(move || {
-            while !beat.quit.load(Relaxed) {
-                beat.count.fetch_add(1, Relaxed);
-                thread::sleep(CANARY_BEAT);
-            }
-        });
-        Canary {
-            shared,
-            heard: 0,
-            listened: Duration::ZERO,
-            silent: Duration::ZERO,
-        }
-    }
-
-    /// For how long it has been silent while we listened. A machine that was
-    /// suspended or a process that was stopped kept us from listening, too.
-    fn silent_for(&mut self, now: Duration) -> Duration {
-        let since = now.saturating_sub(self.listened);
-        self.listened = now;
-        let heard = self.shared.count.load(Relaxed);
-        if heard == self.heard {
-            self.silent += since.min(LISTEN_MAX);
-        } else {
-            self.heard = heard;
-            self.silent = Duration::ZERO;
-        }
-        self.silent.saturating_sub(CANARY_BEAT)
-    }
-}
-
-impl Drop for Canary {
-    fn drop(&mut self) {
-        self.shared.quit.store(true, Relaxed);
-    }
-}
-
-/// Puts this thread above the ordinary class, so that it goes on when a
-/// scheduler starves everybody; what it starts is ordinary again. Answers
-/// whether that was allowed.
-pub fn rise() -> bool {
-    let param = nix::libc::sched_param { sched_priority: 1 };
-    let policy = nix::libc::SCHED_RR | nix::libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the pointer is to a live sched_param.
-    unsafe { nix::libc::sched_setscheduler(0, policy, &param) == 0 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -514,7 +369,7 @@ mod tests {
 
     fn system(dir: &Path) -> System {
         let mut system = System::new(&dir.join("log")).unwrap();
-        system.sched_ext = dir.join("sched_ext");
+        system.kernel = Kernel::new(dir);
         system
     }
 
@@ -539,28 +394,6 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_s_word_is_read_with_the_scheduler_s_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut system = system(dir.path());
-        assert_eq!(system.state(), State::Unsupported);
-        fs::create_dir_all(dir.path().join("sched_ext/root")).unwrap();
-        let say = |file: &str, text: &str| {
-            fs::write(dir.path().join("sched_ext").join(file), text).unwrap();
-        };
-        say("state", "disabled\n");
-        assert_eq!(system.state(), State::Disabled);
-        say("state", "enabling\n");
-        assert_eq!(system.state(), State::Changing("enabling".into()));
-        say("state", "enabled\n");
-        assert_eq!(system.state(), State::Changing("disabling".into()));
-        say("root/ops", "ufs_0.1.0\n");
-        assert_eq!(system.state(), State::Enabled("ufs_0.1.0".into()));
-        assert_eq!(loads(&dir.path().join("sched_ext")), None);
-        say("enable_seq", "7\n");
-        assert_eq!(loads(&dir.path().join("sched_ext")), Some(7));
-    }
-
-    #[test]
     fn a_process_is_started_asked_to_end_and_its_words_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
@@ -582,7 +415,7 @@ mod tests {
 
     /// Has the kernel say what is in force: nothing, or this.
     fn in_force(dir: &Path, ops: Option<&str>) {
-        let sched_ext = dir.join("sched_ext");
+        let sched_ext = dir.join("sys/kernel/sched_ext");
         fs::create_dir_all(sched_ext.join("root")).unwrap();
         let state = ops.map_or("disabled\n", |_| "enabled\n");
         fs::write(sched_ext.join("state"), state).unwrap();
@@ -707,63 +540,5 @@ mod tests {
         );
         assert_eq!(last_words("one\ntwo\n \n"), "two");
         assert_eq!(last_words(""), "");
-    }
-
-    #[test]
-    fn demand_is_time_used_and_time_waited() {
-        let dir = tempfile::tempdir().unwrap();
-        let group = dir.path().join("web.slice/a");
-        fs::create_dir_all(&group).unwrap();
-        let of = |name: &str| demanded(dir.path(), Path::new(name));
-        assert_eq!(of("/web.slice/a"), 0.0);
-        fs::write(group.join("cpu.stat"), "usage_usec 1500000\nuser_usec 7\n").unwrap();
-        assert_eq!(of("/web.slice/a"), 1.5);
-        let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=250000\n\
-                        full avg10=0.00 avg60=0.00 avg300=0.00 total=9\n";
-        fs::write(group.join("cpu.pressure"), pressure).unwrap();
-        assert_eq!(of("/web.slice/a"), 1.75);
-        assert_eq!(of("/none"), 0.0);
-    }
-
-    #[test]
-    fn a_rival_is_found_by_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        for (pid, comm) in [("12", "bash\n"), ("self", "scx_loader\n")] {
-            fs::create_dir(dir.path().join(pid)).unwrap();
-            fs::write(dir.path().join(pid).join("comm"), comm).unwrap();
-        }
-        assert_eq!(rival(dir.path()), None);
-        fs::write(dir.path().join("12/comm"), "scx_loader\n").unwrap();
-        assert_eq!(rival(dir.path()), Some(12));
-    }
-
-    #[test]
-    fn a_canary_s_silence_counts_while_somebody_listens() {
-        let mut canary = Canary::new();
-        // Silence it.
-        canary.shared = Arc::new(Beat {
-            count: AtomicU64::new(7),
-            quit: AtomicBool::new(false),
-        });
-        let at = Duration::from_millis;
-        assert_eq!(canary.silent_for(at(1000)), Duration::ZERO, "it was heard");
-        for round in 1..=10 {
-            let silent = canary.silent_for(at(1000 + 100 * round));
-            assert_eq!(silent + CANARY_BEAT, at(100 * round));
-        }
-        // We were away for an hour.
-        let silent = canary.silent_for(at(3_600_000));
-        assert_eq!(silent + CANARY_BEAT, at(1000) + LISTEN_MAX);
-        canary.shared.count.fetch_add(1, Relaxed);
-        assert_eq!(canary.silent_for(at(3_600_100)), Duration::ZERO);
-    }
-
-    #[test]
-    fn a_canary_sings() {
-        let canary = Canary::new();
-        let first = canary.shared.count.load(Relaxed);
-        while canary.shared.count.load(Relaxed) < first + 2 {
-            thread::sleep(Duration::from_millis(5));
-        }
     }
 }

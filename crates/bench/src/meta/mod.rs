@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::thread;
 
-use giveway_metasched::system::rise;
+use giveway_metasched::kernel::rise;
 use serde::{Deserialize, Serialize};
 
 pub use phases::Under;

@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use giveway_metasched::config::Config;
 use giveway_metasched::daemon::{Daemon, Status};
 use giveway_metasched::host::Host;
+use giveway_metasched::kernel::rise;
 use giveway_metasched::scheduler::EEVDF;
 use giveway_metasched::supervisor::Standing;
-use giveway_metasched::system::{System, rise};
+use giveway_metasched::system::System;
 use tempfile::TempDir;
 
 use crate::{Error, Result};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use giveway_hints::slot::{self, OpenError, Table};
-use giveway_metasched::system::rival;
+use giveway_metasched::scx_loader::rival;
 
 use super::{Finding, Way, kernel, missing, note, ok};
 use crate::cgroup::Hierarchy;

@@ -3,7 +3,8 @@
 //! The daemon runs in the foreground, as systemd wants it, and says on standard
 //! error what happens. SIGINT and SIGTERM end it, and leave the machine under
 //! Linux's own scheduler. If it dies without that chance, the kernel ends its
-//! scheduler with it.
+//! scheduler with it. With `through = "scx_loader"` in the configuration that service
+//! has the schedulers, and keeps what it has.
 //!
 //! The status is what the daemon wrote last, set against what the kernel says
 //! now.
@@ -14,15 +15,22 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use clap::Args;
+use giveway_metasched::config::{Config, Through};
 use giveway_metasched::daemon::{self, Claim, Daemon, Status};
 use giveway_metasched::host::{Host, State};
+use giveway_metasched::kernel::{self, rise};
+use giveway_metasched::scx_loader::ScxLoader;
 use giveway_metasched::supervisor::Standing;
-use giveway_metasched::system::{self, System, rise};
+use giveway_metasched::system::System;
 use serde::Serialize;
 
 use super::{ConfigArgs, dir};
 use crate::error::Failure;
 use crate::output::human;
+use crate::service::{self, LOADER_REMEDY};
+
+/// Where the kernel tells of schedulers.
+const SCHED_EXT: &str = "/sys/kernel/sched_ext";
 
 /// Follow the schedule, in the foreground
 ///
@@ -56,16 +64,43 @@ pub(super) struct ResumeArgs {}
 
 /// Runs until told to stop; answers with the exit status.
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
-    super::entitled()?;
+    super::privileged()?;
     let config = args.config.read()?;
+    let through = config.through;
+    if through.is_none() {
+        alone(&config)?;
+    }
     let dir = dir();
     let _claim = Claim::take(&dir)?;
-    let mut host = System::new(&dir.join("scheduler.log"))?;
-    if host.state() == State::Unsupported {
+    if kernel::state(Path::new(SCHED_EXT)) == State::Unsupported {
         return Err(Failure::new("this kernel has no sched_ext")
             .with_remedy("boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y"));
     }
-    let mut daemon = Daemon::new(config, &dir)?;
+    let daemon = Daemon::new(config, &dir)?;
+    match through {
+        None => follow(daemon, System::new(&dir.join("scheduler.log"))?),
+        Some(Through::ScxLoader) => {
+            let host = ScxLoader::connect()?;
+            for scheduler in daemon.schedulers() {
+                host.check(scheduler)?;
+            }
+            follow(daemon, host)
+        }
+    }
+}
+
+/// Refuses a machine on which scx_loader decides and was not told to obey.
+fn alone(config: &Config) -> Result<(), Failure> {
+    service::alone(Path::new("/proc")).map_err(|failure| {
+        failure.with_remedy(format_args!(
+            "{LOADER_REMEDY}; or have it obey: write through = \"scx_loader\" into {}",
+            config.path.display()
+        ))
+    })
+}
+
+/// Has this host follow the schedule until told to stop; answers with the exit status.
+fn follow(mut daemon: Daemon, mut host: impl Host) -> Result<u8, Failure> {
     if !rise() {
         eprintln!("giveway: note: not above other tasks: a stall is left to the kernel's watchdog");
     }
@@ -79,7 +114,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         true => Ok(0),
         false => Err(
             Failure::new("the scheduler's process does not end, though killed")
-                .with_remedy("echo s > /proc/sysrq-trigger unloads any sched_ext scheduler"),
+                .with_remedy("echo S > /proc/sysrq-trigger unloads any sched_ext scheduler"),
         ),
     }
 }
@@ -100,12 +135,12 @@ struct Report {
 /// Prints the status.
 pub(super) fn status(args: &StatusArgs) -> Result<u8, Failure> {
     let dir = dir();
-    let kernel = Path::new("/sys/kernel/sched_ext");
+    let sched_ext = Path::new(SCHED_EXT);
     let running = daemon::is_running(&dir);
     let report = Report {
         running,
-        kernel: system::state(kernel).to_string(),
-        loads: system::loads(kernel),
+        kernel: kernel::state(sched_ext).to_string(),
+        loads: kernel::loads(sched_ext),
         paused: daemon::is_paused(&dir),
         daemon: Status::read(&dir)?.filter(|_| running),
     };

@@ -11,10 +11,11 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use giveway_metasched::application::Commands;
+use giveway_metasched::kernel::rise;
 use giveway_metasched::measure::{Plan, Progress, measure as measure_all};
 use giveway_metasched::measurements::{Company, MachineNote, Measurements};
 use giveway_metasched::scheduler::{Machine, obstacle};
-use giveway_metasched::system::{System, rise};
+use giveway_metasched::system::System;
 
 use super::ConfigArgs;
 use crate::error::{Context, Failure};

@@ -126,7 +126,7 @@ fn try_each(table: &Table, rows: &mut [Row]) -> Result<(), Failure> {
                 "the process of {} does not end, though killed",
                 scheduler.name
             ))
-            .with_remedy("echo s > /proc/sysrq-trigger unloads any sched_ext scheduler"));
+            .with_remedy("echo S > /proc/sysrq-trigger unloads any sched_ext scheduler"));
         }
         for event in events {
             match event {

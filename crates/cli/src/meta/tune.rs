@@ -7,9 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use giveway_metasched::application::Commands;
 use giveway_metasched::config::Config;
+use giveway_metasched::kernel::rise;
 use giveway_metasched::measurements::Measurements;
 use giveway_metasched::policy::Policy;
-use giveway_metasched::system::{System, rise};
+use giveway_metasched::system::System;
 use giveway_metasched::tune::{Followed, Plan, Tuned, tune as tune_all};
 
 use super::ConfigArgs;

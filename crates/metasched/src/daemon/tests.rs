@@ -188,6 +188,11 @@ fn a_changed_configuration_is_taken_and_a_bad_one_is_not() {
     assert_eq!(world.status().turns.len(), 2, "the old one stays");
     let metrics = world.status().metrics();
     assert!(metrics.contains("giveway_meta_config_error 1\n"));
+    // Who starts schedulers is not exchanged under one that runs.
+    world.rewrite(&format!("through = 'scx_loader'\n{TWO}"), 8);
+    world.run(2 * SECOND);
+    let error = world.status().config_error.unwrap();
+    assert!(error.contains("systemctl restart giveway-meta"), "{error}");
     world.rewrite(&TWO.replace("3000", "9000"), 10);
     world.run(2 * SECOND);
     let status = world.status();

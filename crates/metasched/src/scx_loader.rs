@@ -1,0 +1,327 @@
+//! The host beside scx_loader: it starts and ends schedulers, and we say which.
+//!
+//! scx_loader is the sched_ext project's service for that (`org.scx.Loader` on the
+//! system bus). Two cannot decide on one machine's schedulers: where it runs
+//! ([`rival`]) we refuse to, or, with `through = "scx_loader"` in the configuration,
+//! it obeys us:
+//!
+//! ```text
+//!   connect   StopScheduler             what it has in force makes room
+//!   spawn     SwitchSchedulerWithArgs   program and options of the row
+//!   child     CurrentScheduler          only while the kernel names nobody of ours
+//!   end       StopScheduler             to kill: by the kernel, SysRq-S, and then this
+//!   drop      RestoreDefault            its own default comes back, if it has one
+//! ```
+//!
+//! An answer says that an order was heard, not that it was carried out, and
+//! CurrentScheduler is what was ordered last; newer versions go back to `unknown`
+//! when it has failed for good. So the kernel's word decides, as everywhere, and a
+//! process is known by it: one that has been told to stop runs for as long as the
+//! kernel names its scheduler.
+//!
+//! 1. *Switch*, never start: for as long as scx_loader remembers a scheduler, even
+//!    one that has ended, it hears an order to start and does nothing.
+//! 2. While ours is in force nobody is asked. A scheduler that starves tasks starves
+//!    scx_loader and the bus as well, and we would wait for them instead of ending
+//!    it. To end it takes only the kernel.
+//! 3. What somebody else has told scx_loader to start is not stopped.
+//!
+//! If we die, scx_loader keeps what it has: the machine is scheduled, by the
+//! scheduler whose turn it was. The next [`ScxLoader::connect`] takes over.
+//!
+//! Known weaknesses: one that is told to stop before it is loaded may come into force
+//! for a moment, and is taken for somebody else's until it goes. So is the default
+//! of an scx_loader that is started anew, for which there is no moment to go. A
+//! scheduler that SysRq-S unloads while its process hangs keeps scx_loader waiting
+//! for that process: all that is ordered afterwards is late.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use zbus::blocking::connection::Builder;
+use zbus::blocking::{Connection, Proxy, proxy};
+use zbus::proxy::CacheProperties;
+
+use crate::error::{Error, Result};
+use crate::host::{Child, End, Host, State};
+use crate::kernel::Kernel;
+use crate::scheduler::Scheduler;
+
+const SERVICE: &str = "org.scx.Loader";
+const OBJECT: &str = "/org/scx/Loader";
+/// What it calls the scheduler that is current when none is.
+const NONE: &str = "unknown";
+
+/// How long it may take to answer: for an order it asks polkit, which may have to
+/// be started first. As long as a scheduler has to stop.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How often it is asked at most how a start goes.
+const ASK: Duration = Duration::from_millis(100);
+
+/// The process of scx_loader, if it runs. `proc` is `/proc`.
+pub fn rival(proc: &Path) -> Option<u32> {
+    let pids = fs::read_dir(proc).ok()?.flatten();
+    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|pid: &u32| {
+        let comm = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == "scx_loader")
+    })
+}
+
+/// This machine, with scx_loader to start and end schedulers.
+#[derive(Debug)]
+pub struct ScxLoader {
+    kernel: Kernel,
+    proxy: Proxy<'static>,
+    turn: Option<Turn>,
+}
+
+/// The scheduler that scx_loader was told to start.
+#[derive(Debug)]
+struct Turn {
+    scheduler: Scheduler,
+    /// When scx_loader was last asked about it.
+    asked: Option<Duration>,
+    fate: Fate,
+}
+
+#[derive(Debug)]
+enum Fate {
+    /// In force, or on its way there.
+    Wanted,
+    /// scx_loader was told to stop it.
+    Dismissed,
+    /// Nothing more comes of it: why.
+    Over(String),
+}
+
+impl ScxLoader {
+    /// This machine's, once what it had in force has made room.
+    ///
+    /// # Errors
+    /// [`Error::ScxLoader`] if it does not answer, or does not obey.
+    pub fn connect() -> Result<ScxLoader> {
+        let bus = Builder::system().and_then(|bus| bus.method_timeout(ANSWER_MAX).build());
+        let bus = bus.map_err(|error| {
+            Error::ScxLoader(format!(
+                "the system bus, on which scx_loader listens, cannot be reached: {error}; \
+                 start it (systemctl start dbus), or remove 'through' from the configuration"
+            ))
+        })?;
+        ScxLoader::over(&bus, Kernel::new(Path::new("/")))
+    }
+
+    fn over(bus: &Connection, kernel: Kernel) -> Result<ScxLoader> {
+        let proxy = proxy::Builder::new(bus)
+            .destination(SERVICE)
+            .and_then(|proxy| proxy.path(OBJECT))
+            .and_then(|proxy| proxy.interface(SERVICE))
+            // Not all versions tell of changes.
+            .and_then(|proxy| proxy.cache_properties(CacheProperties::No).build());
+        let loader = proxy.map(|proxy| ScxLoader {
+            kernel,
+            proxy,
+            turn: None,
+        });
+        let loader = loader.and_then(|loader| loader.make_room().map(|()| loader));
+        loader.map_err(|error| {
+            Error::ScxLoader(format!(
+                "scx_loader is to start the schedulers and does not obey: {error}; start it \
+                 (systemctl enable --now scx_loader), or remove 'through' from the configuration"
+            ))
+        })
+    }
+
+    /// Has it stop what it has in force, and waits until that is gone.
+    fn make_room(&self) -> zbus::Result<()> {
+        if self.current()? == NONE {
+            return Ok(());
+        }
+        self.stop()?;
+        let deadline = self.kernel.now() + ANSWER_MAX;
+        // What is not gone by then is taken for somebody else's.
+        while matches!(self.kernel.state(), State::Enabled(_) | State::Changing(_))
+            && self.kernel.now() < deadline
+        {
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Whether it can start this scheduler.
+    ///
+    /// # Errors
+    /// [`Error::ScxLoader`] if not.
+    pub fn check(&self, scheduler: &Scheduler) -> Result<()> {
+        match self.order(scheduler) {
+            Err(why) if !scheduler.is_eevdf() => {
+                Err(Error::ScxLoader(format!("{}: {why}", scheduler.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What it is told to start: a program that it knows, and its options.
+    fn order<'a>(
+        &self,
+        scheduler: &'a Scheduler,
+    ) -> std::result::Result<(&'a String, &'a [String]), String> {
+        let order = scheduler.command.split_first().ok_or("it has no command")?;
+        let known: Vec<String> = self
+            .proxy
+            .get_property("SupportedSchedulers")
+            .map_err(silent)?;
+        match known.contains(order.0) {
+            true => Ok(order),
+            false => Err(format!(
+                "scx_loader does not know {}, only {}; write into the configuration which of \
+                 these may be used (schedulers = [\"eevdf\", \"{}\"]), or do without it \
+                 (systemctl disable --now scx_loader) and remove 'through'",
+                order.0,
+                known.join(", "),
+                known.first().map_or("…", String::as_str)
+            )),
+        }
+    }
+
+    /// The program that it was told to start last, or [`NONE`].
+    fn current(&self) -> zbus::Result<String> {
+        self.proxy.get_property("CurrentScheduler")
+    }
+
+    fn stop(&self) -> zbus::Result<()> {
+        self.proxy.call("StopScheduler", &())
+    }
+
+    /// Why nothing comes any more of a scheduler that scx_loader was to start and
+    /// the kernel does not name, if so.
+    fn given_up(&self, scheduler: &Scheduler) -> Option<String> {
+        match self.current() {
+            Ok(program) if program == scheduler.command[0] => None,
+            Ok(program) if program == NONE => Some(
+                "scx_loader has nothing in force: it failed, or was stopped \
+                 ('journalctl -u scx_loader' says why)"
+                    .to_owned(),
+            ),
+            Ok(program) => Some(format!("somebody told scx_loader to start {program}")),
+            Err(error) => Some(silent(error)),
+        }
+    }
+
+    /// Whether the kernel names the scheduler whose turn it is.
+    fn is_in_force(&self) -> bool {
+        let turn = self.turn.as_ref();
+        turn.is_some_and(|turn| {
+            matches!(self.kernel.state(), State::Enabled(ops) if turn.scheduler.is_ops(&ops))
+        })
+    }
+}
+
+fn silent(error: zbus::Error) -> String {
+    format!("scx_loader does not answer ('systemctl status scx_loader'): {error}")
+}
+
+impl Host for ScxLoader {
+    fn now(&self) -> Duration {
+        self.kernel.now()
+    }
+
+    fn rest(&mut self, duration: Duration) {
+        thread::sleep(duration);
+    }
+
+    fn state(&mut self) -> State {
+        self.kernel.state()
+    }
+
+    fn spawn(&mut self, scheduler: &Scheduler) -> std::result::Result<(), String> {
+        assert!(self.turn.is_none(), "one scheduler at a time");
+        let order = self.order(scheduler)?;
+        let answer: zbus::Result<()> = self.proxy.call("SwitchSchedulerWithArgs", &order);
+        if let Err(error) = answer {
+            // It may hear that later, when nobody waits for the scheduler any more.
+            let _ = self.proxy.call_noreply("StopScheduler", &());
+            return Err(format!("scx_loader refuses to: {error}"));
+        }
+        self.turn = Some(Turn {
+            scheduler: scheduler.clone(),
+            asked: None,
+            fate: Fate::Wanted,
+        });
+        Ok(())
+    }
+
+    /// scx_loader has none wait: each is loaded for its turn.
+    fn keep_ready(&mut self, _: &[&Scheduler]) {}
+
+    fn child(&mut self) -> Child {
+        let (now, is_in_force) = (self.now(), self.is_in_force());
+        let Some(mut turn) = self.turn.take() else {
+            return Child::None;
+        };
+        let is_due = turn.asked.is_none_or(|asked| now - asked >= ASK);
+        if matches!(turn.fate, Fate::Wanted) && !is_in_force && is_due {
+            turn.asked = Some(now);
+            if let Some(why) = self.given_up(&turn.scheduler) {
+                turn.fate = Fate::Over(why);
+            }
+        }
+        let child = match &turn.fate {
+            Fate::Over(why) => Child::Ended(why.clone()),
+            Fate::Dismissed if !is_in_force => Child::Ended("was told to stop".to_owned()),
+            _ => Child::Running,
+        };
+        self.turn = Some(turn);
+        child
+    }
+
+    fn end(&mut self, how: End) {
+        if self.child() != Child::Running {
+            return;
+        }
+        let Some(mut turn) = self.turn.take() else {
+            return;
+        };
+        let mut fate = Fate::Dismissed;
+        if how == End::Kill {
+            self.kernel.throw_out();
+            // Whatever scx_loader answers: it is not asked about this one again.
+            fate = Fate::Over("was unloaded by the kernel".to_owned());
+        }
+        let is_ours = |program: String| program == turn.scheduler.command[0];
+        let is_heard = self.current().is_ok_and(is_ours) && self.stop().is_ok();
+        if is_heard || how == End::Kill {
+            turn.fate = fate;
+        }
+        self.turn = Some(turn);
+    }
+
+    /// Its words are in scx_loader's journal.
+    fn reap(&mut self) -> String {
+        self.turn = None;
+        String::new()
+    }
+
+    fn demanded(&mut self, cgroups: &[PathBuf]) -> Vec<f64> {
+        self.kernel.demanded(cgroups)
+    }
+
+    fn starved(&mut self) -> Duration {
+        self.kernel.starved()
+    }
+}
+
+impl Drop for ScxLoader {
+    fn drop(&mut self) {
+        self.end(End::Ask);
+        if self.current().is_ok_and(|program| program == NONE) {
+            // Fails where it has no default, or is of a version that cannot.
+            let _: zbus::Result<()> = self.proxy.call("RestoreDefault", &());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
