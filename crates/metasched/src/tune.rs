@@ -190,7 +190,8 @@ enum Try {
     Cut,
 }
 
-/// All applications together under a schedule, once.
+/// All applications together under a schedule, once. They begin when its first
+/// scheduler is in force: loading that happens once, and not in every round.
 fn one(
     config: &Config,
     applications: &[&Application],
@@ -203,8 +204,7 @@ fn one(
     let timeout = Duration::from_secs_f64(timeouts.fold(0.0, f64::max));
     let mut rotation = Rotation::new(schedule);
     let mut supervisor = Supervisor::new(config.limits);
-    let patience = host.now() + timeout;
-    benchmarks.start(applications);
+    let mut patience = None;
     let outcome = loop {
         let wanted = config.table.get(&rotation.turn().scheduler);
         let wanted = wanted.cloned().unwrap_or_else(Scheduler::eevdf);
@@ -223,12 +223,14 @@ fn one(
             benchmarks.abort(&what);
             break Try::Fault(what);
         }
-        if let Some(outcomes) = benchmarks.poll() {
+        if patience.is_some()
+            && let Some(outcomes) = benchmarks.poll()
+        {
             let readings: std::result::Result<Vec<Reading>, String> =
                 outcomes.into_iter().collect();
             break readings.map_or_else(Try::Fault, Try::Readings);
         }
-        if host.now() >= patience {
+        if patience.is_some_and(|end| host.now() >= end) {
             let what = format!("took longer than {timeout:?}");
             benchmarks.abort(&what);
             break Try::Fault(what);
@@ -238,6 +240,10 @@ fn one(
             break Try::Cut;
         }
         let is_settled = supervisor.is_settled(&wanted, host.now());
+        if is_settled && patience.is_none() {
+            benchmarks.start(applications);
+            patience = Some(host.now() + timeout);
+        }
         rotation.advance(host.now(), is_settled);
         let in_force = supervisor.in_force().to_owned();
         if is_settled {

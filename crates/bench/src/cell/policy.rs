@@ -15,6 +15,10 @@
 //! machine. Only backends become real-time: the server's own processes
 //! (postmaster, checkpointer, WAL writer) stay NORMAL in the high group.
 //!
+//! Terminals are SCHED_FIFO under every scheduler, so that none that is measured has
+//! them: they stand for the paper's second machine. Else the server would pay for
+//! what it costs to wake its clients, and under each scheduler another price.
+//!
 //! All this is what a program outside the server has to do. What SQL does
 //! instead is in [`super::roles`].
 
@@ -26,6 +30,8 @@ use crate::config::{CellConfig, Scheduler};
 use crate::setup::By;
 use crate::{Error, Result};
 
+/// The calling thread.
+pub(super) const CALLER: i32 = 0;
 /// The highest real-time priority (the paper's Table 2).
 const PRIORITY: i32 = 99;
 
@@ -39,6 +45,7 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    /// Puts a thread into this class.
     pub(crate) fn apply(self, pid: i32) -> Result<()> {
         let (policy, priority, class) = match self {
             Class::Normal => return Ok(()),

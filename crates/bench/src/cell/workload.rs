@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::policy;
 use super::roles::Roles;
 use crate::background::{Background, Workers};
 use crate::class::{Class, Work};
@@ -99,6 +100,7 @@ impl Workload {
         };
         let stop = Arc::clone(&self.stop);
         let thread = std::thread::spawn(move || {
+            policy::Class::Fifo.apply(policy::CALLER)?;
             let terminal = Terminal::connect(&address, number, seed, warehouses)?;
             // Either channel is closed when the cell gave up.
             let _ = connected.send(terminal.backend_pid());
