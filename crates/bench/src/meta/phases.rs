@@ -138,24 +138,31 @@ fn switch_ms(rows: &[PhaseRow]) -> Option<f64> {
 }
 
 /// What single schedulers did, as policies read it. One that misbehaved is left
-/// out, as is one under which an application did nothing at all.
+/// out. An application that got nothing done would have got less than one thing done,
+/// in no less than the time it had.
 fn measurements(rows: &[PhaseRow]) -> Measurements {
     let mut all = Measurements::new(MachineNote::default());
     for row in rows.iter().filter(|row| row.faults.is_empty()) {
         let Under::Single { name } = &row.under else {
             continue;
         };
+        let seconds = row.phase_s * f64::from(row.cycles);
         for (application, throughput_per_s, p99_ms) in [
             ("oltp", row.oltp_per_s, row.oltp_p99_ms),
             ("batch", row.batch_per_s, row.batch_p99_ms),
         ] {
-            if throughput_per_s > 0.0 && p99_ms > 0.0 {
-                let cell = all.cell_mut(application, name, Company::Alone);
-                cell.runs.push(Reading {
+            let reading = match throughput_per_s > 0.0 {
+                true => Reading {
                     throughput_per_s,
                     p99_s: p99_ms / 1e3,
-                });
-            }
+                },
+                false => Reading {
+                    throughput_per_s: 0.5 / seconds,
+                    p99_s: seconds,
+                },
+            };
+            let cell = all.cell_mut(application, name, Company::Alone);
+            cell.runs.push(reading);
         }
     }
     all
@@ -254,7 +261,10 @@ mod tests {
         ];
         let all = measurements(&rows);
         assert_eq!(all.schedulers(), [EEVDF, "ufs-oltp"]);
-        assert!(all.cell("oltp", "ufs-oltp", Company::Alone).is_none());
+        // In one second.
+        let starved = all.cell("oltp", "ufs-oltp", Company::Alone).unwrap();
+        assert_eq!(starved.runs[0].throughput_per_s, 0.5);
+        assert_eq!(starved.runs[0].p99_s, 1.0);
         let cell = all.cell("oltp", EEVDF, Company::Alone).unwrap();
         assert_eq!(cell.runs[0].p99_s, 0.002);
     }

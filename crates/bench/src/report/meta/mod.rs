@@ -127,7 +127,9 @@ fn kinds(report: &Report<MetaRow>) -> Vec<Kind<'_>> {
     let mut kinds: Vec<Kind<'_>> = Vec::new();
     for row in &report.rows {
         if let MetaRow::Phases(row) = row {
-            match kinds.iter_mut().find(|kind| *kind.under == row.under) {
+            // What a swap counted as differs from run to run.
+            let name = row.under.to_string();
+            match kinds.iter_mut().find(|k| k.under.to_string() == name) {
                 Some(kind) => kind.rows.push(row),
                 None => kinds.push(Kind {
                     under: &row.under,
