@@ -11,7 +11,6 @@
 //! | real-time tasks | nothing can be done: the kernel gives its own scheduler a reserve, and sched_ext none |
 //! | time | `scx_bpf_now()` is `bpf_ktime_get_ns()` |
 //! | queues | `__COMPAT_scx_bpf_dsq_peek()` is an iterator |
-//! | wake-ups | the flag is 0 |
 //!
 //! What a kernel has is asked of its type information, not of its version, since
 //! distributions take changes back into older kernels. One has nothing to be told by.
@@ -21,7 +20,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use nix::sys::utsname::uname;
-use scx_utils::compat::{SCX_OPS_ALLOW_QUEUED_WAKEUP, ksym_exists, struct_has_field};
+use scx_utils::compat::{ksym_exists, struct_has_field};
 use serde::Serialize;
 
 /// What a kernel has to have, and how to get it.
@@ -86,16 +85,7 @@ const PEEK: Feature = Feature {
     },
 };
 
-/// A CPU that is woken does the second half of the wake-up itself, as it does for Linux's
-/// own scheduler: else the waker touches what belongs to the other CPU.
-const QUEUED_WAKEUP: Feature = Feature {
-    name: "wake-ups",
-    without: "who wakes a task pays for all of the wake-up",
-    since: "6.15",
-    has: || Ok(*SCX_OPS_ALLOW_QUEUED_WAKEUP != 0),
-};
-
-const ALL: [Feature; 5] = [CPU_MAX, REAL_TIME, CLOCK, PEEK, QUEUED_WAKEUP];
+const ALL: [Feature; 4] = [CPU_MAX, REAL_TIME, CLOCK, PEEK];
 
 impl Feature {
     /// # Errors

@@ -124,7 +124,6 @@ impl<'a> Loaded<'a> {
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
-            | *compat::SCX_OPS_ALLOW_QUEUED_WAKEUP
             | *compat::SCX_OPS_ENQ_LAST
             | *compat::SCX_OPS_ENQ_EXITING
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
