@@ -180,7 +180,7 @@ fn a_scheduler_that_misbehaves_leaves_a_fault_and_no_reading() {
 #[test]
 fn what_the_first_start_takes_is_not_measured() {
     let mut fake = Fake::default();
-    fake.conduct("a").loads_after = Some(ms(5000));
+    fake.conduct("a").loads_after = Some(ms(2000));
     // Web alone, which prefers a: one turn for ever.
     let (config, _) = CONFIG
         .split_once("[[application]]\nname = 'batch'")
