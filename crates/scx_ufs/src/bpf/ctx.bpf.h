@@ -332,9 +332,8 @@ static __always_inline bool bg_work_for(u32 cpu)
 	return READ_ONCE(bg_waiting) && (READ_ONCE(bg_hint) & (1ULL << (cpu & 63)));
 }
 
-/* The key of the first task in a queue that is in order of virtual runtime. *@mine:
- * that task may run on @cpu. */
-static __always_inline bool queue_first(u64 dsq, u32 cpu, u64 *vtime, bool *mine)
+/* The key of the first task in a queue that is in order of virtual runtime. */
+static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 {
 	struct task_struct *head = __COMPAT_scx_bpf_dsq_peek(dsq);
 	u64 key;
@@ -344,7 +343,6 @@ static __always_inline bool queue_first(u64 dsq, u32 cpu, u64 *vtime, bool *mine
 	key = head->scx.dsq_vtime;
 	__sink(key);
 	*vtime = key;
-	*mine = allowed_on(head, cpu);
 	return true;
 }
 

@@ -324,7 +324,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	struct task_ctx *tc = NULL;
-	bool prev_ts = false, prev_bg = false, prev_boosted = false, mine;
+	bool prev_ts = false, prev_bg = false, prev_boosted = false;
 	struct group *g;
 	u32 index, whose = 0;
 	s32 other;
@@ -388,8 +388,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		}
 		if (READ_ONCE(g->nr_waiting)) {
 			/* Its group goes on; with which of its tasks? */
-			if (queue_first(BG_DSQ + index, cpu, &first, &mine) &&
-			    (s64)(first - tc->vtime) < 0 && scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
+			if (queue_first(BG_DSQ + index, &first) && (s64)(first - tc->vtime) < 0 &&
+			    scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
 				charge_group(index, bg_slice_ns);
 				cc->prepaid_group = index;
 				stat_inc(UFS_BG_DISPATCH);

@@ -208,74 +208,50 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	ts_call_cpu(p, cpu);
 }
 
-/* What dispatch has seen of the queues. */
-struct choice {
-	s32 best;		/* the queue to take a task from; -1: none yet */
-	u64 vtime;		/* of its first task; of the first hidden one where there is none */
-	bool hidden;		/* a first task may not run here, and others are behind it */
-};
-
-/* Look at the queue of @other for @cpu. True: somebody waits there. */
-static __always_inline bool consider(struct choice *seen, u32 other, u32 cpu)
-{
-	u32 waiting = READ_ONCE(cpu_ctx(other)->ts_waiting);
-	u64 vtime;
-	bool mine;
-
-	if (!waiting || !queue_first(TS_DSQ + other, cpu, &vtime, &mine))
-		return false;
-	if (!mine) {
-		if (waiting > 1 && seen->best < 0 &&
-		    (!seen->hidden || (s64)(vtime - seen->vtime) < 0))
-			seen->vtime = vtime;
-		seen->hidden |= waiting > 1;
-	} else if (seen->best < 0 || (s64)(vtime + ts_slice_ns - seen->vtime) < 0) {
-		seen->best = other;
-		seen->vtime = vtime;
-	}
-	return true;
-}
-
 /*
  * Take the waiting task that is most behind, if it is behind @prev_vtime. A
  * foreign queue is preferred to our own only if it is behind by a slice: order
  * across CPUs is worth a migration only when it has drifted.
- *
- * To ask a queue for a task is dear, and in vain if none of its tasks may run here.
- * So queues are chosen by their first tasks; what is hidden behind one that may not
- * run here is looked for if there is nothing else.
  */
 __once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	struct choice choice = { .best = -1 };
-	u32 other = cpu, seen = 0, i;
+	s32 best = -1, other = cpu;
+	u64 best_vtime = 0, vtime;
+	u32 seen = 0, i;
 
 	WRITE_ONCE(cc->ts_seen, READ_ONCE(ts_enq_seq));
-	consider(&choice, cpu, cpu);
+	if (READ_ONCE(cc->ts_waiting) && queue_first(TS_DSQ + cpu, &vtime)) {
+		best = cpu;
+		best_vtime = vtime;
+	}
 	if (READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting)) {
 		__sink(seen);
-		__sink(choice.best);
+		__sink(best);
 		bpf_for(i, 1, nr_cpu_ids) {
 			other = other + 1 < nr_cpu_ids ? other + 1 : 0;
-			if (consider(&choice, other, cpu) && ++seen >= SCAN_MAX)
+			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !queue_first(TS_DSQ + other, &vtime))
+				continue;
+			if (best < 0 || (s64)(vtime + ts_slice_ns - best_vtime) < 0) {
+				best = other;
+				best_vtime = vtime;
+			}
+			if (++seen >= SCAN_MAX)
 				break;
 		}
 	}
-	if (choice.best < 0 && !choice.hidden)
+	if (best < 0 || (has_prev && (s64)(prev_vtime - best_vtime) <= 0))
 		return false;
-	if (has_prev && (s64)(prev_vtime - choice.vtime) <= 0)
-		return false;
-	if (choice.best >= 0 && scx_bpf_dsq_move_to_local(TS_DSQ + choice.best, 0)) {
+	if (scx_bpf_dsq_move_to_local(TS_DSQ + best, 0)) {
 		stat_inc(UFS_TS_DISPATCH);
-		if (choice.best != cpu)
+		if (best != cpu)
 			stat_inc(UFS_TS_STEAL);
 		return true;
 	}
-	/* Somebody was faster, or is hidden. Any task will do. */
+	/* Its tasks may not run here. Any other will do. */
 	bpf_for(i, 0, nr_cpu_ids) {
 		other = other + 1 < nr_cpu_ids ? other + 1 : 0;
-		if (other == choice.best || !READ_ONCE(cpu_ctx(other)->ts_waiting))
+		if (other == best || !READ_ONCE(cpu_ctx(other)->ts_waiting))
 			continue;
 		if (scx_bpf_dsq_move_to_local(TS_DSQ + other, 0)) {
 			stat_inc(UFS_TS_DISPATCH);
