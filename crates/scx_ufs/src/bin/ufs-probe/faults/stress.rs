@@ -45,6 +45,8 @@ const TASKS_MAX: usize = 12;
 const GROUPS_MAX: usize = 24;
 /// How often every task is looked at.
 const LOOK: Duration = Duration::from_millis(200);
+/// How often a run that takes longer says how far it is.
+const NEWS: Duration = Duration::from_secs(60);
 
 fn number_of(name: &str, default: u64) -> Result<u64> {
     match std::env::var(name) {
@@ -219,7 +221,7 @@ pub(crate) fn stress(ufs: &mut Ufs) -> Result<String> {
 fn run(ufs: &Ufs, stress: &mut Stress, waits: &mut Waits, span: Duration) -> Result<()> {
     let mut witness = Witness::new()?;
     let start = Instant::now();
-    let mut looked = start;
+    let (mut looked, mut told) = (start, start);
     let mut sample = Sample::take(ufs)?;
     while start.elapsed() < span {
         stress.step()?;
@@ -237,6 +239,16 @@ fn run(ufs: &Ufs, stress: &mut Stress, waits: &mut Waits, span: Duration) -> Res
             let now = Sample::take(ufs)?;
             now.check(&sample)?;
             sample = now;
+        }
+        if told.elapsed() > NEWS {
+            told = Instant::now();
+            println!(
+                "after {} of {} s: {} steps, longest wait {} ms",
+                start.elapsed().as_secs(),
+                span.as_secs(),
+                stress.steps,
+                waits.longest.as_millis()
+            );
         }
     }
     witness.ufs_stayed(ufs)
