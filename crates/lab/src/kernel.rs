@@ -95,11 +95,14 @@ impl Kernel {
             let mut tried = String::new();
             if let Some((release, version)) = build_of(&apt, series)? {
                 progress.begin(&format!("fetching kernel {release}"));
-                fetch(&apt, cache, &release, &version, dir, progress)?;
-                progress.end("fetched");
-                match kernel.refusal(&probe, progress)? {
-                    None => return Ok(()),
-                    Some(reason) => tried.push_str(&format!("  {release}: {reason}\n")),
+                let fetched = fetch(&apt, cache, &release, &version, dir, progress);
+                progress.end(if fetched.is_ok() { "fetched" } else { "failed" });
+                match fetched.and_then(|()| kernel.refusal(&probe, progress)) {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(reason)) | Err(LabError::NoKernel { tried: reason }) => {
+                        tried.push_str(&format!("  {release}: {reason}\n"));
+                    }
+                    Err(other) => return Err(other),
                 }
             }
             let sources = apt.versions(&format!("linux-source-{series}"))?;
@@ -257,9 +260,18 @@ fn fetch(
     // are dependencies with names that end in the same release.
     let mut packages = vec![format!("{image}={version}")];
     for (name, exact) in apt.dependencies(&image, version)? {
-        if name.starts_with("linux-") && name.ends_with(release) {
-            packages.push(exact.map_or(name.clone(), |version| format!("{name}={version}")));
+        if !(name.starts_with("linux-") && name.ends_with(release)) {
+            continue;
         }
+        // Of old ones the archive keeps the image longer than what it depends on.
+        let kept = apt.versions(&name)?;
+        let fits = |(found, _): &(String, _)| exact.as_ref().is_none_or(|exact| exact == found);
+        if !kept.iter().any(fits) {
+            return Err(LabError::NoKernel {
+                tried: format!("the archive no longer has {name}"),
+            });
+        }
+        packages.push(exact.map_or(name.clone(), |version| format!("{name}={version}")));
     }
     packages.push(busybox_package());
     let tree = cache.scratch("kernel-tree")?;
