@@ -119,7 +119,10 @@ static s32 ready_bg_group(u32 index)
  * Nothing is further from its tier's clock than this, in either direction.
  * Behind: one slice after sleeping, so that sleep earns no more than that; more
  * for what stayed runnable, since it was made to wait. Ahead: so that whoever
- * had idle CPUs to itself is not starved for it later.
+ * had idle CPUs to itself is not starved for it later; for a background group a
+ * slice more for each CPU, since it may have been charged that in advance and gets
+ * back what it does not use. Without that the group with the most tasks on CPUs, that
+ * of the highest weight, loses charges here and is given them back all the same.
  */
 #define BEHIND_AWAKE 8
 #define AHEAD 4
@@ -141,8 +144,8 @@ static __always_inline void bg_clamp(u32 index, u32 slices)
 	u64 slice = scaled(bg_slice_ns, group_scale(index, GIVEWAY_TIER_BACKGROUND));
 	bool clamped = false;
 
-	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock), slices * slice, AHEAD * slice,
-			       &clamped);
+	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock), slices * slice,
+			       (AHEAD + nr_cpu_ids) * slice, &clamped);
 	if (clamped)
 		stat_inc(UFS_BG_CLAMP);
 }

@@ -54,6 +54,7 @@ __once int reprice(u32 index)
 	struct group *g = group(index);
 	u64 price = g->price, scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 clock = READ_ONCE(bg_clock), before = READ_ONCE(g->vtime), distance;
+	u64 most = (BEHIND_AWAKE + nr_cpu_ids) * bg_slice_ns;
 	bool ahead = (s64)(before - clock) > 0;
 
 	/* One that does not compete gets a price when it does. */
@@ -67,8 +68,10 @@ __once int reprice(u32 index)
 	if (distance > 1ULL << 55)
 		distance = 1ULL << 55;
 	distance = (distance << SCALE_SHIFT) / price;
-	if (distance > BEHIND_AWAKE * bg_slice_ns)
-		distance = BEHIND_AWAKE * bg_slice_ns;
+	if (most > 1ULL << 29)
+		most = 1ULL << 29;
+	if (distance > most)
+		distance = most;
 	distance = scaled(distance, scale);
 	/* What is charged meanwhile stays charged. */
 	__sync_fetch_and_add(&g->vtime, (ahead ? clock + distance : clock - distance) - before);
