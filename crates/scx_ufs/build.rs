@@ -1,17 +1,27 @@
 //! Compiles the BPF program and generates its skeleton and the Rust mirror of
-//! `src/bpf/intf.h`.
+//! `src/bpf/intf.h`; and the one with which `ufs-probe` breaks it.
 
 use std::path::Path;
+
+use scx_cargo::BpfBuilder;
 
 fn main() {
     let hints = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hints/include");
     println!("cargo:rerun-if-changed={}", hints.display());
     println!("cargo:rerun-if-changed=src/bpf");
-    scx_cargo::BpfBuilder::new()
-        .expect("a clang that can compile BPF: install clang-19 or name one in BPF_CLANG")
+    builder()
         .add_include_path(hints.to_str().expect("the checkout's path is not UTF-8"))
         .enable_intf("src/bpf/intf.h", "bpf_intf.rs")
         .enable_skel("src/bpf/main.bpf.c", "bpf")
         .build()
         .expect("the BPF program did not compile");
+    builder()
+        .enable_skel("src/bin/ufs-probe/faults/error.bpf.c", "error")
+        .build()
+        .expect("the BPF program of ufs-probe did not compile");
+}
+
+fn builder() -> BpfBuilder {
+    BpfBuilder::new()
+        .expect("a clang that can compile BPF: install clang-19 or name one in BPF_CLANG")
 }

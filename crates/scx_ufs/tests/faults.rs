@@ -92,6 +92,7 @@ promises! {
     a_killed_loader_leaves_the_machine_to_eevdf
     who_dies_with_a_hint_leaves_none_behind
     a_loader_out_of_memory_leaves_the_machine_to_eevdf
+    an_error_in_bpf_leaves_the_machine_to_eevdf
     a_second_loader_is_turned_away_and_takes_nothing
     of_two_loaders_at_once_one_takes_everything
     a_loader_without_statistics_schedules

@@ -27,6 +27,7 @@ const CLAIMS: &[&str] = &[
     "storm_loses_no_wakeup",
     "hotplug_restarts_ufs",
     "a_killed_loader_leaves_the_machine_to_eevdf",
+    "an_error_in_bpf_leaves_the_machine_to_eevdf",
     "sigterm_leaves_cleanly",
 ];
 

@@ -16,7 +16,7 @@
 //! seconds.
 //!
 //! ```text
-//! loaders.rs    loaders killed, out of memory, doubled, upgraded
+//! loaders.rs    loaders killed, out of memory, doubled, upgraded; errors in BPF
 //! machine.rs    CPUs that come and go, clocks that jump, real-time hogs
 //! tasks.rs      tasks stopped, traced, frozen, changed
 //! crowds.rs     fork bombs, thousands of cgroups

@@ -166,6 +166,10 @@ const CLAIMS: &[Claim] = &[
         loaders::out_of_memory,
     ),
     (
+        "an_error_in_bpf_leaves_the_machine_to_eevdf",
+        loaders::bpf_error,
+    ),
+    (
         "a_second_loader_is_turned_away_and_takes_nothing",
         loaders::doubled,
     ),

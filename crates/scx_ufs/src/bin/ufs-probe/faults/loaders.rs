@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use giveway_hints::slot::{DIR, NAME, SOCKET, Table};
 use libbpf_rs::libbpf_sys::bpf_map_create_opts;
-use libbpf_rs::{MapHandle, MapType};
+use libbpf_rs::{MapHandle, MapType, ObjectBuilder, ProgramInput};
 use nix::sys::signal::{Signal, kill};
 
 use super::{LONGEST_WAIT, UNREGISTERED, Witness, all_run, load_strict, tiers_hold};
@@ -30,8 +30,13 @@ fn work(top: &Cgroup) -> Result<(Vec<Worker>, [Cgroup; 2])> {
 }
 
 /// Ends the loader by `end` under work, and sees that Linux's own scheduler
-/// goes on with it.
-fn killed(ufs: &mut Ufs, top: &Cgroup, end: impl FnOnce(&Ufs) -> Result<()>) -> Result<String> {
+/// goes on with it, for the `reason` that the kernel names.
+fn ended(
+    ufs: &mut Ufs,
+    top: &Cgroup,
+    reason: &str,
+    end: impl FnOnce(&Ufs) -> Result<()>,
+) -> Result<String> {
     let witness = Witness::new()?;
     let (workers, _groups) = work(top)?;
     let start = Instant::now();
@@ -44,7 +49,7 @@ fn killed(ufs: &mut Ufs, top: &Cgroup, end: impl FnOnce(&Ufs) -> Result<()>) -> 
     if status.success() {
         bail!("the loader ended with {status}");
     }
-    witness.eevdf_took_over(UNREGISTERED)?;
+    witness.eevdf_took_over(reason)?;
     let all: Vec<&Worker> = workers.iter().collect();
     let ran = all_run(&all, LONGEST_WAIT)?;
     Ok(format!(
@@ -57,7 +62,7 @@ fn killed(ufs: &mut Ufs, top: &Cgroup, end: impl FnOnce(&Ufs) -> Result<()>) -> 
 /// The loader has no time to say good-bye.
 pub(crate) fn kill9(ufs: &mut Ufs) -> Result<String> {
     load_strict(ufs)?;
-    killed(ufs, &Cgroup::top()?, |ufs| {
+    ended(ufs, &Cgroup::top()?, UNREGISTERED, |ufs| {
         Ok(kill(ufs.pid()?, Signal::SIGKILL)?)
     })
 }
@@ -68,11 +73,33 @@ pub(crate) fn out_of_memory(ufs: &mut Ufs) -> Result<String> {
     top.set("cgroup.subtree_control", "+memory")?;
     let home = top.child("loader", 100)?;
     ufs.load_inside(&home)?;
-    let numbers = killed(ufs, &top, |_| home.set("memory.max", "0"))?;
+    let end = |_: &Ufs| home.set("memory.max", "0");
+    let numbers = ended(ufs, &top, UNREGISTERED, end)?;
     match home.get("memory.events", "oom_kill")? {
         0 => bail!("{numbers}, but not for want of memory"),
         _ => Ok(numbers),
     }
+}
+
+/// UFS's program comes upon an error. The loader says which, and does not try again
+/// what has failed.
+pub(crate) fn bpf_error(ufs: &mut Ufs) -> Result<String> {
+    load_strict(ufs)?;
+    let numbers = ended(ufs, &Cgroup::top()?, "scx_bpf_error", |_| raise_error())?;
+    if !ufs.log().contains("raised by ufs-probe") {
+        bail!("{numbers}, but the loader said:\n{}", ufs.log());
+    }
+    Ok(numbers)
+}
+
+fn raise_error() -> Result<()> {
+    const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/error.bpf.o"));
+    let object = ObjectBuilder::default().open_memory(PROGRAM)?.load()?;
+    // scx's header brings a program of its own.
+    let program = object.progs_mut().find(|it| it.name() == "raise_error");
+    let program = program.context("there is no such program")?;
+    program.test_run(ProgramInput::default())?;
+    Ok(())
 }
 
 /// A second loader goes away again, whatever it wants, and leaves to the first
