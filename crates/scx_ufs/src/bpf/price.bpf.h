@@ -68,6 +68,7 @@ __once int reprice(u32 index)
 	if (distance > 1ULL << 55)
 		distance = 1ULL << 55;
 	distance = (distance << SCALE_SHIFT) / price;
+	/* The fixed point of a scale has room for no more. */
 	if (most > 1ULL << 29)
 		most = 1ULL << 29;
 	if (distance > most)
