@@ -6,7 +6,9 @@ use std::path::Path;
 use scx_cargo::BpfBuilder;
 
 fn main() {
-    let hints = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hints/include");
+    // Asked for when it runs: a build directory may be shared by checkouts.
+    let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let hints = Path::new(&here).join("../hints/include");
     println!("cargo:rerun-if-changed={}", hints.display());
     println!("cargo:rerun-if-changed=src/bpf");
     builder()
