@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -19,6 +19,9 @@ use crate::worker::{Worker, burners, nr_cpus};
 
 const MS: Duration = Duration::from_millis(1);
 const US: Duration = Duration::from_micros(1);
+
+/// For so many nanoseconds each CPU ran this task.
+type Span = (u64, Vec<i32>);
 
 /// Reads a list of CPUs as sysfs writes it: `0-3,8`.
 fn cpu_list(path: &str) -> Result<HashSet<usize>> {
@@ -66,21 +69,28 @@ fn pids(workers: &[Worker]) -> HashSet<i32> {
 
 /// What ran where in the last `span`. Recording has begun before that, since who
 /// runs on a CPU is known from its first switch on.
-fn recorded(span: Duration) -> Result<Vec<(u64, Vec<i32>)>> {
-    let mut spans = trace::spans(&trace::stop()?, all_cpus()?)?;
-    let mut left = span.as_nanos() as u64;
-    let last = spans.iter().rposition(|(ns, _)| {
-        let enough = left < *ns;
-        left = left.saturating_sub(*ns);
-        enough
-    });
-    spans.drain(..last.map_or(0, |at| at + 1));
-    Ok(spans)
+fn recorded(span: Duration) -> Result<Vec<Span>> {
+    let spans = trace::spans(&trace::stop()?, all_cpus()?)?;
+    Ok(between(&spans, span, Duration::ZERO).to_vec())
+}
+
+/// The spans from `from` to `to` before the end.
+fn between(spans: &[Span], from: Duration, to: Duration) -> &[Span] {
+    let at = |before: Duration| {
+        let mut left = before.as_nanos() as u64;
+        let last = spans.iter().rposition(|(ns, _)| {
+            let enough = left < *ns;
+            left = left.saturating_sub(*ns);
+            enough
+        });
+        last.map_or(0, |at| at + 1)
+    };
+    &spans[at(from)..at(to)]
 }
 
 /// The share of time in which `bad`, of the time in which `counts`, in percent.
 fn percent(
-    spans: &[(u64, Vec<i32>)],
+    spans: &[Span],
     counts: impl Fn(&[i32]) -> bool,
     bad: impl Fn(&[i32]) -> bool,
 ) -> Result<f64> {
@@ -118,7 +128,7 @@ fn against_flat(
 
 /// Time in which two of `urgent` share a core although another core has none, of
 /// the time in which two of them run.
-fn sharing(spans: &[(u64, Vec<i32>)], urgent: &HashSet<i32>) -> Result<f64> {
+fn sharing(spans: &[Span], urgent: &HashSet<i32>) -> Result<f64> {
     let cores = cores()?;
     if cores.iter().all(|core| core.len() == 1) {
         bail!("the cores of this machine have one thread each");
@@ -136,6 +146,36 @@ fn sharing(spans: &[(u64, Vec<i32>)], urgent: &HashSet<i32>) -> Result<f64> {
                 && cores.iter().any(|core| on(runs, core) == 0)
         },
     )
+}
+
+/// What `measure` says of the time after `task` was put on `cpus` and released, `settle`
+/// later: the middle one of several turns, since a kernel thread may be in its way in
+/// some, and it does not come back by itself. Recording has begun, and ends.
+fn in_turns(
+    task: &Worker,
+    cpus: &[usize],
+    settle: Duration,
+    measure: impl Fn(&[Span]) -> Result<f64>,
+) -> Result<f64> {
+    const TURNS: usize = 9;
+    let mut turns = Vec::new();
+    for _ in 0..TURNS {
+        restrict(task, cpus.iter().copied())?;
+        sleep(10 * MS);
+        release(task)?;
+        sleep(settle);
+        let start = Instant::now();
+        sleep(80 * MS);
+        turns.push((start, Instant::now()));
+    }
+    let end = Instant::now();
+    let spans = trace::spans(&trace::stop()?, all_cpus()?)?;
+    let mut said = turns
+        .into_iter()
+        .map(|(from, to)| measure(between(&spans, end - from, end - to)))
+        .collect::<Result<Vec<_>>>()?;
+    said.sort_by(f64::total_cmp);
+    Ok(said[TURNS / 2])
 }
 
 /// The threads of a core.
@@ -204,13 +244,14 @@ pub(crate) fn background_apart(ufs: &mut Ufs) -> Result<String> {
         let urgent = Worker::burner(&sensitive, &core[..1])?;
         let beside = Worker::burner(&background, &core[1..])?;
         sleep(50 * MS);
-        release(&beside)?;
-        sleep(350 * MS);
-        percent(
-            &recorded(300 * MS)?,
-            |runs| runs[core[0]] == urgent.pid() && runs.contains(&beside.pid()),
-            |runs| core[1..].iter().any(|&cpu| runs[cpu] == beside.pid()),
-        )
+        // It moves when its slice ends.
+        in_turns(&beside, &core[1..], 30 * MS, |spans| {
+            percent(
+                spans,
+                |runs| runs[core[0]] == urgent.pid() && runs.contains(&beside.pid()),
+                |runs| core[1..].iter().any(|&cpu| runs[cpu] == beside.pid()),
+            )
+        })
     })
 }
 
@@ -240,20 +281,14 @@ fn stay(ufs: &mut Ufs, home: &HashSet<usize>, busy: usize) -> Result<String> {
             .collect::<Result<Vec<_>>>()?;
         let last = taken[busy - 1];
         let sleeper = Worker::sleeper(&sensitive, &[last], 500 * US, 2 * MS, 10_000)?;
-        sleep(100 * MS);
-        // A kernel thread may be in its place once, and it does not come back by itself.
-        for _ in 0..8 {
-            restrict(&sleeper, [last])?;
-            sleep(10 * MS);
-            release(&sleeper)?;
-            sleep(50 * MS);
-        }
         let runs_on = |runs: &[i32]| runs.iter().position(|&pid| pid == sleeper.pid());
-        percent(
-            &recorded(480 * MS)?,
-            |runs| runs_on(runs).is_some(),
-            |runs| runs_on(runs).is_some_and(|cpu| !home.contains(&cpu)),
-        )
+        in_turns(&sleeper, &[last], Duration::ZERO, |spans| {
+            percent(
+                spans,
+                |runs| runs_on(runs).is_some(),
+                |runs| runs_on(runs).is_some_and(|cpu| !home.contains(&cpu)),
+            )
+        })
     };
     let among = against_flat(
         ufs,
