@@ -150,7 +150,8 @@ fn sharing(spans: &[Span], urgent: &HashSet<i32>) -> Result<f64> {
 
 /// What `measure` says of the time after `task` was put on `cpus` and released, `settle`
 /// later: the middle one of several turns, since a kernel thread may be in its way in
-/// some, and it does not come back by itself. Recording has begun, and ends.
+/// some, and it does not come back by itself. Recording has begun, and ends. Known
+/// weakness: a fault in four turns of nine is not seen.
 fn in_turns(
     task: &Worker,
     cpus: &[usize],
