@@ -5,7 +5,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-long test-kernels demo lab servers install package image extension deb clean
+.PHONY: help setup build test test-long test-kernels test-seeds demo lab servers install package image extension deb clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
@@ -30,6 +30,9 @@ test-long: setup ## Run the tests that take hours: half an hour of stress in a g
 
 test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that one once
 	cargo xtask kernels
+
+test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the spread
+	cargo xtask seeds
 
 demo: build ## Measure three workload mixes under five schedulers, and report
 	$(GIVEWAY) bench mixed --html report.html

@@ -4,13 +4,15 @@
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
 //! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
 //! `cargo xtask ci` runs what must pass. A CI service only calls `ci`, and `cargo
-//! xtask long` and `cargo xtask kernels` at night.
+//! xtask long` and `cargo xtask kernels` at night. `cargo xtask seeds` shows by how much
+//! claims about UFS hold, over many seeds of the lab's clock.
 
 mod ci;
 mod graph;
 mod licenses;
 mod models;
 mod notices;
+mod seeds;
 mod suite;
 mod tidy;
 
@@ -46,6 +48,8 @@ enum Task {
     Long,
     /// UFS on each kernel of its range: the tests in the target `kernels` of any package
     Kernels,
+    /// Claims about UFS with many seeds of the lab's clock, and how their numbers spread
+    Seeds(seeds::Args),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Task::Tests => suite::check(&root()),
         Task::Long => suite::check_apart(&root(), "long"),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
+        Task::Seeds(args) => seeds::run(&root(), &args),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
         Task::Notices => workspace().and_then(|workspace| notices::print(&workspace)),
