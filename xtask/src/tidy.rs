@@ -33,7 +33,7 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
 }
 
 /// The files git knows, and those it would take.
-fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("git")
         .args([
             "ls-files",
@@ -55,8 +55,8 @@ fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Every package declares a licence, and only the scheduler is under the GPL,
-/// which its dependencies ask for.
+/// Every package declares a licence. Only the scheduler is under the GPL, which its
+/// dependencies ask for, and the lab's patch of an emulator that is.
 fn package_licences(workspace: &Metadata) -> Vec<String> {
     let packages = workspace.workspace_packages();
     packages
@@ -68,6 +68,7 @@ fn package_licences(workspace: &Metadata) -> Vec<String> {
 fn package_licence(name: &str, licence: Option<&str>) -> Option<String> {
     let expected = match name {
         "scx_ufs" => "GPL-2.0-only",
+        "giveway-lab" => "(MIT OR Apache-2.0) AND GPL-2.0-or-later",
         _ => "MIT OR Apache-2.0",
     };
     (licence != Some(expected))
@@ -79,9 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_scheduler_is_under_the_gpl() {
+    fn only_the_scheduler_and_the_lab_s_patch_are_under_the_gpl() {
         assert_eq!(package_licence("scx_ufs", Some("GPL-2.0-only")), None);
         assert_eq!(package_licence("giveway", Some("MIT OR Apache-2.0")), None);
+        let with_patch = Some("(MIT OR Apache-2.0) AND GPL-2.0-or-later");
+        assert_eq!(package_licence("giveway-lab", with_patch), None);
+        assert!(package_licence("giveway-lab", Some("MIT OR Apache-2.0")).is_some());
         assert!(package_licence("giveway", Some("GPL-2.0-only")).is_some());
         assert!(package_licence("giveway-lab", None).is_some());
     }
