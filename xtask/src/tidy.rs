@@ -2,10 +2,13 @@
 //!
 //! The rules (`rules`) are functions from a path and a text to complaints, so
 //! each is tested on a few lines of bad input. This file decides which files
-//! they see: those that git tracks, since only these are shared.
+//! they see: those that git tracks, since only these are shared. `promises` is the
+//! one rule that takes more than a file.
 
+mod promises;
 mod rules;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +23,8 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
     let root = workspace.workspace_root.as_std_path();
     let mut complaints = graph::check(workspace);
     complaints.extend(package_licences(workspace));
+    let mut tests = BTreeSet::new();
+    let mut promises = String::new();
     for path in tracked(root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else {
             // Deleted, or not text.
@@ -28,7 +33,12 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
         complaints.extend(rules::all(&path, &text, |target| {
             root.join(target).exists()
         }));
+        tests.append(&mut promises::defined(&path, &text));
+        if path == Path::new(promises::PAGE) {
+            promises = text;
+        }
     }
+    complaints.extend(promises::complaints(&promises, &tests));
     verdict("tidy", &complaints)
 }
 
