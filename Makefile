@@ -44,10 +44,11 @@ servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
 	postgres/lab-server.sh 17 stock
 	postgres/lab-server.sh 17 patched
 
-install: build ## Install binaries, library, systemd units and man pages under PREFIX
+install: build ## Install programs, library, units, man pages and licences under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service dist/giveway-metrics.service dist/background.slice
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/giveway LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
 	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/scx_ufs --man >$(DESTDIR)$(PREFIX)/share/man/man1/scx_ufs.1
 

@@ -12,7 +12,7 @@ packages="
 build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
 clang-19 libelf-dev zlib1g-dev
 debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
-debhelper fish lintian man-db zsh
+debhelper fish lintian man-db systemd zsh
 bc bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build pahole python3-venv
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3
@@ -31,34 +31,58 @@ rust_is_recent() {
 	[ -n "$minor" ] && [ "$minor" -ge "$rust_minor_min" ]
 }
 
-rust_is_recent || packages="$packages cargo-web rustc-web rustfmt-web"
+rust_has_linter() {
+	cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1
+}
+
+installed() {
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true)" = installed ]
+}
+
+install() {
+	command -v apt-get >/dev/null 2>&1 ||
+		fail "this set-up knows Debian only, and here is no apt-get" \
+			"install the counterparts of these packages yourself: $*"
+	if [ "$(id -u)" = 0 ]; then
+		root=
+	elif command -v sudo >/dev/null 2>&1; then
+		root=sudo
+	else
+		fail "packages are missing and this is neither root nor a user of sudo" \
+			"as root: apt-get install $*"
+	fi
+
+	say "installing: $*"
+	export DEBIAN_FRONTEND=noninteractive
+	$root apt-get update -q
+	# $root is not quoted, so that it vanishes when it is empty.
+	$root apt-get install -q -y --no-install-recommends "$@"
+}
+
+if ! rust_is_recent; then
+	packages="$packages cargo-web rustc-web rustfmt-web rust-web-clippy"
+elif ! rust_has_linter; then
+	if rustup which cargo >/dev/null 2>&1; then
+		say "adding clippy and rustfmt to rustup's toolchain"
+		rustup component add clippy rustfmt
+	elif installed rustc-web; then
+		packages="$packages rustfmt-web rust-web-clippy"
+	fi
+fi
 
 missing=
 for package in $packages; do
-	status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-	[ "$status" = installed ] || missing="$missing $package"
+	installed "$package" || missing="$missing $package"
 done
-[ -z "$missing" ] && exit 0
-
-command -v apt-get >/dev/null 2>&1 ||
-	fail "this set-up knows Debian only, and here is no apt-get" \
-		"install the counterparts of these packages yourself:$missing"
-if [ "$(id -u)" = 0 ]; then
-	root=
-elif command -v sudo >/dev/null 2>&1; then
-	root=sudo
-else
-	fail "packages are missing and this is neither root nor a user of sudo" \
-		"as root: apt-get install$missing"
+if [ -n "$missing" ]; then
+	# Not quoted: one word per package.
+	install $missing
+	say "done"
 fi
-
-say "installing:$missing"
-export DEBIAN_FRONTEND=noninteractive
-$root apt-get update -q
-# Not quoted: the list is one word per package, and an empty \$root vanishes.
-$root apt-get install -q -y --no-install-recommends $missing
 
 rust_is_recent ||
 	fail "Rust 1.$rust_minor_min or newer is needed, and $(rustc --version 2>/dev/null || echo none) is first in PATH" \
 		"rustup update, or put /usr/bin first in PATH"
-say "done"
+rust_has_linter ||
+	fail "the Rust that is first in PATH, $(command -v cargo), has no clippy or no rustfmt" \
+		"install cargo-clippy and cargo-fmt of $(rustc --version) from where it came"

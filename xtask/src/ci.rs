@@ -1,6 +1,12 @@
 //! The whole check, in the order in which it is cheapest to fail.
+//!
+//! A check that cannot run has not passed. So programs that a step takes, and those
+//! without which a test passes over what it should look at, are looked for before the
+//! first step: one that is missing ends the check with the remedy.
 
-use std::path::Path;
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,10 +18,24 @@ struct Step {
     program: &'static str,
     args: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
-    /// A program without which the step cannot run, and how to get it. Only
-    /// checks of form may be skipped, and never silently.
-    optional: Option<(&'static str, &'static str)>,
 }
+
+/// What steps and tests take beside the compiler. `scripts/setup.sh` installs all of
+/// it, but for a Rust toolchain that neither rustup nor Debian has installed.
+const PROGRAMS: &[&str] = &[
+    "cargo-fmt",
+    "cargo-clippy",
+    "db_bench",
+    "fish",
+    "lintian",
+    "mariadbd",
+    "memcached",
+    "pgbouncer",
+    "python3",
+    "sqlite3",
+    "systemd-analyze",
+    "zsh",
+];
 
 const STEPS: &[Step] = &[
     Step {
@@ -23,24 +43,18 @@ const STEPS: &[Step] = &[
         program: "cargo",
         args: &["fmt", "--all", "--check"],
         env: &[],
-        optional: Some((
-            "cargo-fmt",
-            "rustup component add rustfmt, or apt-get install rustfmt-web",
-        )),
     },
     Step {
         name: "tidy",
         program: "cargo",
         args: &["xtask", "tidy"],
         env: &[],
-        optional: None,
     },
     Step {
         name: "licences",
         program: "cargo",
         args: &["xtask", "licenses"],
         env: &[],
-        optional: None,
     },
     Step {
         name: "lints",
@@ -55,7 +69,6 @@ const STEPS: &[Step] = &[
             "warnings",
         ],
         env: &[],
-        optional: Some(("cargo-clippy", "rustup component add clippy")),
     },
     Step {
         // `--all-targets` leaves out those that no test run asks for.
@@ -74,7 +87,6 @@ const STEPS: &[Step] = &[
             "warnings",
         ],
         env: &[],
-        optional: Some(("cargo-clippy", "rustup component add clippy")),
     },
     Step {
         name: "documentation",
@@ -87,95 +99,191 @@ const STEPS: &[Step] = &[
             "--document-private-items",
         ],
         env: &[("RUSTDOCFLAGS", "-D warnings")],
-        optional: None,
     },
     Step {
         name: "models",
         program: "cargo",
         args: &["xtask", "models"],
         env: &[],
-        optional: None,
     },
     Step {
         name: "tests",
         program: "cargo",
         args: &["xtask", "tests"],
         env: &[],
-        optional: None,
     },
     Step {
         name: "postgres",
         program: "bash",
         args: &["postgres/test.sh"],
         env: &[],
-        optional: None,
     },
 ];
 
 /// Runs every step, also after one has failed, and sums up.
 pub(crate) fn run(root: &Path) -> Result<()> {
+    if let Some(what) = complaint(&missing(runs)) {
+        bail!(what);
+    }
     let mut summary = Vec::new();
     for step in STEPS {
         eprintln!("\n=== {} ===", step.name);
         let start = Instant::now();
-        let verdict = step.run(root);
-        summary.push((step.name, verdict, start.elapsed()));
+        let passed = step.passes(root);
+        summary.push((step.name, passed, start.elapsed()));
     }
     eprintln!("\n=== summary ===");
-    for (name, verdict, elapsed) in &summary {
-        eprintln!("{name:<14} {:>7}  {}", seconds(*elapsed), verdict.text());
+    for (name, passed, elapsed) in &summary {
+        let verdict = if *passed { "passed" } else { "FAILED" };
+        eprintln!("{name:<14} {:>7}  {verdict}", seconds(*elapsed));
     }
-    if summary
-        .iter()
-        .any(|(_, verdict, _)| matches!(verdict, Verdict::Failed))
-    {
+    if summary.iter().any(|(_, passed, _)| !passed) {
         bail!("the check failed");
     }
     Ok(())
 }
 
-enum Verdict {
-    Passed,
-    Failed,
-    Skipped(&'static str, &'static str),
+/// Those programs that are not here.
+fn missing(here: impl Fn(&str) -> bool) -> Vec<&'static str> {
+    let programs = PROGRAMS.iter().copied();
+    programs.filter(|program| !here(program)).collect()
 }
 
-impl Verdict {
-    fn text(&self) -> String {
-        match self {
-            Verdict::Passed => "passed".into(),
-            Verdict::Failed => "FAILED".into(),
-            Verdict::Skipped(program, remedy) => format!("SKIPPED: no {program} here; {remedy}"),
-        }
-    }
+/// What is said of them.
+fn complaint(missing: &[&str]) -> Option<String> {
+    (!missing.is_empty()).then(|| {
+        format!(
+            "nothing was checked, for these programs are missing: {}; \
+             run scripts/setup.sh, which installs them",
+            missing.join(", ")
+        )
+    })
 }
 
 impl Step {
-    fn run(&self, root: &Path) -> Verdict {
-        if let Some((program, remedy)) = self.optional
-            && !runs(program)
-        {
-            return Verdict::Skipped(program, remedy);
-        }
+    fn passes(&self, root: &Path) -> bool {
         let status = Command::new(self.program)
             .args(self.args)
             .envs(self.env.iter().copied())
+            .env("PATH", path())
             .current_dir(root)
             .status();
-        match status {
-            Ok(status) if status.success() => Verdict::Passed,
-            _ => Verdict::Failed,
-        }
+        status.is_ok_and(|status| status.success())
     }
+}
+
+/// Where programs are. Debian has servers in directories that only root has in PATH.
+fn path() -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let servers = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::join_paths(env::split_paths(&path).chain(servers)).unwrap_or(path)
 }
 
 fn runs(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
+        .env("PATH", path())
         .output()
         .is_ok_and(|output| output.status.success())
 }
 
 fn seconds(elapsed: Duration) -> String {
     format!("{} s", elapsed.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Output;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_program_ends_the_check_with_the_remedy() {
+        assert_eq!(complaint(&missing(|_| true)), None);
+        let without = missing(|program| program != "cargo-clippy");
+        assert_eq!(without, ["cargo-clippy"]);
+        let said = complaint(&without).unwrap();
+        assert!(said.contains("cargo-clippy"), "{said}");
+        assert!(said.contains("scripts/setup.sh"), "{said}");
+        // No step of cargo's own comes without its program.
+        for step in STEPS {
+            let cargo_s = ["fmt", "clippy"].contains(&step.args[0]);
+            let program = format!("cargo-{}", step.args[0]);
+            assert!(
+                !cargo_s || PROGRAMS.contains(&program.as_str()),
+                "{program}"
+            );
+        }
+    }
+
+    /// Runs the set-up on a machine that has all Debian packages but those that
+    /// `lacks` matches, and `programs` beside the real ones, as shell scripts.
+    fn set_up(lacks: &str, programs: &[(&str, &str)]) -> Output {
+        let dir = tempfile::tempdir().unwrap();
+        let query = format!("case $4 in {lacks}) exit 1;; esac; echo installed");
+        let always = [
+            ("dpkg-query", query.as_str()),
+            ("apt-get", "echo apt-get \"$@\""),
+            ("sudo", "exec \"$@\""),
+            ("rustc", "echo rustc 1.95.0"),
+        ];
+        for (name, script) in always.iter().chain(programs) {
+            let path = dir.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let setup = crate::root().join("scripts/setup.sh");
+        let path = format!("{}:/usr/bin:/bin", dir.path().display());
+        let mut command = Command::new("sh");
+        command.arg(setup).env("PATH", path).env("HOME", dir.path());
+        command.output().unwrap()
+    }
+
+    fn said(output: &Output) -> String {
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        String::from_utf8(text).unwrap()
+    }
+
+    /// A cargo without its linter, until something has made the file `has-clippy`.
+    const NO_CLIPPY: (&str, &str) = ("cargo", "[ $1 != clippy ] || [ -e $HOME/has-clippy ]");
+
+    #[test]
+    fn set_up_adds_the_linter_to_rustup_s_toolchain() {
+        let rustup = ("rustup", "echo rustup \"$@\"; touch $HOME/has-clippy");
+        let output = set_up("rustc-web", &[NO_CLIPPY, rustup]);
+        let said = said(&output);
+        assert!(
+            said.contains("rustup component add clippy rustfmt"),
+            "{said}"
+        );
+        assert!(output.status.success(), "{said}");
+    }
+
+    #[test]
+    fn set_up_installs_debian_s_linter_beside_debian_s_rust() {
+        let apt = ("apt-get", "echo apt-get \"$@\"; touch $HOME/has-clippy");
+        let no_rustup = ("rustup", "exit 1");
+        let output = set_up("*clippy", &[NO_CLIPPY, apt, no_rustup]);
+        let said = said(&output);
+        assert!(said.contains("rust-web-clippy"), "{said}");
+        assert!(output.status.success(), "{said}");
+    }
+
+    #[test]
+    fn set_up_fails_where_it_cannot_install_the_linter() {
+        let no_rustup = ("rustup", "exit 1");
+        let output = set_up("rustc-web", &[NO_CLIPPY, no_rustup]);
+        let said = said(&output);
+        assert!(!output.status.success(), "{said}");
+        assert!(said.contains("clippy") && said.contains("remedy"), "{said}");
+    }
+
+    #[test]
+    fn set_up_does_nothing_where_everything_is() {
+        let output = set_up("rustc-web", &[("cargo", "true"), ("rustup", "exit 1")]);
+        assert_eq!(said(&output), "");
+        assert!(output.status.success());
+    }
 }

@@ -2,10 +2,13 @@
 //!
 //! The rules (`rules`) are functions from a path and a text to complaints, so
 //! each is tested on a few lines of bad input. This file decides which files
-//! they see: those that git tracks, since only these are shared.
+//! they see: those that git tracks, since only these are shared. `promises` is the
+//! one rule that takes more than a file.
 
+mod promises;
 mod rules;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +23,8 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
     let root = workspace.workspace_root.as_std_path();
     let mut complaints = graph::check(workspace);
     complaints.extend(package_licences(workspace));
+    let mut tests = BTreeSet::new();
+    let mut promises = String::new();
     for path in tracked(root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else {
             // Deleted, or not text.
@@ -28,12 +33,17 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
         complaints.extend(rules::all(&path, &text, |target| {
             root.join(target).exists()
         }));
+        tests.append(&mut promises::defined(&path, &text));
+        if path == Path::new(promises::PAGE) {
+            promises = text;
+        }
     }
+    complaints.extend(promises::complaints(&promises, &tests));
     verdict("tidy", &complaints)
 }
 
 /// The files git knows, and those it would take.
-fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("git")
         .args([
             "ls-files",
@@ -55,8 +65,8 @@ fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Every package declares a licence, and only the scheduler is under the GPL,
-/// which its dependencies ask for.
+/// Every package declares a licence. Only the scheduler is under the GPL, which its
+/// dependencies ask for, and the lab's patch of an emulator that is.
 fn package_licences(workspace: &Metadata) -> Vec<String> {
     let packages = workspace.workspace_packages();
     packages
@@ -68,6 +78,7 @@ fn package_licences(workspace: &Metadata) -> Vec<String> {
 fn package_licence(name: &str, licence: Option<&str>) -> Option<String> {
     let expected = match name {
         "scx_ufs" => "GPL-2.0-only",
+        "giveway-lab" => "(MIT OR Apache-2.0) AND GPL-2.0-or-later",
         _ => "MIT OR Apache-2.0",
     };
     (licence != Some(expected))
@@ -79,9 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_scheduler_is_under_the_gpl() {
+    fn only_the_scheduler_and_the_lab_s_patch_are_under_the_gpl() {
         assert_eq!(package_licence("scx_ufs", Some("GPL-2.0-only")), None);
         assert_eq!(package_licence("giveway", Some("MIT OR Apache-2.0")), None);
+        let with_patch = Some("(MIT OR Apache-2.0) AND GPL-2.0-or-later");
+        assert_eq!(package_licence("giveway-lab", with_patch), None);
+        assert!(package_licence("giveway-lab", Some("MIT OR Apache-2.0")).is_some());
         assert!(package_licence("giveway", Some("GPL-2.0-only")).is_some());
         assert!(package_licence("giveway-lab", None).is_some());
     }

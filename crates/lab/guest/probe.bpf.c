@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only OR MIT
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
 /*
  * The smallest scheduler that answers one question about a kernel: can a
  * sched_ext scheduler that calls kernel functions be loaded in it?

@@ -1,5 +1,6 @@
 //! docs/guarantees.md promises what a test shows, and every test there is for
-//! UFS in a kernel stands behind a promise.
+//! UFS in a kernel stands behind a promise. Promises of other parts name tests that are
+//! no claims of `ufs-probe`; `cargo xtask tidy` sees that those exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,10 +19,15 @@ fn read(path: &str) -> String {
 fn promised(page: &str) -> (BTreeSet<String>, Vec<&str>) {
     let mut names = BTreeSet::new();
     let mut bare = Vec::new();
+    let is_rule = |line: &str| line.starts_with("| ---");
+    // The line above a rule is a table's head.
+    let heads = page.lines().zip(page.lines().skip(1));
+    let heads: BTreeSet<&str> = heads
+        .filter_map(|(line, next)| is_rule(next).then_some(line))
+        .collect();
     let rows = page
         .lines()
-        .filter(|line| line.starts_with("| ") && !line.starts_with("| ---"))
-        .filter(|line| !line.starts_with("| UFS guarantees"));
+        .filter(|line| line.starts_with("| ") && !is_rule(line) && !heads.contains(line));
     for row in rows {
         let last = row
             .trim_end_matches(" |")
@@ -61,8 +67,7 @@ fn every_promise_names_a_claim_that_a_test_asks_for() {
     let (promised, bare) = promised(&page);
     assert!(bare.is_empty(), "promised and not shown: {bare:#?}");
     let (known, tested) = (known(), tested());
-    for claim in &promised {
-        assert!(known.contains(claim), "ufs-probe knows no {claim}");
+    for claim in promised.intersection(&known) {
         assert!(tested.contains(claim), "no test asks for {claim}");
     }
     let idle: Vec<&String> = known.difference(&promised).collect();
@@ -75,4 +80,6 @@ fn a_row_without_a_claim_is_found() {
     let (names, bare) = promised(page);
     assert_eq!(names.into_iter().collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(bare, ["| B. | none |"]);
+    let page = page.replace("UFS", "the server");
+    assert_eq!(promised(&page).1, ["| B. | none |"]);
 }

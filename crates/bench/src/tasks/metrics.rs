@@ -63,8 +63,8 @@ impl Slowdowns {
     }
 }
 
-/// A mean over traces, and where it would lie, with 95 % confidence, over others of
-/// the kind.
+/// A mean over traces, and bounds of where it would lie over others of the kind. Of few
+/// traces the bounds are no more than their range: that is no confidence of 95 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) mean: f64,

@@ -87,7 +87,7 @@ pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
             turns(Short, |group| group.cell(RIVAL)?.turns_per_s()),
         ),
         at_least(
-            "equal critical sections: turns of the best's",
+            "equal sections: turns of the best unfair one",
             "at least 0.8 x",
             0.8,
             turns(Equal, |group| group.best_unfair()?.turns_per_s()),

@@ -81,7 +81,7 @@ pub(super) fn render(report: &Report<TasksRow>) -> String {
         "\nSlowdown: latency from when a query was due, over what it takes alone; in load,\n\
          alone on one thread of the same engine. gm: geometric mean. drawn: the load of\n\
          the trace; busy: the part of the time that threads were on a CPU. Means over\n\
-         traces; in brackets where they would lie, with 95 % confidence, over others.\n",
+         traces; in brackets bounds by the bootstrap (of few traces: their range).\n",
     );
     text
 }
