@@ -83,13 +83,23 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         tests.wait()?;
     }
     if claims.is_empty() {
-        bail!("no claim was tried: name tests of `cargo test -p scx_ufs --test {}`", args.target);
+        bail!(
+            "no claim was tried: name tests of `cargo test -p scx_ufs --test {}`",
+            args.target
+        );
     }
     println!("{:<60} {:>6}  numbers, least to greatest", "claim", "held");
     for (claim, outcomes) in &claims {
-        println!("{claim:<60} {:>6}  {}", outcomes.counted(), outcomes.spread());
+        println!(
+            "{claim:<60} {:>6}  {}",
+            outcomes.counted(),
+            outcomes.spread()
+        );
     }
-    match claims.values().all(|outcomes| outcomes.held == outcomes.tried) {
+    match claims
+        .values()
+        .all(|outcomes| outcomes.held == outcomes.tried)
+    {
         true => Ok(()),
         false => bail!("a claim failed; its lines are in {}", args.out.display()),
     }
