@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::cgroup::Cgroup;
 use crate::hinting::hinted;
 use crate::ufs::{Ufs, enable_seq};
-use crate::worker::{Worker, burners, nr_cpus};
+use crate::worker::{Worker, burners, nr_cpus, until_they_burn};
 
 const MS: Duration = Duration::from_millis(1);
 const TIERS: [&str; 2] = ["background", "time_sensitive"];
@@ -157,6 +157,7 @@ pub(crate) fn crowd(ufs: &mut Ufs) -> Result<String> {
     for name in TIERS {
         let tier = top.child(name, 100)?;
         let workers = burners(&tier, &[], TASKS)?;
+        until_they_burn(&workers)?;
         let runs = || -> Result<Vec<f64>> { workers.iter().map(Worker::seconds).collect() };
         tier.set_max(&limit(1))?;
         sleep(500 * MS);

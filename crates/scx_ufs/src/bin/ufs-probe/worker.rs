@@ -132,6 +132,22 @@ pub(crate) fn burners(group: &Cgroup, cpus: &[usize], count: usize) -> Result<Ve
     (0..count).map(|_| Worker::burner(group, cpus)).collect()
 }
 
+/// Waits until each burner has begun to burn: it has used more CPU time than it takes
+/// to start.
+///
+/// One that is still starting sleeps in the kernel when it needs a page that another
+/// one is bringing in. If that one's cgroup is throttled meanwhile, both stand still
+/// for as long as that lasts, and neither waits for a CPU (park.bpf.h, WEAKNESSES).
+pub(crate) fn until_they_burn(workers: &[Worker]) -> Result<()> {
+    const STARTED_S: f64 = 0.02;
+    for worker in workers {
+        while worker.seconds()? < STARTED_S {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Ok(())
+}
+
 /// CPU time that each of two workers used in `span`, in seconds.
 pub(crate) fn used_by(a: &Worker, b: &Worker, span: Duration) -> Result<(f64, f64)> {
     let before = (a.seconds()?, b.seconds()?);
