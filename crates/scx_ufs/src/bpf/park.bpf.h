@@ -37,9 +37,9 @@
  * pages in turn, so these waits add up: of forty programs at one percent of a CPU
  * five had not started after eight seconds, with a deadline of one. Linux's own
  * scheduler, from 6.18 on, throttles on the way back to user mode, where no lock of
- * the kernel's is held. A time-sensitive holder of a lock is not boosted, so its cgroup's cpu.max
- * may keep time-sensitive waiters of other cgroups waiting. Of more than WALK_MAX
- * parked tasks those at the end are released late. Each group that is released looks
+ * the kernel's is held. A time-sensitive holder of a lock is not boosted, so its
+ * cgroup's cpu.max may keep time-sensitive waiters of other cgroups waiting. Of more
+ * than WALK_MAX parked tasks those at the end are released late. Each group that is released looks
  * at all parked tasks, so a hundred throttled groups and a thousand parked tasks are
  * a hundred thousand looks in each period. A crowd that waits is sent away
  * one by one, once in a period, which costs two switches each.
