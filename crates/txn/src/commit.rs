@@ -186,8 +186,8 @@ impl Transaction<'_> {
     fn close(&mut self) {
         self.with(|workspace| {
             workspace.clear();
-            if workspace.is_due() {
-                workspace.collect(&self.db.epochs, self.slot);
+            if workspace.is_due() || self.db.surplus.has_some() {
+                workspace.tidy(&self.db.surplus, &self.db.epochs, self.slot);
             }
             workspace.account(self.db.shared(self.slot));
         });

@@ -16,6 +16,7 @@ use crate::hook::CommitSink;
 use crate::preemption;
 use crate::schema::{Schema, unknown};
 use crate::stats::{OldestSnapshot, Stats};
+use crate::surplus::Surplus;
 use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableId};
 use crate::txn::{Transaction, TxnOptions};
@@ -28,6 +29,9 @@ const YIELD_AFTER: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 /// Memory limits are looked at whenever this much was allocated.
 const CHECK_EVERY: usize = 64 << 10;
+/// Pieces of garbage that are freed whenever a limit is found exceeded. Smaller ones
+/// than this leaves of [`CHECK_EVERY`] there are not.
+const COLLECT_AT_LIMIT: usize = 1024;
 
 /// What a database may use.
 #[derive(Clone, Debug)]
@@ -35,8 +39,9 @@ pub struct Options {
     /// Bytes for rows, versions and indexes. Writes beyond it fail with
     /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
     pub memory_limit: u64,
-    /// Bytes for what only old snapshots need. Beyond it, the oldest
-    /// transaction is ended with [`Error::SnapshotTooOld`].
+    /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
+    /// freed; if that is not enough, the transaction that holds back most of the
+    /// rest is ended with [`Error::SnapshotTooOld`].
     pub garbage_limit: u64,
 }
 
@@ -61,6 +66,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     catalog: Mutex<Vec<Table>>,
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
+    /// What slots could not free in time.
+    pub(crate) surplus: Surplus,
     heap: Arc<Heap>,
 }
 
@@ -156,13 +163,11 @@ impl Inner {
     #[cold]
     fn check_limits(&self, slot: usize, workspace: &mut Workspace) -> Result<()> {
         workspace.account(self.shared(slot));
+        if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
+            self.limit_garbage(slot, workspace);
+        }
         let used = self.sum(|shared| &shared.allocated);
         let garbage = self.sum(|shared| &shared.garbage);
-        if garbage > self.options.garbage_limit
-            && let (_, Some((slot, published))) = self.epochs.oldest(None)
-        {
-            self.shared(slot).doomed.store(published + 1, Relaxed);
-        }
         if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
             return Err(Error::OutOfMemory {
                 used,
@@ -172,6 +177,46 @@ impl Inner {
         }
         workspace.unchecked = 0;
         Ok(())
+    }
+
+    /// There is too much garbage: frees what can be freed, and if that is all,
+    /// ends who holds the rest back. The caller has an open transaction.
+    fn limit_garbage(&self, slot: usize, workspace: &mut Workspace) {
+        workspace.leave(&self.surplus);
+        self.gather_surplus();
+        let (oldest, holder) = self.epochs.oldest(None);
+        let freed =
+            workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        workspace.account(self.shared(slot));
+        let garbage = self.sum(|shared| &shared.garbage);
+        if freed == COLLECT_AT_LIMIT || garbage <= self.options.garbage_limit {
+            // There is more to free, or that was enough.
+            return;
+        }
+        // What is left of the surplus waits for the oldest snapshot (X1). What
+        // transactions keep until their end is nobody else's to give up.
+        let own = workspace.kept() as u64;
+        let held = self.surplus.bytes();
+        let doomed = match holder {
+            _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
+            Some(holder) if held > 0 => Some(holder),
+            _ => None,
+        };
+        if let Some((slot, published)) = doomed {
+            self.shared(slot).doomed.store(published + 1, Relaxed);
+        }
+    }
+
+    /// Puts what slots without a transaction keep into the surplus.
+    fn gather_surplus(&self) {
+        for slot in 0..self.epochs.used() {
+            if self.epochs.try_claim(slot) {
+                // SAFETY: the slot is claimed (E2).
+                let workspace = unsafe { &mut *self.epochs.private(slot).get() };
+                workspace.leave(&self.surplus);
+                self.epochs.release(slot);
+            }
+        }
     }
 
     fn catalog(&self) -> MutexGuard<'_, Vec<Table>> {
@@ -191,6 +236,7 @@ impl Database {
             options,
             catalog: Mutex::new(Vec::new()),
             sink: OnceLock::new(),
+            surplus: Surplus::default(),
             heap,
         };
         Database(Arc::new(inner), None)
@@ -330,7 +376,10 @@ impl Database {
             if self.0.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
                 let workspace = unsafe { &mut *self.0.epochs.private(slot).get() };
-                while workspace.collect(&self.0.epochs, slot) {}
+                while workspace.collect(&self.0.epochs, slot, usize::MAX) {}
+                let (oldest, _) = self.0.epochs.oldest(Some(slot));
+                let (surplus, epochs) = (&self.0.surplus, &self.0.epochs);
+                workspace.collect_surplus(surplus, epochs, oldest, usize::MAX);
                 workspace.account(self.0.shared(slot));
                 self.0.epochs.release(slot);
             }
