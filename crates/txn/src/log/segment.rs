@@ -7,12 +7,16 @@
 //!   policy. So only the last segment can have a torn end.
 //! - **G3** A log that is closed ends with a *mark*, a batch without payload, put
 //!   there after a sync. Whoever finds it knows that all before it is on disk.
+//! - **G4** A batch says how far the log was synced when it was written: up to the
+//!   last sync that succeeded, which a segment begins with (G2).
 
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile};
 use super::error::Failure;
-use super::format::{BATCH_HEADER, SEGMENT_HEADER, SegmentHeader, seal_batch, segment_name};
+use super::format::{
+    BATCH_HEADER, SEGMENT_HEADER, SegmentHeader, VERSION, seal_batch, segment_name,
+};
 
 /// The name of a file that is not finished yet. Opening a database removes such.
 pub(crate) const UNFINISHED: &str = ".unfinished";
@@ -37,6 +41,8 @@ pub(crate) struct Segment {
     bytes: u64,
     /// The number of the next batch.
     next: u64,
+    /// All batches before the one with this number are on disk (G4).
+    synced: u64,
     /// The timestamp of the last transaction in the log.
     last: u64,
 }
@@ -58,6 +64,7 @@ impl Segment {
             name,
             bytes: SEGMENT_HEADER as u64,
             next: header.first,
+            synced: header.first,
             last: header.after,
         })
     }
@@ -68,7 +75,8 @@ impl Segment {
     /// # Errors
     /// What could not be done; part of the batch may be there.
     pub(crate) fn append(&mut self, batch: &mut [u8], last: u64) -> Result<(), Failure> {
-        seal_batch(batch, self.header.database, self.next, last);
+        let database = self.header.database;
+        seal_batch(batch, database, self.next, last, self.synced);
         self.file
             .append(batch)
             .map_err(|source| self.failure("writing", source))?;
@@ -83,9 +91,10 @@ impl Segment {
     /// # Errors
     /// What could not be done; nobody tries again (D3).
     pub(crate) fn sync(&mut self) -> Result<(), Failure> {
-        self.file
-            .sync()
-            .map_err(|source| self.failure("syncing", source))
+        let synced = self.file.sync();
+        synced.map_err(|source| self.failure("syncing", source))?;
+        self.synced = self.next;
+        Ok(())
     }
 
     /// Goes on in a new segment (G2).
@@ -100,6 +109,7 @@ impl Segment {
             bytes: self.bytes,
         };
         let header = SegmentHeader {
+            version: VERSION,
             database: self.header.database,
             first: self.next,
             after: self.last,
