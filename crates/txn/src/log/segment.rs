@@ -153,12 +153,14 @@ impl Segment {
 }
 
 /// A file that is either whole under its name or not there: it is written under
-/// another name, synced, renamed, and the name made to last.
+/// another name, synced, renamed, and the name made to last. Dropped before that,
+/// for instance because the disk is full, it is removed.
 pub(crate) struct Aside<'a> {
     disk: &'a dyn Disk,
     name: &'a str,
     aside: String,
-    file: Box<dyn DiskFile>,
+    /// None once the file has its name.
+    file: Option<Box<dyn DiskFile>>,
 }
 
 impl<'a> Aside<'a> {
@@ -177,7 +179,7 @@ impl<'a> Aside<'a> {
             disk,
             name,
             aside,
-            file,
+            file: Some(file),
         })
     }
 
@@ -186,7 +188,7 @@ impl<'a> Aside<'a> {
     /// # Errors
     /// What could not be done.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let appended = self.file.append(bytes);
+        let appended = self.file().append(bytes);
         appended.map_err(|source| self.failure("writing", source))
     }
 
@@ -195,13 +197,18 @@ impl<'a> Aside<'a> {
     /// # Errors
     /// What could not be done. Under its name the file is then whole or not there.
     pub(crate) fn finish(mut self) -> Result<Box<dyn DiskFile>, Failure> {
-        let synced = self.file.sync();
+        let synced = self.file().sync();
         synced.map_err(|source| self.failure("syncing", source))?;
         let renamed = self.disk.rename(&self.aside, self.name);
         renamed.map_err(|source| self.failure("renaming", source))?;
+        let file = self.file.take().expect(IS_OPEN);
         let named = self.disk.sync_names();
         named.map_err(|source| self.failure("naming", source))?;
-        Ok(self.file)
+        Ok(file)
+    }
+
+    fn file(&mut self) -> &mut dyn DiskFile {
+        &mut **self.file.as_mut().expect(IS_OPEN)
     }
 
     fn failure(&self, doing: &'static str, source: std::io::Error) -> Failure {
@@ -212,3 +219,16 @@ impl<'a> Aside<'a> {
         }
     }
 }
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        // Closed first: the system gives its space back when both are done.
+        if self.file.take().is_some() {
+            // If it cannot be removed now, opening the database does it.
+            let _ = self.disk.remove(&self.aside);
+        }
+    }
+}
+
+/// A file aside is open until it has its name.
+const IS_OPEN: &str = "a file without its name is open";

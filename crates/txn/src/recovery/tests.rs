@@ -351,3 +351,36 @@ fn a_synced_page_that_is_lost_is_damage_though_a_torn_round_follows() {
         );
     }
 }
+
+/// A disk that fails at some operation of a checkpoint, and only there.
+#[test]
+fn a_checkpoint_that_fails_leaves_no_file_and_commits_go_on() {
+    let mut failed = 0;
+    for at in 1.. {
+        let sim = Sim::new(Fault::Never);
+        let (log, _, _) = open(&sim).unwrap();
+        log.create_table(TABLE, SCHEMA.to_vec()).unwrap();
+        for timestamp in 1..=3 {
+            append(&log, timestamp);
+        }
+        log.wait(3, None).unwrap();
+        let names = sim.names().unwrap();
+        sim.set_fault(Fault::Error(sim.operations() + at));
+        let made = checkpoint_at(&log, 3);
+        let over = made.is_ok();
+        sim.set_fault(Fault::Never);
+        if let Err(error) = made {
+            failed += 1;
+            let left = sim.names().unwrap();
+            let whole = checkpoint::file::checkpoint_name(3);
+            let more: Vec<_> = left.iter().filter(|name| !names.contains(name)).collect();
+            assert!(more.is_empty() || more == [&whole], "{error}: {more:?}");
+        }
+        append(&log, 4);
+        log.wait(4, None).unwrap();
+        if over {
+            break;
+        }
+    }
+    assert!(failed > 3, "{failed} operations");
+}
