@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn a_broken_batch_is_damage_only_if_a_later_one_says_that_it_was_synced() {
         let round = |synced| {
-            [(6, 12), (7, 13), (8, 14)].map(|(sequence, ts)| batch_of_round(sequence, synced, &[ts]))
+            [(6, 12), (7, 13), (8, 14)]
+                .map(|(sequence, ts)| batch_of_round(sequence, synced, &[ts]))
         };
         let parts = [&[batch(5, &[11])][..], &round(6)].concat();
         let good = segment(&parts);

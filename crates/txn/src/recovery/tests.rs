@@ -100,7 +100,12 @@ fn append_padded(log: &Log, timestamp: u64, padding: usize) {
     let rows: Vec<(u8, Option<Vec<u8>>)> = changes
         .into_iter()
         .map(|(account, balance)| (account, balance.map(|balance| row(account, balance))))
-        .map(|(account, row)| (account, row.map(|row| [&row[..], &vec![7; padding]].concat())))
+        .map(|(account, row)| {
+            (
+                account,
+                row.map(|row| [&row[..], &vec![7; padding]].concat()),
+            )
+        })
         .collect();
     let changes = rows.iter().map(|(account, row)| match row {
         Some(row) => Change::Put { table: TABLE, row },
@@ -342,7 +347,9 @@ fn a_synced_page_that_is_lost_is_damage_though_a_torn_round_follows() {
     let synced = sim.synced(&name);
     for page in (0..synced).step_by(sim::PAGE) {
         let damaged = sim.after_kill();
-        damaged.edit(&name, |bytes| bytes[page..synced.min(page + sim::PAGE)].fill(0));
+        damaged.edit(&name, |bytes| {
+            bytes[page..synced.min(page + sim::PAGE)].fill(0)
+        });
         let found = find(&damaged);
         assert!(
             matches!(found, Err(DurabilityError::Damaged { .. })),
