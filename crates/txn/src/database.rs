@@ -36,7 +36,8 @@ const COLLECT_AT_LIMIT: usize = 1024;
 /// What a database may use.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for rows, versions and indexes. Writes beyond it fail with
+    /// Bytes for rows, versions, indexes and what transactions note, as the database
+    /// holds them of the system: [`Stats::held_bytes`]. Writes beyond it fail with
     /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
@@ -83,6 +84,10 @@ pub(crate) struct Shared {
     /// What has happened in it; written by the holder alone.
     pub(crate) allocated: AtomicI64,
     pub(crate) garbage: AtomicI64,
+    /// Of `allocated`, what is in the heap's chunks.
+    pub(crate) pooled: AtomicI64,
+    /// What the slot's lists have.
+    pub(crate) lists: AtomicI64,
     pub(crate) commits: AtomicU64,
     pub(crate) aborts: AtomicU64,
     pub(crate) conflicts: AtomicU64,
@@ -104,6 +109,8 @@ impl Shared {
             doomed: AtomicU64::new(0),
             allocated: AtomicI64::new(0),
             garbage: AtomicI64::new(0),
+            pooled: AtomicI64::new(0),
+            lists: AtomicI64::new(0),
             commits: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
@@ -166,7 +173,11 @@ impl Inner {
         if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
             self.limit_garbage(slot, workspace);
         }
-        let used = self.sum(|shared| &shared.allocated);
+        let mut used = self.held();
+        if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+            self.reclaim(slot, workspace);
+            used = self.held();
+        }
         let garbage = self.sum(|shared| &shared.garbage);
         if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
             return Err(Error::OutOfMemory {
@@ -207,13 +218,35 @@ impl Inner {
         }
     }
 
-    /// Puts what slots without a transaction keep into the surplus.
+    /// Bytes that the database holds of the system.
+    fn held(&self) -> u64 {
+        // What is not in the heap's chunks has memory of its own.
+        let beside =
+            self.sum(|shared| &shared.allocated) as i64 - self.sum(|shared| &shared.pooled) as i64;
+        self.heap.held() + beside.max(0) as u64 + self.sum(|shared| &shared.lists)
+    }
+
+    /// Memory is short: frees what can be freed, and gives back what slots keep of
+    /// chunks. The caller has an open transaction.
+    fn reclaim(&self, slot: usize, workspace: &mut Workspace) {
+        workspace.leave(&self.surplus);
+        self.gather_surplus();
+        let (oldest, _) = self.epochs.oldest(None);
+        workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        workspace.pool.trim();
+        workspace.account(self.shared(slot));
+    }
+
+    /// Puts what slots without a transaction keep into the surplus, and gives back
+    /// what they keep of chunks.
     fn gather_surplus(&self) {
         for slot in 0..self.epochs.used() {
             if self.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
                 let workspace = unsafe { &mut *self.epochs.private(slot).get() };
                 workspace.leave(&self.surplus);
+                workspace.pool.trim();
+                workspace.account(self.shared(slot));
                 self.epochs.release(slot);
             }
         }
@@ -380,6 +413,7 @@ impl Database {
                 let (oldest, _) = self.0.epochs.oldest(Some(slot));
                 let (surplus, epochs) = (&self.0.surplus, &self.0.epochs);
                 workspace.collect_surplus(surplus, epochs, oldest, usize::MAX);
+                workspace.pool.trim();
                 workspace.account(self.0.shared(slot));
                 self.0.epochs.release(slot);
             }
@@ -399,6 +433,7 @@ impl Database {
         let (_, oldest) = inner.epochs.oldest(None);
         Stats {
             memory_bytes: inner.sum(|shared| &shared.allocated),
+            held_bytes: inner.held(),
             garbage_bytes: inner.sum(|shared| &shared.garbage),
             clock: inner.epochs.now(),
             active: (0..used)

@@ -41,6 +41,15 @@ const COLLECT_FROM: usize = 64;
 /// What a slot keeps at most when its transaction has ended: pieces and bytes.
 const KEPT_AT_MOST: (usize, usize) = (512, 256 << 10);
 
+/// Elements that a list keeps room for when its transaction has ended.
+pub(crate) const LIST_KEPT: usize = 16 << 10;
+
+/// Forgets what is in a list, and gives back its memory if that is much.
+fn clear<T>(list: &mut Vec<T>) {
+    list.clear();
+    list.shrink_to(LIST_KEPT);
+}
+
 /// One row that the transaction writes.
 pub(crate) struct Write {
     /// Tables live as long as their database.
@@ -236,12 +245,29 @@ impl Workspace {
 
     /// Forgets the transaction, and keeps what waits.
     pub(crate) fn clear(&mut self) {
-        self.reads.clear();
+        clear(&mut self.reads);
         self.looks.clear();
         self.announced.clear();
         self.finger = None;
-        self.writes.clear();
-        self.spans.clear();
+        clear(&mut self.writes);
+        clear(&mut self.spans);
+        clear(&mut self.row);
+        self.fresh.shrink_to(LIST_KEPT);
+    }
+
+    /// Bytes of memory that the lists have.
+    fn lists(&self) -> usize {
+        fn bytes<T>(list: &Vec<T>) -> usize {
+            list.capacity() * size_of::<T>()
+        }
+        bytes(&self.reads)
+            + self.looks.bytes()
+            + bytes(&self.writes)
+            + bytes(&self.spans)
+            + bytes(&self.row)
+            + bytes(&self.fresh)
+            + bytes(&self.taken)
+            + self.limbo.capacity() * size_of::<(u64, Retired)>()
     }
 
     /// Bytes of what the slot keeps that will come free.
@@ -287,13 +313,15 @@ impl Workspace {
 
     /// Tells the slot's counters what has changed.
     pub(crate) fn account(&mut self, shared: &Shared) {
-        if self.allocated != 0 || self.garbage != 0 {
-            let add = |counter: &std::sync::atomic::AtomicI64, change: &mut i64| {
-                counter.store(counter.load(Relaxed) + std::mem::take(change), Relaxed);
-            };
-            add(&shared.allocated, &mut self.allocated);
-            add(&shared.garbage, &mut self.garbage);
-        }
+        let add = |counter: &std::sync::atomic::AtomicI64, change: i64| {
+            if change != 0 {
+                counter.store(counter.load(Relaxed) + change, Relaxed);
+            }
+        };
+        add(&shared.allocated, std::mem::take(&mut self.allocated));
+        add(&shared.garbage, std::mem::take(&mut self.garbage));
+        add(&shared.pooled, self.pool.growth());
+        shared.lists.store(self.lists() as i64, Relaxed);
     }
 
     /// Whether enough waits to make looking worthwhile.
@@ -322,12 +350,7 @@ impl Workspace {
     }
 
     /// Frees of the slot's own, at most so many pieces; whether there is more.
-    pub(crate) fn collect(
-        &mut self,
-        epochs: &Epochs<Workspace>,
-        slot: usize,
-        most: usize,
-    ) -> bool {
+    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>, slot: usize, most: usize) -> bool {
         let mut left = most;
         while left > 0 && !self.limbo.is_empty() {
             // Anew now and then, since others come and go.
