@@ -226,14 +226,15 @@ impl Inner {
         self.heap.held() + beside.max(0) as u64 + self.sum(|shared| &shared.lists)
     }
 
-    /// Memory is short: frees what can be freed, and gives back what slots keep of
-    /// chunks. The caller has an open transaction.
+    /// Memory is short: frees what can be freed, and gives the system back what slots
+    /// and the heap keep. The caller has an open transaction.
     fn reclaim(&self, slot: usize, workspace: &mut Workspace) {
         workspace.leave(&self.surplus);
         self.gather_surplus();
         let (oldest, _) = self.epochs.oldest(None);
         workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
         workspace.pool.trim();
+        self.heap.cool();
         workspace.account(self.shared(slot));
     }
 

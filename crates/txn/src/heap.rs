@@ -296,14 +296,19 @@ impl Shared {
     /// A chunk is wholly free.
     fn empty(&mut self, chunk: ChunkAt) {
         self.used -= 1;
-        if self.warm.len() < KEPT.0 + self.used / KEPT.1 {
-            self.warm.push(chunk);
-            return;
+        self.warm.push(chunk);
+        self.cool(KEPT.0 + self.used / KEPT.1);
+    }
+
+    /// Gives the system the memory of all wholly free chunks but so many.
+    fn cool(&mut self, but: usize) {
+        while self.warm.len() > but {
+            let chunk = self.warm.swap_remove(0);
+            // SAFETY: nobody uses what is in it; it reads as zeros afterwards, and is
+            // written before it is read. If the advice is not taken, it stays.
+            unsafe { libc::madvise(chunk.0.as_ptr().cast(), CHUNK, libc::MADV_DONTNEED) };
+            self.cold.push(chunk);
         }
-        // SAFETY: nobody uses what is in it; it reads as zeros afterwards, and is
-        // written before it is read. If the advice is not taken, it stays.
-        unsafe { libc::madvise(chunk.0.as_ptr().cast(), CHUNK, libc::MADV_DONTNEED) };
-        self.cold.push(chunk);
     }
 
     /// Bytes that it holds.
@@ -329,6 +334,11 @@ impl Heap {
         let result = work(&mut shared);
         self.held.store(shared.held(), Relaxed);
         result
+    }
+
+    /// Gives the system all memory that nobody uses.
+    pub(crate) fn cool(&self) {
+        self.with(|shared| shared.cool(0));
     }
 
     /// Bytes of memory that it holds of the system, whether in use or not.
