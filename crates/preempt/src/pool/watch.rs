@@ -276,7 +276,7 @@ fn futex_of(thread: i32) -> Option<u64> {
     let mut words = text.split_ascii_whitespace();
     let call: i64 = words.next()?.parse().ok()?;
     let address = words.next()?.strip_prefix("0x")?;
-    if call != i64::from(libc::SYS_futex) {
+    if call != libc::SYS_futex {
         return None;
     }
     u64::from_str_radix(address, 16).ok()
