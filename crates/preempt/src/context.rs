@@ -52,6 +52,7 @@ use crate::delivery::Route;
 use crate::gate::{self, Gate};
 use crate::level::{Level, Levels};
 use crate::local::{self, Local};
+use crate::trail::Stop;
 
 /// What a level runs whenever the worker goes to it.
 pub(crate) type Body = Box<dyn FnMut(Level) + Send>;
@@ -91,8 +92,8 @@ pub(crate) struct Contexts {
 enum By {
     /// The context itself, at a poll point or a region's exit.
     Itself,
-    /// The handler of an interrupt, on the context's stack.
-    Handler,
+    /// The handler of an interrupt, on the context's stack, at this instruction.
+    Handler(usize),
 }
 
 /// How a [`yield_below`] went.
@@ -231,6 +232,7 @@ impl Contexts {
     /// Stops `from`, which runs, inside a region, and resumes `to`.
     #[inline]
     fn switch(&self, from: &Context, to: &Context) {
+        self.route.trail().run(to.level);
         // SAFETY: both are contexts of this thread; `from` runs, `to` is stopped,
         // and both are inside a region (C2).
         unsafe { arch::switch(from.saved.get(), to.saved.get(), self.quick_swap) }
@@ -242,8 +244,21 @@ impl Contexts {
         self.route.mail().take(level);
         let to = self.get(level);
         to.below.set(from.level);
-        self.from_handler.set(by == By::Handler);
-        self.switch(from, to);
+        self.from_handler.set(matches!(by, By::Handler(_)));
+        self.stopped(from, by, || self.switch(from, to));
+    }
+
+    /// Leaves a trail while `from` is stopped in the middle of something.
+    #[inline]
+    fn stopped(&self, from: &Context, by: By, meanwhile: impl FnOnce()) {
+        let trail = self.route.trail();
+        let stop = match by {
+            By::Handler(at) => Stop::Interrupted(at),
+            By::Itself => Stop::ByItself,
+        };
+        trail.stop(from.level, stop);
+        meanwhile();
+        trail.go_on(from.level);
     }
 
     /// Leaves `from`, inside a region, for the context below it.
@@ -324,7 +339,7 @@ pub(crate) fn interrupted(at: (usize, usize)) {
             }
             None => {
                 context.in_handler.set(true);
-                take_due(local, context, By::Handler);
+                take_due(local, context, By::Handler(at.0));
                 context.in_handler.set(false);
             }
         }
@@ -433,7 +448,7 @@ pub fn yield_below() -> Yielded {
         inside(local, context, || {
             context.waits_for.set(Some(below));
             all.set_masks();
-            all.go_down(context);
+            all.stopped(context, By::Itself, || all.go_down(context));
         });
         Yielded::Ran
     })

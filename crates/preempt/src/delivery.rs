@@ -34,6 +34,7 @@ use crate::level::Level;
 use crate::mail::{Mail, Requested};
 use crate::outbox::{How, Outbox};
 use crate::signal;
+use crate::trail::Trail;
 
 /// How long a flag alone has to be enough under [`Delivery::HYBRID`]: longer than
 /// work that polls goes without polling, shorter than a signal takes.
@@ -172,6 +173,7 @@ const USER_INTERRUPT: u8 = 3;
 /// The way to one worker.
 pub(crate) struct Route {
     outbox: Outbox,
+    trail: Trail,
     /// The kernel's id of the worker's thread; 0 once it has left.
     thread: AtomicI32,
     levels: usize,
@@ -197,6 +199,7 @@ impl Route {
         }
         let route = Route {
             outbox: Outbox::new(),
+            trail: Trail::new(),
             thread: AtomicI32::new(signal::thread_id()),
             levels,
             signal,
@@ -216,6 +219,17 @@ impl Route {
 
     pub(crate) fn mail(&self) -> &Mail {
         self.outbox.mail()
+    }
+
+    /// Where the worker's contexts are.
+    #[inline]
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// The kernel's id of the worker's thread; `None` once it has left.
+    pub(crate) fn thread(&self) -> Option<i32> {
+        Some(self.thread.load(Acquire)).filter(|thread| *thread != 0)
     }
 
     /// Changes how later requests are delivered.

@@ -71,6 +71,8 @@ pub(crate) fn refusal(
 
 /// Text of the program, without the instructions that change stacks.
 struct Text {
+    /// Where the program's file begins in memory.
+    base: usize,
     program: Range<usize>,
     switch: Range<usize>,
 }
@@ -91,9 +93,21 @@ pub(crate) fn prepare() -> Result<(), EnterError> {
         return Err(EnterError::StaticLibc);
     }
     let switch = arch::switch_section();
-    TEXT.get_or_init(|| Text { program, switch });
+    let base = found.base;
+    TEXT.get_or_init(|| Text {
+        base,
+        program,
+        switch,
+    });
     headroom();
     Ok(())
+}
+
+/// Where in the program's file an instruction is; `None` if it is not in it.
+pub(crate) fn offset(program_counter: usize) -> Option<usize> {
+    let text = TEXT.get()?;
+    let inside = text.program.contains(&program_counter);
+    inside.then(|| program_counter - text.base)
 }
 
 /// Whether this is an instruction at which a context may be left.
@@ -116,6 +130,7 @@ fn headroom() -> usize {
 
 #[derive(Default)]
 struct Program {
+    base: usize,
     text: Option<Range<usize>>,
     has_interpreter: bool,
 }
@@ -130,6 +145,7 @@ unsafe extern "C" fn look_at_program(
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Program>()) };
     // SAFETY: the loader's own table and its length.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    found.base = info.dlpi_addr as usize;
     let here = look_at_program as *const () as usize;
     for header in headers {
         let start = info.dlpi_addr as usize + header.p_vaddr as usize;

@@ -85,6 +85,7 @@ mod starvation;
 mod stats;
 mod sync;
 mod task;
+mod trail;
 mod tuning;
 #[cfg(target_arch = "x86_64")]
 mod uintr;
@@ -104,7 +105,8 @@ pub use measure::Latency;
 pub use mutex::{RawRegionMutex, RegionMutex, RegionMutexGuard};
 pub use policy::{ParsePolicyError, Policy};
 pub use pool::{
-    Batch, BuildError, Pool, PoolBuilder, Refused, Request, Shutdown, Ticker, Unrun, Why,
+    Batch, BuildError, Holder, Pool, PoolBuilder, Refused, Request, Shutdown, Stall, Ticker, Unrun,
+    Why,
 };
 pub use region::{Region, acknowledge, in_region, is_due, poll_point, region};
 pub use remote::Remote;

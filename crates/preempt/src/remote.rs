@@ -8,6 +8,7 @@ use crate::delivery::{Delivery, Route};
 use crate::error::DeliveryError;
 use crate::level::{Level, Levels};
 use crate::mail::{Counters, Requested};
+use crate::trail::Trail;
 
 /// Sends requests to one worker, from any thread.
 #[derive(Clone)]
@@ -18,6 +19,15 @@ pub struct Remote {
 impl Remote {
     pub(crate) fn new(route: Arc<Route>) -> Remote {
         Remote { route }
+    }
+
+    pub(crate) fn trail(&self) -> &Trail {
+        self.route.trail()
+    }
+
+    /// The kernel's id of the worker's thread; `None` once it has left.
+    pub(crate) fn thread(&self) -> Option<i32> {
+        self.route.thread()
     }
 
     /// For tests that play the sender's part themselves.

@@ -12,6 +12,7 @@ use crate::histogram::{Reading, Recording};
 use crate::level::Level;
 use crate::mail::Counters;
 use crate::policy::Policy;
+use crate::pool::Stall;
 use crate::starvation::Threshold;
 use crate::sync::{AtomicU64, Relaxed};
 use crate::task::Ended;
@@ -286,6 +287,13 @@ pub struct WorkerStats {
     pub higher_ns: u64,
     /// Whether it waits for work.
     pub idle: bool,
+    /// How often it stood still, because a task waited for a lock for long while
+    /// another of its tasks, which may hold the lock, was stopped.
+    #[serde(default)]
+    pub stalls: u64,
+    /// Who waits for what, and who may have it, while it stands still.
+    #[serde(default)]
+    pub stall: Option<Stall>,
 }
 
 /// A pool.

@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 use atomic_waker::AtomicWaker;
 
 use crate::context::current_level;
+use crate::pool::Name;
 use crate::sync::{AcqRel, Acquire, Relaxed, UnsafeCell, Word};
 
 const QUEUED: u32 = 0;
@@ -74,6 +75,8 @@ pub(crate) trait Task: Send + Sync {
     fn finish(&self);
     /// Tells the ticket that the task will not run; nothing if it has begun.
     fn give_up(&self);
+    /// What it is called.
+    fn name(&self) -> Name;
 }
 
 /// A task as its ticket sees it.
@@ -191,6 +194,10 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
+    fn name(&self) -> Name {
+        std::any::type_name::<F>
+    }
+
     fn begin(&self) -> bool {
         self.head.claim(RUNNING)
     }

@@ -14,8 +14,9 @@
 //! 6. Remove all checkpoints but the two newest, then segments that the older of
 //!    the two does not need. The older one stands in if the newer is damaged.
 //!
-//! A failure in 1 to 5 leaves everything as it was; one in 6 leaves files that
-//! the next checkpoint removes.
+//! A failure in 1 to 5 leaves everything as it was, and the file aside is removed:
+//! it would keep from the log the space that the checkpoint could not get. One in 6
+//! leaves files that the next checkpoint removes.
 //!
 //! Known weakness: the file is written as a whole each time. Its snapshot keeps
 //! old versions in memory while it is written, as every long reader does.

@@ -58,6 +58,8 @@ use crate::workspace::{Retired, SpanChange, Workspace};
 pub(crate) struct Committed {
     /// Its timestamp, or its snapshot's if it wrote nothing.
     pub(crate) ts: u64,
+    /// What has to be durable before it may be told.
+    pub(crate) awaits: u64,
     /// Whether it wrote something.
     pub(crate) wrote: bool,
 }
@@ -70,8 +72,8 @@ impl Inner {
         deadline: Option<Instant>,
     ) -> Result<()> {
         match self.sink.get() {
-            Some(sink) if committed.wrote => sink.wait_durable(committed.ts, deadline),
-            Some(sink) => sink.wait_read(committed.ts, deadline),
+            Some(sink) if committed.wrote => sink.wait_durable(committed.awaits, deadline),
+            Some(sink) => sink.wait_read(committed.awaits, deadline),
             None => Ok(()),
         }
     }
@@ -98,11 +100,12 @@ impl Transaction<'_> {
             if self.db.shared(self.slot).doomed.load(Relaxed) != 0 || self.has_failed() {
                 self.check_failed()?;
             }
-            let snapshot = self.snapshot();
+            let (snapshot, seen) = (self.snapshot(), self.seen());
             count(&self.db.shared(self.slot).commits);
             self.close();
             return Ok(Committed {
                 ts: snapshot,
+                awaits: seen,
                 wrote: false,
             });
         }
@@ -114,7 +117,11 @@ impl Transaction<'_> {
         let ts = self.decide()?;
         count(&self.db.shared(self.slot).commits);
         self.close();
-        Ok(Committed { ts, wrote: true })
+        Ok(Committed {
+            ts,
+            awaits: ts,
+            wrote: true,
+        })
     }
 
     /// Takes everything back. So does dropping the transaction.
@@ -186,8 +193,8 @@ impl Transaction<'_> {
     fn close(&mut self) {
         self.with(|workspace| {
             workspace.clear();
-            if workspace.is_due() {
-                workspace.collect(&self.db.epochs, self.slot);
+            if workspace.is_due() || self.db.surplus.has_some() {
+                workspace.tidy(&self.db.surplus, &self.db.epochs, self.slot);
             }
             workspace.account(self.db.shared(self.slot));
         });

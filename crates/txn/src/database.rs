@@ -16,6 +16,7 @@ use crate::hook::CommitSink;
 use crate::preemption;
 use crate::schema::{Schema, unknown};
 use crate::stats::{OldestSnapshot, Stats};
+use crate::surplus::Surplus;
 use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableId};
 use crate::txn::{Transaction, TxnOptions};
@@ -28,15 +29,20 @@ const YIELD_AFTER: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 /// Memory limits are looked at whenever this much was allocated.
 const CHECK_EVERY: usize = 64 << 10;
+/// Pieces of garbage that are freed whenever a limit is found exceeded. Smaller ones
+/// than this leaves of [`CHECK_EVERY`] there are not.
+const COLLECT_AT_LIMIT: usize = 1024;
 
 /// What a database may use.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for rows, versions and indexes. Writes beyond it fail with
+    /// Bytes for rows, versions, indexes and what transactions note, as the database
+    /// holds them of the system: [`Stats::held_bytes`]. Writes beyond it fail with
     /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
     pub memory_limit: u64,
-    /// Bytes for what only old snapshots need. Beyond it, the oldest
-    /// transaction is ended with [`Error::SnapshotTooOld`].
+    /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
+    /// freed; if that is not enough, the transaction that holds back most of the
+    /// rest is ended with [`Error::SnapshotTooOld`].
     pub garbage_limit: u64,
 }
 
@@ -61,6 +67,8 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     catalog: Mutex<Vec<Table>>,
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
+    /// What slots could not free in time.
+    pub(crate) surplus: Surplus,
     heap: Arc<Heap>,
 }
 
@@ -76,6 +84,10 @@ pub(crate) struct Shared {
     /// What has happened in it; written by the holder alone.
     pub(crate) allocated: AtomicI64,
     pub(crate) garbage: AtomicI64,
+    /// Of `allocated`, what is in the heap's chunks.
+    pub(crate) pooled: AtomicI64,
+    /// What the slot's lists have.
+    pub(crate) lists: AtomicI64,
     pub(crate) commits: AtomicU64,
     pub(crate) aborts: AtomicU64,
     pub(crate) conflicts: AtomicU64,
@@ -97,6 +109,8 @@ impl Shared {
             doomed: AtomicU64::new(0),
             allocated: AtomicI64::new(0),
             garbage: AtomicI64::new(0),
+            pooled: AtomicI64::new(0),
+            lists: AtomicI64::new(0),
             commits: AtomicU64::new(0),
             aborts: AtomicU64::new(0),
             conflicts: AtomicU64::new(0),
@@ -156,13 +170,15 @@ impl Inner {
     #[cold]
     fn check_limits(&self, slot: usize, workspace: &mut Workspace) -> Result<()> {
         workspace.account(self.shared(slot));
-        let used = self.sum(|shared| &shared.allocated);
-        let garbage = self.sum(|shared| &shared.garbage);
-        if garbage > self.options.garbage_limit
-            && let (_, Some((slot, published))) = self.epochs.oldest(None)
-        {
-            self.shared(slot).doomed.store(published + 1, Relaxed);
+        if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
+            self.limit_garbage(slot, workspace);
         }
+        let mut used = self.held();
+        if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+            self.reclaim(slot, workspace);
+            used = self.held();
+        }
+        let garbage = self.sum(|shared| &shared.garbage);
         if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
             return Err(Error::OutOfMemory {
                 used,
@@ -172,6 +188,69 @@ impl Inner {
         }
         workspace.unchecked = 0;
         Ok(())
+    }
+
+    /// There is too much garbage: frees what can be freed, and if that is all,
+    /// ends who holds the rest back. The caller has an open transaction.
+    fn limit_garbage(&self, slot: usize, workspace: &mut Workspace) {
+        workspace.leave(&self.surplus);
+        self.gather_surplus();
+        let (oldest, holder) = self.epochs.oldest(None);
+        let freed =
+            workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        workspace.account(self.shared(slot));
+        let garbage = self.sum(|shared| &shared.garbage);
+        if freed == COLLECT_AT_LIMIT || garbage <= self.options.garbage_limit {
+            // There is more to free, or that was enough.
+            return;
+        }
+        // What is left of the surplus waits for the oldest snapshot (X1). What
+        // transactions keep until their end is nobody else's to give up.
+        let own = workspace.kept() as u64;
+        let held = self.surplus.bytes();
+        let doomed = match holder {
+            _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
+            Some(holder) if held > 0 => Some(holder),
+            _ => None,
+        };
+        if let Some((slot, published)) = doomed {
+            self.shared(slot).doomed.store(published + 1, Relaxed);
+        }
+    }
+
+    /// Bytes that the database holds of the system.
+    fn held(&self) -> u64 {
+        // What is not in the heap's chunks has memory of its own.
+        let beside =
+            self.sum(|shared| &shared.allocated) as i64 - self.sum(|shared| &shared.pooled) as i64;
+        self.heap.held() + beside.max(0) as u64 + self.sum(|shared| &shared.lists)
+    }
+
+    /// Memory is short: frees what can be freed, and gives the system back what slots
+    /// and the heap keep. The caller has an open transaction.
+    fn reclaim(&self, slot: usize, workspace: &mut Workspace) {
+        workspace.leave(&self.surplus);
+        self.gather_surplus();
+        let (oldest, _) = self.epochs.oldest(None);
+        workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        workspace.pool.trim();
+        self.heap.cool();
+        workspace.account(self.shared(slot));
+    }
+
+    /// Puts what slots without a transaction keep into the surplus, and gives back
+    /// what they keep of chunks.
+    fn gather_surplus(&self) {
+        for slot in 0..self.epochs.used() {
+            if self.epochs.try_claim(slot) {
+                // SAFETY: the slot is claimed (E2).
+                let workspace = unsafe { &mut *self.epochs.private(slot).get() };
+                workspace.leave(&self.surplus);
+                workspace.pool.trim();
+                workspace.account(self.shared(slot));
+                self.epochs.release(slot);
+            }
+        }
     }
 
     fn catalog(&self) -> MutexGuard<'_, Vec<Table>> {
@@ -191,6 +270,7 @@ impl Database {
             options,
             catalog: Mutex::new(Vec::new()),
             sink: OnceLock::new(),
+            surplus: Surplus::default(),
             heap,
         };
         Database(Arc::new(inner), None)
@@ -330,7 +410,11 @@ impl Database {
             if self.0.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
                 let workspace = unsafe { &mut *self.0.epochs.private(slot).get() };
-                while workspace.collect(&self.0.epochs, slot) {}
+                while workspace.collect(&self.0.epochs, slot, usize::MAX) {}
+                let (oldest, _) = self.0.epochs.oldest(Some(slot));
+                let (surplus, epochs) = (&self.0.surplus, &self.0.epochs);
+                workspace.collect_surplus(surplus, epochs, oldest, usize::MAX);
+                workspace.pool.trim();
                 workspace.account(self.0.shared(slot));
                 self.0.epochs.release(slot);
             }
@@ -350,6 +434,7 @@ impl Database {
         let (_, oldest) = inner.epochs.oldest(None);
         Stats {
             memory_bytes: inner.sum(|shared| &shared.allocated),
+            held_bytes: inner.held(),
             garbage_bytes: inner.sum(|shared| &shared.garbage),
             clock: inner.epochs.now(),
             active: (0..used)

@@ -110,8 +110,10 @@ impl Database {
     /// options ask for.
     pub(crate) fn when_committed(&self, committed: Committed, callback: Callback) {
         match self.durable() {
-            Some(durable) if committed.wrote => durable.log.when_durable(committed.ts, callback),
-            Some(durable) => durable.log.when_read(committed.ts, callback),
+            Some(durable) if committed.wrote => {
+                durable.log.when_durable(committed.awaits, callback);
+            }
+            Some(durable) => durable.log.when_read(committed.awaits, callback),
             None => callback(Ok(())),
         }
     }
@@ -219,6 +221,10 @@ impl CommitSink for Durable {
 
     fn wait_read(&self, snapshot: u64, deadline: Option<Instant>) -> Result<()> {
         Ok(self.log.wait_read(snapshot, deadline)?)
+    }
+
+    fn end(&self) -> Option<u64> {
+        self.log.end()
     }
 
     fn create_table(&self, id: TableId, schema: &Schema) -> Result<()> {

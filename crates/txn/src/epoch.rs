@@ -127,6 +127,15 @@ impl<P> Epochs<P> {
         self.slots[index].published.load(Relaxed)
     }
 
+    /// Claims a slot that the caller has anew, as if it had been released: nothing
+    /// is held back any more for what was found with it.
+    #[inline]
+    pub(crate) fn renew(&self, index: usize) {
+        self.slots[index].published.store(self.now(), Release);
+        // Before anything is read (E1).
+        fence(SeqCst);
+    }
+
     /// Ends the claim.
     #[inline]
     pub(crate) fn release(&self, index: usize) {

@@ -66,11 +66,11 @@ pub enum Error {
     },
     /// The database may not grow. Nothing was lost; the transaction must abort.
     #[error(
-        "the database uses {used} of {limit} bytes, {garbage} of them for old versions: end old \
+        "the database holds {used} of {limit} bytes, {garbage} of them for old versions: end old \
          snapshots, delete rows, or raise memory_limit"
     )]
     OutOfMemory {
-        /// Bytes in use.
+        /// Bytes held of the system: [`Stats::held_bytes`](crate::Stats::held_bytes).
         used: u64,
         /// [`Options::memory_limit`](crate::Options::memory_limit).
         limit: u64,

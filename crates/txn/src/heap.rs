@@ -4,17 +4,21 @@
 //! ```text
 //!  Pool, one a slot      list[16] ─► free ─► free        objects of 16 bytes
 //!                        list[32] ─► free                of 32 bytes, …
-//!                        chunk    ▒▒▒▒▒▒░░░░             what no object has had yet
-//!                          ▲                │ a batch of one size too many
-//!          64 KiB, a batch │                ▼
-//!  Heap, one a database  block ▒▒▒▒░░░░  batches by size
-//!                        2 MiB each, in huge pages where the system has them
+//!                        fresh[32] ▒▒▒▒░░░░░░            what no object has had yet
+//!                          ▲                │ some of one size too many
+//!         a chunk, or what │                ▼
+//!         is free of one   │
+//!  Heap, one a database  chunk │size│▒▒░▒░▒▒▒│           64 KiB, objects of one size
+//!                        chunk │    │░░░░░░░░│           wholly free: of any size next,
+//!                        block, 2 MiB, in huge pages     or given back to the system
 //! ```
 //!
 //! Every update makes a version and, a little later, frees one of about the same
 //! size: a list for each size, used from its newest end, gives out memory that is
 //! still in the cache, in three instructions. What one slot frees and others
-//! allocate moves in batches through the heap.
+//! allocate moves through the heap, which keeps what is free of each chunk in the
+//! chunk. So it sees when all of a chunk is: then the chunk may serve any size, and
+//! if there are many of those, the system gets the memory back.
 //!
 //! A general allocator does the same at three times the cost, because it cannot
 //! know that nobody else is in the list, must find out sizes, merges neighbours
@@ -26,14 +30,19 @@
 //!   heap, which the database and each of its tables hold. Objects above
 //!   [`LARGEST`] are the global allocator's.
 //! - **H2** A free object is in one list, of its size, and in use by nobody (E1).
-//! - **H3** A pool is used by who holds its slot (E2); batches pass from one to
+//! - **H3** A pool is used by who holds its slot (E2); objects pass from one to
 //!   another under the heap's lock, which is held in regions only (R1).
+//! - **H4** A chunk begins at a multiple of its size, with its header, which is
+//!   looked at under the lock. It is in its size's list of partial chunks while it
+//!   has free objects and is not wholly free.
 //!
-//! Known weakness: memory of one size never becomes memory of another, and goes
-//! back to the system with the database only.
+//! Known weakness: one object in use keeps its chunk for its size, and so do the
+//! few that each pool holds back. Addresses are the system's again only when the
+//! database ends.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::preemption;
@@ -45,12 +54,25 @@ const GRAIN: usize = 16;
 const LARGEST: usize = if cfg!(miri) { 0 } else { 1024 };
 /// Lists of a pool.
 const CLASSES: usize = LARGEST / GRAIN + 1;
-/// Free objects that change owners together; a pool keeps up to twice as many.
-const BATCH: usize = if cfg!(test) { 4 } else { 256 };
 /// What a pool takes of a block.
 const CHUNK: usize = 64 << 10;
+/// What of it the header takes.
+const HEADER: usize = 64;
 /// A huge page.
 const LARGEST_BLOCK: usize = 2 << 20;
+/// Wholly free chunks that the heap keeps at least, and one more for so many in use.
+const KEPT: (usize, usize) = (16, 8);
+
+/// Free objects of a class that change owners together, half a chunk at most; a pool
+/// keeps up to twice as many.
+const fn batch(class: usize) -> usize {
+    let objects = CHUNK / 2 / (if class == 0 { 1 } else { class } * GRAIN);
+    match objects {
+        _ if cfg!(test) => 4,
+        256.. => 256,
+        objects => objects,
+    }
+}
 
 /// A free object.
 struct Free {
@@ -115,15 +137,84 @@ impl Fresh {
     }
 }
 
+/// What a chunk begins with (H4).
+#[repr(C, align(64))]
+struct Chunk {
+    /// Its free objects that no pool has.
+    free: List,
+    /// How many objects it has in all.
+    capacity: u32,
+    class: u16,
+    /// Its place among the partial chunks of its class.
+    at: u32,
+}
+
+const _: () = assert!(size_of::<Chunk>() <= HEADER);
+
+/// A chunk, by its address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ChunkAt(NonNull<u8>);
+
+// SAFETY: who has it is the heap, or a pool, under the rules of H3.
+unsafe impl Send for ChunkAt {}
+
+impl ChunkAt {
+    /// The one with this object.
+    fn of(object: NonNull<u8>) -> ChunkAt {
+        let chunk = object.as_ptr().map_addr(|address| address & !(CHUNK - 1));
+        ChunkAt(NonNull::new(chunk).expect("no block is at 0"))
+    }
+
+    /// # Safety
+    /// The chunk has been begun, the heap is locked by the caller (H4), and it has no
+    /// other reference to the header.
+    unsafe fn header<'a>(self) -> &'a mut Chunk {
+        // SAFETY: by the caller.
+        unsafe { self.0.cast::<Chunk>().as_mut() }
+    }
+
+    /// Lets the chunk have objects of this class, all of which are with the caller.
+    ///
+    /// # Safety
+    /// Nobody else has the chunk.
+    unsafe fn begin(self, class: usize) -> Fresh {
+        let bytes = (CHUNK - HEADER) / (class * GRAIN) * (class * GRAIN);
+        let header = Chunk {
+            free: List::default(),
+            capacity: (bytes / (class * GRAIN)) as u32,
+            class: class as u16,
+            at: 0,
+        };
+        // SAFETY: a chunk has room for its header, and is so aligned.
+        unsafe { self.0.cast::<Chunk>().write(header) };
+        Fresh {
+            // SAFETY: within the chunk.
+            next: unsafe { self.0.add(HEADER) },
+            bytes,
+        }
+    }
+}
+
 /// The memory of a database.
 #[derive(Default)]
-pub(crate) struct Heap(Mutex<Shared>);
+pub(crate) struct Heap {
+    shared: Mutex<Shared>,
+    /// Bytes of memory that it holds of the system.
+    held: AtomicU64,
+}
 
 struct Shared {
     blocks: Vec<(NonNull<u8>, Layout)>,
+    /// Of the last block, what was no chunk yet.
     fresh: Fresh,
-    /// By class.
-    batches: [Vec<List>; CLASSES],
+    /// Chunks that are wholly free and have memory.
+    warm: Vec<ChunkAt>,
+    /// Those whose memory the system has.
+    cold: Vec<ChunkAt>,
+    /// Chunks that have objects.
+    used: usize,
+    /// By class, those with free objects.
+    partial: [Vec<ChunkAt>; CLASSES],
 }
 
 // SAFETY: the blocks are its own.
@@ -134,18 +225,25 @@ impl Default for Shared {
         Shared {
             blocks: Vec::new(),
             fresh: Fresh::NONE,
-            batches: [const { Vec::new() }; CLASSES],
+            warm: Vec::new(),
+            cold: Vec::new(),
+            used: 0,
+            partial: [const { Vec::new() }; CLASSES],
         }
     }
 }
 
 impl Shared {
-    fn chunk(&mut self) -> Fresh {
-        let next = self.fresh.take(CHUNK).unwrap_or_else(|| {
+    /// A chunk that nobody has.
+    fn chunk(&mut self) -> ChunkAt {
+        self.used += 1;
+        if let Some(chunk) = self.warm.pop().or_else(|| self.cold.pop()) {
+            return chunk;
+        }
+        ChunkAt(self.fresh.take(CHUNK).unwrap_or_else(|| {
             self.fresh = self.block();
             self.fresh.take(CHUNK).expect("a block has a chunk")
-        });
-        Fresh { next, bytes: CHUNK }
+        }))
     }
 
     /// A new block, as large as all before together, up to a huge page.
@@ -165,6 +263,58 @@ impl Shared {
         self.blocks.push((next, layout));
         Fresh { next, bytes }
     }
+
+    /// What is free of a partial chunk of this class.
+    fn take(&mut self, class: usize) -> Option<List> {
+        let chunk = self.partial[class].pop()?;
+        // SAFETY: the heap is locked, and partial chunks are begun (H4).
+        Some(std::mem::take(unsafe { &mut chunk.header().free }))
+    }
+
+    /// Takes an object back.
+    fn give(&mut self, object: NonNull<u8>) {
+        let chunk = ChunkAt::of(object);
+        // SAFETY: the heap is locked, and a chunk with an object is begun (H4).
+        let header = unsafe { chunk.header() };
+        header.free.push(object);
+        let partial = &mut self.partial[usize::from(header.class)];
+        if header.free.length == header.capacity as usize {
+            // It has been among them since its first: a chunk has several.
+            let at = header.at as usize;
+            partial.swap_remove(at);
+            if let Some(moved) = partial.get(at) {
+                // SAFETY: as above; it is another one.
+                unsafe { moved.header() }.at = at as u32;
+            }
+            self.empty(chunk);
+        } else if header.free.length == 1 {
+            header.at = partial.len() as u32;
+            partial.push(chunk);
+        }
+    }
+
+    /// A chunk is wholly free.
+    fn empty(&mut self, chunk: ChunkAt) {
+        self.used -= 1;
+        self.warm.push(chunk);
+        self.cool(KEPT.0 + self.used / KEPT.1);
+    }
+
+    /// Gives the system the memory of all wholly free chunks but so many.
+    fn cool(&mut self, but: usize) {
+        while self.warm.len() > but {
+            let chunk = self.warm.swap_remove(0);
+            // SAFETY: nobody uses what is in it; it reads as zeros afterwards, and is
+            // written before it is read. If the advice is not taken, it stays.
+            unsafe { libc::madvise(chunk.0.as_ptr().cast(), CHUNK, libc::MADV_DONTNEED) };
+            self.cold.push(chunk);
+        }
+    }
+
+    /// Bytes that it holds.
+    fn held(&self) -> u64 {
+        ((self.used + self.warm.len()) * CHUNK) as u64
+    }
 }
 
 impl Drop for Shared {
@@ -180,25 +330,52 @@ impl Drop for Shared {
 impl Heap {
     fn with<R>(&self, work: impl FnOnce(&mut Shared) -> R) -> R {
         let _region = preemption::region();
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = work(&mut shared);
+        self.held.store(shared.held(), Relaxed);
+        result
     }
+
+    /// Gives the system all memory that nobody uses.
+    pub(crate) fn cool(&self) {
+        self.with(|shared| shared.cool(0));
+    }
+
+    /// Bytes of memory that it holds of the system, whether in use or not.
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+}
+
+/// Objects of a class that nobody has.
+struct Stock {
+    list: List,
+    fresh: Fresh,
 }
 
 /// The memory of a slot.
 pub(crate) struct Pool {
     heap: Arc<Heap>,
     /// By class; none before the first use, since most slots are never used.
-    lists: Vec<List>,
-    fresh: Fresh,
+    stocks: Vec<Stock>,
+    /// Bytes of objects of the heap taken, less those given back, since somebody
+    /// asked.
+    taken: i64,
 }
 
 impl Pool {
     pub(crate) fn new(heap: &Arc<Heap>) -> Pool {
         Pool {
             heap: Arc::clone(heap),
-            lists: Vec::new(),
-            fresh: Fresh::NONE,
+            stocks: Vec::new(),
+            taken: 0,
         }
+    }
+
+    /// By how many bytes the objects of the heap that are in use have become more
+    /// since the last call, on account of this pool.
+    pub(crate) fn growth(&mut self) -> i64 {
+        std::mem::take(&mut self.taken)
     }
 
     /// Memory for an object, aligned for what is behind a [`Thin`](crate::thin::Thin).
@@ -208,41 +385,42 @@ impl Pool {
             return large(layout);
         }
         debug_assert!(layout.align() <= GRAIN);
+        self.taken += layout.size() as i64;
         let class = layout.size().div_ceil(GRAIN);
-        if let Some(list) = self.lists.get_mut(class)
-            && let Some(object) = list.pop()
-        {
-            return object;
+        if let Some(stock) = self.stocks.get_mut(class) {
+            if let Some(object) = stock.list.pop() {
+                return object;
+            }
+            if let Some(object) = stock.fresh.take(class * GRAIN) {
+                return object;
+            }
         }
-        match self.fresh.take(class * GRAIN) {
-            Some(object) => object,
-            None => self.refill(class),
-        }
+        self.refill(class)
     }
 
     /// An object of a class of which there is none, nor a fresh one.
     #[cold]
     fn refill(&mut self, class: usize) -> NonNull<u8> {
-        self.make_lists();
-        if let Some(batch) = self.heap.with(|shared| shared.batches[class].pop()) {
-            self.lists[class] = batch;
-        } else {
-            let rest = self.fresh.bytes / GRAIN;
-            if rest > 0 && rest < CLASSES {
-                let object = self.fresh.take(rest * GRAIN);
-                self.lists[rest].push(object.expect("the rest is there"));
-            }
-            self.fresh = self.heap.with(Shared::chunk);
-        }
-        let object = self.lists[class].pop();
+        self.make_stocks();
+        let stock = &mut self.stocks[class];
+        self.heap.with(|shared| match shared.take(class) {
+            Some(list) => stock.list = list,
+            // SAFETY: nobody has the chunk.
+            None => stock.fresh = unsafe { shared.chunk().begin(class) },
+        });
+        let object = stock.list.pop();
         object
-            .or_else(|| self.fresh.take(class * GRAIN))
+            .or_else(|| stock.fresh.take(class * GRAIN))
             .expect("one or the other was refilled")
     }
 
-    fn make_lists(&mut self) {
-        if self.lists.is_empty() {
-            self.lists.resize_with(CLASSES, List::default);
+    fn make_stocks(&mut self) {
+        if self.stocks.is_empty() {
+            let empty = || Stock {
+                list: List::default(),
+                fresh: Fresh::NONE,
+            };
+            self.stocks.resize_with(CLASSES, empty);
         }
     }
 
@@ -257,9 +435,10 @@ impl Pool {
             // SAFETY: by the caller.
             return unsafe { dealloc(object.as_ptr(), layout) };
         }
+        self.taken -= layout.size() as i64;
         let class = layout.size().div_ceil(GRAIN);
-        match self.lists.get_mut(class) {
-            Some(list) if list.length < 2 * BATCH => list.push(object),
+        match self.stocks.get_mut(class) {
+            Some(stock) if stock.list.length < 2 * batch(class) => stock.list.push(object),
             _ => self.give_far(object, class),
         }
     }
@@ -267,15 +446,28 @@ impl Pool {
     /// The same where there is no list yet, or one that is too long.
     #[cold]
     fn give_far(&mut self, object: NonNull<u8>, class: usize) {
-        self.make_lists();
-        let list = &mut self.lists[class];
+        self.make_stocks();
+        let list = &mut self.stocks[class].list;
         list.push(object);
-        if list.length > 2 * BATCH {
-            let mut batch = List::default();
-            for _ in 0..BATCH {
-                batch.push(list.pop().expect("it is longer than that"));
+        if list.length > 2 * batch(class) {
+            self.heap.with(|shared| {
+                for _ in 0..batch(class) {
+                    shared.give(list.pop().expect("it is longer than that"));
+                }
+            });
+        }
+    }
+
+    /// Gives the heap back what the pool keeps of chunks that others may want.
+    pub(crate) fn trim(&mut self) {
+        for stock in &mut self.stocks {
+            if stock.list.length > 0 {
+                self.heap.with(|shared| {
+                    while let Some(object) = stock.list.pop() {
+                        shared.give(object);
+                    }
+                });
             }
-            self.heap.with(|shared| shared.batches[class].push(batch));
         }
     }
 }
@@ -370,5 +562,28 @@ mod tests {
         }
         let blocks = heap.with(|shared| shared.blocks.len());
         assert!(blocks <= 2, "{blocks} blocks for a hundred objects");
+    }
+
+    /// What one size no longer needs, another gets, and the system what is too much.
+    #[test]
+    fn chunks_that_are_wholly_free_serve_other_sizes_and_go_back() {
+        let heap: Arc<Heap> = Arc::default();
+        let mut pool = Pool::new(&heap);
+        for bytes in (32..=1024).step_by(32) {
+            let layout = Layout::from_size_align(bytes, 8).unwrap();
+            let objects: Vec<_> = (0..(8 << 20) / bytes).map(|_| pool.take(layout)).collect();
+            let full = heap.held();
+            assert!((8 << 20..12 << 20).contains(&full), "{bytes}: {full} held");
+            for object in objects {
+                // SAFETY: taken above, with this layout.
+                unsafe { pool.give(object, layout) };
+            }
+            pool.trim();
+            assert_eq!(pool.growth(), 0);
+            let empty = heap.held();
+            assert!(empty < full / 2, "{bytes}: {empty} of {full} held");
+        }
+        let blocks = heap.with(|shared| shared.blocks.len());
+        assert!(blocks < 16, "{blocks} blocks");
     }
 }

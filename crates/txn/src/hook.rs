@@ -42,6 +42,11 @@ pub(crate) trait CommitSink: Any + Send + Sync {
     /// The same for a transaction that has written nothing and seen everything
     /// up to `snapshot`, as far as the options ask for it.
     fn wait_read(&self, snapshot: u64, deadline: Option<Instant>) -> Result<()>;
+    /// The last timestamp that will ever be durable, if the log has failed: what
+    /// committed later is in doubt.
+    fn end(&self) -> Option<u64> {
+        None
+    }
     /// A table is made, unless this fails. Nobody uses it yet.
     fn create_table(&self, id: TableId, schema: &Schema) -> Result<()>;
 }

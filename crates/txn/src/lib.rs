@@ -53,7 +53,7 @@
 //! | `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |
-//! | `announced`, `workspace`, `table`, `database`, `stats` | What does a transaction work with? |
+//! | `announced`, `workspace`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
 //! | `txn`, `looks`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
@@ -84,6 +84,7 @@ mod scan;
 mod schema;
 mod stats;
 mod submit;
+mod surplus;
 mod sync;
 mod table;
 mod thin;

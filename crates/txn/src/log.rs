@@ -249,14 +249,15 @@ impl Log {
     /// options say that it waits.
     ///
     /// # Errors
-    /// As [`wait`](Self::wait).
+    /// [`ReadInDoubt`](DurabilityError::ReadInDoubt) after a failure,
+    /// [`NotYet`](DurabilityError::NotYet) when the deadline has passed.
     pub(crate) fn wait_read(
         &self,
         snapshot: u64,
         deadline: Option<Instant>,
     ) -> Result<(), DurabilityError> {
         match self.shared.options.reads_wait {
-            true => self.wait(snapshot, deadline),
+            true => self.wait(snapshot, deadline).map_err(read),
             false => Ok(()),
         }
     }
@@ -272,9 +273,21 @@ impl Log {
     /// nothing, at once if the options say that it does not wait.
     pub(crate) fn when_read(&self, snapshot: u64, callback: Callback) {
         match self.shared.options.reads_wait {
-            true => self.when_durable(snapshot, callback),
+            true => {
+                let callback = move |settled: Result<(), _>| callback(settled.map_err(read));
+                self.when_durable(snapshot, Box::new(callback));
+            }
             false => callback(Ok(())),
         }
+    }
+
+    /// The last timestamp that will ever be durable; `None` while the log is
+    /// written.
+    #[inline]
+    pub(crate) fn end(&self) -> Option<u64> {
+        let frontier = &self.shared.frontier;
+        // The failure first: it is set after the last move (W2).
+        frontier.failure().map(|_| frontier.reached())
     }
 
     /// Bytes that wait to be written, and how many may.
@@ -403,6 +416,14 @@ impl Log {
             failure: shared.frontier.failure().map(ToString::to_string),
             ..shared.counters.snapshot()
         }
+    }
+}
+
+/// What an error of waiting means to a transaction that wrote nothing.
+fn read(error: DurabilityError) -> DurabilityError {
+    match error {
+        DurabilityError::InDoubt(failure) => DurabilityError::ReadInDoubt(failure),
+        other => other,
     }
 }
 

@@ -15,6 +15,7 @@ use crate::key::Span;
 use crate::record::{self, Record};
 use crate::table::{IndexInner, TableInner};
 use crate::tree::{Direction, LeafScan, LeafSeen, Tree};
+use crate::workspace::LIST_KEPT;
 
 /// Which index was looked at. Tables live as long as their database.
 #[derive(Clone, Copy)]
@@ -59,9 +60,16 @@ impl Between {
 }
 
 impl Looks {
+    /// Bytes of memory that it has.
+    pub(crate) fn bytes(&self) -> usize {
+        self.list.capacity() * size_of::<Look>() + self.bounds.capacity()
+    }
+
     pub(crate) fn clear(&mut self) {
         self.list.clear();
+        self.list.shrink_to(LIST_KEPT);
         self.bounds.clear();
+        self.bounds.shrink_to(LIST_KEPT);
     }
 
     /// Remembers that the part of the leaf from a key up to another was read.

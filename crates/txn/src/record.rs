@@ -313,6 +313,25 @@ pub(crate) fn view(record: Record, limit: u64, mine: *const Fate, own_counts: bo
     }
 }
 
+/// When the version was committed that a transaction without writes sees of a
+/// record at `limit`, be it a row or a tombstone; `None` if it sees none.
+#[cold]
+pub(crate) fn seen_at(record: Record, limit: u64) -> Option<u64> {
+    let Head::Version(mut version) = head_of(record) else {
+        return None;
+    };
+    loop {
+        match begin_of(version) {
+            Begin::Committed(ts) if ts <= limit => return Some(ts),
+            Begin::By(fate) if fate.committed_by(limit) => match fate.outcome() {
+                Outcome::Committed(ts) => return Some(ts),
+                Outcome::Active | Outcome::Aborted => unreachable!("it has committed"),
+            },
+            Begin::Committed(_) | Begin::By(_) => version = next_of(version)?,
+        }
+    }
+}
+
 /// What a writer finds at a record's head.
 pub(crate) enum Writable {
     /// The record is no more.

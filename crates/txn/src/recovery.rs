@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::checkpoint::file::{self, CheckpointHeader, Unreadable, checkpoint_number};
-use crate::log::format::{SegmentHeader, segment_number};
+use crate::log::format::{SegmentHeader, VERSION, segment_number};
 use crate::log::record::Change;
 use crate::log::segment::UNFINISHED;
 use crate::log::{Disk, DurabilityError, DurabilityOptions, Flaw, Start};
@@ -110,6 +110,7 @@ pub(crate) fn recover<T: Target>(
     report.took = began.elapsed();
     let start = Start {
         header: SegmentHeader {
+            version: VERSION,
             // Random enough to tell databases apart; nobody guesses against it.
             database: end
                 .database

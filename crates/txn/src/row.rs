@@ -249,8 +249,9 @@ impl<'t> Row<'t> {
         self.bytes
     }
 
-    /// A copy that outlives the transaction.
-    pub fn to_owned(&self) -> RowBuf<'t> {
+    /// A copy that borrows nothing: it outlives the transaction and the table's
+    /// handle, may be kept, sent to other threads and inserted again.
+    pub fn to_owned(&self) -> RowBuf<'static> {
         RowBuf::copy_of(*self)
     }
 

@@ -10,6 +10,9 @@ pub struct Stats {
     /// Bytes of rows, versions and index nodes, garbage included. Each slot of a
     /// transaction reports when its transaction ends.
     pub memory_bytes: u64,
+    /// Bytes that the database holds of the system for these, for lists of open
+    /// transactions, and for what is free in between: what `memory_limit` bounds.
+    pub held_bytes: u64,
     /// Bytes of what was replaced or removed and may still be needed by an open
     /// transaction.
     pub garbage_bytes: u64,

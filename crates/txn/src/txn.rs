@@ -35,6 +35,9 @@ use crate::workspace::Workspace;
 /// Deadlines are looked at in every so many operations.
 const DEADLINE_EVERY: u32 = 32;
 
+/// In place of the last durable timestamp: the log goes on.
+const ON: u64 = u64::MAX;
+
 /// So many rows are asked for at once.
 const PREFETCH_GROUP: usize = 16;
 
@@ -151,6 +154,10 @@ pub struct Transaction<'db> {
     pub(crate) deadline: Option<Instant>,
     operations: Cell<u32>,
     failed: RefCell<Option<Error>>,
+    /// If the log had failed when it began: the last timestamp that is durable.
+    durable: u64,
+    /// Whether it has seen something later than that.
+    in_doubt: Cell<bool>,
     _of_one_context: PhantomData<*mut ()>,
 }
 
@@ -187,6 +194,8 @@ impl<'db> Transaction<'db> {
             deadline: options.deadline,
             operations: Cell::new(0),
             failed: RefCell::new(None),
+            durable: db.sink.get().and_then(|sink| sink.end()).unwrap_or(ON),
+            in_doubt: Cell::new(false),
             _of_one_context: PhantomData,
         })
     }
@@ -289,6 +298,7 @@ impl<'db> Transaction<'db> {
         if let Some(record) = self.announced(table, bytes.as_slice()) {
             let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
             if let Some(row) = self.row(&table.schema, view) {
+                self.note_doubt(record);
                 self.note_read(record, view);
                 return Ok(Some(row));
             }
@@ -347,8 +357,29 @@ impl<'db> Transaction<'db> {
     #[inline]
     pub(crate) fn see(&self, record: Record) -> View {
         let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
+        self.note_doubt(record);
         self.note_read(record, view);
         view
+    }
+
+    /// Remembers that it has looked at something that may be lost.
+    #[inline]
+    fn note_doubt(&self, record: Record) {
+        if self.durable != ON
+            && record::seen_at(record, self.snapshot.get()).is_some_and(|ts| ts > self.durable)
+        {
+            self.in_doubt.set(true);
+        }
+    }
+
+    /// What has to be durable before a transaction that wrote nothing may say what
+    /// it has seen: its snapshot; or, if no more will be durable than is, that, as
+    /// long as it has seen nothing later.
+    pub(crate) fn seen(&self) -> u64 {
+        match self.in_doubt.get() {
+            true => self.snapshot(),
+            false => self.snapshot().min(self.durable),
+        }
     }
 
     /// Remembers what was seen of a record.

@@ -7,13 +7,13 @@
 //!
 //! ```text
 //!  retire() ─► fresh ──seal()──► limbo, stamped ──collect()──► freed
+//!                                  └─ too long ─► surplus ─► freed by any slot
 //! ```
 //!
 //! Tombstones and spans go through the same lists, but are not freed at the end:
 //! they say that a record or an index entry may have lost its last reader, and
 //! what they lead to is retired again.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::announced::Announced;
@@ -25,15 +25,30 @@ use crate::hook;
 use crate::looks::Looks;
 use crate::preemption;
 use crate::record::{self, Head, IndexEntry, Record, RecordHead, Version};
+use crate::surplus::{self, Limbo, Surplus};
 use crate::sync::{AcqRel, Acquire, Relaxed};
 use crate::table::{IndexInner, TableInner};
 use crate::thin::Thin;
 use crate::tree::{self, Finger, Keeper, Node, Spot};
 
-/// How much is freed at a time, so that nobody waits long for it.
-const COLLECT_AT_MOST: usize = 512;
+/// How much the end of a transaction frees at least, if it is there. One that has
+/// made more frees more, so that garbage shrinks whoever makes it.
+const COLLECT_AT_LEAST: usize = 512;
+/// How much of the surplus the end of a transaction frees at least.
+const SURPLUS_AT_LEAST: usize = 64;
 /// So much must wait before it is worth looking.
 const COLLECT_FROM: usize = 64;
+/// What a slot keeps at most when its transaction has ended: pieces and bytes.
+const KEPT_AT_MOST: (usize, usize) = (512, 256 << 10);
+
+/// Elements that a list keeps room for when its transaction has ended.
+pub(crate) const LIST_KEPT: usize = 16 << 10;
+
+/// Forgets what is in a list, and gives back its memory if that is much.
+fn clear<T>(list: &mut Vec<T>) {
+    list.clear();
+    list.shrink_to(LIST_KEPT);
+}
 
 /// One row that the transaction writes.
 pub(crate) struct Write {
@@ -113,7 +128,7 @@ impl Retired {
     /// # Safety
     /// Nobody can find it any more (E1). With no pool, the heap goes away.
     #[inline]
-    unsafe fn free(self, pool: Option<&mut Pool>) {
+    pub(crate) unsafe fn free(self, pool: Option<&mut Pool>) {
         // SAFETY: by the caller.
         unsafe {
             match (self, pool) {
@@ -168,7 +183,14 @@ pub(crate) struct Workspace {
     allocated: i64,
     garbage: i64,
     fresh: Vec<Retired>,
-    limbo: VecDeque<(u64, Retired)>,
+    limbo: Limbo,
+    /// Bytes that will come free of what is in `fresh`, and in `limbo`.
+    fresh_bytes: usize,
+    limbo_bytes: usize,
+    /// Pieces that the transaction has retired.
+    made: usize,
+    /// Pieces of the surplus that are being freed.
+    taken: Vec<Retired>,
 }
 
 // SAFETY: its pointers are to shared objects, or to what its holder alone may
@@ -203,7 +225,11 @@ impl Workspace {
             allocated: 0,
             garbage: 0,
             fresh: Vec::new(),
-            limbo: VecDeque::new(),
+            limbo: Limbo::new(),
+            fresh_bytes: 0,
+            limbo_bytes: 0,
+            made: 0,
+            taken: Vec::new(),
         }
     }
 
@@ -219,12 +245,34 @@ impl Workspace {
 
     /// Forgets the transaction, and keeps what waits.
     pub(crate) fn clear(&mut self) {
-        self.reads.clear();
+        clear(&mut self.reads);
         self.looks.clear();
         self.announced.clear();
         self.finger = None;
-        self.writes.clear();
-        self.spans.clear();
+        clear(&mut self.writes);
+        clear(&mut self.spans);
+        clear(&mut self.row);
+        self.fresh.shrink_to(LIST_KEPT);
+    }
+
+    /// Bytes of memory that the lists have.
+    fn lists(&self) -> usize {
+        fn bytes<T>(list: &Vec<T>) -> usize {
+            list.capacity() * size_of::<T>()
+        }
+        bytes(&self.reads)
+            + self.looks.bytes()
+            + bytes(&self.writes)
+            + bytes(&self.spans)
+            + bytes(&self.row)
+            + bytes(&self.fresh)
+            + bytes(&self.taken)
+            + self.limbo.capacity() * size_of::<(u64, Retired)>()
+    }
+
+    /// Bytes of what the slot keeps that will come free.
+    pub(crate) fn kept(&self) -> usize {
+        self.fresh_bytes + self.limbo_bytes
     }
 
     /// Bytes were allocated.
@@ -246,7 +294,10 @@ impl Workspace {
 
     /// Hands over something that has just become unreachable.
     pub(crate) fn retire(&mut self, retired: Retired) {
-        self.garbage += retired.bytes() as i64;
+        let bytes = retired.bytes();
+        self.garbage += bytes as i64;
+        self.fresh_bytes += bytes;
+        self.made += 1;
         self.fresh.push(retired);
     }
 
@@ -256,18 +307,21 @@ impl Workspace {
             let stamp = epochs.stamp();
             let stamped = self.fresh.drain(..).map(|retired| (stamp, retired));
             self.limbo.extend(stamped);
+            self.limbo_bytes += std::mem::take(&mut self.fresh_bytes);
         }
     }
 
     /// Tells the slot's counters what has changed.
     pub(crate) fn account(&mut self, shared: &Shared) {
-        if self.allocated != 0 || self.garbage != 0 {
-            let add = |counter: &std::sync::atomic::AtomicI64, change: &mut i64| {
-                counter.store(counter.load(Relaxed) + std::mem::take(change), Relaxed);
-            };
-            add(&shared.allocated, &mut self.allocated);
-            add(&shared.garbage, &mut self.garbage);
-        }
+        let add = |counter: &std::sync::atomic::AtomicI64, change: i64| {
+            if change != 0 {
+                counter.store(counter.load(Relaxed) + change, Relaxed);
+            }
+        };
+        add(&shared.allocated, std::mem::take(&mut self.allocated));
+        add(&shared.garbage, std::mem::take(&mut self.garbage));
+        add(&shared.pooled, self.pool.growth());
+        shared.lists.store(self.lists() as i64, Relaxed);
     }
 
     /// Whether enough waits to make looking worthwhile.
@@ -276,36 +330,107 @@ impl Workspace {
         self.limbo.len() >= COLLECT_FROM
     }
 
-    /// Frees what nobody can find any more, up to a bound; whether there is more.
+    /// At the end of a transaction, or for a slot that none has: frees what nobody
+    /// can find any more, about twice what the transaction has made, first of the
+    /// slot's own, then of the surplus; and leaves there what is too much to keep.
     /// The caller holds the slot, and nothing that it found with it.
-    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>, slot: usize) -> bool {
-        if self.limbo.is_empty() {
-            return false;
+    pub(crate) fn tidy(&mut self, surplus: &Surplus, epochs: &Epochs<Workspace>, slot: usize) {
+        let twice = 2 * std::mem::take(&mut self.made);
+        // It is at an end, so what it began with need not be kept for it.
+        epochs.renew(slot);
+        self.collect(epochs, slot, twice.max(COLLECT_AT_LEAST));
+        if surplus.has_some() {
+            let (oldest, _) = epochs.oldest(Some(slot));
+            self.collect_surplus(surplus, epochs, oldest, twice + SURPLUS_AT_LEAST);
         }
-        let (oldest, _) = epochs.oldest(Some(slot));
-        let mut left = COLLECT_AT_MOST;
-        while left > 0 && self.limbo.front().is_some_and(|&(stamp, _)| stamp < oldest) {
-            left -= 1;
-            let (_, retired) = self.limbo.pop_front().expect("there is a first");
-            match retired {
-                Retired::Tombstone(table, record) => self.bury(table, record),
-                Retired::Span(table, at, entry) => {
-                    // SAFETY: the entry lives while it has spans.
-                    let record = unsafe { entry.head() }.record;
-                    self.end_span(table, at, entry);
-                    self.bury(table, record);
-                }
-                retired => {
-                    let bytes = retired.bytes() as i64;
-                    self.garbage -= bytes;
-                    self.allocated -= bytes;
-                    // SAFETY: stamped before the oldest open transaction (E1).
-                    unsafe { retired.free(Some(&mut self.pool)) };
-                }
+        if self.limbo.len() > KEPT_AT_MOST.0 || self.limbo_bytes > KEPT_AT_MOST.1 {
+            self.leave(surplus);
+        }
+        self.made = 0;
+    }
+
+    /// Frees of the slot's own, at most so many pieces; whether there is more.
+    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>, slot: usize, most: usize) -> bool {
+        let mut left = most;
+        while left > 0 && !self.limbo.is_empty() {
+            // Anew now and then, since others come and go.
+            let (oldest, _) = epochs.oldest(Some(slot));
+            let some = left.min(surplus::AT_ONCE);
+            let mut freed = 0;
+            while freed < some
+                && let Some((_, retired)) = self.limbo.pop_front_if(|(stamp, _)| *stamp < oldest)
+            {
+                self.limbo_bytes -= self.free(retired);
+                freed += 1;
+            }
+            // What they led to.
+            self.seal(epochs);
+            left -= freed;
+            if freed < some {
+                return false;
             }
         }
-        self.seal(epochs);
-        left == 0
+        !self.limbo.is_empty()
+    }
+
+    /// Frees of the surplus what was stamped before `oldest`, at most so many
+    /// pieces; how many there were. The caller has an open transaction, or holds a
+    /// slot.
+    pub(crate) fn collect_surplus(
+        &mut self,
+        surplus: &Surplus,
+        epochs: &Epochs<Workspace>,
+        oldest: u64,
+        most: usize,
+    ) -> usize {
+        let mut count = 0;
+        while count < most {
+            let some = (most - count).min(surplus::AT_ONCE);
+            let mut taken = std::mem::take(&mut self.taken);
+            let found = surplus.take(oldest, some, &mut taken);
+            let bytes = taken.drain(..).map(|retired| self.free(retired)).sum();
+            self.taken = taken;
+            surplus.freed(bytes);
+            // What they led to.
+            self.seal(epochs);
+            count += found;
+            if found < some {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Leaves everything that is sealed to whoever comes first.
+    pub(crate) fn leave(&mut self, surplus: &Surplus) {
+        let bytes = std::mem::take(&mut self.limbo_bytes);
+        surplus.leave(std::mem::take(&mut self.limbo), bytes);
+    }
+
+    /// Frees a piece that nobody can find any more, or looks at what it leads to;
+    /// how many bytes that were.
+    fn free(&mut self, retired: Retired) -> usize {
+        match retired {
+            Retired::Tombstone(table, record) => {
+                self.bury(table, record);
+                0
+            }
+            Retired::Span(table, at, entry) => {
+                // SAFETY: the entry lives while it has spans.
+                let record = unsafe { entry.head() }.record;
+                self.end_span(table, at, entry);
+                self.bury(table, record);
+                0
+            }
+            retired => {
+                let bytes = retired.bytes();
+                self.garbage -= bytes as i64;
+                self.allocated -= bytes as i64;
+                // SAFETY: stamped before the oldest open transaction (E1).
+                unsafe { retired.free(Some(&mut self.pool)) };
+                bytes
+            }
+        }
     }
 
     /// Retires a tombstone that has become a record's head, with the hold on the

@@ -373,6 +373,27 @@ fn a_filled_row_is_new() {
     assert!(forgotten.unwrap_err().to_string().contains("'data'"));
 }
 
+#[test]
+fn a_copy_of_a_row_outlives_its_transaction_and_its_table() {
+    let (db, table) = database(Options::default());
+    insert(&db, &table, 1, "a").unwrap();
+    let copy = {
+        let table = db.table("t").unwrap();
+        let txn = db.begin(TxnOptions::read_only()).unwrap();
+        let copy = txn.get(&table, 1).unwrap().unwrap().to_owned();
+        txn.commit().unwrap();
+        copy
+    };
+    let mut copy = std::thread::spawn(move || copy).join().unwrap();
+    assert_eq!((copy.i32(0), copy.text(1)), (1, "a"));
+    assert_eq!(copy.schema().name(), "t");
+    copy.set_i32(0, 2).set_text(1, "b");
+    db.run(TxnOptions::default(), |txn| txn.insert(&table, &copy))
+        .unwrap();
+    let txn = db.begin(TxnOptions::read_only()).unwrap();
+    assert_eq!(txn.get(&table, 2).unwrap().unwrap().text(1), "b");
+}
+
 /// Keys and indexes follow changes of any column, also of those behind number 63,
 /// which are not told apart.
 #[test]

@@ -223,10 +223,21 @@ fn when_the_disk_fails_the_database_is_read_only_and_says_why() {
     assert!(db.log_stats().unwrap().failure.is_some());
     // What can be read can be read; nobody is told of what may be lost.
     assert_eq!(names(&db).len(), 2);
-    let reader = db.begin(TxnOptions::read_only()).unwrap();
+    let read = |id: i32| {
+        db.run(TxnOptions::read_only(), |txn| {
+            Ok(txn.get(&people, id)?.map(|row| row.to_owned()))
+        })
+    };
+    assert_eq!(read(1).unwrap().unwrap().text(1), "anna");
+    assert!(read(3).unwrap().is_none());
+    let error = kind(read(2).map(drop));
+    assert!(matches!(error, DurabilityError::ReadInDoubt(_)), "{error}");
+    let all = db.run(TxnOptions::read_only(), |txn| {
+        Ok(txn.scan(&people, KeyRange::all(), Forward)?.count())
+    });
     assert!(matches!(
-        kind(reader.commit().map(drop)),
-        DurabilityError::InDoubt(_)
+        kind(all.map(drop)),
+        DurabilityError::ReadInDoubt(_)
     ));
     drop((db, people));
     let db = Database::open(path.path(), Options::default(), durability()).unwrap();

@@ -16,7 +16,7 @@ use crate::policy::Policy;
 use crate::pool::common::Common;
 use crate::pool::station::{Base, Server, Station};
 use crate::pool::tick::{Alarm, Tuning};
-use crate::pool::{Member, Pool, Ticker};
+use crate::pool::{Member, Occupation, Pool, Ticker};
 use crate::presence::{Parking, Serving};
 use crate::queue::{Consumer, queue};
 use crate::remote::Remote;
@@ -232,6 +232,7 @@ impl PoolBuilder {
         if self.ticker == Ticker::Thread {
             pool.start_ticker()?;
         }
+        pool.start_watch()?;
         Ok(pool)
     }
 
@@ -291,6 +292,7 @@ impl PoolBuilder {
             serving: Serving::new(),
             starvation: Starvation::new(),
             standing: Standing::new(),
+            occupations: places.iter().map(|_| Occupation::new()).collect(),
         });
         let recruit = Recruit {
             worker,

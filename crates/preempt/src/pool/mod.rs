@@ -24,6 +24,7 @@
 //! | `common`, `station` | What does a worker know, what do its contexts run? |
 //! | `dispatch` | Which worker gets a task, and how does it learn of it? |
 //! | `tick` | What needs a clock? |
+//! | `watch` | Does a worker wait for itself? |
 //! | `builder`, `unrun` | How does a pool begin and end? |
 
 mod builder;
@@ -33,6 +34,7 @@ mod request;
 mod station;
 mod tick;
 mod unrun;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -55,11 +57,13 @@ pub use builder::{BuildError, PoolBuilder};
 pub use request::{Batch, Refused, Request, Why};
 pub(crate) use station::Station;
 pub use unrun::Unrun;
+pub use watch::{Holder, Stall};
+pub(crate) use watch::{Name, Occupation};
 
 use common::{Common, Stop};
-#[cfg(all(test, loom))]
 pub(crate) use tick::Alarm;
 use tick::Tuning;
+use watch::Sight;
 
 /// Who calls [`Pool::tick`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +97,7 @@ struct Member {
 struct Desk {
     station: Arc<Station>,
     remote: Remote,
+    sight: Sight,
 }
 
 /// What the pool's threads share.
@@ -106,6 +111,8 @@ struct Inner {
     tuning: Option<RegionMutex<Tuning>>,
     /// Where statistics count from; empty before the first reset.
     counted_from: RegionMutex<Vec<LevelReading>>,
+    /// What the watching thread sleeps on.
+    watch_alarm: Alarm,
 }
 
 /// Workers that take tasks, the urgent ones first.
@@ -115,7 +122,7 @@ struct Inner {
 /// panics, as [`shutdown`](Pool::shutdown) does inside a task.
 pub struct Pool {
     inner: Arc<Inner>,
-    /// The workers', and after them the one that ticks.
+    /// The workers', and after them those that tick and watch.
     threads: RegionMutex<Vec<JoinHandle<()>>>,
 }
 
@@ -138,6 +145,7 @@ impl Pool {
             desks.push(Desk {
                 station: member.station,
                 remote: member.remote,
+                sight: Sight::new(),
             });
         }
         Pool {
@@ -148,6 +156,7 @@ impl Pool {
                 turn: AtomicUsize::new(0),
                 tuning: tuning.map(RegionMutex::new),
                 counted_from: RegionMutex::new(Vec::new()),
+                watch_alarm: Alarm::new(),
             }),
             threads: RegionMutex::new(threads),
         }
@@ -210,12 +219,15 @@ impl Pool {
         });
         let workers = inner.desks.iter().map(|desk| {
             let in_line = desk.station.starvation.in_line(now);
+            let (stalls, stall) = desk.sight.read();
             WorkerStats {
                 requests: desk.remote.counters(),
                 starvation: desk.station.starvation.level(now),
                 in_line_ns: in_line.total_ns,
                 higher_ns: in_line.higher_ns,
                 idle: desk.station.parking.is_idle(),
+                stalls,
+                stall,
             }
         });
         PoolStats {
@@ -287,12 +299,13 @@ impl Pool {
             let _ = desk.station.parking.notify();
         }
         let mut threads = std::mem::take(&mut *self.threads.lock());
-        let ticker = threads.split_off(inner.desks.len());
+        let others = threads.split_off(inner.desks.len());
         threads.into_iter().for_each(builder::join);
         if let Some(alarm) = &inner.common.alarm {
             alarm.ring();
         }
-        ticker.into_iter().for_each(builder::join);
+        inner.watch_alarm.ring();
+        others.into_iter().for_each(builder::join);
         std::mem::take(&mut *inner.common.unrun.lock())
     }
 }

@@ -34,6 +34,7 @@ use crate::clock;
 use crate::context::{task_boundary, yield_to};
 use crate::level::Level;
 use crate::lowering::Standing;
+use crate::pool::Occupation;
 use crate::pool::common::{Common, Stop};
 use crate::pool::unrun::Unrun;
 use crate::presence::{Parking, Patience, Serving};
@@ -63,6 +64,8 @@ pub(crate) struct Station {
     pub(crate) serving: Serving,
     pub(crate) starvation: Starvation,
     pub(crate) standing: Standing,
+    /// One for each level.
+    pub(crate) occupations: Box<[Occupation]>,
 }
 
 impl Station {
@@ -127,12 +130,14 @@ impl Station {
                 self.starvation.open(now);
             }
             books.queue_delay.record(now.saturating_sub(entry.arrival));
+            self.occupations[level.index()].begin(entry.task.name(), now);
             (now, self.starvation.in_line(now).higher_ns)
         };
         let ended = entry.task.run();
         let _region = region();
         let now = clock::now();
         let run_ns = now - started;
+        self.occupations[level.index()].end();
         if base {
             self.starvation.close(now);
         }

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::histogram::Reading;
 use crate::level::Level;
 use crate::pool::common::Stop;
+use crate::pool::watch::LOOK;
 use crate::pool::{Desk, Inner, Pool};
 use crate::starvation::{InLine, Threshold};
 use crate::stats::{Books, Metric};
@@ -86,6 +87,23 @@ impl Pool {
                     .expect("a pool that ticks has an alarm");
                 while inner.has_workers() {
                     alarm.sleep(inner.tick().map(|after| after.max(NAP)));
+                }
+            })?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Starts a thread that watches for workers that wait for themselves.
+    pub(super) fn start_watch(&self) -> std::io::Result<()> {
+        let inner = std::sync::Arc::clone(&self.inner);
+        let thread = std::thread::Builder::new()
+            .name("giveway-watch".to_owned())
+            .spawn(move || {
+                while inner.has_workers() {
+                    inner.watch_alarm.sleep(Some(LOOK));
+                    inner.watch();
                 }
             })?;
         self.threads.lock().push(thread);

@@ -121,6 +121,14 @@ pub enum DurabilityError {
          when the database is opened again"
     )]
     InDoubt(Arc<Failure>),
+    /// The log could not be written, and the transaction, which wrote nothing, has
+    /// read what is in doubt since. Read other rows, or open the database again:
+    /// then it has what is durable.
+    #[error(
+        "the transaction wrote nothing, but read rows that are in doubt: the log could not be \
+         written ({0}); they may not be there when the database is opened again"
+    )]
+    ReadInDoubt(Arc<Failure>),
     /// The transaction writes too much. Divide it.
     #[error("the transaction logs {0} bytes, and {RECORD_MAX} is the most; divide it")]
     TooLarge(usize),

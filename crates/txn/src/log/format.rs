@@ -8,7 +8,8 @@
 //! SegmentHeader, 40 bytes
 //!   magic 8 │ version 4 │ crc 4 │ database 8 │ first sequence 8 │ after 8
 //! batch
-//!   magic 4 │ length 4 │ sequence 8 │ last 8 │ payload crc 4 │ header crc 4 │ payload
+//!   magic 4 │ length 4 │ sequence 8 │ last 8 │ synced 8 │ payload crc 4 │ header crc 4
+//!   payload
 //! payload: transactions in the order of their timestamps
 //!   length 4 │ timestamp 8 │ body
 //! ```
@@ -16,7 +17,13 @@
 //! All numbers are little-endian. `crc` of the segment header covers what
 //! follows it; version and magic come before it so that a newer version can be
 //! told from damage. `after` is a timestamp that all of the segment's
-//! transactions are beyond, `last` that of the batch's last one.
+//! transactions are beyond, `last` that of the batch's last one. `synced` is the
+//! number of the first batch that was not known to be on disk when this one was
+//! written: who finds it knows that all before that one are.
+//!
+//! Version 1 has no `synced`, so its batches have 8 bytes less in front. They are
+//! read as if each had been written after a sync. Versions are a segment's: a log
+//! may have segments of several.
 //!
 //! - **F1** Batches are numbered without gaps from 1, across segments. A gap is
 //!   a lost batch.
@@ -28,11 +35,13 @@
 use super::error::Flaw;
 
 /// The version this program writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
+/// The version whose batches do not say what is synced.
+const WITHOUT_SYNCED: u32 = 1;
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER: usize = 40;
 /// Bytes of a batch's header.
-pub(crate) const BATCH_HEADER: usize = 32;
+pub(crate) const BATCH_HEADER: usize = 40;
 /// Bytes in front of a transaction's body.
 pub(crate) const RECORD_HEADER: usize = 12;
 /// The longest body of a transaction, bytes. A quarter of what a batch's length
@@ -59,6 +68,8 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
 /// What a segment says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// The version of the segment's format.
+    pub(crate) version: u32,
     /// The database it belongs to.
     pub(crate) database: u64,
     /// The number of its first batch.
@@ -76,7 +87,21 @@ pub(crate) struct BatchHeader {
     pub(crate) sequence: u64,
     /// The timestamp of its last transaction.
     pub(crate) last: u64,
+    /// All batches before the one with this number were on disk when this one was
+    /// written.
+    pub(crate) synced: u64,
     payload_crc: u32,
+    /// Bytes of this header.
+    pub(crate) bytes: usize,
+}
+
+/// What the batches of a segment are read by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchFormat {
+    /// The database they belong to.
+    pub(crate) database: u64,
+    /// The segment's version.
+    pub(crate) version: u32,
 }
 
 impl SegmentHeader {
@@ -84,7 +109,7 @@ impl SegmentHeader {
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER] {
         let mut bytes = [0; SEGMENT_HEADER];
         bytes[..8].copy_from_slice(SEGMENT_MAGIC);
-        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first.to_le_bytes());
         bytes[32..].copy_from_slice(&self.after.to_le_bytes());
@@ -96,11 +121,12 @@ impl SegmentHeader {
     /// Reads what a segment begins with.
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, Flaw> {
         let bytes = bytes.get(..SEGMENT_HEADER).ok_or(Flaw::Truncated)?;
-        check_opening(bytes, SEGMENT_MAGIC)?;
+        let version = check_opening(bytes, SEGMENT_MAGIC)?;
         if crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
             return Err(Flaw::Checksum);
         }
         Ok(SegmentHeader {
+            version,
             database: u64_at(bytes, 16),
             first: u64_at(bytes, 24),
             after: u64_at(bytes, 32),
@@ -108,8 +134,8 @@ impl SegmentHeader {
     }
 }
 
-/// Whether a file begins with this magic and a version that can be read.
-pub(crate) fn check_opening(bytes: &[u8], magic: &[u8; 8]) -> Result<(), Flaw> {
+/// The version of a file that begins with this magic, if it can be read.
+pub(crate) fn check_opening(bytes: &[u8], magic: &[u8; 8]) -> Result<u32, Flaw> {
     if bytes.len() < 12 {
         return Err(Flaw::Truncated);
     }
@@ -117,16 +143,17 @@ pub(crate) fn check_opening(bytes: &[u8], magic: &[u8; 8]) -> Result<(), Flaw> {
         return Err(Flaw::Magic);
     }
     match u32_at(bytes, 8) {
-        VERSION => Ok(()),
+        version @ WITHOUT_SYNCED..=VERSION => Ok(version),
         version => Err(Flaw::Version(version)),
     }
 }
 
 /// Fills in the header of a batch whose payload stands behind the room for it.
+/// Batches before the one numbered `synced` are on disk.
 ///
 /// # Panics
 /// If the payload is longer than 4 GiB, which [`RECORD_MAX`] rules out.
-pub(crate) fn seal_batch(batch: &mut [u8], database: u64, sequence: u64, last: u64) {
+pub(crate) fn seal_batch(batch: &mut [u8], database: u64, sequence: u64, last: u64, synced: u64) {
     let (header, payload) = batch.split_at_mut(BATCH_HEADER);
     let length = u32::try_from(payload.len()).expect("a batch has less than 4 GiB");
     let seed = seed(database);
@@ -134,47 +161,58 @@ pub(crate) fn seal_batch(batch: &mut [u8], database: u64, sequence: u64, last: u
     header[4..8].copy_from_slice(&length.to_le_bytes());
     header[8..16].copy_from_slice(&sequence.to_le_bytes());
     header[16..24].copy_from_slice(&last.to_le_bytes());
-    header[24..28].copy_from_slice(&crc32c::crc32c_append(seed, payload).to_le_bytes());
-    let crc = crc32c::crc32c_append(seed, &header[..28]);
-    header[28..32].copy_from_slice(&crc.to_le_bytes());
+    header[24..32].copy_from_slice(&synced.to_le_bytes());
+    header[32..36].copy_from_slice(&crc32c::crc32c_append(seed, payload).to_le_bytes());
+    let crc = crc32c::crc32c_append(seed, &header[..36]);
+    header[36..40].copy_from_slice(&crc.to_le_bytes());
 }
 
 impl BatchHeader {
     /// Reads the header that `bytes` begin with.
-    pub(crate) fn decode(bytes: &[u8], database: u64) -> Result<BatchHeader, Flaw> {
-        let bytes = bytes.get(..BATCH_HEADER).ok_or(Flaw::Truncated)?;
+    pub(crate) fn decode(bytes: &[u8], format: BatchFormat) -> Result<BatchHeader, Flaw> {
+        let length = match format.version {
+            WITHOUT_SYNCED => BATCH_HEADER - 8,
+            _ => BATCH_HEADER,
+        };
+        let bytes = bytes.get(..length).ok_or(Flaw::Truncated)?;
         if bytes[..4] != *BATCH_MAGIC {
             return Err(Flaw::Magic);
         }
-        if crc32c::crc32c_append(seed(database), &bytes[..28]) != u32_at(bytes, 28) {
+        let (covered, crc) = bytes.split_at(length - 4);
+        if crc32c::crc32c_append(seed(format.database), covered) != u32_at(crc, 0) {
             return Err(Flaw::Checksum);
         }
+        let sequence = u64_at(bytes, 8);
         Ok(BatchHeader {
             length: u32_at(bytes, 4),
-            sequence: u64_at(bytes, 8),
+            sequence,
             last: u64_at(bytes, 16),
-            payload_crc: u32_at(bytes, 24),
+            synced: match format.version {
+                WITHOUT_SYNCED => sequence,
+                _ => u64_at(bytes, 24),
+            },
+            payload_crc: u32_at(bytes, length - 8),
+            bytes: length,
         })
     }
 
     /// The payload behind the header, if it is whole.
     pub(crate) fn payload<'a>(&self, bytes: &'a [u8], database: u64) -> Result<&'a [u8], Flaw> {
-        let end = BATCH_HEADER + self.length as usize;
-        let payload = bytes.get(BATCH_HEADER..end).ok_or(Flaw::Truncated)?;
+        let end = self.bytes + self.length as usize;
+        let payload = bytes.get(self.bytes..end).ok_or(Flaw::Truncated)?;
         match crc32c::crc32c_append(seed(database), payload) == self.payload_crc {
             true => Ok(payload),
             false => Err(Flaw::Checksum),
         }
     }
 
-    /// Where in `bytes` a whole batch with at least this number begins (F2), if
-    /// one does.
-    pub(crate) fn find(bytes: &[u8], database: u64, least: u64) -> Option<usize> {
-        let last = bytes.len().checked_sub(BATCH_HEADER)?;
-        (0..=last).find(|&at| {
+    /// Where in `bytes` a whole batch begins (F2) that was written when the batch
+    /// with this number was on disk, if one does.
+    pub(crate) fn find_beyond(bytes: &[u8], format: BatchFormat, batch: u64) -> Option<usize> {
+        (0..bytes.len()).find(|&at| {
             bytes[at..].starts_with(BATCH_MAGIC)
-                && BatchHeader::decode(&bytes[at..], database).is_ok_and(|header| {
-                    header.sequence >= least && header.payload(&bytes[at..], database).is_ok()
+                && BatchHeader::decode(&bytes[at..], format).is_ok_and(|header| {
+                    header.synced > batch && header.payload(&bytes[at..], format.database).is_ok()
                 })
         })
     }
@@ -221,13 +259,19 @@ mod tests {
     fn batch(database: u64, sequence: u64, payload: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; BATCH_HEADER];
         bytes.extend_from_slice(payload);
-        seal_batch(&mut bytes, database, sequence, 99);
+        seal_batch(&mut bytes, database, sequence, 99, sequence);
         bytes
+    }
+
+    fn format(database: u64) -> BatchFormat {
+        let version = VERSION;
+        BatchFormat { database, version }
     }
 
     #[test]
     fn any_changed_bit_of_a_header_is_seen() {
         let header = SegmentHeader {
+            version: VERSION,
             database: 5,
             first: 6,
             after: 7,
@@ -240,15 +284,15 @@ mod tests {
             assert!(SegmentHeader::decode(&bad).is_err(), "bit {bit}");
         }
         let mut newer = good;
-        newer[8] = 2;
-        assert_eq!(SegmentHeader::decode(&newer), Err(Flaw::Version(2)));
+        newer[8] = 3;
+        assert_eq!(SegmentHeader::decode(&newer), Err(Flaw::Version(3)));
     }
 
     #[test]
     fn any_changed_bit_of_a_batch_is_seen() {
         let good = batch(5, 1, b"some payload");
         let whole = |bytes: &[u8]| {
-            BatchHeader::decode(bytes, 5)
+            BatchHeader::decode(bytes, format(5))
                 .and_then(|header| header.payload(bytes, 5).map(<[u8]>::to_vec))
         };
         assert_eq!(whole(&good).unwrap(), b"some payload");
@@ -266,14 +310,18 @@ mod tests {
     fn a_later_batch_is_found_behind_rubbish_and_a_foreign_one_is_not() {
         let rubbish = b"gwB\x1a and not a header, nor anything like one, for long".to_vec();
         let mut bytes = [rubbish.clone(), batch(5, 8, b"x")].concat();
-        assert_eq!(BatchHeader::find(&bytes, 5, 8), Some(rubbish.len()));
-        assert_eq!(BatchHeader::find(&bytes, 5, 9), None);
-        assert_eq!(BatchHeader::find(&bytes, 6, 8), None);
-        // A batch that is itself torn proves nothing.
+        let find = |bytes: &[u8], database, batch| {
+            BatchHeader::find_beyond(bytes, format(database), batch)
+        };
+        assert_eq!(find(&bytes, 5, 7), Some(rubbish.len()));
+        // One that was written before the sync proves nothing.
+        assert_eq!(find(&bytes, 5, 8), None);
+        assert_eq!(find(&bytes, 6, 7), None);
+        // Nor does a batch that is itself torn.
         bytes.pop();
-        assert_eq!(BatchHeader::find(&bytes, 5, 8), None);
+        assert_eq!(find(&bytes, 5, 7), None);
         let mark = batch(5, 9, b"");
-        assert_eq!(BatchHeader::find(&mark, 5, 8), Some(0));
+        assert_eq!(find(&mark, 5, 8), Some(0));
     }
 
     #[test]

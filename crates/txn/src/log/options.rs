@@ -95,7 +95,10 @@ impl DurabilityOptions {
 
     /// Whether the commit of a transaction that wrote nothing waits until all
     /// that it could see is durable. Without, it may have seen, and told others,
-    /// what a crash then takes back.
+    /// what a crash then takes back. After a failure of the log nothing more becomes
+    /// durable: who reads what is in doubt gets
+    /// [`ReadInDoubt`](crate::DurabilityError::ReadInDoubt), who reads other rows does
+    /// not.
     pub fn reads_wait(mut self, wait: bool) -> Self {
         self.reads_wait = wait;
         self

@@ -6,19 +6,25 @@
 //! front of something that *was* promised are damage, and must not be cut
 //! silently. Which of the two it is follows from the order of writing:
 //!
-//! - **R1** A batch is written after the batch before it was synced (unless the
-//!   policy is `Os`, which promises nothing when a machine fails). So a whole
-//!   batch behind a broken one says that the broken one had been whole.
+//! - **R1** A batch says which batches were synced when it was written (G4). So a
+//!   whole batch behind a broken one that says so of it tells that the broken one
+//!   had been whole. Batches of one round, and all under the policy `Os`, say
+//!   nothing of each other: between two syncs the disk may write them in any order.
 //! - **R2** A segment is made after the one before was synced (G2). So a broken
 //!   batch in a segment that is not the last had been whole.
 //! - **R3** Whatever has the right checksum and makes no sense was not torn.
 //!
-//! Known weakness: if the very last batch that was synced is damaged while the
-//! database is not closed properly, it looks as if it had been torn, and is cut.
-//! A log that was closed ends with a mark (G3) and does not have this weakness.
+//! Known weakness: if a batch of the very last round that was synced is damaged
+//! while the database is not closed properly, it looks as if it had been torn, and
+//! is cut with what is behind it. A log that was closed ends with a mark (G3) and
+//! does not have this weakness. Nor can a log of version 1 tell batches of one round
+//! apart from those of two: there a torn end may be taken for damage, for which
+//! `salvage` is the remedy.
 
 use super::error::Flaw;
-use super::format::{BATCH_HEADER, BatchHeader, RECORD_HEADER, SEGMENT_HEADER, peek_record};
+use super::format::{
+    BatchFormat, BatchHeader, RECORD_HEADER, SEGMENT_HEADER, SegmentHeader, peek_record,
+};
 
 /// What reading a segment came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,38 +52,42 @@ pub(crate) struct Broken {
 }
 
 /// Calls `each` with the timestamp and the body of every record in `bytes`, a
-/// segment whose header has been read and says `first` and `after`. A flaw that
-/// `each` finds ends the reading (R3).
+/// segment whose header has been read. A flaw that `each` finds ends the reading
+/// (R3).
 ///
 /// # Errors
 /// The first of `each`.
 pub(crate) fn scan<E>(
     bytes: &[u8],
-    database: u64,
-    first: u64,
-    after: u64,
+    segment: &SegmentHeader,
     mut each: impl FnMut(u64, &[u8]) -> Result<Result<(), Flaw>, E>,
 ) -> Result<Scanned, E> {
     let mut scanned = Scanned {
         whole: SEGMENT_HEADER,
-        next: first,
-        last: after,
+        next: segment.first,
+        last: segment.after,
         marked: false,
         broken: None,
     };
+    let format = BatchFormat {
+        database: segment.database,
+        version: segment.version,
+    };
     while scanned.whole < bytes.len() {
         let rest = &bytes[scanned.whole..];
-        let batch = BatchHeader::decode(rest, database)
-            .and_then(|header| Ok((header, header.payload(rest, database)?)));
+        let batch = BatchHeader::decode(rest, format)
+            .and_then(|header| Ok((header, header.payload(rest, format.database)?)));
         let (header, payload) = match batch {
             Ok(batch) => batch,
             Err(flaw) => {
-                let damage = BatchHeader::find(&rest[1..], database, first).is_some();
+                let beyond = BatchHeader::find_beyond(&rest[1..], format, scanned.next);
+                let damage = beyond.is_some();
                 scanned.broken = Some(Broken { flaw, damage });
                 break;
             }
         };
-        let contents = match header.sequence == scanned.next {
+        let fits = header.sequence == scanned.next && header.synced <= header.sequence;
+        let contents = match fits {
             true => records(payload, scanned.last, header.last, &mut each)?,
             false => Err(Flaw::Order),
         };
@@ -86,7 +96,7 @@ pub(crate) fn scan<E>(
             scanned.broken = Some(Broken { flaw, damage });
             break;
         }
-        scanned.whole += BATCH_HEADER + payload.len();
+        scanned.whole += header.bytes + payload.len();
         scanned.next += 1;
         scanned.last = header.last;
         scanned.marked = payload.is_empty();
@@ -124,11 +134,17 @@ fn records<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::format::{SegmentHeader, seal_batch, seal_record};
+    use crate::log::format::{BATCH_HEADER, VERSION, seal_batch, seal_record};
 
     const DATABASE: u64 = 77;
 
+    /// A batch that was written after all before it were synced.
     fn batch(sequence: u64, timestamps: &[u64]) -> Vec<u8> {
+        batch_of_round(sequence, sequence, timestamps)
+    }
+
+    /// A batch of a round that began with the batch numbered `synced`.
+    fn batch_of_round(sequence: u64, synced: u64, timestamps: &[u64]) -> Vec<u8> {
         let mut bytes = vec![0; BATCH_HEADER];
         for timestamp in timestamps {
             let start = bytes.len();
@@ -137,18 +153,20 @@ mod tests {
             seal_record(&mut bytes[start..], *timestamp);
         }
         let last = *timestamps.last().unwrap_or(&0);
-        seal_batch(&mut bytes, DATABASE, sequence, last);
+        seal_batch(&mut bytes, DATABASE, sequence, last, synced);
         bytes
     }
 
     fn segment(batches: &[Vec<u8>]) -> Vec<u8> {
-        let header = SegmentHeader {
-            database: DATABASE,
-            first: 5,
-            after: 10,
-        };
-        [&header.encode()[..], &batches.concat()].concat()
+        [&HEADER.encode()[..], &batches.concat()].concat()
     }
+
+    const HEADER: SegmentHeader = SegmentHeader {
+        version: VERSION,
+        database: DATABASE,
+        first: 5,
+        after: 10,
+    };
 
     fn read(bytes: &[u8]) -> (Vec<u64>, Scanned) {
         let mut seen = Vec::new();
@@ -157,7 +175,8 @@ mod tests {
             seen.push(timestamp);
             Ok::<_, ()>(Ok(()))
         };
-        let scanned = scan(bytes, DATABASE, 5, 10, each).unwrap();
+        let header = SegmentHeader::decode(bytes).unwrap();
+        let scanned = scan(bytes, &header, each).unwrap();
         (seen, scanned)
     }
 
@@ -194,6 +213,63 @@ mod tests {
         }
     }
 
+    /// Batches of one round, of which the disk may have any.
+    #[test]
+    fn a_broken_batch_is_damage_only_if_a_later_one_says_that_it_was_synced() {
+        let round = |synced| {
+            [(6, 12), (7, 13), (8, 14)]
+                .map(|(sequence, ts)| batch_of_round(sequence, synced, &[ts]))
+        };
+        let parts = [&[batch(5, &[11])][..], &round(6)].concat();
+        let good = segment(&parts);
+        let begins = segment(&parts[..1]).len();
+        let last = segment(&parts[..3]).len();
+        for byte in begins..good.len() {
+            let mut bad = good.clone();
+            bad[byte] ^= 1;
+            let scanned = read(&bad).1;
+            assert!(!scanned.broken.unwrap().damage, "byte {byte}");
+            assert!(scanned.next >= 6);
+        }
+        // The batch before the round was promised, and so is the round after another.
+        let more = [&parts[..], &[batch_of_round(9, 9, &[15])]].concat();
+        for (bytes, promised) in [(good, begins), (segment(&more), last)] {
+            for byte in SEGMENT_HEADER..promised {
+                let mut bad = bytes.clone();
+                bad[byte] ^= 1;
+                assert!(read(&bad).1.broken.unwrap().damage, "byte {byte}");
+            }
+        }
+        let beyond = segment(&[batch_of_round(5, 6, &[11])]);
+        let flaw = Flaw::Order;
+        let damage = true;
+        assert_eq!(read(&beyond).1.broken, Some(Broken { flaw, damage }));
+    }
+
+    /// As the first version wrote it: no `synced`, and the version in the header.
+    #[test]
+    fn a_segment_of_version_1_is_read() {
+        let old = |bytes: Vec<u8>| {
+            let (header, payload) = bytes.split_at(BATCH_HEADER);
+            let mut old = [&header[..24], &header[32..36]].concat();
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&DATABASE.to_le_bytes()), &old);
+            old.extend_from_slice(&crc.to_le_bytes());
+            [&old, payload].concat()
+        };
+        let parts = [batch(5, &[11, 13]), batch(6, &[14])].map(old);
+        let version = 1;
+        let header = SegmentHeader { version, ..HEADER }.encode();
+        let good = [&header[..], &parts.concat()].concat();
+        let (seen, scanned) = read(&good);
+        assert_eq!(seen, [11, 13, 14]);
+        assert_eq!((scanned.next, scanned.broken), (7, None));
+        let mut bad = good.clone();
+        bad[SEGMENT_HEADER + 50] ^= 1;
+        assert!(read(&bad).1.broken.unwrap().damage);
+        let torn = &good[..good.len() - 1];
+        assert!(!read(torn).1.broken.unwrap().damage);
+    }
+
     #[test]
     fn lost_and_disordered_batches_are_damage() {
         let cases = [
@@ -212,7 +288,7 @@ mod tests {
     #[test]
     fn the_mark_counts_at_the_end_only() {
         let mut mark = vec![0; BATCH_HEADER];
-        seal_batch(&mut mark, DATABASE, 6, 11);
+        seal_batch(&mut mark, DATABASE, 6, 11, 6);
         let mut batches = vec![batch(5, &[11]), mark];
         assert!(read(&segment(&batches)).1.marked);
         batches.push(batch(7, &[12]));

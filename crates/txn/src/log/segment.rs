@@ -7,12 +7,16 @@
 //!   policy. So only the last segment can have a torn end.
 //! - **G3** A log that is closed ends with a *mark*, a batch without payload, put
 //!   there after a sync. Whoever finds it knows that all before it is on disk.
+//! - **G4** A batch says how far the log was synced when it was written: up to the
+//!   last sync that succeeded, which a segment begins with (G2).
 
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile};
 use super::error::Failure;
-use super::format::{BATCH_HEADER, SEGMENT_HEADER, SegmentHeader, seal_batch, segment_name};
+use super::format::{
+    BATCH_HEADER, SEGMENT_HEADER, SegmentHeader, VERSION, seal_batch, segment_name,
+};
 
 /// The name of a file that is not finished yet. Opening a database removes such.
 pub(crate) const UNFINISHED: &str = ".unfinished";
@@ -37,6 +41,8 @@ pub(crate) struct Segment {
     bytes: u64,
     /// The number of the next batch.
     next: u64,
+    /// All batches before the one with this number are on disk (G4).
+    synced: u64,
     /// The timestamp of the last transaction in the log.
     last: u64,
 }
@@ -58,6 +64,7 @@ impl Segment {
             name,
             bytes: SEGMENT_HEADER as u64,
             next: header.first,
+            synced: header.first,
             last: header.after,
         })
     }
@@ -68,7 +75,8 @@ impl Segment {
     /// # Errors
     /// What could not be done; part of the batch may be there.
     pub(crate) fn append(&mut self, batch: &mut [u8], last: u64) -> Result<(), Failure> {
-        seal_batch(batch, self.header.database, self.next, last);
+        let database = self.header.database;
+        seal_batch(batch, database, self.next, last, self.synced);
         self.file
             .append(batch)
             .map_err(|source| self.failure("writing", source))?;
@@ -83,9 +91,10 @@ impl Segment {
     /// # Errors
     /// What could not be done; nobody tries again (D3).
     pub(crate) fn sync(&mut self) -> Result<(), Failure> {
-        self.file
-            .sync()
-            .map_err(|source| self.failure("syncing", source))
+        let synced = self.file.sync();
+        synced.map_err(|source| self.failure("syncing", source))?;
+        self.synced = self.next;
+        Ok(())
     }
 
     /// Goes on in a new segment (G2).
@@ -100,6 +109,7 @@ impl Segment {
             bytes: self.bytes,
         };
         let header = SegmentHeader {
+            version: VERSION,
             database: self.header.database,
             first: self.next,
             after: self.last,
@@ -143,12 +153,14 @@ impl Segment {
 }
 
 /// A file that is either whole under its name or not there: it is written under
-/// another name, synced, renamed, and the name made to last.
+/// another name, synced, renamed, and the name made to last. Dropped before that,
+/// for instance because the disk is full, it is removed.
 pub(crate) struct Aside<'a> {
     disk: &'a dyn Disk,
     name: &'a str,
     aside: String,
-    file: Box<dyn DiskFile>,
+    /// None once the file has its name.
+    file: Option<Box<dyn DiskFile>>,
 }
 
 impl<'a> Aside<'a> {
@@ -167,7 +179,7 @@ impl<'a> Aside<'a> {
             disk,
             name,
             aside,
-            file,
+            file: Some(file),
         })
     }
 
@@ -176,7 +188,7 @@ impl<'a> Aside<'a> {
     /// # Errors
     /// What could not be done.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let appended = self.file.append(bytes);
+        let appended = self.file().append(bytes);
         appended.map_err(|source| self.failure("writing", source))
     }
 
@@ -185,13 +197,18 @@ impl<'a> Aside<'a> {
     /// # Errors
     /// What could not be done. Under its name the file is then whole or not there.
     pub(crate) fn finish(mut self) -> Result<Box<dyn DiskFile>, Failure> {
-        let synced = self.file.sync();
+        let synced = self.file().sync();
         synced.map_err(|source| self.failure("syncing", source))?;
         let renamed = self.disk.rename(&self.aside, self.name);
         renamed.map_err(|source| self.failure("renaming", source))?;
+        let file = self.file.take().expect(IS_OPEN);
         let named = self.disk.sync_names();
         named.map_err(|source| self.failure("naming", source))?;
-        Ok(self.file)
+        Ok(file)
+    }
+
+    fn file(&mut self) -> &mut dyn DiskFile {
+        &mut **self.file.as_mut().expect(IS_OPEN)
     }
 
     fn failure(&self, doing: &'static str, source: std::io::Error) -> Failure {
@@ -202,3 +219,16 @@ impl<'a> Aside<'a> {
         }
     }
 }
+
+impl Drop for Aside<'_> {
+    fn drop(&mut self) {
+        // Closed first: the system gives its space back when both are done.
+        if self.file.take().is_some() {
+            // If it cannot be removed now, opening the database does it.
+            let _ = self.disk.remove(&self.aside);
+        }
+    }
+}
+
+/// A file aside is open until it has its name.
+const IS_OPEN: &str = "a file without its name is open";

@@ -150,25 +150,19 @@ impl<'a> Chain<'a> {
         if header.first != first || !continues {
             return Ok(self.worthless(Flaw::Order));
         }
-        scan(
-            bytes,
-            header.database,
-            first,
-            header.after,
-            |timestamp, body| {
-                for change in changes(body) {
-                    let result = match change {
-                        Ok(change) => replay.change(timestamp, change)?,
-                        Err(flaw) => Err(flaw),
-                    };
-                    if result.is_err() {
-                        return Ok(result);
-                    }
+        scan(bytes, &header, |timestamp, body| {
+            for change in changes(body) {
+                let result = match change {
+                    Ok(change) => replay.change(timestamp, change)?,
+                    Err(flaw) => Err(flaw),
+                };
+                if result.is_err() {
+                    return Ok(result);
                 }
-                report.transactions += u64::from(timestamp > self.snapshot);
-                Ok(Ok(()))
-            },
-        )
+            }
+            report.transactions += u64::from(timestamp > self.snapshot);
+            Ok(Ok(()))
+        })
     }
 
     /// Whether the timestamps fit what came before (H2).

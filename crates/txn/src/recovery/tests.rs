@@ -47,7 +47,7 @@ impl Target for Model {
         assert!(self.tables.contains_key(&table), "a row without its table");
         assert!(self.last <= timestamp, "out of order");
         self.last = timestamp;
-        let balance = u64::from_le_bytes(row[1..].try_into().unwrap());
+        let balance = u64::from_le_bytes(row[1..9].try_into().unwrap());
         self.accounts.insert(row[0], balance);
         Ok(Ok(()))
     }
@@ -91,10 +91,21 @@ fn transaction(timestamp: u64, before: &Accounts) -> Vec<(u8, Option<u64>)> {
 }
 
 fn append(log: &Log, timestamp: u64) {
+    append_padded(log, timestamp, 0);
+}
+
+/// With rows that are so many bytes longer than they need be.
+fn append_padded(log: &Log, timestamp: u64, padding: usize) {
     let changes = transaction(timestamp, &after(timestamp - 1));
     let rows: Vec<(u8, Option<Vec<u8>>)> = changes
         .into_iter()
         .map(|(account, balance)| (account, balance.map(|balance| row(account, balance))))
+        .map(|(account, row)| {
+            (
+                account,
+                row.map(|row| [&row[..], &vec![7; padding]].concat()),
+            )
+        })
         .collect();
     let changes = rows.iter().map(|(account, row)| match row {
         Some(row) => Change::Put { table: TABLE, row },
@@ -123,7 +134,7 @@ struct Done {
 fn options() -> DurabilityOptions {
     let mut options = DurabilityOptions::new();
     // A few transactions per segment.
-    options.segment_bytes = 200;
+    options.segment_bytes = 240;
     options
 }
 
@@ -267,4 +278,116 @@ fn an_operation_that_fails_ends_the_log_and_nothing_acknowledged_is_lost() {
         let (_, model, report) = open(&sim).unwrap_or_else(|error| panic!("{at}: {error}"));
         check(&model, &report, &done);
     }
+}
+
+/// Transactions of a round, each a batch of more than a page.
+const ROUND: u64 = 6;
+
+/// Rounds of several batches in one segment, until something fails. What was
+/// acknowledged; and how many operations all of it takes.
+fn rounds_of_batches(sim: &Sim) -> Done {
+    let mut done = Done::default();
+    let options = DurabilityOptions::new();
+    let mut model = Model::default();
+    let Ok((start, _)) = recover(&disk(sim), &options, &mut model) else {
+        return done;
+    };
+    let Ok(log) = Log::start(disk(sim), options, start) else {
+        return done;
+    };
+    if log.create_table(TABLE, SCHEMA.to_vec()).is_err() {
+        return done;
+    }
+    for first in (1..=3 * ROUND).step_by(ROUND as usize) {
+        // The first comes last: until then the writer has nothing to write.
+        for timestamp in (first..first + ROUND).rev() {
+            append_padded(&log, timestamp, 5000);
+        }
+        done.appended = first + ROUND - 1;
+        if log.wait(done.appended, None).is_err() {
+            break;
+        }
+        done.acknowledged = done.appended;
+    }
+    done
+}
+
+#[test]
+fn of_a_round_of_several_batches_the_disk_may_lack_any_page() {
+    let mut pages = 0;
+    for at in 1.. {
+        let sim = Sim::new(Fault::Crash(at));
+        let done = rounds_of_batches(&sim);
+        if sim.operations() < at {
+            break;
+        }
+        for lacking in sim.each_lacking_a_page() {
+            pages += 1;
+            let (model, report) =
+                find(&lacking).unwrap_or_else(|error| panic!("crash at {at}, {done:?}: {error}"));
+            check(&model, &report, &done);
+        }
+    }
+    assert!(pages > 3 * ROUND, "{pages} pages");
+}
+
+#[test]
+fn a_synced_page_that_is_lost_is_damage_though_a_torn_round_follows() {
+    // As it is while the last round is being synced.
+    let mut operations = 0;
+    let sim = loop {
+        operations += 1;
+        let sim = Sim::new(Fault::Crash(operations));
+        let done = rounds_of_batches(&sim);
+        if done.acknowledged == 2 * ROUND && sim.each_lacking_a_page().count() > 8 {
+            break sim;
+        }
+    };
+    let name = sim.names().unwrap().into_iter().max().unwrap();
+    let synced = sim.synced(&name);
+    for page in (0..synced).step_by(sim::PAGE) {
+        let damaged = sim.after_kill();
+        damaged.edit(&name, |bytes| {
+            bytes[page..synced.min(page + sim::PAGE)].fill(0)
+        });
+        let found = find(&damaged);
+        assert!(
+            matches!(found, Err(DurabilityError::Damaged { .. })),
+            "page at {page}: {:?}",
+            found.map(|(_, report)| report)
+        );
+    }
+}
+
+/// A disk that fails at some operation of a checkpoint, and only there.
+#[test]
+fn a_checkpoint_that_fails_leaves_no_file_and_commits_go_on() {
+    let mut failed = 0;
+    for at in 1.. {
+        let sim = Sim::new(Fault::Never);
+        let (log, _, _) = open(&sim).unwrap();
+        log.create_table(TABLE, SCHEMA.to_vec()).unwrap();
+        for timestamp in 1..=3 {
+            append(&log, timestamp);
+        }
+        log.wait(3, None).unwrap();
+        let names = sim.names().unwrap();
+        sim.set_fault(Fault::Error(sim.operations() + at));
+        let made = checkpoint_at(&log, 3);
+        let over = made.is_ok();
+        sim.set_fault(Fault::Never);
+        if let Err(error) = made {
+            failed += 1;
+            let left = sim.names().unwrap();
+            let whole = checkpoint::file::checkpoint_name(3);
+            let more: Vec<_> = left.iter().filter(|name| !names.contains(name)).collect();
+            assert!(more.is_empty() || more == [&whole], "{error}: {more:?}");
+        }
+        append(&log, 4);
+        log.wait(4, None).unwrap();
+        if over {
+            break;
+        }
+    }
+    assert!(failed > 3, "{failed} operations");
 }

@@ -1,5 +1,6 @@
 //! Rows that are made or changed.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use super::{Row, accessors, debug};
@@ -10,7 +11,8 @@ use crate::value::Value;
 /// A row that is being made or changed.
 #[derive(Clone)]
 pub struct RowBuf<'s> {
-    schema: &'s Schema,
+    /// The table's, or shared with it by a row that outlives the handle.
+    schema: Cow<'s, Schema>,
     bytes: Vec<u8>,
     /// Columns that may not be as they were in the row that this is a copy of.
     touched: Columns,
@@ -51,7 +53,7 @@ impl<'s> RowBuf<'s> {
     /// The same in a buffer that is reused.
     pub(crate) fn new_in(schema: &'s Schema, buffer: Vec<u8>) -> RowBuf<'s> {
         let mut row = RowBuf {
-            schema,
+            schema: Cow::Borrowed(schema),
             bytes: buffer,
             touched: Columns::ALL,
         };
@@ -59,10 +61,10 @@ impl<'s> RowBuf<'s> {
         row
     }
 
-    /// A row that is a copy of this one, as a whole.
-    pub(super) fn copy_of(row: Row<'s>) -> RowBuf<'s> {
+    /// A row that is a copy of this one, as a whole, and borrows nothing.
+    pub(super) fn copy_of(row: Row<'_>) -> RowBuf<'static> {
         RowBuf {
-            schema: row.schema,
+            schema: Cow::Owned(row.schema.clone()),
             bytes: row.bytes.to_vec(),
             touched: Columns::ALL,
         }
@@ -74,7 +76,7 @@ impl<'s> RowBuf<'s> {
         buffer.clear();
         buffer.extend_from_slice(bytes);
         RowBuf {
-            schema,
+            schema: Cow::Borrowed(schema),
             bytes: buffer,
             touched: Columns::NONE,
         }
@@ -92,12 +94,12 @@ impl<'s> RowBuf<'s> {
 
     #[inline]
     fn parts(&self) -> (&Schema, &[u8]) {
-        (self.schema, &self.bytes)
+        (&self.schema, &self.bytes)
     }
 
     /// The schema of the row's table.
-    pub fn schema(&self) -> &'s Schema {
-        self.schema
+    pub fn schema(&self) -> &Schema {
+        &self.schema
     }
 
     /// The row's bytes, as the log stores them.
@@ -256,7 +258,7 @@ impl<'s> RowBuf<'s> {
     /// The row, to be read.
     #[inline]
     pub fn as_row(&self) -> Row<'_> {
-        Row::new(self.schema, &self.bytes)
+        Row::new(&self.schema, &self.bytes)
     }
 
     accessors!('_);

@@ -9,6 +9,9 @@ use std::time::Duration;
 use crate::log::{Disk, DiskFile};
 use rand::Rng;
 
+/// What a disk writes in one piece.
+pub(super) const PAGE: usize = 4096;
+
 /// What happens at the operation with a given number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -100,6 +103,39 @@ impl Sim {
             new.names = names;
         }
         new
+    }
+
+    /// The disk as the machine may find it when it starts again, once for each page
+    /// that may not have been written, though everything else was.
+    pub(super) fn each_lacking_a_page(&self) -> impl Iterator<Item = Sim> {
+        let lacking: Vec<(usize, usize, usize)> = {
+            let state = self.0.lock().unwrap();
+            let files = state.files.iter().enumerate();
+            files
+                .flat_map(|(index, file)| {
+                    let (synced, length) = (file.synced, file.bytes.len());
+                    let pages = (synced / PAGE..length.div_ceil(PAGE)).map(|page| page * PAGE);
+                    pages.map(move |at| (index, at.max(synced), length.min(at + PAGE)))
+                })
+                .collect()
+        };
+        let whole = self.after_kill();
+        lacking.into_iter().map(move |(file, from, to)| {
+            let sim = whole.after_kill();
+            sim.0.lock().unwrap().files[file].bytes[from..to].fill(0);
+            sim
+        })
+    }
+
+    /// How many bytes of a file last.
+    pub(super) fn synced(&self, name: &str) -> usize {
+        let state = self.0.lock().unwrap();
+        state.files[state.names[name]].synced
+    }
+
+    /// From now on, something else happens.
+    pub(super) fn set_fault(&self, fault: Fault) {
+        self.0.lock().unwrap().fault = fault;
     }
 
     /// The disk as another process finds it after this one was killed.

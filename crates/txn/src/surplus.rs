@@ -1,0 +1,145 @@
+//! What slots could not free in time, for anybody to free.
+//!
+//! A transaction that ends frees what its slot keeps, as far as no open snapshot
+//! needs it. A purge leaves more than its end can free, and an old snapshot can
+//! hold back all of it. If that stayed in the slot, it would wait for the slot's
+//! next transactions, while others met the limit on garbage and could do nothing
+//! about it. So what is too much for a slot goes here, and every transaction that
+//! ends frees some of it, about twice as much as it has made itself.
+//!
+//! ```text
+//!  slot's limbo ──too long, or asked for──► surplus ──► freed by any slot
+//!     stamps ascend                         a heap of limbos, the least stamp first
+//! ```
+//!
+//! - **X1** Within a limbo stamps ascend, so if its first piece is held back by a
+//!   snapshot, all of it is; and if the first piece of the first limbo is, all of
+//!   the surplus is.
+//! - **X2** The lock is held in regions only (R1), for as long as it takes to move
+//!   [`AT_ONCE`] pieces. Nothing is freed under it.
+
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, PoisonError};
+
+use crate::preemption;
+use crate::sync::Relaxed;
+use crate::workspace::Retired;
+
+/// Pieces that are taken at a time.
+pub(crate) const AT_ONCE: usize = 512;
+
+/// What waits to be freed, each with its stamp.
+pub(crate) type Limbo = VecDeque<(u64, Retired)>;
+
+/// What anybody may free.
+#[derive(Default)]
+pub(crate) struct Surplus {
+    limbos: Mutex<BinaryHeap<Ranked>>,
+    /// Whether there is anything, for a look without the lock.
+    some: AtomicBool,
+    /// Bytes that will come free.
+    bytes: AtomicU64,
+}
+
+/// A limbo that is not empty.
+struct Ranked(Limbo);
+
+// SAFETY: what is in it was retired, and whoever takes it frees it alone (E1).
+unsafe impl Send for Ranked {}
+
+impl Surplus {
+    /// Takes over a limbo of which this many bytes will come free.
+    pub(crate) fn leave(&self, limbo: Limbo, bytes: usize) {
+        if limbo.is_empty() {
+            return;
+        }
+        let _region = preemption::region();
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+        let mut limbos = self.limbos.lock().unwrap_or_else(PoisonError::into_inner);
+        limbos.push(Ranked(limbo));
+        self.some.store(true, Relaxed);
+    }
+
+    /// Moves at most this many pieces with stamps below `oldest` into a list; how
+    /// many there were.
+    pub(crate) fn take(&self, oldest: u64, most: usize, list: &mut Vec<Retired>) -> usize {
+        let _region = preemption::region();
+        let mut limbos = self.limbos.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = 0;
+        while taken < most
+            && let Some(first) = limbos.peek()
+            && first.stamp() < oldest
+        {
+            let mut limbo = limbos.pop().expect("there is a first").0;
+            while taken < most
+                && let Some((_, piece)) = limbo.pop_front_if(|(stamp, _)| *stamp < oldest)
+            {
+                list.push(piece);
+                taken += 1;
+            }
+            if !limbo.is_empty() {
+                limbos.push(Ranked(limbo));
+            }
+        }
+        self.some.store(!limbos.is_empty(), Relaxed);
+        taken
+    }
+
+    /// So many bytes of what was taken are free.
+    pub(crate) fn freed(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes as u64, Relaxed);
+    }
+
+    /// Bytes that will come free.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// Whether there may be anything.
+    #[inline]
+    pub(crate) fn has_some(&self) -> bool {
+        self.some.load(Relaxed)
+    }
+}
+
+impl Drop for Surplus {
+    fn drop(&mut self) {
+        let limbos = self
+            .limbos
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (_, retired) in limbos.drain().flat_map(|ranked| ranked.0) {
+            // SAFETY: the database is gone, and its transactions before it.
+            unsafe { retired.free(None) };
+        }
+    }
+}
+
+impl Ranked {
+    fn stamp(&self) -> u64 {
+        self.0.front().expect("it is not empty").0
+    }
+}
+
+impl Ord for Ranked {
+    /// The greatest is the earliest.
+    fn cmp(&self, other: &Ranked) -> Ordering {
+        other.stamp().cmp(&self.stamp())
+    }
+}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.stamp() == other.stamp()
+    }
+}
+
+impl Eq for Ranked {}

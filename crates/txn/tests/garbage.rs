@@ -1,0 +1,114 @@
+//! Garbage beyond its limit: who frees it, and who is ended for it.
+
+use std::time::{Duration, Instant};
+
+use giveway_txn::{Database, Error, Options, Schema, Table, Transaction, TxnOptions, Type};
+
+const LIMIT: u64 = 1 << 20;
+const ROWS: i64 = 4000;
+
+fn database() -> (Database, Table) {
+    let db = Database::in_memory(Options {
+        garbage_limit: LIMIT,
+        ..Options::default()
+    });
+    let schema = Schema::builder("t")
+        .column("id", Type::I64)
+        .column("data", Type::Bytes)
+        .primary_key(["id"])
+        .build();
+    let table = db.create_table(schema.unwrap()).unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for id in 0..ROWS {
+        txn.insert_with(&table, |row| {
+            row.set_i64(0, id).set_bytes(1, &[1; 900]);
+        })
+        .unwrap();
+    }
+    txn.commit().unwrap();
+    (db, table)
+}
+
+/// Deletes all rows but the first hundred: three times the limit.
+fn purge(txn: &Transaction<'_>, table: &Table) {
+    (100..ROWS).for_each(|id| txn.delete(table, id).unwrap());
+}
+
+/// So many transactions of ten updates; how often each had to be tried.
+fn updates(db: &Database, table: &Table, count: i64) -> Vec<u32> {
+    let transaction = |number: i64| {
+        let mut attempts = 0;
+        let deadline = Instant::now() + Duration::from_secs(10);
+        db.run(TxnOptions::default().deadline(deadline), |txn| {
+            attempts += 1;
+            (0..10).try_for_each(|row| {
+                txn.update(table, (number + row) % 100, |row| {
+                    row.set_bytes(1, &[3; 900]);
+                })
+            })
+        })
+        .unwrap_or_else(|error| panic!("transaction {number}, attempt {attempts}: {error}"));
+        attempts
+    };
+    (0..count).map(transaction).collect()
+}
+
+#[test]
+fn after_a_purge_with_nothing_open_writers_go_on() {
+    let (db, table) = database();
+    // An older snapshot, so that the purge cannot free anything itself.
+    let old = db.begin(TxnOptions::read_only()).unwrap();
+    let purging = db.begin(TxnOptions::default()).unwrap();
+    purge(&purging, &table);
+    purging.commit().unwrap();
+    let left = db.stats().garbage_bytes;
+    assert!(left > 3 * LIMIT, "{left}");
+    old.commit().unwrap();
+    assert!(updates(&db, &table, 200).iter().all(|&times| times == 1));
+    // And it has become less by that alone.
+    let left = db.stats().garbage_bytes;
+    assert!(left < LIMIT, "{left}");
+}
+
+#[test]
+fn who_holds_no_garbage_back_is_not_ended_for_it() {
+    let (db, table) = database();
+    let old = db.begin(TxnOptions::read_only()).unwrap();
+    let purging = db.begin(TxnOptions::default()).unwrap();
+    purge(&purging, &table);
+    purging.commit().unwrap();
+    old.commit().unwrap();
+    updates(&db, &table, 1);
+    // It is in the place that the purge had, and began after it.
+    let reader = db.begin(TxnOptions::read_only()).unwrap();
+    assert!(updates(&db, &table, 20).iter().all(|&times| times == 1));
+    assert!(reader.get(&table, 0).unwrap().is_some());
+    reader.commit().unwrap();
+}
+
+#[test]
+fn a_purge_frees_what_it_has_made() {
+    let (db, table) = database();
+    let purging = db.begin(TxnOptions::default()).unwrap();
+    purge(&purging, &table);
+    purging.commit().unwrap();
+    let left = db.stats().garbage_bytes;
+    assert!(left < LIMIT / 2, "{left}");
+}
+
+#[test]
+fn who_keeps_too_much_for_itself_is_ended_and_nobody_else() {
+    let (db, table) = database();
+    let reader = db.begin(TxnOptions::read_only()).unwrap();
+    let greedy = db.begin(TxnOptions::default()).unwrap();
+    let error = (0..10_000).find_map(|_| {
+        let update = greedy.update(&table, 1, |row| {
+            row.set_bytes(1, &[4; 900]);
+        });
+        update.err()
+    });
+    assert_eq!(error, Some(Error::SnapshotTooOld));
+    drop(greedy);
+    assert!(reader.get(&table, 1).unwrap().is_some());
+    reader.commit().unwrap();
+}
