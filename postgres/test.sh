@@ -113,7 +113,7 @@ new_table() {
 	"$table" create "$hints/giveway_slots" "$1"
 }
 replace_table() {
-	"$table" replace "$hints/giveway_slots" 64
+	"$table" replace "$hints/giveway_slots" "${1:-64}"
 }
 regress() {
 	if ! make -s -C "$suites" PG_CONFIG="$pg_config" installcheck \

@@ -32,7 +32,9 @@
 #pragma GCC visibility push(hidden)
 
 /* slot.c */
-extern int	slot_open(const char *dir);
+extern void slot_preload(void);
+extern int	slot_open(const char *dir, void (*leave) (void));
+extern bool slot_is_asked_for(void);
 extern const struct giveway_header *slot_table(void);
 extern unsigned int slot_count(void);
 extern struct giveway_slot *slot_at(unsigned int index);
@@ -41,7 +43,9 @@ extern uint64 slot_domain(void);
 extern struct giveway_slot *slot_mine(void);
 extern struct giveway_slot *slot_attach(void);
 extern void slot_detach(void);
+extern bool slot_is_held(void);
 extern bool slot_is_outdated(void);
+extern int64 slot_without_room(void);
 extern struct giveway_slot *slot_find(int pid);
 extern struct giveway_slot *slot_claim_for(int pid);
 extern void slot_release(struct giveway_slot *slot);
