@@ -52,13 +52,21 @@ extern void slot_release(struct giveway_slot *slot);
 extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
 extern int	slot_sweep(void);
 
+/* What can be asked for, in the order in which a ceiling holds it down. */
+typedef enum Tier
+{
+	TIER_BACKGROUND,
+	TIER_CGROUP,				/* whatever its cgroup's is */
+	TIER_TIME_SENSITIVE
+} Tier;
+
 /* kind.c */
 #define KIND_COUNT 16			/* kinds with a name, and room */
-#define KIND_TIER_NONE (-1)		/* its slot is not decided by its kind */
+#define KIND_TIER_NONE (-1)		/* it is treated as a session is */
 
 typedef struct KindTiers
 {
-	signed char tier[KIND_COUNT];	/* enum giveway_tier or KIND_TIER_NONE */
+	signed char tier[KIND_COUNT];	/* Tier or KIND_TIER_NONE */
 } KindTiers;
 
 extern bool kind_parse(const char *list, KindTiers *tiers, char **problem);
@@ -95,7 +103,7 @@ extern void hints_take_back(void);
 typedef struct Settings
 {
 	bool		enabled;
-	int			tier;			/* enum giveway_tier */
+	int			tier;			/* Tier */
 	int			weight;
 	int			max_tier;
 	int			max_weight;

@@ -116,9 +116,9 @@ parse_item(const char *start, const char *end, KindTiers *tiers, char **problem)
 	trim(&start, &name_end);
 	trim(&word, &end);
 	if (equals(word, end, "background"))
-		tier = GIVEWAY_TIER_BACKGROUND;
+		tier = TIER_BACKGROUND;
 	else if (equals(word, end, "time_sensitive"))
-		tier = GIVEWAY_TIER_TIME_SENSITIVE;
+		tier = TIER_TIME_SENSITIVE;
 	else
 	{
 		*problem = psprintf("\"%.*s\" is not followed by \"=background\" or \"=time_sensitive\".",

@@ -8,6 +8,9 @@
  *		special kind	giveway.system_processes	100			as giveway.hints
  *		enabled = off	the cgroup's			cgroup's	none
  *
+ * The order is background, cgroup, time_sensitive: who asks for nothing is what
+ * its cgroup is, and a ceiling of background holds that down, too.
+ *
  * These are stores; without a slot they are nothing.  Called from assign hooks.
  */
 #include "postgres.h"
@@ -19,8 +22,14 @@
 static void
 store(struct giveway_slot *slot, int tier, int weight)
 {
+	static const unsigned char said[] = {
+		[TIER_BACKGROUND] = GIVEWAY_SLOT_TIER_BACKGROUND,
+		[TIER_CGROUP] = GIVEWAY_SLOT_TIER_CGROUP,
+		[TIER_TIME_SENSITIVE] = GIVEWAY_SLOT_TIER_TIME_SENSITIVE,
+	};
+
 	SLOT_STORE(slot->weight, (unsigned short) weight);
-	SLOT_STORE(slot->tier, (unsigned char) (tier + 1));
+	SLOT_STORE(slot->tier, said[tier]);
 }
 
 /* Say the tier and the weight that hold for this process now. */

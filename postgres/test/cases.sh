@@ -10,6 +10,7 @@
 all_cases="
 case_regression
 case_without_a_table
+case_nothing_is_set
 case_updated
 case_role_and_database_defaults
 case_ceilings
@@ -104,6 +105,26 @@ case_without_a_table() {
 	stop bare
 }
 
+# Who sets nothing is what its cgroup is; who sets background for a role lowers it.
+case_nothing_is_set() {
+	sql main "CREATE ROLE plain LOGIN" >/dev/null
+	open_session main plain
+	check "without a setting" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	sql main "ALTER ROLE plain SET giveway.tier = background" >/dev/null
+	open_session main plain
+	check "ALTER ROLE" "background 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.tier = cgroup"
+	check "SET to the default" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	# A ceiling also holds those down who ask for nothing.
+	sql main "ALTER ROLE plain RESET giveway.tier;
+		ALTER ROLE plain SET giveway.max_tier = background" >/dev/null
+	open_session main plain
+	check "ceiling" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+}
+
 # An installation of the first version becomes one of the newest.
 case_updated() {
 	local all="SELECT array_agg(pg_describe_object(classid, objid, 0) ORDER BY 1)
@@ -141,7 +162,7 @@ case_role_and_database_defaults() {
 	check "role in database" "time_sensitive 300" "$(tier "$session_pid")"
 	close_session "$session"
 	open_session main report shop
-	check "database" "background 50" "$(tier "$session_pid")"
+	check "database" "cgroup 50" "$(tier "$session_pid")"
 	close_session "$session"
 	check_soon "slots after the sessions" "" "slot $session_pid"
 }
@@ -185,17 +206,18 @@ case_parallel_workers() {
 	local query="SELECT count(giveway_test_burn(0.05)) FROM many"
 	sql main "CREATE TABLE many AS SELECT generate_series(1, 40);
 		ALTER TABLE many SET (parallel_workers = 2); GRANT SELECT ON many TO report;
-				GRANT EXECUTE ON FUNCTION giveway_test_burn TO report" >/dev/null
+		ALTER ROLE report RESET giveway.max_tier;
+		GRANT EXECUTE ON FUNCTION giveway_test_burn TO report" >/dev/null
 	open_session main report
 	say "$session" "$force"
 
 	# The leader has the default from the configuration.
 	begin "$session" "$query"
-	check_soon "default" "background|100" workers
+	check_soon "default" "cgroup|100" workers
 	await "$session"
 	say "$session" "SET giveway.weight = 30"
 	begin "$session" "$query"
-	check_soon "SET in the leader" "background|30" workers
+	check_soon "SET in the leader" "cgroup|30" workers
 	await "$session"
 	# And no worker gets around the ceiling.
 	sql main "ALTER ROLE report SET giveway.max_tier = background" >/dev/null
@@ -252,7 +274,7 @@ case_locks_are_seen() {
 			check "$kind holder" 1 "$(slot "$holder_pid" | cut -d' ' -f3)"
 		await "$holder"
 		await "$session"
-		check "$kind after" "background 100 0 - -" "$(slot "$session_pid")"
+		check "$kind after" "cgroup 100 0 - -" "$(slot "$session_pid")"
 		close_session "$holder"
 		close_session "$session"
 	done
@@ -674,7 +696,7 @@ case_not_preloaded() {
 	stop main
 	configure main "shared_preload_libraries = ''"
 	start main
-	check "LOAD" "background|100" "$(sql main "LOAD 'giveway'; SELECT tier, weight
+	check "LOAD" "cgroup|100" "$(sql main "LOAD 'giveway'; SELECT tier, weight
 		FROM giveway_slots() WHERE pid = pg_backend_pid()")"
 	check "status" "no: name giveway in shared_preload_libraries, or only sessions that load it count" \
 		"$(sql main "SELECT value FROM giveway_status() WHERE item = 'preloaded'")"
