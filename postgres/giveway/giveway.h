@@ -73,6 +73,7 @@ extern bool kind_parse(const char *list, KindTiers *tiers, char **problem);
 extern int	kind_of(BackendType type);
 extern bool kind_attaches_itself(int kind);
 extern int	kind_of_me(void);
+extern bool kind_runs_sql_for_a_user(int kind);
 
 /* calibrate.c */
 typedef struct Calibration
@@ -104,6 +105,7 @@ typedef struct Settings
 {
 	bool		enabled;
 	int			tier;			/* Tier */
+	bool		tier_is_own;	/* set for the role, database or connection */
 	int			weight;
 	int			max_tier;
 	int			max_weight;

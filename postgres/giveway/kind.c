@@ -13,11 +13,16 @@
  * Names are those of pg_stat_activity.backend_type, of any version: one
  * postgresql.conf serves them all.  A kind that is not listed is treated as a
  * session is, if it runs transactions, and is left in its cgroup otherwise.
+ *
+ * A WAL sender of a database (replication=database) takes SQL from its client as
+ * a session does, so that a session's ceiling holds for it.  One without a
+ * database takes none, and is not given its role's settings either.
  */
 #include "postgres.h"
 
 #include "access/parallel.h"
 #include "miscadmin.h"
+#include "replication/walsender.h"
 
 #include "giveway.h"
 
@@ -78,6 +83,13 @@ kind_of_me(void)
 	if (IsParallelWorker())
 		return -1;
 	return kind_of(MyBackendType);
+}
+
+/* Whether this process, of this kind, does what some user tells it in SQL. */
+bool
+kind_runs_sql_for_a_user(int kind)
+{
+	return kinds[kind].type == B_WAL_SENDER && am_db_walsender;
 }
 
 bool

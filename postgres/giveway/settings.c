@@ -74,10 +74,37 @@ assign_enabled(bool value, void *extra)
 	publish_hints();
 }
 
+/* What is to be kept with a value until it is assigned, and undone with it. */
+static void *
+keep(const void *what, size_t size)
+{
+#if PG_VERSION_NUM >= 160000
+	void	   *kept = guc_malloc(LOG, size);
+#else
+	void	   *kept = malloc(size);
+#endif
+
+	if (kept)
+		memcpy(kept, what, size);
+	return kept;
+}
+
+/* Remember whether it is the process's own: a process of a special kind heeds
+ * no other (publish.c). */
+static bool
+check_tier(int *value, void **extra, GucSource source)
+{
+	bool		is_own = source >= PGC_S_DATABASE;
+
+	*extra = keep(&is_own, sizeof(is_own));
+	return *extra != NULL;
+}
+
 static void
 assign_tier(int value, void *extra)
 {
 	settings.tier = value;
+	settings.tier_is_own = *(bool *) extra;
 	publish_tier();
 }
 
@@ -144,15 +171,8 @@ check_kinds(char **value, void **extra, GucSource source)
 		GUC_check_errdetail("%s", problem);
 		return false;
 	}
-#if PG_VERSION_NUM >= 160000
-	*extra = guc_malloc(LOG, sizeof(parsed));
-#else
-	*extra = malloc(sizeof(parsed));
-#endif
-	if (*extra == NULL)
-		return false;
-	memcpy(*extra, &parsed, sizeof(parsed));
-	return true;
+	*extra = keep(&parsed, sizeof(parsed));
+	return *extra != NULL;
 }
 
 static void
@@ -178,7 +198,7 @@ settings_define(void)
 							 "What holds is the lower of this and giveway.max_tier.",
 							 &tier_variable, TIER_CGROUP, tiers,
 							 PGC_USERSET, GUC_REPORT,
-							 NULL, assign_tier, NULL);
+							 check_tier, assign_tier, NULL);
 	DefineCustomIntVariable("giveway.weight",
 							"Sets this session's share of the CPU among those of its tier and cgroup.",
 							"What holds is the lower of this and giveway.max_weight.",

@@ -21,6 +21,7 @@ case_locks_are_held
 case_system_processes
 case_autovacuum
 case_walsender
+case_replication_has_ceilings
 case_table_replaced
 case_table_says_replaced
 case_slot_taken
@@ -388,14 +389,52 @@ case_autovacuum() {
 	stop vacuum
 }
 
-case_walsender() {
-	local receiver
+# receive [PGOPTIONS]: a WAL receiver of main; sets $receiver.
+receive() {
+	rm -rf "$work/wal"
 	mkdir "$work/wal"
-	"$bin/pg_receivewal" -h "$work/main" -U postgres -D "$work/wal" >/dev/null 2>&1 &
+	PGOPTIONS=${1:-} "$bin/pg_receivewal" -h "$work/main" -U postgres -D "$work/wal" \
+		>/dev/null 2>&1 &
 	receiver=$!
-	check_soon "walsender" time_sensitive "system main walsender"
+}
+
+end_receiver() {
 	kill "$receiver"
 	wait "$receiver" 2>/dev/null || true
+	check_soon "receivers that have ended" "" "system main walsender"
+}
+
+# A sender is time-sensitive, unless its own client says that nobody waits.
+case_walsender() {
+	receive
+	check_soon "walsender" time_sensitive "system main walsender"
+	end_receiver
+	receive "-c giveway.tier=background"
+	check_soon "one that asks for less" background "system main walsender"
+	end_receiver
+	# What sessions have by default is not meant for it.
+	configure main "giveway.tier = background"
+	reload main
+	receive
+	check_soon "walsender beside background sessions" time_sensitive "system main walsender"
+	end_receiver
+	configure main "giveway.tier = cgroup"
+	reload main
+}
+
+# With the right to replicate one gets a connection that takes SQL: no way around
+# a ceiling.
+case_replication_has_ceilings() {
+	sql main "CREATE ROLE replicator LOGIN REPLICATION;
+		ALTER ROLE replicator SET giveway.max_tier = background" >/dev/null
+	local mine="SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()"
+	check "SQL" background "$("$bin/psql" -X -A -t -q -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	check "SET" background "$("$bin/psql" -X -A -t -q -c "SET giveway.tier = time_sensitive" -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	sql main "ALTER ROLE replicator RESET giveway.max_tier" >/dev/null
+	check "without a ceiling" time_sensitive "$("$bin/psql" -X -A -t -q -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
 }
 
 # UFS makes another table: sessions move to it at the end of a transaction.
