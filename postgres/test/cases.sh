@@ -598,7 +598,7 @@ case_daemon_asked() {
 	for how in deaf full slow close answer; do
 		rm -f "$at/table"
 		"$table" create "$at/table" 64
-		unprivileged "$table" listen "$at/hints.sock" $how "$at/table" &
+		"$table" listen "$at/hints.sock" $how "$at/table" &
 		daemon=$!
 		wait_until "[ -S '$at/hints.sock' ]" || problem="  no daemon"
 		began=$SECONDS

@@ -30,10 +30,10 @@
  * of this process (struct giveway_mapping_); a slot is the thread's own while its
  * owner word says so.
  *
- * WHO WAITS. Opening asks a daemon if the process cannot enter the directory. A
- * daemon that does not answer costs giveway_hints_open() GIVEWAY_ASK_MS, and
- * giveway_hints_open_nowait() nothing: both return -EAGAIN, and the next call
- * goes on where they were.
+ * WHO WAITS. Opening asks a daemon if the process cannot enter the directory, and
+ * so does attaching when the table says that another has taken its place. A daemon
+ * that does not answer costs these GIVEWAY_ASK_MS, and giveway_hints_open_nowait()
+ * nothing: opening returns -EAGAIN, and the next call goes on where it was.
  *
  * WHEN UFS IS LOADED AGAIN it goes on with the same table. If it had to make
  * another, because it was told another size, attach notices and maps that one;
