@@ -82,9 +82,13 @@ cc -O1 -Wall -Wextra -Werror -I"$work/tree/crates/hints/include" \
 library_dir=$work/dest$("$pg_config" --pkglibdir)
 load_path="dynamic_library_path = '$library_dir:\$libdir'"
 major=$("$pg_config" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')
-if "$bin/postgres" --describe-config | grep -q '^extension_destdir'; then
+settings=$("$bin/postgres" --describe-config | cut -f1)
+if grep -qx extension_destdir <<<"$settings"; then
 	load_path="$load_path
 extension_destdir = '$work/dest'"
+elif grep -qx extension_control_path <<<"$settings"; then
+	load_path="$load_path
+extension_control_path = '$work/dest$("$pg_config" --sharedir):\$system'"
 else
 	# A server of the lab. It works from wherever it is copied to.
 	cp -r "$(dirname "$bin")" "$work/server"
@@ -113,7 +117,7 @@ new_table() {
 	"$table" create "$hints/giveway_slots" "$1"
 }
 replace_table() {
-	"$table" replace "$hints/giveway_slots" 64
+	"$table" replace "$hints/giveway_slots" "${1:-64}"
 }
 regress() {
 	if ! make -s -C "$suites" PG_CONFIG="$pg_config" installcheck \

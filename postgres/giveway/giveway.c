@@ -17,7 +17,8 @@
  *		   |			end of its transaction: ATTACH, publish everything
  *		   |			SET and the like: publish the change (settings.c)
  *		   |			end of a transaction: attach, if it could not before;
- *		   |			attach anew, if UFS has made another table
+ *		   |			attach anew, if UFS has made another table, or if
+ *		   |			somebody has taken the slot
  *		   v
  *		proc_exit		take the lock record back, DETACH
  *
@@ -32,9 +33,10 @@
  *      the table, without room in it, the server runs as ever.
  *   3. The server's lock record is in the slot only while the slot is attached:
  *      it is moved there after attaching and moved back before detaching.
- *   4. Nothing that is read from the table decides anything in the server, so
- *      whoever may write the table can change its processes' treatment by UFS
- *      and what the view shows, and nothing else.
+ *   4. Nothing that is read from the table decides anything in the server but
+ *      whether to look for a slot again, so whoever may write the table can
+ *      change its processes' treatment by UFS and what the view shows, and
+ *      nothing else.
  *
  * DEPARTURES FROM THE PAPER.  The paper's extension moves backends between
  * cgroups made for each tier and weight.  A move takes tens of microseconds to
@@ -59,16 +61,24 @@ PG_MODULE_MAGIC;
 
 /* Between attempts to attach, where there was no table or no room. */
 #define RETRY_MS 10000
-/* Between moves to another table, lest a scribbler keep us busy. */
+/* The same, where the daemon has been asked for the table and may answer soon. */
+#define POLL_MS 10
+/* Between moves to another table or slot, lest a scribbler keep us busy. */
 #define MOVE_MS 1000
 
 extern PGDLLEXPORT void _PG_init(void);
 
 static void
-at_exit(int code, Datum arg)
+leave_slot(void)
 {
 	hints_take_back();
 	slot_detach();
+}
+
+static void
+at_exit(int code, Datum arg)
+{
+	leave_slot();
 }
 
 /* Get a slot, if there is one to be had, and say everything in it. */
@@ -79,12 +89,9 @@ attach(void)
 
 	if (!IsUnderPostmaster || MyProc == NULL)
 		return;
-	if (slot_mine())
-	{
-		hints_take_back();
-		slot_detach();
-	}
-	if (slot_open(settings.dir) < 0 || slot_attach() == NULL)
+	if (slot_mine() && !slot_is_held())
+		leave_slot();
+	if (slot_open(settings.dir, leave_slot) < 0 || slot_mine() || slot_attach() == NULL)
 		return;
 	if (!exit_is_watched)
 	{
@@ -93,6 +100,15 @@ attach(void)
 	}
 	publish_tier();
 	publish_hints();
+}
+
+/* How long to leave it at the latest attempt. */
+static int
+pause_ms(void)
+{
+	if (slot_mine())
+		return MOVE_MS;
+	return slot_is_asked_for() ? POLL_MS : RETRY_MS;
 }
 
 static void
@@ -112,12 +128,11 @@ at_end_of_transaction(XactEvent event, void *arg)
 		default:
 			return;
 	}
-	/* Nearly always that is all: two loads. */
-	if (slot_mine() && !slot_is_outdated())
+	/* Nearly always that is all: a few loads. */
+	if (slot_is_held() && !slot_is_outdated())
 		return;
 	now = GetCurrentTimestamp();
-	if (last_attempt &&
-		!TimestampDifferenceExceeds(last_attempt, now, slot_mine() ? MOVE_MS : RETRY_MS))
+	if (last_attempt && !TimestampDifferenceExceeds(last_attempt, now, pause_ms()))
 		return;
 	last_attempt = now;
 	attach();
@@ -134,6 +149,7 @@ _PG_init(void)
 
 		/* Found here once, rather than in every child. */
 		(void) hints_resolve(HINTS_STOCK, &doubt);
+		slot_preload();
 		launcher_register();
 	}
 	else

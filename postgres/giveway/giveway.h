@@ -32,7 +32,9 @@
 #pragma GCC visibility push(hidden)
 
 /* slot.c */
-extern int	slot_open(const char *dir);
+extern void slot_preload(void);
+extern int	slot_open(const char *dir, void (*leave) (void));
+extern bool slot_is_asked_for(void);
 extern const struct giveway_header *slot_table(void);
 extern unsigned int slot_count(void);
 extern struct giveway_slot *slot_at(unsigned int index);
@@ -41,26 +43,37 @@ extern uint64 slot_domain(void);
 extern struct giveway_slot *slot_mine(void);
 extern struct giveway_slot *slot_attach(void);
 extern void slot_detach(void);
+extern bool slot_is_held(void);
 extern bool slot_is_outdated(void);
+extern int64 slot_without_room(void);
 extern struct giveway_slot *slot_find(int pid);
 extern struct giveway_slot *slot_claim_for(int pid);
 extern void slot_release(struct giveway_slot *slot);
 extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
 extern int	slot_sweep(void);
 
+/* What can be asked for, in the order in which a ceiling holds it down. */
+typedef enum Tier
+{
+	TIER_BACKGROUND,
+	TIER_CGROUP,				/* whatever its cgroup's is */
+	TIER_TIME_SENSITIVE
+} Tier;
+
 /* kind.c */
 #define KIND_COUNT 16			/* kinds with a name, and room */
-#define KIND_TIER_NONE (-1)		/* its slot is not decided by its kind */
+#define KIND_TIER_NONE (-1)		/* it is treated as a session is */
 
 typedef struct KindTiers
 {
-	signed char tier[KIND_COUNT];	/* enum giveway_tier or KIND_TIER_NONE */
+	signed char tier[KIND_COUNT];	/* Tier or KIND_TIER_NONE */
 } KindTiers;
 
 extern bool kind_parse(const char *list, KindTiers *tiers, char **problem);
 extern int	kind_of(BackendType type);
 extern bool kind_attaches_itself(int kind);
 extern int	kind_of_me(void);
+extern bool kind_runs_sql_for_a_user(int kind);
 
 /* calibrate.c */
 typedef struct Calibration
@@ -91,7 +104,8 @@ extern void hints_take_back(void);
 typedef struct Settings
 {
 	bool		enabled;
-	int			tier;			/* enum giveway_tier */
+	int			tier;			/* Tier */
+	bool		tier_is_own;	/* set for the role, database or connection */
 	int			weight;
 	int			max_tier;
 	int			max_weight;

@@ -13,11 +13,16 @@
  * Names are those of pg_stat_activity.backend_type, of any version: one
  * postgresql.conf serves them all.  A kind that is not listed is treated as a
  * session is, if it runs transactions, and is left in its cgroup otherwise.
+ *
+ * A WAL sender of a database (replication=database) takes SQL from its client as
+ * a session does, so that a session's ceiling holds for it.  One without a
+ * database takes none, and is not given its role's settings either.
  */
 #include "postgres.h"
 
 #include "access/parallel.h"
 #include "miscadmin.h"
+#include "replication/walsender.h"
 
 #include "giveway.h"
 
@@ -80,6 +85,13 @@ kind_of_me(void)
 	return kind_of(MyBackendType);
 }
 
+/* Whether this process, of this kind, does what some user tells it in SQL. */
+bool
+kind_runs_sql_for_a_user(int kind)
+{
+	return kinds[kind].type == B_WAL_SENDER && am_db_walsender;
+}
+
 bool
 kind_attaches_itself(int kind)
 {
@@ -116,9 +128,9 @@ parse_item(const char *start, const char *end, KindTiers *tiers, char **problem)
 	trim(&start, &name_end);
 	trim(&word, &end);
 	if (equals(word, end, "background"))
-		tier = GIVEWAY_TIER_BACKGROUND;
+		tier = TIER_BACKGROUND;
 	else if (equals(word, end, "time_sensitive"))
-		tier = GIVEWAY_TIER_TIME_SENSITIVE;
+		tier = TIER_TIME_SENSITIVE;
 	else
 	{
 		*problem = psprintf("\"%.*s\" is not followed by \"=background\" or \"=time_sensitive\".",

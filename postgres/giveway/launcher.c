@@ -11,7 +11,10 @@
  *	- every tenth time, sweeps up slots of the dead (slot.c).
  * When it ends, it gives back the slots in others' names.
  *
- * It has no database, no slot and no shared state.  Where it cannot run, say
+ * It waits for nothing but its latch: a daemon that passes the table on is asked,
+ * and its answer looked for in the next rounds.
+ *
+ * It has no database and no slot.  Where it cannot run, say
  * for want of max_worker_processes, sessions are served all the same.
  *
  * WEAKNESS.  A special process is in its cgroup's tier for its first second.
@@ -34,6 +37,8 @@
 
 #define ROUND_MS 1000
 #define ROUNDS_PER_SWEEP 10
+/* A daemon that has not answered for so long is worth a line in the log. */
+#define ROUNDS_OF_SILENCE 3
 
 extern PGDLLEXPORT void giveway_launcher_main(Datum arg);
 
@@ -72,8 +77,12 @@ static bool
 open_table(void)
 {
 	static int	reported = 1;	/* nothing yet */
-	int			result = slot_open(settings.dir);
+	static int	rounds_asked = 0;
+	int			result = slot_open(settings.dir, NULL);
 
+	rounds_asked = result == -EAGAIN ? rounds_asked + 1 : 0;
+	if (result == -EAGAIN && rounds_asked < ROUNDS_OF_SILENCE)
+		return false;
 	if (result != reported)
 	{
 		reported = result;

@@ -6,7 +6,14 @@
  *						tier					weight		locks
  *		session			min(asked, ceiling)		the same	as giveway.hints
  *		special kind	giveway.system_processes	100			as giveway.hints
+ *		 told to yield	min(that, asked)		100			as giveway.hints
+ *		 SQL of a user	min(these, ceiling)		100			as giveway.hints
  *		enabled = off	the cgroup's			cgroup's	none
+ *
+ * The order is background, cgroup, time_sensitive: who asks for nothing is what
+ * its cgroup is, and a ceiling of background holds that down, too.  Of a special
+ * process only its own settings tell it to yield, such as those of a pg_basebackup
+ * connection; what postgresql.conf has as giveway.tier is meant for sessions.
  *
  * These are stores; without a slot they are nothing.  Called from assign hooks.
  */
@@ -19,8 +26,27 @@
 static void
 store(struct giveway_slot *slot, int tier, int weight)
 {
+	static const unsigned char said[] = {
+		[TIER_BACKGROUND] = GIVEWAY_SLOT_TIER_BACKGROUND,
+		[TIER_CGROUP] = GIVEWAY_SLOT_TIER_CGROUP,
+		[TIER_TIME_SENSITIVE] = GIVEWAY_SLOT_TIER_TIME_SENSITIVE,
+	};
+
 	SLOT_STORE(slot->weight, (unsigned short) weight);
-	SLOT_STORE(slot->tier, (unsigned char) (tier + 1));
+	SLOT_STORE(slot->tier, said[tier]);
+}
+
+/* The tier of this process, which is of a special kind. */
+static int
+tier_of_kind(int kind)
+{
+	int			tier = settings.kinds.tier[kind];
+
+	if (settings.tier_is_own && settings.tier != TIER_CGROUP)
+		tier = Min(tier, settings.tier);
+	if (kind_runs_sql_for_a_user(kind))
+		tier = Min(tier, settings.max_tier);
+	return tier;
 }
 
 /* Say the tier and the weight that hold for this process now. */
@@ -39,7 +65,7 @@ publish_tier(void)
 		SLOT_STORE(slot->weight, 0);
 	}
 	else if (kind >= 0 && settings.kinds.tier[kind] != KIND_TIER_NONE)
-		store(slot, settings.kinds.tier[kind], GIVEWAY_WEIGHT_DEFAULT);
+		store(slot, tier_of_kind(kind), GIVEWAY_WEIGHT_DEFAULT);
 	else
 		store(slot, Min(settings.tier, settings.max_tier),
 			  Min(settings.weight, settings.max_weight));

@@ -8,7 +8,7 @@
  * ALTER DATABASE by one, or those granted SET ON PARAMETER).  What holds is the
  * lower of the two.  Asking for more is no error: the order in which role,
  * database and session settings are applied does not matter then, and a lifted
- * ceiling takes effect by itself.
+ * ceiling takes effect by itself.  Who asks for no tier is what its cgroup is.
  *
  * Assign hooks run in SET, at the end of SET LOCAL and of functions with a SET
  * clause, in rollback, reload, parallel workers and the postmaster.  They may
@@ -41,8 +41,15 @@ static char *dir_variable;
 static char *kinds_variable;
 
 static const struct config_enum_entry tiers[] = {
-	{"background", GIVEWAY_TIER_BACKGROUND, false},
-	{"time_sensitive", GIVEWAY_TIER_TIME_SENSITIVE, false},
+	{"background", TIER_BACKGROUND, false},
+	{"cgroup", TIER_CGROUP, false},
+	{"time_sensitive", TIER_TIME_SENSITIVE, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry ceilings[] = {
+	{"background", TIER_BACKGROUND, false},
+	{"time_sensitive", TIER_TIME_SENSITIVE, false},
 	{NULL, 0, false}
 };
 
@@ -67,10 +74,37 @@ assign_enabled(bool value, void *extra)
 	publish_hints();
 }
 
+/* What is to be kept with a value until it is assigned, and undone with it. */
+static void *
+keep(const void *what, size_t size)
+{
+#if PG_VERSION_NUM >= 160000
+	void	   *kept = guc_malloc(LOG, size);
+#else
+	void	   *kept = malloc(size);
+#endif
+
+	if (kept)
+		memcpy(kept, what, size);
+	return kept;
+}
+
+/* Remember whether it is the process's own: a process of a special kind heeds
+ * no other (publish.c). */
+static bool
+check_tier(int *value, void **extra, GucSource source)
+{
+	bool		is_own = source >= PGC_S_DATABASE;
+
+	*extra = keep(&is_own, sizeof(is_own));
+	return *extra != NULL;
+}
+
 static void
 assign_tier(int value, void *extra)
 {
 	settings.tier = value;
+	settings.tier_is_own = *(bool *) extra;
 	publish_tier();
 }
 
@@ -137,15 +171,8 @@ check_kinds(char **value, void **extra, GucSource source)
 		GUC_check_errdetail("%s", problem);
 		return false;
 	}
-#if PG_VERSION_NUM >= 160000
-	*extra = guc_malloc(LOG, sizeof(parsed));
-#else
-	*extra = malloc(sizeof(parsed));
-#endif
-	if (*extra == NULL)
-		return false;
-	memcpy(*extra, &parsed, sizeof(parsed));
-	return true;
+	*extra = keep(&parsed, sizeof(parsed));
+	return *extra != NULL;
 }
 
 static void
@@ -166,11 +193,12 @@ settings_define(void)
 							 NULL, assign_enabled, NULL);
 	DefineCustomEnumVariable("giveway.tier",
 							 "Says whether somebody waits for what this session does.",
-							 "\"background\" work gets the CPU that \"time_sensitive\" work leaves. "
+							 "\"background\" work gets the CPU that \"time_sensitive\" work leaves; "
+							 "\"cgroup\" is what the server's cgroup is. "
 							 "What holds is the lower of this and giveway.max_tier.",
-							 &tier_variable, GIVEWAY_TIER_BACKGROUND, tiers,
+							 &tier_variable, TIER_CGROUP, tiers,
 							 PGC_USERSET, GUC_REPORT,
-							 NULL, assign_tier, NULL);
+							 check_tier, assign_tier, NULL);
 	DefineCustomIntVariable("giveway.weight",
 							"Sets this session's share of the CPU among those of its tier and cgroup.",
 							"What holds is the lower of this and giveway.max_weight.",
@@ -181,7 +209,7 @@ settings_define(void)
 	DefineCustomEnumVariable("giveway.max_tier",
 							 "Sets the highest tier that this session can have.",
 							 NULL,
-							 &max_tier_variable, GIVEWAY_TIER_TIME_SENSITIVE, tiers,
+							 &max_tier_variable, TIER_TIME_SENSITIVE, ceilings,
 							 PGC_SUSET, 0,
 							 NULL, assign_max_tier, NULL);
 	DefineCustomIntVariable("giveway.max_weight",

@@ -8,6 +8,18 @@
  * processes needs: names that tell clusters apart, slots on behalf of others,
  * and a broom for those of the dead.
  *
+ * WHAT IS TRUSTED.  Any member of the table's group may write any byte of it at any
+ * time.  How many slots there are is known from when the table was mapped, and a
+ * slot is ours while its owner word says so; nothing else that is read here
+ * decides anything (invariant 4 of giveway.c).
+ *
+ * NOBODY WAITS.  A server that may not enter the table's directory asks a daemon
+ * for it (giveway/hints.h).  Its answer is awaited by looking again: at the end
+ * of later transactions, in later rounds of the launcher.
+ *
+ * ROOM.  Processes that found none are counted in shared memory, once each; the
+ * first of them says so in the log.
+ *
  * DOMAIN.  LWLocks are addresses in main shared memory, the same in every
  * process of a cluster and meaningless outside it.  A cluster is named by its
  * postmaster: process id, namespace and start time.
@@ -33,62 +45,113 @@
 
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include <giveway/hints.h>
 
 #include "giveway.h"
 
+/* What the cluster's processes count together. */
+typedef struct Shared
+{
+	pg_atomic_uint64 without_room;
+} Shared;
+
+/* NULL where the library is not preloaded. */
+static Shared *shared = NULL;
+
+static shmem_request_hook_type previous_request;
+static shmem_startup_hook_type previous_startup;
+
+static void
+request_memory(void)
+{
+	if (previous_request)
+		previous_request();
+	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
+}
+
+static void
+find_memory(void)
+{
+	bool		found;
+
+	if (previous_startup)
+		previous_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("giveway", sizeof(Shared), &found);
+	if (!found)
+		pg_atomic_init_u64(&shared->without_room, 0);
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* In the postmaster, while it loads libraries. */
+void
+slot_preload(void)
+{
+	previous_request = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = find_memory;
+}
+
 /*
- * Map the table in dir, once per process, and again if another has taken its
- * place and this process has no slot in it.  Returns 0 or a negative errno; what
- * each means is in giveway/hints.h.  Makes system calls unless it is mapped.
+ * Map the table in dir, once per process, and another that has taken its place.
+ * A process with a slot stays with its table unless it can leave it: leave(), if
+ * not NULL, gives up the slot.  Returns 0 or a negative errno; what each means is
+ * in giveway/hints.h.  Makes system calls unless it is mapped, none that waits.
  */
 int
-slot_open(const char *dir)
+slot_open(const char *dir, void (*leave) (void))
 {
-	struct giveway_header *old = giveway_table_;
-	size_t		old_size = (size_t) slot_count() * GIVEWAY_SLOT_SIZE;
+	struct giveway_mapping_ *old = giveway_mapping_;
+	struct giveway_mapping_ *found;
 	int			result;
 
-	if (slot_mine() || !slot_is_outdated())
-		return giveway_hints_open(dir);
-	result = giveway_map_();
-	if (giveway_table_ != old)
-		munmap(old, old_size);
-	return result;
+	if (old == NULL)
+		return giveway_hints_open_nowait(dir);
+	if (!slot_is_outdated() || (slot_mine() && leave == NULL))
+		return 0;
+	result = giveway_map_(0, old, &found);
+	if (result < 0 || found == old)
+		return result;
+	if (slot_mine())
+		leave();
+	giveway_mapping_ = found;
+	giveway_unmap_(old);
+	return 0;
+}
+
+/* Whether the daemon has been asked for the table and has not answered yet. */
+bool
+slot_is_asked_for(void)
+{
+	return giveway_asking_ != 0;
 }
 
 /* The table's header, or NULL if it is not mapped. */
 const struct giveway_header *
 slot_table(void)
 {
-	return giveway_table_;
+	return giveway_mapping_ ? giveway_mapping_->table : NULL;
 }
 
-/*
- * Slots are numbered 1 to slot_count() - 1; 0 without a table.  As the header
- * had it when the table was first looked at: others may write there since.
- */
+/* Slots are numbered 1 to slot_count() - 1; 0 without a table. */
 unsigned int
 slot_count(void)
 {
-	static const struct giveway_header *counted = NULL;
-	static unsigned int count = 0;
-
-	if (counted != giveway_table_)
-	{
-		counted = giveway_table_;
-		count = counted->nr_slots;
-	}
-	return count;
+	return giveway_mapping_ ? giveway_mapping_->nr_slots : 0;
 }
 
 struct giveway_slot *
 slot_at(unsigned int index)
 {
 	Assert(index > 0 && index < slot_count());
-	return giveway_slot_at_(index);
+	return giveway_slot_at_(giveway_mapping_, index);
 }
 
 /* What to do about a failure of slot_open(). */
@@ -102,6 +165,8 @@ slot_open_remedy(int error)
 		case EACCES:
 		case EPERM:
 			return "the server may not use the table: add its user to the group that owns it";
+		case EAGAIN:
+			return "the daemon that passes the table on has not answered: restart it with \"giveway stop\" and \"giveway start\"";
 		case EPROTO:
 			return "the table is of another version: update Giveway or this extension";
 		case ENAMETOOLONG:
@@ -127,58 +192,84 @@ slot_mine(void)
 	return giveway_my_slot();
 }
 
+/* Whether this process has a slot that nobody has taken from it. */
+bool
+slot_is_held(void)
+{
+	return giveway_hints_attached();
+}
+
+/* This process found no room in the table, or on behalf of another. */
+static void
+count_without_room(void)
+{
+	static bool counted = false;
+
+	if (counted)
+		return;
+	counted = true;
+	if (shared == NULL || pg_atomic_fetch_add_u64(&shared->without_room, 1) == 0)
+		ereport(LOG,
+				(errmsg("giveway: all %u slots of the table are taken: further processes are treated as their cgroup is",
+						slot_count() - 1),
+				 errdetail("This is said once; giveway_stat_slots counts such processes."),
+				 errhint("Load UFS with a larger table: \"giveway start -- --hint-slots N\".")));
+}
+
+/* How many processes have found no room since the server was started; -1 where
+ * nobody counts. */
+int64
+slot_without_room(void)
+{
+	return shared ? (int64) pg_atomic_read_u64(&shared->without_room) : -1;
+}
+
+/* As slot says, in our name: a wiped slot, or NULL. */
+static struct giveway_slot *
+claimed(struct giveway_slot *slot)
+{
+	if (slot)
+		SLOT_STORE(slot->domain, (unsigned long long) slot_domain());
+	else if (giveway_mapping_)
+		count_without_room();
+	return slot;
+}
+
 /* A wiped slot for this process, or NULL if the table is not there or full. */
 struct giveway_slot *
 slot_attach(void)
 {
-	struct giveway_slot *slot = giveway_hints_attach();
-
-	if (slot)
-		SLOT_STORE(slot->domain, (unsigned long long) slot_domain());
-	return slot;
+	return claimed(giveway_attach_());
 }
 
+/* Give up this process's slot, which is left to whoever may have taken it. */
 void
 slot_detach(void)
 {
 	giveway_hints_detach();
 }
 
-/* Whether UFS has put another table in this one's place. */
+/* Whether the table says that UFS has put another in its place. */
 bool
 slot_is_outdated(void)
 {
-	return giveway_table_ && SLOT_LOAD(giveway_table_->replaced) != 0;
+	return giveway_mapping_ && SLOT_LOAD(giveway_mapping_->table->replaced) != 0;
 }
 
 /* The slot in which pid is the owner, or NULL. */
 struct giveway_slot *
 slot_find(int pid)
 {
-	unsigned long long owner = giveway_table_ ? giveway_owner_of_(pid) : 0;
+	unsigned long long owner = giveway_mapping_ ? giveway_owner_of_(pid) : 0;
 
-	if (owner == 0)
-		return NULL;
-	for (unsigned int probe = 0; probe < GIVEWAY_SLOT_PROBES; probe++)
-	{
-		struct giveway_slot *slot =
-			slot_at(giveway_slot_probe(owner, probe, slot_count()));
-
-		if (SLOT_LOAD(slot->owner) == owner)
-			return slot;
-	}
-	return NULL;
+	return owner ? giveway_find_(giveway_mapping_, owner) : NULL;
 }
 
 /* A wiped slot in which pid is the owner, or NULL if there is no room. */
 struct giveway_slot *
 slot_claim_for(int pid)
 {
-	struct giveway_slot *slot = giveway_hints_attach_for(pid);
-
-	if (slot)
-		SLOT_STORE(slot->domain, (unsigned long long) slot_domain());
-	return slot;
+	return claimed(giveway_hints_attach_for(pid));
 }
 
 /* Give back a slot in whoever's name. */

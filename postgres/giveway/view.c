@@ -3,7 +3,7 @@
  * view.c
  *		What do slots say now, and does any of it work?
  *
- * Both functions read the table as this process has it mapped; nothing is
+ * All functions read the table as this process has it mapped; nothing is
  * locked, so a row is as of some moment while it was read.  UFS writes the
  * figures of its report in a slot; they are null where no UFS is attached.
  *
@@ -25,6 +25,7 @@
 
 PG_FUNCTION_INFO_V1(giveway_slots);
 PG_FUNCTION_INFO_V1(giveway_status);
+PG_FUNCTION_INFO_V1(giveway_slot_usage);
 
 #define MS_PER_NS 1e-6
 
@@ -135,25 +136,56 @@ add_item(ReturnSetInfo *result, const char *item, const char *value)
 	tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 }
 
+/* How many slots are taken, and how many of them by this cluster. */
+static void
+count_slots(unsigned int *used, unsigned int *ours)
+{
+	int			pid;
+
+	*used = *ours = 0;
+	for (unsigned int index = 1; index < slot_count(); index++)
+	{
+		*used += SLOT_LOAD(slot_at(index)->owner) != 0;
+		*ours += slot_is_of_cluster(slot_at(index), &pid);
+	}
+}
+
+/* giveway_slot_usage(): one row. */
+Datum
+giveway_slot_usage(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int64		without_room = slot_without_room();
+	bool		none = slot_count() == 0;
+	unsigned int used;
+	unsigned int ours;
+	Row			row = {0};
+
+	InitMaterializedSRF(fcinfo, 0);
+	count_slots(&used, &ours);
+	add(&row, Int32GetDatum(none ? 0 : slot_count() - 1), none);
+	add(&row, Int32GetDatum(used), none);
+	add(&row, Int32GetDatum(ours), none);
+	add(&row, Int64GetDatum(without_room), without_room < 0);
+	tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+	return (Datum) 0;
+}
+
 static void
 add_table_items(ReturnSetInfo *result)
 {
-	unsigned int used = 0;
-	unsigned int ours = 0;
-	int			pid;
+	unsigned int used;
+	unsigned int ours;
 
-	for (unsigned int index = 1; index < slot_count(); index++)
-	{
-		used += SLOT_LOAD(slot_at(index)->owner) != 0;
-		ours += slot_is_of_cluster(slot_at(index), &pid);
-	}
+	count_slots(&used, &ours);
 	add_item(result, "slots", psprintf("%u of %u in use, %u by this cluster",
 									   used, slot_count() - 1, ours));
 	add_item(result, "scheduler",
 			 SLOT_LOAD(slot_table()->scheduler) ? "UFS reads the table" :
 			 "UFS is not attached: load it with \"giveway start\"");
 	add_item(result, "this session",
-			 slot_mine() ? "has a slot" :
+			 slot_is_held() ? "has a slot" :
+			 slot_mine() ? "has lost its slot to somebody else; it will get another" :
 			 "has no slot: there was no room; it will try again");
 }
 
@@ -172,7 +204,7 @@ giveway_status(PG_FUNCTION_ARGS)
 	mode = hints_resolve(settings.hints, &reason);
 	add_item(result, "hints", reason ? psprintf("off: %s", reason) : hints_name(mode));
 	add_item(result, "enabled", settings.enabled ? "yes" : "no: giveway.enabled is off");
-	error = slot_open(settings.dir);
+	error = slot_open(settings.dir, NULL);
 	add_item(result, "table", error ? slot_open_remedy(error) : "mapped");
 	if (error == 0)
 		add_table_items(result);

@@ -299,15 +299,7 @@ my_slot(void)
 
 	if (giveway_hints_open(GetConfigOption("giveway.hints_dir", true, false)) < 0)
 		return NULL;
-	for (unsigned int probe = 0; probe < GIVEWAY_SLOT_PROBES; probe++)
-	{
-		struct giveway_slot *slot =
-			giveway_slot_at_(giveway_slot_probe(owner, probe, giveway_table_->nr_slots));
-
-		if (GIVEWAY_LOAD_(slot->owner) == owner)
-			return slot;
-	}
-	return NULL;
+	return owner ? giveway_find_(giveway_mapping_, owner) : NULL;
 }
 
 /* Whether held[] lists exactly our first n LWLocks, in the modes of below. */

@@ -3,13 +3,15 @@
 # "main" that the first starts. Each is a function; it complains through check().
 #
 # Whose table it is, is the caller's business, who defines new_table SLOTS,
-# replace_table (another takes its place), regress CLUSTER [VARIANT] (run the
+# replace_table [SLOTS] (another takes its place), regress CLUSTER [VARIANT] (run the
 # suites of giveway/sql there, and say what differs from their results, or from
 # that variant of them), and scheduler (what the extension says of UFS).
 
 all_cases="
 case_regression
 case_without_a_table
+case_nothing_is_set
+case_updated
 case_role_and_database_defaults
 case_ceilings
 case_parallel_workers
@@ -19,9 +21,15 @@ case_locks_are_held
 case_system_processes
 case_autovacuum
 case_walsender
+case_replication_has_ceilings
 case_table_replaced
+case_table_says_replaced
+case_slot_taken
+case_header_written_over
 case_scribbled_over
 case_slots_exhausted
+case_every_slot_is_found
+case_daemon_asked
 case_two_clusters
 case_killed_backend
 case_postmaster_restart
@@ -98,6 +106,42 @@ case_without_a_table() {
 	stop bare
 }
 
+# Who sets nothing is what its cgroup is; who sets background for a role lowers it.
+case_nothing_is_set() {
+	sql main "CREATE ROLE plain LOGIN" >/dev/null
+	open_session main plain
+	check "without a setting" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	sql main "ALTER ROLE plain SET giveway.tier = background" >/dev/null
+	open_session main plain
+	check "ALTER ROLE" "background 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.tier = cgroup"
+	check "SET to the default" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	# A ceiling also holds those down who ask for nothing.
+	sql main "ALTER ROLE plain RESET giveway.tier;
+		ALTER ROLE plain SET giveway.max_tier = background" >/dev/null
+	open_session main plain
+	check "ceiling" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+}
+
+# An installation of the first version becomes one of the newest.
+case_updated() {
+	local all="SELECT array_agg(pg_describe_object(classid, objid, 0) ORDER BY 1)
+			FROM pg_depend WHERE refobjid = (SELECT oid FROM pg_extension WHERE extname = 'giveway')"
+	sql main "CREATE DATABASE old" >/dev/null
+	check "update" "" "$(sql main "SET client_min_messages = error;
+		CREATE EXTENSION giveway VERSION '0.1'; ALTER EXTENSION giveway UPDATE" postgres old)"
+	check "version" "$(sql main "SELECT extversion FROM pg_extension WHERE extname = 'giveway'")" \
+		"$(sql main "SELECT extversion FROM pg_extension WHERE extname = 'giveway'" postgres old)"
+	check "objects" "$(sql main "$all")" "$(sql main "$all" postgres old)"
+	# They speak of the calling process.
+	check "functions that a parallel worker may run" 0 "$(sql main "SELECT count(*) FROM pg_proc
+		WHERE proname ~ '^giveway_(slots|status|slot_usage)$' AND proparallel = 's'" postgres old)"
+	sql main "DROP DATABASE old" >/dev/null
+}
+
 case_role_and_database_defaults() {
 	sql main "CREATE DATABASE shop" >/dev/null
 	sql main "CREATE ROLE app LOGIN; CREATE ROLE report LOGIN;
@@ -119,7 +163,7 @@ case_role_and_database_defaults() {
 	check "role in database" "time_sensitive 300" "$(tier "$session_pid")"
 	close_session "$session"
 	open_session main report shop
-	check "database" "background 50" "$(tier "$session_pid")"
+	check "database" "cgroup 50" "$(tier "$session_pid")"
 	close_session "$session"
 	check_soon "slots after the sessions" "" "slot $session_pid"
 }
@@ -163,17 +207,18 @@ case_parallel_workers() {
 	local query="SELECT count(giveway_test_burn(0.05)) FROM many"
 	sql main "CREATE TABLE many AS SELECT generate_series(1, 40);
 		ALTER TABLE many SET (parallel_workers = 2); GRANT SELECT ON many TO report;
+		ALTER ROLE report RESET giveway.max_tier;
 		GRANT EXECUTE ON FUNCTION giveway_test_burn TO report" >/dev/null
 	open_session main report
 	say "$session" "$force"
 
 	# The leader has the default from the configuration.
 	begin "$session" "$query"
-	check_soon "default" "background|100" workers
+	check_soon "default" "cgroup|100" workers
 	await "$session"
 	say "$session" "SET giveway.weight = 30"
 	begin "$session" "$query"
-	check_soon "SET in the leader" "background|30" workers
+	check_soon "SET in the leader" "cgroup|30" workers
 	await "$session"
 	# And no worker gets around the ceiling.
 	sql main "ALTER ROLE report SET giveway.max_tier = background" >/dev/null
@@ -230,7 +275,7 @@ case_locks_are_seen() {
 			check "$kind holder" 1 "$(slot "$holder_pid" | cut -d' ' -f3)"
 		await "$holder"
 		await "$session"
-		check "$kind after" "background 100 0 - -" "$(slot "$session_pid")"
+		check "$kind after" "cgroup 100 0 - -" "$(slot "$session_pid")"
 		close_session "$holder"
 		close_session "$session"
 	done
@@ -344,14 +389,52 @@ case_autovacuum() {
 	stop vacuum
 }
 
-case_walsender() {
-	local receiver
+# receive [PGOPTIONS]: a WAL receiver of main; sets $receiver.
+receive() {
+	rm -rf "$work/wal"
 	mkdir "$work/wal"
-	"$bin/pg_receivewal" -h "$work/main" -U postgres -D "$work/wal" >/dev/null 2>&1 &
+	PGOPTIONS=${1:-} "$bin/pg_receivewal" -h "$work/main" -U postgres -D "$work/wal" \
+		>/dev/null 2>&1 &
 	receiver=$!
-	check_soon "walsender" time_sensitive "system main walsender"
+}
+
+end_receiver() {
 	kill "$receiver"
 	wait "$receiver" 2>/dev/null || true
+	check_soon "receivers that have ended" "" "system main walsender"
+}
+
+# A sender is time-sensitive, unless its own client says that nobody waits.
+case_walsender() {
+	receive
+	check_soon "walsender" time_sensitive "system main walsender"
+	end_receiver
+	receive "-c giveway.tier=background"
+	check_soon "one that asks for less" background "system main walsender"
+	end_receiver
+	# What sessions have by default is not meant for it.
+	configure main "giveway.tier = background"
+	reload main
+	receive
+	check_soon "walsender beside background sessions" time_sensitive "system main walsender"
+	end_receiver
+	configure main "giveway.tier = cgroup"
+	reload main
+}
+
+# With the right to replicate one gets a connection that takes SQL: no way around
+# a ceiling.
+case_replication_has_ceilings() {
+	sql main "CREATE ROLE replicator LOGIN REPLICATION;
+		ALTER ROLE replicator SET giveway.max_tier = background" >/dev/null
+	local mine="SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()"
+	check "SQL" background "$("$bin/psql" -X -A -t -q -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	check "SET" background "$("$bin/psql" -X -A -t -q -c "SET giveway.tier = time_sensitive" -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	sql main "ALTER ROLE replicator RESET giveway.max_tier" >/dev/null
+	check "without a ceiling" time_sensitive "$("$bin/psql" -X -A -t -q -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
 }
 
 # UFS makes another table: sessions move to it at the end of a transaction.
@@ -364,28 +447,121 @@ case_table_replaced() {
 	close_session "$session"
 }
 
+# tables_mapped PID: how often the process has a table mapped.
+tables_mapped() {
+	unprivileged grep -c 'giveway_slots\|bpf-map' "/proc/$1/maps" || true
+}
+
+# launcher: its process number.
+launcher() {
+	ps -o pid=,args= --ppid "$(head -1 "$work/main/data/postmaster.pid")" |
+		awk '/giveway launcher/ { print $1 }'
+}
+
+# A table that says it is replaced, and is not: nobody maps it again, or leaves it.
+case_table_says_replaced() {
+	local speaker
+	replace_table
+	open_session main app
+	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	speaker=$(launcher)
+	"$table" poke "$hints/giveway_slots" 32 1
+	for _ in 1 2 3; do
+		sleep 1.1
+		say "$session" "SELECT 1"
+		check "still there" "time_sensitive 100" "$(tier "$session_pid")"
+	done
+	check "mappings of a session" 1 "$(tables_mapped "$session_pid")"
+	check "mappings of the launcher" 1 "$(tables_mapped "$speaker")"
+	close_session "$session"
+	replace_table
+}
+
+# A session whose slot somebody has taken gets another, and leaves that one alone.
+case_slot_taken() {
+	open_session main app
+	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	"$table" take "$hints/giveway_slots" "$session_pid"
+	check "taken" "" "$(tier "$session_pid")"
+	check_soon "another" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	say "$session" "SET giveway.tier = background"
+	check "which it speaks in" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+	check_soon "given back" "" "tier $session_pid"
+	check "the taker's" 1 "$("$table" show "$hints/giveway_slots" | grep -c '^1 ')"
+	replace_table
+}
+
+# What page 0 says of the table's size is asked once. Later it may say anything.
+case_header_written_over() {
+	local slots number at=12 speaker
+	replace_table
+	slots=$("$table" size "$hints/giveway_slots")
+	check_soon "a checkpointer's slot" time_sensitive "system main checkpointer"
+	open_session main
+	say "$session" "SET giveway.tier = time_sensitive"
+	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	speaker=$(launcher)
+	for number in 0 1 2 1073741824 4294967295; do
+		"$table" poke "$hints/giveway_slots" $at $number
+		say "$session" "SELECT count(*) > 0 FROM giveway_stat_activity WHERE slot > 0"
+		check "the view with $number slots" t "$said"
+		check "a new session with $number slots" t "$(sql main "SELECT count(*) >= 0 FROM giveway_slots()")"
+		"$table" wipe "$hints/giveway_slots"
+		check_soon "a slot of a table of $number" "time_sensitive 100" \
+			"say $session 'SELECT 1'; tier $session_pid"
+		check_soon "a checkpointer's of a table of $number" 1 \
+			"say $session \"SELECT count(*) FROM giveway_stat_activity
+				WHERE backend_type = 'checkpointer' AND tier = 'time_sensitive'\"; echo \$said"
+	done
+	"$table" poke "$hints/giveway_slots" $at $((slots + 1))
+	check "the launcher is the same" "$speaker" "$(launcher)"
+	check "processes that crashed" 0 "$(grep -c 'terminated by signal' "$work/main/log")"
+	close_session "$session"
+}
+
 # Whatever a program writes there that may write the table, the server runs on.
 case_scribbled_over() {
-	local scribbler
+	local scribbler speaker started
 	"$bin/pgbench" -h "$work/main" -U postgres -i -q postgres >/dev/null 2>&1
-	"$table" scribble "$hints/giveway_slots" &
+	speaker=$(launcher)
+	open_session main app
+	echo "SELECT count(*) FROM giveway_stat_activity; SELECT count(*) FROM giveway_status();
+		SELECT count(*) FROM giveway_stat_slots;" >"$work/views.sql"
+	(
+		forget_sessions
+		exec "$table" scribble "$hints/giveway_slots"
+	) &
 	scribbler=$!
-	"$bin/pgbench" -h "$work/main" -U postgres -c 4 -T 3 -C -n postgres \
+	# Sessions come and go, others stay and look.
+	"$bin/pgbench" -h "$work/main" -U postgres -c 2 -T 4 -n -f "$work/views.sql" postgres \
+		>"$work/views.log" 2>&1 &
+	started=$!
+	"$bin/pgbench" -h "$work/main" -U postgres -c 4 -T 4 -C -n postgres \
 		>"$work/pgbench.log" 2>&1 || problem="  $(tail -3 "$work/pgbench.log")"
+	wait "$started" || problem="  $(tail -3 "$work/views.log")"
 	check "parallel query" 40 "$(sql main "SELECT count(*) FROM many")"
-	sql main "SELECT * FROM giveway_stat_activity; SELECT * FROM giveway_status()" >/dev/null
+	say "$session" "SELECT count(*) > 0 FROM giveway_stat_activity"
+	check "a session that was there before" t "$said"
+	close_session "$session"
 	kill "$scribbler" || problem="  the scribbler has ended by itself"
 	wait "$scribbler" 2>/dev/null || true
+	check "the launcher is the same" "$speaker" "$(launcher)"
 	check "processes that crashed" 0 "$(grep -c 'terminated by signal' "$work/main/log")"
 	check "errors" "" "$(grep -A1 'lock .* is not held\|PANIC' "$work/main/log")"
 	replace_table
 }
 
-# With no slot left everything works, and a slot that gets free is taken.
+# With no slot left everything works, and a slot that gets free is taken. Who has
+# none is counted, and the first is named in the log.
 case_slots_exhausted() {
+	local before
 	replace_table
 	"$table" fill "$hints/giveway_slots"
+	before=$(sql main "SELECT without_room FROM giveway_stat_slots")
 	open_session main app
+	check_soon "counted" t "sql main 'SELECT without_room > $before AND used = slots FROM giveway_stat_slots'"
+	check "lines about it in the log" 1 "$(grep -c 'slots of the table are taken' "$work/main/log")"
 	check "no slot" "" "$(slot "$session_pid")"
 	say "$session" "SET giveway.tier = background"
 	check "SET all the same" "" "$said"
@@ -396,6 +572,61 @@ case_slots_exhausted() {
 	replace_table
 	check_soon "a slot later" "background 100" "say $session 'SELECT 1'; tier $session_pid"
 	close_session "$session"
+}
+
+# The last slots of a large table are as good as the first.
+case_every_slot_is_found() {
+	replace_table 1023
+	# One for this session, others for the server's processes and the views below.
+	"$table" fill "$hints/giveway_slots" 12
+	open_session main app
+	check_soon "one of the last slots" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	check "in the view" "time_sensitive" \
+		"$(sql main "SELECT tier FROM giveway_slots() WHERE pid = $session_pid")"
+	close_session "$session"
+	check_soon "given back" "" "tier $session_pid"
+	replace_table
+}
+
+# A server that may not enter the directory asks the daemon. One that is deaf, slow
+# or busy keeps nobody waiting, nor does one that hangs up.
+case_daemon_asked() {
+	local how daemon at=$work/asked began
+	unprivileged mkdir -p "$at/bpf"
+	# It is no table, and who opens it is refused.
+	unprivileged mkfifo "$at/bpf/giveway_slots"
+	for how in deaf full slow close answer; do
+		rm -f "$at/table"
+		"$table" create "$at/table" 64
+		"$table" listen "$at/hints.sock" $how "$at/table" &
+		daemon=$!
+		wait_until "[ -S '$at/hints.sock' ]" || problem="  no daemon"
+		began=$SECONDS
+		new_cluster "asks_$how" "giveway.hints_dir = '$at/bpf'"
+		start "asks_$how"
+		open_session "asks_$how"
+		say "$session" "SET giveway.tier = time_sensitive"
+		say "$session" "SELECT 2"
+		check "$how: a session" 2 "$said"
+		sql "asks_$how" "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'" \
+			>"$work/asks_$how/checkpointer"
+		if [ $how = answer ]; then
+			check_soon "answer: a slot" "time_sensitive 100" \
+				"say $session 'SELECT 1'; '$table' show '$at/table' $session_pid | cut -d' ' -f2,3"
+			check_soon "answer: slots by the launcher" 1 "'$table' show '$at/table' |
+				cut -d' ' -f1 | grep -cx \$(head -1 '$work/asks_$how/checkpointer')"
+		fi
+		[ $how != deaf ] || check_soon "$how: lines in the log" 1 \
+			"grep -c 'has not answered' '$work/asks_$how/log'"
+		close_session "$session"
+		stop "asks_$how"
+		# A second for each of the launcher's rounds above, and much for a busy machine.
+		[ $((SECONDS - began)) -lt 40 ] || problem="$problem  $how: $((SECONDS - began)) s
+"
+		kill "$daemon"
+		wait "$daemon" 2>/dev/null || true
+		rm "$at/hints.sock"
+	done
 }
 
 # Two clusters with one table see their own slots only.
@@ -504,7 +735,7 @@ case_not_preloaded() {
 	stop main
 	configure main "shared_preload_libraries = ''"
 	start main
-	check "LOAD" "background|100" "$(sql main "LOAD 'giveway'; SELECT tier, weight
+	check "LOAD" "cgroup|100" "$(sql main "LOAD 'giveway'; SELECT tier, weight
 		FROM giveway_slots() WHERE pid = pg_backend_pid()")"
 	check "status" "no: name giveway in shared_preload_libraries, or only sessions that load it count" \
 		"$(sql main "SELECT value FROM giveway_status() WHERE item = 'preloaded'")"

@@ -29,7 +29,7 @@ new_table() {
 # Another size makes another table.
 replace_table() {
 	unload_ufs
-	load_ufs $((ufs_slots == 64 ? 65 : 64))
+	load_ufs "${1:-$((ufs_slots == 64 ? 65 : 64))}"
 }
 
 # As pg_regress would, which is not in a server for the lab.

@@ -7,15 +7,25 @@
  *	table replace FILE SLOTS	mark the one in FILE as replaced, make another
  *	table fill FILE [FREE]		claim all but FREE slots, for process 1
  *	table plant FILE PID OF_PID	a slot of PID, otherwise a copy of OF_PID's
- *	table scribble FILE		write noise all over it, until killed; what says how
- *						large it is stays, for clients map it by that
+ *	table take FILE PID		have process 1 take the slot of PID
+ *	table wipe FILE		take all slots from their owners
+ *	table poke FILE OFFSET VALUE	write a word of 32 bits
+ *	table scribble FILE		write noise all over it, page 0 included, until killed
  *	table attach FILE 0|1		say whether a scheduler reads it
+ *	table size FILE			how many slots it has
  *	table show FILE [PID]		a line for each slot, or for PID's only:
  *						pid tier weight held wait reader domain
  *						tier and weight that UFS obeys
+ *	table listen SOCKET HOW [FILE]	be the daemon that passes FILE on:
+ *						answer: as it should
+ *						deaf: accept nobody, say nothing
+ *						full: the same, and its queue is full
+ *						slow: say a byte at a time, and pass nothing
+ *						close: hang up
  *
  * The file is the layout of giveway/slot.h, which UFS keeps in a BPF map. Where
- * FILE is such a map's pin, that is the table: all but create and replace.
+ * FILE is such a map's pin, that is the table: all but create and replace. How
+ * many slots there are, the file's size tells, not its header.
  */
 #include <fcntl.h>
 #include <linux/bpf.h>
@@ -25,12 +35,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <giveway/slot.h>
+
+/* Pages of the table that map() has mapped. */
+static unsigned int nr_slots;
 
 static void fail(const char *what)
 {
@@ -80,20 +95,26 @@ static int open_file(const char *path, size_t *size)
 	return fd;
 }
 
-static struct giveway_header *map(const char *path)
+static int open_table(const char *path, size_t *size)
 {
-	struct giveway_header *table;
 	struct statfs fs;
-	size_t size;
-	int fd;
 
 	if (statfs(path, &fs) < 0)
 		fail(path);
-	fd = fs.f_type == BPF_FS_MAGIC ? open_pin(path, &size) : open_file(path, &size);
+	return fs.f_type == BPF_FS_MAGIC ? open_pin(path, size) : open_file(path, size);
+}
+
+static struct giveway_header *map(const char *path)
+{
+	struct giveway_header *table;
+	size_t size;
+	int fd = open_table(path, &size);
+
 	table = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (table == MAP_FAILED)
 		fail("mmap");
 	close(fd);
+	nr_slots = (unsigned int)(size / GIVEWAY_SLOT_SIZE);
 	return table;
 }
 
@@ -121,9 +142,11 @@ static void create(const char *path, unsigned int slots)
 /* UFS would look for an owner's slot along the same way. */
 static struct giveway_slot *find(struct giveway_header *table, unsigned long long owner)
 {
-	for (unsigned int probe = 0; probe < GIVEWAY_SLOT_PROBES; probe++) {
+	unsigned int probes = giveway_slot_probes(table->reach, nr_slots);
+
+	for (unsigned int probe = 0; probe < probes; probe++) {
 		struct giveway_slot *slot =
-			slot_at(table, giveway_slot_probe(owner, probe, table->nr_slots));
+			slot_at(table, giveway_slot_probe(owner, probe, nr_slots));
 
 		if (slot->owner == owner)
 			return slot;
@@ -139,7 +162,7 @@ static void plant(struct giveway_header *table, const char *pid, const char *of_
 	unsigned int probe = 0;
 
 	do
-		to = slot_at(table, giveway_slot_probe(owner, probe++, table->nr_slots));
+		to = slot_at(table, giveway_slot_probe(owner, probe++, nr_slots));
 	while (to->owner);
 	if (!from) {
 		fprintf(stderr, "no slot of %s\n", of_pid);
@@ -149,23 +172,110 @@ static void plant(struct giveway_header *table, const char *pid, const char *of_
 	to->owner = owner;
 }
 
+static void wipe(struct giveway_header *table)
+{
+	for (unsigned int i = 1; i < nr_slots; i++)
+		slot_at(table, i)->owner = 0;
+}
+
+/* Noise in some places of the slots. */
+static void scribble_slots(struct giveway_header *table)
+{
+	unsigned char *bytes = (unsigned char *)slot_at(table, 1);
+	size_t size = (size_t)(nr_slots - 1) * GIVEWAY_SLOT_SIZE;
+
+	for (int i = 0; i < 100000; i++) {
+		bytes[(size_t)random() % size] = (unsigned char)random();
+		/* Small numbers and known names mislead more than noise does. */
+		if (random() % 64 == 0)
+			slot_at(table, 1 + (unsigned int)random() % (nr_slots - 1))->locks.nheld =
+				(unsigned int)random() % 400;
+		if (random() % 4096 == 0)
+			slot_at(table, 1 + (unsigned int)random() % (nr_slots - 1))->owner = 0;
+	}
+}
+
+/* By turns a header that clients accept, and one in which each word, and then all
+ * of them, is what it must not be. */
 static void scribble(struct giveway_header *table)
 {
-	unsigned int slots = table->nr_slots;
-	unsigned char *bytes = (unsigned char *)table;
-	size_t start = offsetof(struct giveway_header, claims);
+	static const unsigned int values[] = {0, 1, 2, 1000000, 1u << 30, 1u << 31, ~0u};
+	struct giveway_header sound = {
+		.magic = GIVEWAY_TABLE_MAGIC,
+		.version = GIVEWAY_TABLE_VERSION,
+		.nr_slots = nr_slots,
+	};
+	unsigned int *words = (unsigned int *)table;
 
 	srandom(1);
 	for (;;) {
-		size_t at = (size_t)random() % ((size_t)slots * GIVEWAY_SLOT_SIZE - start);
+		for (unsigned int i = 0; i < sizeof(sound) / sizeof(*words); i++) {
+			memcpy(table, &sound, sizeof(sound));
+			scribble_slots(table);
+			for (unsigned int v = 0; v < sizeof(values) / sizeof(*values); v++) {
+				words[i] = values[v];
+				wipe(table);
+				usleep(2000);
+			}
+		}
+		for (unsigned int i = 0; i < GIVEWAY_SLOT_SIZE / sizeof(*words); i++)
+			words[i] = (unsigned int)random();
+		scribble_slots(table);
+	}
+}
 
-		bytes[start + at] = (unsigned char)random();
-		/* Small numbers and known names mislead more than noise does. */
-		if (random() % 64 == 0)
-			slot_at(table, 1 + (unsigned int)random() % (slots - 1))->locks.nheld =
-				(unsigned int)random() % 400;
-		if (random() % 4096 == 0)
-			slot_at(table, 1 + (unsigned int)random() % (slots - 1))->owner = 0;
+/* One message: so many bytes, and a descriptor unless it is negative. */
+static void say(int to, const void *bytes, size_t length, int fd)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = {0};
+	struct iovec data = {(void *)bytes, length};
+	struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &fd, sizeof(fd));
+	}
+	sendmsg(to, &message, MSG_NOSIGNAL);
+}
+
+/* Renamed into place when it can be connected to. */
+static void listen_at(const char *path, const char *how, const char *file)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int door = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	size_t size = 0;
+	int fd = file ? open_table(file, &size) : -1;
+
+	snprintf(at.sun_path, sizeof(at.sun_path), "%s.part", path);
+	unlink(at.sun_path);
+	if (bind(door, (struct sockaddr *)&at, sizeof(at)) < 0 || chmod(at.sun_path, 0666) < 0 ||
+	    listen(door, strcmp(how, "full") ? 16 : 0) < 0)
+		fail(at.sun_path);
+	if (!strcmp(how, "full") &&
+	    connect(socket(AF_UNIX, SOCK_SEQPACKET, 0), (struct sockaddr *)&at, sizeof(at)) < 0)
+		fail("connect");
+	if (rename(at.sun_path, path) < 0)
+		fail(path);
+	while (!strcmp(how, "deaf") || !strcmp(how, "full"))
+		pause();
+	for (;;) {
+		unsigned long long bytes = size;
+		int peer = accept(door, NULL, NULL);
+
+		if (!strcmp(how, "answer"))
+			say(peer, &bytes, sizeof(bytes), fd);
+		for (unsigned int i = 0; !strcmp(how, "slow") && i < sizeof(bytes); i++) {
+			usleep(100000);
+			say(peer, (char *)&bytes + i, 1, -1);
+		}
+		close(peer);
 	}
 }
 
@@ -173,7 +283,7 @@ static void show(struct giveway_header *table, const char *pid)
 {
 	static const char *const tiers[] = {"cgroup", "background", "time_sensitive"};
 
-	for (unsigned int i = 1; i < table->nr_slots; i++) {
+	for (unsigned int i = 1; i < nr_slots; i++) {
 		struct giveway_slot *slot = slot_at(table, i);
 
 		if (!slot->owner || slot->version != GIVEWAY_SLOT_VERSION)
@@ -207,13 +317,31 @@ int main(int argc, char **argv)
 		unsigned int spare = first ? (unsigned int)atoi(first) : 0;
 
 		/* It lives, so that nobody sweeps them up. */
-		for (unsigned int i = 1; i + spare < table->nr_slots; i++)
+		for (unsigned int i = 1; i + spare < nr_slots; i++)
 			if (!slot_at(table, i)->owner)
 				slot_at(table, i)->owner = owner_of("1");
 	} else if (!strcmp(command, "plant") && argc > 4) {
 		plant(map(path), first, argv[4]);
 	} else if (!strcmp(command, "attach") && first) {
 		map(path)->scheduler = (unsigned long long)atoi(first);
+	} else if (!strcmp(command, "take") && first) {
+		struct giveway_slot *slot = find(map(path), owner_of(first));
+
+		if (!slot) {
+			fprintf(stderr, "no slot of %s\n", first);
+			return 1;
+		}
+		slot->owner = owner_of("1");
+	} else if (!strcmp(command, "size")) {
+		map(path);
+		printf("%u\n", nr_slots - 1);
+	} else if (!strcmp(command, "wipe")) {
+		wipe(map(path));
+	} else if (!strcmp(command, "poke") && argc > 4) {
+		((unsigned int *)map(path))[atoi(first) / 4] =
+			(unsigned int)strtoul(argv[4], NULL, 0);
+	} else if (!strcmp(command, "listen") && first) {
+		listen_at(path, first, argc > 4 ? argv[4] : NULL);
 	} else if (!strcmp(command, "scribble")) {
 		scribble(map(path));
 	} else if (!strcmp(command, "show")) {

@@ -39,6 +39,7 @@ figure() {
 case_obeyed() {
 	ready
 	open_session main
+	say "$session" "SET giveway.tier = background"
 	say "$session" "SET giveway.weight = 300"
 	check_soon "a background session" "background 300" \
 		"say $session 'SELECT giveway_test_burn(0.01)'; obeyed $session_pid"
@@ -61,6 +62,7 @@ case_obeyed() {
 three_on_one_cpu() {
 	open_session main
 	holder=$session holder_pid=$session_pid
+	say "$holder" "SET giveway.tier = background"
 	open_session main app
 	burner=$session burner_pid=$session_pid
 	open_session main app
@@ -240,6 +242,7 @@ case_session_cgroups() {
 	wait "$foreign" 2>/dev/null || true
 
 	open_session main
+	say "$session" "SET giveway.tier = background"
 	say "$session" "SET giveway.enabled = off"
 	sleep 3
 	check "who says nothing" /pg/server "$(cgroup "$session_pid")"

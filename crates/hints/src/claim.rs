@@ -26,13 +26,13 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 use Ordering::Acquire;
 use Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// The layout of a slot's contents that counts.
 pub(crate) const VERSION: u32 = 1;
-/// Slots that may be a thread's: this many from its home. A model has fewer.
+/// Steps that every search takes from a thread's home. A model has fewer.
 pub(crate) const PROBES: u32 = if cfg!(loom) { 1 } else { 32 };
 
 /// What the claim protocol needs of a table.
@@ -47,6 +47,8 @@ pub(crate) trait Slots {
     fn wipe(&self, index: u32);
     /// Moved on by every claim and release.
     fn claims(&self) -> &AtomicU64;
+    /// The most steps that a claim has taken; below [`PROBES`] it means that many.
+    fn reach(&self) -> &AtomicU32;
 }
 
 /// The first of the slots that may be this owner's.
@@ -54,23 +56,38 @@ pub(crate) fn home(owner: u64, nr_slots: u32) -> u32 {
     (owner.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 % (nr_slots - 1) + 1
 }
 
-fn window(owner: u64, nr_slots: u32) -> impl Iterator<Item = u32> {
+/// Every slot, from this owner's home on.
+fn steps(owner: u64, nr_slots: u32) -> impl Iterator<Item = u32> {
     let next = move |index: &u32| Some(if index + 1 < nr_slots { index + 1 } else { 1 });
-    std::iter::successors(Some(home(owner, nr_slots)), next).take(PROBES as usize)
+    std::iter::successors(Some(home(owner, nr_slots)), next).take(nr_slots as usize - 1)
 }
 
-/// Claims a slot for `owner`; `None` where its window is full.
+/// Those of them in which an owner may be: a search ends after as many steps as
+/// any claim has taken.
+fn window(table: &impl Slots, owner: u64) -> impl Iterator<Item = u32> {
+    let reach = table.reach().load(Relaxed).max(PROBES);
+    steps(owner, table.nr_slots()).take(reach as usize)
+}
+
+/// Claims a slot for `owner`; `None` where all are taken.
 pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
-    let free = |index: &u32| {
+    let free = |(step, index): &(u32, u32)| {
         let word = table.owner(*index);
+        if word.load(Relaxed) != 0 {
+            return false;
+        }
+        // First, so that whoever sees the claim searches far enough.
+        if *step >= PROBES {
+            table.reach().fetch_max(step + 1, AcqRel);
+        }
         word.compare_exchange(0, owner, AcqRel, Relaxed).is_ok()
     };
     // A slot of this name is ours, by an earlier claim or an earlier thread.
     let mine = |index: &u32| table.owner(*index).load(Relaxed) == owner;
-    let nr_slots = table.nr_slots();
-    let index = window(owner, nr_slots)
-        .find(mine)
-        .or_else(|| window(owner, nr_slots).find(free))?;
+    let index = window(table, owner).find(mine).or_else(|| {
+        let mut all = (0..).zip(steps(owner, table.nr_slots()));
+        all.find(free).map(|(_, index)| index)
+    })?;
     // Invariant 2. The fence keeps the wipe behind the 0.
     table.version(index).store(0, Release);
     fence(SeqCst);
@@ -80,10 +97,15 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
     Some(index)
 }
 
-/// Gives a slot back.
-pub(crate) fn release(table: &impl Slots, index: u32) {
+/// Gives `owner`'s slot back, unless somebody else has taken it.
+pub(crate) fn release(table: &impl Slots, index: u32, owner: u64) {
+    let word = table.owner(index);
+    if word.load(Relaxed) != owner {
+        return;
+    }
     table.version(index).store(0, Release);
-    table.owner(index).store(0, Release);
+    // Either way it is not ours any more.
+    let _ = word.compare_exchange(owner, 0, AcqRel, Relaxed);
     table.claims().fetch_add(1, Release);
 }
 
@@ -105,35 +127,35 @@ pub(crate) fn reclaim(
 }
 
 /// The slot that is obeyed for `owner`, as UFS looks for it in BPF.
-#[cfg(all(test, loom))]
+#[cfg(test)]
 pub(crate) fn find(table: &impl Slots, owner: u64) -> Option<u32> {
-    window(owner, table.nr_slots()).find(|&index| {
+    window(table, owner).find(|&index| {
         table.owner(index).load(Acquire) == owner && table.version(index).load(Acquire) == VERSION
     })
 }
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
 mod model {
     use super::*;
-    use loom::sync::Arc;
-    use loom::thread;
 
     /// Slots whose contents are one word: the name of whoever wrote it last.
-    struct Table {
+    pub(super) struct Table {
         claims: AtomicU64,
+        reach: AtomicU32,
         slots: Vec<(AtomicU64, AtomicU32, AtomicU64)>,
     }
 
     impl Table {
-        fn new(slots: usize) -> Arc<Table> {
+        pub(super) fn new(slots: usize) -> Table {
             let slot = |_| (AtomicU64::new(0), AtomicU32::new(0), AtomicU64::new(0));
-            Arc::new(Table {
+            Table {
                 claims: AtomicU64::new(0),
+                reach: AtomicU32::new(0),
                 slots: (0..slots).map(slot).collect(),
-            })
+            }
         }
 
-        fn contents(&self, index: u32) -> &AtomicU64 {
+        pub(super) fn contents(&self, index: u32) -> &AtomicU64 {
             &self.slots[index as usize - 1].2
         }
     }
@@ -154,13 +176,24 @@ mod model {
         fn claims(&self) -> &AtomicU64 {
             &self.claims
         }
+        fn reach(&self) -> &AtomicU32 {
+            &self.reach
+        }
     }
+}
+
+#[cfg(all(test, loom))]
+mod interleavings {
+    use super::model::Table;
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
 
     fn live(table: &Table, owner: u64) {
         if let Some(index) = claim(table, owner) {
             table.contents(index).store(owner, Relaxed);
             assert_eq!(table.contents(index).load(Relaxed), owner);
-            release(table, index);
+            release(table, index, owner);
         }
     }
 
@@ -168,7 +201,7 @@ mod model {
     #[test]
     fn a_slot_has_one_owner() {
         loom::model(|| {
-            let table = Table::new(1);
+            let table = Arc::new(Table::new(1));
             let other = table.clone();
             let thread = thread::spawn(move || live(&other, 7));
             live(&table, 8);
@@ -180,7 +213,7 @@ mod model {
     #[test]
     fn a_reader_never_takes_one_owner_s_word_for_another_s() {
         loom::model(|| {
-            let table = Table::new(1);
+            let table = Arc::new(Table::new(1));
             let (one, two) = (table.clone(), table.clone());
             let first = thread::spawn(move || live(&one, 7));
             let second = thread::spawn(move || live(&two, 8));
@@ -192,20 +225,78 @@ mod model {
             second.join().unwrap();
         });
     }
+
+    /// With one step for a search, the second owner of two slots with one home
+    /// is found by its reach: whoever sees that it has claimed sees it far enough.
+    #[test]
+    fn a_slot_beyond_the_first_steps_is_found_once_it_is_claimed() {
+        loom::model(|| {
+            let table = Arc::new(Table::new(2));
+            let other = (8..).find(|&owner| home(owner, 3) == home(7, 3)).unwrap();
+            claim(&*table, 7).unwrap();
+            let before = table.claims().load(Relaxed);
+            let claimer = table.clone();
+            let thread = thread::spawn(move || claim(&*claimer, other).unwrap());
+            if table.claims().load(Acquire) != before {
+                assert!(find(&*table, other).is_some());
+            }
+            thread.join().unwrap();
+        });
+    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::model::Table;
     use super::*;
 
     #[test]
-    fn a_window_stays_in_the_table_and_skips_the_header() {
+    fn a_search_comes_to_every_slot_once_and_skips_the_header() {
         for nr_slots in [2, 3, 33, 1024] {
             for owner in [1, 77, u64::MAX] {
-                let seen: Vec<u32> = window(owner, nr_slots).collect();
-                assert_eq!(seen.len(), PROBES as usize);
-                assert!(seen.iter().all(|index| (1..nr_slots).contains(index)));
+                let mut seen: Vec<u32> = steps(owner, nr_slots).collect();
+                seen.sort_unstable();
+                assert!(seen.into_iter().eq(1..nr_slots));
             }
+        }
+    }
+
+    /// Names as processes get them: numbers in a row, with gaps, of one namespace.
+    #[test]
+    fn every_slot_can_be_claimed_and_is_found() {
+        for gap in [1, 3, 4096] {
+            let table = Table::new(1023);
+            let owners: Vec<u64> = (0..1023)
+                .map(|n| 0xeffffffc_u64 << 32 | (700 + n * gap))
+                .collect();
+            for (nth, &owner) in owners.iter().enumerate() {
+                assert!(
+                    claim(&table, owner).is_some(),
+                    "no room after {nth} of 1023"
+                );
+            }
+            assert!(owners.iter().all(|&owner| find(&table, owner).is_some()));
+            assert_eq!(claim(&table, 1), None);
+        }
+    }
+
+    #[test]
+    fn a_slot_that_somebody_has_taken_is_left_to_them() {
+        let table = Table::new(1);
+        let index = claim(&table, 7).unwrap();
+        table.owner(index).store(8, Relaxed);
+        release(&table, index, 7);
+        assert_eq!(find(&table, 8), Some(index));
+    }
+
+    /// Whatever is in the header, a search ends and stays in the table.
+    #[test]
+    fn any_reach_is_harmless() {
+        let table = Table::new(40);
+        for reach in [0, 1, 39, 40, 41, 1 << 30, u32::MAX] {
+            table.reach().store(reach, Relaxed);
+            let index = claim(&table, 7).unwrap();
+            assert_eq!(find(&table, 7), Some(index));
         }
     }
 }

@@ -55,6 +55,7 @@ pub(crate) struct Header {
     pub(crate) claims: AtomicU64,
     pub(crate) scheduler: AtomicU64,
     pub(crate) replaced: AtomicU32,
+    pub(crate) reach: AtomicU32,
 }
 
 #[repr(C)]
@@ -292,10 +293,12 @@ impl Table {
     pub fn attach(&self) -> Option<Slot> {
         // SAFETY: gettid has no precondition.
         let tid = unsafe { libc::gettid() };
-        let index = claim::claim(&self.mapping, owner(tid as u32)?)?;
+        let owner = owner(tid as u32)?;
+        let index = claim::claim(&self.mapping, owner)?;
         Some(Slot {
             mapping: self.mapping,
             index,
+            owner,
             gate: OnceCell::new(),
             of_one_thread: PhantomData,
         })
@@ -314,6 +317,8 @@ fn owner(tid: u32) -> Option<u64> {
 pub struct Slot {
     mapping: Mapping,
     index: u32,
+    /// The name that it was claimed by.
+    owner: u64,
     /// In the way of other threads, if any were let in.
     gate: OnceCell<Arc<Gate>>,
     /// A slot is obeyed for the thread that claimed it, so it stays with it.
@@ -416,7 +421,7 @@ impl Drop for Slot {
         if let Some(gate) = self.gate.get() {
             gate.close();
         }
-        claim::release(&self.mapping, self.index);
+        claim::release(&self.mapping, self.index, self.owner);
     }
 }
 
@@ -439,6 +444,10 @@ impl Slots for Mapping {
 
     fn claims(&self) -> &AtomicU64 {
         &self.header().claims
+    }
+
+    fn reach(&self) -> &AtomicU32 {
+        &self.header().reach
     }
 }
 

@@ -3,7 +3,7 @@
 //! The table is a BPF map pinned in a directory of its own, or, for tests, a
 //! plain file of the same layout. A process that may not enter the directory
 //! asks the daemon, which passes the map's descriptor over a socket to those it
-//! trusts.
+//! trusts. A daemon that does not answer is waited for [`PATIENCE`], no longer.
 //!
 //! Invariants
 //! 1. A mapping is as long as `nr_slots` pages, was checked to be so when it
@@ -19,10 +19,12 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::slot::{Header, Page, SLOT_SIZE};
 
@@ -30,8 +32,12 @@ use crate::slot::{Header, Page, SLOT_SIZE};
 pub const DIR: &str = "/run/giveway/bpf";
 /// The table's name in its directory.
 pub const NAME: &str = "giveway_slots";
-/// Where its descriptor is to be had by those who may not enter the directory.
-pub const SOCKET: &str = "/run/giveway/hints.sock";
+/// Beside that directory: where the table's descriptor is to be had by those who
+/// may not enter it.
+pub const SOCKET: &str = "hints.sock";
+
+/// How long the daemon has to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 const MAGIC: u64 = u64::from_le_bytes(*b"giveway\0");
 const TABLE_VERSION: u32 = 1;
@@ -51,6 +57,15 @@ pub enum OpenError {
     Forbidden {
         /// Where it is.
         path: PathBuf,
+    },
+    /// The process may not enter the directory, and the daemon is silent.
+    #[error(
+        "{socket} has not answered: 'giveway status' tells whether UFS is loaded, \
+         'giveway start' loads it again"
+    )]
+    Silent {
+        /// Where it was asked.
+        socket: PathBuf,
     },
     /// A table of another version, or no table at all.
     #[error("{path} is no hint table of version 1: use the library that came with the loaded UFS")]
@@ -89,15 +104,20 @@ impl Mapping {
             .or(named)
             .unwrap_or_else(|| DIR.into());
         let path = dir.join(NAME);
-        let (fd, size) = match get(&path) {
-            Err(error)
-                if error.kind() == io::ErrorKind::PermissionDenied && dir == Path::new(DIR) =>
-            {
-                ask().map_err(|_| error)
+        let found = match get(&path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let socket = dir.with_file_name(SOCKET);
+                match ask(&socket) {
+                    Err(silence) if silence.kind() == io::ErrorKind::WouldBlock => {
+                        return Err(OpenError::Silent { socket });
+                    }
+                    // Without an answer it is as if nobody had been asked.
+                    answer => answer.map_err(|_| error),
+                }
             }
             other => other,
-        }
-        .map_err(|error| refusal(&path, error))?;
+        };
+        let (fd, size) = found.map_err(|error| refusal(&path, error))?;
         let foreign = || OpenError::Foreign { path: path.clone() };
         if size < 2 * SLOT_SIZE {
             return Err(foreign());
@@ -239,19 +259,16 @@ fn get(path: &Path) -> io::Result<(OwnedFd, usize)> {
     match bpf(OBJ_GET, &mut attr) {
         Ok(fd) => {
             // SAFETY: the kernel has just given us this descriptor.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-            let size = map_size(&fd)?;
-            Ok((fd, size))
+            size(unsafe { OwnedFd::from_raw_fd(fd) }, 0)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(error),
         // No pinned map: a plain file, if anything.
         Err(_) => {
             let file = std::fs::File::options().read(true).write(true).open(path)?;
-            let about = file.metadata()?;
-            if !about.is_file() {
+            if !file.metadata()?.is_file() {
                 return Err(io::ErrorKind::PermissionDenied.into());
             }
-            Ok((file.into(), about.len() as usize))
+            size(file.into(), 0)
         }
     }
 }
@@ -270,9 +287,32 @@ fn map_size(fd: &OwnedFd) -> io::Result<usize> {
     Ok(info.max_entries as usize * SLOT_SIZE)
 }
 
-/// The table's descriptor from the daemon: one message with the size in bytes
-/// and the descriptor.
-fn ask() -> io::Result<(OwnedFd, usize)> {
+/// The size in bytes of the table that this descriptor is. `told`: the size of a
+/// map, where bpf(2) is forbidden; a larger one cannot be mapped.
+fn size(fd: OwnedFd, told: usize) -> io::Result<(OwnedFd, usize)> {
+    match map_size(&fd) {
+        Ok(size) => return Ok((fd, size)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(error),
+        Err(_) => {}
+    }
+    let file = std::fs::File::from(fd);
+    let about = file.metadata()?;
+    let is_map = about.mode() & libc::S_IFMT == 0;
+    match about.is_file() {
+        true => Ok((file.into(), about.len() as usize)),
+        false if is_map => Ok((file.into(), told)),
+        false => Err(io::ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The table's descriptor from the daemon, at `path`: one message with the size in
+/// bytes and the descriptor. `WouldBlock` if it does not answer.
+fn ask(path: &Path) -> io::Result<(OwnedFd, usize)> {
+    let address = address(path)?;
+    let patience = libc::timeval {
+        tv_sec: PATIENCE.as_secs() as libc::time_t,
+        tv_usec: PATIENCE.subsec_micros() as libc::suseconds_t,
+    };
     // SAFETY: the structures below are plain data, live for as long as the
     // calls that get their addresses, and the lengths given are theirs.
     unsafe {
@@ -281,13 +321,16 @@ fn ask() -> io::Result<(OwnedFd, usize)> {
             return Err(io::Error::last_os_error());
         }
         let socket = OwnedFd::from_raw_fd(socket);
-        let mut to: libc::sockaddr_un = mem::zeroed();
-        to.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        for (place, byte) in to.sun_path.iter_mut().zip(SOCKET.bytes()) {
-            *place = byte as libc::c_char;
+        // Of connect, where many wait already, and of recvmsg.
+        for limit in [libc::SO_SNDTIMEO, libc::SO_RCVTIMEO] {
+            let length = mem::size_of_val(&patience) as libc::socklen_t;
+            let value = (&raw const patience).cast();
+            if libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, limit, value, length) < 0 {
+                return Err(io::Error::last_os_error());
+            }
         }
-        let length = mem::size_of_val(&to) as libc::socklen_t;
-        if libc::connect(socket.as_raw_fd(), (&raw const to).cast(), length) < 0 {
+        let length = mem::size_of_val(&address) as libc::socklen_t;
+        if libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) < 0 {
             return Err(io::Error::last_os_error());
         }
         let mut bytes = 0u64;
@@ -302,14 +345,33 @@ fn ask() -> io::Result<(OwnedFd, usize)> {
         message.msg_iovlen = 1;
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = mem::size_of_val(&control);
-        if libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) < 0 {
+        let received = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
+        if received < 0 {
             return Err(io::Error::last_os_error());
         }
         let part = libc::CMSG_FIRSTHDR(&raw const message);
         if part.is_null() || (*part).cmsg_type != libc::SCM_RIGHTS {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
-        let fd = libc::CMSG_DATA(part).cast::<i32>().read_unaligned();
-        Ok((OwnedFd::from_raw_fd(fd), bytes as usize))
+        let fd = OwnedFd::from_raw_fd(libc::CMSG_DATA(part).cast::<i32>().read_unaligned());
+        if received != 8 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        size(fd, bytes as usize)
     }
+}
+
+fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
+    // SAFETY: plain data, for which zeros are a value.
+    let mut to: libc::sockaddr_un = unsafe { mem::zeroed() };
+    to.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    // The last place is for the 0 at its end.
+    if bytes.len() >= to.sun_path.len() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    for (place, &byte) in to.sun_path.iter_mut().zip(bytes) {
+        *place = byte as libc::c_char;
+    }
+    Ok(to)
 }

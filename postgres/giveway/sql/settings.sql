@@ -10,6 +10,7 @@ SHOW giveway.system_processes;
 
 -- bad values
 SET giveway.tier = 'urgent';
+SET giveway.max_tier = 'cgroup';
 SET giveway.weight = 0;
 SET giveway.weight = 10001;
 SET giveway.hints = 'maybe';

@@ -292,7 +292,9 @@ fn hints(root: &Path) -> Finding {
             name,
             "the slots are there, and UFS is not loaded",
         ),
-        Err(error @ OpenError::Absent { .. }) => note(Way::Native, name, error.to_string()),
+        Err(error @ (OpenError::Absent { .. } | OpenError::Silent { .. })) => {
+            note(Way::Native, name, error.to_string())
+        }
         Err(error) => Finding {
             remedy: Some(
                 "join the group that owns the table: usermod -aG giveway USER, and log in again"

@@ -15,9 +15,13 @@
  *
  * WHO OWNS A SLOT. A thread is named by its number in its own pid namespace and
  * that namespace: (u64)namespace inode << 32 | tid. Slots are an open-addressed
- * table: a thread's slot is one of GIVEWAY_SLOT_PROBES, see giveway_slot_probe().
+ * table: a thread's slot is found by probing, see giveway_slot_probe(), which
+ * comes to every slot. A thread claims the first free one, so most slots lie
+ * within GIVEWAY_SLOT_PROBES steps; header.reach says how many steps the farthest
+ * took, and nobody searches beyond that.
  *
- *	claim:		owner 0 -> me (compare and swap); wipe; version = 1; claims += 1
+ *	claim:		reach >= steps; owner 0 -> me (compare and swap); wipe;
+ *			version = 1; claims += 1
  *	release:	version = 0; owner = 0; claims += 1
  *	reclaim:	the same, by UFS, when the owner has exited
  *
@@ -30,11 +34,16 @@
  *      kernel has it, so nobody speaks for a thread that did not let him.
  *   4. Nothing in a slot is an address for UFS, nor an index: it compares, and
  *      reads the owner's memory with calls that may fail.
+ *   5. Page 0 is no safer than a slot. A client reads magic, version and nr_slots
+ *      once, when it maps the table, compares nr_slots with the size that the
+ *      kernel gives, and goes by its own copy from then on. What else it reads
+ *      there is a hint: any value of it costs time, no more.
  *
  * WEAKNESS. The table is one mapping: whoever may map it may write every slot
  * in it. The group that owns the table is a group of programs that trust one
  * another with their tiers; raising above a cgroup's tier takes more
- * (docs/hints.md).
+ * (docs/hints.md). reach is never lowered: after a table was nearly full, each
+ * search is as long as it was then.
  *
  * This file has no dependency: it serves C, C++ and BPF programs.
  */
@@ -46,6 +55,7 @@
 #define GIVEWAY_TABLE_VERSION 1
 #define GIVEWAY_SLOT_VERSION 1
 #define GIVEWAY_SLOT_SIZE 4096
+/* Steps that every search takes; header.reach says whether to take more. */
 #define GIVEWAY_SLOT_PROBES 32
 /* Locks recorded as held; what a thread holds beyond them is not known. */
 #define GIVEWAY_HELD_MAX 200
@@ -57,7 +67,7 @@
 #define GIVEWAY_SLOT_TIER_BACKGROUND 1
 #define GIVEWAY_SLOT_TIER_TIME_SENSITIVE 2
 
-/* Page 0. Clients write claims and nothing else. */
+/* Page 0. Clients write claims and reach, and nothing else. */
 struct giveway_header {
 	unsigned long long magic;
 	unsigned int version;
@@ -69,7 +79,9 @@ struct giveway_header {
 	unsigned long long scheduler;
 	/* Another table has taken this one's place: open again. */
 	unsigned int replaced;
-	unsigned int pad;
+	/* The most steps that a claim has taken; below GIVEWAY_SLOT_PROBES it means
+	 * that many. */
+	unsigned int reach;
 };
 
 struct giveway_held {
@@ -174,8 +186,17 @@ static inline unsigned long long giveway_owner(unsigned int tid, unsigned int pi
 	return (unsigned long long)pid_ns << 32 | tid;
 }
 
+/* How many steps a search takes in a table of @nr_slots pages whose header says
+ * @reach, whatever it says. */
+static inline unsigned int giveway_slot_probes(unsigned int reach, unsigned int nr_slots)
+{
+	if (reach < GIVEWAY_SLOT_PROBES)
+		reach = GIVEWAY_SLOT_PROBES;
+	return reach < nr_slots - 1 ? reach : nr_slots - 1;
+}
+
 /* The slot to look at in step @probe of a search for this owner's; @nr_slots is
- * at least 2. */
+ * at least 2. Steps 0 to nr_slots - 2 come to every slot once. */
 static inline unsigned int giveway_slot_probe(unsigned long long owner, unsigned int probe,
 					      unsigned int nr_slots)
 {
@@ -195,6 +216,7 @@ static inline unsigned int giveway_slot_probe(unsigned long long owner, unsigned
 GIVEWAY_AT_(giveway_header, claims, 16);
 GIVEWAY_AT_(giveway_header, scheduler, 24);
 GIVEWAY_AT_(giveway_header, replaced, 32);
+GIVEWAY_AT_(giveway_header, reach, 36);
 GIVEWAY_AT_(giveway_slot, version, 8);
 GIVEWAY_AT_(giveway_slot, tier, 12);
 GIVEWAY_AT_(giveway_slot, weight, 14);

@@ -8,8 +8,9 @@
  * CPU chooses between its task and others, when a task stops, and at the tick.
  *
  * FINDING THE SLOT. A task looks for a slot of its own name when header.claims
- * has moved since it last looked, LOOKS_MAX times per LOOK_NS at most, and keeps
- * the number. Without one, all that hints cost it is that comparison.
+ * has moved since it last looked, LOOKS_MAX times per LOOK_NS at most (once where
+ * the table has been so full that a search is long), and keeps the number.
+ * Without one, all that hints cost it is that comparison.
  *
  *	             claims moved, slot of my name found
  *	  slot 0  <------------------------------------->  slot n
@@ -159,11 +160,13 @@ static __always_inline u64 name_of(struct task_struct *p)
 /* The slot of this name, if its owner has made it count; else 0. */
 __once u32 find_slot(u64 owner)
 {
-	u32 nr = nr_slots, index, i;
+	struct giveway_header *head = header();
+	u32 nr = nr_slots, index, probes, i;
 
-	if (nr < 2 || !owner)
+	if (nr < 2 || !owner || !head)
 		return 0;
-	bpf_for(i, 0, GIVEWAY_SLOT_PROBES) {
+	probes = giveway_slot_probes(READ_ONCE(head->reach), nr);
+	bpf_for(i, 0, probes) {
 		struct giveway_slot *slot;
 
 		index = giveway_slot_probe(owner, i, nr);
@@ -193,6 +196,9 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	}
 	if (++tc->looks > LOOKS_MAX)
 		return 0;
+	/* A long search is the last of its kind for now. */
+	if (READ_ONCE(head->reach) > GIVEWAY_SLOT_PROBES)
+		tc->looks = LOOKS_MAX;
 	tc->claims_seen = READ_ONCE(head->claims);
 	/* A full barrier: what is found is as new as claims. */
 	__sync_fetch_and_add(&nr_looks, 1);
