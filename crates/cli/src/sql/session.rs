@@ -61,6 +61,9 @@ impl EngineArgs {
             files::register_all(&session, dir)
                 .await
                 .map_err(|error| Failure::new(error).with_remedy("correct --data"))?;
+            for error in found.left_out {
+                eprintln!("giveway: warning: there is no table for this file: {error}");
+            }
         }
         for NamedPath { name, path } in &self.table {
             files::register(&session, name, path)

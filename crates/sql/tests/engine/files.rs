@@ -145,9 +145,9 @@ async fn morsels_have_what_stock_datafusion_reads() {
     let engine = Engine::builder().workers(2).build().unwrap();
     let stock = Stock::new(2).unwrap();
     let session = engine.session();
-    let names = files::register_all(&session, dir.path()).await.unwrap();
-    assert_eq!(names, ["groups", "lines"]);
-    for table in names {
+    let found = files::register_all(&session, dir.path()).await.unwrap();
+    assert_eq!(found.names, ["groups", "lines"]);
+    for table in found.names {
         for sql in [
             "SELECT count(*), sum(number), max(filler) FROM t",
             // Pruned but for one row group.
