@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::FlightInfo;
+use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, SqlInfo};
@@ -16,7 +17,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use futures_util::TryStreamExt;
 use giveway_hints::Tier;
 use giveway_sql::server::{Builder, Server, ServerError};
-use giveway_sql::{Engine, Session};
+use giveway_sql::{Engine, QueryState, QueryStatus, Session};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -36,7 +37,10 @@ struct Fixture {
 }
 
 fn session() -> Session {
-    let engine = Engine::builder().workers(2).build().unwrap();
+    session_of(Engine::builder().workers(2).build().unwrap())
+}
+
+fn session_of(engine: Engine) -> Session {
     let session = engine.session();
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
     let names: ArrayRef = Arc::new(StringViewArray::from_iter_values(
@@ -50,8 +54,11 @@ fn session() -> Session {
 }
 
 async fn serve(change: impl FnOnce(Builder) -> Builder) -> Fixture {
-    let session = session();
-    let engine = session.engine();
+    serve_engine(Engine::builder().workers(2).build().unwrap(), change).await
+}
+
+async fn serve_engine(engine: Engine, change: impl FnOnce(Builder) -> Builder) -> Fixture {
+    let session = session_of(engine.clone());
     let server = change(Server::builder(session))
         .bind("127.0.0.1:0".parse().unwrap())
         .await
@@ -99,6 +106,20 @@ async fn wait(mut is_so: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("waited in vain");
+}
+
+/// Waits for what is to come soon; the bound is only against a test that would hang.
+async fn soon<T>(what: &str, answer: impl Future<Output = T>) -> T {
+    let answer = tokio::time::timeout(Duration::from_secs(10), answer).await;
+    answer.unwrap_or_else(|_| panic!("no answer within 10 s: {what}"))
+}
+
+/// Opens a result and reads nothing of it. Whoever drops it cancels the query.
+async fn unread(mut client: Client, sql: &str) -> (Client, FlightRecordBatchStream) {
+    let info = client.execute(sql.to_owned(), None).await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let rows = client.do_get(ticket).await.unwrap();
+    (client, rows)
 }
 
 async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>, FlightError> {
@@ -344,6 +365,63 @@ async fn queries_are_seen_and_cancelled_in_sql() {
         .await
         .unwrap();
     assert!(text(&again).contains("false"));
+}
+
+/// A result that is larger than what may wait for its client.
+const LARGE: &str = "SELECT a.name FROM numbers a, numbers b";
+
+/// Has no end, and needs hardly any memory.
+const RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) \
+                         SELECT count(*) FROM t";
+/// The same with a join and an aggregation in each step.
+const JOINING_RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT CAST(1 AS BIGINT) \
+     UNION ALL SELECT t.n FROM t JOIN (SELECT max(number) - 9998 AS n FROM numbers) m \
+     ON t.n = m.n) SELECT count(*) FROM t";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_of_a_result_may_have_equal_names() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let sql = "SELECT * FROM numbers a JOIN numbers b ON a.number = b.number \
+               WHERE a.number = 17";
+    let rows = ask(&mut client, sql).await.unwrap();
+    let batch = rows.iter().find(|batch| batch.num_rows() > 0).unwrap();
+    for column in [1, 3] {
+        assert_eq!(batch.schema().field(column).name(), "name");
+        let names = batch.column(column).as_string::<i64>();
+        assert_eq!(names.value(0), "the number 17");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_have_the_schema_that_was_told() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.login().await;
+    for column in [
+        "arrow_cast(name, 'Dictionary(Int32, Utf8)')",
+        "arrow_cast(name, 'Dictionary(Int8, LargeUtf8)')",
+        "make_array(arrow_cast(name, 'Dictionary(Int32, Utf8)'))",
+        "named_struct('name', name, 'number', number)",
+        "make_array(name)",
+        "arrow_cast(make_array(number), 'LargeList(Int64)')",
+        "arrow_cast(name, 'BinaryView')",
+        "arrow_cast('2026-11-23', 'Date32')",
+    ] {
+        let sql = format!("SELECT {column} AS c FROM numbers WHERE number = 1");
+        let info = client.execute(sql.clone(), None).await.unwrap();
+        let told = info.clone().try_decode_schema().unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        let batch = rows.iter().find(|batch| batch.num_rows() > 0).unwrap();
+        assert_eq!(*batch.schema(), told, "{sql}");
+        let prepared = client.prepare(sql.clone(), None).await.unwrap();
+        let fields = prepared.dataset_schema().unwrap().fields();
+        assert_eq!(fields[0].data_type(), told.field(0).data_type(), "{sql}");
+        let texts = told.field(0).data_type().to_string();
+        assert!(
+            !texts.contains("View") && !texts.contains("Dictionary"),
+            "{texts}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

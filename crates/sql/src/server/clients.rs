@@ -158,12 +158,6 @@ fn fork(base: &Session) -> Session {
     }
     session.set_options(base.options());
     live::install_function(&session);
-    let state = to.state_ref();
-    let mut state = state.write();
-    // Not every client knows strings as views.
-    let optimizer = &mut state.config_mut().options_mut().optimizer;
-    optimizer.expand_views_at_output = true;
-    drop(state);
     session
 }
 

@@ -25,7 +25,7 @@ use super::clients::Caller;
 use super::service::Service;
 use super::shelf::{Full, Shelf};
 use super::status::planning;
-use super::wire::schema_bytes;
+use super::wire::{schema_bytes, sent_as};
 use crate::query::Query;
 use crate::session::Session;
 
@@ -57,7 +57,7 @@ impl Service {
         text: String,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let columns = plan.schema().fields().iter().map(|field| {
-            let data_type = on_the_wire(field.data_type().clone());
+            let data_type = sent_as(field.data_type());
             Field::new(field.name(), data_type, field.is_nullable())
         });
         let dataset_schema = schema_bytes(&Schema::new(columns.collect::<Vec<_>>()))?;
@@ -122,19 +122,10 @@ fn parameters(plan: &LogicalPlan) -> Result<Schema, Status> {
     let number = |name: &str| name.trim_start_matches('$').parse::<u32>().ok();
     parameters.sort_by(|(a, _), (b, _)| number(a).cmp(&number(b)).then(a.cmp(b)));
     let fields = parameters.into_iter().map(|(name, data_type)| {
-        Field::new(name, data_type.map_or(DataType::Utf8, on_the_wire), true)
+        let data_type = data_type.map_or(DataType::Utf8, |data_type| sent_as(&data_type));
+        Field::new(name, data_type, true)
     });
     Ok(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// What a column of a prepared statement will be sent as: strings in views are
-/// written out (`expand_views_at_output`).
-fn on_the_wire(data_type: DataType) -> DataType {
-    match data_type {
-        DataType::Utf8View => DataType::LargeUtf8,
-        DataType::BinaryView => DataType::LargeBinary,
-        other => other,
-    }
 }
 
 /// The one row of parameters in a stream; `None` if there is no row.

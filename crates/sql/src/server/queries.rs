@@ -31,7 +31,7 @@ use super::clients::Caller;
 use super::service::Service;
 use super::shelf::{Full, Handle, Shelf};
 use super::status::{status, streaming};
-use super::wire::{Answer, Rows, encode, info};
+use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
 use crate::query::{Query, QueryId};
 use crate::session::Session;
@@ -101,6 +101,7 @@ impl Service {
             .query(plan, text)
             .await
             .map_err(|error| status(&error))?;
+        let query = as_sent(query)?;
         let options = &caller.options;
         let query = query.tier(options.tier).weight(options.weight);
         Ok(match options.deadline {
