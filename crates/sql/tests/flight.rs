@@ -379,6 +379,26 @@ const JOINING_RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT CAST(1 AS BIGINT
      ON t.n = m.n) SELECT count(*) FROM t";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_logins_locks_nobody_out() {
+    let fixture = serve(|builder| builder).await;
+    let mut ann = fixture.login().await;
+    let set = "SET giveway.tier = 'background'";
+    ask(&mut ann, set).await.unwrap();
+    let mut flood = fixture.anonymous().await;
+    for _ in 0..10_050 {
+        // As far as it gets.
+        if flood.handshake("mallory", "").await.is_err() {
+            break;
+        }
+    }
+    let mut bob = fixture.anonymous().await;
+    bob.handshake("bob", "").await.unwrap();
+    assert_eq!(number(&ask(&mut bob, "SELECT 1").await.unwrap()), 1);
+    let tier = ask(&mut ann, "SHOW giveway.tier").await.unwrap();
+    assert!(text(&tier).contains("background"), "her session is there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn columns_of_a_result_may_have_equal_names() {
     let fixture = serve(|builder| builder).await;
     let mut client = fixture.anonymous().await;

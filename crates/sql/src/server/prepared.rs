@@ -19,11 +19,10 @@ use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
 use futures_util::TryStreamExt;
 use tonic::Status;
-use tonic::metadata::MetadataMap;
 
 use super::clients::Caller;
 use super::service::Service;
-use super::shelf::{Full, Shelf};
+use super::shelf::Shelf;
 use super::status::planning;
 use super::wire::{schema_bytes, sent_as};
 use crate::query::Query;
@@ -62,6 +61,7 @@ impl Service {
         });
         let dataset_schema = schema_bytes(&Schema::new(columns.collect::<Vec<_>>()))?;
         let parameter_schema = schema_bytes(&parameters(&plan)?)?;
+        let owner = caller.owner;
         let prepared = Prepared {
             session: caller.session,
             is_kept: caller.is_kept,
@@ -69,10 +69,7 @@ impl Service {
             plan,
             parameters: Mutex::default(),
         };
-        let handle = self.prepared.put(prepared, Instant::now());
-        let handle = handle.map_err(|Full| {
-            Status::resource_exhausted("too many prepared statements: close some")
-        })?;
+        let handle = self.prepared.put(&owner, prepared, Instant::now());
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.into(),
             dataset_schema,
@@ -90,16 +87,15 @@ impl Service {
     }
 
     /// Plans a prepared statement with the parameters that have been bound.
-    pub(super) async fn execute(
-        &self,
-        handle: &[u8],
-        headers: &MetadataMap,
-    ) -> Result<Query, Status> {
-        let mut caller = self.clients.caller(headers)?;
+    pub(super) async fn execute(&self, handle: &[u8], caller: &Caller) -> Result<Query, Status> {
         let prepared = self.prepared(handle)?;
         // The plan knows the tables of the session that it was made in.
-        caller.session = Arc::clone(&prepared.session);
-        caller.is_kept = prepared.is_kept;
+        let caller = Caller {
+            session: Arc::clone(&prepared.session),
+            owner: caller.owner.clone(),
+            is_kept: prepared.is_kept,
+            options: caller.options.clone(),
+        };
         let parameters = crate::lock(&prepared.parameters).clone();
         let plan = match parameters {
             Some(values) => (prepared.plan.clone())

@@ -29,7 +29,7 @@ use tonic::{Response, Status};
 
 use super::clients::Caller;
 use super::service::Service;
-use super::shelf::{Full, Handle, Shelf};
+use super::shelf::{Handle, Shelf};
 use super::status::{status, streaming};
 use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
@@ -111,17 +111,14 @@ impl Service {
     }
 
     /// Keeps a planned query, and says where its rows are to be had.
-    pub(super) fn ticket(&self, query: Query, descriptor: FlightDescriptor) -> Answer<FlightInfo> {
+    pub(super) fn ticket(
+        &self,
+        caller: &Caller,
+        query: Query,
+        descriptor: FlightDescriptor,
+    ) -> Answer<FlightInfo> {
         let schema = query.schema();
-        let handle = self
-            .queries
-            .planned
-            .put(query, Instant::now())
-            .map_err(|Full| {
-                Status::resource_exhausted(
-                    "too many queries that nobody fetches: fetch or cancel some",
-                )
-            })?;
+        let handle = (self.queries.planned).put(&caller.owner, query, Instant::now());
         let ticket = TicketStatementQuery {
             statement_handle: handle.into(),
         };
