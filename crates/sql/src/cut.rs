@@ -20,8 +20,9 @@
 //! run: whatever a cut reads has been made before; the build side of a join before the
 //! probe side; scalar subqueries before the plan that uses their values.
 //!
-//! C1. Nothing that is left in a plan spawns tasks, but for the nodes that `is_whole`
-//!     names; these run as DataFusion would run them, on the engine's own runtime.
+//! C1. Nothing that is left in a plan spawns tasks, but for the nodes that `spawns`
+//!     names; these run as DataFusion would run them, on a thread of the query's own
+//!     (`aside`).
 //! C2. Every leaf gives way (`turn`), and so does every operator that makes many
 //!     batches of one.
 //! C3. A node whose children are executed more than once is not cut below: an exchange
@@ -31,6 +32,7 @@ use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -149,11 +151,7 @@ impl Cutter<'_> {
         }
         let children = plan.children();
         if children.is_empty() {
-            // C2.
-            return Ok(match gives_way(&plan) {
-                true => plan,
-                false => giving_way(in_morsels(plan, &self.surroundings.context)),
-            });
+            return Ok(self.leaf(plan));
         }
         let mut children = (children.into_iter())
             .map(|child| self.descend(Arc::clone(child)))
@@ -173,6 +171,15 @@ impl Cutter<'_> {
             true => giving_way(plan),
             false => plan,
         })
+    }
+
+    /// C2.
+    fn leaf(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        if gives_way(&plan) {
+            return plan;
+        }
+        let context = &self.surroundings.context;
+        giving_way(in_morsels(plan, context))
     }
 
     /// A pipeline that ends in an exchange, and the leaf that takes the place of `node`.
@@ -301,6 +308,11 @@ fn is_whole(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let keeps_order = (plan.downcast_ref::<RepartitionExec>())
         .is_some_and(|repartition| repartition.preserve_order());
     keeps_order || plan.is::<RecursiveQueryExec>() || plan.is::<AnalyzeExec>()
+}
+
+/// Whether a part of it runs as tasks of its own: C1, and what writes files.
+pub(crate) fn spawns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    is_whole(plan) || plan.is::<DataSinkExec>() || plan.children().into_iter().any(spawns)
 }
 
 /// An operator of stock DataFusion made to give way: a leaf (files, values, generated

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
@@ -13,11 +14,10 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use giveway_tasks as tasks;
 use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
 use serde::Serialize;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 use crate::admission::Gate;
-use crate::cut::cut;
+use crate::aside::Aside;
+use crate::cut::{cut, spawns};
 use crate::error::{BuildError, SqlError};
 use crate::lane::Surroundings;
 use crate::memory::Account;
@@ -135,7 +135,6 @@ impl Builder {
             None => Arc::new(UnboundedMemoryPool::default()),
         };
         let mark = self.memory.map_or(usize::MAX, |bytes| bytes / 4 * 3);
-        let (handle, stop) = clerk()?;
         Ok(Engine(Arc::new(Inner {
             pool,
             settings: self.clone(),
@@ -143,28 +142,11 @@ impl Builder {
             gate: Gate::new(Arc::clone(&memory), mark),
             memory,
             board: Arc::default(),
-            handle,
+            attendants: Aside::start("giveway-sql")?,
+            readers: Arc::new(Aside::start("giveway-sql-io")?),
             ids: AtomicU64::new(1),
-            _stop: stop,
         })))
     }
-}
-
-/// Starts the thread that looks after queries, and does what blocks for the readers
-/// of files. It ends when the sender is dropped.
-fn clerk() -> std::io::Result<(Handle, oneshot::Sender<()>)> {
-    // One thread: stock operators spawn only on runtimes with several.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()?;
-    let handle = runtime.handle().clone();
-    let (stop, stopped) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("giveway-sql".into())
-        .spawn(move || {
-            let _ = runtime.block_on(stopped);
-        })?;
-    Ok((handle, stop))
 }
 
 /// Workers, memory, and queries. Cheap to clone; ends when its last clone, session and
@@ -275,9 +257,9 @@ pub(crate) struct Inner {
     pub(crate) gate: Gate,
     pub(crate) memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
-    handle: Handle,
+    attendants: Aside,
+    readers: Arc<Aside>,
     ids: AtomicU64,
-    _stop: oneshot::Sender<()>,
 }
 
 impl Inner {
@@ -295,10 +277,18 @@ impl Inner {
         let engine = &query.engine;
         let account = Arc::new(Account::new(Arc::clone(&engine.memory)));
         let results = Arc::new(Results::default());
+        let aside = match spawns(&query.plan) {
+            // D2 of `aside`.
+            true => Arc::new(
+                Aside::start("giveway-sql-task")
+                    .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?,
+            ),
+            false => Arc::clone(&engine.readers),
+        };
         let surroundings = Surroundings {
             context: query.context(&account),
             turn: engine.settings.turn,
-            runtime: engine.handle.clone(),
+            aside,
         };
         let options = query.options;
         let mut task = tasks::Query::new(query.text.clone())
@@ -328,9 +318,7 @@ impl Inner {
                 }
             },
         };
-        engine
-            .handle
-            .spawn(Arc::clone(&run).attend(Arc::clone(engine), start));
+        (engine.attendants).spawn(Arc::clone(&run).attend(Arc::clone(engine), start));
         Ok(run)
     }
 }

@@ -51,7 +51,7 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `turn`, `memory`, `progress` | When is it enough, how much is held, how far is it? |
+//! | `turn`, `memory`, `progress`, `aside` | When is it enough, how much is held, how far is it, and what has a thread of its own? |
 //! | `sketch`, `table`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
 //! | `lane`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
@@ -62,6 +62,7 @@
 //! | `stock` | Compared with what? |
 
 mod admission;
+mod aside;
 mod cut;
 mod engine;
 mod error;

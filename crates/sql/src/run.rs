@@ -7,9 +7,9 @@
 //!                └── cancel ───┴── deadline
 //! ```
 //!
-//! Each query has an attendant, a task on the engine's own small runtime: it waits for
-//! memory, gives the query to the pool, waits for its end or its deadline, and tells
-//! whoever waits. Results do not pass through it, nor does the end of a query that
+//! Each query has an attendant, a task on a thread that runs nothing else (`aside`): it
+//! waits for memory, gives the query to the pool, waits for its end or its deadline, and
+//! tells whoever waits. Results do not pass through it, nor does the end of a query that
 //! succeeds: the last pipeline tells the client itself.
 //!
 //! E1. A query is in the engine's list from its submission until its attendant is done.

@@ -1,7 +1,9 @@
 //! What goes wrong in a query ends that query alone, and leaves nothing behind.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
@@ -134,6 +136,59 @@ async fn queries_wait_while_memory_is_short() {
     assert!(matches!(also.collect().await, Err(SqlError::Cancelled)));
     drop(holder);
     assert_eq!(waiting.collect().await.unwrap()[0].num_rows(), 1);
+    unharmed(&engine, &session).await;
+}
+
+/// What a test waits for at most before it fails.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn deadlines_are_kept_beside_explain_analyze() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let (entered, is_over) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let hold = {
+        let (entered, is_over) = (Arc::clone(&entered), Arc::clone(&is_over));
+        move |arguments: &[ColumnarValue]| {
+            entered.fetch_add(1, Relaxed);
+            let begun = Instant::now();
+            while !is_over.load(Relaxed) && begun.elapsed() < 3 * SOON {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(arguments[0].clone())
+        }
+    };
+    session.context().register_udf(create_udf(
+        "hold",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Volatile,
+        Arc::new(hold),
+    ));
+    let sql = "EXPLAIN ANALYZE SELECT hold(r_regionkey) FROM region";
+    let analyze = || async { session.sql(sql).await.unwrap().submit().unwrap() };
+    let analyses = [analyze().await, analyze().await];
+    // Each has a thread of its own.
+    let begun = Instant::now();
+    while entered.load(Relaxed) < 2 && begun.elapsed() < SOON {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let entered = entered.load(Relaxed);
+    let deadline = Duration::from_millis(100);
+    let query = session.sql(LONG).await.unwrap().deadline(deadline);
+    let told = tokio::time::timeout(SOON, query.collect()).await;
+    is_over.store(true, Relaxed);
+    assert!(
+        matches!(told, Ok(Err(SqlError::DeadlineExceeded))),
+        "{told:?}"
+    );
+    assert_eq!(entered, 2);
+    for analysis in analyses {
+        assert!(analysis.collect().await.unwrap()[0].num_rows() > 0);
+    }
     unharmed(&engine, &session).await;
 }
 
