@@ -26,11 +26,12 @@
 //! C2. Every leaf gives way (`turn`), and so does every operator that makes many
 //!     batches of one.
 //! C3. A node whose children are executed more than once is not cut below: an exchange
-//!     is read once.
+//!     is read once. C2 holds there all the same, or such a query could not be stopped.
 
 use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_plan::analyze::AnalyzeExec;
@@ -98,7 +99,7 @@ impl Cutter<'_> {
     /// Makes pipelines of all that lies below cuts; returns what is above.
     fn descend(&mut self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         if is_whole(&plan) {
-            return Ok(plan);
+            return self.whole(plan);
         }
         if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
             for link in node.subqueries() {
@@ -180,6 +181,25 @@ impl Cutter<'_> {
         }
         let context = &self.surroundings.context;
         giving_way(in_morsels(plan, context))
+    }
+
+    /// A node that is not cut below. What it spawns is in no worker's turn; what a
+    /// recursion does is, and it may go on for ever.
+    fn whole(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if !plan.is::<RecursiveQueryExec>() {
+            return Ok(plan);
+        }
+        let plan = plan.transform_up(|node| {
+            Ok(match node.children().is_empty() {
+                true if gives_way(&node) => Transformed::no(node),
+                true => Transformed::yes(giving_way(node)),
+                false if multiplies(&node) || node.is::<RecursiveQueryExec>() => {
+                    Transformed::yes(giving_way(node))
+                }
+                false => Transformed::no(node),
+            })
+        });
+        plan.data()
     }
 
     /// A pipeline that ends in an exchange, and the leaf that takes the place of `node`.

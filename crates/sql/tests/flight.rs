@@ -379,6 +379,47 @@ const JOINING_RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT CAST(1 AS BIGINT
      ON t.n = m.n) SELECT count(*) FROM t";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recursions_give_way_and_end_when_told() {
+    let fixture = serve(|builder| builder).await;
+    // A worker that never comes back would keep a test that fails from its end.
+    std::mem::forget(fixture.engine.clone());
+    for recursion in [RECURSION, JOINING_RECURSION] {
+        // As many as there are workers, and more.
+        let mut timed: Vec<_> = Vec::new();
+        for _ in 0..3 {
+            let mut client = fixture.anonymous().await;
+            client.set_header("giveway-tier", "background");
+            client.set_header("giveway-deadline", "2000");
+            timed.push(tokio::spawn(
+                async move { ask(&mut client, recursion).await },
+            ));
+        }
+        wait(|| fixture.engine.running().len() > 1).await;
+        let mut client = fixture.login().await;
+        let one = soon("SELECT 1", ask(&mut client, "SELECT 1")).await;
+        assert_eq!(number(&one.unwrap()), 1);
+        for query in timed {
+            let end = async { soon("its deadline", query).await.unwrap() };
+            refused(end, Code::DeadlineExceeded, "deadline").await;
+        }
+        // By name, and because the client has gone.
+        let leaving = unread(fixture.login().await, recursion).await;
+        let named = unread(fixture.login().await, recursion).await;
+        fixture.running(2).await;
+        let id = fixture.engine.running().remove(1).id;
+        let cancel = format!("CANCEL QUERY {id}");
+        soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+        let end = async { named.1.try_collect::<Vec<_>>().await };
+        refused(soon("its end", end), Code::Cancelled, "cancelled").await;
+        drop(leaving);
+        soon("their end", fixture.running(0)).await;
+        let count = "SELECT count(*) FROM numbers";
+        let count = soon("workers", ask(&mut client, count)).await.unwrap();
+        assert_eq!(number(&count), 10_000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_logins_locks_nobody_out() {
     let fixture = serve(|builder| builder).await;
     let mut ann = fixture.login().await;
