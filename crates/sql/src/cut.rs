@@ -54,6 +54,7 @@ use crate::join::{self, NativeJoin};
 use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
 use crate::parts::PartedExec;
 use crate::progress::{Board, Gauge, Stage};
+use crate::read::counted;
 use crate::results::Results;
 use crate::scan::{self, in_morsels};
 use crate::slice::slicing;
@@ -180,6 +181,7 @@ impl Cutter<'_> {
             return plan;
         }
         let context = &self.surroundings.context;
+        let plan = counted(plan, context.memory_pool());
         giving_way(in_morsels(plan, context))
     }
 

@@ -368,7 +368,72 @@ async fn queries_are_seen_and_cancelled_in_sql() {
 }
 
 /// A result that is larger than what may wait for its client.
-const LARGE: &str = "SELECT a.name FROM numbers a, numbers b";
+const LARGE: &str = "SELECT repeat(a.name, 10) FROM numbers a, numbers b";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_background_cursors_lock_nobody_out() {
+    const SLOTS: usize = 8;
+    let engine = Engine::builder().workers(2).slots(SLOTS).build().unwrap();
+    let fixture = serve_engine(engine, |builder| builder).await;
+    let mut cursors = Vec::new();
+    for _ in 0..SLOTS + 4 {
+        let mut client = fixture.anonymous().await;
+        client.set_header("giveway-tier", "background");
+        cursors.push(unread(client, LARGE).await);
+    }
+    fixture.running(cursors.len()).await;
+    let mut client = fixture.login().await;
+    let one = soon("SELECT 1", ask(&mut client, "SELECT 1")).await;
+    assert_eq!(number(&one.unwrap()), 1);
+    let list = "SELECT count(*) FROM giveway.queries WHERE state = 'waiting for a slot'";
+    let waiting = soon(list, ask(&mut client, list)).await.unwrap();
+    assert_eq!(number(&waiting), 6, "a quarter of the slots is not theirs");
+    let id = fixture.engine.running().remove(0).id;
+    let cancel = format!("SELECT giveway_cancel({id})");
+    let cancelled = soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+    assert!(text(&cancelled).contains("true"));
+    // Its slot goes to one of the background that waits.
+    let is_handed_over = || {
+        let queries = fixture.engine.running();
+        let is_waiting = |query: &&QueryStatus| query.state == QueryState::WaitingForSlot;
+        queries.iter().filter(is_waiting).count() == 5
+    };
+    wait(is_handed_over).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn control_statements_need_neither_a_slot_nor_memory() {
+    const LIMIT: usize = 4 << 20;
+    let engine = Engine::builder().workers(1).slots(1).memory_limit(LIMIT);
+    let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
+    // What waits for its client is more than there is.
+    let (_client, rows) = unread(fixture.login().await, LARGE).await;
+    let is_full = wait(|| fixture.engine.stats().memory_bytes > LIMIT);
+    soon("results are counted", is_full).await;
+    let mut client = fixture.login().await;
+    for control in [
+        "SHOW giveway.queries",
+        "SELECT state, count(*) FROM giveway.queries GROUP BY state ORDER BY state",
+        "SET giveway.tier = 'background'",
+        "SELECT giveway_cancel(id) FROM giveway.queries WHERE sql LIKE '%no such%'",
+    ] {
+        soon(control, ask(&mut client, control)).await.unwrap();
+    }
+    // What reads tables beside waits like any other query.
+    let work = "SELECT count(*) FROM giveway.queries, numbers";
+    let waiting = tokio::spawn({
+        let mut client = fixture.login().await;
+        async move { ask(&mut client, work).await }
+    });
+    fixture.running(2).await;
+    let id = fixture.engine.running().remove(0).id;
+    let cancel = format!("CANCEL QUERY {id}");
+    soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+    let rows = async { rows.try_collect::<Vec<_>>().await };
+    refused(soon("its end", rows), Code::Cancelled, "cancelled").await;
+    let count = soon(work, waiting).await.unwrap().unwrap();
+    assert!(number(&count) >= 10_000);
+}
 
 /// Has no end, and needs hardly any memory.
 const RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) \

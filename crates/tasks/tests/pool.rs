@@ -268,7 +268,10 @@ fn idler(name: &str) -> Query {
 #[test]
 fn a_quarter_of_the_slots_is_kept_for_time_sensitive_queries() {
     let pool = Pool::builder().workers(1).slots(4).build().unwrap();
-    let idle = |_| pool.submit(idler("background").tier(Tier::Background)).unwrap();
+    let idle = |_| {
+        pool.submit(idler("background").tier(Tier::Background))
+            .unwrap()
+    };
     let background: Vec<_> = (0..6).map(idle).collect();
     let waiting = || pool.queries().iter().filter(|view| view.is_waiting).count();
     assert_eq!(waiting(), 3, "three have a slot");
@@ -285,7 +288,9 @@ fn a_time_sensitive_query_waits_for_no_background_query_that_waits() {
     let pool = Pool::builder().workers(1).slots(1).build().unwrap();
     let (first, go) = blocker();
     let first = pool.submit(first).unwrap();
-    let background = pool.submit(idler("background").tier(Tier::Background)).unwrap();
+    let background = pool
+        .submit(idler("background").tier(Tier::Background))
+        .unwrap();
     let urgent = pool.submit(idler("urgent")).unwrap();
     go.store(true, SeqCst);
     first.wait().unwrap();
