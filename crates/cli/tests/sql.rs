@@ -117,6 +117,26 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
 }
 
 #[test]
+fn a_corrupt_file_costs_its_own_table_only() {
+    let dir = tempfile::tempdir().unwrap();
+    csv(dir.path());
+    fs::write(dir.path().join("broken.parquet"), "PAR1 no footer").unwrap();
+    let data = dir.path().to_str().unwrap();
+    let sql = "select max(age) as oldest from people";
+    let asked = giveway(&["--data", data, "--format", "csv", "-c", sql], "");
+    let said = text(&asked.stderr);
+    assert_eq!(text(&asked.stdout), "oldest\n40\n", "{said}");
+    assert!(said.contains("broken.parquet"), "{said}");
+    let args = ["--data", data, "-c", "select * from broken"];
+    let missing = giveway(&args, "");
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("'datafusion.public.broken' not found"));
+
+    fs::remove_file(dir.path().join("people.csv")).unwrap();
+    fails(&["--data", data, "-c", "select 1"], "", 1, "broken.parquet");
+}
+
+#[test]
 fn the_benchmark_is_written_and_queried() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");

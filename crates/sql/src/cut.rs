@@ -20,17 +20,20 @@
 //! run: whatever a cut reads has been made before; the build side of a join before the
 //! probe side; scalar subqueries before the plan that uses their values.
 //!
-//! C1. Nothing that is left in a plan spawns tasks, but for the nodes that `is_whole`
-//!     names; these run as DataFusion would run them, on the engine's own runtime.
+//! C1. Nothing that is left in a plan spawns tasks, but for the nodes that `spawns`
+//!     names; these run as DataFusion would run them, on a thread of the query's own
+//!     (`aside`).
 //! C2. Every leaf gives way (`turn`), and so does every operator that makes many
 //!     batches of one.
 //! C3. A node whose children are executed more than once is not cut below: an exchange
-//!     is read once.
+//!     is read once. C2 holds there all the same, or such a query could not be stopped.
 
 use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue, exec_err};
+use datafusion::datasource::sink::DataSinkExec;
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -51,6 +54,7 @@ use crate::join::{self, NativeJoin};
 use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
 use crate::parts::PartedExec;
 use crate::progress::{Board, Gauge, Stage};
+use crate::read::counted;
 use crate::results::Results;
 use crate::scan::{self, in_morsels};
 use crate::slice::slicing;
@@ -96,7 +100,7 @@ impl Cutter<'_> {
     /// Makes pipelines of all that lies below cuts; returns what is above.
     fn descend(&mut self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         if is_whole(&plan) {
-            return Ok(plan);
+            return self.whole(plan);
         }
         if let Some(node) = plan.downcast_ref::<ScalarSubqueryExec>() {
             for link in node.subqueries() {
@@ -149,11 +153,7 @@ impl Cutter<'_> {
         }
         let children = plan.children();
         if children.is_empty() {
-            // C2.
-            return Ok(match gives_way(&plan) {
-                true => plan,
-                false => giving_way(in_morsels(plan, &self.surroundings.context)),
-            });
+            return Ok(self.leaf(plan));
         }
         let mut children = (children.into_iter())
             .map(|child| self.descend(Arc::clone(child)))
@@ -173,6 +173,35 @@ impl Cutter<'_> {
             true => giving_way(plan),
             false => plan,
         })
+    }
+
+    /// C2.
+    fn leaf(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        if gives_way(&plan) {
+            return plan;
+        }
+        let context = &self.surroundings.context;
+        let plan = counted(plan, context.memory_pool());
+        giving_way(in_morsels(plan, context))
+    }
+
+    /// A node that is not cut below. What it spawns is in no worker's turn; what a
+    /// recursion does is, and it may go on for ever.
+    fn whole(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if !plan.is::<RecursiveQueryExec>() {
+            return Ok(plan);
+        }
+        let plan = plan.transform_up(|node| {
+            Ok(match node.children().is_empty() {
+                true if gives_way(&node) => Transformed::no(node),
+                true => Transformed::yes(giving_way(node)),
+                false if multiplies(&node) || node.is::<RecursiveQueryExec>() => {
+                    Transformed::yes(giving_way(node))
+                }
+                false => Transformed::no(node),
+            })
+        });
+        plan.data()
     }
 
     /// A pipeline that ends in an exchange, and the leaf that takes the place of `node`.
@@ -301,6 +330,11 @@ fn is_whole(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let keeps_order = (plan.downcast_ref::<RepartitionExec>())
         .is_some_and(|repartition| repartition.preserve_order());
     keeps_order || plan.is::<RecursiveQueryExec>() || plan.is::<AnalyzeExec>()
+}
+
+/// Whether a part of it runs as tasks of its own: C1, and what writes files.
+pub(crate) fn spawns(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    is_whole(plan) || plan.is::<DataSinkExec>() || plan.children().into_iter().any(spawns)
 }
 
 /// An operator of stock DataFusion made to give way: a leaf (files, values, generated

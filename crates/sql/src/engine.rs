@@ -6,20 +6,22 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use giveway_hints::Tier;
 use giveway_tasks as tasks;
 use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
 use serde::Serialize;
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
-use crate::admission::Gate;
-use crate::cut::cut;
+use crate::admission::{Gate, background_share};
+use crate::aside::Aside;
+use crate::cut::{cut, spawns};
 use crate::error::{BuildError, SqlError};
 use crate::lane::Surroundings;
+use crate::live;
 use crate::memory::Account;
 use crate::progress::{Board, OperatorTurns};
 use crate::query::{Query, QueryId, QueryStatus};
@@ -53,6 +55,8 @@ impl Default for Builder {
 
 /// The least memory limit.
 const MEMORY_MIN: usize = 1 << 20;
+/// What control statements may hold, bytes: the list of many thousand queries.
+const CONTROL_MEMORY: usize = 64 << 20;
 /// Partitions per worker, if nobody says: hash tables of a partition are built and
 /// emitted in one go by stock operators, and smaller ones take shorter.
 const PARTITIONS_PER_WORKER: usize = 8;
@@ -64,14 +68,16 @@ impl Builder {
         self
     }
 
-    /// How many queries may run at a time; 128, if nobody says. The rest waits.
+    /// How many queries may run at a time; 128, if nobody says. A quarter of these is
+    /// kept for time-sensitive queries. The rest waits, by tier. Lists of
+    /// `giveway.queries` and `giveway_cancel` need no slot.
     pub fn slots(mut self, slots: usize) -> Builder {
         self.pool = self.pool.slots(slots);
         self
     }
 
-    /// How many queries may wait for a slot; any number, if nobody says. Others are
-    /// refused.
+    /// How many queries of each tier may wait for a slot; any number, if nobody says.
+    /// Others are refused.
     pub fn waiting(mut self, waiting: usize) -> Builder {
         self.pool = self.pool.waiting(waiting);
         self
@@ -97,9 +103,10 @@ impl Builder {
     }
 
     /// How much memory all queries together may hold, bytes; no limit, if nobody says.
-    /// Tables are not counted. A query that asks for more ends with
-    /// [`SqlError::OutOfMemory`]; while more than three quarters are reserved, queries
-    /// that come wait.
+    /// Tables in memory are not counted. A query that asks for more ends with
+    /// [`SqlError::OutOfMemory`], and a background one also if all of these together
+    /// would hold more than three quarters; while more than three quarters are
+    /// reserved, queries that come wait.
     pub fn memory_limit(mut self, bytes: usize) -> Builder {
         self.memory = Some(bytes);
         self
@@ -134,37 +141,26 @@ impl Builder {
             Some(bytes) => Arc::new(GreedyMemoryPool::new(bytes)),
             None => Arc::new(UnboundedMemoryPool::default()),
         };
-        let mark = self.memory.map_or(usize::MAX, |bytes| bytes / 4 * 3);
-        let (handle, stop) = clerk()?;
+        let share = self.memory.map_or(usize::MAX, background_share);
+        let background = Account::limited(Arc::clone(&memory), share, "background queries");
+        let background = Arc::new(background);
+        // They are short: one worker, whose turn comes whatever the others do.
+        let control = Pool::builder().workers(1).policy(Policy::Fair).build()?;
         Ok(Engine(Arc::new(Inner {
             pool,
+            control,
             settings: self.clone(),
             partitions,
-            gate: Gate::new(Arc::clone(&memory), mark),
+            gate: Gate::new(Arc::clone(&memory), Arc::clone(&background), self.memory),
             memory,
+            background,
+            control_memory: Arc::new(GreedyMemoryPool::new(CONTROL_MEMORY)),
             board: Arc::default(),
-            handle,
+            attendants: Aside::start("giveway-sql")?,
+            readers: Arc::new(Aside::start("giveway-sql-io")?),
             ids: AtomicU64::new(1),
-            _stop: stop,
         })))
     }
-}
-
-/// Starts the thread that looks after queries, and does what blocks for the readers
-/// of files. It ends when the sender is dropped.
-fn clerk() -> std::io::Result<(Handle, oneshot::Sender<()>)> {
-    // One thread: stock operators spawn only on runtimes with several.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()?;
-    let handle = runtime.handle().clone();
-    let (stop, stopped) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("giveway-sql".into())
-        .spawn(move || {
-            let _ = runtime.block_on(stopped);
-        })?;
-    Ok((handle, stop))
 }
 
 /// Workers, memory, and queries. Cheap to clone; ends when its last clone, session and
@@ -214,11 +210,13 @@ impl Engine {
     /// All queries that have not ended, the oldest first.
     pub fn running(&self) -> Vec<QueryStatus> {
         let views = self.0.pool.queries();
+        let control = self.0.control.queries();
         let runs = self.0.gate.runs();
         (runs.iter())
             .map(|run| {
                 let id = run.in_pool();
-                run.status_with(views.iter().find(|view| Some(view.id) == id))
+                let mut views = if run.is_control { &control } else { &views }.iter();
+                run.status_with(views.find(|view| Some(view.id) == id))
             })
             .collect()
     }
@@ -269,15 +267,20 @@ impl Engine {
 
 /// What sessions and queries share.
 pub(crate) struct Inner {
-    pub(crate) pool: Pool,
+    pool: Pool,
+    /// Who runs control statements: they wait for no slot and no worker.
+    control: Pool,
     settings: Builder,
     pub(crate) partitions: usize,
     pub(crate) gate: Gate,
     pub(crate) memory: Arc<dyn MemoryPool>,
+    /// What background queries have of it.
+    background: Arc<Account>,
+    control_memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
-    handle: Handle,
+    attendants: Aside,
+    readers: Arc<Aside>,
     ids: AtomicU64,
-    _stop: oneshot::Sender<()>,
 }
 
 impl Inner {
@@ -293,12 +296,26 @@ impl Inner {
 
     pub(crate) fn submit(query: Query) -> Result<Arc<Run>, SqlError> {
         let engine = &query.engine;
-        let account = Arc::new(Account::new(Arc::clone(&engine.memory)));
-        let results = Arc::new(Results::default());
+        let is_control = live::is_control(&query.logical);
+        let memory = match query.options.tier {
+            _ if is_control => Arc::clone(&engine.control_memory),
+            Tier::TimeSensitive => Arc::clone(&engine.memory),
+            Tier::Background => Arc::clone(&engine.background) as Arc<dyn MemoryPool>,
+        };
+        let account = Arc::new(Account::new(memory));
+        let results = Arc::new(Results::new(&account));
+        let aside = match spawns(&query.plan) {
+            // D2 of `aside`.
+            true => Arc::new(
+                Aside::start("giveway-sql-task")
+                    .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?,
+            ),
+            false => Arc::clone(&engine.readers),
+        };
         let surroundings = Surroundings {
             context: query.context(&account),
             turn: engine.settings.turn,
-            runtime: engine.handle.clone(),
+            aside,
         };
         let options = query.options;
         let mut task = tasks::Query::new(query.text.clone())
@@ -313,6 +330,7 @@ impl Inner {
             QueryId(engine.ids.fetch_add(1, Relaxed)),
             query.text,
             options,
+            is_control,
             results,
             account,
             cut.stages,
@@ -328,10 +346,16 @@ impl Inner {
                 }
             },
         };
-        engine
-            .handle
-            .spawn(Arc::clone(&run).attend(Arc::clone(engine), start));
+        (engine.attendants).spawn(Arc::clone(&run).attend(Arc::clone(engine), start));
         Ok(run)
+    }
+
+    /// Who runs a query.
+    pub(crate) fn pool_of(&self, run: &Run) -> &Pool {
+        match run.is_control {
+            true => &self.control,
+            false => &self.pool,
+        }
     }
 }
 

@@ -50,9 +50,13 @@ impl SqlError {
 
     /// An error of a plan that was being run.
     pub(crate) fn running(error: DataFusionError) -> SqlError {
-        match plain(error) {
-            error @ DataFusionError::ResourcesExhausted(_) => SqlError::OutOfMemory(error),
-            error => SqlError::Execution(error),
+        let error = plain(error);
+        // Readers of files and kernels put it into errors of theirs.
+        match error.find_root() {
+            DataFusionError::ResourcesExhausted(message) => {
+                SqlError::OutOfMemory(DataFusionError::ResourcesExhausted(message.clone()))
+            }
+            _ => SqlError::Execution(error),
         }
     }
 

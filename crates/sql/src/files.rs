@@ -88,14 +88,26 @@ pub async fn register(session: &Session, name: &str, path: &Path) -> Result<(), 
     })
 }
 
+/// What was found in a directory.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The tables, by name.
+    pub names: Vec<String>,
+    /// What is there and cannot be read; there is no table for it.
+    pub left_out: Vec<FileError>,
+}
+
 /// Names everything in a directory as tables: files by their names without the
-/// ending, directories by theirs. What is no table is passed over. Returns the
-/// names.
-pub async fn register_all(session: &Session, dir: &Path) -> Result<Vec<String>, FileError> {
+/// ending, directories by theirs. What is no table is passed over, and what cannot be
+/// read is left out: the others are tables all the same.
+///
+/// # Errors
+/// There is no table in it: [`FileError::Kind`], or why the first file cannot be read.
+pub async fn register_all(session: &Session, dir: &Path) -> Result<Found, FileError> {
     if !dir.is_dir() {
         return Err(FileError::Missing(dir.to_owned()));
     }
-    let mut names = Vec::new();
+    let mut found = Found::default();
     for path in sorted(dir) {
         let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
             continue;
@@ -103,13 +115,16 @@ pub async fn register_all(session: &Session, dir: &Path) -> Result<Vec<String>, 
         if name.starts_with('.') || Kind::of(&path).is_err() {
             continue;
         }
-        register(session, name, &path).await?;
-        names.push(name.to_owned());
+        match register(session, name, &path).await {
+            Ok(()) => found.names.push(name.to_owned()),
+            Err(error) => found.left_out.push(error),
+        }
     }
-    match names.is_empty() {
-        true => Err(FileError::Kind(dir.to_owned())),
-        false => Ok(names),
+    if !found.names.is_empty() {
+        return Ok(found);
     }
+    let first = found.left_out.into_iter().next();
+    Err(first.unwrap_or_else(|| FileError::Kind(dir.to_owned())))
 }
 
 fn sorted(dir: &Path) -> Vec<PathBuf> {

@@ -35,6 +35,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures_util::StreamExt;
 use giveway_tasks::{Failure, LaneWaker, Morsel, Pipeline, Step};
 
+use crate::aside::Aside;
 use crate::progress::Stage;
 use crate::turn;
 
@@ -75,8 +76,9 @@ pub(crate) struct Surroundings {
     pub(crate) context: Arc<TaskContext>,
     /// How long a turn is (t_max).
     pub(crate) turn: Duration,
-    /// Entered for each poll: readers of files do their blocking there.
-    pub(crate) runtime: tokio::runtime::Handle,
+    /// Entered for each poll: what a plan spawns runs there, and readers of files do
+    /// their blocking.
+    pub(crate) aside: Arc<Aside>,
 }
 
 /// A pipeline of the scheduler made of lanes.
@@ -177,7 +179,7 @@ impl LanePipeline {
             }));
             let context = &mut Context::from_waker(&waker);
             let poll = turn::until(end, || {
-                let _entered = lanes.surroundings.runtime.enter();
+                let _entered = lanes.surroundings.aside.enter();
                 lanes.poll(index, &mut open, context)
             });
             match poll? {

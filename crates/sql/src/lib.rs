@@ -51,8 +51,8 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `turn`, `memory`, `progress` | When is it enough, how much is held, how far is it? |
-//! | `sketch`, `table`, `scan` | What do plans read? |
+//! | `turn`, `memory`, `progress`, `aside` | When is it enough, how much is held, how far is it, and what has a thread of its own? |
+//! | `sketch`, `table`, `read`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
 //! | `lane`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Who may start, and how does it end? |
@@ -62,6 +62,7 @@
 //! | `stock` | Compared with what? |
 
 mod admission;
+mod aside;
 mod cut;
 mod engine;
 mod error;
@@ -75,6 +76,7 @@ mod options;
 mod parts;
 mod progress;
 mod query;
+mod read;
 mod results;
 mod run;
 mod scan;

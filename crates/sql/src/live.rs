@@ -10,6 +10,11 @@
 //! for.
 //!
 //! The table is read when a query on it is planned: that query is not in it.
+//!
+//! Statements that do nothing else are *control statements*. They need neither a slot
+//! nor memory of the engine, and run on a worker of their own: who finds the engine full
+//! can see by what, and end it. To read tables beside, or to join the table with itself,
+//! is work like any other.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -21,11 +26,12 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, Session as PlannerSession};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::TableProvider;
+use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TableType,
-    Volatility,
+    ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    TableSource, TableType, Volatility,
 };
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -34,8 +40,10 @@ use crate::query::{QueryId, QueryStatus};
 use crate::session::Session;
 use crate::table::MorselTable;
 
-/// The schema that the table is in, and what begins the name of the function.
+/// The schema that the table is in.
 const SCHEMA: &str = "giveway";
+/// The function.
+const CANCEL: &str = "giveway_cancel";
 
 /// Gives a session the table and the function.
 pub(crate) fn install(session: &Session) -> Result<()> {
@@ -75,6 +83,50 @@ pub(crate) fn long_form(sql: &str) -> Cow<'_, str> {
         }
         _ => sql.into(),
     }
+}
+
+/// Whether a statement is a control statement: the list of queries, a call of
+/// `giveway_cancel`, or nothing (as is left of a `SET` that has been done).
+pub(crate) fn is_control(plan: &LogicalPlan) -> bool {
+    if matches!(plan, LogicalPlan::EmptyRelation(_)) {
+        return true;
+    }
+    let mut has_reason = false;
+    let mut node = plan;
+    loop {
+        let mut is_plain = true;
+        let looked = node.apply_expressions(|expression| {
+            expression.apply(|part| {
+                match part {
+                    Expr::ScalarFunction(call) => has_reason |= call.name() == CANCEL,
+                    Expr::ScalarSubquery(_)
+                    | Expr::Exists(_)
+                    | Expr::InSubquery(_)
+                    | Expr::SetComparison(_) => is_plain = false,
+                    _ => {}
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        });
+        if looked.is_err() || !is_plain {
+            return false;
+        }
+        node = match node {
+            LogicalPlan::Projection(inner) => &inner.input,
+            LogicalPlan::Filter(inner) => &inner.input,
+            LogicalPlan::Aggregate(inner) => &inner.input,
+            LogicalPlan::Sort(inner) => &inner.input,
+            LogicalPlan::Limit(inner) => &inner.input,
+            LogicalPlan::SubqueryAlias(inner) => &inner.input,
+            LogicalPlan::EmptyRelation(_) => return has_reason,
+            LogicalPlan::TableScan(scan) => return is_queries_table(&scan.source),
+            _ => return false,
+        };
+    }
+}
+
+fn is_queries_table(source: &Arc<dyn TableSource>) -> bool {
+    source_as_provider(source).is_ok_and(|table| table.is::<QueriesTable>())
 }
 
 /// `giveway.queries`.
@@ -190,7 +242,7 @@ impl std::hash::Hash for CancelFunction {
 
 impl ScalarUDFImpl for CancelFunction {
     fn name(&self) -> &str {
-        "giveway_cancel"
+        CANCEL
     }
 
     fn signature(&self) -> &Signature {

@@ -6,6 +6,16 @@
 //! account of its own, so that the live view can say who has how much, and so that
 //! what is left when a query has ended is a leak that a test can see.
 //!
+//! ```text
+//!   account of a time-sensitive query ─────────────────────┐
+//!                                                          ▼
+//!   account of a background query ─▶ background ≤ 3/4 ─▶ engine's pool
+//!   account of a control statement ─▶ a small pool of its own
+//! ```
+//!
+//! Background queries share an account that is limited: what they hold may stay for as
+//! long as their clients do not read, and the rest is for time-sensitive queries.
+//!
 //! Departure: nothing is spilled to disk. A worker that writes to a disk does not
 //! work for anybody else.
 
@@ -14,23 +24,38 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use datafusion::common::Result;
+use datafusion::common::{Result, resources_err};
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
 
-/// One query's view of the engine's pool.
+/// A view of a pool: one query's, or that of all background queries.
 #[derive(Debug)]
 pub(crate) struct Account {
     pool: Arc<dyn MemoryPool>,
+    limit: Limit,
     used: AtomicUsize,
     peak: AtomicUsize,
 }
 
+/// What an account may hold, beside what its pool allows.
+#[derive(Debug)]
+struct Limit {
+    bytes: usize,
+    /// Who has it, for those who are refused.
+    of: &'static str,
+}
+
 impl Account {
     pub(crate) fn new(pool: Arc<dyn MemoryPool>) -> Account {
+        Account::limited(pool, usize::MAX, "")
+    }
+
+    /// An account that holds so many bytes at most; `of` says whose it is.
+    pub(crate) fn limited(pool: Arc<dyn MemoryPool>, bytes: usize, of: &'static str) -> Account {
         Account {
             pool,
+            limit: Limit { bytes, of },
             used: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
         }
@@ -49,6 +74,25 @@ impl Account {
     fn add(&self, bytes: usize) {
         let used = self.used.fetch_add(bytes, Relaxed) + bytes;
         self.peak.fetch_max(used, Relaxed);
+    }
+
+    /// Adds what the limit has room for, or nothing.
+    fn try_add(&self, bytes: usize) -> Result<()> {
+        let added = self.used.fetch_update(Relaxed, Relaxed, |used| {
+            used.checked_add(bytes)
+                .filter(|&used| used <= self.limit.bytes)
+        });
+        match added {
+            Ok(before) => {
+                self.peak.fetch_max(before + bytes, Relaxed);
+                Ok(())
+            }
+            Err(used) => resources_err!(
+                "{bytes} bytes more: {} hold {used} of the {} that they may",
+                self.limit.of,
+                self.limit.bytes
+            ),
+        }
     }
 }
 
@@ -82,9 +126,12 @@ impl MemoryPool for Account {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.pool.try_grow(reservation, additional)?;
-        self.add(additional);
-        Ok(())
+        self.try_add(additional)?;
+        let grown = self.pool.try_grow(reservation, additional);
+        if grown.is_err() {
+            self.used.fetch_sub(additional, Relaxed);
+        }
+        grown
     }
 
     fn reserved(&self) -> usize {
@@ -120,5 +167,23 @@ mod tests {
         drop(second);
         assert_eq!((one.used(), two.used(), pool.reserved()), (200, 0, 200));
         assert_eq!((one.peak(), two.peak()), (700, 300));
+    }
+
+    #[test]
+    fn a_limited_account_leaves_the_rest_to_others() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1000));
+        let limited = Account::limited(Arc::clone(&pool), 600, "those");
+        let limited: Arc<dyn MemoryPool> = Arc::new(limited);
+        let query: Arc<dyn MemoryPool> = Arc::new(Account::new(Arc::clone(&limited)));
+        let inside = MemoryConsumer::new("test").register(&query);
+        inside.try_grow(500).unwrap();
+        let error = inside.try_grow(200).unwrap_err().to_string();
+        assert!(error.contains("those hold 500 of the 600"), "{error}");
+        assert_eq!((limited.reserved(), pool.reserved()), (500, 500));
+        // What the pool refuses is held by nobody.
+        let other = MemoryConsumer::new("test").register(&pool);
+        other.try_grow(450).unwrap();
+        assert!(inside.try_grow(80).is_err());
+        assert_eq!((limited.reserved(), pool.reserved()), (500, 950));
     }
 }

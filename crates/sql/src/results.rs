@@ -9,39 +9,91 @@
 //! A lane asks for room before it makes a batch. If there is none it leaves its waker
 //! and is out of the scheduler's sight until the client has taken something; a client
 //! that never does keeps a slot and its memory until its query is cancelled or its
-//! deadline has passed.
+//! deadline has passed. Both are bounded: by tier, and by the number and the bytes of
+//! the batches that wait.
 //!
 //! R1. Lanes that found no room are woken whenever a batch is taken, and when the
 //!     client has gone.
 //! R2. The end is told once; the first word stays. A client sees it after the last
 //!     batch if it was success, and at once if it was an error.
+//! R3. What waits is reserved. A lane that has made a batch has to leave it here, so
+//!     this takes no refusal: the bound keeps it small.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 
 use crate::error::SqlError;
+use crate::memory::Account;
 
 /// Batches that may wait.
 const BATCHES_MAX: usize = 16;
+/// Bytes of batches beyond which no more may wait: some batches of wide rows.
+const BYTES_MAX: usize = 4 << 20;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Results {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    batches: VecDeque<RecordBatch>,
+    /// With their sizes.
+    batches: VecDeque<(RecordBatch, usize)>,
+    /// R3.
+    memory: MemoryReservation,
     end: Option<Result<(), SqlError>>,
     client: Option<Waker>,
     lanes: Vec<Waker>,
     is_deserted: bool,
 }
 
+/// The bytes of a batch's own rows: other batches may have others of the same buffers.
+fn size(batch: &RecordBatch) -> usize {
+    let size = |column: &ArrayRef| {
+        // Of views this is their fixed part.
+        let fixed = column.to_data().get_slice_memory_size().unwrap_or(0);
+        let viewed = match column.data_type() {
+            DataType::Utf8View => column.as_string_view().total_buffer_bytes_used(),
+            DataType::BinaryView => column.as_binary_view().total_buffer_bytes_used(),
+            _ => 0,
+        };
+        fixed + viewed
+    };
+    batch.columns().iter().map(size).sum()
+}
+
+impl State {
+    fn has_room(&self) -> bool {
+        self.is_deserted || (self.batches.len() < BATCHES_MAX && self.memory.size() < BYTES_MAX)
+    }
+
+    fn clear(&mut self) {
+        self.batches.clear();
+        self.memory.free();
+    }
+}
+
 impl Results {
+    /// Results of the query whose account this is.
+    pub(crate) fn new(account: &Arc<Account>) -> Results {
+        let pool: Arc<dyn MemoryPool> = Arc::clone(account) as _;
+        Results {
+            state: Mutex::new(State {
+                batches: VecDeque::new(),
+                memory: MemoryConsumer::new("results").register(&pool),
+                end: None,
+                client: None,
+                lanes: Vec::new(),
+                is_deserted: false,
+            }),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         crate::lock(&self.state)
     }
@@ -50,7 +102,7 @@ impl Results {
     /// one place: the bound is soft by the number of workers.
     pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        if state.batches.len() < BATCHES_MAX || state.is_deserted {
+        if state.has_room() {
             return Poll::Ready(());
         }
         state.lanes.push(context.waker().clone());
@@ -60,7 +112,10 @@ impl Results {
     pub(crate) fn push(&self, batch: RecordBatch) {
         let mut state = self.state();
         if !state.is_deserted && batch.num_rows() > 0 {
-            state.batches.push_back(batch);
+            let size = size(&batch);
+            // R3.
+            state.memory.grow(size);
+            state.batches.push_back((batch, size));
         }
         if let Some(client) = state.client.take() {
             client.wake();
@@ -87,10 +142,11 @@ impl Results {
             let Some(Err(error)) = state.end.replace(Ok(())) else {
                 unreachable!("looked at under the same lock")
             };
-            state.batches.clear();
+            state.clear();
             return Poll::Ready(Some(Err(error)));
         }
-        if let Some(batch) = state.batches.pop_front() {
+        if let Some((batch, size)) = state.batches.pop_front() {
+            state.memory.shrink(size);
             let lanes = std::mem::take(&mut state.lanes);
             drop(state);
             lanes.into_iter().for_each(Waker::wake);
@@ -108,7 +164,7 @@ impl Results {
     pub(crate) fn desert(&self) -> bool {
         let mut state = self.state();
         state.is_deserted = true;
-        state.batches.clear();
+        state.clear();
         let has_ended = state.end.is_some();
         let lanes = std::mem::take(&mut state.lanes);
         drop(state);
@@ -120,12 +176,12 @@ impl Results {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::Relaxed;
     use std::task::Wake;
 
-    use datafusion::arrow::array::{ArrayRef, Int32Array};
+    use datafusion::arrow::array::Int32Array;
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -141,9 +197,37 @@ mod tests {
         RecordBatch::try_from_iter([("a", column)]).unwrap()
     }
 
+    fn results() -> (Results, Arc<Account>) {
+        let account = Arc::new(Account::new(Arc::new(UnboundedMemoryPool::default())));
+        (Results::new(&account), account)
+    }
+
+    #[test]
+    fn what_waits_is_bounded_in_bytes_and_reserved() {
+        let (results, account) = results();
+        let context = &mut Context::from_waker(Waker::noop());
+        // Slices of one large array count as much as they have of it.
+        let column: ArrayRef = Arc::new(Int32Array::from(vec![0; 4 * BYTES_MAX / 4]));
+        let large = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let rows = large.num_rows() / 16;
+        let mut pushed = 0;
+        while results.poll_room(context).is_ready() {
+            results.push(large.slice(pushed * rows, rows));
+            pushed += 1;
+        }
+        assert_eq!((pushed, account.used()), (4, BYTES_MAX), "R3");
+        assert!(matches!(
+            results.poll_next(context),
+            Poll::Ready(Some(Ok(_)))
+        ));
+        assert_eq!(account.used(), BYTES_MAX / 4 * 3);
+        results.desert();
+        assert_eq!(account.used(), 0);
+    }
+
     #[test]
     fn a_full_queue_stops_lanes_until_the_client_takes() {
-        let results = Results::default();
+        let (results, _) = results();
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let context = &mut Context::from_waker(&waker);
@@ -168,7 +252,7 @@ mod tests {
     fn success_comes_after_the_last_batch_and_errors_at_once() {
         let waker = Waker::noop();
         let context = &mut Context::from_waker(waker);
-        let results = Results::default();
+        let (results, _) = results();
         assert!(results.poll_next(context).is_pending());
         results.push(batch());
         results.end(Ok(()));
@@ -181,7 +265,7 @@ mod tests {
             matches!(results.poll_next(context), Poll::Ready(None)),
             "R2"
         );
-        let results = Results::default();
+        let (results, _) = results();
         results.push(batch());
         results.end(Err(SqlError::Cancelled));
         assert!(matches!(

@@ -7,16 +7,17 @@
 //!                └── cancel ───┴── deadline
 //! ```
 //!
-//! Each query has an attendant, a task on the engine's own small runtime: it waits for
-//! memory, gives the query to the pool, waits for its end or its deadline, and tells
-//! whoever waits. Results do not pass through it, nor does the end of a query that
+//! Each query has an attendant, a task on a thread that runs nothing else (`aside`): it
+//! waits for memory, gives the query to the pool, waits for its end or its deadline, and
+//! tells whoever waits. Results do not pass through it, nor does the end of a query that
 //! succeeds: the last pipeline tells the client itself.
 //!
 //! E1. A query is in the engine's list from its submission until its attendant is done.
 //! E2. The first reason to stop stays: the client of a query that missed its deadline
 //!     hears of the deadline, not that it was cancelled.
-//! E3. When a query is out of the list, its memory has been given back: the attendant
-//!     lets go of it before, and the next in line looks after that.
+//! E3. When a query is out of the list, its memory has been given back, but for rows that
+//!     wait for its client: the attendant lets go of it before, and the next in line
+//!     looks after that.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -38,6 +39,8 @@ pub(crate) struct Run {
     pub(crate) id: QueryId,
     pub(crate) text: String,
     pub(crate) options: QueryOptions,
+    /// Whether it is to run whatever else does: see `live`.
+    pub(crate) is_control: bool,
     pub(crate) since: SystemTime,
     pub(crate) began: Instant,
     pub(crate) results: Arc<Results>,
@@ -65,6 +68,7 @@ impl Run {
         id: QueryId,
         text: String,
         options: QueryOptions,
+        is_control: bool,
         results: Arc<Results>,
         account: Arc<Account>,
         stages: Vec<Arc<Stage>>,
@@ -74,6 +78,7 @@ impl Run {
             id,
             text,
             options,
+            is_control,
             since: SystemTime::now(),
             began: Instant::now(),
             results,
@@ -96,7 +101,7 @@ impl Run {
         // E2.
         let _ = self.reason.set(reason);
         if let (Phase::Submitted(id), Some(engine)) = (&*phase, self.engine.upgrade()) {
-            engine.pool.cancel(*id);
+            engine.pool_of(self).cancel(*id);
         }
         drop(phase);
         self.stopped.notify_one();
@@ -111,7 +116,8 @@ impl Run {
         let Phase::Submitted(id) = *crate::lock(&self.phase) else {
             return None;
         };
-        let queries = self.engine.upgrade()?.pool.queries();
+        let engine = self.engine.upgrade()?;
+        let queries = engine.pool_of(self).queries();
         queries.into_iter().find(|view| view.id == id)
     }
 
@@ -196,7 +202,7 @@ impl Run {
         if self.reason.get().is_some() {
             return Err(SqlError::Cancelled);
         }
-        let ticket = (engine.pool.submit(query)).map_err(|refused| match refused.why {
+        let ticket = (engine.pool_of(self).submit(query)).map_err(|refused| match refused.why {
             tasks::Why::ShuttingDown => SqlError::ShutDown,
             why => SqlError::Refused(why),
         })?;

@@ -225,11 +225,7 @@ impl Session {
             ));
             return Err(SqlError::Plan(error));
         }
-        let mut state = self.context.state();
-        // What clients do not know, tables may have.
-        let optimizer = &mut state.config_mut().options_mut().optimizer;
-        optimizer.expand_views_at_output = false;
-        let frame = DataFrame::new(state, Arc::unwrap_or_clone(input));
+        let frame = DataFrame::new(self.context.state(), Arc::unwrap_or_clone(input));
         let query = Box::pin(self.plan(frame, text)).await?;
         let schema = query.schema();
         let batches = query.collect().await?;

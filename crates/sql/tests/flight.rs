@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::FlightInfo;
+use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, SqlInfo};
@@ -16,7 +17,7 @@ use datafusion::arrow::util::pretty::pretty_format_batches;
 use futures_util::TryStreamExt;
 use giveway_hints::Tier;
 use giveway_sql::server::{Builder, Server, ServerError};
-use giveway_sql::{Engine, Session};
+use giveway_sql::{Engine, QueryState, QueryStatus, Session};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::Code;
@@ -36,7 +37,10 @@ struct Fixture {
 }
 
 fn session() -> Session {
-    let engine = Engine::builder().workers(2).build().unwrap();
+    session_of(Engine::builder().workers(2).build().unwrap())
+}
+
+fn session_of(engine: Engine) -> Session {
     let session = engine.session();
     let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
     let names: ArrayRef = Arc::new(StringViewArray::from_iter_values(
@@ -50,8 +54,11 @@ fn session() -> Session {
 }
 
 async fn serve(change: impl FnOnce(Builder) -> Builder) -> Fixture {
-    let session = session();
-    let engine = session.engine();
+    serve_engine(Engine::builder().workers(2).build().unwrap(), change).await
+}
+
+async fn serve_engine(engine: Engine, change: impl FnOnce(Builder) -> Builder) -> Fixture {
+    let session = session_of(engine.clone());
     let server = change(Server::builder(session))
         .bind("127.0.0.1:0".parse().unwrap())
         .await
@@ -99,6 +106,20 @@ async fn wait(mut is_so: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("waited in vain");
+}
+
+/// Waits for what is to come soon; the bound is only against a test that would hang.
+async fn soon<T>(what: &str, answer: impl Future<Output = T>) -> T {
+    let answer = tokio::time::timeout(Duration::from_secs(10), answer).await;
+    answer.unwrap_or_else(|_| panic!("no answer within 10 s: {what}"))
+}
+
+/// Opens a result and reads nothing of it. Whoever drops it cancels the query.
+async fn unread(mut client: Client, sql: &str) -> (Client, FlightRecordBatchStream) {
+    let info = client.execute(sql.to_owned(), None).await.unwrap();
+    let ticket = info.endpoint[0].ticket.clone().unwrap();
+    let rows = client.do_get(ticket).await.unwrap();
+    (client, rows)
 }
 
 async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>, FlightError> {
@@ -344,6 +365,189 @@ async fn queries_are_seen_and_cancelled_in_sql() {
         .await
         .unwrap();
     assert!(text(&again).contains("false"));
+}
+
+/// A result that is larger than what may wait for its client.
+const LARGE: &str = "SELECT repeat(a.name, 10) FROM numbers a, numbers b";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unread_background_cursors_lock_nobody_out() {
+    const SLOTS: usize = 8;
+    let engine = Engine::builder().workers(2).slots(SLOTS).build().unwrap();
+    let fixture = serve_engine(engine, |builder| builder).await;
+    let mut cursors = Vec::new();
+    for _ in 0..SLOTS + 4 {
+        let mut client = fixture.anonymous().await;
+        client.set_header("giveway-tier", "background");
+        cursors.push(unread(client, LARGE).await);
+    }
+    fixture.running(cursors.len()).await;
+    let mut client = fixture.login().await;
+    let one = soon("SELECT 1", ask(&mut client, "SELECT 1")).await;
+    assert_eq!(number(&one.unwrap()), 1);
+    let list = "SELECT count(*) FROM giveway.queries WHERE state = 'waiting for a slot'";
+    let waiting = soon(list, ask(&mut client, list)).await.unwrap();
+    assert_eq!(number(&waiting), 6, "a quarter of the slots is not theirs");
+    let id = fixture.engine.running().remove(0).id;
+    let cancel = format!("SELECT giveway_cancel({id})");
+    let cancelled = soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+    assert!(text(&cancelled).contains("true"));
+    // Its slot goes to one of the background that waits.
+    let is_handed_over = || {
+        let queries = fixture.engine.running();
+        let is_waiting = |query: &&QueryStatus| query.state == QueryState::WaitingForSlot;
+        queries.iter().filter(is_waiting).count() == 5
+    };
+    wait(is_handed_over).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn control_statements_need_neither_a_slot_nor_memory() {
+    const LIMIT: usize = 4 << 20;
+    let engine = Engine::builder().workers(1).slots(1).memory_limit(LIMIT);
+    let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
+    // What waits for its client is more than there is.
+    let (_client, rows) = unread(fixture.login().await, LARGE).await;
+    let is_full = wait(|| fixture.engine.stats().memory_bytes > LIMIT);
+    soon("results are counted", is_full).await;
+    let mut client = fixture.login().await;
+    for control in [
+        "SHOW giveway.queries",
+        "SELECT state, count(*) FROM giveway.queries GROUP BY state ORDER BY state",
+        "SET giveway.tier = 'background'",
+        "SELECT giveway_cancel(id) FROM giveway.queries WHERE sql LIKE '%no such%'",
+    ] {
+        soon(control, ask(&mut client, control)).await.unwrap();
+    }
+    // What reads tables beside waits like any other query.
+    let work = "SELECT count(*) FROM giveway.queries, numbers";
+    let waiting = tokio::spawn({
+        let mut client = fixture.login().await;
+        async move { ask(&mut client, work).await }
+    });
+    fixture.running(2).await;
+    let id = fixture.engine.running().remove(0).id;
+    let cancel = format!("CANCEL QUERY {id}");
+    soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+    let rows = async { rows.try_collect::<Vec<_>>().await };
+    refused(soon("its end", rows), Code::Cancelled, "cancelled").await;
+    let count = soon(work, waiting).await.unwrap().unwrap();
+    assert!(number(&count) >= 10_000);
+}
+
+/// Has no end, and needs hardly any memory.
+const RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) \
+                         SELECT count(*) FROM t";
+/// The same with a join and an aggregation in each step.
+const JOINING_RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT CAST(1 AS BIGINT) \
+     UNION ALL SELECT t.n FROM t JOIN (SELECT max(number) - 9998 AS n FROM numbers) m \
+     ON t.n = m.n) SELECT count(*) FROM t";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recursions_give_way_and_end_when_told() {
+    let fixture = serve(|builder| builder).await;
+    // A worker that never comes back would keep a test that fails from its end.
+    std::mem::forget(fixture.engine.clone());
+    for recursion in [RECURSION, JOINING_RECURSION] {
+        // As many as there are workers, and more.
+        let mut timed: Vec<_> = Vec::new();
+        for _ in 0..3 {
+            let mut client = fixture.anonymous().await;
+            client.set_header("giveway-tier", "background");
+            client.set_header("giveway-deadline", "2000");
+            timed.push(tokio::spawn(
+                async move { ask(&mut client, recursion).await },
+            ));
+        }
+        wait(|| fixture.engine.running().len() > 1).await;
+        let mut client = fixture.login().await;
+        let one = soon("SELECT 1", ask(&mut client, "SELECT 1")).await;
+        assert_eq!(number(&one.unwrap()), 1);
+        for query in timed {
+            let end = async { soon("its deadline", query).await.unwrap() };
+            refused(end, Code::DeadlineExceeded, "deadline").await;
+        }
+        // By name, and because the client has gone.
+        let leaving = unread(fixture.login().await, recursion).await;
+        let named = unread(fixture.login().await, recursion).await;
+        fixture.running(2).await;
+        let id = fixture.engine.running().remove(1).id;
+        let cancel = format!("CANCEL QUERY {id}");
+        soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+        let end = async { named.1.try_collect::<Vec<_>>().await };
+        refused(soon("its end", end), Code::Cancelled, "cancelled").await;
+        drop(leaving);
+        soon("their end", fixture.running(0)).await;
+        let count = "SELECT count(*) FROM numbers";
+        let count = soon("workers", ask(&mut client, count)).await.unwrap();
+        assert_eq!(number(&count), 10_000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_logins_locks_nobody_out() {
+    let fixture = serve(|builder| builder).await;
+    let mut ann = fixture.login().await;
+    let set = "SET giveway.tier = 'background'";
+    ask(&mut ann, set).await.unwrap();
+    let mut flood = fixture.anonymous().await;
+    for _ in 0..10_050 {
+        // As far as it gets.
+        if flood.handshake("mallory", "").await.is_err() {
+            break;
+        }
+    }
+    let mut bob = fixture.anonymous().await;
+    bob.handshake("bob", "").await.unwrap();
+    assert_eq!(number(&ask(&mut bob, "SELECT 1").await.unwrap()), 1);
+    let tier = ask(&mut ann, "SHOW giveway.tier").await.unwrap();
+    assert!(text(&tier).contains("background"), "her session is there");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn columns_of_a_result_may_have_equal_names() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.anonymous().await;
+    let sql = "SELECT * FROM numbers a JOIN numbers b ON a.number = b.number \
+               WHERE a.number = 17";
+    let rows = ask(&mut client, sql).await.unwrap();
+    let batch = rows.iter().find(|batch| batch.num_rows() > 0).unwrap();
+    for column in [1, 3] {
+        assert_eq!(batch.schema().field(column).name(), "name");
+        let names = batch.column(column).as_string::<i64>();
+        assert_eq!(names.value(0), "the number 17");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_have_the_schema_that_was_told() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.login().await;
+    for column in [
+        "arrow_cast(name, 'Dictionary(Int32, Utf8)')",
+        "arrow_cast(name, 'Dictionary(Int8, LargeUtf8)')",
+        "make_array(arrow_cast(name, 'Dictionary(Int32, Utf8)'))",
+        "named_struct('name', name, 'number', number)",
+        "make_array(name)",
+        "arrow_cast(make_array(number), 'LargeList(Int64)')",
+        "arrow_cast(name, 'BinaryView')",
+        "arrow_cast('2026-11-23', 'Date32')",
+    ] {
+        let sql = format!("SELECT {column} AS c FROM numbers WHERE number = 1");
+        let info = client.execute(sql.clone(), None).await.unwrap();
+        let told = info.clone().try_decode_schema().unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        let batch = rows.iter().find(|batch| batch.num_rows() > 0).unwrap();
+        assert_eq!(*batch.schema(), told, "{sql}");
+        let prepared = client.prepare(sql.clone(), None).await.unwrap();
+        let fields = prepared.dataset_schema().unwrap().fields();
+        assert_eq!(fields[0].data_type(), told.field(0).data_type(), "{sql}");
+        let texts = told.field(0).data_type().to_string();
+        assert!(
+            !texts.contains("View") && !texts.contains("Dictionary"),
+            "{texts}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

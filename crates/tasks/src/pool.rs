@@ -87,14 +87,15 @@ impl Builder {
     }
 
     /// How many queries may run at a time; 128, if nobody says (Section 2.3). The
-    /// rest waits, the first to come first.
+    /// rest waits: time-sensitive queries first, then the first to come. A quarter is
+    /// kept for time-sensitive queries.
     pub fn slots(mut self, slots: usize) -> Builder {
         self.slots = slots;
         self
     }
 
-    /// How many queries may wait for a slot; any number, if nobody says. Others are
-    /// refused.
+    /// How many queries of each tier may wait for a slot; any number, if nobody says.
+    /// Others are refused.
     pub fn waiting(mut self, waiting: usize) -> Builder {
         self.waiting = waiting;
         self

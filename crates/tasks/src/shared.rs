@@ -18,18 +18,24 @@
 //!     until its set is opened or it is put back.
 //! A2. `running[slot]` is set before anything of the group is in the slot, and
 //!     cleared after the slot has been emptied: it keeps the group alive.
-//! A3. No group waits while a slot is free: a slot is put back, and a group put
-//!     into the queue, under one lock, each after a look at the other.
+//! A3. No group waits while there is a slot for it: a slot is put back, and a group
+//!     put into the queue, under one lock, each after a look at the other.
 //! A4. *Stopping.* Who stops a group sets its flag, *fences*, and closes the slot
 //!     if one of the group's sets is open there. Who opens a slot does so,
 //!     *fences*, and looks at the flag. So a group that is stopped while it goes
 //!     from one set to the next is closed by one of the two, also if every worker
 //!     is busy with more urgent groups.
+//! A5. *Tiers.* Background groups have three quarters of the slots at most, and a
+//!     slot that becomes free goes to a time-sensitive group that waits before it
+//!     goes to a background one. A group may keep its slot for as long as its client
+//!     likes, so without the reserve a slot would never become free.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64 as LooseU64;
 use std::sync::{Arc, Weak};
+
+use giveway_hints::Tier;
 
 use crate::clock::Clock;
 use crate::decay::Decay;
@@ -48,12 +54,15 @@ use crate::sync::{
 use crate::task_set::TaskSet;
 use crate::wake::LaneWaker;
 
+/// Of so many slots one is kept for time-sensitive groups: A5.
+const SLOTS_PER_RESERVED: usize = 4;
+
 /// What does not change while a pool runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) slots: usize,
-    /// How many groups may wait for a slot.
+    /// How many groups of a tier may wait for a slot.
     pub(crate) waiting: usize,
     pub(crate) targets: Targets,
     /// t_t and t_r, ns.
@@ -82,9 +91,50 @@ pub(crate) struct Shared {
 struct Admission {
     free: Mask,
     running: Box<[Option<Arc<Group>>]>,
-    waiting: VecDeque<Arc<Group>>,
+    /// How many of those that run are in the background, and how many may be: A5.
+    background: usize,
+    background_max: usize,
+    /// By the tier's number.
+    waiting: [VecDeque<Arc<Group>>; Tier::ALL.len()],
     last_number: u64,
     is_closed: bool,
+}
+
+impl Admission {
+    fn queue(&mut self, tier: Tier) -> &mut VecDeque<Arc<Group>> {
+        &mut self.waiting[tier as usize]
+    }
+
+    /// A slot for a group of this tier, if there is one: A5.
+    fn slot(&mut self, tier: Tier) -> Option<usize> {
+        match self.has_room(tier) {
+            true => self.free.take_first(),
+            false => None,
+        }
+    }
+
+    fn has_room(&self, tier: Tier) -> bool {
+        tier == Tier::TimeSensitive || self.background < self.background_max
+    }
+
+    /// The group that goes next: A5.
+    fn next(&mut self) -> Option<Arc<Group>> {
+        let tier = (Tier::ALL.into_iter())
+            .find(|&tier| self.has_room(tier) && !self.waiting[tier as usize].is_empty())?;
+        self.queue(tier).pop_front()
+    }
+
+    /// Gives a slot to a group, or to nobody; returns who had it.
+    fn occupy(&mut self, slot: usize, group: Option<Arc<Group>>) -> Option<Arc<Group>> {
+        let count = |group: &Option<Arc<Group>>| {
+            let is_background = |group: &Arc<Group>| group.brief.tier == Tier::Background;
+            usize::from(group.as_ref().is_some_and(is_background))
+        };
+        self.background += count(&group);
+        let before = std::mem::replace(&mut self.running[slot], group);
+        self.background -= count(&before);
+        before
+    }
 }
 
 /// What a caller's code came to: its answer, or the reason to stop the group.
@@ -121,7 +171,9 @@ impl Shared {
             admission: Mutex::new(Admission {
                 free,
                 running: (0..slots).map(|_| None).collect(),
-                waiting: VecDeque::new(),
+                background: 0,
+                background_max: slots - slots / SLOTS_PER_RESERVED,
+                waiting: Default::default(),
                 last_number: 0,
                 is_closed: false,
             }),
@@ -152,23 +204,26 @@ impl Shared {
             let why = Why::ShuttingDown;
             return Err(Refused { query, why });
         }
-        if admission.free.is_empty() && admission.waiting.len() >= self.settings.waiting {
-            let why = Why::Full(admission.waiting.len());
+        let tier = query.tier;
+        let slot = admission.slot(tier);
+        let waiting = admission.queue(tier).len();
+        if slot.is_none() && waiting >= self.settings.waiting {
+            let why = Why::Full(waiting);
             return Err(Refused { query, why });
         }
         admission.last_number += 1;
         let number = admission.last_number;
         let group = Arc::new(Group::new(number, query, now));
         // A3.
-        match admission.free.take_first() {
+        match slot {
             Some(slot) => {
                 // A2.
-                admission.running[slot] = Some(Arc::clone(&group));
+                admission.occupy(slot, Some(Arc::clone(&group)));
                 drop(admission);
                 group.admit(now);
                 self.proceed(slot, Arc::clone(&group), 0);
             }
-            None => admission.waiting.push_back(Arc::clone(&group)),
+            None => admission.queue(tier).push_back(Arc::clone(&group)),
         }
         Ok(group)
     }
@@ -265,9 +320,11 @@ impl Shared {
     /// Gives the slot to the next group that waits, or puts it back: A3.
     fn succeed(&self, slot: usize) -> Option<Arc<Group>> {
         let mut admission = lock(&self.admission);
-        let successor = admission.waiting.pop_front();
-        // What is dropped here may be the last of a group: not under the lock.
-        let over = std::mem::replace(&mut admission.running[slot], successor.clone());
+        // What is dropped here may be the last of a group: not under the lock. Its
+        // place in its tier is free before the next group is looked for.
+        let over = admission.occupy(slot, None);
+        let successor = admission.next();
+        admission.occupy(slot, successor.clone());
         if successor.is_none() {
             admission.free.insert(slot);
             if admission.free.len() == self.settings.slots {
@@ -291,8 +348,9 @@ impl Shared {
     pub(crate) fn cancel(&self, id: QueryId, reason: QueryError) -> bool {
         let mut admission = lock(&self.admission);
         let is_it = |group: &Arc<Group>| group.brief.number == id.0;
-        if let Some(at) = admission.waiting.iter().position(is_it) {
-            let group = admission.waiting.remove(at).expect("it was there");
+        let waiting = (admission.waiting.iter_mut())
+            .find_map(|queue| queue.remove(queue.iter().position(is_it)?));
+        if let Some(group) = waiting {
             drop(admission);
             let is_why = group.tally.stop(reason);
             group.complete(self.clock.now_ns());
@@ -327,7 +385,8 @@ impl Shared {
         let groups: Vec<Arc<Group>> = {
             let admission = lock(&self.admission);
             let running = admission.running.iter().flatten();
-            running.chain(&admission.waiting).cloned().collect()
+            let waiting = admission.waiting.iter().flatten();
+            running.chain(waiting).cloned().collect()
         };
         let mut views: Vec<_> = groups.iter().map(|group| group.view(now)).collect();
         views.sort_unstable_by_key(|view| view.id);
@@ -338,7 +397,8 @@ impl Shared {
     pub(crate) fn load(&self) -> (usize, usize) {
         let admission = lock(&self.admission);
         let running = self.settings.slots - admission.free.len();
-        (running, admission.waiting.len())
+        let waiting = admission.waiting.iter().map(VecDeque::len).sum();
+        (running, waiting)
     }
 
     /// From now on, no query is taken.

@@ -251,6 +251,62 @@ fn a_full_pool_gives_the_query_back() {
     pool.submit(refused.query).unwrap().wait().unwrap();
 }
 
+/// Waits until it is so; the bound is only against a test that would hang.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(10), "in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A query that has a slot and nothing to do, until it is cancelled.
+fn idler(name: &str) -> Query {
+    Query::new(name).pipeline(steps(|_| Ok(Step::NoLane)))
+}
+
+#[test]
+fn a_quarter_of_the_slots_is_kept_for_time_sensitive_queries() {
+    let pool = Pool::builder().workers(1).slots(4).build().unwrap();
+    let idle = |_| {
+        pool.submit(idler("background").tier(Tier::Background))
+            .unwrap()
+    };
+    let background: Vec<_> = (0..6).map(idle).collect();
+    let waiting = || pool.queries().iter().filter(|view| view.is_waiting).count();
+    assert_eq!(waiting(), 3, "three have a slot");
+    let urgent = Query::new("urgent").pipeline(units(1, |_| Ok(Step::More)));
+    let urgent = pool.submit(urgent).unwrap();
+    until("the time-sensitive one has run", || urgent.is_done());
+    // A slot of their own goes on to the next of them.
+    assert!(pool.cancel(background[0].id()));
+    until("the next one has its slot", || waiting() == 2);
+}
+
+#[test]
+fn a_time_sensitive_query_waits_for_no_background_query_that_waits() {
+    let pool = Pool::builder().workers(1).slots(1).build().unwrap();
+    let (first, go) = blocker();
+    let first = pool.submit(first).unwrap();
+    let background = pool
+        .submit(idler("background").tier(Tier::Background))
+        .unwrap();
+    let urgent = pool.submit(idler("urgent")).unwrap();
+    go.store(true, SeqCst);
+    first.wait().unwrap();
+    // The slot is handed over after the first has been told.
+    let has_slot = |id| {
+        let views = pool.queries();
+        views.iter().any(|view| view.id == id && !view.is_waiting)
+    };
+    until("one has the slot", || {
+        has_slot(urgent.id()) || has_slot(background.id())
+    });
+    assert!(!has_slot(background.id()));
+    assert!(pool.cancel(urgent.id()));
+    until("the other has it", || has_slot(background.id()));
+}
+
 #[test]
 fn shutting_down_drains_or_cancels() {
     let counter = Arc::new(AtomicUsize::new(0));

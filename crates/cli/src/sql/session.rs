@@ -1,7 +1,7 @@
 //! From options to a session: an engine, its tables, its settings.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
@@ -24,7 +24,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
     /// What all queries together may hold, such as 2G or 512M [default: three
-    /// quarters of this machine's memory]
+    /// quarters of the memory of this machine, or of this container]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
     /// Which query goes first: tuned, fair, fifo, las, lottery, lottery:SEED, balanced or
@@ -58,9 +58,12 @@ impl EngineArgs {
         options.weight = self.weight.unwrap_or(options.weight);
         session.set_options(options);
         if let Some(dir) = &self.data {
-            files::register_all(&session, dir)
+            let found = files::register_all(&session, dir)
                 .await
                 .map_err(|error| Failure::new(error).with_remedy("correct --data"))?;
+            for error in found.left_out {
+                eprintln!("giveway: warning: there is no table for this file: {error}");
+            }
         }
         for NamedPath { name, path } in &self.table {
             files::register(&session, name, path)
@@ -129,14 +132,35 @@ impl FromStr for Size {
     }
 }
 
-/// Three quarters of what the machine has; no limit where that cannot be told.
+/// Three quarters of what there is; no limit where that cannot be told.
 fn default_memory() -> Option<Size> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let bytes = memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))?;
+    Some(Size(bytes / 4 * 3))
+}
+
+/// What this process may have, bytes: the machine's memory, or the least limit of its
+/// cgroup and of those above it. Beyond that limit the kernel kills it.
+fn memory(proc: &Path, cgroups: &Path) -> Option<usize> {
+    let text = fs::read_to_string(proc.join("meminfo")).ok()?;
     let total = text
         .lines()
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(Size(kib * 1024 / 4 * 3))
+    let limit = cgroup_limit(proc, cgroups).unwrap_or(usize::MAX);
+    Some(limit.min(kib * 1024))
+}
+
+/// The least `memory.max` from this process's cgroup upwards (cgroup v2). A container
+/// sees its own cgroup as the root, with the limit in it.
+fn cgroup_limit(proc: &Path, cgroups: &Path) -> Option<usize> {
+    let text = fs::read_to_string(proc.join("self/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limits = Path::new(path).ancestors().filter_map(|path| {
+        let limit = fs::read_to_string(cgroups.join(path).join("memory.max")).ok()?;
+        // Otherwise it is "max".
+        limit.trim().parse().ok()
+    });
+    limits.min()
 }
 
 #[cfg(test)]
@@ -169,5 +193,39 @@ mod tests {
     #[test]
     fn this_machine_has_memory() {
         assert!(default_memory().is_some_and(|Size(bytes)| bytes > 1 << 20));
+    }
+
+    /// A machine of 4 GiB whose processes are in this cgroup, below these limits.
+    fn machine(cgroup: &str, limits: &[(&str, &str)]) -> Option<usize> {
+        let dir = tempfile::tempdir().unwrap();
+        let (proc, cgroups) = (dir.path().join("proc"), dir.path().join("cgroup"));
+        let write = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            proc.join("meminfo"),
+            "MemTotal:  4194304 kB\nMemFree: 1 kB\n",
+        );
+        write(proc.join("self/cgroup"), cgroup);
+        for (path, limit) in limits {
+            write(cgroups.join(path).join("memory.max"), limit);
+        }
+        memory(&proc, &cgroups)
+    }
+
+    #[test]
+    fn memory_is_what_the_container_may_have() {
+        const GIB: usize = 1 << 30;
+        // A container, which sees its cgroup as the root.
+        assert_eq!(machine("0::/\n", &[("", "1073741824\n")]), Some(GIB));
+        // A service in a slice: the least limit on the way up.
+        let slice = [("a.slice", "2147483648\n"), ("a.slice/b.service", "max\n")];
+        let service = "1:name=systemd:/x\n0::/a.slice/b.service\n";
+        assert_eq!(machine(service, &slice), Some(2 * GIB));
+        // More than there is, no limit, no cgroups.
+        assert_eq!(machine("0::/\n", &[("", "8589934592\n")]), Some(4 * GIB));
+        assert_eq!(machine("0::/\n", &[("", "max\n")]), Some(4 * GIB));
+        assert_eq!(machine("", &[]), Some(4 * GIB));
     }
 }

@@ -10,24 +10,27 @@
 //! have settings of their own. A call without a token is let in unless a password
 //! is asked for; its settings come from headers (`giveway-tier`, `giveway-weight`,
 //! `giveway-deadline`), which also go before those of a session.
+//!
+//! A login is cheap: the session is made when it is used first. Whoever logs in too often
+//! loses sessions of its own (`shelf`), and nobody is locked out.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use datafusion::common::config::ExtensionOptions;
-use tonic::Status;
 use tonic::metadata::MetadataMap;
+use tonic::{Request, Status};
 
-use super::shelf::{Full, Handle, Shelf};
+use super::shelf::{Handle, Owner, Peer, Shelf};
 use crate::live;
 use crate::options::QueryOptions;
 use crate::session::Session;
 
 /// For how long a session is kept that nobody uses.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
-/// Sessions at a time.
+/// Logins at a time.
 const SESSIONS_MAX: usize = 10_000;
 /// The headers, and the settings that they stand for.
 const HEADERS: [(&str, &str); 3] = [
@@ -52,12 +55,20 @@ pub(super) struct Clients {
     base: Session,
     /// The session of calls without a token; nothing in it is ever set.
     anonymous: Arc<Session>,
-    shelf: Shelf<Session>,
+    shelf: Shelf<Login>,
+}
+
+/// Somebody who has logged in.
+struct Login {
+    owner: Owner,
+    session: OnceLock<Arc<Session>>,
 }
 
 /// Where a call comes from.
 pub(super) struct Caller {
     pub(super) session: Arc<Session>,
+    /// Whose what it leaves behind is.
+    pub(super) owner: Owner,
     /// Whether the session is there for the next call, too.
     pub(super) is_kept: bool,
     /// The session's settings, and what the headers say.
@@ -81,20 +92,28 @@ impl Clients {
     }
 
     /// Lets somebody in who says who it is; the answer is the token.
-    pub(super) fn login(&self, headers: &MetadataMap) -> Result<Handle, Status> {
+    pub(super) fn login(
+        &self,
+        headers: &MetadataMap,
+        peer: Option<Peer>,
+    ) -> Result<Handle, Status> {
+        let given = basic(headers);
         if let Door::Password { user, password } = &self.door {
-            let (given_user, given_password) = basic(headers).ok_or_else(|| {
+            let (given_user, given_password) = given.as_ref().ok_or_else(|| {
                 Status::unauthenticated("this server asks for a user and a password")
             })?;
-            let is_right = is_same(&given_user, user) & is_same(&given_password, password);
+            let is_right = is_same(given_user, user) & is_same(given_password, password);
             if !is_right {
                 return Err(Status::unauthenticated("wrong user or password"));
             }
         }
-        let session = fork(&self.base);
-        self.shelf.put(session, Instant::now()).map_err(|Full| {
-            Status::resource_exhausted("too many sessions: close some, or come back later")
-        })
+        let user = given.map(|(user, _)| user).unwrap_or_default().into();
+        let owner = Owner { peer, user };
+        let login = Login {
+            owner: owner.clone(),
+            session: OnceLock::new(),
+        };
+        Ok(self.shelf.put(&owner, login, Instant::now()))
     }
 
     /// Whether this call may come in.
@@ -103,8 +122,23 @@ impl Clients {
     }
 
     /// Who makes this call.
-    pub(super) fn caller(&self, headers: &MetadataMap) -> Result<Caller, Status> {
-        let (session, is_kept) = self.find(headers)?;
+    pub(super) fn caller(
+        &self,
+        headers: &MetadataMap,
+        peer: Option<Peer>,
+    ) -> Result<Caller, Status> {
+        let login = self.find(headers)?;
+        let is_kept = login.is_some();
+        let (session, owner) = match login {
+            Some(login) => {
+                let session = login.session.get_or_init(|| Arc::new(fork(&self.base)));
+                (Arc::clone(session), login.owner.clone())
+            }
+            None => {
+                let user = Arc::default();
+                (Arc::clone(&self.anonymous), Owner { peer, user })
+            }
+        };
         let mut options = session.options();
         for (header, setting) in HEADERS {
             if let Some(value) = headers.get(header) {
@@ -118,6 +152,7 @@ impl Clients {
         }
         Ok(Caller {
             session,
+            owner,
             is_kept,
             options,
         })
@@ -130,21 +165,26 @@ impl Clients {
         }
     }
 
-    /// A call's session, and whether it is there for the next call, too.
-    fn find(&self, headers: &MetadataMap) -> Result<(Arc<Session>, bool), Status> {
+    /// The login that a call refers to; `None` if it refers to none and needs none.
+    fn find(&self, headers: &MetadataMap) -> Result<Option<Arc<Login>>, Status> {
         match (bearer(headers), &self.door) {
             (Some(token), _) => match self.shelf.get(token, Instant::now()) {
-                Some(session) => Ok((session, true)),
+                Some(login) => Ok(Some(login)),
                 None => Err(Status::unauthenticated(
                     "unknown or expired token: log in again",
                 )),
             },
-            (None, Door::Open) => Ok((Arc::clone(&self.anonymous), false)),
+            (None, Door::Open) => Ok(None),
             (None, Door::Password { .. }) => Err(Status::unauthenticated(
                 "log in first: this server asks for a user and a password",
             )),
         }
     }
+}
+
+/// Who is at the other end of a call's connection.
+pub(super) fn peer<T>(request: &Request<T>) -> Option<Peer> {
+    request.remote_addr().map(|address| Peer::new(address.ip()))
 }
 
 /// A session with the tables and settings of another one.
@@ -158,12 +198,6 @@ fn fork(base: &Session) -> Session {
     }
     session.set_options(base.options());
     live::install_function(&session);
-    let state = to.state_ref();
-    let mut state = state.write();
-    // Not every client knows strings as views.
-    let optimizer = &mut state.config_mut().options_mut().optimizer;
-    optimizer.expand_views_at_output = true;
-    drop(state);
     session
 }
 

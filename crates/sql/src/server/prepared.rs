@@ -19,13 +19,12 @@ use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::LogicalPlan;
 use futures_util::TryStreamExt;
 use tonic::Status;
-use tonic::metadata::MetadataMap;
 
 use super::clients::Caller;
 use super::service::Service;
-use super::shelf::{Full, Shelf};
+use super::shelf::Shelf;
 use super::status::planning;
-use super::wire::schema_bytes;
+use super::wire::{schema_bytes, sent_as};
 use crate::query::Query;
 use crate::session::Session;
 
@@ -57,11 +56,12 @@ impl Service {
         text: String,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let columns = plan.schema().fields().iter().map(|field| {
-            let data_type = on_the_wire(field.data_type().clone());
+            let data_type = sent_as(field.data_type());
             Field::new(field.name(), data_type, field.is_nullable())
         });
         let dataset_schema = schema_bytes(&Schema::new(columns.collect::<Vec<_>>()))?;
         let parameter_schema = schema_bytes(&parameters(&plan)?)?;
+        let owner = caller.owner;
         let prepared = Prepared {
             session: caller.session,
             is_kept: caller.is_kept,
@@ -69,10 +69,7 @@ impl Service {
             plan,
             parameters: Mutex::default(),
         };
-        let handle = self.prepared.put(prepared, Instant::now());
-        let handle = handle.map_err(|Full| {
-            Status::resource_exhausted("too many prepared statements: close some")
-        })?;
+        let handle = self.prepared.put(&owner, prepared, Instant::now());
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.into(),
             dataset_schema,
@@ -90,16 +87,15 @@ impl Service {
     }
 
     /// Plans a prepared statement with the parameters that have been bound.
-    pub(super) async fn execute(
-        &self,
-        handle: &[u8],
-        headers: &MetadataMap,
-    ) -> Result<Query, Status> {
-        let mut caller = self.clients.caller(headers)?;
+    pub(super) async fn execute(&self, handle: &[u8], caller: &Caller) -> Result<Query, Status> {
         let prepared = self.prepared(handle)?;
         // The plan knows the tables of the session that it was made in.
-        caller.session = Arc::clone(&prepared.session);
-        caller.is_kept = prepared.is_kept;
+        let caller = Caller {
+            session: Arc::clone(&prepared.session),
+            owner: caller.owner.clone(),
+            is_kept: prepared.is_kept,
+            options: caller.options.clone(),
+        };
         let parameters = crate::lock(&prepared.parameters).clone();
         let plan = match parameters {
             Some(values) => (prepared.plan.clone())
@@ -122,19 +118,10 @@ fn parameters(plan: &LogicalPlan) -> Result<Schema, Status> {
     let number = |name: &str| name.trim_start_matches('$').parse::<u32>().ok();
     parameters.sort_by(|(a, _), (b, _)| number(a).cmp(&number(b)).then(a.cmp(b)));
     let fields = parameters.into_iter().map(|(name, data_type)| {
-        Field::new(name, data_type.map_or(DataType::Utf8, on_the_wire), true)
+        let data_type = data_type.map_or(DataType::Utf8, |data_type| sent_as(&data_type));
+        Field::new(name, data_type, true)
     });
     Ok(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-/// What a column of a prepared statement will be sent as: strings in views are
-/// written out (`expand_views_at_output`).
-fn on_the_wire(data_type: DataType) -> DataType {
-    match data_type {
-        DataType::Utf8View => DataType::LargeUtf8,
-        DataType::BinaryView => DataType::LargeBinary,
-        other => other,
-    }
 }
 
 /// The one row of parameters in a stream; `None` if there is no row.

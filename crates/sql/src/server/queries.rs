@@ -29,9 +29,9 @@ use tonic::{Response, Status};
 
 use super::clients::Caller;
 use super::service::Service;
-use super::shelf::{Full, Handle, Shelf};
+use super::shelf::{Handle, Shelf};
 use super::status::{status, streaming};
-use super::wire::{Answer, Rows, encode, info};
+use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
 use crate::query::{Query, QueryId};
 use crate::session::Session;
@@ -101,6 +101,7 @@ impl Service {
             .query(plan, text)
             .await
             .map_err(|error| status(&error))?;
+        let query = as_sent(query)?;
         let options = &caller.options;
         let query = query.tier(options.tier).weight(options.weight);
         Ok(match options.deadline {
@@ -110,17 +111,14 @@ impl Service {
     }
 
     /// Keeps a planned query, and says where its rows are to be had.
-    pub(super) fn ticket(&self, query: Query, descriptor: FlightDescriptor) -> Answer<FlightInfo> {
+    pub(super) fn ticket(
+        &self,
+        caller: &Caller,
+        query: Query,
+        descriptor: FlightDescriptor,
+    ) -> Answer<FlightInfo> {
         let schema = query.schema();
-        let handle = self
-            .queries
-            .planned
-            .put(query, Instant::now())
-            .map_err(|Full| {
-                Status::resource_exhausted(
-                    "too many queries that nobody fetches: fetch or cancel some",
-                )
-            })?;
+        let handle = (self.queries.planned).put(&caller.owner, query, Instant::now());
         let ticket = TicketStatementQuery {
             statement_handle: handle.into(),
         };

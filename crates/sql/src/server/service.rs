@@ -25,7 +25,7 @@ use futures_util::stream;
 use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::clients::Clients;
+use super::clients::{Clients, peer};
 use super::prepared::{self, Prepared, bound};
 use super::queries::Queries;
 use super::shelf::Shelf;
@@ -87,7 +87,7 @@ impl FlightSqlService for Service {
         &self,
         request: Request<Streaming<HandshakeRequest>>,
     ) -> Answer<Boxed<HandshakeResponse>> {
-        let token = self.clients.login(request.metadata())?;
+        let token = self.clients.login(request.metadata(), peer(&request))?;
         let header = format!("Bearer {token}").parse().map_err(internal)?;
         let said = HandshakeResponse {
             protocol_version: 0,
@@ -104,10 +104,10 @@ impl FlightSqlService for Service {
         command: CommandStatementQuery,
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
-        let caller = self.clients.caller(request.metadata())?;
+        let caller = (self.clients).caller(request.metadata(), peer(&request))?;
         let plan = self.logical_plan(&caller.session, &command.query).await?;
         let query = self.plan(&caller, plan, &command.query).await?;
-        self.ticket(query, request.into_inner())
+        self.ticket(&caller, query, request.into_inner())
     }
 
     async fn do_get_statement(
@@ -124,7 +124,7 @@ impl FlightSqlService for Service {
         command: CommandStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        let caller = self.clients.caller(request.metadata())?;
+        let caller = (self.clients).caller(request.metadata(), peer(&request))?;
         let plan = self.logical_plan(&caller.session, &command.query).await?;
         let query = self.plan(&caller, plan, &command.query).await?;
         self.update(query).await
@@ -135,7 +135,7 @@ impl FlightSqlService for Service {
         command: ActionCreatePreparedStatementRequest,
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
-        let caller = self.clients.caller(request.metadata())?;
+        let caller = (self.clients).caller(request.metadata(), peer(&request))?;
         let plan = self.logical_plan(&caller.session, &command.query).await?;
         self.prepare(caller, plan, command.query)
     }
@@ -160,8 +160,9 @@ impl FlightSqlService for Service {
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
         let handle = &command.prepared_statement_handle;
-        let query = self.execute(handle, request.metadata()).await?;
-        self.ticket(query, request.into_inner())
+        let caller = (self.clients).caller(request.metadata(), peer(&request))?;
+        let query = self.execute(handle, &caller).await?;
+        self.ticket(&caller, query, request.into_inner())
     }
 
     async fn do_put_prepared_statement_update(
@@ -169,14 +170,15 @@ impl FlightSqlService for Service {
         command: CommandPreparedStatementUpdate,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
-        let (headers, _, data) = request.into_parts();
+        let caller = (self.clients).caller(request.metadata(), peer(&request))?;
+        let data = request.into_inner();
         let prepared = self.prepared(&command.prepared_statement_handle)?;
         // Some clients bind in the same call, some in one before.
         if let Some(values) = bound(data).await? {
             *crate::lock(&prepared.parameters) = Some(values);
         }
         let handle = &command.prepared_statement_handle;
-        let query = self.execute(handle, &headers).await?;
+        let query = self.execute(handle, &caller).await?;
         self.update(query).await
     }
 

@@ -1,13 +1,16 @@
 //! What goes wrong in a query ends that query alone, and leaves nothing behind.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use futures_util::StreamExt;
-use giveway_sql::{Engine, QueryState, Session, Shutdown, SqlError};
+use giveway_hints::Tier;
+use giveway_sql::{Engine, QueryState, RunningQuery, Session, Shutdown, SqlError};
 
 use crate::{ask, quiet, session};
 
@@ -106,16 +109,7 @@ async fn queries_wait_while_memory_is_short() {
     let engine = Engine::builder().workers(1).memory_limit(LIMIT);
     let engine = engine.build().unwrap();
     let session = session(&engine);
-    // Between two pipelines all rows are there at a time, 40 batches of 64 KiB, and
-    // they stay until the client has taken them.
-    let batch = |_| {
-        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..8192));
-        RecordBatch::try_from_iter([("number", numbers)]).unwrap()
-    };
-    let batches: Vec<RecordBatch> = (0..40).map(batch).collect();
-    session
-        .register_batches("numbers", batches[0].schema(), batches)
-        .unwrap();
+    register_numbers(&session, 40);
     let sql = "SELECT number FROM numbers LIMIT 1000000";
     let mut holder = session.sql(sql).await.unwrap().submit().unwrap().stream();
     let first = holder.next().await.unwrap();
@@ -134,6 +128,120 @@ async fn queries_wait_while_memory_is_short() {
     assert!(matches!(also.collect().await, Err(SqlError::Cancelled)));
     drop(holder);
     assert_eq!(waiting.collect().await.unwrap()[0].num_rows(), 1);
+    unharmed(&engine, &session).await;
+}
+
+/// A table of batches of 64 KiB, which a query keeps between two pipelines until its
+/// client has taken them.
+fn register_numbers(session: &Session, batches: usize) {
+    let batch = |_| {
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..8192));
+        RecordBatch::try_from_iter([("number", numbers)]).unwrap()
+    };
+    let batches: Vec<RecordBatch> = (0..batches).map(batch).collect();
+    session
+        .register_batches("numbers", batches[0].schema(), batches)
+        .unwrap();
+}
+
+#[tokio::test]
+async fn background_queries_leave_memory_to_others() {
+    const LIMIT: usize = 12 << 20;
+    let engine = Engine::builder().workers(1).memory_limit(LIMIT);
+    let engine = engine.build().unwrap();
+    let session = session(&engine);
+    register_numbers(&session, 40);
+    let sql = "SELECT number FROM numbers LIMIT 1000000";
+    let background = || async {
+        let query = session.sql(sql).await.unwrap();
+        query.tier(Tier::Background).submit().unwrap()
+    };
+    // Nobody reads these: 2.5 MiB between two pipelines, and 1 MiB that is made.
+    let mut holders = Vec::new();
+    for _ in 0..4 {
+        let query = background().await;
+        let begun = Instant::now();
+        while query.status().memory_bytes < 5 << 19 && begun.elapsed() < SOON / 20 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        holders.push(query);
+    }
+    let urgent = session.sql(sql).await.unwrap().collect();
+    let urgent = tokio::time::timeout(SOON, urgent).await;
+    let rows = urgent.expect("time-sensitive queries have memory").unwrap();
+    let rows: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 40 * 8192);
+    let is_waiting = |query: &RunningQuery| query.status().state == QueryState::WaitingForMemory;
+    let waiting: Vec<_> = holders.extract_if(.., |query| is_waiting(query)).collect();
+    assert_eq!((holders.len(), waiting.len()), (2, 2));
+
+    // Who takes more than all of them may have, ends; with the reason.
+    drop(waiting);
+    holders.truncate(1);
+    let all = "SELECT number FROM (SELECT * FROM numbers UNION ALL SELECT * FROM numbers \
+               UNION ALL SELECT * FROM numbers) LIMIT 1000000";
+    let query = session.sql(all).await.unwrap().tier(Tier::Background);
+    let error = tokio::time::timeout(SOON, query.collect()).await;
+    let error = error.unwrap().unwrap_err();
+    assert!(matches!(error, SqlError::OutOfMemory(_)), "{error:?}");
+    assert!(
+        error.to_string().contains("background queries hold"),
+        "{error}"
+    );
+    drop(holders);
+    unharmed(&engine, &session).await;
+}
+
+/// What a test waits for at most before it fails.
+const SOON: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn deadlines_are_kept_beside_explain_analyze() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let (entered, is_over) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let hold = {
+        let (entered, is_over) = (Arc::clone(&entered), Arc::clone(&is_over));
+        move |arguments: &[ColumnarValue]| {
+            entered.fetch_add(1, Relaxed);
+            let begun = Instant::now();
+            while !is_over.load(Relaxed) && begun.elapsed() < 3 * SOON {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(arguments[0].clone())
+        }
+    };
+    session.context().register_udf(create_udf(
+        "hold",
+        vec![DataType::Int64],
+        DataType::Int64,
+        Volatility::Volatile,
+        Arc::new(hold),
+    ));
+    let sql = "EXPLAIN ANALYZE SELECT hold(r_regionkey) FROM region";
+    let analyze = || async { session.sql(sql).await.unwrap().submit().unwrap() };
+    let analyses = [analyze().await, analyze().await];
+    // Each has a thread of its own.
+    let begun = Instant::now();
+    while entered.load(Relaxed) < 2 && begun.elapsed() < SOON {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let entered = entered.load(Relaxed);
+    let deadline = Duration::from_millis(100);
+    let query = session.sql(LONG).await.unwrap().deadline(deadline);
+    let told = tokio::time::timeout(SOON, query.collect()).await;
+    is_over.store(true, Relaxed);
+    assert!(
+        matches!(told, Ok(Err(SqlError::DeadlineExceeded))),
+        "{told:?}"
+    );
+    assert_eq!(entered, 2);
+    for analysis in analyses {
+        assert!(analysis.collect().await.unwrap()[0].num_rows() > 0);
+    }
     unharmed(&engine, &session).await;
 }
 

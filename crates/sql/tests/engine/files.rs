@@ -12,6 +12,7 @@ use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
+use futures_util::StreamExt;
 use giveway_sql::{Engine, Session, Stock, files};
 
 use crate::{ask, quiet, rows, session};
@@ -69,19 +70,24 @@ fn wide() -> RecordBatch {
     RecordBatch::try_from_iter([("number", numbers), ("filler", fillers)]).unwrap()
 }
 
-/// The same rows as Parquet, in four row groups, and as CSV.
-fn write_wide(dir: &Path) {
-    let file = |name: &str| std::fs::File::create(dir.join(name)).unwrap();
+/// The same rows as Parquet, in row groups of so many.
+fn write_groups(path: &Path, rows: usize) {
     let batch = wide();
     let properties = WriterProperties::builder()
         .set_dictionary_enabled(false)
-        .set_max_row_group_row_count(Some(MORSEL_ROWS))
+        .set_max_row_group_row_count(Some(rows))
         .build();
-    let mut writer =
-        ArrowWriter::try_new(file("groups.parquet"), batch.schema(), Some(properties)).unwrap();
+    let file = std::fs::File::create(path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
     writer.write(&batch).unwrap();
     writer.close().unwrap();
-    csv::Writer::new(file("lines.csv")).write(&batch).unwrap();
+}
+
+/// The same rows as Parquet, in four row groups, and as CSV.
+fn write_wide(dir: &Path) {
+    write_groups(&dir.join("groups.parquet"), MORSEL_ROWS);
+    let file = std::fs::File::create(dir.join("lines.csv")).unwrap();
+    csv::Writer::new(file).write(&wide()).unwrap();
 }
 
 /// A function of numbers that stays with the first one until all but a morsel of the
@@ -139,15 +145,45 @@ async fn a_slow_lane_keeps_a_morsel_and_not_the_rest() {
 }
 
 #[tokio::test]
+async fn what_an_unread_scan_holds_is_bounded() {
+    const LIMIT: usize = 64 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("large.parquet");
+    // A row group is 16 MiB of text, and is read at once.
+    write_groups(&path, ROWS);
+    let engine = Engine::builder().workers(1).memory_limit(LIMIT);
+    let engine = engine.build().unwrap();
+    let session = engine.session();
+    files::register(&session, "wide", &path).await.unwrap();
+    let mut unread = Vec::new();
+    for _ in 0..5 {
+        let query = session.sql("SELECT * FROM wide").await.unwrap();
+        let mut stream = query.submit().unwrap().stream();
+        let first = tokio::time::timeout(Duration::from_secs(1), stream.next()).await;
+        // Who finds none left is refused, or waits.
+        if let Ok(Some(Ok(_))) = first {
+            unread.push(stream);
+        }
+    }
+    let held = unread[0].status().memory_bytes;
+    assert!(held >= 16 << 20, "{held} bytes counted of a row group");
+    assert!(unread.len() <= 3, "{} have read theirs", unread.len());
+    let held = engine.stats().memory_bytes;
+    assert!(held <= LIMIT + (4 << 20), "{held} bytes");
+    drop(unread);
+    quiet(&engine).await;
+}
+
+#[tokio::test]
 async fn morsels_have_what_stock_datafusion_reads() {
     let dir = tempfile::tempdir().unwrap();
     write_wide(dir.path());
     let engine = Engine::builder().workers(2).build().unwrap();
     let stock = Stock::new(2).unwrap();
     let session = engine.session();
-    let names = files::register_all(&session, dir.path()).await.unwrap();
-    assert_eq!(names, ["groups", "lines"]);
-    for table in names {
+    let found = files::register_all(&session, dir.path()).await.unwrap();
+    assert_eq!(found.names, ["groups", "lines"]);
+    for table in found.names {
         for sql in [
             "SELECT count(*), sum(number), max(filler) FROM t",
             // Pruned but for one row group.

@@ -1,0 +1,63 @@
+//! Threads beside the workers, each with a small runtime.
+//!
+//! Workers run what can be cut into turns. What cannot, runs here:
+//!
+//! | thread | runs | lives as long as |
+//! | --- | --- | --- |
+//! | attendants | deadlines, admission, the ends of queries (`run`) | the engine |
+//! | readers | waits of readers of files; their system calls are on its blocking threads | the engine |
+//! | one for each plan that spawns tasks | the tasks of `EXPLAIN ANALYZE`, of writers, of recursive terms | the query |
+//!
+//! D1. Nothing of a plan runs on the attendants' thread: a step that takes seconds
+//!     there would hold up all deadlines.
+//! D2. Plans that spawn tasks do not share a thread: a long step of one holds up that
+//!     one.
+//!
+//! Each is a runtime of one thread, also because stock operators spawn further tasks on
+//! runtimes of several.
+//!
+//! Known weakness: these threads know no tiers. What `EXPLAIN ANALYZE` runs in the
+//! background takes as much of a CPU as the system gives to a thread.
+
+use std::io;
+
+use tokio::runtime::{Builder, EnterGuard, Handle};
+use tokio::sync::oneshot;
+
+/// A runtime on a thread of its own, which ends when this is dropped and a step that is
+/// being run has come to its end.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    handle: Handle,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Aside {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system gives no more threads.
+    pub(crate) fn start(name: &str) -> io::Result<Aside> {
+        let runtime = Builder::new_current_thread().enable_time().build()?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || {
+                let _ = runtime.block_on(stopped);
+            })?;
+        Ok(Aside {
+            handle,
+            _stop: stop,
+        })
+    }
+
+    /// What is spawned until the guard is dropped, is spawned there.
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+        self.handle.enter()
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(task);
+    }
+}
