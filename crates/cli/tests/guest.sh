@@ -103,4 +103,30 @@ giveway start; pkill -9 scx_ufs; until_state disabled
 giveway status; claim killed_is_out "$(giveway status --json | grep -c '"ufs": false')" 1
 giveway start; claim start_after_kill "$? $(cat $ext/state)" "0 enabled"
 giveway stop; claim stop_after_kill "$? $(cat $ext/state)" "0 disabled"
+
+# What any user can do keeps root from nothing. Files and directories are locked by
+# somebody who can only read them, as an older version left them, and as they are now.
+hold_all() {
+	for file in $(find /run/giveway -xdev -type f -o -type d); do
+		as_nobody flock "$file" sleep 1000 2>/dev/null & holders="$holders $!"
+	done
+	sleep 1
+}
+# What flock has started has the lock, too.
+release() { pkill -u 65534; wait $holders; }
+mkdir -p /run/giveway/meta
+for file in lock meta/lock; do rm -f /run/giveway/$file; : >/run/giveway/$file; chmod 644 /run/giveway/$file; done
+hold_all; timeout 60 giveway start --timeout 30; claim start_beside_a_holder "$? $(cat $ext/state)" "0 enabled"
+hold_all; timeout 60 giveway stop --timeout 30; claim stop_beside_a_holder "$? $(cat $ext/state)" "0 disabled"
+claim locks_are_root_s "$(cd /run/giveway; stat -c '%a %U' lock loader.lock | sort -u)" "600 root"
+release
+
+# Another command of root's is waited for, for so long, and named.
+giveway start & start=$!
+for _ in $(seq 600); do [ -s /run/giveway/lock ] && break; sleep 0.02; done
+kill -STOP $start
+timeout 60 giveway stop --timeout 1 2>/tmp/err; claim stop_waits "$?" 1
+has stop_names_the_holder "$(cat /tmp/err)" "process $start holds /run/giveway/lock"
+kill -CONT $start; wait $start; claim start_goes_on "$? $(cat $ext/state)" "0 enabled"
+giveway stop
 exit 0

@@ -86,3 +86,14 @@ fn stop_unloads_ufs_and_waits_until_it_is_out() {
 fn a_killed_scheduler_can_be_started_again() {
     held(&["killed_is_out", "start_after_kill", "stop_after_kill"]);
 }
+
+#[test]
+fn what_any_user_can_lock_keeps_root_from_nothing() {
+    held(&["start_beside_a_holder", "stop_beside_a_holder"]);
+    held(&["locks_are_root_s"]);
+}
+
+#[test]
+fn a_command_waits_for_another_no_longer_than_its_timeout_and_names_it() {
+    held(&["stop_waits", "stop_names_the_holder", "start_goes_on"]);
+}

@@ -5,14 +5,14 @@
 //! program is `scx_ufs`. Without a file (a scheduler started by hand) the
 //! process table is searched.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg};
+use giveway_metasched::Error;
+use giveway_metasched::lock::Lock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{AccessFlags, Pid, access, setsid};
 
@@ -23,22 +23,25 @@ pub(crate) const RUN_DIR: &str = "/run/giveway";
 /// The scheduler's program, and the name the kernel gives its process.
 const PROGRAM: &str = "scx_ufs";
 
-/// Held while a scheduler is loaded or unloaded.
-pub(crate) struct Lock {
-    _file: Flock<File>,
-}
-
-impl Lock {
-    pub(crate) fn take() -> io::Result<Self> {
-        fs::create_dir_all(RUN_DIR)?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(Path::new(RUN_DIR).join("lock"))?;
-        let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
-        Ok(Lock { _file: file })
-    }
+/// Has one command at a time load or unload a scheduler, until what is returned is
+/// dropped. Waits for another one no longer than `patience`.
+pub(super) fn take_turn(patience: Duration) -> Result<Lock, Failure> {
+    fs::create_dir_all(RUN_DIR).cannot(format_args!("make {RUN_DIR}"))?;
+    Lock::take(&Path::new(RUN_DIR).join("lock"), patience).map_err(|error| match error {
+        Error::Held { pid, .. } => {
+            let failure = Failure::new(format_args!(
+                "{error}: it loads or unloads a scheduler, and has not ended within {:.0} s",
+                patience.as_secs_f64()
+            ));
+            match pid {
+                Some(pid) => failure.with_remedy(format_args!(
+                    "wait for it with a longer --timeout, or end it: kill {pid}"
+                )),
+                None => failure.with_remedy("wait for it with a longer --timeout"),
+            }
+        }
+        error => Failure::new(error),
+    })
 }
 
 pub(crate) fn log_path() -> PathBuf {
