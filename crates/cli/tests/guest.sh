@@ -129,4 +129,18 @@ timeout 60 giveway stop --timeout 1 2>/tmp/err; claim stop_waits "$?" 1
 has stop_names_the_holder "$(cat /tmp/err)" "process $start holds /run/giveway/lock"
 kill -CONT $start; wait $start; claim start_goes_on "$? $(cat $ext/state)" "0 enabled"
 giveway stop
+
+# Processes that are called as those that count, and are somebody else's.
+mkdir -p /tmp/names; for name in scx_loader scx_ufs; do cp $(command -v sleep) /tmp/names/$name; done
+as_nobody /tmp/names/scx_loader 1000 &
+as_nobody /tmp/names/scx_ufs 1000 &
+sleep 1; ufs=$(pgrep -x -u 65534 scx_ufs)
+claim doctor_beside_a_namesake "$(giveway doctor | grep -c scx_loader)" 0
+timeout 60 giveway start; claim start_beside_namesakes "$? $(cat $ext/state)" "0 enabled"
+# Without a file of its process it is looked for by name.
+rm -f /run/giveway/scx_ufs.pid
+claim status_beside_a_namesake "$(giveway status --json | grep -c "\"pid\": $ufs,")" 0
+timeout 60 giveway stop; claim stop_beside_namesakes "$? $(cat $ext/state)" "0 disabled"
+claim namesakes_are_left_alone "$(pgrep -u 65534 -c 'scx_(loader|ufs)')" 2
+pkill -u 65534
 exit 0

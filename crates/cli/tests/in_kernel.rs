@@ -97,3 +97,10 @@ fn what_any_user_can_lock_keeps_root_from_nothing() {
 fn a_command_waits_for_another_no_longer_than_its_timeout_and_names_it() {
     held(&["stop_waits", "stop_names_the_holder", "start_goes_on"]);
 }
+
+#[test]
+fn a_process_s_name_makes_it_neither_a_scheduler_nor_a_loader() {
+    held(&["doctor_beside_a_namesake", "start_beside_namesakes"]);
+    held(&["status_beside_a_namesake", "stop_beside_namesakes"]);
+    held(&["namesakes_are_left_alone"]);
+}

@@ -1,11 +1,14 @@
 //! `scx_ufs` as a process of ours: found, started as a daemon, remembered in a
 //! pid file, ended.
 //!
-//! The pid file is a hint: a process counts only if the kernel says that its
-//! program is `scx_ufs`. Without a file (a scheduler started by hand) the
-//! process table is searched.
+//! The pid file is a hint: a process counts only if the kernel says that it is
+//! called `scx_ufs`, and that root has started it, not in a container. Anybody can give
+//! a process that name. Without a file (a scheduler started by hand) the process
+//! table is searched.
 
 use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -167,17 +170,40 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
 }
 
-/// Whether the process runs the scheduler. One that has ended and waits to be
-/// reaped does not, though its entry still has the name.
+/// Whether the process runs the scheduler.
 fn is_scheduler(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_live(&stat))
+    let dir = PathBuf::from(format!("/proc/{pid}"));
+    let says = |file, holds: fn(&str) -> bool| {
+        fs::read_to_string(dir.join(file)).is_ok_and(|text| holds(&text))
+    };
+    says("stat", is_live) && says("status", is_root_s) && is_outside_containers(&dir)
 }
 
+/// One that has ended and waits to be reaped does not run, though its entry still has
+/// the name.
 fn is_live(stat: &str) -> bool {
     let name = stat
         .split_once('(')
         .and_then(|(_, rest)| rest.rsplit_once(") "));
     name.is_some_and(|(name, rest)| name == PROGRAM && !rest.starts_with(['Z', 'X']))
+}
+
+/// Whether root has started it, by `/proc/PID/status`: the first of the numbers is the
+/// user who has, which a program that is set to run as root leaves as it is.
+fn is_root_s(status: &str) -> bool {
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.is_some_and(|uids| uids.split_whitespace().all(|uid| uid == "0"))
+}
+
+/// Whether it has the process numbers that we have. Only root is told, and nobody else
+/// ends processes by what is found here.
+fn is_outside_containers(dir: &Path) -> bool {
+    let number = |dir: &Path| fs::metadata(dir.join("ns/pid")).map(|about| about.ino());
+    match (number(dir), number(Path::new("/proc/self"))) {
+        (Ok(its), Ok(ours)) => its == ours,
+        (Err(error), _) => error.kind() == io::ErrorKind::PermissionDenied,
+        (Ok(_), Err(_)) => false,
+    }
 }
 
 /// A process's age from `/proc/PID/stat` and `/proc/uptime`.
@@ -223,6 +249,14 @@ mod tests {
         assert!(!is_live("7 (scx_ufs) Z 1 7"));
         assert!(!is_live("7 (scx_lavd) S 1 7"));
         assert!(!is_live(""));
+    }
+
+    #[test]
+    fn a_program_that_runs_as_root_for_somebody_else_is_not_root_s() {
+        assert!(is_root_s("Name:\tx\nUid:\t0\t0\t0\t0\n"));
+        assert!(!is_root_s("Name:\tx\nUid:\t1000\t1000\t1000\t1000\n"));
+        assert!(!is_root_s("Name:\tx\nUid:\t1000\t0\t0\t0\n"));
+        assert!(!is_root_s("Name:\tx\n"));
     }
 
     #[test]
