@@ -143,4 +143,30 @@ claim status_beside_a_namesake "$(giveway status --json | grep -c "\"pid\": $ufs
 timeout 60 giveway stop; claim stop_beside_namesakes "$? $(cat $ext/state)" "0 disabled"
 claim namesakes_are_left_alone "$(pgrep -u 65534 -c 'scx_(loader|ufs)')" 2
 pkill -u 65534
+
+# Labels and default tier are those that UFS was loaded with.
+mkdir -p $cg/batch-y
+cgroup='cut -d: -f3 /proc/self/cgroup'
+# CPU time of a tier so far, in whole seconds.
+used() { giveway metrics | sed -n "s/^giveway_tier_run_seconds_total{tier=\"$1\"} \([0-9]*\).*/\1/p"; }
+spin='timeout 3 sh -c "while :; do :; done"; true'
+giveway start -- --background-label=batch
+has run_label "$(giveway run -q -t background -- sh -c "$cgroup")" "/giveway/batch/run-"
+has run_label_of_others "$(in_theirs $cg/theirs/own giveway run -q -t background -- sh -c "$cgroup")" "/theirs/giveway/batch/run-"
+before=$(used background); giveway run -q -t background -- sh -c "$spin"
+claim run_label_counts "$([ $(($(used background) - before)) -ge 2 ] && echo yes)" yes
+claim status_labelled "$(giveway status | grep -c '  /batch-y$') $(giveway status | grep -c '  /background-x$')" "1 0"
+has status_labels "$(as_nobody giveway status)" "labels     background: batch"
+has mark_note "$(giveway mark /batch-y background 2>&1)" "UFS was loaded without --cgroup-marks"
+giveway stop
+giveway start -- --time-sensitive-label=web --default-tier=background --cgroup-marks
+has run_default "$(giveway run -q -t time_sensitive -- sh -c "$cgroup")" "/giveway/web/run-"
+in_theirs $cg/theirs/own giveway run -q -t time_sensitive -- true 2>/tmp/err
+claim raising_above_the_default "$?" 125
+has status_default "$(giveway status)" "default    background"
+claim mark_without_note "$(giveway mark /batch-y none 2>&1)" ""
+giveway stop
+# The next one has others.
+giveway start; has run_label_of_the_next "$(giveway run -q -t background -- sh -c "$cgroup")" "/giveway/background/run-"
+giveway stop
 exit 0

@@ -104,3 +104,19 @@ fn a_process_s_name_makes_it_neither_a_scheduler_nor_a_loader() {
     held(&["status_beside_a_namesake", "stop_beside_namesakes"]);
     held(&["namesakes_are_left_alone"]);
 }
+
+#[test]
+fn run_and_status_go_by_the_labels_of_the_loaded_ufs() {
+    held(&["run_label", "run_label_of_others", "run_label_counts"]);
+    held(&["status_labelled", "status_labels", "run_label_of_the_next"]);
+}
+
+#[test]
+fn run_and_status_go_by_the_default_tier_of_the_loaded_ufs() {
+    held(&["run_default", "raising_above_the_default", "status_default"]);
+}
+
+#[test]
+fn whoever_marks_a_cgroup_is_told_that_the_loaded_ufs_does_not_heed_it() {
+    held(&["mark_note", "mark_without_note"]);
+}

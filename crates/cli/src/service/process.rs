@@ -119,13 +119,6 @@ impl Process {
         self.pid
     }
 
-    /// Whether it was started with this option.
-    pub(crate) fn has_option(&self, option: &str) -> bool {
-        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        line.split(|&byte| byte == 0)
-            .any(|word| word == option.as_bytes())
-    }
-
     /// How long it has run.
     pub(crate) fn age(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
