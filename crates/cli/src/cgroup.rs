@@ -10,7 +10,8 @@
 //!     └ run-4712
 //! ```
 //!
-//! UFS reads the tier from the directory's name. The weights of the two tier
+//! UFS reads the tier from the directory's name: the tier's own, or where UFS was loaded
+//! with other labels one of those. The weights of the two tier
 //! directories are for machines without UFS: Linux's own scheduler then gives
 //! background work 1 part of 10001 when both tiers are busy, the nearest it
 //! can come (and, as the paper shows, not near enough).
@@ -26,16 +27,17 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use giveway_hints::rule::Rule;
 use giveway_hints::{Tier, Weight, mark};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use crate::error::{Context, Failure};
-use crate::tier;
 
 /// The directory under BASE that holds everything Giveway makes.
 const OURS: &str = "giveway";
@@ -129,17 +131,28 @@ impl Hierarchy {
         tier: Tier,
         weight: Option<Weight>,
         caller: &Caller,
+        rule: &Rule,
     ) -> Result<Leaf, Failure> {
         let base = self.base(&caller.cgroup, caller.is_root)?;
         let ours = base.join(OURS);
-        let parent = ours.join(tier.name());
+        let Some(parent) = self.of_tier(&ours, tier, rule) else {
+            return Err(Failure::new(format_args!(
+                "the loaded UFS has no label for the {tier} tier"
+            ))
+            .with_remedy(format_args!(
+                "load it with one: giveway stop; giveway start -- --{}-label={tier}",
+                tier.name().replace('_', "-")
+            )));
+        };
         enable(&base, caller.pid)?;
         make(&ours)?;
         enable(&ours, caller.pid)?;
         for (tier, weight) in TIER_WEIGHT {
-            let dir = ours.join(tier.name());
-            make(&dir)?;
-            write_if_there(&dir.join("cpu.weight"), weight)?;
+            // One that UFS has no name for has no runs.
+            if let Some(dir) = self.of_tier(&ours, tier, rule) {
+                make(&dir)?;
+                write_if_there(&dir.join("cpu.weight"), weight)?;
+            }
         }
         enable(&parent, caller.pid)?;
         sweep(&parent);
@@ -160,28 +173,37 @@ impl Hierarchy {
         Ok(leaf)
     }
 
-    /// Every cgroup whose own name gives it a tier, or which is marked, the outermost
-    /// first. Marks, which root alone can see, give tiers if they are `heeded`.
-    pub(crate) fn labelled(&self, heeded: bool) -> Vec<Labelled> {
+    /// The directory in `ours` that is in this tier by its name.
+    fn of_tier(&self, ours: &Path, tier: Tier, rule: &Rule) -> Option<PathBuf> {
+        let labels = rule.labels[tier as usize].iter().map(String::as_str);
+        let mut dirs = iter::once(tier.name())
+            .chain(labels)
+            .map(|name| ours.join(name));
+        dirs.find(|dir| rule.of_path(self.relative(dir)) == tier)
+    }
+
+    /// Every cgroup whose own name gives it a tier by this rule, or which is marked, the
+    /// outermost first. Only root can see marks.
+    pub(crate) fn labelled(&self, rule: &Rule) -> Vec<Labelled> {
         let mark = |dir: &Path| mark::read(dir).ok().flatten();
-        self.labelled_by(heeded, &mark, &mark::named_by_root)
+        self.labelled_by(rule, &mark, &mark::named_by_root)
     }
 
     fn labelled_by(
         &self,
-        heeded: bool,
+        rule: &Rule,
         mark: &dyn Fn(&Path) -> Option<Tier>,
         by_root: &dyn Fn(&Path) -> bool,
     ) -> Vec<Labelled> {
         let mut found = Vec::new();
-        let mut queue = VecDeque::from([(self.mount.clone(), tier::DEFAULT, false)]);
+        let mut queue = VecDeque::from([(self.mount.clone(), rule.default_tier, false)]);
         while let Some((dir, inherited, inside)) = queue.pop_front() {
             for child in children(&dir) {
                 let name = child.file_name().unwrap_or_default().to_string_lossy();
                 let mark = mark(&child);
                 let counts = |&tier: &Tier| tier <= inherited || by_root(&child);
-                let named = || tier::of_name(&name).filter(counts);
-                let own = mark.filter(|_| heeded).or_else(named);
+                let named = || rule.of_name(&name).filter(counts);
+                let own = mark.filter(|_| rule.heeds_marks).or_else(named);
                 let tier = own.unwrap_or(inherited);
                 // A labelled cgroup and its direct children are worth a line
                 // each: the children are what weights divide the tier between.
@@ -224,9 +246,9 @@ impl Caller {
         })
     }
 
-    /// The tier the caller runs in.
-    pub(crate) fn tier(&self) -> Tier {
-        tier::of_path(&self.cgroup)
+    /// The tier the caller runs in, by its cgroup's name.
+    pub(crate) fn tier(&self, rule: &Rule) -> Tier {
+        rule.of_path(&self.cgroup)
     }
 }
 

@@ -113,7 +113,7 @@ fn privileged() -> Result<(), Failure> {
 /// Refuses them, and machines on which somebody else swaps schedulers.
 fn entitled() -> Result<(), Failure> {
     privileged()?;
-    service::alone(Path::new("/proc"))
+    service::alone()
 }
 
 /// The file of a scheduler's program, if it is on this machine.

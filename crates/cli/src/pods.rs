@@ -2,7 +2,7 @@
 //! mark`: the same by hand, for any cgroup.
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,6 +14,8 @@ use giveway_pods::{Rights, Round, Runtime};
 
 use crate::cgroup::Hierarchy;
 use crate::error::{Context, Failure};
+use crate::sched_ext::SchedExt;
+use crate::tier;
 
 /// Bring the tiers that pods are annotated with to their cgroups
 ///
@@ -95,7 +97,11 @@ pub(crate) fn mark(args: &MarkArgs) -> Result<(), Failure> {
     }
     match args.tier {
         Some(Wanted(tier)) => {
-            marks::write(&dir, tier).cannot(format_args!("mark {}", dir.display()))
+            marks::write(&dir, tier).cannot(format_args!("mark {}", dir.display()))?;
+            if let Some(why) = unheeded(&SchedExt::under(Path::new("/"))) {
+                eprintln!("giveway: note: marks are {why}");
+            }
+            Ok(())
         }
         None => {
             let tier = marks::read(&dir).cannot(format_args!("read {}", dir.display()))?;
@@ -121,17 +127,23 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
     let asked = stop.clone();
     ctrlc::set_handler(move || asked.store(true, Ordering::Relaxed))
         .map_err(|error| Failure::new(format_args!("cannot handle signals: {error}")))?;
+    let kernel = SchedExt::under(Path::new("/"));
     let mut log = Log::default();
     loop {
         match waiter.block_on(runtime.pods()) {
-            Ok(running) => log.round(giveway_pods::round(
-                hierarchy.mount(),
-                &running,
-                &rights,
-                &marks::named_by_root,
-                &marks::read,
-                &mut marks::write,
-            )),
+            Ok(running) => {
+                let mut done = giveway_pods::round(
+                    hierarchy.mount(),
+                    &running,
+                    &rights,
+                    &marks::named_by_root,
+                    &marks::read,
+                    &mut marks::write,
+                );
+                let why = unheeded(&kernel).map(|why| ("marks".to_owned(), why));
+                done.refused.extend(why);
+                log.round(done);
+            }
             Err(error) if args.once => return Err(unheard(&error)),
             // The runtime may be back soon; the marks stay as they are.
             Err(error) => log.once(&args.runtime, &error.to_string()),
@@ -144,6 +156,16 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
             return Ok(());
         }
     }
+}
+
+/// Why marks do nothing, if the loaded UFS says so.
+fn unheeded(kernel: &SchedExt) -> Option<String> {
+    let rule = tier::rule(kernel).filter(|_| kernel.state().is_ufs())?;
+    (!rule.heeds_marks).then(|| {
+        "not heeded: UFS was loaded without --cgroup-marks (SCX_UFS_OPTIONS in \
+         /etc/default/giveway)"
+            .to_owned()
+    })
 }
 
 fn unheard(error: &giveway_pods::Error) -> Failure {

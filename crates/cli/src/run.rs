@@ -22,6 +22,7 @@ use giveway_hints::{Tier, Weight};
 use crate::cgroup::{Caller, Hierarchy};
 use crate::error::Failure;
 use crate::sched_ext::{SchedExt, State};
+use crate::tier;
 
 /// The status of a run that failed before its command could.
 const OWN_FAILURE: u8 = 125;
@@ -75,11 +76,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
 fn prepare(args: &RunArgs) -> Result<crate::cgroup::Leaf, Failure> {
     let hierarchy = Hierarchy::with_cpu()?;
     let caller = Caller::this()?;
-    permit(args.tier, caller.tier(), caller.is_root)?;
+    let kernel = SchedExt::under(Path::new("/"));
+    let rule = match args.quiet {
+        true => tier::rule(&kernel).unwrap_or_default(),
+        false => tier::rule_or_default(&kernel),
+    };
+    permit(args.tier, caller.tier(&rule), caller.is_root)?;
     if !args.quiet {
-        note(&SchedExt::under(Path::new("/")).state());
+        note(&kernel.state());
     }
-    hierarchy.leaf(args.tier, args.weight, &caller)
+    hierarchy.leaf(args.tier, args.weight, &caller, &rule)
 }
 
 /// Anybody may step back; only root may step ahead.

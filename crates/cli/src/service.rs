@@ -14,19 +14,21 @@
 //! ```
 //!
 //! The kernel's word decides, never that of a process: a scheduler may run and
-//! not be loaded, or be thrown out and still run. One lock serialises starts
-//! and stops. Both are idempotent.
+//! not be loaded, or be thrown out and still run. One lock, which only root can
+//! open, serialises starts and stops; waiting for it counts towards the timeout.
+//! Both are idempotent.
 
 mod process;
 mod unit;
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use giveway_metasched::lock::Lock;
 use giveway_metasched::scx_loader::rival;
 
-use crate::error::{Context, Failure};
+use crate::error::Failure;
 use crate::sched_ext::{SchedExt, State};
 
 pub(crate) use process::{Process, RUN_DIR, last_exit, program};
@@ -43,7 +45,7 @@ pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 #[derive(Args, Debug)]
 pub(crate) struct StartArgs {
     /// Give up after this many seconds
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     timeout: u64,
     /// Options for scx_ufs; 'scx_ufs --help' lists them
     #[arg(last = true, value_name = "OPTIONS")]
@@ -56,15 +58,16 @@ pub(crate) struct StartArgs {
 #[derive(Args, Debug)]
 pub(crate) struct StopArgs {
     /// Give up after this many seconds
-    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(..=86_400))]
     timeout: u64,
 }
 
 /// Loads UFS.
 pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
     let kernel = kernel();
-    let _lock = entitled("load", &kernel)?;
-    alone(Path::new("/proc"))?;
+    let end = Deadline::after(args.timeout);
+    let _turn = entitled("load", &kernel, &end)?;
+    alone()?;
     match kernel.state() {
         state if state.is_ufs() && args.options.is_empty() => {
             println!("UFS is loaded already");
@@ -79,11 +82,10 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
         State::Enabled(other) => return Err(occupied(&other)),
         _ => {}
     }
-    let limit = Duration::from_secs(args.timeout);
     let loaded = match Unit::installed() {
         Some(unit) => {
             unit.start(&args.options)?;
-            let state = kernel.wait(limit, State::is_ufs, || !unit.is_live());
+            let state = kernel.wait(end.left(), State::is_ufs, || !unit.is_live());
             state
                 .is_ufs()
                 .then_some(())
@@ -91,7 +93,7 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
         }
         None => {
             let mut daemon = Process::start(&args.options)?;
-            let state = kernel.wait(limit, State::is_ufs, || daemon.has_ended());
+            let state = kernel.wait(end.left(), State::is_ufs, || daemon.has_ended());
             match state.is_ufs() {
                 true => Ok(()),
                 false => {
@@ -111,7 +113,8 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
 /// Unloads UFS.
 pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let kernel = kernel();
-    let _lock = entitled("unload", &kernel)?;
+    let end = Deadline::after(args.timeout);
+    let _turn = entitled("unload", &kernel, &end)?;
     let is_out = |state: &State| !matches!(state, State::Enabled(_) | State::Changing(_));
     if let State::Enabled(other) = kernel.state()
         && !kernel.state().is_ufs()
@@ -124,12 +127,11 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
         println!("UFS is not loaded");
         return Ok(());
     }
-    let limit = Duration::from_secs(args.timeout);
     match (&unit, &process) {
         (Some(unit), _) => unit.stop()?,
         (None, Some(process)) => {
             process.terminate();
-            if !is_out(&kernel.wait(limit / 2, is_out, || false)) {
+            if !is_out(&kernel.wait(end.left() / 2, is_out, || false)) {
                 eprintln!("giveway: note: scx_ufs does not answer; killing it");
                 process.kill();
             }
@@ -141,7 +143,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
             );
         }
     }
-    let state = kernel.wait(limit, is_out, || false);
+    let state = kernel.wait(end.left(), is_out, || false);
     if !is_out(&state) {
         return Err(Failure::new(format_args!(
             "the scheduler is still there after {} s",
@@ -151,19 +153,32 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     }
     // It still has to write its exit report.
     if let Some(mut process) = process {
-        kernel.wait(limit, |_| false, || process.has_ended());
+        kernel.wait(end.left(), |_| false, || process.has_ended());
     }
     process::forget();
     println!("UFS is unloaded");
     Ok(())
 }
 
+/// When a command gives up.
+struct Deadline(Instant);
+
+impl Deadline {
+    fn after(seconds: u64) -> Self {
+        Deadline(Instant::now() + Duration::from_secs(seconds))
+    }
+
+    fn left(&self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
+
 fn kernel() -> SchedExt {
     SchedExt::under(Path::new("/"))
 }
 
-/// Refuses callers and kernels that cannot, and takes the lock.
-fn entitled(verb: &str, kernel: &SchedExt) -> Result<process::Lock, Failure> {
+/// Refuses callers and kernels that cannot, and waits for its turn among others.
+fn entitled(verb: &str, kernel: &SchedExt, end: &Deadline) -> Result<Lock, Failure> {
     if kernel.state() == State::Unsupported {
         return Err(Failure::new("this kernel has no sched_ext").with_remedy(
             "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y, \
@@ -175,19 +190,17 @@ fn entitled(verb: &str, kernel: &SchedExt) -> Result<process::Lock, Failure> {
             Failure::new(format_args!("only root may {verb} a scheduler")).with_remedy("use sudo"),
         );
     }
-    process::Lock::take().cannot(format_args!("lock {RUN_DIR}"))
+    process::take_turn(end.left())
 }
 
 /// Refuses a machine on which the scx project's loader decides which scheduler is
-/// loaded: it would load another one when it is told to. `proc` is `/proc`.
-pub(crate) fn alone(proc: &Path) -> Result<(), Failure> {
-    match rival(proc) {
-        Some(pid) => Err(Failure::new(format_args!(
-            "scx_loader (process {pid}) decides here already"
-        ))
-        .with_remedy(LOADER_REMEDY)),
-        None => Ok(()),
-    }
+/// loaded: it would load another one when it is told to.
+pub(crate) fn alone() -> Result<(), Failure> {
+    rival().map_or(Ok(()), |rival| Err(decides(&rival)))
+}
+
+fn decides(rival: &str) -> Failure {
+    Failure::new(format_args!("{rival} decides here already")).with_remedy(LOADER_REMEDY)
 }
 
 fn occupied(other: &str) -> Failure {
@@ -235,11 +248,7 @@ mod tests {
 
     #[test]
     fn the_scx_project_s_loader_is_named_with_the_remedy() {
-        let proc = tempfile::tempdir().unwrap();
-        assert!(alone(proc.path()).is_ok());
-        std::fs::create_dir(proc.path().join("17")).unwrap();
-        std::fs::write(proc.path().join("17/comm"), "scx_loader\n").unwrap();
-        let text = alone(proc.path()).unwrap_err().to_string();
+        let text = decides("scx_loader (process 17)").to_string();
         assert!(
             text.contains("process 17") && text.contains(LOADER_REMEDY),
             "{text}"

@@ -1,10 +1,12 @@
 //! `giveway status`: the scheduler, and the work in each tier.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
 use giveway_hints::Tier;
+use giveway_hints::rule::Rule;
 use giveway_hints::slot::Table;
 use serde::Serialize;
 
@@ -13,6 +15,7 @@ use crate::error::Failure;
 use crate::output::human;
 use crate::sched_ext::{SchedExt, State};
 use crate::service::{Process, RUN_DIR, Unit, last_exit};
+use crate::tier;
 
 /// Say which scheduler is loaded and what runs in each tier
 ///
@@ -39,8 +42,12 @@ struct Status {
     loads: Option<u64>,
     /// Threads with a hint slot, and slots; none if this user may not see them.
     hint_slots: Option<(u32, u32)>,
-    /// Whether UFS was loaded to heed marks; none if it is not loaded.
+    /// Whether UFS was loaded to heed marks; none if it is not loaded, or does not say.
     heeds_marks: Option<bool>,
+    /// The tier of cgroups without a label.
+    default_tier: Tier,
+    /// Names, or beginnings of names, of the cgroups of each tier.
+    labels: BTreeMap<&'static str, Vec<String>>,
     /// Why UFS left last, if it has.
     last_exit: Option<String>,
     cgroups: Vec<Labelled>,
@@ -71,13 +78,20 @@ fn look() -> Status {
         State::Enabled(ops) => ("enabled", Some(ops.clone())),
         State::Changing(word) => (word.as_str(), None),
     };
-    let heeds_marks = process
+    let said = tier::rule(&kernel);
+    let heeds_marks = said
         .as_ref()
-        .map(|process| process.has_option("--cgroup-marks"));
+        .filter(|_| state.is_ufs())
+        .map(|rule| rule.heeds_marks);
+    let rule = Rule {
+        // A mark that may count is shown.
+        heeds_marks: heeds_marks != Some(false),
+        ..said.unwrap_or_default()
+    };
     let cgroups = std::fs::read_to_string("/proc/self/mountinfo")
         .ok()
         .and_then(|mounts| Hierarchy::in_mounts(&mounts))
-        .map(|hierarchy| hierarchy.labelled(heeds_marks != Some(false)))
+        .map(|hierarchy| hierarchy.labelled(&rule))
         .unwrap_or_default();
     Status {
         ufs: state.is_ufs(),
@@ -89,6 +103,10 @@ fn look() -> Status {
         loads: kernel.loads(),
         hint_slots: Table::open(None).ok().map(|table| table.usage()),
         heeds_marks,
+        default_tier: rule.default_tier,
+        labels: Tier::ALL
+            .map(|tier| (tier.name(), rule.labels[tier as usize].clone()))
+            .into(),
         last_exit: log.as_deref().and_then(last_exit),
         state: word.to_owned(),
         scheduler,
@@ -112,6 +130,7 @@ fn text(status: &Status) -> String {
     if let Some((used, all)) = status.hint_slots {
         lines.push(format!("hints      {used} of {all} slots in use"));
     }
+    lines.extend(unusual(status));
     let unheeded = status.heeds_marks == Some(false);
     if unheeded && status.cgroups.iter().any(|row| row.mark.is_some()) {
         lines.push("marks      not heeded: UFS was loaded without --cgroup-marks".into());
@@ -143,6 +162,26 @@ fn text(status: &Status) -> String {
     lines.join("\n") + "\n"
 }
 
+/// How names give tiers, where that is not as it is without options.
+fn unusual(status: &Status) -> Vec<String> {
+    let usual = Rule::default();
+    let mut lines = Vec::new();
+    if status.default_tier != usual.default_tier {
+        lines.push(format!("default    {}", status.default_tier));
+    }
+    for tier in Tier::ALL {
+        let labels = &status.labels[tier.name()];
+        if *labels != usual.labels[tier as usize] {
+            let labels = match labels.is_empty() {
+                true => "none".to_owned(),
+                false => labels.join(", "),
+            };
+            lines.push(format!("labels     {tier}: {labels}"));
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +204,10 @@ mod tests {
             loads: Some(1),
             hint_slots: Some((2, 1023)),
             heeds_marks: Some(true),
+            default_tier: Tier::TimeSensitive,
+            labels: Tier::ALL
+                .map(|tier| (tier.name(), Rule::default().labels[tier as usize].clone()))
+                .into(),
             last_exit: None,
             cgroups: vec![
                 row(Tier::Background, "giveway/background/run-1", Some(50)),
@@ -182,5 +225,13 @@ mod tests {
         );
         found.heeds_marks = Some(false);
         assert!(text(&found).contains("in use\nmarks      not heeded: UFS"));
+        found.default_tier = Tier::Background;
+        found
+            .labels
+            .insert("background", vec!["batch".into(), "etl".into()]);
+        found.labels.insert("time_sensitive", vec![]);
+        let lines = "in use\ndefault    background\nlabels     time_sensitive: none\n\
+                     labels     background: batch, etl\nmarks ";
+        assert!(text(&found).contains(lines), "{}", text(&found));
     }
 }

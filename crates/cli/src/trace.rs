@@ -14,6 +14,7 @@ use giveway_watch::trace::tasks::Proc;
 use giveway_watch::trace::tracefs::{MOUNT, TraceError, Tracefs};
 
 use crate::error::{Context, Failure};
+use crate::sched_ext::SchedExt;
 use crate::tier;
 use crate::top::seconds;
 
@@ -56,7 +57,9 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
 
     let end = Instant::now() + args.seconds;
     let is_over = || Instant::now() >= end || is_interrupted.load(Ordering::Relaxed);
-    let mut tasks = Proc::new(Path::new("/proc"), &tier::of_path, Table::open(None).ok());
+    let rule = tier::rule_or_default(&SchedExt::under(Path::new("/")));
+    let tier_of = |path: &Path| rule.of_path(path);
+    let mut tasks = Proc::new(Path::new("/proc"), &tier_of, Table::open(None).ok());
     let summary = record(&mut feed, &mut tasks, &is_over, BufWriter::new(file))
         .cannot(format_args!("record to {path}"))?;
     eprint!("{}", said(&summary, args.buffer_kib));

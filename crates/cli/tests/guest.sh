@@ -103,4 +103,70 @@ giveway start; pkill -9 scx_ufs; until_state disabled
 giveway status; claim killed_is_out "$(giveway status --json | grep -c '"ufs": false')" 1
 giveway start; claim start_after_kill "$? $(cat $ext/state)" "0 enabled"
 giveway stop; claim stop_after_kill "$? $(cat $ext/state)" "0 disabled"
+
+# What any user can do keeps root from nothing. Files and directories are locked by
+# somebody who can only read them, as an older version left them, and as they are now.
+hold_all() {
+	for file in $(find /run/giveway -xdev -type f -o -type d); do
+		as_nobody flock "$file" sleep 1000 2>/dev/null & holders="$holders $!"
+	done
+	sleep 1
+}
+# What flock has started has the lock, too.
+release() { pkill -u 65534; wait $holders; }
+mkdir -p /run/giveway/meta
+for file in lock meta/lock; do rm -f /run/giveway/$file; : >/run/giveway/$file; chmod 644 /run/giveway/$file; done
+hold_all; timeout 60 giveway start --timeout 30; claim start_beside_a_holder "$? $(cat $ext/state)" "0 enabled"
+hold_all; timeout 60 giveway stop --timeout 30; claim stop_beside_a_holder "$? $(cat $ext/state)" "0 disabled"
+claim locks_are_root_s "$(cd /run/giveway; stat -c '%a %U' lock loader.lock | sort -u)" "600 root"
+release
+
+# Another command of root's is waited for, for so long, and named.
+giveway start & start=$!
+for _ in $(seq 600); do [ -s /run/giveway/lock ] && break; sleep 0.02; done
+kill -STOP $start
+timeout 60 giveway stop --timeout 1 2>/tmp/err; claim stop_waits "$?" 1
+has stop_names_the_holder "$(cat /tmp/err)" "process $start holds /run/giveway/lock"
+kill -CONT $start; wait $start; claim start_goes_on "$? $(cat $ext/state)" "0 enabled"
+giveway stop
+
+# Processes that are called as those that count, and are somebody else's.
+mkdir -p /tmp/names; for name in scx_loader scx_ufs; do cp $(command -v sleep) /tmp/names/$name; done
+as_nobody /tmp/names/scx_loader 1000 &
+as_nobody /tmp/names/scx_ufs 1000 &
+sleep 1; ufs=$(pgrep -x -u 65534 scx_ufs)
+claim doctor_beside_a_namesake "$(giveway doctor | grep -c scx_loader)" 0
+timeout 60 giveway start; claim start_beside_namesakes "$? $(cat $ext/state)" "0 enabled"
+# Without a file of its process it is looked for by name.
+rm -f /run/giveway/scx_ufs.pid
+claim status_beside_a_namesake "$(giveway status --json | grep -c "\"pid\": $ufs,")" 0
+timeout 60 giveway stop; claim stop_beside_namesakes "$? $(cat $ext/state)" "0 disabled"
+claim namesakes_are_left_alone "$(pgrep -u 65534 -c 'scx_(loader|ufs)')" 2
+pkill -u 65534
+
+# Labels and default tier are those that UFS was loaded with.
+mkdir -p $cg/batch-y
+cgroup='cut -d: -f3 /proc/self/cgroup'
+# CPU time of a tier so far, in whole seconds.
+used() { giveway metrics | sed -n "s/^giveway_tier_run_seconds_total{tier=\"$1\"} \([0-9]*\).*/\1/p"; }
+spin='timeout 3 sh -c "while :; do :; done"; true'
+giveway start -- --background-label=batch
+has run_label "$(giveway run -q -t background -- sh -c "$cgroup")" "/giveway/batch/run-"
+has run_label_of_others "$(in_theirs $cg/theirs/own giveway run -q -t background -- sh -c "$cgroup")" "/theirs/giveway/batch/run-"
+before=$(used background); giveway run -q -t background -- sh -c "$spin"
+claim run_label_counts "$([ $(($(used background) - before)) -ge 2 ] && echo yes)" yes
+claim status_labelled "$(giveway status | grep -c '  /batch-y$') $(giveway status | grep -c '  /background-x$')" "1 0"
+has status_labels "$(as_nobody giveway status)" "labels     background: batch"
+has mark_note "$(giveway mark /batch-y background 2>&1)" "UFS was loaded without --cgroup-marks"
+giveway stop
+giveway start -- --time-sensitive-label=web --default-tier=background --cgroup-marks
+has run_default "$(giveway run -q -t time_sensitive -- sh -c "$cgroup")" "/giveway/web/run-"
+in_theirs $cg/theirs/own giveway run -q -t time_sensitive -- true 2>/tmp/err
+claim raising_above_the_default "$?" 125
+has status_default "$(giveway status)" "default    background"
+claim mark_without_note "$(giveway mark /batch-y none 2>&1)" ""
+giveway stop
+# The next one has others.
+giveway start; has run_label_of_the_next "$(giveway run -q -t background -- sh -c "$cgroup")" "/giveway/background/run-"
+giveway stop
 exit 0

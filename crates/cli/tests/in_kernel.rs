@@ -86,3 +86,37 @@ fn stop_unloads_ufs_and_waits_until_it_is_out() {
 fn a_killed_scheduler_can_be_started_again() {
     held(&["killed_is_out", "start_after_kill", "stop_after_kill"]);
 }
+
+#[test]
+fn what_any_user_can_lock_keeps_root_from_nothing() {
+    held(&["start_beside_a_holder", "stop_beside_a_holder"]);
+    held(&["locks_are_root_s"]);
+}
+
+#[test]
+fn a_command_waits_for_another_no_longer_than_its_timeout_and_names_it() {
+    held(&["stop_waits", "stop_names_the_holder", "start_goes_on"]);
+}
+
+#[test]
+fn a_process_s_name_makes_it_neither_a_scheduler_nor_a_loader() {
+    held(&["doctor_beside_a_namesake", "start_beside_namesakes"]);
+    held(&["status_beside_a_namesake", "stop_beside_namesakes"]);
+    held(&["namesakes_are_left_alone"]);
+}
+
+#[test]
+fn run_and_status_go_by_the_labels_of_the_loaded_ufs() {
+    held(&["run_label", "run_label_of_others", "run_label_counts"]);
+    held(&["status_labelled", "status_labels", "run_label_of_the_next"]);
+}
+
+#[test]
+fn run_and_status_go_by_the_default_tier_of_the_loaded_ufs() {
+    held(&["run_default", "raising_above_the_default", "status_default"]);
+}
+
+#[test]
+fn whoever_marks_a_cgroup_is_told_that_the_loaded_ufs_does_not_heed_it() {
+    held(&["mark_note", "mark_without_note"]);
+}

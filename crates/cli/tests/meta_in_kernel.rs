@@ -53,3 +53,8 @@ fn a_pause_leaves_linux_s_own_scheduler_until_it_is_over() {
 fn however_the_daemon_ends_no_scheduler_outlives_it() {
     held(&["daemon_killed", "ended", "ended_leaves"]);
 }
+
+#[test]
+fn nobody_else_can_hold_the_daemon_s_lock_and_everybody_sees_that_it_runs() {
+    held(&["one_daemon", "lock_is_root_s", "status_by_others"]);
+}

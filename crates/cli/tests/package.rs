@@ -189,6 +189,25 @@ fn systemd_takes_the_units() {
 }
 
 #[test]
+fn both_units_that_load_a_scheduler_mount_the_hint_table_where_all_see_it() {
+    let mounts = |unit: &str| {
+        let unit = unpacked().join("lib/systemd/system").join(unit);
+        let unit = fs::read_to_string(unit).unwrap();
+        // With a '+' outside of the unit's own view of the mounts.
+        let lines = unit
+            .lines()
+            .filter(|line| line.starts_with("ExecStartPre=+"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let by_one = mounts("giveway.service");
+    assert!(
+        by_one.len() == 1 && by_one[0].contains("mount -t bpf"),
+        "{by_one:?}"
+    );
+    assert_eq!(mounts("giveway-meta.service"), by_one);
+}
+
+#[test]
 fn lintian_has_nothing_to_say() {
     if !has("lintian") {
         return;
@@ -319,6 +338,12 @@ fn installing_loads_nothing() {
 fn an_upgrade_reloads_what_runs_and_nothing_else() {
     held(&["plain_upgrade", "start", "upgrade", "upgrade_loads"]);
     held(&["upgrade_restarts", "upgrade_of_stopped", "slice_stays"]);
+}
+
+#[test]
+fn the_metascheduler_s_unit_runs_what_was_installed_and_shares_its_hint_table() {
+    held(&["meta_install", "meta_in_force", "meta_table"]);
+    held(&["meta_stop", "meta_table_stays"]);
 }
 
 #[test]

@@ -59,6 +59,37 @@ on giveway stop
 on systemctl enable --quiet giveway
 on dpkg -i /lab/giveway.deb; claim upgrade_of_stopped "$? $(state) $(running)" "0 disabled 0"
 claim slice_stays "$(pgrep -xc sleep)" 1
+
+# The metascheduler's unit, with a scheduler that has been installed: compilers that make
+# UFS under another name. Its hint table is for all, though none is there before.
+mkdir -p $machine/tmp/made $machine/etc/giveway
+cat >$machine/tmp/made/cargo <<'END'
+#!/bin/sh
+while [ $# -gt 1 ]; do [ "$1" = --root ] && dir=$2; shift; done
+mkdir -p $dir/bin && ln -sf /usr/bin/scx_ufs $dir/bin/$1
+END
+ln -s /bin/true $machine/tmp/made/clang
+chmod 755 $machine/tmp/made/cargo
+cat >$machine/etc/giveway/meta.toml <<'END'
+[[scheduler]]
+name = "scx_rusty"
+command = ["scx_rusty"]
+ops = "ufs"
+[[turn]]
+scheduler = "scx_rusty"
+timeslice_ms = 60000
+END
+on env PATH=/tmp/made:$PATH giveway meta schedulers --install scx_rusty >/tmp/installed 2>&1
+claim meta_install "$? $(grep -c 'scx_rusty is in' /tmp/installed)" "0 1"
+on umount -l /run/giveway/bpf
+on systemctl start giveway-meta
+for _ in $(seq 300); do [ "$(state)" = enabled ] && break; sleep 0.1; done
+claim meta_in_force "$(state) $(pgrep -xc scx_rusty)" "enabled 1"
+claim meta_table "$(on ls /run/giveway/bpf)" giveway_slots
+on giveway meta status; on journalctl --no-pager -n 20 -u giveway-meta
+on systemctl stop giveway-meta; claim meta_stop "$? $(state)" "0 disabled"
+claim meta_table_stays "$(on ls /run/giveway/bpf)" giveway_slots
+
 on giveway start; claim start_again "$? $(state)" "0 enabled"
 on dpkg -r giveway; claim remove "$? $(state) $(running)" "0 disabled 0"
 on dpkg -P giveway; claim purge "$? $(on systemctl is-enabled giveway 2>&1)" "0 not-found"

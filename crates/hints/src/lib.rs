@@ -9,16 +9,18 @@
 //! table that it shares with the scheduler: [`slot`] in Rust, and for C
 //! `include/giveway/hints.h`. Tests compile the headers and compare them.
 //!
-//! Root says a whole cgroup's tier by its name or by a [`mark`].
+//! Root says a whole cgroup's tier by its name or by a [`mark`]; which names say which
+//! tier is the [`rule`] of the scheduler that is loaded.
 //!
-//! This crate knows nothing of schedulers and databases, and of the kernel only how
-//! a table is opened and a mark is kept.
+//! This crate knows nothing of databases, of schedulers only what they say of
+//! themselves, and of the kernel only how a table is opened and a mark is kept.
 
 #[cfg_attr(loom, allow(dead_code, unused_imports))]
 mod claim;
 #[cfg_attr(loom, allow(dead_code))]
 mod gate;
 pub mod mark;
+pub mod rule;
 #[cfg(not(loom))]
 pub mod slot;
 #[cfg(not(loom))]

@@ -4,7 +4,7 @@
 //!   meta.toml, measurements ──► Course ──► Supervisor ──► Host
 //!   DIR/paused (a file)     ──►  nothing but Linux's own scheduler
 //!   DIR/status.json, DIR/metrics.prom    what `status` and a monitor read
-//!   DIR/lock                             held while the daemon runs
+//!   DIR/lock                             held while the daemon runs, by root alone
 //! ```
 //!
 //! A turn's time begins when its scheduler is in force: a timeslice is what the
@@ -19,11 +19,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
@@ -31,41 +30,52 @@ use crate::course::Course;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::host::Host;
+use crate::lock::{self, Lock};
 use crate::scheduler::Scheduler;
 use crate::supervisor::{Standing, Supervisor};
 
 /// How often files are looked at and written.
 const FILES: Duration = Duration::from_secs(1);
+/// A daemon that has not written for so long is none.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// For how long whoever asks whether a daemon runs has its lock at most.
+const GLANCE: Duration = Duration::from_millis(200);
 
 /// The only daemon of a directory.
 #[derive(Debug)]
-pub struct Claim(#[allow(dead_code, reason = "held for its lock")] Flock<fs::File>);
+pub struct Claim(#[allow(dead_code, reason = "held until it is dropped")] Lock);
 
 impl Claim {
     /// # Errors
-    /// [`Error::Occupied`] if there is one already.
+    /// [`Error::Occupied`] if there is one already, [`Error::File`] if the directory or
+    /// the lock cannot be made.
     pub fn take(dir: &Path) -> Result<Claim> {
         fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
-        let path = dir.join("lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(Error::file("write", &path))?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        match Lock::take(&dir.join("lock"), GLANCE) {
             Ok(lock) => Ok(Claim(lock)),
-            Err(_) => Err(Error::Occupied(
-                "a metascheduler runs already; 'giveway meta status' shows it".into(),
-            )),
+            Err(Error::Held { pid, .. }) => {
+                let process = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
+                Err(Error::Occupied(format!(
+                    "a metascheduler runs already{process}; 'giveway meta status' shows it"
+                )))
+            }
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Whether a daemon runs on this directory.
+/// Whether a daemon runs on this directory. Other users than the daemon's cannot look at
+/// its lock, and go by what it has written last.
 pub fn is_running(dir: &Path) -> bool {
-    let file = fs::File::open(dir.join("lock"));
-    file.is_ok_and(|file| Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
+    lock::is_held(&dir.join("lock")).unwrap_or_else(|_| has_spoken(dir))
+}
+
+/// Whether a daemon has written its status lately, and its process is there.
+fn has_spoken(dir: &Path) -> bool {
+    let written = fs::metadata(dir.join("status.json")).and_then(|about| about.modified());
+    let is_recent = written.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SILENCE_MAX));
+    let status = Status::read(dir).ok().flatten();
+    is_recent && status.is_some_and(|status| Path::new(&format!("/proc/{}", status.pid)).exists())
 }
 
 /// Whether the daemon of this directory is told to pause.

@@ -35,6 +35,14 @@ pub enum Error {
     /// Somebody else decides on this machine's schedulers: stop it first.
     #[error("{0}")]
     Occupied(String),
+    /// Another process has held a lock for as long as we were to wait: try again later.
+    #[error("{} holds {}", pid.map_or("another process".into(), |pid| format!("process {pid}")), path.display())]
+    Held {
+        /// The lock's file.
+        path: PathBuf,
+        /// The process, if it has said so.
+        pid: Option<u32>,
+    },
     /// scx_loader is to start the schedulers, and cannot. The text says what to
     /// change.
     #[error("{0}")]

@@ -10,7 +10,7 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | [`error`], `files` | What do we stand on? |
+//! | [`error`], `files`, [`lock`] | What do we stand on? |
 //! | [`scheduler`] | What is a scheduler, and can this machine run it? |
 //! | [`measurements`] | What does an application do under a scheduler? |
 //! | [`application`] | How is that found out? |
@@ -34,6 +34,7 @@ mod fake;
 mod files;
 pub mod host;
 pub mod kernel;
+pub mod lock;
 pub mod measure;
 pub mod measurements;
 pub mod phase;

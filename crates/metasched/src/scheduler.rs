@@ -115,20 +115,18 @@ pub enum Source {
     Kernel,
 }
 
-/// Where `giveway meta schedulers --install` puts programs:
-/// `${XDG_CACHE_HOME:-~/.cache}/giveway/schedulers`. They are in its `bin`.
+/// Where root's `giveway meta schedulers --install` puts programs, in its `bin`: all
+/// users of the machine find them there, and so does a unit that sees no home.
+pub const SYSTEM_DIR: &str = "/usr/local/lib/giveway/schedulers";
+
+/// Where `giveway meta schedulers --install` puts programs, in its `bin`: [`SYSTEM_DIR`]
+/// for root, `${XDG_CACHE_HOME:-~/.cache}/giveway/schedulers` for others.
 pub fn install_dir() -> PathBuf {
+    if nix::unistd::geteuid().is_root() {
+        return SYSTEM_DIR.into();
+    }
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    // A service may be without HOME.
-    let of_user = || {
-        nix::unistd::User::from_uid(nix::unistd::geteuid())
-            .ok()
-            .flatten()
-    };
-    let home = || match std::env::var_os("HOME") {
-        Some(home) => PathBuf::from(home),
-        None => of_user().map_or(PathBuf::from("/"), |user| user.dir),
-    };
+    let home = || std::env::var_os("HOME").map_or(PathBuf::from("/"), PathBuf::from);
     let cache = cache.unwrap_or_else(|| home().join(".cache"));
     cache.join("giveway/schedulers")
 }
@@ -236,7 +234,7 @@ pub struct Machine {
 impl Machine {
     /// The machine whose `/proc` and `/sys` lie below `root` (`/` but in tests),
     /// with programs beside this one looked for first, then those in `PATH`, then
-    /// those in [`install_dir`].
+    /// those in [`SYSTEM_DIR`], then those in [`install_dir`].
     pub fn look(root: &Path) -> Machine {
         let release = fs::read_to_string(root.join("proc/sys/kernel/osrelease"));
         let beside = std::env::current_exe()
@@ -250,7 +248,7 @@ impl Machine {
             path: beside
                 .into_iter()
                 .chain(std::env::split_paths(&path))
-                .chain([install_dir().join("bin")])
+                .chain([Path::new(SYSTEM_DIR).join("bin"), install_dir().join("bin")])
                 .collect(),
         }
     }
@@ -435,6 +433,18 @@ mod tests {
         assert_eq!(why(&machine), None);
         machine.sched_ext = false;
         assert_eq!(obstacle(&Scheduler::eevdf(), &machine), None);
+    }
+
+    #[test]
+    fn what_root_installs_is_in_no_home_and_found_by_all() {
+        let found = Machine::look(Path::new("/")).path;
+        assert!(
+            found.contains(&Path::new(SYSTEM_DIR).join("bin")),
+            "{found:?}"
+        );
+        assert!(found.contains(&install_dir().join("bin")), "{found:?}");
+        let is_root = nix::unistd::geteuid().is_root();
+        assert_eq!(install_dir() == Path::new(SYSTEM_DIR), is_root);
     }
 
     #[test]

@@ -35,12 +35,13 @@
 //! scheduler that SysRq-S unloads while its process hangs keeps scx_loader waiting
 //! for that process: all that is ordered afterwards is late.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
 use zbus::blocking::connection::Builder;
+use zbus::blocking::fdo::DBusProxy;
 use zbus::blocking::{Connection, Proxy, proxy};
 use zbus::proxy::CacheProperties;
 
@@ -57,16 +58,35 @@ const NONE: &str = "unknown";
 /// How long it may take to answer: for an order it asks polkit, which may have to
 /// be started first. As long as a scheduler has to stop.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long the bus may take to say whether scx_loader is on it.
+const RIVAL_MAX: Duration = Duration::from_secs(3);
 /// How often it is asked at most how a start goes.
 const ASK: Duration = Duration::from_millis(100);
 
-/// The process of scx_loader, if it runs. `proc` is `/proc`.
-pub fn rival(proc: &Path) -> Option<u32> {
-    let pids = fs::read_dir(proc).ok()?.flatten();
-    let mut pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.find(|pid: &u32| {
-        let comm = fs::read_to_string(proc.join(pid.to_string()).join("comm"));
-        comm.is_ok_and(|comm| comm.trim_end() == "scx_loader")
+/// Who is scx_loader, if it runs: `scx_loader (process 17)`.
+///
+/// It is whoever owns its name on the system bus, which lets nobody but root do so; the
+/// name of a process says nothing, since anybody can choose it. A bus that is not there
+/// has no scx_loader on it, and one that does not answer is not waited for: what is in
+/// force is the kernel's word in any case.
+pub fn rival() -> Option<String> {
+    let (tell, told) = mpsc::channel();
+    // Not joined: it may wait for the bus for longer than we do.
+    thread::spawn(move || {
+        let bus = Builder::system().and_then(|bus| bus.method_timeout(RIVAL_MAX).build());
+        // Nobody may be waiting any more.
+        let _ = tell.send(bus.ok().and_then(|bus| owner(&bus)));
+    });
+    told.recv_timeout(RIVAL_MAX).ok().flatten()
+}
+
+/// Who owns scx_loader's name on this bus.
+fn owner(bus: &Connection) -> Option<String> {
+    let names = DBusProxy::new(bus).ok()?;
+    let owner = names.get_name_owner(SERVICE.try_into().ok()?).ok()?;
+    Some(match names.get_connection_unix_process_id(owner.into()) {
+        Ok(pid) => format!("scx_loader (process {pid})"),
+        Err(_) => "scx_loader".to_owned(),
     })
 }
 

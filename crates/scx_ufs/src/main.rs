@@ -11,6 +11,7 @@
 //! snapshot.rs   what the BPF program has counted, copied
 //! stats.rs      counters as described statistics
 //! table.rs      the hint table that programs write
+//! turn.rs       one loader at a time publishes it and attaches
 //! journal.rs    messages, with their levels where the journal takes them
 //! door.rs       its descriptor, for programs that cannot open it
 //! marks.rs      tiers that root has marked cgroups with
@@ -46,6 +47,7 @@ mod standby;
 mod stats;
 mod table;
 mod topology;
+mod turn;
 
 use options::Opts;
 use scheduler::{Left, Loaded};

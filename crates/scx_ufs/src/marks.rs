@@ -24,11 +24,12 @@ use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{Ordering, fence};
 
+use giveway_hints::rule::tier_by_name;
 use giveway_hints::{Tier, mark};
 use log::{info, warn};
 
 use crate::bpf_skel::{BpfSkel, types};
-use crate::sessions::{MOUNT, tier_by_name};
+use crate::sessions::MOUNT;
 
 /// What a round goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]

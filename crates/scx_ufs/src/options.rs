@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use giveway_hints::Tier;
+use giveway_hints::rule::Rule;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
@@ -240,6 +241,17 @@ pub(crate) struct Config {
     pub boost_heavyweight: bool,
 }
 
+impl Config {
+    /// How names of cgroups give tiers.
+    pub(crate) fn rule(&self) -> Rule {
+        Rule {
+            labels: self.labels.clone(),
+            default_tier: self.default_tier,
+            heeds_marks: self.marks.is_some(),
+        }
+    }
+}
+
 impl Opts {
     /// Checks the options against each other and against the watchdog, whose
     /// limit is `watchdog_ms` milliseconds (`None`: the kernel's default).
@@ -384,6 +396,7 @@ mod tests {
         assert!(config.cpu_max);
         assert_eq!(config.labels[0], ["background"]);
         assert_eq!(config.labels[1], ["time_sensitive", "time-sensitive"]);
+        assert_eq!(config.rule(), Rule::default());
     }
 
     #[test]

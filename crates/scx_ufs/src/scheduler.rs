@@ -7,10 +7,12 @@
 
 use std::fs;
 use std::mem::MaybeUninit;
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::never;
+use giveway_hints::rule::{self, Rule};
 use libbpf_rs::OpenObject;
 use log::{info, warn};
 use scx_stats::prelude::*;
@@ -45,6 +47,7 @@ pub(crate) struct Loaded<'a> {
     sessions: Option<Sessions>,
     /// None: marks are not heeded.
     marks: Option<Marks>,
+    rule: Rule,
 }
 
 /// UFS, in force.
@@ -136,6 +139,7 @@ impl<'a> Loaded<'a> {
             keeper,
             sessions: config.sessions.clone(),
             marks: config.marks.clone(),
+            rule: config.rule(),
         })
     }
 
@@ -174,6 +178,13 @@ impl<'a> Loaded<'a> {
             Some(_) => skel.maps.ufs_ops.attach_struct_ops()?,
         });
         drop(turn);
+        let published = self.rule.publish(Path::new(rule::PATH), loads());
+        if let Err(error) = published {
+            let path = rule::PATH;
+            warn!(
+                "'giveway run' and 'status' do not know the labels: cannot write {path}: {error}"
+            );
+        }
         if let Some(keeper) = &self.keeper {
             keeper.sweep();
         }
@@ -274,6 +285,12 @@ impl<'a> Scheduler<'a> {
             false => Left::ForGood,
         })
     }
+}
+
+/// How many schedulers the kernel has had in force, where it counts.
+fn loads() -> Option<u64> {
+    let text = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").ok()?;
+    text.trim().parse().ok()
 }
 
 /// The kernel runs one scheduler at a time, and does not let a second one in.

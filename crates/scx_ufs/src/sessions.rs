@@ -49,6 +49,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use giveway_hints::rule::tier_by_name;
 use giveway_hints::slot::Table;
 use giveway_hints::{Tier, Weight};
 use log::{info, warn};
@@ -90,18 +91,6 @@ fn nearest(weight: Weight) -> u32 {
         .iter()
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))
         .expect("there are weights")
-}
-
-/// The tier whose label the name of a cgroup bears, as UFS decides it: where labels
-/// of both tiers fit, the background has it.
-pub(crate) fn tier_by_name(name: &str, labels: &[Vec<String>; 2]) -> Option<Tier> {
-    let bears = |tier: &Tier| {
-        labels[*tier as usize].iter().any(|label| {
-            let rest = name.strip_prefix(label.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '_', '@', ':']))
-        })
-    };
-    Tier::ALL.into_iter().rev().find(bears)
 }
 
 /// The tier of the cgroup `dir` by its own name or that of the nearest cgroup
@@ -419,13 +408,6 @@ mod tests {
         sessions.heed(Tier::Background);
         assert_eq!(place(&sessions, false), Some(low.into()));
         assert_eq!(place(&sessions, true), Some(high.into()));
-    }
-
-    #[test]
-    fn where_labels_of_both_tiers_fit_the_background_has_it() {
-        let labels = [vec!["kubepods".into()], vec!["kubepods-burstable".into()]];
-        let tier = tier_by_name("kubepods-burstable.slice", &labels);
-        assert_eq!(tier, Some(Tier::Background));
     }
 
     #[test]

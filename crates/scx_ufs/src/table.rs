@@ -40,13 +40,14 @@ use anyhow::{Context as _, Result, bail};
 use giveway_hints::slot::{NAME, SLOT_SIZE, Table};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, OpenMapMut};
 use log::{info, warn};
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 
 use crate::door;
 use crate::sessions::Sessions;
+use crate::turn;
 
 /// How the table is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,14 +137,7 @@ impl Keeper {
     /// returned is dropped, or this process ends.
     pub(crate) fn take_turn(&self) -> Result<Flock<File>> {
         // What it publishes lies in this directory and below it.
-        let dir = self.dir.parent().unwrap_or(&self.dir);
-        let locked = File::open(dir).map(|file| Flock::lock(file, FlockArg::LockExclusive));
-        match locked {
-            Ok(Ok(turn)) => Ok(turn),
-            Ok(Err((_, errno))) => Err(io::Error::from(errno)),
-            Err(error) => Err(error),
-        }
-        .with_context(|| format!("cannot lock {}: try --no-hints", dir.display()))
+        turn::take(self.dir.parent().unwrap_or(&self.dir))
     }
 
     fn path(&self) -> PathBuf {

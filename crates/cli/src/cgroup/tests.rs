@@ -40,10 +40,76 @@ fn caller(pid: u32) -> Caller {
     }
 }
 
+fn heeding(heeds_marks: bool) -> Rule {
+    Rule {
+        heeds_marks,
+        ..Rule::default()
+    }
+}
+
+/// One whose background label is another, with this default tier.
+fn batch(default_tier: Tier) -> Rule {
+    Rule {
+        labels: [vec!["batch".into()], vec![]],
+        default_tier,
+        heeds_marks: false,
+    }
+}
+
+#[test]
+fn a_leaf_lies_in_a_directory_whose_name_is_the_tier_s_for_the_loaded_ufs() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    let leaf = |tier, rule: &Rule| hierarchy.leaf(tier, None, &caller(7), rule);
+    let is_at = |leaf: Leaf, path: &str| assert_eq!(leaf.dir(), dir.path().join(path));
+    let (high, low) = (Tier::TimeSensitive, Tier::Background);
+    let rule = batch(high);
+    is_at(leaf(low, &rule).unwrap(), "giveway/batch/run-7");
+    // The default serves for a tier without labels.
+    is_at(leaf(high, &rule).unwrap(), "giveway/time_sensitive/run-7");
+    let refused = leaf(high, &batch(low)).unwrap_err().to_string();
+    assert!(
+        refused.contains("no label for the time_sensitive tier"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("--time-sensitive-label=time_sensitive"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn status_goes_by_the_labels_and_the_default_tier_of_the_loaded_ufs() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    for name in ["background-x", "batch-y"] {
+        fs::create_dir_all(dir.path().join(name)).unwrap();
+    }
+    let rows = |rule: &Rule| -> Vec<(String, Tier)> {
+        let found = hierarchy.labelled_by(rule, &|_| None, &|_| true);
+        let row = |row: Labelled| (row.path.display().to_string(), row.tier);
+        found.into_iter().map(row).collect()
+    };
+    let low = Tier::Background;
+    assert_eq!(rows(&batch(Tier::TimeSensitive)), [("batch-y".into(), low)]);
+    assert_eq!(rows(&Rule::default()), [("background-x".into(), low)]);
+    // Whose name asks for more than the default counts if root has chosen it.
+    let urgent = Rule {
+        default_tier: low,
+        ..Rule::default()
+    };
+    fs::create_dir_all(dir.path().join("time_sensitive")).unwrap();
+    let rows = rows(&urgent);
+    assert!(
+        rows.contains(&("time_sensitive".into(), Tier::TimeSensitive)),
+        "{rows:?}"
+    );
+}
+
 #[test]
 fn a_leaf_asks_for_the_cpu_controller_and_goes_away() {
     let (dir, hierarchy) = hierarchy("cpuset cpu io memory");
-    let leaf = hierarchy.leaf(Tier::Background, None, &caller(7)).unwrap();
+    let leaf = hierarchy
+        .leaf(Tier::Background, None, &caller(7), &Rule::default())
+        .unwrap();
     assert_eq!(leaf.dir(), dir.path().join("giveway/background/run-7"));
     let asked = fs::read_to_string(dir.path().join("cgroup.subtree_control")).unwrap();
     assert_eq!(asked, "+cpuset");
@@ -56,7 +122,12 @@ fn a_leaf_asks_for_the_cpu_controller_and_goes_away() {
 fn a_weight_that_cannot_be_set_is_refused_with_the_remedy() {
     let (dir, hierarchy) = hierarchy("memory pids");
     let failure = hierarchy
-        .leaf(Tier::Background, Some(Weight::DEFAULT), &caller(7))
+        .leaf(
+            Tier::Background,
+            Some(Weight::DEFAULT),
+            &caller(7),
+            &Rule::default(),
+        )
         .unwrap_err()
         .to_string();
     assert!(
@@ -75,7 +146,9 @@ fn leaves_of_dead_supervisors_are_swept_and_of_living_ones_kept() {
     for leaf in ["run-99999999", "run-99999999.3", &alive, "reports"] {
         fs::create_dir_all(tier.join(leaf)).unwrap();
     }
-    let _leaf = hierarchy.leaf(Tier::Background, None, &caller(0)).unwrap();
+    let _leaf = hierarchy
+        .leaf(Tier::Background, None, &caller(0), &Rule::default())
+        .unwrap();
     let names: Vec<String> = children(&tier)
         .iter()
         .map(|child| child.file_name().unwrap().to_string_lossy().into_owned())
@@ -99,7 +172,7 @@ fn status_lists_labelled_cgroups_and_their_children_with_tasks_below() {
         tasks: 2,
     };
     assert_eq!(
-        hierarchy.labelled(true),
+        hierarchy.labelled(&heeding(true)),
         [
             line("system.slice/background-reports", None),
             line("system.slice/background-reports/a", Some(40)),
@@ -115,7 +188,7 @@ fn status_lists_marked_cgroups_in_the_tier_that_counts() {
     // What a user has named so is not raised above the mark.
     let by_root = |dir: &Path| !dir.ends_with("user/time_sensitive");
     let tiers = |heeded| -> Vec<(String, Tier, bool)> {
-        let found = hierarchy.labelled_by(heeded, &mark, &by_root);
+        let found = hierarchy.labelled_by(&heeding(heeded), &mark, &by_root);
         let row = |row: Labelled| (row.path.display().to_string(), row.tier, row.mark.is_some());
         found.into_iter().map(row).collect()
     };
@@ -141,5 +214,5 @@ fn the_caller_s_tier_is_that_of_its_cgroup() {
         cgroup: unified_path(text).unwrap(),
         ..caller(3)
     };
-    assert_eq!(caller.tier(), Tier::Background);
+    assert_eq!(caller.tier(&Rule::default()), Tier::Background);
 }

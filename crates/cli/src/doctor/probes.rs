@@ -38,7 +38,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         postgres(root),
         hints(root),
     ]);
-    found.extend(loader(root));
+    found.extend(rival().map(|rival| loader(&rival)));
     found.extend(lab(root));
     found.push(clang());
     found
@@ -89,14 +89,13 @@ fn features(root: &Path) -> Vec<Finding> {
 }
 
 /// Nobody else may decide; who is not there takes no line.
-fn loader(root: &Path) -> Option<Finding> {
-    let pid = rival(&root.join("proc"))?;
-    Some(missing(
+fn loader(rival: &str) -> Finding {
+    missing(
         Way::Native,
         "scx_loader",
-        format!("process {pid} decides which scheduler is loaded"),
+        format!("{rival} decides which scheduler is loaded"),
         service::LOADER_REMEDY,
-    ))
+    )
 }
 
 /// The kernel's configuration, where distributions leave it.

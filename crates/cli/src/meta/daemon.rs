@@ -91,7 +91,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Refuses a machine on which scx_loader decides and was not told to obey.
 fn alone(config: &Config) -> Result<(), Failure> {
-    service::alone(Path::new("/proc")).map_err(|failure| {
+    service::alone().map_err(|failure| {
         failure.with_remedy(format_args!(
             "{LOADER_REMEDY}; or have it obey: write through = \"scx_loader\" into {}",
             config.path.display()

@@ -1,18 +1,21 @@
 //! `scx_ufs` as a process of ours: found, started as a daemon, remembered in a
 //! pid file, ended.
 //!
-//! The pid file is a hint: a process counts only if the kernel says that its
-//! program is `scx_ufs`. Without a file (a scheduler started by hand) the
-//! process table is searched.
+//! The pid file is a hint: a process counts only if the kernel says that it is
+//! called `scx_ufs`, and that root has started it, not in a container. Anybody can give
+//! a process that name. Without a file (a scheduler started by hand) the process
+//! table is searched.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::fcntl::{Flock, FlockArg};
+use giveway_metasched::Error;
+use giveway_metasched::lock::Lock;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{AccessFlags, Pid, access, setsid};
 
@@ -23,22 +26,25 @@ pub(crate) const RUN_DIR: &str = "/run/giveway";
 /// The scheduler's program, and the name the kernel gives its process.
 const PROGRAM: &str = "scx_ufs";
 
-/// Held while a scheduler is loaded or unloaded.
-pub(crate) struct Lock {
-    _file: Flock<File>,
-}
-
-impl Lock {
-    pub(crate) fn take() -> io::Result<Self> {
-        fs::create_dir_all(RUN_DIR)?;
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(Path::new(RUN_DIR).join("lock"))?;
-        let file = Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
-        Ok(Lock { _file: file })
-    }
+/// Has one command at a time load or unload a scheduler, until what is returned is
+/// dropped. Waits for another one no longer than `patience`.
+pub(super) fn take_turn(patience: Duration) -> Result<Lock, Failure> {
+    fs::create_dir_all(RUN_DIR).cannot(format_args!("make {RUN_DIR}"))?;
+    Lock::take(&Path::new(RUN_DIR).join("lock"), patience).map_err(|error| match error {
+        Error::Held { pid, .. } => {
+            let failure = Failure::new(format_args!(
+                "{error}: it loads or unloads a scheduler, and has not ended within {:.0} s",
+                patience.as_secs_f64()
+            ));
+            match pid {
+                Some(pid) => failure.with_remedy(format_args!(
+                    "wait for it with a longer --timeout, or end it: kill {pid}"
+                )),
+                None => failure.with_remedy("wait for it with a longer --timeout"),
+            }
+        }
+        error => Failure::new(error),
+    })
 }
 
 pub(crate) fn log_path() -> PathBuf {
@@ -113,13 +119,6 @@ impl Process {
         self.pid
     }
 
-    /// Whether it was started with this option.
-    pub(crate) fn has_option(&self, option: &str) -> bool {
-        let line = fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
-        line.split(|&byte| byte == 0)
-            .any(|word| word == option.as_bytes())
-    }
-
     /// How long it has run.
     pub(crate) fn age(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
@@ -164,17 +163,40 @@ fn find_program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
 }
 
-/// Whether the process runs the scheduler. One that has ended and waits to be
-/// reaped does not, though its entry still has the name.
+/// Whether the process runs the scheduler.
 fn is_scheduler(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| is_live(&stat))
+    let dir = PathBuf::from(format!("/proc/{pid}"));
+    let says = |file, holds: fn(&str) -> bool| {
+        fs::read_to_string(dir.join(file)).is_ok_and(|text| holds(&text))
+    };
+    says("stat", is_live) && says("status", is_root_s) && is_outside_containers(&dir)
 }
 
+/// One that has ended and waits to be reaped does not run, though its entry still has
+/// the name.
 fn is_live(stat: &str) -> bool {
     let name = stat
         .split_once('(')
         .and_then(|(_, rest)| rest.rsplit_once(") "));
     name.is_some_and(|(name, rest)| name == PROGRAM && !rest.starts_with(['Z', 'X']))
+}
+
+/// Whether root has started it, by `/proc/PID/status`: the first of the numbers is the
+/// user who has, which a program that is set to run as root leaves as it is.
+fn is_root_s(status: &str) -> bool {
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.is_some_and(|uids| uids.split_whitespace().all(|uid| uid == "0"))
+}
+
+/// Whether it has the process numbers that we have. Only root is told, and nobody else
+/// ends processes by what is found here.
+fn is_outside_containers(dir: &Path) -> bool {
+    let number = |dir: &Path| fs::metadata(dir.join("ns/pid")).map(|about| about.ino());
+    match (number(dir), number(Path::new("/proc/self"))) {
+        (Ok(its), Ok(ours)) => its == ours,
+        (Err(error), _) => error.kind() == io::ErrorKind::PermissionDenied,
+        (Ok(_), Err(_)) => false,
+    }
 }
 
 /// A process's age from `/proc/PID/stat` and `/proc/uptime`.
@@ -220,6 +242,14 @@ mod tests {
         assert!(!is_live("7 (scx_ufs) Z 1 7"));
         assert!(!is_live("7 (scx_lavd) S 1 7"));
         assert!(!is_live(""));
+    }
+
+    #[test]
+    fn a_program_that_runs_as_root_for_somebody_else_is_not_root_s() {
+        assert!(is_root_s("Name:\tx\nUid:\t0\t0\t0\t0\n"));
+        assert!(!is_root_s("Name:\tx\nUid:\t1000\t1000\t1000\t1000\n"));
+        assert!(!is_root_s("Name:\tx\nUid:\t1000\t0\t0\t0\n"));
+        assert!(!is_root_s("Name:\tx\n"));
     }
 
     #[test]

@@ -234,6 +234,19 @@ fn there_is_one_daemon() {
     Claim::take(dir.path()).unwrap();
 }
 
+#[test]
+fn who_cannot_look_at_the_lock_goes_by_what_the_daemon_wrote_last() {
+    let mut world = World::new(TWO);
+    assert!(!has_spoken(world.dir.path()));
+    world.run(SECOND);
+    assert!(has_spoken(world.dir.path()));
+    let path = world.dir.path().join("status.json");
+    let written = fs::File::options().write(true).open(path).unwrap();
+    let past = SystemTime::now() - 2 * SILENCE_MAX;
+    written.set_modified(past).unwrap();
+    assert!(!has_spoken(world.dir.path()));
+}
+
 fn schedule(turns: &[(&str, u64)]) -> Schedule {
     let turn = |(name, length): &(&str, u64)| Turn {
         scheduler: row(name).name,

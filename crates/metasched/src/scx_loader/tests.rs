@@ -1,7 +1,8 @@
 //! The supervisor through a made-up scx_loader, which speaks the real one's interface
 //! over a socket and writes what the kernel would say into files.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -415,14 +416,37 @@ fn without_scx_loader_the_error_says_how_to_start_it() {
     assert!(error.contains("remove 'through'"), "{error}");
 }
 
-#[test]
-fn a_rival_is_found_by_its_name() {
-    let dir = tempfile::tempdir().unwrap();
-    for (pid, comm) in [("12", "bash\n"), ("self", "scx_loader\n")] {
-        fs::create_dir(dir.path().join(pid)).unwrap();
-        fs::write(dir.path().join(pid).join("comm"), comm).unwrap();
+/// The bus itself, as far as it tells who owns a name.
+struct Bus {
+    names: HashMap<String, u32>,
+}
+
+#[zbus::interface(name = "org.freedesktop.DBus")]
+impl Bus {
+    fn get_name_owner(&self, name: &str) -> fdo::Result<String> {
+        let pid = self.names.get(name);
+        let pid = pid.ok_or_else(|| fdo::Error::NameHasNoOwner(name.into()))?;
+        Ok(format!(":1.{pid}"))
     }
-    assert_eq!(rival(dir.path()), None);
-    fs::write(dir.path().join("12/comm"), "scx_loader\n").unwrap();
-    assert_eq!(rival(dir.path()), Some(12));
+
+    #[zbus(name = "GetConnectionUnixProcessID")]
+    fn get_connection_unix_process_id(&self, name: &str) -> u32 {
+        name.trim_start_matches(":1.").parse().unwrap()
+    }
+}
+
+#[test]
+fn a_rival_is_who_owns_its_name_on_the_bus() {
+    let world = World::new();
+    assert_eq!(owner(&world.bus), None, "a bus that cannot say");
+    for (name, found) in [
+        ("org.scx.Other", None),
+        (SERVICE, Some("scx_loader (process 17)".to_owned())),
+    ] {
+        let names = HashMap::from([(name.to_owned(), 17)]);
+        let objects = world.service.object_server();
+        objects.at("/org/freedesktop/DBus", Bus { names }).unwrap();
+        assert_eq!(owner(&world.bus), found, "{name}");
+        objects.remove::<Bus, _>("/org/freedesktop/DBus").unwrap();
+    }
 }
