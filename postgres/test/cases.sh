@@ -368,7 +368,7 @@ case_table_replaced() {
 case_scribbled_over() {
 	local scribbler
 	"$bin/pgbench" -h "$work/main" -U postgres -i -q postgres >/dev/null 2>&1
-	"$table" scribble "$hints/giveway_slots" &
+	"$table" scribble "$slots" &
 	scribbler=$!
 	"$bin/pgbench" -h "$work/main" -U postgres -c 4 -T 3 -C -n postgres \
 		>"$work/pgbench.log" 2>&1 || problem="  $(tail -3 "$work/pgbench.log")"
@@ -384,7 +384,7 @@ case_scribbled_over() {
 # With no slot left everything works, and a slot that gets free is taken.
 case_slots_exhausted() {
 	replace_table
-	"$table" fill "$hints/giveway_slots"
+	"$table" fill "$slots"
 	open_session main app
 	check "no slot" "" "$(slot "$session_pid")"
 	say "$session" "SET giveway.tier = background"
@@ -410,12 +410,12 @@ case_two_clusters() {
 	check "not the other's" 0 "$(sql other "SELECT count(*) FROM giveway_slots() WHERE pid = $pid")"
 	check "nor the other way" 0 \
 		"$(sql main "SELECT count(*) FROM giveway_slots() WHERE pid = $session_pid")"
-	check "domains" 2 "$("$table" show "$hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+	check "domains" 2 "$("$table" show "$slots" | cut -d' ' -f7 | sort -u | wc -l)"
 	close_session "$first"
 	close_session "$session"
 	stop other
 	check "slots of a cluster that has ended" 1 \
-		"$("$table" show "$hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+		"$("$table" show "$slots" | cut -d' ' -f7 | sort -u | wc -l)"
 }
 
 # SIGKILL of a backend, in the middle of holding a lock: the server restarts
@@ -433,7 +433,7 @@ case_killed_backend() {
 	check "locks" "$(sql main "SELECT value FROM giveway_status() WHERE item = 'hints'")" \
 		"$(sql main "SELECT giveway_test_reader(4)")"
 	# The sweeper takes the dead, not the living.
-	"$table" plant "$hints/giveway_slots" "$pid" "$session_pid"
+	"$table" plant "$slots" "$pid" "$session_pid"
 	check_soon "swept" "" "slot $pid"
 	check "the living" "time_sensitive 100" "$(tier "$session_pid")"
 	close_session "$session"
@@ -441,7 +441,7 @@ case_killed_backend() {
 
 case_postmaster_restart() {
 	stop main
-	check "slots of a stopped server" "" "$("$table" show "$hints/giveway_slots")"
+	check "slots of a stopped server" "" "$("$table" show "$slots")"
 	start main
 	open_session main app
 	check "after the start" "time_sensitive 100" "$(tier "$session_pid")"

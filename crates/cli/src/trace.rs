@@ -56,7 +56,9 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
 
     let end = Instant::now() + args.seconds;
     let is_over = || Instant::now() >= end || is_interrupted.load(Ordering::Relaxed);
-    let mut tasks = Proc::new(Path::new("/proc"), &tier::of_path, Table::open(None).ok());
+    let tables = Table::of_all_users(None).into_iter();
+    let tables = tables.map(|(_, table)| table).collect();
+    let mut tasks = Proc::new(Path::new("/proc"), &tier::of_path, tables);
     let summary = record(&mut feed, &mut tasks, &is_over, BufWriter::new(file))
         .cannot(format_args!("record to {path}"))?;
     eprint!("{}", said(&summary, args.buffer_kib));

@@ -46,6 +46,7 @@ mod standby;
 mod stats;
 mod table;
 mod topology;
+mod users;
 
 use options::Opts;
 use scheduler::{Left, Loaded};
@@ -121,9 +122,6 @@ fn run(opts: &Opts) -> Result<()> {
                 loaded.renew()?;
                 if !word.wait(&stop) {
                     return Ok(());
-                }
-                if loaded.is_stale() {
-                    break;
                 }
             }
             match loaded.attach()?.run(&stop, word.as_ref())? {

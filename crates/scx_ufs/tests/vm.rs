@@ -99,6 +99,16 @@ fn slots_say_tier_and_weight_and_harm_nobody() {
 }
 
 #[test]
+fn slots_speak_for_their_user() {
+    prove(
+        2,
+        &[
+            "slot_speaks_for_tasks_of_its_user_only",
+        ],
+    );
+}
+
+#[test]
 fn background_holders_do_not_keep_urgent_waiters_waiting() {
     prove(
         2,

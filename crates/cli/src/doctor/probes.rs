@@ -284,7 +284,7 @@ fn hints(root: &Path) -> Finding {
             ok(
                 Way::Native,
                 name,
-                format!("{used} of {all} slots are in use"),
+                format!("{used} of {all} of this user's slots are in use"),
             )
         }
         Ok(_) => note(
@@ -295,7 +295,7 @@ fn hints(root: &Path) -> Finding {
         Err(error @ OpenError::Absent { .. }) => note(Way::Native, name, error.to_string()),
         Err(error) => Finding {
             remedy: Some(
-                "join the group that owns the table: usermod -aG giveway USER, and log in again"
+                "join the group that may have tables: usermod -aG giveway USER, and log in again"
                     .into(),
             ),
             ..note(Way::Native, name, error.to_string())

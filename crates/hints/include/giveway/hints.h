@@ -20,6 +20,10 @@
  * Setters are plain stores to the calling thread's slot, for signal handlers
  * too. Nothing allocates; open and attach make system calls, the rest none.
  *
+ * USERS. A table is its user's, and counts for that user's threads only: open after
+ * becoming the user whose threads are to be heard. A process that maps its table
+ * and then gives up rights goes on writing the table of who it was.
+ *
  * PROCESSES AND THREADS. The mapping is per process, the slot per thread. A
  * child of fork() keeps the mapping and has no slot: it attaches for itself. A
  * thread that ends without giveway_hints_detach() gives its slot back when UFS
@@ -169,7 +173,7 @@ static inline int giveway_ask_(size_t *size)
 	return fd;
 }
 
-/* Map the table in giveway_dir_. */
+/* Map this user's table: root's is in giveway_dir_, others' are asked for. */
 static inline int giveway_map_(void)
 {
 	char path[sizeof(giveway_dir_) + sizeof(GIVEWAY_TABLE_NAME) + 1];
@@ -208,7 +212,7 @@ static inline int giveway_map_(void)
  *
  * Returns 0, also when the table is mapped already; else, without effect:
  *   -ENOENT		no table: UFS has not been loaded since boot
- *   -EACCES		this user may not use it: join the group that owns it
+ *   -EACCES		this user has none: join the group that may, and load UFS
  *   -EPROTO		a table of another version: use the header of that version
  *   -ENAMETOOLONG	@dir is longer than 107 bytes
  * and what mmap(2) may return.

@@ -21,10 +21,10 @@ const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
 const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
 const volatile u32 loader_tgid;
-/* Hints: pages of the table, the header included, and words of a set of slots. */
+/* Hints: pages of a table, the header included, and bits of a number below that. */
 const volatile bool hints_on = true;
 const volatile u32 nr_slots = 1;
-const volatile u32 nr_slot_words = 1;
+const volatile u32 slot_bits = 0;
 /* Group whose members may rise above their cgroup's tier; -1: none. */
 const volatile u32 hint_raise_gid = -1;
 /* Not 0: header.scheduler while this program is loaded. */
@@ -204,6 +204,9 @@ struct task_ctx {
 	u32 slot;		/* verified to be its own; 0: none */
 	u32 boost;
 	u32 boost_ran;		/* its latest run was boosted */
+	u32 uid;		/* its user when it last looked for a slot */
+	u32 table;		/* that user's; UFS_TABLES_MAX: none */
+	u32 tables_seen;	/* tables that there were then */
 	u64 owner;		/* its name in the table */
 	u64 claims_seen;	/* header.claims when it last looked for a slot */
 	u64 looked_at;

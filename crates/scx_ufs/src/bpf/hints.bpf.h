@@ -7,13 +7,19 @@
  * store. It looks where it has to decide anyway: at wake-up, at enqueue, when a
  * CPU chooses between its task and others, when a task stops, and at the tick.
  *
+ * A TABLE FOR EACH USER. Whoever maps a table may write all of it, so a table says
+ * something of its user's tasks only: a task is looked for in the table of its
+ * effective user, as the kernel has it. The loader makes tables, hands each to its
+ * user alone, and enters it in table_users. A slot's number is that of its table,
+ * and in the lower slot_bits that of its page.
+ *
  * FINDING THE SLOT. A task looks for a slot of its own name when header.claims
- * has moved since it last looked, LOOKS_MAX times per LOOK_NS at most, and keeps
- * the number. Without one, all that hints cost it is that comparison.
+ * has moved since it last looked, when it has another user, or when there are more
+ * tables; LOOKS_MAX times per LOOK_NS at most. It keeps the number. Without one, all that hints cost it is that comparison.
  *
  *	             claims moved, slot of my name found
  *	  slot 0  <------------------------------------->  slot n
- *	             owner is not me, or version is 0
+ *	             owner is not me, version is 0, or my user has changed
  *
  * WHAT IS OBEYED. background: always. time_sensitive above the cgroup's tier:
  * if the task's real user is root, or its groups contain --hint-raise-gid.
@@ -45,13 +51,28 @@
 #define LOOKS_MAX 4
 #define GROUPS_LOOKED_AT 64
 
+/* A user's table. How long each is the loader decides. */
+struct user_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct giveway_slot));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, UFS_TABLES_MAX);
+	__type(key, u32);
+	__array(values, struct user_table);
+} user_tables SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct giveway_slot);
-} giveway_slots SEC(".maps");
+	__type(value, struct ufs_tables);
+} table_users SEC(".maps");
 
 /* A copy of what a task said when it last left a CPU, and what UFS made of it.
  * Everything but .boosted is written by the owner's callbacks alone. */
@@ -129,14 +150,63 @@ static __always_inline bool set_put(struct slot_set *set, u32 slot, bool in)
 	return true;
 }
 
-static __always_inline struct giveway_slot *slot_at(u32 index)
+static __always_inline struct ufs_tables *tables(void)
 {
-	return bpf_map_lookup_elem(&giveway_slots, &index);
+	u32 only = 0;
+
+	return bpf_map_lookup_elem(&table_users, &only);
 }
 
-static __always_inline struct giveway_header *header(void)
+static __always_inline u32 table_of(u32 slot)
 {
-	return (struct giveway_header *)slot_at(0);
+	return slot >> slot_bits;
+}
+
+static __always_inline struct giveway_slot *page_of(u32 table, u32 index)
+{
+	void *pages = bpf_map_lookup_elem(&user_tables, &table);
+
+	return pages ? bpf_map_lookup_elem(pages, &index) : NULL;
+}
+
+static __always_inline struct giveway_slot *slot_at(u32 slot)
+{
+	return page_of(table_of(slot), slot & ((1U << slot_bits) - 1));
+}
+
+static __always_inline struct giveway_header *header_of(u32 table)
+{
+	return (struct giveway_header *)page_of(table, 0);
+}
+
+/* Words of a set of slots that may have members. */
+static __always_inline u32 slot_words(void)
+{
+	struct ufs_tables *list = tables();
+
+	return list ? ((READ_ONCE(list->nr) << slot_bits) + 63) >> 6 : 0;
+}
+
+/* The table of this user; UFS_TABLES_MAX: he has none. */
+__once u32 find_table(u32 uid)
+{
+	struct ufs_tables *list = tables();
+	u32 i;
+
+	if (!list)
+		return UFS_TABLES_MAX;
+	bpf_for(i, 0, UFS_TABLES_MAX) {
+		if (i >= READ_ONCE(list->nr))
+			break;
+		if (READ_ONCE(list->uid[i & (UFS_TABLES_MAX - 1)]) == uid)
+			return i;
+	}
+	return UFS_TABLES_MAX;
+}
+
+static __always_inline u32 user_of(struct task_struct *p)
+{
+	return p->cred->euid.val;
 }
 
 static __always_inline struct slot_state *state_of(u32 slot)
@@ -156,18 +226,19 @@ static __always_inline u64 name_of(struct task_struct *p)
 	return giveway_owner(upid.nr, BPF_CORE_READ(upid.ns, ns.inum));
 }
 
-/* The slot of this name, if its owner has made it count; else 0. */
-__once u32 find_slot(u64 owner)
+/* The slot of this name in this table, if its owner has made it count; else 0. */
+__once u32 find_slot(u32 table, u64 owner)
 {
 	u32 nr = nr_slots, index, i;
 
-	if (nr < 2 || !owner)
+	if (nr < 2 || !owner || table >= UFS_TABLES_MAX)
 		return 0;
 	bpf_for(i, 0, GIVEWAY_SLOT_PROBES) {
 		struct giveway_slot *slot;
 
 		index = giveway_slot_probe(owner, i, nr);
-		slot = slot_at(index);
+		slot = page_of(table, index);
+		index |= table << slot_bits;
 		if (slot && READ_ONCE(slot->owner) == owner)
 			return READ_ONCE(slot->version) == GIVEWAY_SLOT_VERSION &&
 				       index < UFS_SLOTS_MAX ? index : 0;
@@ -180,12 +251,13 @@ __once int forget_slot(u32 slot);
 __once int look_for_slot(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
-	struct giveway_header *head = header();
+	struct ufs_tables *list = tables();
+	struct giveway_header *head;
 	u64 now = scx_bpf_now();
 	struct slot_state *state;
 	u32 found;
 
-	if (!tc || !head)
+	if (!tc || !list)
 		return 0;
 	if (time_delta(now, tc->looked_at) >= LOOK_NS) {
 		tc->looked_at = now;
@@ -193,12 +265,16 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	}
 	if (++tc->looks > LOOKS_MAX)
 		return 0;
-	tc->claims_seen = READ_ONCE(head->claims);
+	tc->tables_seen = READ_ONCE(list->nr);
+	tc->uid = user_of(p);
+	tc->table = find_table(tc->uid);
+	head = header_of(tc->table);
+	tc->claims_seen = head ? READ_ONCE(head->claims) : 0;
 	/* A full barrier: what is found is as new as claims. */
 	__sync_fetch_and_add(&nr_looks, 1);
 	/* Anew each time: exec() in a thread gives it another number. */
 	tc->owner = name_of(p);
-	found = find_slot(tc->owner);
+	found = find_slot(tc->table, tc->owner);
 	if (found == tc->slot)
 		return 0;
 	if (tc->slot)
@@ -209,7 +285,7 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	state = state_of(found);
 	__builtin_memset(state, 0, sizeof(*state));
 	state->pid = p->pid;
-	state->uid = BPF_CORE_READ(p, cred, euid.val);
+	state->uid = tc->uid;
 	stat_inc(UFS_HINT_SLOT);
 	return 0;
 }
@@ -265,7 +341,7 @@ static __always_inline bool slot_says(struct task_struct *p, struct task_ctx *tc
 	struct giveway_slot *slot = slot_at(tc->slot);
 	u32 asked;
 
-	if (!slot || !is_own_slot(tc))
+	if (!slot || !is_own_slot(tc) || user_of(p) != tc->uid)
 		return false;
 	asked = READ_ONCE(slot->tier);
 	*load = load_of(READ_ONCE(slot->weight));
@@ -343,19 +419,32 @@ static __always_inline void heed_cgroup(struct task_struct *p, struct task_ctx *
 	heed_slot(p);
 }
 
+/* Whether the task should look for a slot: somebody has claimed or released one in its
+ * user's table, it has another user, or there are more tables. */
+static __always_inline bool should_look(struct task_struct *p, struct task_ctx *tc)
+{
+	struct ufs_tables *list = tables();
+	struct giveway_header *head;
+
+	if (list && (unlikely(READ_ONCE(list->nr) != tc->tables_seen) ||
+		     unlikely(user_of(p) != tc->uid)))
+		return true;
+	if (tc->table >= UFS_TABLES_MAX)
+		return false;
+	head = header_of(tc->table);
+	return head && unlikely(READ_ONCE(head->claims) != tc->claims_seen);
+}
+
 /* See what the task has to say. It is in no queue, and charged up to now. Mostly
  * that is nothing new: this is found out here, since heed_slot() has to look its
  * context up again. */
 static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 {
-	struct giveway_header *head;
-
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
 		heed_cgroup(p, tc);
 	if (!hints_on)
 		return;
-	head = header();
-	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen)) {
+	if (should_look(p, tc)) {
 		u32 before = tc->slot;
 
 		look_for_slot(p);
@@ -369,14 +458,11 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 /* Whether heed() would do something for the task that runs. */
 static __always_inline bool says_otherwise(struct task_struct *p, struct task_ctx *tc)
 {
-	struct giveway_header *head;
-
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
 		return true;
 	if (!hints_on)
 		return false;
-	head = header();
-	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen))
+	if (should_look(p, tc))
 		return true;
 	return unlikely(tc->slot) && slot_differs(p, tc);
 }
@@ -385,7 +471,7 @@ static __always_inline bool says_otherwise(struct task_struct *p, struct task_ct
 static __always_inline void reclaim_slot(struct task_ctx *tc)
 {
 	struct giveway_slot *slot = tc->slot ? slot_at(tc->slot) : NULL;
-	struct giveway_header *head = header();
+	struct giveway_header *head = header_of(table_of(tc->slot));
 
 	if (!slot || !head || READ_ONCE(slot->owner) != tc->owner)
 		return;

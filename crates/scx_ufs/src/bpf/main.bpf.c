@@ -679,9 +679,23 @@ static void clear_leftovers(void)
 	}
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
+/* Tell the clients of every table who reads it: 0 is nobody. */
+static void tell_clients(u64 scheduler)
 {
 	struct giveway_header *head;
+	u32 table;
+
+	if (!hints_on)
+		return;
+	bpf_for(table, 0, UFS_TABLES_MAX) {
+		head = header_of(table);
+		if (head)
+			WRITE_ONCE(head->scheduler, scheduler);
+	}
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
+{
 	u32 cpu;
 	s32 err;
 
@@ -702,19 +716,14 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	err = scx_bpf_create_dsq(PARK_DSQ, -1);
 	if (err)
 		return err;
-	head = header();
-	if (hints_on && head)
-		WRITE_ONCE(head->scheduler, load_number);
+	tell_clients(load_number);
 	err = init_price_timer();
 	return err ?: start_timer();
 }
 
 void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
 {
-	struct giveway_header *head = header();
-
-	if (hints_on && head)
-		WRITE_ONCE(head->scheduler, 0);
+	tell_clients(0);
 	stop_timer();
 	UEI_RECORD(uei, ei);
 }

@@ -24,6 +24,7 @@
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
 //! hinting.rs    claims about hint slots and boosts
+//! rights.rs     claims about who may say what of whom
 //! faults.rs     claims about what goes wrong outside of UFS
 //! ```
 
@@ -41,6 +42,7 @@ mod limits;
 mod loading;
 mod marking;
 mod placing;
+mod rights;
 mod sharing;
 mod survival;
 mod teller;
@@ -137,6 +139,7 @@ const CLAIMS: &[Claim] = &[
     ("slot_lowers_a_thread", hinting::lower),
     ("slot_raises_with_the_right_and_not_without", hinting::raise),
     ("slot_weights_2_3_within_a_cgroup", hinting::weight),
+    ("slot_speaks_for_tasks_of_its_user_only", rights::forged),
     ("boosted_holder_of_a_mutex", hinting::inversion_mutex),
     ("boosted_holder_of_a_spinlock", hinting::inversion_spin),
     ("boosted_chain_of_three", hinting::inversion_chain),

@@ -184,6 +184,11 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             print!("{delays}");
             Ok(())
         }
+        ("burn-as", [id]) => crate::rights::burn_as(id.parse()?),
+        ("forge", [id, victims @ ..]) => {
+            let victims = victims.iter().map(|tid| Ok(tid.parse()?));
+            crate::rights::forge(id.parse()?, &victims.collect::<Result<Vec<u32>>>()?)
+        }
         _ => crate::hinted::main(kind, args),
     }
 }
