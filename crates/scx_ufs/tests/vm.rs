@@ -104,6 +104,7 @@ fn slots_speak_for_their_user() {
         2,
         &[
             "slot_speaks_for_tasks_of_its_user_only",
+            "a_right_that_is_gone_raises_nobody",
         ],
     );
 }

@@ -212,8 +212,6 @@ struct task_ctx {
 	u64 looked_at;
 	u32 looks;		/* since then */
 	u64 moves_seen;		/* tier_moves when the cgroup's tier was last looked up */
-	u64 raise_cred;		/* the credentials that may_raise was found for */
-	u32 may_raise;
 };
 
 struct {

@@ -22,10 +22,9 @@
  *	             owner is not me, version is 0, or my user has changed
  *
  * WHAT IS OBEYED. background: always. time_sensitive above the cgroup's tier:
- * if the task's real user is root, or its groups contain --hint-raise-gid.
- * A weight from 1 to 10000; anything else is the default. The verdict on a
- * right is kept with the credentials it was found for, which change whenever a
- * task's users or groups do.
+ * if the task's real user is root, or its groups contain --hint-raise-gid, each
+ * time anew: nothing that a verdict could be kept with is never used again.
+ * A weight from 1 to 10000; anything else is the default.
  *
  * A CHANGE OF TIER never touches a task that waits in a queue: it takes effect
  * when the task is enqueued, or when it is running and dispatch looks at it.
@@ -49,7 +48,8 @@
 
 #define LOOK_NS (1000 * 1000ULL)
 #define LOOKS_MAX 4
-#define GROUPS_LOOKED_AT 64
+/* Steps of a search among the 65536 groups that a task can have. */
+#define GROUPS_STEPS 17
 
 /* A user's table. How long each is the loader decides. */
 struct user_table {
@@ -290,32 +290,34 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	return 0;
 }
 
-/* Whether the task may be above its cgroup's tier. */
+/* Whether the task may be above its cgroup's tier. The kernel keeps groups sorted. */
 __once bool may_raise(struct task_struct *p __arg_trusted)
 {
-	struct task_ctx *tc = task_ctx(p);
 	const struct cred *cred = p->cred;
 	struct group_info *groups_of;
-	u32 i, n, gid;
+	u32 i, gid, first = 0, end;
 
-	if (!tc)
+	if (cred->uid.val == 0)
+		return true;
+	if (hint_raise_gid == (u32)-1)
 		return false;
-	if (tc->raise_cred == (u64)cred)
-		return tc->may_raise;
-	tc->raise_cred = (u64)cred;
-	tc->may_raise = BPF_CORE_READ(cred, uid.val) == 0;
-	if (tc->may_raise || hint_raise_gid == (u32)-1)
-		return tc->may_raise;
-	tc->may_raise = BPF_CORE_READ(cred, egid.val) == hint_raise_gid;
+	if (cred->egid.val == hint_raise_gid)
+		return true;
 	groups_of = BPF_CORE_READ(cred, group_info);
-	n = BPF_CORE_READ(groups_of, ngroups);
-	bpf_for(i, 0, GROUPS_LOOKED_AT) {
-		if (i >= n || tc->may_raise)
+	end = BPF_CORE_READ(groups_of, ngroups);
+	bpf_for(i, 0, GROUPS_STEPS) {
+		u32 middle = first + (end - first) / 2;
+
+		if (first >= end || bpf_core_read(&gid, sizeof(gid), &groups_of->gid[middle]))
 			break;
-		if (!bpf_core_read(&gid, sizeof(gid), &groups_of->gid[i]))
-			tc->may_raise = gid == hint_raise_gid;
+		if (gid == hint_raise_gid)
+			return true;
+		if (gid < hint_raise_gid)
+			first = middle + 1;
+		else
+			end = middle;
 	}
-	return tc->may_raise;
+	return false;
 }
 
 static __always_inline u32 load_of(u32 weight)

@@ -140,6 +140,7 @@ const CLAIMS: &[Claim] = &[
     ("slot_raises_with_the_right_and_not_without", hinting::raise),
     ("slot_weights_2_3_within_a_cgroup", hinting::weight),
     ("slot_speaks_for_tasks_of_its_user_only", rights::forged),
+    ("a_right_that_is_gone_raises_nobody", rights::revoked),
     ("boosted_holder_of_a_mutex", hinting::inversion_mutex),
     ("boosted_holder_of_a_spinlock", hinting::inversion_spin),
     ("boosted_chain_of_three", hinting::inversion_chain),

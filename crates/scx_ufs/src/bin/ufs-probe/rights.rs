@@ -1,4 +1,5 @@
-//! Claims about who may say what of whom: users with tables of hints.
+//! Claims about who may say what of whom: users with tables of hints, and rights that
+//! end.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,8 +7,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use giveway_hints::Tier;
 use giveway_hints::slot::{SLOT_SIZE, Table};
-use nix::unistd::{Gid, Uid, setgid, setuid};
+use nix::unistd::{Gid, Uid, setgid, setgroups, setresuid, setuid};
 
 use crate::cgroup::Cgroup;
 use crate::hinting::{NOBODY, hinted};
@@ -15,6 +17,8 @@ use crate::ufs::Ufs;
 use crate::worker::Worker;
 
 const MS: Duration = Duration::from_millis(1);
+/// A group whose members may rise.
+const RISERS: u32 = 4711;
 
 /// Root and another user may use the hints. The other one claims slots in the names of
 /// root's tasks, and writes into theirs where it finds them, that they may wait: they
@@ -68,6 +72,21 @@ pub(crate) fn forged(ufs: &mut Ufs) -> Result<String> {
             .any(|&used| used < 0.4)
     {
         bail!("{told}");
+    }
+    Ok(told)
+}
+
+/// A task rises by a group of its user's. The group is taken from it while it asks for
+/// nothing, and its credentials may come to lie where those lay by which it rose.
+pub(crate) fn revoked(ufs: &mut Ufs) -> Result<String> {
+    let group = RISERS.to_string();
+    ufs.load(&["--hint-raise-group", &group])?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 100)?;
+    let mut worker = Worker::start(&background, &[0], "revoked", &[])?;
+    let told = worker.line().context("the worker said nothing")?;
+    if told != "never" {
+        bail!("it rose without the right: {told}");
     }
     Ok(told)
 }
@@ -147,4 +166,41 @@ pub(crate) fn forge(id: u32, victims: &[u32]) -> Result<()> {
         sleep(20 * MS);
         words.forge(&owners);
     }
+}
+
+/// Prints in how many rounds of how many this thread rose without the right to.
+pub(crate) fn lose_the_right() -> Result<()> {
+    const ROUNDS: u32 = 40;
+    // A right is the real user's; the effective one may change groups.
+    setresuid(Uid::from_raw(NOBODY), Uid::from_raw(0), Uid::from_raw(0))?;
+    let slot = Table::open(None)?.attach().context("no slot is free")?;
+    let refused = || -> bool {
+        let before = slot.report().refused;
+        slot.set_tier(Tier::TimeSensitive);
+        for _ in 0..4 {
+            sleep(MS);
+        }
+        slot.reset_tier();
+        sleep(MS);
+        slot.report().refused > before
+    };
+    let mut risen = 0;
+    for round in 0..ROUNDS {
+        setgroups(&[Gid::from_raw(RISERS)])?;
+        if refused() {
+            bail!("refused with the right");
+        }
+        setgroups(&[])?;
+        // What is freed can be used again when every CPU has been seen to pass by.
+        sleep(40 * MS);
+        for _ in 0..=round % 8 {
+            setgroups(&[])?;
+        }
+        risen += u32::from(!refused());
+    }
+    match risen {
+        0 => println!("never"),
+        _ => println!("{risen} of {ROUNDS} times"),
+    }
+    Ok(())
 }

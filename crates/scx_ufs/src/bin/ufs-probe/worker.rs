@@ -189,6 +189,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             let victims = victims.iter().map(|tid| Ok(tid.parse()?));
             crate::rights::forge(id.parse()?, &victims.collect::<Result<Vec<u32>>>()?)
         }
+        ("revoked", _) => crate::rights::lose_the_right(),
         _ => crate::hinted::main(kind, args),
     }
 }
