@@ -212,6 +212,10 @@ struct task_ctx {
 	u64 looked_at;
 	u32 looks;		/* since then */
 	u64 moves_seen;		/* tier_moves when the cgroup's tier was last looked up */
+	/* Of kin: see hints.bpf.h. */
+	u32 kin;		/* the slot of its process's first thread; 0: none */
+	u32 inherited;		/* what was said of its parent at fork: enum said */
+	u64 kin_owner;		/* that thread's name in the table */
 };
 
 struct {

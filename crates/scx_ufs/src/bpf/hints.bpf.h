@@ -26,6 +26,12 @@
  * time anew: nothing that a verdict could be kept with is never used again.
  * A weight from 1 to 10000; anything else is the default.
  *
+ * KIN. What is said of a task is what its own slot says; else, of a thread, what the
+ * slot of its process's first thread says; else what was said of its parent when that
+ * forked it, or its process. So threads follow their process at once, and a child
+ * keeps what it was born with, as it keeps a nice value, until its process has a slot
+ * of its own. Rights are always the task's own, so nobody rises by kin.
+ *
  * A CHANGE OF TIER never touches a task that waits in a queue: it takes effect
  * when the task is enqueued, or when it is running and dispatch looks at it.
  * The virtual runtimes of the two tiers do not compare, so a task has one in
@@ -38,7 +44,8 @@
  *   3. state_of(slot) is written by UFS only; what a program scribbles into the
  *      table reaches it by heed() and take_snapshot(), which clip it.
  *
- * WEAKNESSES: a task that sleeps, or that waits in a queue, changes its tier
+ * WEAKNESSES: what a child has inherited is in no slot, so it is gone when UFS is
+ * loaded anew. A task that sleeps, or that waits in a queue, changes its tier
  * when it next wakes up or runs, though another may have written its slot. A
  * claim among many is noticed late. A program that moves header.claims all the
  * time makes every task look LOOKS_MAX times per LOOK_NS.
@@ -50,6 +57,13 @@
 #define LOOKS_MAX 4
 /* Steps of a search among the 65536 groups that a task can have. */
 #define GROUPS_STEPS 17
+
+/* What is said of a task, in one word: a slot's tier, and above it the weight. */
+enum said {
+	SAID_NOTHING = 0,
+	SAID_TIER = 0xff,
+	SAID_WEIGHT_SHIFT = 16,
+};
 
 /* A user's table. How long each is the loader decides. */
 struct user_table {
@@ -275,6 +289,14 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	/* Anew each time: exec() in a thread gives it another number. */
 	tc->owner = name_of(p);
 	found = find_slot(tc->table, tc->owner);
+	tc->kin = 0;
+	if (p->pid != p->tgid) {
+		tc->kin_owner = name_of(BPF_CORE_READ(p, group_leader));
+		tc->kin = find_slot(tc->table, tc->kin_owner);
+	}
+	/* The process has spoken. */
+	if (p->pid == p->tgid ? found : tc->kin)
+		tc->inherited = SAID_NOTHING;
 	if (found == tc->slot)
 		return 0;
 	if (tc->slot)
@@ -327,39 +349,106 @@ static __always_inline u32 load_of(u32 weight)
 	return weight * LOAD_ONE / GIVEWAY_WEIGHT_DEFAULT;
 }
 
-static __always_inline bool is_own_slot(struct task_ctx *tc)
+static __always_inline bool is_slot_of(u32 index, u64 owner)
 {
-	struct giveway_slot *slot = slot_at(tc->slot);
+	struct giveway_slot *slot = slot_at(index);
 
-	return slot && READ_ONCE(slot->owner) == tc->owner &&
+	return slot && READ_ONCE(slot->owner) == owner &&
 	       READ_ONCE(slot->version) == GIVEWAY_SLOT_VERSION;
 }
 
-/* What the slot asks for, as far as the task has a right to it. False: the slot
- * is not the task's any more. */
-static __always_inline bool slot_says(struct task_struct *p, struct task_ctx *tc, u32 *tier,
-				      u32 *load)
+static __always_inline bool is_own_slot(struct task_ctx *tc)
 {
-	struct giveway_slot *slot = slot_at(tc->slot);
-	u32 asked;
+	return is_slot_of(tc->slot, tc->owner);
+}
 
-	if (!slot || !is_own_slot(tc) || user_of(p) != tc->uid)
-		return false;
-	asked = READ_ONCE(slot->tier);
-	*load = load_of(READ_ONCE(slot->weight));
+static __always_inline u32 said_in(u32 index)
+{
+	struct giveway_slot *slot = slot_at(index);
+
+	return slot ? READ_ONCE(slot->tier) | (u32)READ_ONCE(slot->weight) << SAID_WEIGHT_SHIFT :
+		      SAID_NOTHING;
+}
+
+/* What is said of the task, in its slot or of its kin. False: a slot by which it went
+ * is lost. */
+static __always_inline bool said_of(struct task_struct *p, struct task_ctx *tc, u32 *said)
+{
+	if (tc->slot || tc->kin) {
+		if (user_of(p) != tc->uid)
+			return false;
+		if (tc->slot ? !is_own_slot(tc) : !is_slot_of(tc->kin, tc->kin_owner))
+			return false;
+		*said = said_in(tc->slot ? tc->slot : tc->kin);
+	} else {
+		*said = tc->inherited;
+	}
+	return true;
+}
+
+/* Where the task is to be, as far as it has a right to it. False: a slot by which it
+ * went is lost. */
+static __always_inline bool asks_for(struct task_struct *p, struct task_ctx *tc, u32 *tier,
+				     u32 *load)
+{
+	u32 said = SAID_NOTHING, asked;
+
 	*tier = tc->cgroup_tier;
+	*load = LOAD_ONE;
+	if (!said_of(p, tc, &said))
+		return false;
+	asked = said & SAID_TIER;
+	*load = load_of(said >> SAID_WEIGHT_SHIFT);
 	if (asked == GIVEWAY_SLOT_TIER_BACKGROUND) {
 		*tier = GIVEWAY_TIER_BACKGROUND;
-	} else if (asked == GIVEWAY_SLOT_TIER_TIME_SENSITIVE &&
-		   tc->cgroup_tier == GIVEWAY_TIER_BACKGROUND) {
+	} else if (asked == GIVEWAY_SLOT_TIER_TIME_SENSITIVE && *tier == GIVEWAY_TIER_BACKGROUND) {
 		if (may_raise(p)) {
 			*tier = GIVEWAY_TIER_TIME_SENSITIVE;
 		} else {
-			state_of(tc->slot)->report.refused++;
+			if (tc->slot)
+				state_of(tc->slot)->report.refused++;
 			stat_inc(UFS_HINT_REFUSED);
 		}
 	}
 	return true;
+}
+
+/* Whether the task should look for a slot: somebody has claimed or released one in its
+ * user's table, it has another user, or there are more tables. */
+static __always_inline bool should_look(struct task_struct *p, struct task_ctx *tc)
+{
+	struct ufs_tables *list = tables();
+	struct giveway_header *head;
+
+	if (list && (unlikely(READ_ONCE(list->nr) != tc->tables_seen) ||
+		     unlikely(user_of(p) != tc->uid)))
+		return true;
+	if (tc->table >= UFS_TABLES_MAX)
+		return false;
+	head = header_of(tc->table);
+	return head && unlikely(READ_ONCE(head->claims) != tc->claims_seen);
+}
+
+/* What a task that is being born has from the one that bears it: a process what is said
+ * of its parent, a thread what its process was born with. */
+__once u32 legacy_of(struct task_struct *p __arg_trusted, bool is_thread)
+{
+	struct task_ctx *tc = task_ctx(p);
+	u32 slot, table;
+
+	if (!tc)
+		return SAID_NOTHING;
+	if (is_thread)
+		return tc->inherited;
+	slot = tc->slot ? tc->slot : tc->kin;
+	/* It has not been scheduled since it claimed its slot. */
+	if (should_look(p, tc)) {
+		table = find_table(user_of(p));
+		slot = find_slot(table, name_of(p));
+		if (!slot && p->pid != p->tgid)
+			slot = find_slot(table, name_of(BPF_CORE_READ(p, group_leader)));
+	}
+	return slot ? said_in(slot) : tc->inherited;
 }
 
 /* Put a task that is in no queue, and is charged up to now, elsewhere. */
@@ -389,13 +478,12 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 
 	if (!tc)
 		return 0;
-	if (!tc->slot || !slot_says(p, tc, &tier, &load)) {
+	if (!asks_for(p, tc, &tier, &load)) {
 		if (tc->slot)
 			forget_slot(tc->slot);
 		tc->slot = 0;
-		tier = tc->cgroup_tier;
-		load = LOAD_ONE;
-	} else {
+		tc->kin = 0;
+	} else if (tc->slot) {
 		state_of(tc->slot)->tier = tier;
 	}
 	if (tier != tc->tier || load != tc->load)
@@ -403,12 +491,18 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 	return 0;
 }
 
-/* Whether the task's slot asks for anything but what it has, or is lost. */
+/* Whether anything is to be said of the task beside its cgroup. */
+static __always_inline bool has_word(struct task_ctx *tc)
+{
+	return tc->slot || tc->kin || tc->inherited;
+}
+
+/* Whether what is said of the task asks for anything but what it has, or is lost. */
 __once bool slot_differs(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull)
 {
 	u32 tier, load;
 
-	return !slot_says(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
+	return !asks_for(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
 }
 
 /* Some cgroup is in another tier than it was: its own, maybe. Tasks of the root,
@@ -421,22 +515,6 @@ static __always_inline void heed_cgroup(struct task_struct *p, struct task_ctx *
 	heed_slot(p);
 }
 
-/* Whether the task should look for a slot: somebody has claimed or released one in its
- * user's table, it has another user, or there are more tables. */
-static __always_inline bool should_look(struct task_struct *p, struct task_ctx *tc)
-{
-	struct ufs_tables *list = tables();
-	struct giveway_header *head;
-
-	if (list && (unlikely(READ_ONCE(list->nr) != tc->tables_seen) ||
-		     unlikely(user_of(p) != tc->uid)))
-		return true;
-	if (tc->table >= UFS_TABLES_MAX)
-		return false;
-	head = header_of(tc->table);
-	return head && unlikely(READ_ONCE(head->claims) != tc->claims_seen);
-}
-
 /* See what the task has to say. It is in no queue, and charged up to now. Mostly
  * that is nothing new: this is found out here, since heed_slot() has to look its
  * context up again. */
@@ -447,14 +525,11 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 	if (!hints_on)
 		return;
 	if (should_look(p, tc)) {
-		u32 before = tc->slot;
-
 		look_for_slot(p);
-		if (before && !tc->slot)
-			heed_slot(p);
-	}
-	if (unlikely(tc->slot) && slot_differs(p, tc))
 		heed_slot(p);
+	} else if (unlikely(has_word(tc)) && slot_differs(p, tc)) {
+		heed_slot(p);
+	}
 }
 
 /* Whether heed() would do something for the task that runs. */
@@ -466,7 +541,7 @@ static __always_inline bool says_otherwise(struct task_struct *p, struct task_ct
 		return false;
 	if (should_look(p, tc))
 		return true;
-	return unlikely(tc->slot) && slot_differs(p, tc);
+	return unlikely(has_word(tc)) && slot_differs(p, tc);
 }
 
 /* The task has exited: its slot is free. */

@@ -585,6 +585,8 @@ s32 BPF_STRUCT_OPS(ufs_init_task, struct task_struct *p, struct scx_init_task_ar
 	/* The task's own of an earlier attachment, maybe. */
 	__builtin_memset(tc, 0, sizeof(*tc));
 	settle_in(p, tc, group_of_cgroup(args->cgroup));
+	if (hints_on && args->fork)
+		tc->inherited = legacy_of(bpf_get_current_task_btf(), p->pid != p->tgid);
 	return 0;
 }
 

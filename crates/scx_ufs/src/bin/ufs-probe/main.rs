@@ -25,6 +25,7 @@
 //! teller.rs     their locks, and how they tell about them
 //! hinting.rs    claims about hint slots and boosts
 //! rights.rs     claims about who may say what of whom
+//! kin.rs        claims about threads and children of whoever has a slot
 //! faults.rs     claims about what goes wrong outside of UFS
 //! ```
 
@@ -38,6 +39,7 @@ mod cgroup;
 mod faults;
 mod hinted;
 mod hinting;
+mod kin;
 mod limits;
 mod loading;
 mod marking;
@@ -141,6 +143,8 @@ const CLAIMS: &[Claim] = &[
     ("slot_weights_2_3_within_a_cgroup", hinting::weight),
     ("slot_speaks_for_tasks_of_its_user_only", rights::forged),
     ("a_right_that_is_gone_raises_nobody", rights::revoked),
+    ("threads_and_children_follow_their_process", kin::follow),
+    ("kin_rise_by_their_own_right_only", kin::rights),
     ("boosted_holder_of_a_mutex", hinting::inversion_mutex),
     ("boosted_holder_of_a_spinlock", hinting::inversion_spin),
     ("boosted_chain_of_three", hinting::inversion_chain),

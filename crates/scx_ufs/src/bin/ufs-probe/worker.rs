@@ -149,7 +149,7 @@ pub(crate) fn nr_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-fn burn_for(span: Duration) {
+pub(crate) fn burn_for(span: Duration) {
     let start = Instant::now();
     while start.elapsed() < span {
         std::hint::spin_loop();
@@ -190,6 +190,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             crate::rights::forge(id.parse()?, &victims.collect::<Result<Vec<u32>>>()?)
         }
         ("revoked", _) => crate::rights::lose_the_right(),
+        ("family", [tier, id]) => crate::kin::family(tier.parse()?, id.parse()?),
         _ => crate::hinted::main(kind, args),
     }
 }
