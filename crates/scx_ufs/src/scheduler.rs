@@ -118,6 +118,9 @@ impl<'a> Loaded<'a> {
         if config.cpu_max && !cpu_max {
             warn!("{}", features::CPU_MAX);
         }
+        if !features::CPU_IDLE.is_there()? {
+            warn!("{}", features::CPU_IDLE);
+        }
         configure(&mut skel, config, &shape, cpu_max, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
@@ -317,6 +320,7 @@ fn configure(
         *to = *set;
     }
     rodata.limits_on = cpu_max;
+    rodata.marks_on = config.marks.is_some();
     rodata.hints_on = keeper.is_some();
     let nr_slots = keeper.map_or(1, Keeper::nr_slots);
     rodata.nr_slots = nr_slots;

@@ -112,6 +112,18 @@ fn slots_speak_for_their_user_and_for_kin() {
 }
 
 #[test]
+fn idle_work_is_background() {
+    prove(
+        2,
+        &[
+            "sched_idle_is_background_while_it_lasts",
+            "cpu_idle_is_background_while_it_lasts",
+            "cpu_idle_is_background_where_marks_count",
+        ],
+    );
+}
+
+#[test]
 fn background_holders_do_not_keep_urgent_waiters_waiting() {
     prove(
         2,

@@ -32,6 +32,8 @@ const volatile u64 load_number = 1;
 const volatile u64 boost_slice_ns = 1000000;
 const volatile u64 boost_ns = 10000000000;
 const volatile bool boost_heavyweight = true;
+/* Whether the loader looks for marks, and decides on tiers that change. */
+const volatile bool marks_on;
 /* Whether cpu.max is enforced: see limit.bpf.h. */
 const volatile bool limits_on = true;
 /* Indexed by tier. An entry of length 0 ends the list. */
@@ -134,6 +136,8 @@ struct group {
 	u64 cgid;
 	u32 parent;		/* group; the root is its own parent */
 	u32 tier;		/* of the cgroup */
+	u32 label;		/* the tier that its name gives it, or NO_LABEL */
+	u32 idle;		/* cpu.idle is 1 */
 	u32 weight;
 	u32 nr_waiting;		/* tasks in the group's queue */
 	u32 queued;		/* in the runnable tree, or just being looked at */
@@ -158,7 +162,7 @@ struct ufs_work group_work[UFS_GROUPS_MAX][UFS_SHARDS];
 u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
 u32 live_groups = 1;
 u64 hweight_gen = 1;
-/* Moved on by the loader when it has put a cgroup into another tier. */
+/* Moved on by whoever has put a cgroup into another tier, the loader too. */
 u64 tier_moves;
 
 /* -- Tasks. -- */
@@ -216,6 +220,7 @@ struct task_ctx {
 	u32 kin;		/* the slot of its process's first thread; 0: none */
 	u32 inherited;		/* what was said of its parent at fork: enum said */
 	u64 kin_owner;		/* that thread's name in the table */
+	u32 idle_policy;	/* SCHED_IDLE, when .tier was found */
 };
 
 struct {

@@ -24,7 +24,8 @@
  * WHAT IS OBEYED. background: always. time_sensitive above the cgroup's tier:
  * if the task's real user is root, or its groups contain --hint-raise-gid, each
  * time anew: nothing that a verdict could be kept with is never used again.
- * A weight from 1 to 10000; anything else is the default.
+ * A weight from 1 to 10000; anything else is the default. A task of the policy
+ * SCHED_IDLE is background as if its cgroup were.
  *
  * KIN. What is said of a task is what its own slot says; else, of a thread, what the
  * slot of its process's first thread says; else what was said of its parent when that
@@ -57,6 +58,10 @@
 #define LOOKS_MAX 4
 /* Steps of a search among the 65536 groups that a task can have. */
 #define GROUPS_STEPS 17
+
+#ifndef SCHED_IDLE
+#define SCHED_IDLE 5
+#endif
 
 /* What is said of a task, in one word: a slot's tier, and above it the weight. */
 enum said {
@@ -386,6 +391,20 @@ static __always_inline bool said_of(struct task_struct *p, struct task_ctx *tc, 
 	return true;
 }
 
+/* The tier that the task is in unless more is said of it. */
+static __always_inline u32 plain_tier(struct task_struct *p, struct task_ctx *tc)
+{
+	if (unlikely(p->policy == SCHED_IDLE) && !(p->flags & PF_KTHREAD) &&
+	    p->tgid != loader_tgid)
+		return GIVEWAY_TIER_BACKGROUND;
+	return tc->cgroup_tier;
+}
+
+static __always_inline bool has_idle_policy(struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE;
+}
+
 /* Where the task is to be, as far as it has a right to it. False: a slot by which it
  * went is lost. */
 static __always_inline bool asks_for(struct task_struct *p, struct task_ctx *tc, u32 *tier,
@@ -393,7 +412,7 @@ static __always_inline bool asks_for(struct task_struct *p, struct task_ctx *tc,
 {
 	u32 said = SAID_NOTHING, asked;
 
-	*tier = tc->cgroup_tier;
+	*tier = plain_tier(p, tc);
 	*load = LOAD_ONE;
 	if (!said_of(p, tc, &said))
 		return false;
@@ -478,6 +497,7 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 
 	if (!tc)
 		return 0;
+	tc->idle_policy = has_idle_policy(p);
 	if (!asks_for(p, tc, &tier, &load)) {
 		if (tc->slot)
 			forget_slot(tc->slot);
@@ -515,6 +535,12 @@ static __always_inline void heed_cgroup(struct task_struct *p, struct task_ctx *
 	heed_slot(p);
 }
 
+/* Whether the task has become SCHED_IDLE, or has been. */
+static __always_inline bool policy_changed(struct task_struct *p, struct task_ctx *tc)
+{
+	return has_idle_policy(p) != (bool)tc->idle_policy;
+}
+
 /* See what the task has to say. It is in no queue, and charged up to now. Mostly
  * that is nothing new: this is found out here, since heed_slot() has to look its
  * context up again. */
@@ -522,6 +548,8 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 {
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
 		heed_cgroup(p, tc);
+	if (unlikely(policy_changed(p, tc)))
+		heed_slot(p);
 	if (!hints_on)
 		return;
 	if (should_look(p, tc)) {
@@ -535,7 +563,7 @@ static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 /* Whether heed() would do something for the task that runs. */
 static __always_inline bool says_otherwise(struct task_struct *p, struct task_ctx *tc)
 {
-	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
+	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen || policy_changed(p, tc)))
 		return true;
 	if (!hints_on)
 		return false;

@@ -566,8 +566,10 @@ static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
 		tier = GIVEWAY_TIER_TIME_SENSITIVE;
 	}
 	tc->group = index;
-	tc->tier = tier;
 	tc->cgroup_tier = tier;
+	tier = plain_tier(p, tc);
+	tc->idle_policy = has_idle_policy(p);
+	tc->tier = tier;
 	tc->load = LOAD_ONE;
 	tc->vtime = tier == GIVEWAY_TIER_TIME_SENSITIVE ? ts_clock : group(index)->task_clock;
 	tc->vtime_elsewhere = tier == GIVEWAY_TIER_TIME_SENSITIVE ? group(index)->task_clock :
@@ -650,6 +652,17 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	stat_inc(UFS_WEIGHT_CHANGE);
 	WRITE_ONCE(rekey_ts_wanted, 1);
 	reprice_soon();
+}
+
+void BPF_STRUCT_OPS(ufs_cgroup_set_idle, struct cgroup *cgrp, bool idle)
+{
+	u32 index = group_of_cgroup(cgrp);
+
+	if (index == 0 || group(index)->cgid != cgrp->kn->id)
+		return;
+	group(index)->idle = idle;
+	if (!marks_on)
+		renew_tiers();
 }
 
 void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
@@ -785,6 +798,7 @@ SCX_OPS_DEFINE(ufs_ops,
 	       .cgroup_move		= (void *)ufs_cgroup_move,
 	       .cgroup_set_weight	= (void *)ufs_cgroup_set_weight,
 	       .cgroup_set_bandwidth	= (void *)ufs_cgroup_set_bandwidth,
+	       .cgroup_set_idle		= (void *)ufs_cgroup_set_idle,
 	       .init			= (void *)ufs_init,
 	       .exit			= (void *)ufs_exit,
 	       .dump			= (void *)ufs_dump,

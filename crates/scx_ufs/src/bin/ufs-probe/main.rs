@@ -16,6 +16,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
+//! idling.rs     claims about SCHED_IDLE and cpu.idle
 //! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
@@ -39,6 +40,7 @@ mod cgroup;
 mod faults;
 mod hinted;
 mod hinting;
+mod idling;
 mod kin;
 mod limits;
 mod loading;
@@ -102,6 +104,12 @@ const CLAIMS: &[Claim] = &[
     (
         "a_name_raises_only_where_root_has_chosen_it",
         marking::named,
+    ),
+    ("sched_idle_is_background_while_it_lasts", idling::policy),
+    ("cpu_idle_is_background_while_it_lasts", idling::cgroup),
+    (
+        "cpu_idle_is_background_where_marks_count",
+        idling::cgroup_with_marks,
     ),
     (
         "time_sensitive_tasks_do_not_share_a_core",

@@ -98,6 +98,15 @@ impl Worker {
         self.0.id() as i32
     }
 
+    /// Gives it another scheduling policy, one without a priority.
+    pub(crate) fn set_policy(&self, policy: i32) -> Result<()> {
+        let none = nix::libc::sched_param { sched_priority: 0 };
+        // SAFETY: the structure lives for as long as the call.
+        let result = unsafe { nix::libc::sched_setscheduler(self.pid(), policy, &none) };
+        nix::errno::Errno::result(result)?;
+        Ok(())
+    }
+
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill(Pid::from_raw(self.pid()), signal)?)
     }
