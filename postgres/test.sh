@@ -106,6 +106,7 @@ fi
 
 # What cases.sh wants to be told.
 hints=$work/hints
+slots=$hints/giveway_slots
 suites=$work/tree/postgres/giveway
 scheduler='UFS is not attached: load it with "giveway start"'
 patience=20
@@ -114,10 +115,10 @@ unprivileged() {
 	"$@"
 }
 new_table() {
-	"$table" create "$hints/giveway_slots" "$1"
+	"$table" create "$slots" "$1"
 }
 replace_table() {
-	"$table" replace "$hints/giveway_slots" "${1:-64}"
+	"$table" replace "$slots" "${1:-64}"
 }
 regress() {
 	if ! make -s -C "$suites" PG_CONFIG="$pg_config" installcheck \

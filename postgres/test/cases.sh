@@ -465,7 +465,7 @@ case_table_says_replaced() {
 	open_session main app
 	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
 	speaker=$(launcher)
-	"$table" poke "$hints/giveway_slots" 32 1
+	"$table" poke "$slots" 32 1
 	for _ in 1 2 3; do
 		sleep 1.1
 		say "$session" "SELECT 1"
@@ -481,40 +481,40 @@ case_table_says_replaced() {
 case_slot_taken() {
 	open_session main app
 	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
-	"$table" take "$hints/giveway_slots" "$session_pid"
+	"$table" take "$slots" "$session_pid"
 	check "taken" "" "$(tier "$session_pid")"
 	check_soon "another" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
 	say "$session" "SET giveway.tier = background"
 	check "which it speaks in" "background 100" "$(tier "$session_pid")"
 	close_session "$session"
 	check_soon "given back" "" "tier $session_pid"
-	check "the taker's" 1 "$("$table" show "$hints/giveway_slots" | grep -c '^1 ')"
+	check "the taker's" 1 "$("$table" show "$slots" | grep -c '^1 ')"
 	replace_table
 }
 
 # What page 0 says of the table's size is asked once. Later it may say anything.
 case_header_written_over() {
-	local slots number at=12 speaker
+	local size number at=12 speaker
 	replace_table
-	slots=$("$table" size "$hints/giveway_slots")
+	size=$("$table" size "$slots")
 	check_soon "a checkpointer's slot" time_sensitive "system main checkpointer"
 	open_session main
 	say "$session" "SET giveway.tier = time_sensitive"
 	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
 	speaker=$(launcher)
 	for number in 0 1 2 1073741824 4294967295; do
-		"$table" poke "$hints/giveway_slots" $at $number
+		"$table" poke "$slots" $at $number
 		say "$session" "SELECT count(*) > 0 FROM giveway_stat_activity WHERE slot > 0"
 		check "the view with $number slots" t "$said"
 		check "a new session with $number slots" t "$(sql main "SELECT count(*) >= 0 FROM giveway_slots()")"
-		"$table" wipe "$hints/giveway_slots"
+		"$table" wipe "$slots"
 		check_soon "a slot of a table of $number" "time_sensitive 100" \
 			"say $session 'SELECT 1'; tier $session_pid"
 		check_soon "a checkpointer's of a table of $number" 1 \
 			"say $session \"SELECT count(*) FROM giveway_stat_activity
 				WHERE backend_type = 'checkpointer' AND tier = 'time_sensitive'\"; echo \$said"
 	done
-	"$table" poke "$hints/giveway_slots" $at $((slots + 1))
+	"$table" poke "$slots" $at $((size + 1))
 	check "the launcher is the same" "$speaker" "$(launcher)"
 	check "processes that crashed" 0 "$(grep -c 'terminated by signal' "$work/main/log")"
 	close_session "$session"
@@ -530,7 +530,7 @@ case_scribbled_over() {
 		SELECT count(*) FROM giveway_stat_slots;" >"$work/views.sql"
 	(
 		forget_sessions
-		exec "$table" scribble "$hints/giveway_slots"
+		exec "$table" scribble "$slots"
 	) &
 	scribbler=$!
 	# Sessions come and go, others stay and look.
@@ -557,7 +557,7 @@ case_scribbled_over() {
 case_slots_exhausted() {
 	local before
 	replace_table
-	"$table" fill "$hints/giveway_slots"
+	"$table" fill "$slots"
 	before=$(sql main "SELECT without_room FROM giveway_stat_slots")
 	open_session main app
 	check_soon "counted" t "sql main 'SELECT without_room > $before AND used = slots FROM giveway_stat_slots'"
@@ -578,7 +578,7 @@ case_slots_exhausted() {
 case_every_slot_is_found() {
 	replace_table 1023
 	# One for this session, others for the server's processes and the views below.
-	"$table" fill "$hints/giveway_slots" 12
+	"$table" fill "$slots" 12
 	open_session main app
 	check_soon "one of the last slots" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
 	check "in the view" "time_sensitive" \
@@ -641,12 +641,12 @@ case_two_clusters() {
 	check "not the other's" 0 "$(sql other "SELECT count(*) FROM giveway_slots() WHERE pid = $pid")"
 	check "nor the other way" 0 \
 		"$(sql main "SELECT count(*) FROM giveway_slots() WHERE pid = $session_pid")"
-	check "domains" 2 "$("$table" show "$hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+	check "domains" 2 "$("$table" show "$slots" | cut -d' ' -f7 | sort -u | wc -l)"
 	close_session "$first"
 	close_session "$session"
 	stop other
 	check "slots of a cluster that has ended" 1 \
-		"$("$table" show "$hints/giveway_slots" | cut -d' ' -f7 | sort -u | wc -l)"
+		"$("$table" show "$slots" | cut -d' ' -f7 | sort -u | wc -l)"
 }
 
 # SIGKILL of a backend, in the middle of holding a lock: the server restarts
@@ -664,7 +664,7 @@ case_killed_backend() {
 	check "locks" "$(sql main "SELECT value FROM giveway_status() WHERE item = 'hints'")" \
 		"$(sql main "SELECT giveway_test_reader(4)")"
 	# The sweeper takes the dead, not the living.
-	"$table" plant "$hints/giveway_slots" "$pid" "$session_pid"
+	"$table" plant "$slots" "$pid" "$session_pid"
 	check_soon "swept" "" "slot $pid"
 	check "the living" "time_sensitive 100" "$(tier "$session_pid")"
 	close_session "$session"
@@ -672,7 +672,7 @@ case_killed_backend() {
 
 case_postmaster_restart() {
 	stop main
-	check "slots of a stopped server" "" "$("$table" show "$hints/giveway_slots")"
+	check "slots of a stopped server" "" "$("$table" show "$slots")"
 	start main
 	open_session main app
 	check "after the start" "time_sensitive 100" "$(tier "$session_pid")"

@@ -128,7 +128,7 @@ wait_until() {
 
 # slot PID: what the table says of it: tier, weight, locks held, waits, reader.
 slot() {
-	"$table" show "$hints/giveway_slots" "$1" | cut -d' ' -f2-6
+	"$table" show "$slots" "$1" | cut -d' ' -f2-6
 }
 
 # tier PID: tier and weight only.

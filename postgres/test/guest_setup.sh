@@ -12,6 +12,8 @@ work=/tmp/test
 bin=/lab/server/bin
 table=/lab/table
 hints=/run/giveway/bpf
+# The table of the user who runs the servers.
+slots=$hints/$(id -u postgres)/giveway_slots
 load_path=
 patience=30
 major=$("$bin/postgres" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')

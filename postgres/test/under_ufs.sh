@@ -27,7 +27,7 @@ ready() {
 
 # obeyed PID: the tier and weight that UFS says it gives this process.
 obeyed() {
-	"$table" show "$hints/giveway_slots" "$1" | cut -d' ' -f8,9
+	"$table" show "$slots" "$1" | cut -d' ' -f8,9
 }
 
 # figure PID COLUMN: what the view says of a process.
@@ -234,7 +234,7 @@ case_session_cgroups() {
 	# A number that somebody wrote into a slot moves nobody from elsewhere.
 	sleep 1000 &
 	foreign=$!
-	"$table" plant "$hints/giveway_slots" "$foreign" "$pid"
+	"$table" plant "$slots" "$foreign" "$pid"
 	say "$session" "SET giveway.weight = 9"
 	check_soon "another weight" /pg/background/weight-10 "cgroup $pid"
 	check "a process that is not the server's" / "$(cgroup "$foreign")"

@@ -101,7 +101,7 @@ fn look() -> Status {
             .and_then(Process::age)
             .map(|age| age.as_secs_f64()),
         loads: kernel.loads(),
-        hint_slots: Table::open(None).ok().map(|table| table.usage()),
+        hint_slots: hint_slots(),
         heeds_marks,
         default_tier: rule.default_tier,
         labels: Tier::ALL
@@ -112,6 +112,14 @@ fn look() -> Status {
         scheduler,
         cgroups,
     }
+}
+
+/// Slots in use and slots in all, of the users whose tables may be opened.
+fn hint_slots() -> Option<(u32, u32)> {
+    let usages = Table::of_all_users(None).into_iter();
+    usages
+        .map(|(_, table)| table.usage())
+        .reduce(|a, b| (a.0 + b.0, a.1 + b.1))
 }
 
 fn text(status: &Status) -> String {

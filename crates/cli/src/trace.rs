@@ -59,7 +59,9 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
     let is_over = || Instant::now() >= end || is_interrupted.load(Ordering::Relaxed);
     let rule = tier::rule_or_default(&SchedExt::under(Path::new("/")));
     let tier_of = |path: &Path| rule.of_path(path);
-    let mut tasks = Proc::new(Path::new("/proc"), &tier_of, Table::open(None).ok());
+    let tables = Table::of_all_users(None).into_iter();
+    let tables = tables.map(|(_, table)| table).collect();
+    let mut tasks = Proc::new(Path::new("/proc"), &tier_of, tables);
     let summary = record(&mut feed, &mut tasks, &is_over, BufWriter::new(file))
         .cannot(format_args!("record to {path}"))?;
     eprint!("{}", said(&summary, args.buffer_kib));

@@ -38,7 +38,7 @@ mod remote;
 
 pub use remote::Remote;
 
-pub use crate::table::{DIR, NAME, OpenError, SOCKET};
+pub use crate::table::{DIR, NAME, OpenError, SOCKET, dir_of};
 
 /// Locks that a slot records as held; others are not known.
 pub const HELD_MAX: usize = 200;
@@ -167,7 +167,7 @@ pub(crate) struct Page {
 const _: () = assert!(size_of::<Page>() == SLOT_SIZE);
 
 /// What UFS reports about a slot's owner since it claimed the slot. Times in
-/// nanoseconds. As true as the programs are that may write the table.
+/// nanoseconds. As true as the user's programs are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// CPU time by [`Tier`]; boosted time counts as background.
@@ -215,13 +215,25 @@ pub struct Table {
 }
 
 impl Table {
-    /// Maps the table in directory `dir`; `None`: the directory in
-    /// `GIVEWAY_HINTS_DIR`, else [`DIR`].
+    /// Maps the table of this process's effective user. `dir`: the directory of the
+    /// tables; `None`: that in `GIVEWAY_HINTS_DIR`, else [`DIR`].
     ///
     /// # Errors
     /// Says why there is no table for this process. A program goes on without.
     pub fn open(dir: Option<&std::path::Path>) -> Result<Table, OpenError> {
         Mapping::open(dir).map(|mapping| Table { mapping })
+    }
+
+    /// The tables of all users, each with its user's number, for root; `dir` as in
+    /// [`open`](Self::open). Tables that cannot be opened are left out: for others than
+    /// root, all of them.
+    pub fn of_all_users(dir: Option<&std::path::Path>) -> Vec<(u32, Table)> {
+        let dir = crate::table::dir_or_usual(dir);
+        let users = crate::table::users(&dir).into_iter();
+        users
+            .filter_map(|uid| Some((uid, Mapping::at(dir_of(&dir, uid).join(NAME)).ok()?)))
+            .map(|(uid, mapping)| (uid, Table { mapping }))
+            .collect()
     }
 
     /// Whether UFS reads the table now.

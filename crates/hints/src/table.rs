@@ -1,9 +1,9 @@
 //! Finding and mapping the table of slots.
 //!
-//! The table is a BPF map pinned in a directory of its own, or, for tests, a
-//! plain file of the same layout. A process that may not enter the directory
-//! asks the daemon, which passes the map's descriptor over a socket to those it
-//! trusts. A daemon that does not answer is waited for [`PATIENCE`], no longer.
+//! Each user has a table of its own: a BPF map pinned in a directory that root alone may
+//! open it from, or, for tests, a plain file of the same layout. A process of another
+//! user asks the daemon, which passes the map's descriptor over a socket to those who
+//! may have one. A daemon that does not answer is waited for [`PATIENCE`], no longer.
 //!
 //! Invariants
 //! 1. A mapping is as long as `nr_slots` pages, was checked to be so when it
@@ -30,7 +30,7 @@ use crate::slot::{Header, Page, SLOT_SIZE};
 
 /// Where the table is unless `GIVEWAY_HINTS_DIR` or the caller says otherwise.
 pub const DIR: &str = "/run/giveway/bpf";
-/// The table's name in its directory.
+/// The name of a table in its directory.
 pub const NAME: &str = "giveway_slots";
 /// Beside that directory: where the table's descriptor is to be had by those who
 /// may not enter it.
@@ -38,6 +38,26 @@ pub const SOCKET: &str = "hints.sock";
 
 /// How long the daemon has to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Where the table of user `uid` is, if root's is in `dir`.
+pub fn dir_of(dir: &Path, uid: u32) -> PathBuf {
+    match uid {
+        0 => dir.to_path_buf(),
+        _ => dir.join(uid.to_string()),
+    }
+}
+
+/// The users who have tables in `dir`, root first.
+pub(crate) fn users(dir: &Path) -> Vec<u32> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut users: Vec<u32> = entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&uid| uid > 0)
+        .collect();
+    users.sort_unstable();
+    users.insert(0, 0);
+    users
+}
 
 const MAGIC: u64 = u64::from_le_bytes(*b"giveway\0");
 const TABLE_VERSION: u32 = 1;
@@ -52,8 +72,11 @@ pub enum OpenError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// The user is not among those who may use the table.
-    #[error("this user may not use the hint table at {path}: join the group that owns it")]
+    /// The user is not among those who may have a table, or UFS is not there to give it one.
+    #[error(
+        "this user has no hint table from {path}: load UFS with 'giveway start', and join the \
+         group that may have tables"
+    )]
     Forbidden {
         /// Where it is.
         path: PathBuf,
@@ -98,11 +121,7 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     pub(crate) fn open(dir: Option<&Path>) -> Result<Mapping, OpenError> {
-        let named = std::env::var_os("GIVEWAY_HINTS_DIR").map(PathBuf::from);
-        let dir = dir
-            .map(Path::to_path_buf)
-            .or(named)
-            .unwrap_or_else(|| DIR.into());
+        let dir = dir_or_usual(dir);
         let path = dir.join(NAME);
         let found = match get(&path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -118,6 +137,16 @@ impl Mapping {
             other => other,
         };
         let (fd, size) = found.map_err(|error| refusal(&path, error))?;
+        Mapping::of(fd, size, path)
+    }
+
+    /// Maps what is at `path` and nothing else.
+    pub(crate) fn at(path: PathBuf) -> Result<Mapping, OpenError> {
+        let (fd, size) = get(&path).map_err(|error| refusal(&path, error))?;
+        Mapping::of(fd, size, path)
+    }
+
+    fn of(fd: OwnedFd, size: usize, path: PathBuf) -> Result<Mapping, OpenError> {
         let foreign = || OpenError::Foreign { path: path.clone() };
         if size < 2 * SLOT_SIZE {
             return Err(foreign());
@@ -185,6 +214,14 @@ impl Mapping {
             unsafe { &*words.add(at) }.store(0, Relaxed);
         }
     }
+}
+
+/// `dir`, else what `GIVEWAY_HINTS_DIR` says, else [`DIR`].
+pub(crate) fn dir_or_usual(dir: Option<&Path>) -> PathBuf {
+    let named = std::env::var_os("GIVEWAY_HINTS_DIR").map(PathBuf::from);
+    dir.map(Path::to_path_buf)
+        .or(named)
+        .unwrap_or_else(|| DIR.into())
 }
 
 fn refusal(path: &Path, error: io::Error) -> OpenError {

@@ -8,6 +8,7 @@
 //! | | how the program does without |
 //! | --- | --- |
 //! | cpu.max | the callback is left out by `scx_ops_load!`, `limits_on` is false |
+//! | cpu.idle | the callback is left out likewise; a cgroup's first value is read from the kernel's own structure |
 //! | real-time tasks | nothing can be done: the kernel gives its own scheduler a reserve, and sched_ext none |
 //! | time | `scx_bpf_now()` is `bpf_ktime_get_ns()` |
 //! | queues | `__COMPAT_scx_bpf_dsq_peek()` is an iterator |
@@ -57,6 +58,14 @@ pub(crate) const CPU_MAX: Feature = Feature {
     has: || struct_has_field("sched_ext_ops", "cgroup_set_bandwidth"),
 };
 
+/// A callback reports changes of cpu.idle.
+pub(crate) const CPU_IDLE: Feature = Feature {
+    name: "cpu.idle",
+    without: "cpu.idle counts as it is when UFS is loaded or the cgroup is made",
+    since: "6.19",
+    has: || struct_has_field("sched_ext_ops", "cgroup_set_idle"),
+};
+
 /// The kernel keeps a twentieth of each CPU from real-time tasks for sched_ext.
 const REAL_TIME: Feature = Feature {
     name: "real-time tasks",
@@ -85,7 +94,7 @@ const PEEK: Feature = Feature {
     },
 };
 
-const ALL: [Feature; 4] = [CPU_MAX, REAL_TIME, CLOCK, PEEK];
+const ALL: [Feature; 5] = [CPU_MAX, CPU_IDLE, REAL_TIME, CLOCK, PEEK];
 
 impl Feature {
     /// # Errors

@@ -48,6 +48,7 @@ mod stats;
 mod table;
 mod topology;
 mod turn;
+mod users;
 
 use options::Opts;
 use scheduler::{Left, Loaded};
@@ -123,9 +124,6 @@ fn run(opts: &Opts) -> Result<()> {
                 loaded.renew()?;
                 if !word.wait(&stop) {
                     return Ok(());
-                }
-                if loaded.is_stale() {
-                    break;
                 }
             }
             match loaded.attach()?.run(&stop, word.as_ref())? {

@@ -3,7 +3,8 @@
 //! The program decides on a cgroup's tier by its name when the cgroup is made. A
 //! mark ([`giveway_hints::mark`]) may come and go later, and the kernel tells
 //! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
-//! is that of its mark, else of its name if that may count, else its parent's. Where
+//! is that of its mark, else of its name if that may count, else background if the
+//! program knows that its `cpu.idle` is 1, else its parent's. Where
 //! the program has another one, it is written there, and `tier_moves` is moved on: every task then
 //! looks its cgroup's tier up, at its next wake-up, enqueue, tick or switch.
 //!
@@ -17,12 +18,12 @@
 //! waits in a queue changes its tier when it runs. A cgroup made below a marked
 //! one takes its tier at once; a mark of its own counts after a second at most.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use giveway_hints::rule::tier_by_name;
 use giveway_hints::{Tier, mark};
@@ -51,17 +52,18 @@ impl Marks {
 
     /// Looks at every cgroup, and tells the program what is different.
     pub(crate) fn round(&mut self, skel: &mut BpfSkel<'_>) {
-        let (tiers, failure) = self.tiers(Path::new(MOUNT), &mark::read, &mark::named_by_root);
         let bss = skel.maps.bss_data.as_mut().expect("the program has a .bss");
+        let idle = idle(&bss.groups[1..]);
+        let (tiers, failure) =
+            self.tiers(Path::new(MOUNT), &idle, &mark::read, &mark::named_by_root);
         let moved = bring(&tiers, &mut bss.groups[1..]);
         if moved > 0 {
             info!("{moved} cgroups are in another tier than before");
+            // SAFETY: a live, aligned integer, which both sides change by atomic
+            // additions only.
+            let moves = unsafe { AtomicU64::from_ptr(&raw mut bss.tier_moves) };
             // The tiers before the word that they have changed.
-            fence(Ordering::Release);
-            let next = bss.tier_moves + 1;
-            // SAFETY: a live, aligned integer that only this thread writes;
-            // volatile, because the kernel reads it.
-            unsafe { std::ptr::write_volatile(&mut bss.tier_moves, next) };
+            moves.fetch_add(1, Ordering::Release);
         }
         if failure != self.failure && !failure.is_empty() {
             warn!("a cgroup's mark is not heeded: {failure}");
@@ -70,10 +72,12 @@ impl Marks {
     }
 
     /// The tiers of the cgroups below `top`, by their numbers, and of what reading
-    /// a mark failed. `mark` reads one; `by_root` says whether root has chosen a name.
+    /// a mark failed. `idle` are the numbers of those whose `cpu.idle` is 1; `mark` reads
+    /// one; `by_root` says whether root has chosen a name.
     fn tiers(
         &self,
         top: &Path,
+        idle: &HashSet<u64>,
         mark: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
         by_root: &dyn Fn(&Path) -> bool,
     ) -> (HashMap<u64, Tier>, String) {
@@ -100,7 +104,8 @@ impl Marks {
                 };
                 let named = || tier_by_name(entry.file_name().to_str()?, &self.labels);
                 let counts = |&tier: &Tier| tier <= inherited || by_root(&path);
-                let tier = marked.or_else(|| named().filter(counts));
+                let idles = || idle.contains(&entry.ino()).then_some(Tier::Background);
+                let tier = marked.or_else(|| named().filter(counts)).or_else(idles);
                 let tier = tier.unwrap_or(inherited);
                 tiers.insert(entry.ino(), tier);
                 waiting.push((path, tier));
@@ -108,6 +113,22 @@ impl Marks {
         }
         (tiers, failure)
     }
+}
+
+/// The numbers of the groups' cgroups whose `cpu.idle` is 1.
+fn idle(groups: &[types::group]) -> HashSet<u64> {
+    let seen = groups.iter().map(|group| {
+        // SAFETY: live, aligned integers; volatile, because the kernel writes them.
+        unsafe {
+            (
+                std::ptr::read_volatile(&group.cgid),
+                std::ptr::read_volatile(&group.idle),
+            )
+        }
+    });
+    seen.filter(|&(cgid, idle)| cgid > 0 && idle > 0)
+        .map(|(cgid, _)| cgid)
+        .collect()
 }
 
 /// Writes the tiers of those groups that have another; answers with their number.
@@ -156,6 +177,10 @@ mod tests {
             ("background-raised", Tier::TimeSensitive),
             ("background-raised/inner", Tier::TimeSensitive),
             ("background/inner/deep", Tier::Background),
+            ("idle/inner", Tier::Background),
+            ("idle/time_sensitive", Tier::TimeSensitive),
+            ("idle/low", Tier::Background),
+            ("background-raised/inner/idle", Tier::Background),
             // Those who have made these may step back, and not ahead.
             ("low/user/time_sensitive", Tier::Background),
             ("low/user/time_sensitive/inner", Tier::Background),
@@ -165,11 +190,12 @@ mod tests {
         for (dir, _) in cases {
             fs::create_dir_all(top.path().join(dir)).unwrap();
         }
-        let (tiers, failure) = marks.tiers(top.path(), &marked, &by_root);
+        let number = |dir: &str| fs::metadata(top.path().join(dir)).unwrap().ino();
+        let idle = HashSet::from(["idle", "idle/low", "background-raised/inner/idle"].map(number));
+        let (tiers, failure) = marks.tiers(top.path(), &idle, &marked, &by_root);
         assert_eq!(failure, "");
         for (dir, tier) in cases {
-            let number = fs::metadata(top.path().join(dir)).unwrap().ino();
-            assert_eq!(tiers[&number], tier, "{dir}");
+            assert_eq!(tiers[&number(dir)], tier, "{dir}");
         }
         // Neither the top nor anything but cgroups.
         let number = fs::metadata(top.path()).unwrap().ino();
@@ -183,11 +209,11 @@ mod tests {
         let marks = Marks::new(&[vec![], vec![]], Tier::TimeSensitive);
         let gone = |_: &Path| Err(io::ErrorKind::NotFound.into());
         assert_eq!(
-            marks.tiers(top.path(), &gone, &|_| true),
+            marks.tiers(top.path(), &HashSet::new(), &gone, &|_| true),
             (HashMap::new(), String::new())
         );
         let wrong = |_: &Path| Err(io::Error::new(io::ErrorKind::InvalidData, "urgent"));
-        let (tiers, failure) = marks.tiers(top.path(), &wrong, &|_| true);
+        let (tiers, failure) = marks.tiers(top.path(), &HashSet::new(), &wrong, &|_| true);
         assert!(failure.ends_with("/a: urgent"), "{failure}");
         // It counts as none.
         assert_eq!(Vec::from_iter(tiers.into_values()), [Tier::TimeSensitive]);

@@ -132,7 +132,7 @@ pub(crate) struct Opts {
     #[arg(long, default_value = giveway_hints::slot::DIR, value_name = "DIR")]
     hints_dir: PathBuf,
 
-    /// Threads that can have a hint slot at a time; each takes a page of memory.
+    /// Threads of a user that can have a hint slot at a time; each takes a page of memory.
     #[arg(long, default_value_t = 1023, value_name = "N")]
     hint_slots: u32,
 
@@ -287,7 +287,7 @@ impl Opts {
                 watchdog_ms / 3
             );
         }
-        let slots_max = bpf_intf::ufs_limits_UFS_SLOTS_MAX - 1;
+        let slots_max = bpf_intf::ufs_limits_UFS_TABLE_SLOTS_MAX - 1;
         if !(1..=slots_max).contains(&self.hint_slots) {
             bail!(
                 "--hint-slots {} is out of range: write 1 to {slots_max}",

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::never;
 use giveway_hints::rule::{self, Rule};
-use libbpf_rs::OpenObject;
+use libbpf_rs::{MapHandle, OpenObject};
 use log::{info, warn};
 use scx_stats::prelude::*;
 use scx_utils::{
@@ -34,6 +34,7 @@ use crate::standby::{Stop, Word};
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
 use crate::topology::Shape;
+use crate::users::slot_bits;
 
 /// UFS, loaded: all but the last step is done.
 pub(crate) struct Loaded<'a> {
@@ -111,17 +112,17 @@ impl<'a> Loaded<'a> {
         }
         let open_opts = libbpf.into_bpf_open_opts();
         let mut skel = scx_ops_open!(builder, open_object, ufs_ops, open_opts)?;
-        let keeper = config.table.as_ref().and_then(|wanted| {
-            Keeper::prepare(wanted, &mut skel.maps.giveway_slots)
+        let mut keeper = config.table.as_ref().and_then(|wanted| {
+            Keeper::prepare(wanted)
                 .inspect_err(|error| warn!("UFS goes without hints: {error:#}"))
                 .ok()
         });
-        if keeper.is_none() {
-            skel.maps.giveway_slots.set_max_entries(1)?;
-        }
         let cpu_max = config.cpu_max && features::CPU_MAX.is_there()?;
         if config.cpu_max && !cpu_max {
             warn!("{}", features::CPU_MAX);
+        }
+        if !features::CPU_IDLE.is_there()? {
+            warn!("{}", features::CPU_IDLE);
         }
         configure(&mut skel, config, &shape, cpu_max, keeper.as_ref())?;
         let ops = skel.struct_ops.ufs_ops_mut();
@@ -132,6 +133,10 @@ impl<'a> Loaded<'a> {
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
         let skel = scx_ops_load!(skel, ufs_ops, uei)?;
+        if let Some(keeper) = &mut keeper {
+            let (tables, users) = (&skel.maps.user_tables, &skel.maps.table_users);
+            keeper.serve(MapHandle::try_from(tables)?, MapHandle::try_from(users)?);
+        }
         Ok(Self {
             fresh: Fresh::of(&skel)?,
             skel,
@@ -141,12 +146,6 @@ impl<'a> Loaded<'a> {
             marks: config.marks.clone(),
             rule: config.rule(),
         })
-    }
-
-    /// Whether somebody else has made, changed or removed the table of hints since: UFS
-    /// would read another one than its clients write.
-    pub(crate) fn is_stale(&self) -> bool {
-        self.keeper.as_ref().is_some_and(Keeper::is_stale)
     }
 
     /// Has it as it was before it was first in force.
@@ -162,14 +161,11 @@ impl<'a> Loaded<'a> {
         // whose table and socket it must not publish over.
         let turn = self.keeper.as_ref().map(Keeper::take_turn).transpose()?;
         refuse_beside_another()?;
-        if self.is_stale() {
-            bail!("another loader has changed the table of hints meanwhile: start UFS again");
-        }
         if let Some(keeper) = &mut self.keeper {
-            // Before UFS reads it: a table without its header is none.
+            // Before UFS reads them: a table without its header is none.
             keeper
-                .publish(&mut self.skel.maps.giveway_slots)
-                .context("cannot pin the hint table: try --no-hints")?;
+                .publish()
+                .context("cannot pin the hint tables: try --no-hints")?;
         }
         let skel = &mut self.skel;
         // The probe beside the scheduler stays, and a skeleton attaches it once.
@@ -223,8 +219,8 @@ impl<'a> Loaded<'a> {
     }
 
     fn metrics(&self) -> Metrics {
-        let table = self.keeper.as_ref().and_then(Keeper::table);
-        Metrics::new(&Snapshot::take(&self.skel, &self.cpus, table))
+        let tables = self.keeper.as_ref().map_or_else(Vec::new, Keeper::tables);
+        Metrics::new(&Snapshot::take(&self.skel, &self.cpus, &tables))
     }
 }
 
@@ -341,10 +337,11 @@ fn configure(
         *to = *set;
     }
     rodata.limits_on = cpu_max;
+    rodata.marks_on = config.marks.is_some();
     rodata.hints_on = keeper.is_some();
     let nr_slots = keeper.map_or(1, Keeper::nr_slots);
     rodata.nr_slots = nr_slots;
-    rodata.nr_slot_words = nr_slots.div_ceil(64);
+    rodata.slot_bits = slot_bits(nr_slots);
     rodata.hint_raise_gid = config.hint_raise_gid;
     // Any number that the load before had not.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

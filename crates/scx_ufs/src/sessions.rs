@@ -26,8 +26,8 @@
 //! 1. A process is moved only from DIR or below to a place below DIR: never out
 //!    of a foreign cgroup, whoever wrote its number into a slot.
 //! 2. A slot moves the process that it names as its owner, in this pid
-//!    namespace, if that is a whole process: a number of another thread, or of
-//!    another namespace, moves nobody.
+//!    namespace, if that is a whole process of the table's user: a number of another
+//!    thread, user or namespace moves nobody.
 //! 3. Nobody rises above DIR's own tier, that of a mark included, by a move who has
 //!    not the right to rise by a slot: root, and the group of `--hint-raise-group`.
 //! 4. A process in the tree whose slot says nothing, or is gone, goes back to
@@ -147,9 +147,10 @@ impl Sessions {
         self.tier = tier;
     }
 
-    /// Compares all slots with the cgroups of their owners, once.
-    pub(crate) fn round(&mut self, table: &Table, namespace: u32) {
-        let failure = match self.try_round(table, namespace) {
+    /// Compares all slots in the tables of these users with the cgroups of their owners,
+    /// once.
+    pub(crate) fn round(&mut self, tables: &[(u32, Table)], namespace: u32) {
+        let failure = match self.try_round(tables, namespace) {
             Ok(()) => String::new(),
             Err(error) => format!("{error:#}"),
         };
@@ -161,7 +162,7 @@ impl Sessions {
         self.failure = failure;
     }
 
-    fn try_round(&self, table: &Table, namespace: u32) -> Result<()> {
+    fn try_round(&self, tables: &[(u32, Table)], namespace: u32) -> Result<()> {
         if !self
             .on_disk(&self.leaf(Tier::Background, WEIGHTS[0]))
             .exists()
@@ -169,8 +170,14 @@ impl Sessions {
             self.make()?;
         }
         let mut asked: HashMap<u32, Option<(Tier, Weight)>> = HashMap::new();
-        for said in table.said().filter(|said| said.namespace == namespace) {
-            asked.insert(said.tid, said.tier.map(|tier| (tier, said.weight)));
+        let said = tables
+            .iter()
+            .flat_map(|(uid, table)| table.said().map(move |said| (*uid, said)))
+            .filter(|(_, said)| said.namespace == namespace);
+        for (uid, said) in said {
+            if Person::of(said.tid).is_some_and(|person| person.user == uid) {
+                asked.insert(said.tid, said.tier.map(|tier| (tier, said.weight)));
+            }
         }
         for tier in Tier::ALL {
             for weight in WEIGHTS {

@@ -12,6 +12,7 @@ use giveway_hints::slot::Table;
 use crate::bpf_intf::*;
 use crate::bpf_skel::{BpfSkel, types};
 use crate::stats::{Counters, Work};
+use crate::users::slot_bits;
 
 /// A cgroup that UFS knows.
 #[derive(Clone, Debug)]
@@ -49,8 +50,8 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Looks at the CPUs `cpus` of a loaded program, and at the owners of the
-    /// slots of `table`.
-    pub(crate) fn take(skel: &BpfSkel<'_>, cpus: &[u32], table: Option<&Table>) -> Self {
+    /// slots of `tables`, which are in the order of their numbers.
+    pub(crate) fn take(skel: &BpfSkel<'_>, cpus: &[u32], tables: &[(u32, Table)]) -> Self {
         let bss = skel.maps.bss_data.as_ref().expect("the program has a .bss");
         let data = skel
             .maps
@@ -63,8 +64,11 @@ impl Snapshot {
             .iter()
             .enumerate()
             .filter(|(_, group)| group.cgid > 0);
-        let threads = (1..table.map_or(1, Table::nr_slots))
-            .filter(|&slot| table.is_some_and(|table| table.has_owner(slot)))
+        let slots = (0u32..).zip(tables).flat_map(|(number, (_, table))| {
+            let owned = (1..table.nr_slots()).filter(|&page| table.has_owner(page));
+            owned.map(move |page| number << slot_bits(table.nr_slots()) | page)
+        });
+        let threads = slots
             .map(|slot| (slot, copied(&bss.slot_states[slot as usize])))
             .filter(|(_, state)| state.pid > 0);
         Self {

@@ -1,19 +1,10 @@
-//! The table of hint slots: made, pinned where its clients find it, kept.
+//! Where clients find the tables of hint slots, and what becomes of dead ones' slots.
 //!
 //! ```text
 //! /run/giveway/bpf   a bpf file system of our own, root:GROUP 0750
-//!   giveway_slots    the map, root:GROUP 0660
-//! /run/giveway/hints.sock   passes the map on, see door.rs
+//!   giveway_slots    root's table, and in directories those of others: see users.rs
+//! /run/giveway/hints.sock   passes each user's on, see door.rs
 //! ```
-//!
-//! systemd mounts `/sys/fs/bpf` for root alone, so a pin there would be of use
-//! to nobody. Here file permission decides who may map the table; opening a
-//! pinned map takes no capability.
-//!
-//! The pin outlives UFS: clients keep their mappings, and the next load goes on
-//! with the same table if it has the wanted size and is of the same version.
-//! Otherwise the old table is marked as replaced, which its clients notice, and
-//! a new one is pinned.
 //!
 //! Preparing changes nothing that a UFS in force or its clients rely on;
 //! publishing does, and is for whoever is about to attach.
@@ -32,13 +23,13 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::slot::{NAME, SLOT_SIZE, Table};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, OpenMapMut};
+use giveway_hints::slot::Table;
+use libbpf_rs::MapHandle;
 use log::{info, warn};
 use nix::fcntl::Flock;
 use nix::mount::{MsFlags, mount};
@@ -48,6 +39,7 @@ use nix::unistd::{Gid, Group, chown};
 use crate::door;
 use crate::sessions::Sessions;
 use crate::turn;
+use crate::users::Tables;
 
 /// How the table is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,19 +51,13 @@ pub(crate) struct TableOpts {
     pub group: Option<String>,
 }
 
-/// A table that is pinned, or about to be.
+/// The tables that are pinned, or about to be.
 pub(crate) struct Keeper {
     dir: PathBuf,
     nr_slots: u32,
     gid: Gid,
-    /// The number of the map that was pinned there when it was looked for, or has
-    /// been by us.
-    found: Option<u32>,
-    /// What was found, if it cannot be used.
-    replaces: Option<MapHandle>,
-    /// As its clients see it, once it is published. Mapped once per load: a
-    /// mapping is for ever.
-    table: Option<Table>,
+    /// None until the program is loaded. Its door has it, too.
+    tables: Option<Arc<Mutex<Tables>>>,
 }
 
 /// The group of this name or number.
@@ -86,51 +72,41 @@ pub(crate) fn gid_of(name: &str) -> Result<Gid> {
 }
 
 impl Keeper {
-    /// Readies the directory, and gives `map` its size or the map already
-    /// pinned there. To be called before the program is loaded.
-    pub(crate) fn prepare(opts: &TableOpts, map: &mut OpenMapMut<'_>) -> Result<Self> {
+    /// Readies the directory.
+    pub(crate) fn prepare(opts: &TableOpts) -> Result<Self> {
         let gid = match &opts.group {
             Some(name) => gid_of(name)?,
             None => Group::from_name("giveway")?.map_or(Gid::from_raw(0), |group| group.gid),
         };
-        let mut keeper = Self {
+        let keeper = Self {
             dir: opts.dir.clone(),
             nr_slots: opts.nr_slots,
             gid,
-            found: None,
-            replaces: None,
-            table: None,
+            tables: None,
         };
         keeper.mount()?;
-        map.set_max_entries(opts.nr_slots)?;
-        let path = keeper.path();
-        if !path.exists() {
-            return Ok(keeper);
-        }
-        let old = MapHandle::from_pinned_path(&path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
-        keeper.found = Some(old.info()?.info.id);
-        if keeper.fits(&old) {
-            map.reuse_fd(old.as_fd())?;
-        } else {
-            keeper.replaces = Some(old);
-        }
         Ok(keeper)
+    }
+
+    /// Notes the loaded program's maps: of the tables, and of whose they are.
+    pub(crate) fn serve(&mut self, maps: MapHandle, users: MapHandle) {
+        let tables = Tables::new(&self.dir, self.nr_slots, maps, users);
+        self.tables = Some(Arc::new(Mutex::new(tables)));
     }
 
     pub(crate) fn nr_slots(&self) -> u32 {
         self.nr_slots
     }
 
-    /// The table, once it is published.
-    pub(crate) fn table(&self) -> Option<&Table> {
-        self.table.as_ref()
+    /// Users and their tables, by the tables' numbers; none before they are published.
+    pub(crate) fn tables(&self) -> Vec<(u32, Table)> {
+        self.locked().map_or_else(Vec::new, |tables| tables.all())
     }
 
-    /// Whether somebody else has changed the directory since [`Keeper::prepare`] looked.
-    pub(crate) fn is_stale(&self) -> bool {
-        let pinned = MapHandle::from_pinned_path(self.path()).and_then(|map| map.info());
-        self.found != pinned.ok().map(|map| map.info.id)
+    /// Each change of the tables is whole, also if it failed.
+    fn locked(&self) -> Option<MutexGuard<'_, Tables>> {
+        let tables = self.tables.as_ref()?;
+        Some(tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Waits until no other loader publishes and attaches; none does until what is
@@ -138,10 +114,6 @@ impl Keeper {
     pub(crate) fn take_turn(&self) -> Result<Flock<File>> {
         // What it publishes lies in this directory and below it.
         turn::take(self.dir.parent().unwrap_or(&self.dir))
-    }
-
-    fn path(&self) -> PathBuf {
-        self.dir.join(NAME)
     }
 
     /// A bpf file system at the directory; a new one is open to root alone.
@@ -156,66 +128,36 @@ impl Keeper {
         Ok(())
     }
 
-    fn fits(&self, map: &MapHandle) -> bool {
-        map.map_type() == MapType::Array
-            && map.value_size() as usize == SLOT_SIZE
-            && map.max_entries() == self.nr_slots
-            && lookup_header(map).is_some_and(|page| page.starts_with(&self.header()))
-    }
-
-    /// How page 0 begins: magic, version, number of pages.
-    fn header(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(b"giveway\0");
-        bytes[8..12].copy_from_slice(&1u32.to_ne_bytes());
-        bytes[12..].copy_from_slice(&self.nr_slots.to_ne_bytes());
-        bytes
-    }
-
-    /// Makes the loaded program's map the one that clients find.
-    pub(crate) fn publish(&mut self, map: &mut libbpf_rs::MapMut<'_>) -> Result<()> {
-        let path = self.path();
-        if let Some(old) = self.replaces.take() {
-            info!("the hint table has changed its size or version: clients open it again");
-            retire(&old);
-            fs::remove_file(&path)?;
-            self.found = None;
-        }
-        if self.found.is_none() {
-            let mut page = vec![0; SLOT_SIZE];
-            page[..16].copy_from_slice(&self.header());
-            map.update(&0u32.to_ne_bytes(), &page, MapFlags::ANY)?;
-            map.pin(&path)?;
-            self.found = Some(map.info()?.info.id);
+    /// Has clients find the tables, which the loaded program is to read.
+    pub(crate) fn publish(&mut self) -> Result<()> {
+        let Some(tables) = self.tables.clone() else {
+            return Ok(());
+        };
+        if let Some(mut tables) = self.locked() {
+            tables.publish()?;
         }
         chown(&self.dir, None, Some(self.gid))?;
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o750))?;
-        chown(&path, None, Some(self.gid))?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o660))?;
         let socket = self.dir.with_file_name("hints.sock");
-        let descriptor = map.as_fd().try_clone_to_owned()?;
-        let size = self.nr_slots as usize * SLOT_SIZE;
-        // Most clients open the pin; those that cannot go without.
-        if let Err(error) = door::serve(&socket, descriptor, size, self.gid) {
-            warn!("the hint table is not passed on: {error:#}");
-        }
-        if self.table.is_none() {
-            self.table = Some(Table::open(Some(&self.dir))?);
+        // Root's programs open the pin.
+        if let Err(error) = door::serve(&socket, tables, self.gid) {
+            warn!("the hint tables are not passed on: {error:#}");
         }
         Ok(())
     }
 
     /// Takes back the slots of threads that are no more.
     pub(crate) fn sweep(&self) {
-        let Some(table) = &self.table else { return };
         let mut everybody = None;
-        let swept = table.reclaim(|tid, namespace| {
+        let mut may_live = |tid: u32, namespace| {
             let here = Path::new("/proc").join(tid.to_string()).exists();
             here && namespace == own_namespace()
                 || everybody
                     .get_or_insert_with(Everybody::now)
                     .may_have(tid, namespace)
-        });
+        };
+        let tables = self.tables().into_iter();
+        let swept: usize = tables.map(|(_, table)| table.reclaim(&mut may_live)).sum();
         if swept > 0 {
             info!("took back {swept} hint slots of threads that have ended");
         }
@@ -223,27 +165,7 @@ impl Keeper {
 
     /// Moves the owners of slots to where `sessions` has them.
     pub(crate) fn place(&self, sessions: &mut Sessions) {
-        if let Some(table) = &self.table {
-            sessions.round(table, own_namespace());
-        }
-    }
-}
-
-fn lookup_header(map: &MapHandle) -> Option<Vec<u8>> {
-    map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-        .ok()
-        .flatten()
-}
-
-/// Tells the clients of a table that another takes its place.
-fn retire(map: &MapHandle) {
-    if let Some(mut page) = lookup_header(map)
-        && page.len() == SLOT_SIZE
-    {
-        page[32] = 1;
-        if let Err(error) = map.update(&0u32.to_ne_bytes(), &page, MapFlags::ANY) {
-            warn!("cannot retire the old hint table: {error}");
-        }
+        sessions.round(&self.tables(), own_namespace());
     }
 }
 

@@ -21,6 +21,9 @@ const CLAIMS: &[&str] = &[
     "nested_weights_compound",
     "mark_moves_a_cgroup_that_runs",
     "slot_lowers_a_thread",
+    "slot_speaks_for_tasks_of_its_user_only",
+    "threads_and_children_follow_their_process",
+    "sched_idle_is_background_while_it_lasts",
     "boosted_holder_of_a_mutex",
     "read_holder_of_a_lightweight_lock",
     "floor_keeps_ufs_loaded",
@@ -37,6 +40,11 @@ const FEATURES: &[(&str, (u32, u32), Option<&str>)] = &[
         "cpu.max",
         (6, 17),
         Some("cpu_max_change_takes_effect_at_once"),
+    ),
+    (
+        "cpu.idle",
+        (6, 19),
+        Some("cpu_idle_is_background_while_it_lasts"),
     ),
     (
         "real-time tasks",

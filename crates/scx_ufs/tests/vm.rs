@@ -99,6 +99,31 @@ fn slots_say_tier_and_weight_and_harm_nobody() {
 }
 
 #[test]
+fn slots_speak_for_their_user_and_for_kin() {
+    prove(
+        2,
+        &[
+            "slot_speaks_for_tasks_of_its_user_only",
+            "threads_and_children_follow_their_process",
+            "kin_rise_by_their_own_right_only",
+            "a_right_that_is_gone_raises_nobody",
+        ],
+    );
+}
+
+#[test]
+fn idle_work_is_background() {
+    prove(
+        2,
+        &[
+            "sched_idle_is_background_while_it_lasts",
+            "cpu_idle_is_background_while_it_lasts",
+            "cpu_idle_is_background_where_marks_count",
+        ],
+    );
+}
+
+#[test]
 fn background_holders_do_not_keep_urgent_waiters_waiting() {
     prove(
         2,

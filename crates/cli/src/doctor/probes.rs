@@ -283,7 +283,7 @@ fn hints(root: &Path) -> Finding {
             ok(
                 Way::Native,
                 name,
-                format!("{used} of {all} slots are in use"),
+                format!("{used} of {all} of this user's slots are in use"),
             )
         }
         Ok(_) => note(
@@ -296,7 +296,7 @@ fn hints(root: &Path) -> Finding {
         }
         Err(error) => Finding {
             remedy: Some(
-                "join the group that owns the table: usermod -aG giveway USER, and log in again"
+                "join the group that may have tables: usermod -aG giveway USER, and log in again"
                     .into(),
             ),
             ..note(Way::Native, name, error.to_string())

@@ -20,6 +20,10 @@
  * Setters are plain stores to the calling thread's slot, for signal handlers
  * too. Nothing uses the heap; open and attach make system calls, the rest none.
  *
+ * USERS. A table is its user's, and counts for that user's threads only: open after
+ * becoming the user whose threads are to be heard. A process that maps its table
+ * and then gives up rights goes on writing the table of who it was.
+ *
  * PROCESSES AND THREADS. The mapping is per process, the slot per thread. A
  * child of fork() keeps the mapping and has no slot: it attaches for itself. A
  * thread that ends without giveway_hints_detach() gives its slot back when UFS
@@ -299,7 +303,7 @@ static inline void giveway_unmap_(struct giveway_mapping_ *mapping)
 	munmap(mapping, sizeof(*mapping));
 }
 
-/* Map the table that is in giveway_dir_ now, unless it is that of @known: then
+/* Map this user's table, unless it is that of @known: then
  * *mapping is @known. */
 static inline int giveway_map_(int patience_ms, struct giveway_mapping_ *known,
 			       struct giveway_mapping_ **mapping)
@@ -367,7 +371,7 @@ static inline int giveway_open_(const char *dir, int patience_ms)
  *
  * Returns 0, also when the table is mapped already; else, without effect:
  *   -ENOENT		no table: UFS has not been loaded since boot
- *   -EACCES		this user may not use it: join the group that owns it
+ *   -EACCES		this user has none: join the group that may, and load UFS
  *   -EAGAIN		the daemon has not answered within GIVEWAY_ASK_MS: call again
  *   -EPROTO		a table of another version: use the header of that version
  *   -ENAMETOOLONG	@dir is longer than 107 bytes

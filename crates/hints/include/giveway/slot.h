@@ -2,7 +2,7 @@
 /*
  * The hint slot: what a thread tells the scheduler, in memory that both see.
  *
- * A table of pages, mapped by every client and read by UFS. Page 0 is the
+ * A table of pages, mapped by the clients of one user and read by UFS. Page 0 is the
  * header; each other page is the slot of one thread, which writes its tier,
  * its weight and the locks it holds and waits for with plain stores. Telling
  * costs no system call; UFS looks when the thread is scheduled.
@@ -30,8 +30,9 @@
  *      moves it back; UFS does so for an owner that has exited.
  *   2. version is 0 whenever owner is 0, and while a claim wipes: what a slot
  *      holds counts only while version is GIVEWAY_SLOT_VERSION.
- *   3. UFS obeys a slot for a task only if owner is that task's name as the
- *      kernel has it, so nobody speaks for a thread that did not let him.
+ *   3. UFS obeys a slot for a task only if owner is that task's name, and the
+ *      table that of its effective user, as the kernel has them. So nobody speaks
+ *      for another user's thread.
  *   4. Nothing in a slot is an address for UFS, nor an index: it compares, and
  *      reads the owner's memory with calls that may fail.
  *   5. Page 0 is no safer than a slot. A client reads magic, version and nr_slots
@@ -39,11 +40,10 @@
  *      kernel gives, and goes by its own copy from then on. What else it reads
  *      there is a hint: any value of it costs time, no more.
  *
- * WEAKNESS. The table is one mapping: whoever may map it may write every slot
- * in it. The group that owns the table is a group of programs that trust one
- * another with their tiers; raising above a cgroup's tier takes more
- * (docs/hints.md). reach is never lowered: after a table was nearly full, each
- * search is as long as it was then.
+ * WEAKNESS. A table is one mapping: each program of the user may write every slot in
+ * it, as it may signal the user's processes. Raising above a cgroup's tier takes more
+ * (docs/hints.md). reach is never lowered: after a table was nearly full, each search
+ * is as long as it was then.
  *
  * This file has no dependency: it serves C, C++ and BPF programs.
  */
@@ -59,7 +59,7 @@
 #define GIVEWAY_SLOT_PROBES 32
 /* Locks recorded as held; what a thread holds beyond them is not known. */
 #define GIVEWAY_HELD_MAX 200
-/* The table's name in its directory. */
+/* The name of a table in its directory. */
 #define GIVEWAY_TABLE_NAME "giveway_slots"
 
 /* A slot's tier: enum giveway_tier plus one, so that zeroed memory says nothing. */
@@ -138,7 +138,7 @@ struct giveway_reader {
 };
 
 /* Written by UFS and never read by it: what the owner reads here is as true as
- * the programs are that may write the table. Times in nanoseconds. */
+ * the user's programs are. Times in nanoseconds. */
 struct giveway_report {
 	/* CPU time by enum giveway_tier; boosted time counts as background. */
 	unsigned long long run_ns[2];

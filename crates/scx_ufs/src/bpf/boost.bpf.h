@@ -215,7 +215,7 @@ static __always_inline void end_boost(struct slot_state *h)
 __once int review_holder(u32 holder)
 {
 	struct slot_state *h = state_of(holder);
-	u32 word, i;
+	u32 words = slot_words(), word, i;
 
 	if (set_is_empty(&waiters)) {
 		end_boost(h);
@@ -224,7 +224,7 @@ __once int review_holder(u32 holder)
 	bpf_for(word, 0, UFS_SLOT_WORDS) {
 		u64 bits;
 
-		if (word >= nr_slot_words)
+		if (word >= words)
 			break;
 		bits = set_word(&waiters, word);
 		bpf_for(i, 0, 64) {
@@ -285,7 +285,7 @@ __once int call_up(u32 slot)
 /* The owner of @from waits, and is urgent: boost whoever keeps it waiting. */
 __once int lend_to_holders(u32 from)
 {
-	u32 chain[CHAIN_MAX] = {}, n = 1, at, word, i;
+	u32 chain[CHAIN_MAX] = {}, n = 1, words = slot_words(), at, word, i;
 
 	if (set_is_empty(&holders))
 		return 0;
@@ -299,7 +299,7 @@ __once int lend_to_holders(u32 from)
 		bpf_for(word, 0, UFS_SLOT_WORDS) {
 			u64 bits;
 
-			if (word >= nr_slot_words)
+			if (word >= words)
 				break;
 			bits = set_word(&holders, word);
 			bpf_for(i, 0, 64) {

@@ -76,12 +76,12 @@ static __always_inline u64 bg_queue_of(u32 waits)
 /* Fetch the boosted tasks that wait in the queues of groups. */
 __once int fetch_wanted(u32 cpu)
 {
-	u32 word, i;
+	u32 words = slot_words(), word, i;
 
 	bpf_for(word, 0, UFS_SLOT_WORDS) {
 		u64 bits;
 
-		if (word >= nr_slot_words)
+		if (word >= words)
 			break;
 		bits = set_word(&wanted, word);
 		bpf_for(i, 0, 64) {

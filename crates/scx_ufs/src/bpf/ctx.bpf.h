@@ -21,10 +21,10 @@ const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
 const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
 const volatile u32 loader_tgid;
-/* Hints: pages of the table, the header included, and words of a set of slots. */
+/* Hints: pages of a table, the header included, and bits of a number below that. */
 const volatile bool hints_on = true;
 const volatile u32 nr_slots = 1;
-const volatile u32 nr_slot_words = 1;
+const volatile u32 slot_bits = 0;
 /* Group whose members may rise above their cgroup's tier; -1: none. */
 const volatile u32 hint_raise_gid = -1;
 /* Not 0: header.scheduler while this program is loaded. */
@@ -32,6 +32,8 @@ const volatile u64 load_number = 1;
 const volatile u64 boost_slice_ns = 1000000;
 const volatile u64 boost_ns = 10000000000;
 const volatile bool boost_heavyweight = true;
+/* Whether the loader looks for marks, and decides on tiers that change. */
+const volatile bool marks_on;
 /* Whether cpu.max is enforced: see limit.bpf.h. */
 const volatile bool limits_on = true;
 /* Indexed by tier. An entry of length 0 ends the list. */
@@ -134,6 +136,8 @@ struct group {
 	u64 cgid;
 	u32 parent;		/* group; the root is its own parent */
 	u32 tier;		/* of the cgroup */
+	u32 label;		/* the tier that its name gives it, or NO_LABEL */
+	u32 idle;		/* cpu.idle is 1 */
 	u32 weight;
 	u32 nr_waiting;		/* tasks in the group's queue */
 	u32 queued;		/* in the runnable tree, or just being looked at */
@@ -158,7 +162,7 @@ struct ufs_work group_work[UFS_GROUPS_MAX][UFS_SHARDS];
 u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
 u32 live_groups = 1;
 u64 hweight_gen = 1;
-/* Moved on by the loader when it has put a cgroup into another tier. */
+/* Moved on by whoever has put a cgroup into another tier, the loader too. */
 u64 tier_moves;
 
 /* -- Tasks. -- */
@@ -204,13 +208,19 @@ struct task_ctx {
 	u32 slot;		/* verified to be its own; 0: none */
 	u32 boost;
 	u32 boost_ran;		/* its latest run was boosted */
+	u32 uid;		/* its user when it last looked for a slot */
+	u32 table;		/* that user's; UFS_TABLES_MAX: none */
+	u32 tables_seen;	/* tables that there were then */
 	u64 owner;		/* its name in the table */
 	u64 claims_seen;	/* header.claims when it last looked for a slot */
 	u64 looked_at;
 	u32 looks;		/* since then */
 	u64 moves_seen;		/* tier_moves when the cgroup's tier was last looked up */
-	u64 raise_cred;		/* the credentials that may_raise was found for */
-	u32 may_raise;
+	/* Of kin: see hints.bpf.h. */
+	u32 kin;		/* the slot of its process's first thread; 0: none */
+	u32 inherited;		/* what was said of its parent at fork: enum said */
+	u64 kin_owner;		/* that thread's name in the table */
+	u32 idle_policy;	/* SCHED_IDLE, when .tier was found */
 };
 
 struct {

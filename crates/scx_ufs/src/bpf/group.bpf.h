@@ -2,9 +2,10 @@
 /*
  * Groups: which tier a cgroup belongs to, and what part of the tier it owns.
  *
- * TIER. Resolved once, in cgroup_init, from the cgroup's own name: equal to a
+ * TIER. Resolved in cgroup_init, from the cgroup's own name: equal to a
  * label, or a label followed by one of . - _ @ : and anything. Without a label
- * a cgroup is in its parent's tier; cgroup_init visits parents first. A name that
+ * a cgroup is background while its cpu.idle is 1, and else in its parent's tier;
+ * cgroup_init visits parents first, and cpu.idle that changes has all resolved anew. A name that
  * would put it above its parent's counts if it was root's choice: whoever has been
  * given a part of the hierarchy may step back in it, and not ahead. The loader may
  * write another tier later, of which tasks hear by tier_moves (hints.bpf.h,
@@ -224,6 +225,45 @@ static __always_inline void retire_idle_group(u32 index, u32 tier, u64 now)
 
 /* ---- Tiers ---- */
 
+/* Of a cgroup whose name says nothing, or what only root may say. */
+#define NO_LABEL 2
+
+/* The tier that a group has by its own label and cpu.idle, or NO_LABEL. */
+static __always_inline u32 own_tier(struct group *g)
+{
+	return g->label == NO_LABEL && g->idle ? GIVEWAY_TIER_BACKGROUND : g->label;
+}
+
+/* The tier of the group @index, by what it and the groups above it say, but for marks. */
+__once u32 resolve_tier(u32 index)
+{
+	u32 at = index, level, tier;
+
+	for (level = 0; level < UFS_DEPTH_MAX && at; level++) {
+		tier = own_tier(group(at));
+		if (tier != NO_LABEL)
+			return tier & 1;
+		at = group(at)->parent;
+	}
+	return group(at)->tier & 1;
+}
+
+/* After a change: tasks hear of it by tier_moves. */
+__once int renew_tiers(void)
+{
+	u32 nr = READ_ONCE(nr_groups), i;
+
+	bpf_for(i, 1, UFS_GROUPS_MAX) {
+		if (i >= nr)
+			break;
+		if (group(i)->cgid)
+			group(i)->tier = resolve_tier(i);
+	}
+	/* A full barrier: the tiers before the word that they have changed. */
+	__sync_fetch_and_add(&tier_moves, 1);
+	return 0;
+}
+
 static bool label_matches(const char *name, u32 tier, u32 entry)
 {
 	const volatile struct ufs_label *label;
@@ -246,7 +286,7 @@ static bool label_matches(const char *name, u32 tier, u32 entry)
 	return c == '\0' || c == '.' || c == '-' || c == '_' || c == '@' || c == ':';
 }
 
-static u32 tier_by_name(const char *name, u32 inherited)
+static u32 tier_by_name(const char *name)
 {
 	u32 tier, entry;
 
@@ -256,7 +296,7 @@ static u32 tier_by_name(const char *name, u32 inherited)
 				return tier;
 		}
 	}
-	return inherited;
+	return NO_LABEL;
 }
 
 static bool belongs_to_root(struct kernfs_node *dir)
@@ -272,6 +312,24 @@ static bool named_by_root(struct kernfs_node *dir, struct kernfs_node *above)
 {
 	return belongs_to_root(dir) ||
 	       (belongs_to_root(above) && !(BPF_CORE_READ(above, mode) & 022));
+}
+
+/* Whether the cgroup's cpu.idle is 1 as it becomes known. */
+static bool begins_idle(struct cgroup *cgrp, struct scx_cgroup_init_args *args)
+{
+	struct task_group *css = NULL;
+	void *states;
+
+	if (bpf_core_field_exists(args->sched_idle))
+		return args->sched_idle;
+	if (!bpf_core_enum_value_exists(enum cgroup_subsys_id, cpu_cgrp_id))
+		return false;
+	/* A task group begins with its state. */
+	states = (void *)__builtin_preserve_access_index(&cgrp->subsys);
+	states += bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id) * sizeof(css);
+	if (bpf_probe_read_kernel(&css, sizeof(css), states) || !css)
+		return false;
+	return BPF_CORE_READ(css, idle) > 0;
 }
 
 /* ---- Life of a group ---- */
@@ -299,7 +357,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	struct cgroup_slot *slot;
 	struct cgroup *parent;
 	struct group *g;
-	u32 up = 0, tier, index, shard;
+	u32 up = 0, label, tier, index, shard;
 	bool may_rise = false;
 	s32 err;
 
@@ -337,10 +395,15 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	g->parent = up;
 	g->weight = args->weight;
 	bpf_probe_read_kernel_str(g->name, sizeof(g->name), BPF_CORE_READ(cgrp, kn, name));
-	tier = tier_by_name(g->name, group(up)->tier) & 1;
-	if (tier > group(up)->tier && !may_rise)
-		tier = group(up)->tier;
-	g->tier = tier;
+	label = tier_by_name(g->name);
+	/* It may step back on its own, and not ahead. */
+	if (label == GIVEWAY_TIER_TIME_SENSITIVE && !may_rise)
+		label = NO_LABEL;
+	g->label = label;
+	g->idle = begins_idle(cgrp, args);
+	tier = own_tier(g);
+	/* Its parent's may be a mark's. */
+	g->tier = tier == NO_LABEL ? group(up)->tier : tier & 1;
 	g->vtime = bg_clock;
 	g->task_clock = 0;
 	g->in[0].hweight_gen = 0;

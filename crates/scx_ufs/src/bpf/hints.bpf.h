@@ -7,20 +7,33 @@
  * store. It looks where it has to decide anyway: at wake-up, at enqueue, when a
  * CPU chooses between its task and others, when a task stops, and at the tick.
  *
+ * A TABLE FOR EACH USER. Whoever maps a table may write all of it, so a table says
+ * something of its user's tasks only: a task is looked for in the table of its
+ * effective user, as the kernel has it. The loader makes tables, hands each to its
+ * user alone, and enters it in table_users. A slot's number is that of its table,
+ * and in the lower slot_bits that of its page.
+ *
  * FINDING THE SLOT. A task looks for a slot of its own name when header.claims
- * has moved since it last looked, LOOKS_MAX times per LOOK_NS at most (once where
- * the table has been so full that a search is long), and keeps the number.
- * Without one, all that hints cost it is that comparison.
+ * has moved since it last looked, when it has another user, or when there are more
+ * tables; LOOKS_MAX times per LOOK_NS at most (once where the table has been so full
+ * that a search is long). It keeps the number. Without one, all that hints cost it is
+ * that comparison.
  *
  *	             claims moved, slot of my name found
  *	  slot 0  <------------------------------------->  slot n
- *	             owner is not me, or version is 0
+ *	             owner is not me, version is 0, or my user has changed
  *
  * WHAT IS OBEYED. background: always. time_sensitive above the cgroup's tier:
- * if the task's real user is root, or its groups contain --hint-raise-gid.
- * A weight from 1 to 10000; anything else is the default. The verdict on a
- * right is kept with the credentials it was found for, which change whenever a
- * task's users or groups do.
+ * if the task's real user is root, or its groups contain --hint-raise-gid, each
+ * time anew: nothing that a verdict could be kept with is never used again.
+ * A weight from 1 to 10000; anything else is the default. A task of the policy
+ * SCHED_IDLE is background as if its cgroup were.
+ *
+ * KIN. What is said of a task is what its own slot says; else, of a thread, what the
+ * slot of its process's first thread says; else what was said of its parent when that
+ * forked it, or its process. So threads follow their process at once, and a child
+ * keeps what it was born with, as it keeps a nice value, until its process has a slot
+ * of its own. Rights are always the task's own, so nobody rises by kin.
  *
  * A CHANGE OF TIER never touches a task that waits in a queue: it takes effect
  * when the task is enqueued, or when it is running and dispatch looks at it.
@@ -34,7 +47,8 @@
  *   3. state_of(slot) is written by UFS only; what a program scribbles into the
  *      table reaches it by heed() and take_snapshot(), which clip it.
  *
- * WEAKNESSES: a task that sleeps, or that waits in a queue, changes its tier
+ * WEAKNESSES: what a child has inherited is in no slot, so it is gone when UFS is
+ * loaded anew. A task that sleeps, or that waits in a queue, changes its tier
  * when it next wakes up or runs, though another may have written its slot. A
  * claim among many is noticed late. A program that moves header.claims all the
  * time makes every task look LOOKS_MAX times per LOOK_NS.
@@ -44,15 +58,42 @@
 
 #define LOOK_NS (1000 * 1000ULL)
 #define LOOKS_MAX 4
-#define GROUPS_LOOKED_AT 64
+/* Steps of a search among the 65536 groups that a task can have. */
+#define GROUPS_STEPS 17
+
+#ifndef SCHED_IDLE
+#define SCHED_IDLE 5
+#endif
+
+/* What is said of a task, in one word: a slot's tier, and above it the weight. */
+enum said {
+	SAID_NOTHING = 0,
+	SAID_TIER = 0xff,
+	SAID_WEIGHT_SHIFT = 16,
+};
+
+/* A user's table. How long each is the loader decides. */
+struct user_table {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	__uint(max_entries, 1);
+	__uint(key_size, sizeof(u32));
+	__uint(value_size, sizeof(struct giveway_slot));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, UFS_TABLES_MAX);
+	__type(key, u32);
+	__array(values, struct user_table);
+} user_tables SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1024);
+	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct giveway_slot);
-} giveway_slots SEC(".maps");
+	__type(value, struct ufs_tables);
+} table_users SEC(".maps");
 
 /* A copy of what a task said when it last left a CPU, and what UFS made of it.
  * Everything but .boosted is written by the owner's callbacks alone. */
@@ -130,14 +171,63 @@ static __always_inline bool set_put(struct slot_set *set, u32 slot, bool in)
 	return true;
 }
 
-static __always_inline struct giveway_slot *slot_at(u32 index)
+static __always_inline struct ufs_tables *tables(void)
 {
-	return bpf_map_lookup_elem(&giveway_slots, &index);
+	u32 only = 0;
+
+	return bpf_map_lookup_elem(&table_users, &only);
 }
 
-static __always_inline struct giveway_header *header(void)
+static __always_inline u32 table_of(u32 slot)
 {
-	return (struct giveway_header *)slot_at(0);
+	return slot >> slot_bits;
+}
+
+static __always_inline struct giveway_slot *page_of(u32 table, u32 index)
+{
+	void *pages = bpf_map_lookup_elem(&user_tables, &table);
+
+	return pages ? bpf_map_lookup_elem(pages, &index) : NULL;
+}
+
+static __always_inline struct giveway_slot *slot_at(u32 slot)
+{
+	return page_of(table_of(slot), slot & ((1U << slot_bits) - 1));
+}
+
+static __always_inline struct giveway_header *header_of(u32 table)
+{
+	return (struct giveway_header *)page_of(table, 0);
+}
+
+/* Words of a set of slots that may have members. */
+static __always_inline u32 slot_words(void)
+{
+	struct ufs_tables *list = tables();
+
+	return list ? ((READ_ONCE(list->nr) << slot_bits) + 63) >> 6 : 0;
+}
+
+/* The table of this user; UFS_TABLES_MAX: he has none. */
+__once u32 find_table(u32 uid)
+{
+	struct ufs_tables *list = tables();
+	u32 i;
+
+	if (!list)
+		return UFS_TABLES_MAX;
+	bpf_for(i, 0, UFS_TABLES_MAX) {
+		if (i >= READ_ONCE(list->nr))
+			break;
+		if (READ_ONCE(list->uid[i & (UFS_TABLES_MAX - 1)]) == uid)
+			return i;
+	}
+	return UFS_TABLES_MAX;
+}
+
+static __always_inline u32 user_of(struct task_struct *p)
+{
+	return p->cred->euid.val;
 }
 
 static __always_inline struct slot_state *state_of(u32 slot)
@@ -157,20 +247,21 @@ static __always_inline u64 name_of(struct task_struct *p)
 	return giveway_owner(upid.nr, BPF_CORE_READ(upid.ns, ns.inum));
 }
 
-/* The slot of this name, if its owner has made it count; else 0. */
-__once u32 find_slot(u64 owner)
+/* The slot of this name in this table, if its owner has made it count; else 0. */
+__once u32 find_slot(u32 table, u64 owner)
 {
-	struct giveway_header *head = header();
+	struct giveway_header *head = header_of(table);
 	u32 nr = nr_slots, index, probes, i;
 
-	if (nr < 2 || !owner || !head)
+	if (nr < 2 || !owner || !head || table >= UFS_TABLES_MAX)
 		return 0;
 	probes = giveway_slot_probes(READ_ONCE(head->reach), nr);
 	bpf_for(i, 0, probes) {
 		struct giveway_slot *slot;
 
 		index = giveway_slot_probe(owner, i, nr);
-		slot = slot_at(index);
+		slot = page_of(table, index);
+		index |= table << slot_bits;
 		if (slot && READ_ONCE(slot->owner) == owner)
 			return READ_ONCE(slot->version) == GIVEWAY_SLOT_VERSION &&
 				       index < UFS_SLOTS_MAX ? index : 0;
@@ -183,12 +274,13 @@ __once int forget_slot(u32 slot);
 __once int look_for_slot(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
-	struct giveway_header *head = header();
+	struct ufs_tables *list = tables();
+	struct giveway_header *head;
 	u64 now = scx_bpf_now();
 	struct slot_state *state;
 	u32 found;
 
-	if (!tc || !head)
+	if (!tc || !list)
 		return 0;
 	if (time_delta(now, tc->looked_at) >= LOOK_NS) {
 		tc->looked_at = now;
@@ -196,15 +288,27 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	}
 	if (++tc->looks > LOOKS_MAX)
 		return 0;
+	tc->tables_seen = READ_ONCE(list->nr);
+	tc->uid = user_of(p);
+	tc->table = find_table(tc->uid);
+	head = header_of(tc->table);
+	tc->claims_seen = head ? READ_ONCE(head->claims) : 0;
 	/* A long search is the last of its kind for now. */
-	if (READ_ONCE(head->reach) > GIVEWAY_SLOT_PROBES)
+	if (head && READ_ONCE(head->reach) > GIVEWAY_SLOT_PROBES)
 		tc->looks = LOOKS_MAX;
-	tc->claims_seen = READ_ONCE(head->claims);
 	/* A full barrier: what is found is as new as claims. */
 	__sync_fetch_and_add(&nr_looks, 1);
 	/* Anew each time: exec() in a thread gives it another number. */
 	tc->owner = name_of(p);
-	found = find_slot(tc->owner);
+	found = find_slot(tc->table, tc->owner);
+	tc->kin = 0;
+	if (p->pid != p->tgid) {
+		tc->kin_owner = name_of(BPF_CORE_READ(p, group_leader));
+		tc->kin = find_slot(tc->table, tc->kin_owner);
+	}
+	/* The process has spoken. */
+	if (p->pid == p->tgid ? found : tc->kin)
+		tc->inherited = SAID_NOTHING;
 	if (found == tc->slot)
 		return 0;
 	if (tc->slot)
@@ -215,37 +319,39 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 	state = state_of(found);
 	__builtin_memset(state, 0, sizeof(*state));
 	state->pid = p->pid;
-	state->uid = BPF_CORE_READ(p, cred, euid.val);
+	state->uid = tc->uid;
 	stat_inc(UFS_HINT_SLOT);
 	return 0;
 }
 
-/* Whether the task may be above its cgroup's tier. */
+/* Whether the task may be above its cgroup's tier. The kernel keeps groups sorted. */
 __once bool may_raise(struct task_struct *p __arg_trusted)
 {
-	struct task_ctx *tc = task_ctx(p);
 	const struct cred *cred = p->cred;
 	struct group_info *groups_of;
-	u32 i, n, gid;
+	u32 i, gid, first = 0, end;
 
-	if (!tc)
+	if (cred->uid.val == 0)
+		return true;
+	if (hint_raise_gid == (u32)-1)
 		return false;
-	if (tc->raise_cred == (u64)cred)
-		return tc->may_raise;
-	tc->raise_cred = (u64)cred;
-	tc->may_raise = BPF_CORE_READ(cred, uid.val) == 0;
-	if (tc->may_raise || hint_raise_gid == (u32)-1)
-		return tc->may_raise;
-	tc->may_raise = BPF_CORE_READ(cred, egid.val) == hint_raise_gid;
+	if (cred->egid.val == hint_raise_gid)
+		return true;
 	groups_of = BPF_CORE_READ(cred, group_info);
-	n = BPF_CORE_READ(groups_of, ngroups);
-	bpf_for(i, 0, GROUPS_LOOKED_AT) {
-		if (i >= n || tc->may_raise)
+	end = BPF_CORE_READ(groups_of, ngroups);
+	bpf_for(i, 0, GROUPS_STEPS) {
+		u32 middle = first + (end - first) / 2;
+
+		if (first >= end || bpf_core_read(&gid, sizeof(gid), &groups_of->gid[middle]))
 			break;
-		if (!bpf_core_read(&gid, sizeof(gid), &groups_of->gid[i]))
-			tc->may_raise = gid == hint_raise_gid;
+		if (gid == hint_raise_gid)
+			return true;
+		if (gid < hint_raise_gid)
+			first = middle + 1;
+		else
+			end = middle;
 	}
-	return tc->may_raise;
+	return false;
 }
 
 static __always_inline u32 load_of(u32 weight)
@@ -255,39 +361,120 @@ static __always_inline u32 load_of(u32 weight)
 	return weight * LOAD_ONE / GIVEWAY_WEIGHT_DEFAULT;
 }
 
-static __always_inline bool is_own_slot(struct task_ctx *tc)
+static __always_inline bool is_slot_of(u32 index, u64 owner)
 {
-	struct giveway_slot *slot = slot_at(tc->slot);
+	struct giveway_slot *slot = slot_at(index);
 
-	return slot && READ_ONCE(slot->owner) == tc->owner &&
+	return slot && READ_ONCE(slot->owner) == owner &&
 	       READ_ONCE(slot->version) == GIVEWAY_SLOT_VERSION;
 }
 
-/* What the slot asks for, as far as the task has a right to it. False: the slot
- * is not the task's any more. */
-static __always_inline bool slot_says(struct task_struct *p, struct task_ctx *tc, u32 *tier,
-				      u32 *load)
+static __always_inline bool is_own_slot(struct task_ctx *tc)
 {
-	struct giveway_slot *slot = slot_at(tc->slot);
-	u32 asked;
+	return is_slot_of(tc->slot, tc->owner);
+}
 
-	if (!slot || !is_own_slot(tc))
+static __always_inline u32 said_in(u32 index)
+{
+	struct giveway_slot *slot = slot_at(index);
+
+	return slot ? READ_ONCE(slot->tier) | (u32)READ_ONCE(slot->weight) << SAID_WEIGHT_SHIFT :
+		      SAID_NOTHING;
+}
+
+/* What is said of the task, in its slot or of its kin. False: a slot by which it went
+ * is lost. */
+static __always_inline bool said_of(struct task_struct *p, struct task_ctx *tc, u32 *said)
+{
+	if (tc->slot || tc->kin) {
+		if (user_of(p) != tc->uid)
+			return false;
+		if (tc->slot ? !is_own_slot(tc) : !is_slot_of(tc->kin, tc->kin_owner))
+			return false;
+		*said = said_in(tc->slot ? tc->slot : tc->kin);
+	} else {
+		*said = tc->inherited;
+	}
+	return true;
+}
+
+/* The tier that the task is in unless more is said of it. */
+static __always_inline u32 plain_tier(struct task_struct *p, struct task_ctx *tc)
+{
+	if (unlikely(p->policy == SCHED_IDLE) && !(p->flags & PF_KTHREAD) &&
+	    p->tgid != loader_tgid)
+		return GIVEWAY_TIER_BACKGROUND;
+	return tc->cgroup_tier;
+}
+
+static __always_inline bool has_idle_policy(struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE;
+}
+
+/* Where the task is to be, as far as it has a right to it. False: a slot by which it
+ * went is lost. */
+static __always_inline bool asks_for(struct task_struct *p, struct task_ctx *tc, u32 *tier,
+				     u32 *load)
+{
+	u32 said = SAID_NOTHING, asked;
+
+	*tier = plain_tier(p, tc);
+	*load = LOAD_ONE;
+	if (!said_of(p, tc, &said))
 		return false;
-	asked = READ_ONCE(slot->tier);
-	*load = load_of(READ_ONCE(slot->weight));
-	*tier = tc->cgroup_tier;
+	asked = said & SAID_TIER;
+	*load = load_of(said >> SAID_WEIGHT_SHIFT);
 	if (asked == GIVEWAY_SLOT_TIER_BACKGROUND) {
 		*tier = GIVEWAY_TIER_BACKGROUND;
-	} else if (asked == GIVEWAY_SLOT_TIER_TIME_SENSITIVE &&
-		   tc->cgroup_tier == GIVEWAY_TIER_BACKGROUND) {
+	} else if (asked == GIVEWAY_SLOT_TIER_TIME_SENSITIVE && *tier == GIVEWAY_TIER_BACKGROUND) {
 		if (may_raise(p)) {
 			*tier = GIVEWAY_TIER_TIME_SENSITIVE;
 		} else {
-			state_of(tc->slot)->report.refused++;
+			if (tc->slot)
+				state_of(tc->slot)->report.refused++;
 			stat_inc(UFS_HINT_REFUSED);
 		}
 	}
 	return true;
+}
+
+/* Whether the task should look for a slot: somebody has claimed or released one in its
+ * user's table, it has another user, or there are more tables. */
+static __always_inline bool should_look(struct task_struct *p, struct task_ctx *tc)
+{
+	struct ufs_tables *list = tables();
+	struct giveway_header *head;
+
+	if (list && (unlikely(READ_ONCE(list->nr) != tc->tables_seen) ||
+		     unlikely(user_of(p) != tc->uid)))
+		return true;
+	if (tc->table >= UFS_TABLES_MAX)
+		return false;
+	head = header_of(tc->table);
+	return head && unlikely(READ_ONCE(head->claims) != tc->claims_seen);
+}
+
+/* What a task that is being born has from the one that bears it: a process what is said
+ * of its parent, a thread what its process was born with. */
+__once u32 legacy_of(struct task_struct *p __arg_trusted, bool is_thread)
+{
+	struct task_ctx *tc = task_ctx(p);
+	u32 slot, table;
+
+	if (!tc)
+		return SAID_NOTHING;
+	if (is_thread)
+		return tc->inherited;
+	slot = tc->slot ? tc->slot : tc->kin;
+	/* It has not been scheduled since it claimed its slot. */
+	if (should_look(p, tc)) {
+		table = find_table(user_of(p));
+		slot = find_slot(table, name_of(p));
+		if (!slot && p->pid != p->tgid)
+			slot = find_slot(table, name_of(BPF_CORE_READ(p, group_leader)));
+	}
+	return slot ? said_in(slot) : tc->inherited;
 }
 
 /* Put a task that is in no queue, and is charged up to now, elsewhere. */
@@ -317,13 +504,13 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 
 	if (!tc)
 		return 0;
-	if (!tc->slot || !slot_says(p, tc, &tier, &load)) {
+	tc->idle_policy = has_idle_policy(p);
+	if (!asks_for(p, tc, &tier, &load)) {
 		if (tc->slot)
 			forget_slot(tc->slot);
 		tc->slot = 0;
-		tier = tc->cgroup_tier;
-		load = LOAD_ONE;
-	} else {
+		tc->kin = 0;
+	} else if (tc->slot) {
 		state_of(tc->slot)->tier = tier;
 	}
 	if (tier != tc->tier || load != tc->load)
@@ -331,12 +518,18 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 	return 0;
 }
 
-/* Whether the task's slot asks for anything but what it has, or is lost. */
+/* Whether anything is to be said of the task beside its cgroup. */
+static __always_inline bool has_word(struct task_ctx *tc)
+{
+	return tc->slot || tc->kin || tc->inherited;
+}
+
+/* Whether what is said of the task asks for anything but what it has, or is lost. */
 __once bool slot_differs(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull)
 {
 	u32 tier, load;
 
-	return !slot_says(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
+	return !asks_for(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
 }
 
 /* Some cgroup is in another tier than it was: its own, maybe. Tasks of the root,
@@ -349,49 +542,48 @@ static __always_inline void heed_cgroup(struct task_struct *p, struct task_ctx *
 	heed_slot(p);
 }
 
+/* Whether the task has become SCHED_IDLE, or has been. */
+static __always_inline bool policy_changed(struct task_struct *p, struct task_ctx *tc)
+{
+	return has_idle_policy(p) != (bool)tc->idle_policy;
+}
+
 /* See what the task has to say. It is in no queue, and charged up to now. Mostly
  * that is nothing new: this is found out here, since heed_slot() has to look its
  * context up again. */
 static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
 {
-	struct giveway_header *head;
-
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
 		heed_cgroup(p, tc);
+	if (unlikely(policy_changed(p, tc)))
+		heed_slot(p);
 	if (!hints_on)
 		return;
-	head = header();
-	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen)) {
-		u32 before = tc->slot;
-
+	if (should_look(p, tc)) {
 		look_for_slot(p);
-		if (before && !tc->slot)
-			heed_slot(p);
-	}
-	if (unlikely(tc->slot) && slot_differs(p, tc))
 		heed_slot(p);
+	} else if (unlikely(has_word(tc)) && slot_differs(p, tc)) {
+		heed_slot(p);
+	}
 }
 
 /* Whether heed() would do something for the task that runs. */
 static __always_inline bool says_otherwise(struct task_struct *p, struct task_ctx *tc)
 {
-	struct giveway_header *head;
-
-	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
+	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen || policy_changed(p, tc)))
 		return true;
 	if (!hints_on)
 		return false;
-	head = header();
-	if (head && unlikely(READ_ONCE(head->claims) != tc->claims_seen))
+	if (should_look(p, tc))
 		return true;
-	return unlikely(tc->slot) && slot_differs(p, tc);
+	return unlikely(has_word(tc)) && slot_differs(p, tc);
 }
 
 /* The task has exited: its slot is free. */
 static __always_inline void reclaim_slot(struct task_ctx *tc)
 {
 	struct giveway_slot *slot = tc->slot ? slot_at(tc->slot) : NULL;
-	struct giveway_header *head = header();
+	struct giveway_header *head = header_of(table_of(tc->slot));
 
 	if (!slot || !head || READ_ONCE(slot->owner) != tc->owner)
 		return;

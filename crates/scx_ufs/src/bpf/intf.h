@@ -37,8 +37,11 @@ enum ufs_limits {
 	UFS_FINE_BUCKETS = 4 * UFS_HIST_BUCKETS,
 	/* Places in which the CPUs count for a group: CPU modulo this. */
 	UFS_SHARDS = 8,
-	/* Hint slots, the header included, and what is remembered of each. */
-	UFS_SLOTS_MAX = 4096,
+	/* Tables of hint slots, one for each user that has one; pages of a table, the
+	 * header included; and pages of all of them. */
+	UFS_TABLES_MAX = 16,
+	UFS_TABLE_SLOTS_MAX = 4096,
+	UFS_SLOTS_MAX = 16384,
 	UFS_SLOT_WORDS = UFS_SLOTS_MAX / 64,
 	UFS_HELD_SEEN = 8,
 	UFS_BLOCKERS = 4,
@@ -169,6 +172,13 @@ struct ufs_place {
 	u32 sibling;	/* the next of them, in a circle */
 	u32 llc;	/* among the domains */
 	u32 node;
+};
+
+/* Whose each table of hint slots is. Written by the loader, which only adds to it
+ * while UFS is attached: the number last. */
+struct ufs_tables {
+	u32 nr;
+	u32 uid[UFS_TABLES_MAX];
 };
 
 /* A name, or the beginning of a name, that puts a cgroup into a tier. */

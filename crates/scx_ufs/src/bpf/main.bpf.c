@@ -566,8 +566,10 @@ static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
 		tier = GIVEWAY_TIER_TIME_SENSITIVE;
 	}
 	tc->group = index;
-	tc->tier = tier;
 	tc->cgroup_tier = tier;
+	tier = plain_tier(p, tc);
+	tc->idle_policy = has_idle_policy(p);
+	tc->tier = tier;
 	tc->load = LOAD_ONE;
 	tc->vtime = tier == GIVEWAY_TIER_TIME_SENSITIVE ? ts_clock : group(index)->task_clock;
 	tc->vtime_elsewhere = tier == GIVEWAY_TIER_TIME_SENSITIVE ? group(index)->task_clock :
@@ -585,6 +587,8 @@ s32 BPF_STRUCT_OPS(ufs_init_task, struct task_struct *p, struct scx_init_task_ar
 	/* The task's own of an earlier attachment, maybe. */
 	__builtin_memset(tc, 0, sizeof(*tc));
 	settle_in(p, tc, group_of_cgroup(args->cgroup));
+	if (hints_on && args->fork)
+		tc->inherited = legacy_of(bpf_get_current_task_btf(), p->pid != p->tgid);
 	return 0;
 }
 
@@ -650,6 +654,17 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	reprice_soon();
 }
 
+void BPF_STRUCT_OPS(ufs_cgroup_set_idle, struct cgroup *cgrp, bool idle)
+{
+	u32 index = group_of_cgroup(cgrp);
+
+	if (index == 0 || group(index)->cgid != cgrp->kn->id)
+		return;
+	group(index)->idle = idle;
+	if (!marks_on)
+		renew_tiers();
+}
+
 void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us, u64 quota_us,
 		    u64 burst_us)
 {
@@ -679,9 +694,23 @@ static void clear_leftovers(void)
 	}
 }
 
-s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
+/* Tell the clients of every table who reads it: 0 is nobody. */
+static void tell_clients(u64 scheduler)
 {
 	struct giveway_header *head;
+	u32 table;
+
+	if (!hints_on)
+		return;
+	bpf_for(table, 0, UFS_TABLES_MAX) {
+		head = header_of(table);
+		if (head)
+			WRITE_ONCE(head->scheduler, scheduler);
+	}
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
+{
 	u32 cpu;
 	s32 err;
 
@@ -702,19 +731,14 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	err = scx_bpf_create_dsq(PARK_DSQ, -1);
 	if (err)
 		return err;
-	head = header();
-	if (hints_on && head)
-		WRITE_ONCE(head->scheduler, load_number);
+	tell_clients(load_number);
 	err = init_price_timer();
 	return err ?: start_timer();
 }
 
 void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
 {
-	struct giveway_header *head = header();
-
-	if (hints_on && head)
-		WRITE_ONCE(head->scheduler, 0);
+	tell_clients(0);
 	stop_timer();
 	UEI_RECORD(uei, ei);
 }
@@ -774,6 +798,7 @@ SCX_OPS_DEFINE(ufs_ops,
 	       .cgroup_move		= (void *)ufs_cgroup_move,
 	       .cgroup_set_weight	= (void *)ufs_cgroup_set_weight,
 	       .cgroup_set_bandwidth	= (void *)ufs_cgroup_set_bandwidth,
+	       .cgroup_set_idle		= (void *)ufs_cgroup_set_idle,
 	       .init			= (void *)ufs_init,
 	       .exit			= (void *)ufs_exit,
 	       .dump			= (void *)ufs_dump,

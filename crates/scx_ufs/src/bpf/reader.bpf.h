@@ -124,7 +124,7 @@ static __noinline int read_blockers(u32 index)
 						READ_ONCE(slot->reader.proclock_proc_off)) ||
 		    !read_user(&pid, holder + READ_ONCE(slot->reader.proc_pid_off)))
 			break;
-		found = find_slot(giveway_owner(pid, name_space));
+		found = find_slot(table_of(index), giveway_owner(pid, name_space));
 		if (found && found != index) {
 			state->blocker[state->nblockers & (UFS_BLOCKERS - 1)] = found;
 			state->nblockers++;

@@ -10,6 +10,8 @@ pub(super) struct Person {
     pub(super) leader: u32,
     pub(super) parent: u32,
     uid: u32,
+    /// The effective user, whose table UFS looks into.
+    pub(super) user: u32,
     gids: Vec<u32>,
 }
 
@@ -28,6 +30,7 @@ impl Person {
             leader: *numbers("Tgid:")?.first()?,
             parent: *numbers("PPid:")?.first()?,
             uid: *numbers("Uid:")?.first()?,
+            user: *numbers("Uid:")?.get(1)?,
             gids,
         })
     }
@@ -62,6 +65,7 @@ mod tests {
             leader: 12,
             parent: 7,
             uid: 26,
+            user: 0,
             gids: vec![42, 43, 27],
         };
         assert!(person.may_rise(27) && person.may_rise(42) && !person.may_rise(0));

@@ -1,4 +1,4 @@
-//! Threads as `/proc` and the hint table know them.
+//! Threads as `/proc` and the hint tables know them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,20 +17,20 @@ pub struct Proc<'a> {
     dir: PathBuf,
     /// The tier of a cgroup, by its path from the top.
     tier_of: &'a dyn Fn(&Path) -> Tier,
-    table: Option<Table>,
+    tables: Vec<Table>,
     /// The inode number of the own pid namespace: of others the numbers mean
     /// something else.
     namespace: u32,
 }
 
 impl<'a> Proc<'a> {
-    /// Threads below `dir`, usually `/proc`, and the slots of `table`.
-    pub fn new(dir: &Path, tier_of: &'a dyn Fn(&Path) -> Tier, table: Option<Table>) -> Self {
+    /// Threads below `dir`, usually `/proc`, and the slots of `tables`.
+    pub fn new(dir: &Path, tier_of: &'a dyn Fn(&Path) -> Tier, tables: Vec<Table>) -> Self {
         let namespace = fs::metadata(dir.join("self/ns/pid"));
         Self {
             dir: dir.to_owned(),
             tier_of,
-            table,
+            tables,
             namespace: namespace.map_or(0, |about| about.ino() as u32),
         }
     }
@@ -63,7 +63,7 @@ impl Tasks for Proc<'_> {
     }
 
     fn look(&mut self) -> (u64, Vec<Slot>) {
-        let slots = self.table.iter().flat_map(Table::reports);
+        let slots = self.tables.iter().flat_map(Table::reports);
         let own = slots.filter(|(said, _)| said.namespace == self.namespace);
         let slots = own.map(|(said, report)| Slot {
             tid: said.tid,
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(path, Path::new("/background.slice/a"));
             Tier::Background
         };
-        let mut tasks = Proc::new(proc.path(), &tier_of, None);
+        let mut tasks = Proc::new(proc.path(), &tier_of, Vec::new());
         let about = tasks.about(8).unwrap();
         assert_eq!((about.owner.pid, about.tier), (7, Tier::Background));
         assert_eq!(about.owner.process, "train");
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_clock_goes_on() {
         let tier_of = |_: &Path| Tier::Background;
-        let mut tasks = Proc::new(Path::new("/proc"), &tier_of, None);
+        let mut tasks = Proc::new(Path::new("/proc"), &tier_of, Vec::new());
         let (first, slots) = tasks.look();
         assert!(slots.is_empty() && tasks.look().0 >= first);
     }

@@ -16,6 +16,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
+//! idling.rs     claims about SCHED_IDLE and cpu.idle
 //! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
@@ -24,6 +25,8 @@
 //! hinted.rs     workers with hint slots, and one that scribbles over them
 //! teller.rs     their locks, and how they tell about them
 //! hinting.rs    claims about hint slots and boosts
+//! rights.rs     claims about who may say what of whom
+//! kin.rs        claims about threads and children of whoever has a slot
 //! faults.rs     claims about what goes wrong outside of UFS
 //! ```
 
@@ -37,10 +40,13 @@ mod cgroup;
 mod faults;
 mod hinted;
 mod hinting;
+mod idling;
+mod kin;
 mod limits;
 mod loading;
 mod marking;
 mod placing;
+mod rights;
 mod sharing;
 mod survival;
 mod teller;
@@ -99,6 +105,12 @@ const CLAIMS: &[Claim] = &[
         "a_name_raises_only_where_root_has_chosen_it",
         marking::named,
     ),
+    ("sched_idle_is_background_while_it_lasts", idling::policy),
+    ("cpu_idle_is_background_while_it_lasts", idling::cgroup),
+    (
+        "cpu_idle_is_background_where_marks_count",
+        idling::cgroup_with_marks,
+    ),
     (
         "time_sensitive_tasks_do_not_share_a_core",
         placing::wake_apart,
@@ -137,6 +149,10 @@ const CLAIMS: &[Claim] = &[
     ("slot_lowers_a_thread", hinting::lower),
     ("slot_raises_with_the_right_and_not_without", hinting::raise),
     ("slot_weights_2_3_within_a_cgroup", hinting::weight),
+    ("slot_speaks_for_tasks_of_its_user_only", rights::forged),
+    ("a_right_that_is_gone_raises_nobody", rights::revoked),
+    ("threads_and_children_follow_their_process", kin::follow),
+    ("kin_rise_by_their_own_right_only", kin::rights),
     ("boosted_holder_of_a_mutex", hinting::inversion_mutex),
     ("boosted_holder_of_a_spinlock", hinting::inversion_spin),
     ("boosted_chain_of_three", hinting::inversion_chain),

@@ -98,6 +98,15 @@ impl Worker {
         self.0.id() as i32
     }
 
+    /// Gives it another scheduling policy, one without a priority.
+    pub(crate) fn set_policy(&self, policy: i32) -> Result<()> {
+        let none = nix::libc::sched_param { sched_priority: 0 };
+        // SAFETY: the structure lives for as long as the call.
+        let result = unsafe { nix::libc::sched_setscheduler(self.pid(), policy, &none) };
+        nix::errno::Errno::result(result)?;
+        Ok(())
+    }
+
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill(Pid::from_raw(self.pid()), signal)?)
     }
@@ -165,7 +174,7 @@ pub(crate) fn nr_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-fn burn_for(span: Duration) {
+pub(crate) fn burn_for(span: Duration) {
     let start = Instant::now();
     while start.elapsed() < span {
         std::hint::spin_loop();
@@ -200,6 +209,13 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             print!("{delays}");
             Ok(())
         }
+        ("burn-as", [id]) => crate::rights::burn_as(id.parse()?),
+        ("forge", [id, victims @ ..]) => {
+            let victims = victims.iter().map(|tid| Ok(tid.parse()?));
+            crate::rights::forge(id.parse()?, &victims.collect::<Result<Vec<u32>>>()?)
+        }
+        ("revoked", _) => crate::rights::lose_the_right(),
+        ("family", [tier, id]) => crate::kin::family(tier.parse()?, id.parse()?),
         _ => crate::hinted::main(kind, args),
     }
 }

@@ -130,7 +130,10 @@ pub(crate) fn doubled(ufs: &mut Ufs) -> Result<String> {
     }
     let top = Cgroup::top()?;
     let sensitive = top.child("time_sensitive", 100)?;
-    for way in ["by its directory", "through the door"] {
+    for way in [
+        "whose directory it may enter",
+        "whose directory it may not enter",
+    ] {
         let (_worker, attached) = hinted(&sensitive, "background", 100, NOBODY)?;
         if !attached {
             bail!("a client can no longer get at the table {way}");
@@ -170,7 +173,10 @@ pub(crate) fn at_once(ufs: &mut Ufs) -> Result<String> {
         if status.code() != Some(1) || !said.contains("stop that one first") {
             bail!("the second of two loaders ended with {status} and said: {said}");
         }
-        for way in ["by its directory", "through the door"] {
+        for way in [
+            "whose directory it may enter",
+            "whose directory it may not enter",
+        ] {
             let (_worker, attached) = hinted(&sensitive, "background", 100, NOBODY)?;
             if !attached {
                 bail!("a client cannot get at the table {way}: {}", winner.said());
