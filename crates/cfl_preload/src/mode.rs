@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! UNDECIDED -> DECIDING -> CFL       settings are in order
-//!                     '--> GLIBC     refused, with a message; or another program is meant
+//!                     '--> GLIBC     refused, or a glibc of unknown layout, with a message;
+//!                                    or another program is meant
 //! ```
 //!
 //! While the settings are read, the deciding thread's own calls go to glibc,
@@ -22,7 +23,7 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release}
 
 use crate::config::{self, Settings};
 use crate::errno::Errno;
-use crate::{fork, lock, message, stats, threads};
+use crate::{fork, layout, lock, message, stats, threads};
 
 const UNDECIDED: u32 = 0;
 const DECIDING: u32 = 1;
@@ -89,7 +90,8 @@ unsafe extern "C" {
 
 /// Puts the settings into force. Whether that succeeded.
 fn apply(settings: &Settings) -> bool {
-    let applied = stats::prepare(&settings.stats)
+    let applied = layout::prepare()
+        .and_then(|()| stats::prepare(&settings.stats))
         .and_then(|counts| lock::prepare(&settings.lock, counts))
         .and_then(|()| threads::prepare(&settings.group));
     if let Err(problem) = &applied {

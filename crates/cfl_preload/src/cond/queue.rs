@@ -2,12 +2,16 @@
 //!
 //! ```text
 //! byte  0  lock      generation << 2 | free, held or contended
+//!       4  pins      signalled waiters that have not seen it yet
 //!       8  first     the waiter that has waited longest, or null
 //!      16  last
-//!      24  tickets   waiters that ever came
-//!      32  pins      signalled waiters that have not seen it yet
-//!      36  flags     glibc's place and bits: 1 shared between processes, 2 CLOCK_MONOTONIC
+//!      24  flags     four words, of which the one where glibc has its flags has
+//!                    them here too: 1 shared between processes, 2 CLOCK_MONOTONIC
+//!      40  tickets   waiters that ever came
 //! ```
+//!
+//! Which word that is, is found out when the library is loaded (`layout.rs`):
+//! byte 36 up to glibc 2.40, byte 28 since.
 //!
 //! All zero is an empty condition variable, so static initialisers work. The
 //! queue is made of `Waiter`s on the stacks of those who wait:
@@ -46,11 +50,11 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release}
 use giveway_locks::futex;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use crate::fork;
+use crate::{fork, layout};
 
 /// Bits of `flags`.
-pub(super) const SHARED: u32 = 1;
-pub(super) const MONOTONIC: u32 = 2;
+pub(crate) const SHARED: u32 = 1;
+pub(crate) const MONOTONIC: u32 = 2;
 
 /// Values of `lock` below the generation.
 const FREE: u32 = 0;
@@ -73,16 +77,23 @@ const SPINS: u32 = 50;
 #[repr(C)]
 pub(super) struct Cond {
     lock: AtomicU32,
+    pins: AtomicU32,
     first: AtomicPtr<Waiter>,
     last: AtomicPtr<Waiter>,
+    flags: [AtomicU32; 4],
     tickets: AtomicU64,
-    pins: AtomicU32,
-    flags: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Cond>() <= size_of::<pthread_cond_t>());
 const _: () = assert!(align_of::<Cond>() <= align_of::<pthread_cond_t>());
-const _: () = assert!(std::mem::offset_of!(Cond, flags) == 36);
+
+/// The first of the words that glibc may have its flags in.
+const FLAGS_WORD: usize = std::mem::offset_of!(Cond, flags) / 4;
+
+/// Whether glibc may have its flags in this 32-bit word.
+pub(crate) fn leaves_free(word: usize) -> bool {
+    (FLAGS_WORD..FLAGS_WORD + 4).contains(&word)
+}
 
 /// One thread that waits. All atomic: others read it while its thread does.
 pub(super) struct Waiter {
@@ -128,12 +139,18 @@ impl Waiter {
 }
 
 impl Cond {
+    /// Where glibc has its flags.
+    fn flags_place(&self) -> &AtomicU32 {
+        // The remainder is for the compiler: `layout` accepts these four only.
+        &self.flags[layout::cond_flags_word().wrapping_sub(FLAGS_WORD) % 4]
+    }
+
     pub(super) fn flags(&self) -> u32 {
-        self.flags.load(Relaxed)
+        self.flags_place().load(Relaxed)
     }
 
     pub(super) fn set_flags(&self, flags: u32) {
-        self.flags.store(flags, Relaxed);
+        self.flags_place().store(flags, Relaxed);
     }
 
     /// Whether a thread may still touch the memory (4).
