@@ -90,10 +90,7 @@ pub(crate) unsafe fn destroy(cond: *mut pthread_cond_t) -> c_int {
         // SAFETY: passed on as it came.
         return unsafe { glibc::pthread_cond_destroy(cond) };
     };
-    // Nobody may be waiting, so whoever is still there is on its way out.
-    while ours.is_in_use() {
-        std::thread::yield_now();
-    }
+    ours.await_unused();
     0
 }
 

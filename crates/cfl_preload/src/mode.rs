@@ -21,6 +21,8 @@ use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use giveway_locks::futex;
+
 use crate::config::{self, Settings};
 use crate::errno::Errno;
 use crate::{fork, layout, lock, message, stats, threads};
@@ -55,7 +57,8 @@ fn decide() -> bool {
             if DECIDER.load(Relaxed) == me {
                 return false;
             }
-            std::thread::yield_now();
+            // Asleep: the decider may need this thread's CPU.
+            futex::wait(&MODE, DECIDING, None);
         }
         return MODE.load(Acquire) == CFL;
     }
@@ -69,6 +72,7 @@ fn decide() -> bool {
         }
     };
     MODE.store(if ours { CFL } else { GLIBC }, Release);
+    futex::wake(&MODE, u32::MAX);
     errno.restore();
     ours
 }
