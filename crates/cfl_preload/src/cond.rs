@@ -9,7 +9,8 @@
 //! may go on, and who then gets the mutex is for the mutex to decide, by weight.
 //!
 //! A condition variable whose flags say that it is shared between processes
-//! belongs to glibc (`shared.rs`), which keeps that bit at the same place.
+//! belongs to glibc (`shared.rs`); ours have their flags where glibc has them
+//! (`layout.rs`).
 //!
 //! Waiting is a cancellation point (`cancel.c`): the stack is unwound from
 //! inside `giveway_cfl_sleep`, after [`cancelled`] has been called. So no frame
@@ -25,7 +26,8 @@ use libc::{clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, times
 
 use crate::errno::Errno;
 use crate::{glibc, mode, mutex, shared, time};
-use queue::{Cond, MONOTONIC, SHARED, WAITING, Waiter};
+use queue::{Cond, WAITING, Waiter};
+pub(crate) use queue::{MONOTONIC, SHARED, leaves_free};
 
 unsafe extern "C-unwind" {
     /// `cancel.c`.
@@ -88,10 +90,7 @@ pub(crate) unsafe fn destroy(cond: *mut pthread_cond_t) -> c_int {
         // SAFETY: passed on as it came.
         return unsafe { glibc::pthread_cond_destroy(cond) };
     };
-    // Nobody may be waiting, so whoever is still there is on its way out.
-    while ours.is_in_use() {
-        std::thread::yield_now();
-    }
+    ours.await_unused();
     0
 }
 

@@ -18,6 +18,7 @@
 //!                  giveway-locks
 //!
 //!   mode ──► config          once, at the first call: ours or glibc's?
+//!      └───► layout          can ours and glibc's be told apart?
 //!   threads                  whose group, when a thread gets a name; and who it is
 //!   stats ──► report         per lock, if asked for
 //!   time                     what programs wait until
@@ -61,6 +62,7 @@ mod errno;
 mod exports;
 mod fork;
 mod glibc;
+mod layout;
 mod lock;
 mod message;
 mod mode;

@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! UNDECIDED -> DECIDING -> CFL       settings are in order
-//!                     '--> GLIBC     refused, with a message; or another program is meant
+//!                     '--> GLIBC     refused, or a glibc of unknown layout, with a message;
+//!                                    or another program is meant
 //! ```
 //!
 //! While the settings are read, the deciding thread's own calls go to glibc,
@@ -20,9 +21,11 @@ use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
+use giveway_locks::futex;
+
 use crate::config::{self, Settings};
 use crate::errno::Errno;
-use crate::{fork, lock, message, stats, threads};
+use crate::{fork, layout, lock, message, stats, threads};
 
 const UNDECIDED: u32 = 0;
 const DECIDING: u32 = 1;
@@ -54,7 +57,8 @@ fn decide() -> bool {
             if DECIDER.load(Relaxed) == me {
                 return false;
             }
-            std::thread::yield_now();
+            // Asleep: the decider may need this thread's CPU.
+            futex::wait(&MODE, DECIDING, None);
         }
         return MODE.load(Acquire) == CFL;
     }
@@ -68,6 +72,7 @@ fn decide() -> bool {
         }
     };
     MODE.store(if ours { CFL } else { GLIBC }, Release);
+    futex::wake(&MODE, u32::MAX);
     errno.restore();
     ours
 }
@@ -89,7 +94,8 @@ unsafe extern "C" {
 
 /// Puts the settings into force. Whether that succeeded.
 fn apply(settings: &Settings) -> bool {
-    let applied = stats::prepare(&settings.stats)
+    let applied = layout::prepare()
+        .and_then(|()| stats::prepare(&settings.stats))
         .and_then(|counts| lock::prepare(&settings.lock, counts))
         .and_then(|()| threads::prepare(&settings.group));
     if let Err(problem) = &applied {

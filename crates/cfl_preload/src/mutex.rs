@@ -61,7 +61,21 @@ struct Mutex {
 const _: () = assert!(size_of::<Mutex>() == 40);
 const _: () = assert!(size_of::<Mutex>() <= size_of::<pthread_mutex_t>());
 const _: () = assert!(align_of::<Mutex>() <= align_of::<pthread_mutex_t>());
-const _: () = assert!(std::mem::offset_of!(Mutex, kind) == 16);
+
+/// The 32-bit word of a mutex whose lower half is the kind; `layout.rs` checks
+/// that glibc agrees.
+pub(crate) const KIND_WORD: usize = std::mem::offset_of!(Mutex, kind) / 4;
+
+/// The type of a mutex with this word, if it would be ours.
+pub(crate) fn type_of_ours(word: u32) -> Option<c_int> {
+    is_ours(word as u16).then_some(c_int::from(word as u16 & TYPE))
+}
+
+#[inline]
+fn is_ours(kind: u16) -> bool {
+    kind & !(TYPE | ELISION) == 0
+}
+
 // The lower half of glibc's kind is the first.
 const _: () = assert!(cfg!(target_endian = "little"));
 
@@ -86,7 +100,7 @@ unsafe fn ours<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a Mutex> {
     // SAFETY: by the caller; all fields are atomic, and any bytes are valid
     // values of them.
     let mutex = unsafe { &*mutex.cast::<Mutex>() };
-    (mode::is_cfl() && mutex.kind.load(Relaxed) & !(TYPE | ELISION) == 0).then_some(mutex)
+    (mode::is_cfl() && is_ours(mutex.kind.load(Relaxed))).then_some(mutex)
 }
 
 /// Whether `mutex` belongs to glibc.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, digest};
 use crate::command;
 use crate::error::{LabError, Result};
 use crate::progress::Progress;
@@ -139,6 +139,28 @@ impl Apt {
             )?;
         }
         Ok(())
+    }
+
+    /// The cache entry with these packages of a suite, unpacked. Its name begins with
+    /// `prefix`.
+    pub(crate) fn unpacked(
+        &self,
+        cache: &Cache,
+        prefix: &str,
+        suite: &str,
+        packages: &[&str],
+        progress: &dyn Progress,
+    ) -> Result<PathBuf> {
+        let mut wanted = Vec::new();
+        for package in packages {
+            // A package that the suite lacks has no version here, and apt says so.
+            let versions = self.versions(package)?;
+            let here = versions.into_iter().find(|(_, place)| place == suite);
+            let version = here.map_or_else(|| suite.to_owned(), |(version, _)| version);
+            wanted.push(format!("{package}={version}"));
+        }
+        let name = prefix.to_owned() + &digest(wanted.iter().map(|name| name.as_bytes()));
+        cache.entry(&name, |into| self.unpack(&wanted, into, progress))
     }
 
     /// Downloads the source package (`name/suite`) into `into`.

@@ -155,6 +155,23 @@ pub fn series(progress: &dyn Progress) -> Result<Vec<String>> {
     kernel::series(&Apt::open(&Cache::open()?, progress)?)
 }
 
+/// A directory with these packages of a Debian suite, unpacked and not installed: for
+/// programs that are to run on another release's libraries. `suite` is `trixie` or
+/// `sid`. Kept on disk until the suite has newer ones; without the archive, what was
+/// fetched last is used.
+///
+/// # Errors
+/// The archive does not answer and nothing was fetched before; a package that
+/// the suite does not have.
+pub fn unpacked(suite: &str, packages: &[&str], progress: &dyn Progress) -> Result<PathBuf> {
+    let cache = Cache::open()?;
+    let prefix = format!("packages-{suite}-{}-", packages.join("-"));
+    match Apt::open(&cache, progress) {
+        Ok(apt) => apt.unpacked(&cache, &prefix, suite, packages, progress),
+        Err(error) => cache.newest(&prefix).ok_or(error),
+    }
+}
+
 /// Everything the lab keeps on disk: name and size.
 ///
 /// # Errors

@@ -5,15 +5,27 @@
 //! meet at the tail only. Whoever moves or unlinks it therefore first makes its
 //! predecessor look like a tail, then replaces it in the lock's word by one
 //! exchange; if that fails, somebody has queued behind it, and its link comes at
-//! once.
+//! once, unless that thread has just lost its CPU. The wait for it is asleep after a
+//! moment: who waits may be the one that keeps that thread from a CPU, by real-time
+//! priority. The sleep has a deadline and nobody ends it, so that queueing costs
+//! no more for what hardly ever happens.
 //!
 //! Functions here are called with the role (N4), but for [`replace_tail`] and
 //! [`wait_for_next`], which a head that leaves the queue calls on its own node.
 
+use std::time::Duration;
+
 use crate::criteria::Policy;
+use crate::futex::{self, Deadline};
 use crate::node::node;
 use crate::state;
-use crate::sync::{AcqRel, Acquire, Relaxed, Release, relax};
+use crate::sync::{AcqRel, Acquire, MODEL, Relaxed, Release, relax};
+
+/// Looks at a link that is about to be written, before sleeping.
+const LINK_SPINS: u32 = 256;
+
+/// Sleep between looks at a link whose writer is not running.
+const LINK_NAP: Duration = Duration::from_micros(50);
 
 /// Takes `at`, which follows `before`, out of the queue. False if it must be
 /// tried again, because `at` has just got a successor.
@@ -62,10 +74,10 @@ pub(crate) fn wait_for_next(at: u32) -> u32 {
             return next;
         }
         spins += 1;
-        if spins.is_multiple_of(256) {
-            crate::sync::give_cpu()
+        if spins < LINK_SPINS || MODEL {
+            relax();
         } else {
-            relax()
+            futex::wait(&node(at).next, 0, Deadline::after(LINK_NAP));
         }
     }
 }
@@ -97,4 +109,39 @@ pub(crate) fn step_behind(policy: &Policy<'_>, me: u32, last: u32) -> u32 {
     node(behind).prev.store(me, Relaxed);
     node(last).next.store(me, Release);
     first
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::node::SLAB;
+
+    fn cpu_time() -> Duration {
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `time` is a place for the time of a clock that always exists.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    #[test]
+    fn a_link_whose_writer_has_no_cpu_is_waited_for_asleep() {
+        let at = SLAB.take().expect("few nodes are in use");
+        node(at).next.store(0, Relaxed);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(move || {
+                let before = cpu_time();
+                (wait_for_next(at), cpu_time() - before)
+            });
+            std::thread::sleep(Duration::from_millis(300));
+            node(at).next.store(7, Release);
+            let (next, used) = waiting.join().expect("it does not panic");
+            assert_eq!(next, 7);
+            // Spinning, it would be what a CPU does in 300 ms.
+            assert!(used < Duration::from_millis(50), "{used:?}");
+        });
+        SLAB.give(at);
+    }
 }

@@ -2,12 +2,17 @@
 //!
 //! ```text
 //! byte  0  lock      generation << 2 | free, held or contended
+//!       4  pins      signalled waiters that have not seen it yet; the top bit is
+//!                    set while somebody waits to destroy
 //!       8  first     the waiter that has waited longest, or null
 //!      16  last
-//!      24  tickets   waiters that ever came
-//!      32  pins      signalled waiters that have not seen it yet
-//!      36  flags     glibc's place and bits: 1 shared between processes, 2 CLOCK_MONOTONIC
+//!      24  flags     four words, of which the one where glibc has its flags has
+//!                    them here too: 1 shared between processes, 2 CLOCK_MONOTONIC
+//!      40  tickets   waiters that ever came
 //! ```
+//!
+//! Which word that is, is found out when the library is loaded (`layout.rs`):
+//! byte 36 up to glibc 2.40, byte 28 since.
 //!
 //! All zero is an empty condition variable, so static initialisers work. The
 //! queue is made of `Waiter`s on the stacks of those who wait:
@@ -27,10 +32,13 @@
 //!    except to wake the address, which needs no memory there.
 //! 4. A RELEASED waiter does not touch the condition variable, so that may be
 //!    destroyed as soon as a broadcast returns. For waiters that are LEAVING or
-//!    hold a pin, destroying waits; they are on their way out.
+//!    hold a pin, destroying waits, asleep; they are on their way out.
 //! 5. A waiter that was signalled and is cancelled passes the signal on, and
 //!    holds its pin until it has.
-//! 6. Whoever holds `lock` cannot be cancelled and runs a bounded number of
+//! 6. While DESTROYING is set, every waiter in the queue holds a pin, too: so the
+//!    pins are all that is waited for. Who drops the last one touches nothing
+//!    afterwards and wakes the address.
+//! 7. Whoever holds `lock` cannot be cancelled and runs a bounded number of
 //!    steps.
 //!
 //! Fork: the child has the queue but not the threads in it, whose stacks glibc
@@ -46,11 +54,11 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release}
 use giveway_locks::futex;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
-use crate::fork;
+use crate::{fork, layout};
 
 /// Bits of `flags`.
-pub(super) const SHARED: u32 = 1;
-pub(super) const MONOTONIC: u32 = 2;
+pub(crate) const SHARED: u32 = 1;
+pub(crate) const MONOTONIC: u32 = 2;
 
 /// Values of `lock` below the generation.
 const FREE: u32 = 0;
@@ -64,6 +72,9 @@ const SIGNALLED: u32 = 1;
 const LEAVING: u32 = 2;
 const RELEASED: u32 = 3;
 
+/// In `pins`: a thread sleeps until there are no pins left.
+const DESTROYING: u32 = 1 << 31;
+
 /// Addresses that a broadcast collects before it wakes them.
 const BATCH: usize = 32;
 /// Looks at a held lock before sleeping; it is held for some ten instructions.
@@ -73,16 +84,23 @@ const SPINS: u32 = 50;
 #[repr(C)]
 pub(super) struct Cond {
     lock: AtomicU32,
+    pins: AtomicU32,
     first: AtomicPtr<Waiter>,
     last: AtomicPtr<Waiter>,
+    flags: [AtomicU32; 4],
     tickets: AtomicU64,
-    pins: AtomicU32,
-    flags: AtomicU32,
 }
 
 const _: () = assert!(size_of::<Cond>() <= size_of::<pthread_cond_t>());
 const _: () = assert!(align_of::<Cond>() <= align_of::<pthread_cond_t>());
-const _: () = assert!(std::mem::offset_of!(Cond, flags) == 36);
+
+/// The first of the words that glibc may have its flags in.
+const FLAGS_WORD: usize = std::mem::offset_of!(Cond, flags) / 4;
+
+/// Whether glibc may have its flags in this 32-bit word.
+pub(crate) fn leaves_free(word: usize) -> bool {
+    (FLAGS_WORD..FLAGS_WORD + 4).contains(&word)
+}
 
 /// One thread that waits. All atomic: others read it while its thread does.
 pub(super) struct Waiter {
@@ -128,20 +146,55 @@ impl Waiter {
 }
 
 impl Cond {
+    /// Where glibc has its flags.
+    fn flags_place(&self) -> &AtomicU32 {
+        // The remainder is for the compiler: `layout` accepts these four only.
+        &self.flags[layout::cond_flags_word().wrapping_sub(FLAGS_WORD) % 4]
+    }
+
     pub(super) fn flags(&self) -> u32 {
-        self.flags.load(Relaxed)
+        self.flags_place().load(Relaxed)
     }
 
     pub(super) fn set_flags(&self, flags: u32) {
-        self.flags.store(flags, Relaxed);
+        self.flags_place().store(flags, Relaxed);
     }
 
-    /// Whether a thread may still touch the memory (4).
-    pub(super) fn is_in_use(&self) -> bool {
+    /// Sleeps until no thread touches the memory any more (4). Nobody may be
+    /// waiting, so whoever is still there is on its way out.
+    pub(super) fn await_unused(&self) {
         self.lock();
-        let used = !self.first.load(Relaxed).is_null() || self.pins.load(Acquire) != 0;
+        let mut queued = 0;
+        let mut next = self.first.load(Relaxed);
+        // SAFETY: the lock is held (1), so what the queue leads to is alive (2).
+        while let Some(waiter) = unsafe { next.as_ref() } {
+            queued += 1;
+            next = waiter.next.load(Relaxed);
+        }
+        self.pins.fetch_add(queued | DESTROYING, Relaxed);
         self.unlock();
-        used
+        loop {
+            // Pairs with the release of the last pin.
+            let pins = self.pins.load(Acquire);
+            if pins == DESTROYING {
+                break;
+            }
+            futex::wait(&self.pins, pins, None);
+        }
+        self.pins.store(0, Relaxed);
+    }
+
+    /// Whether somebody waits to destroy. The lock is held (1).
+    fn is_being_destroyed(&self) -> bool {
+        self.pins.load(Relaxed) & DESTROYING != 0
+    }
+
+    /// Drops pins. The last touch of the condition variable.
+    fn unpin(&self, pins: u32) {
+        let address: *const AtomicU32 = &self.pins;
+        if self.pins.fetch_sub(pins, Release) == DESTROYING | pins {
+            futex::wake(address, 1);
+        }
     }
 
     fn lock(&self) {
@@ -210,6 +263,9 @@ impl Cond {
             None => self.first.store(waiter, Relaxed),
         }
         self.last.store(waiter, Relaxed);
+        if self.is_being_destroyed() {
+            self.pins.fetch_add(1, Relaxed);
+        }
         self.unlock();
     }
 
@@ -237,7 +293,11 @@ impl Cond {
         if left.is_ok() {
             self.lock();
             self.join(waiter.previous.load(Relaxed), waiter.next.load(Relaxed));
+            let pinned = self.is_being_destroyed();
             self.unlock();
+            if pinned {
+                self.unpin(1);
+            }
         }
         left.is_ok()
     }
@@ -245,7 +305,7 @@ impl Cond {
     /// The waiter, woken, knows it. The last touch of the condition variable.
     pub(super) fn see(&self, waiter: &Waiter) {
         if waiter.state.load(Relaxed) == SIGNALLED {
-            self.pins.fetch_sub(1, Release);
+            self.unpin(1);
         }
     }
 
@@ -296,6 +356,8 @@ impl Cond {
     fn take(&self, woken: &mut [*const AtomicU32], newest: u64, as_state: u32) -> usize {
         let mut count = 0;
         self.lock();
+        // Signalled waiters hold a pin; all do that are queued (6).
+        let (has_pin, keeps_pin) = (self.is_being_destroyed(), as_state == SIGNALLED);
         let mut next = self.first.load(Relaxed);
         // SAFETY: the lock is held (1), so what the queue leads to is alive (2).
         while let Some(waiter) = unsafe { next.as_ref() } {
@@ -306,7 +368,7 @@ impl Cond {
             let previous = waiter.previous.load(Relaxed);
             next = waiter.next.load(Relaxed);
             let address: *const AtomicU32 = &waiter.state;
-            if as_state == SIGNALLED {
+            if keeps_pin && !has_pin {
                 // Before the waiter can see that it has one.
                 self.pins.fetch_add(1, Relaxed);
             }
@@ -315,12 +377,15 @@ impl Cond {
                 self.join(previous, next);
                 woken[count] = address;
                 count += 1;
-            } else if as_state == SIGNALLED {
+            } else if keeps_pin && !has_pin {
                 // LEAVING: it takes itself out.
                 self.pins.fetch_sub(1, Relaxed);
             }
         }
         self.unlock();
+        if has_pin && !keeps_pin && count > 0 {
+            self.unpin(count as u32);
+        }
         count
     }
 }
@@ -347,6 +412,39 @@ mod tests {
         (waiters.iter())
             .map(|waiter| waiter.state.load(Relaxed))
             .collect()
+    }
+
+    /// Whether destroying would wait.
+    fn is_in_use(cond: &Cond) -> bool {
+        !cond.first.load(Relaxed).is_null() || cond.pins.load(Relaxed) != 0
+    }
+
+    #[test]
+    fn destroying_sleeps_until_all_have_left_and_seen() {
+        let cond = cond();
+        let waiters = three(&cond);
+        cond.signal();
+        // Between giving up and taking itself out of the queue.
+        waiters[1].state.store(LEAVING, Relaxed);
+        std::thread::scope(|scope| {
+            let destroyer = scope.spawn(|| cond.await_unused());
+            while !cond.is_being_destroyed() {
+                std::thread::yield_now();
+            }
+            assert_eq!(cond.pins.load(Relaxed), DESTROYING | 3);
+            waiters[1].state.store(WAITING, Relaxed);
+            assert!(cond.leave(&waiters[1]));
+            // Not allowed any more, but what is in the queue is waited for.
+            cond.signal();
+            let late = Waiter::new(&cond, ptr::null_mut());
+            cond.enqueue(&late);
+            cond.broadcast();
+            cond.see(&waiters[0]);
+            assert_eq!(cond.pins.load(Relaxed), DESTROYING | 1);
+            assert!(!destroyer.is_finished());
+            cond.see(&waiters[2]);
+        });
+        assert!(!is_in_use(&cond));
     }
 
     #[test]
@@ -399,10 +497,10 @@ mod tests {
         cond.broadcast();
         assert_eq!(states(&waiters), [LEAVING, SIGNALLED, RELEASED]);
         cond.see(&waiters[1]);
-        assert!(cond.is_in_use());
+        assert!(is_in_use(&cond));
         waiters[0].state.store(WAITING, Relaxed);
         assert!(cond.leave(&waiters[0]));
-        assert!(!cond.is_in_use());
+        assert!(!is_in_use(&cond));
     }
 
     #[test]
@@ -411,12 +509,12 @@ mod tests {
         let waiters = three(&cond);
         cond.signal();
         cond.broadcast();
-        assert!(cond.is_in_use());
+        assert!(is_in_use(&cond));
         assert!(!cond.leave(&waiters[0]) && !cond.leave(&waiters[1]));
         cond.see(&waiters[1]);
-        assert!(cond.is_in_use());
+        assert!(is_in_use(&cond));
         cond.see(&waiters[0]);
-        assert!(!cond.is_in_use());
+        assert!(!is_in_use(&cond));
     }
 
     #[test]
@@ -430,7 +528,7 @@ mod tests {
         cond.abandon(&waiters[2]);
         assert_eq!(states(&waiters), [SIGNALLED, SIGNALLED, LEAVING]);
         cond.see(&waiters[1]);
-        assert!(!cond.is_in_use());
+        assert!(!is_in_use(&cond));
     }
 
     #[test]
@@ -443,7 +541,7 @@ mod tests {
         // Reused for something else.
         drop(stack);
         cond.signal();
-        assert!(!cond.is_in_use());
+        assert!(!is_in_use(&cond));
         let waiter = Waiter::new(&cond, ptr::null_mut());
         cond.enqueue(&waiter);
         cond.signal();

@@ -9,6 +9,9 @@
 //! package brings it.
 
 mod conformance;
+// The packages are fetched for this architecture only.
+#[cfg(target_arch = "x86_64")]
+mod glibcs;
 mod programs;
 mod settings;
 mod support;

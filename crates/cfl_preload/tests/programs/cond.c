@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* Condition variables: who wakes, who does not, when, and what is refused. */
 #include "say.h"
+#include <signal.h>
 
 #define WAITERS 6
 
@@ -179,6 +180,64 @@ static void destroyed_at_once(void)
 	puts("done");
 }
 
+/* Destroying waits for a waiter that was signalled and has not run since, asleep: a
+ * thread that has the only CPU, by real-time priority, must leave it to the waiter. */
+static int held_up;
+
+static void hold_up(int signal)
+{
+	(void)signal;
+	__atomic_store_n(&held_up, 1, __ATOMIC_RELEASE);
+	sleep_ms(300);
+}
+
+static void *wait_for_go(void *argument)
+{
+	struct brief *b = argument;
+
+	MUST(pthread_mutex_lock(b->mutex));
+	waiting = 1;
+	while (!*b->go)
+		MUST(pthread_cond_wait(b->cond, b->mutex));
+	MUST(pthread_mutex_unlock(b->mutex));
+	return NULL;
+}
+
+static void destroyed_before_the_waiter_runs(void)
+{
+	pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+	pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+	struct sigaction action = { .sa_handler = hold_up };
+	struct timespec before, after;
+	int go = 0;
+	struct brief b = { &m, &c, &go, 0 };
+	pthread_t waiter;
+	long ms;
+
+	puts("-- destroyed before the waiter runs");
+	sigaction(SIGUSR1, &action, NULL);
+	waiting = 0;
+	waiter = start(wait_for_go, &b);
+	for (int there = 0; !there; sleep_ms(1)) {
+		MUST(pthread_mutex_lock(&m));
+		there = waiting;
+		MUST(pthread_mutex_unlock(&m));
+	}
+	MUST(pthread_kill(waiter, SIGUSR1));
+	while (!__atomic_load_n(&held_up, __ATOMIC_ACQUIRE))
+		sleep_ms(1);
+	MUST(pthread_mutex_lock(&m));
+	go = 1;
+	MUST(pthread_cond_signal(&c));
+	MUST(pthread_mutex_unlock(&m));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+	SAY(pthread_cond_destroy(&c));
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+	ms = (after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000;
+	printf("used less than 10 ms of CPU: %d\n", ms < 10);
+	join(waiter);
+}
+
 static pthread_cond_t not_full = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t not_empty = PTHREAD_COND_INITIALIZER;
 static int queue[8], head, filled;
@@ -238,6 +297,7 @@ int main(void)
 	times(CLOCK_MONOTONIC, "CLOCK_MONOTONIC");
 	owners();
 	destroyed_at_once();
+	destroyed_before_the_waiter_runs();
 	bounded_queue();
 	return 0;
 }
