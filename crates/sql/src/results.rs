@@ -197,14 +197,14 @@ mod tests {
         RecordBatch::try_from_iter([("a", column)]).unwrap()
     }
 
-    fn results() -> (Results, Arc<Account>) {
+    fn new_results() -> (Results, Arc<Account>) {
         let account = Arc::new(Account::new(Arc::new(UnboundedMemoryPool::default())));
         (Results::new(&account), account)
     }
 
     #[test]
     fn what_waits_is_bounded_in_bytes_and_reserved() {
-        let (results, account) = results();
+        let (results, account) = new_results();
         let context = &mut Context::from_waker(Waker::noop());
         // Slices of one large array count as much as they have of it.
         let column: ArrayRef = Arc::new(Int32Array::from(vec![0; 4 * BYTES_MAX / 4]));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_stops_lanes_until_the_client_takes() {
-        let (results, _) = results();
+        let (results, _) = new_results();
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
         let context = &mut Context::from_waker(&waker);
@@ -252,7 +252,7 @@ mod tests {
     fn success_comes_after_the_last_batch_and_errors_at_once() {
         let waker = Waker::noop();
         let context = &mut Context::from_waker(waker);
-        let (results, _) = results();
+        let (results, _) = new_results();
         assert!(results.poll_next(context).is_pending());
         results.push(batch());
         results.end(Ok(()));
@@ -265,7 +265,7 @@ mod tests {
             matches!(results.poll_next(context), Poll::Ready(None)),
             "R2"
         );
-        let (results, _) = results();
+        let (results, _) = new_results();
         results.push(batch());
         results.end(Err(SqlError::Cancelled));
         assert!(matches!(
