@@ -19,6 +19,8 @@ const volatile u64 floor_slice_ns = 1000000;
 const volatile u64 floor_interval_ns = 20000000;
 const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
+/* Of the numbers below nr_cpu_ids some may be of CPUs that are not there. */
+const volatile u64 online_cpus[UFS_CPU_WORDS];
 const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
 const volatile u32 loader_tgid;
 /* Hints: pages of the table, the header included, and words of a set of slots. */
@@ -40,6 +42,15 @@ const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 /* Verified by itself: see VERIFICATION in main.bpf.c. Weak, since the verifier knows
  * less of what it returns than the compiler would go by. */
 #define __once __weak __noinline
+
+/*
+ * 0, which the verifier does not know. It follows a loop anew for each constant that a
+ * variable has come to, so one that begins as a constant and counts, or notes the best
+ * that was seen, multiplies the work by the number of rounds. One that begins with this
+ * is a number like any other from the first round on.
+ */
+u32 nought;
+#define unknown_zero() READ_ONCE(nought)
 
 /* -- Dispatch queues. -- */
 
