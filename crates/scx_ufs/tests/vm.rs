@@ -65,6 +65,17 @@ fn time_is_shared_by_weight_within_a_tier() {
 }
 
 #[test]
+fn pinned_background_work_is_in_nobodys_way() {
+    prove(
+        2,
+        &[
+            "pinned_background_keeps_no_other_from_an_idle_cpu",
+            "weights_hold_within_and_between_pinned_and_unpinned_background",
+        ],
+    );
+}
+
+#[test]
 fn ufs_loads_on_machines_of_any_size() {
     prove(2, &["verifying_is_bounded"]);
 }

@@ -115,7 +115,7 @@ u64 ts_enq_seq;
  * look at the runnable tree, which it would disturb for others. */
 u64 bg_hint;
 
-/* The clocks of the tiers: mean virtual runtime, see advance_clock(). */
+/* The clocks of the tiers: mean virtual runtime, see owners_of(). */
 u64 ts_clock;
 u64 bg_clock;
 
@@ -159,8 +159,6 @@ struct group {
 	u64 vtime;
 	u64 task_clock;
 	u64 price;		/* of .vtime's distance to the clock: see price.bpf.h */
-	/* CPUs, modulo 64, on which tasks of the queue may run: a superset. */
-	u64 cpu_hint;
 	char name[UFS_NAME_LEN];
 } __attribute__((aligned(64)));
 

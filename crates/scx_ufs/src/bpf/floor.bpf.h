@@ -59,6 +59,7 @@ static __noinline int floor_collect(u64 dsq)
 	__sink(walked);
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tc;
+		u64 waits;
 
 		if (++walked > WALK_MAX)
 			break;
@@ -67,12 +68,17 @@ static __noinline int floor_collect(u64 dsq)
 		tc = task_ctx(p);
 		if (!tc || !begin_move(&tc->floor, &floor_waiting))
 			continue;
+		waits = READ_ONCE(tc->waits);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, floor_slice_ns);
-		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0))
-			stat_inc(UFS_FLOOR_MOVE);
-		else
+		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0)) {
 			/* It left the queue before it could be moved. */
 			undo_move(&tc->floor, &floor_waiting);
+			continue;
+		}
+		stat_inc(UFS_FLOOR_MOVE);
+		/* It is in its queue no more, unless it has run since and is in another. */
+		if (waits && __sync_val_compare_and_swap(&tc->waits, waits, WAITS_NOT) == waits)
+			uncount_waiting(waits);
 	}
 	return 0;
 }
@@ -99,24 +105,6 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	if (hurried)
 		stat_inc(UFS_FLOOR_HURRIED);
 	return true;
-}
-
-/* Hints only grow in between. A bit that is cleared against an enqueue that is
- * setting it just now comes back with the next enqueue or the next renewal. */
-__once int renew_hint(u32 nr)
-{
-	u64 hint = 0;
-	u32 i;
-
-	__sink(hint);
-	bpf_for(i, 0, UFS_GROUPS_MAX) {
-		if (i >= nr)
-			break;
-		if (READ_ONCE(group(i)->nr_waiting))
-			hint |= READ_ONCE(group(i)->cpu_hint);
-	}
-	WRITE_ONCE(bg_hint, hint);
-	return 0;
 }
 
 static int on_timer(void *map, int *key, struct bpf_timer *timer)
@@ -146,7 +134,8 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 		release_parked();
 	}
 	bpf_rcu_read_unlock();
-	renew_hint(nr);
+	renew_reach(nr);
+	reckon_parts(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting) || READ_ONCE(floor_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 

@@ -16,6 +16,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
+//! restricted.rs claims about background work of which some may not run everywhere
 //! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
@@ -41,6 +42,7 @@ mod limits;
 mod loading;
 mod marking;
 mod placing;
+mod restricted;
 mod sharing;
 mod survival;
 mod teller;
@@ -85,6 +87,14 @@ const CLAIMS: &[Claim] = &[
         sharing::time_sensitive_weights_uneven,
     ),
     ("nested_weights_compound", sharing::nested_weights),
+    (
+        "pinned_background_keeps_no_other_from_an_idle_cpu",
+        restricted::sleeper,
+    ),
+    (
+        "weights_hold_within_and_between_pinned_and_unpinned_background",
+        restricted::weights,
+    ),
     (
         "bursty_work_gets_its_share_whatever_others_use_elsewhere",
         sharing::bursty_share,
