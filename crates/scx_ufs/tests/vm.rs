@@ -152,6 +152,17 @@ fn ufs_survives_storms_and_leaves_cleanly() {
 }
 
 #[test]
+fn cpus_look_for_what_is_theirs_only() {
+    prove(
+        2,
+        &[
+            "overdue_tasks_pinned_elsewhere_cost_a_cpu_one_look_each",
+            "cpus_that_are_not_there_are_not_idle",
+        ],
+    );
+}
+
+#[test]
 fn two_minutes_of_saturation_leave_ufs_loaded() {
     prove(2, &["floor_keeps_ufs_loaded_for_120_s"]);
 }

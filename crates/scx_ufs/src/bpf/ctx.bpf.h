@@ -82,6 +82,7 @@ struct cpu_ctx {
 	u64 curr_scale;
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
+	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 prepaid_group;	/* charged a slice for the task that runs next */
 	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
@@ -110,6 +111,7 @@ u64 floor_waiting;
 u64 boost_waiting;
 u64 nr_parked;
 u64 ts_enq_seq;
+u64 floor_seq;
 /* CPUs, modulo 64, on which some waiting background task may run: a superset,
  * added to by enqueue and renewed by the timer. A CPU that is not in it need not
  * look at the runnable tree, which it would disturb for others. */

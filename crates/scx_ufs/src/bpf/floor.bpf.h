@@ -16,6 +16,9 @@
  *   3. From there it runs for the floor's slice as if time-sensitive, so that
  *      the next wake-up does not take the CPU back at once.
  *
+ * A CPU that finds nobody for itself there, since all are pinned elsewhere, does not
+ * walk the queue again until another task has come.
+ *
  * If N tasks are overdue, an interval longer than deadline / N would not serve
  * them in time; it is shortened to that, down to the slice, and the runs that
  * came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
@@ -79,6 +82,8 @@ static __noinline int floor_collect(u64 dsq)
 		/* It is in its queue no more, unless it has run since and is in another. */
 		if (waits && __sync_val_compare_and_swap(&tc->waits, waits, WAITS_NOT) == waits)
 			uncount_waiting(waits);
+		/* A full barrier: CPUs that found nothing look again. */
+		__sync_fetch_and_add(&floor_seq, 1);
 	}
 	return 0;
 }
@@ -86,10 +91,14 @@ static __noinline int floor_collect(u64 dsq)
 /* In dispatch, before anything else. */
 static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 {
-	u64 interval = floor_interval_ns, waiting = READ_ONCE(floor_waiting), fit, now;
+	u64 interval = floor_interval_ns, waiting = READ_ONCE(floor_waiting), fit, now, seq;
 	bool hurried = false;
 
 	if (likely(!waiting))
+		return false;
+	/* Mostly the overdue are many and pinned to another CPU. */
+	seq = READ_ONCE(floor_seq);
+	if (seq == cc->floor_seen)
 		return false;
 	fit = floor_deadline_ms * 1000000 / waiting;
 	if (fit < interval) {
@@ -99,8 +108,11 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	now = scx_bpf_now();
 	if (time_before(now, cc->floor_next))
 		return false;
-	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0))
+	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0)) {
+		cc->floor_seen = seq;
+		stat_inc(UFS_FLOOR_MISS);
 		return false;
+	}
 	cc->floor_next = now + interval;
 	if (hurried)
 		stat_inc(UFS_FLOOR_HURRIED);

@@ -678,7 +678,7 @@ static void clear_leftovers(void)
 s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 {
 	struct giveway_header *head;
-	u32 cpu;
+	u32 cpu, word;
 	s32 err;
 
 	clear_leftovers();
@@ -689,9 +689,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 		err = scx_bpf_create_dsq(TS_DSQ + cpu, -1);
 		if (err)
 			return err;
-		/* No CPU tells that it has been idle all along. */
-		idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)] |= 1ULL << (cpu & 63);
 	}
+	/* No CPU tells that it has been idle all along. One that is not there never tells
+	 * that it is not. */
+	bpf_for(word, 0, nr_cpu_words)
+		idle_cpus[word & (UFS_CPU_WORDS - 1)] = online_cpus[word & (UFS_CPU_WORDS - 1)];
 	err = scx_bpf_create_dsq(BOOST_DSQ, -1);
 	if (err)
 		return err;

@@ -141,6 +141,14 @@ const CLAIMS: &[Claim] = &[
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
+    (
+        "overdue_tasks_pinned_elsewhere_cost_a_cpu_one_look_each",
+        survival::floor_misses,
+    ),
+    (
+        "cpus_that_are_not_there_are_not_idle",
+        survival::absent_cpus,
+    ),
     ("hotplug_restarts_ufs", survival::hotplug),
     ("sigterm_leaves_cleanly", survival::sigterm),
     ("sysrq_ends_ufs_with_the_reason", survival::sysrq),
