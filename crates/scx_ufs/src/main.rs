@@ -6,6 +6,7 @@
 //! features.rs   what older kernels lack, and what UFS does without it
 //! kconfig.rs    settings of the kernel where there is no file of them
 //! topology.rs   which CPUs share a core, a cache, a NUMA node
+//! verified.rs   what the kernel's verifier has made of the program
 //! standby.rs    what is waited for: the word to come or go, the word to stop
 //! again.rs      the program's memory, as new for its next time
 //! snapshot.rs   what the BPF program has counted, copied
@@ -49,6 +50,7 @@ mod table;
 mod topology;
 mod turn;
 mod users;
+mod verified;
 
 use options::Opts;
 use scheduler::{Left, Loaded};
@@ -111,6 +113,11 @@ fn run(opts: &Opts) -> Result<()> {
         .and_then(|text| text.parse().ok());
     let config = opts.config(watchdog_ms)?;
     let mut open_object = MaybeUninit::uninit();
+    if opts.verify_for.is_some() {
+        let _loaded = Loaded::load(opts, &config, &mut open_object)?;
+        println!("{}", serde_json::to_string(&verified::instructions())?);
+        return Ok(());
+    }
     let word = opts.standby.then(Word::on_stdin);
     // Whoever is to give the word has not given it yet.
     let mut waits = word.as_ref();

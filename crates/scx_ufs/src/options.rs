@@ -197,6 +197,14 @@ pub(crate) struct Opts {
     #[arg(long)]
     pub kernel_lacks: bool,
 
+    /// Have the kernel verify UFS as it would on a machine of so many CPUs, print how many
+    /// instructions it went through for each callback, and end.
+    ///
+    /// Cores, caches and NUMA nodes are those of a machine that has several of each; with --flat
+    /// there is one of each.
+    #[arg(long, value_name = "CPUS", hide = true, conflicts_with = "standby")]
+    pub verify_for: Option<usize>,
+
     /// Say more, including libbpf's messages.
     #[arg(short, long)]
     pub verbose: bool,

@@ -35,6 +35,7 @@ use crate::stats::{self, Metrics};
 use crate::table::Keeper;
 use crate::topology::Shape;
 use crate::users::slot_bits;
+use crate::verified;
 
 /// UFS, loaded: all but the last step is done.
 pub(crate) struct Loaded<'a> {
@@ -90,11 +91,20 @@ impl<'a> Loaded<'a> {
         let topology = Topology::new().context("cannot read the CPU topology from /sys")?;
         let cpus: Vec<u32> = topology.all_cpus.keys().map(|&cpu| cpu as u32).collect();
         let most = bpf_intf::ufs_limits_UFS_CPUS_MAX as usize;
-        if *NR_CPU_IDS > most {
-            bail!("this machine has {} CPUs: UFS supports {most}", *NR_CPU_IDS);
+        let nr_cpu_ids = opts.verify_for.unwrap_or(*NR_CPU_IDS);
+        if !(1..=most).contains(&nr_cpu_ids) {
+            bail!("UFS is for 1 to {most} CPUs, not for {nr_cpu_ids}");
         }
 
-        let shape = match Shape::of(&topology) {
+        let online: Vec<usize> = match opts.verify_for {
+            Some(cpus) => (0..cpus).collect(),
+            None => topology.all_cpus.keys().copied().collect(),
+        };
+        let there = match opts.verify_for {
+            Some(cpus) => Shape::of_many(cpus),
+            None => Shape::of(&topology),
+        };
+        let shape = match there {
             _ if opts.flat => Shape::default(),
             shape if shape.fits() => shape,
             _ => {
@@ -124,7 +134,15 @@ impl<'a> Loaded<'a> {
         if !features::CPU_IDLE.is_there()? {
             warn!("{}", features::CPU_IDLE);
         }
-        configure(&mut skel, config, &shape, cpu_max, keeper.as_ref())?;
+        configure(
+            &mut skel,
+            config,
+            nr_cpu_ids,
+            &online,
+            &shape,
+            cpu_max,
+            keeper.as_ref(),
+        )?;
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
         ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
@@ -132,7 +150,8 @@ impl<'a> Loaded<'a> {
             | *compat::SCX_OPS_ENQ_EXITING
             | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
 
-        let skel = scx_ops_load!(skel, ufs_ops, uei)?;
+        let skel = scx_ops_load!(skel, ufs_ops, uei)
+            .map_err(|error| verified::with_remedy(error, nr_cpu_ids))?;
         if let Some(keeper) = &mut keeper {
             let (tables, users) = (&skel.maps.user_tables, &skel.maps.table_users);
             keeper.serve(MapHandle::try_from(tables)?, MapHandle::try_from(users)?);
@@ -306,6 +325,8 @@ fn refuse_beside_another() -> Result<()> {
 fn configure(
     skel: &mut crate::bpf_skel::OpenBpfSkel<'_>,
     config: &Config,
+    nr_cpu_ids: usize,
+    online: &[usize],
     shape: &Shape,
     cpu_max: bool,
     keeper: Option<&Keeper>,
@@ -323,8 +344,11 @@ fn configure(
     rodata.floor_interval_ns = config.floor_interval_ns;
     rodata.default_tier = config.default_tier as u32;
     rodata.loader_tgid = std::process::id();
-    rodata.nr_cpu_ids = *NR_CPU_IDS as u32;
-    rodata.nr_cpu_words = NR_CPU_IDS.div_ceil(64) as u32;
+    rodata.nr_cpu_ids = nr_cpu_ids as u32;
+    rodata.nr_cpu_words = nr_cpu_ids.div_ceil(64) as u32;
+    for cpu in online {
+        rodata.online_cpus[cpu / 64] |= 1 << (cpu % 64);
+    }
     rodata.has_threads = shape.has_threads;
     rodata.has_llcs = shape.has_llcs;
     rodata.has_nodes = shape.has_nodes;

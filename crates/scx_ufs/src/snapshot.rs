@@ -42,6 +42,8 @@ pub(crate) struct Thread {
 pub(crate) struct Snapshot {
     /// By CPU number.
     pub cpus: BTreeMap<u32, Counters>,
+    /// That UFS takes to be idle.
+    pub nr_idle_cpus: u64,
     pub nr_cgroups: u64,
     pub cgroups: Vec<Cgroup>,
     /// By number of the slot.
@@ -76,6 +78,10 @@ impl Snapshot {
                 .iter()
                 .map(|&cpu| (cpu, counters(&bss.cpu_stats[cpu as usize])))
                 .collect(),
+            nr_idle_cpus: copied(&bss.idle_cpus)
+                .iter()
+                .map(|word| u64::from(word.count_ones()))
+                .sum(),
             nr_cgroups: copied(&data.live_groups).into(),
             cgroups: cgroups
                 .map(|(index, group)| Cgroup {

@@ -224,7 +224,7 @@ pub struct Metrics {
     pub nr_left_node: u64,
     #[stat(desc = "groups found without tasks in the runnable tree")]
     pub nr_tree_empty: u64,
-    #[stat(desc = "groups set aside because no task of theirs may run on the CPU")]
+    #[stat(desc = "looks at the queue of a group that had no task for the CPU")]
     pub nr_tree_ineligible: u64,
     #[stat(desc = "tasks that waited for the floor's deadline")]
     pub nr_floor_moves: u64,
@@ -232,6 +232,10 @@ pub struct Metrics {
     pub nr_floor_runs: u64,
     #[stat(desc = "runs given to such tasks beyond the floor's share")]
     pub nr_floor_hurried: u64,
+    #[stat(desc = "walks of the queue of such tasks that found nobody for the CPU")]
+    pub nr_floor_misses: u64,
+    #[stat(desc = "CPUs that UFS takes to be idle now")]
+    pub nr_idle_cpus: u64,
     #[stat(desc = "tasks re-queued because their CPU had no other")]
     pub nr_enq_last: u64,
     #[stat(desc = "idle CPUs that the timer woke although work was waiting")]
@@ -368,6 +372,8 @@ impl Metrics {
             nr_floor_moves: all.get(ufs_stat_UFS_FLOOR_MOVE),
             nr_floor_runs: all.floor_runs(),
             nr_floor_hurried: all.get(ufs_stat_UFS_FLOOR_HURRIED),
+            nr_floor_misses: all.get(ufs_stat_UFS_FLOOR_MISS),
+            nr_idle_cpus: seen.nr_idle_cpus,
             nr_enq_last: all.get(ufs_stat_UFS_ENQ_LAST),
             nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
             nr_no_context: all.get(ufs_stat_UFS_NO_CTX),
@@ -620,6 +626,7 @@ mod tests {
         };
         let published = Metrics::new(&Snapshot {
             cpus: BTreeMap::from([(2, counters)]),
+            nr_idle_cpus: 1,
             nr_cgroups: 1,
             cgroups: vec![Cgroup {
                 id: 16,

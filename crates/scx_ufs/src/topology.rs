@@ -61,6 +61,19 @@ impl Shape {
         Self::new(&parts.collect::<Vec<_>>())
     }
 
+    /// That of a machine of `cpus` CPUs with two threads to a core, and several caches
+    /// and nodes if the CPUs suffice.
+    pub(crate) fn of_many(cpus: usize) -> Self {
+        let (of_node, of_llc) = ((cpus / 2).max(1), (cpus / 4).clamp(2, 16));
+        let parts = (0..cpus).map(|cpu| Part {
+            cpu,
+            core: cpu / 2,
+            llc: cpu / of_llc,
+            node: cpu / of_node,
+        });
+        Self::new(&parts.collect::<Vec<_>>())
+    }
+
     fn new(parts: &[Part]) -> Self {
         // Numbers of cores may repeat in another cache, those of caches in another node.
         let cores = sets(parts, |part| (part.node, part.llc, part.core));
@@ -194,6 +207,15 @@ mod tests {
     fn a_cache_that_is_the_nodes_or_one_cores_is_no_level() {
         assert!(!machine(2, 1, 4, 2).has_llcs);
         assert!(!machine(1, 8, 1, 2).has_llcs);
+    }
+
+    #[test]
+    fn many_cpus_have_everything_there_is_to_tell_apart() {
+        for cpus in [8, 64, 128, CPUS_MAX] {
+            let shape = Shape::of_many(cpus);
+            assert!(shape.has_threads && shape.has_llcs && shape.has_nodes);
+            assert!(shape.fits() && shape.places.len() == cpus);
+        }
     }
 
     #[test]

@@ -65,6 +65,22 @@ fn time_is_shared_by_weight_within_a_tier() {
 }
 
 #[test]
+fn pinned_background_work_is_in_nobodys_way() {
+    prove(
+        2,
+        &[
+            "pinned_background_keeps_no_other_from_an_idle_cpu",
+            "weights_hold_within_and_between_pinned_and_unpinned_background",
+        ],
+    );
+}
+
+#[test]
+fn ufs_loads_on_machines_of_any_size() {
+    prove(2, &["verifying_is_bounded"]);
+}
+
+#[test]
 fn cpu_max_is_enforced() {
     prove(
         4,
@@ -161,11 +177,21 @@ fn ufs_survives_storms_and_leaves_cleanly() {
 }
 
 #[test]
+fn cpus_look_for_what_is_theirs_only() {
+    prove(
+        2,
+        &[
+            "overdue_tasks_pinned_elsewhere_cost_a_cpu_one_look_each",
+            "cpus_that_are_not_there_are_not_idle",
+        ],
+    );
+}
+
+#[test]
 fn two_minutes_of_saturation_leave_ufs_loaded() {
     prove(2, &["floor_keeps_ufs_loaded_for_120_s"]);
 }
 
-/// Where there is most to heed, there is also most to verify.
 #[test]
 fn cores_are_not_shared_and_partitions_hold() {
     prove_on(
@@ -177,7 +203,6 @@ fn cores_are_not_shared_and_partitions_hold() {
             ..Machine::default()
         },
         &[
-            "verifying_is_bounded",
             "time_sensitive_tasks_do_not_share_a_core",
             "time_sensitive_tasks_that_never_sleep_leave_a_shared_core",
             "background_leaves_a_core_to_a_time_sensitive_task",

@@ -31,11 +31,15 @@
  * the task is in the queue, since the kernel inserts it only after enqueue has
  * returned; the queue's own length would lose tasks here.
  *
- * Restricted tasks stay in the tree: a cpuset restricts every task of a
- * workload, and a side queue would be the end of weights. A group that has
- * waiting tasks but none for this CPU is set aside, and put back when the search
- * ends. cpu_hint, a superset of the CPUs that its tasks may use, avoids most
- * such searches.
+ * Restricted tasks compete with all others: a cpuset restricts every task of a workload,
+ * and a side queue that is served first would be the end of weights. A group of which
+ * some CPU can serve no task waits in a set beside the tree (reach.bpf.h), and a CPU
+ * takes the first of the tree or, of those in the set that have a task for it, the one
+ * that is most behind, whichever is further behind. So no CPU has to go past groups
+ * that it has no use for, however many they are.
+ *
+ * A key in the tree is of the time when it was made, and its group may have run since.
+ * Whoever sees that at the head of the tree makes it anew.
  *
  * A group in somebody's hands is invisible to other CPUs for that moment. Two
  * that are woken together for two tasks of one group meet there, and the kernel
@@ -44,13 +48,15 @@
  * whoever puts a group into the tree then wakes those CPUs. tree_lock orders the
  * two: the second look sees the group, or tree_insert() sees the bit.
  *
- * Known weaknesses: a search gives up after SEARCH_MAX groups. A queue with many
- * tasks pinned elsewhere is walked from its head.
+ * Known weakness: a queue with many tasks pinned elsewhere is walked from its head.
  */
 #ifndef UFS_BG_TREE_H
 #define UFS_BG_TREE_H
 
-#define SEARCH_MAX 8
+/* Groups that a CPU looks at before it lets others of its callbacks have a turn. All but
+ * a few are what it will not see again: groups without tasks, keys of yesterday, groups
+ * that have lost their last task for it. */
+#define SEARCH_MAX 32
 
 struct tree_node {
 	struct bpf_rb_node rb;
@@ -94,6 +100,7 @@ static s32 ready_bg_group(u32 index)
 	struct stash *stash;
 	s32 err;
 
+	reach_of(index)->home = 0;
 	if (g->has_dsq)
 		return 0;
 	err = scx_bpf_create_dsq(BG_DSQ + index, -1);
@@ -115,18 +122,6 @@ static s32 ready_bg_group(u32 index)
 	return 0;
 }
 
-/*
- * Nothing is further from its tier's clock than this, in either direction.
- * Behind: one slice after sleeping, so that sleep earns no more than that; more
- * for what stayed runnable, since it was made to wait. Ahead: so that whoever
- * had idle CPUs to itself is not starved for it later; for a background group a
- * slice more for each CPU, since it may have been charged that in advance and gets
- * back what it does not use. Without that the group with the most tasks on CPUs, that
- * of the highest weight, loses charges here and is given them back all the same.
- */
-#define BEHIND_AWAKE 8
-#define AHEAD 4
-
 static __always_inline u64 clamp_vtime(u64 vtime, u64 clock, u64 behind, u64 ahead, bool *clamped)
 {
 	if ((s64)(clock - behind - vtime) > 0) {
@@ -144,26 +139,10 @@ static __always_inline void bg_clamp(u32 index, u32 slices)
 	u64 slice = scaled(bg_slice_ns, group_scale(index, GIVEWAY_TIER_BACKGROUND));
 	bool clamped = false;
 
-	g->vtime = clamp_vtime(g->vtime, READ_ONCE(bg_clock), slices * slice,
+	g->vtime = clamp_vtime(g->vtime, clock_of(index), slices * slice,
 			       (AHEAD + nr_cpu_ids) * slice, &clamped);
 	if (clamped)
 		stat_inc(UFS_BG_CLAMP);
-}
-
-/* A task of @g waits: the CPUs that it may use need to look. */
-static __always_inline void add_cpu_hint(struct task_struct *p, struct group *g)
-{
-	u64 hint = allowed_word(p, 0);
-	u32 word;
-
-	if (nr_cpu_words > 1) {
-		bpf_for(word, 1, nr_cpu_words)
-			hint |= allowed_word(p, word & (UFS_CPU_WORDS - 1));
-	}
-	if ((READ_ONCE(g->cpu_hint) & hint) != hint)
-		__sync_fetch_and_or(&g->cpu_hint, hint);
-	if ((READ_ONCE(bg_hint) & hint) != hint)
-		__sync_fetch_and_or(&bg_hint, hint);
 }
 
 static __noinline int wake_missed(void)
@@ -209,10 +188,43 @@ __once int tree_insert(u32 index)
 	return 0;
 }
 
+/* Let CPUs find the group, which is in nobody's hands but ours. */
+__once int show_group(u32 index)
+{
+	bool wide = is_wide(index);
+
+	settle_home(index, wide);
+	if (wide) {
+		tree_insert(index);
+		return 0;
+	}
+	reprice(index);
+	bg_clamp(index, BEHIND_AWAKE);
+	show_narrow(index);
+	return 0;
+}
+
 static __always_inline void group_has_work(u32 index)
 {
 	if (__sync_val_compare_and_swap(&group(index)->queued, 0, 1) == 0)
-		tree_insert(index);
+		show_group(index);
+}
+
+/* The group, which is in our hands, had no waiting task. */
+__once int retire_shown(u32 index)
+{
+	struct group *g = group(index);
+
+	stat_inc(UFS_TREE_EMPTY);
+	reset_reach(index, false);
+	/* A full barrier, paired with the additions in bg_enqueue(). */
+	__sync_fetch_and_and(&g->queued, 0);
+	if (READ_ONCE(g->nr_waiting)) {
+		/* The new task's reach may be what was just cleared. */
+		reset_reach(index, true);
+		group_has_work(index);
+	}
+	return 0;
 }
 
 /* Take the first node out of the tree and park it. Returns its group, or -1. */
@@ -246,16 +258,11 @@ __once s32 tree_pop(void)
 	return index & (UFS_GROUPS_MAX - 1);
 }
 
-/* The same; @cpu is woken when there is a group again. */
-static __always_inline s32 tree_pop_or_miss(u32 cpu)
+/* @cpu found the tree empty: it is woken when there is a group again. */
+static __always_inline void miss(u32 cpu)
 {
-	s32 index = tree_pop();
-
-	if (index >= 0)
-		return index;
 	__sync_fetch_and_or(&missed_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)], 1ULL << (cpu & 63));
 	WRITE_ONCE(has_missed, 1);
-	return tree_pop();
 }
 
 /* The key of the first group, and which it is; false when the tree is empty. */
@@ -285,59 +292,140 @@ static __always_inline void charge_group(u32 index, s64 ns)
 	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);
 }
 
-/* Let @cpu take the next task of the group that is most behind. */
-__once bool bg_pick(u32 cpu)
-{
-	u64 bit = 1ULL << (cpu & 63);
-	u32 aside = 0, i;
-	bool found = false;
-	s32 index;
+enum pick {
+	PICK_NONE,	/* nobody is to be picked */
+	PICK_DONE,	/* a task is in the local queue */
+	PICK_AGAIN,	/* something was put right: look again */
+	PICK_ASIDE,	/* as PICK_AGAIN, and the group is in our hands */
+};
 
-	/* Keeps the verifier from following each list of groups by itself. */
-	__sink(aside);
+/* Take the first group of the tree and its first task for @cpu. */
+__once u32 pick_wide(u32 cpu, u32 *picked __arg_nonnull)
+{
+	s32 index = tree_pop();
+
+	if (index < 0)
+		return PICK_AGAIN;
+	*picked = index;
+	if (!READ_ONCE(group(index)->nr_waiting)) {
+		retire_shown(index);
+		return PICK_AGAIN;
+	}
+	if (take_task(cpu, index)) {
+		charge_group(index, bg_slice_ns);
+		show_group(index);
+		return PICK_DONE;
+	}
+	stat_inc(UFS_TREE_INELIGIBLE);
+	if (!reaches_cpu(index, cpu)) {
+		show_group(index);
+		return PICK_AGAIN;
+	}
+	/* Its task is on its way, or has just been taken. */
+	return PICK_ASIDE;
+}
+
+/* Take the first task for @cpu of a narrow group. It stays where all can see it. */
+__once u32 pick_narrow(u32 cpu, u32 index)
+{
+	struct group *g = group(index);
+
+	if (!READ_ONCE(g->nr_waiting)) {
+		if (!take_narrow(index))
+			return PICK_AGAIN;
+		/* It may have been emptied, retired and shown again since. */
+		if (READ_ONCE(g->nr_waiting))
+			show_group(index);
+		else
+			retire_shown(index);
+		return PICK_AGAIN;
+	}
+	if (is_wide(index)) {
+		if (take_narrow(index))
+			show_group(index);
+		return PICK_AGAIN;
+	}
+	if (!take_task(cpu, index)) {
+		stat_inc(UFS_TREE_INELIGIBLE);
+		return reaches_cpu(index, cpu) ? PICK_ASIDE : PICK_AGAIN;
+	}
+	charge_group(index, bg_slice_ns);
+	reprice(index);
+	bg_clamp(index, BEHIND_AWAKE);
+	return PICK_DONE;
+}
+
+/* Let @cpu take the next task of the group that is most behind, if it is further behind
+ * than @than, whose task would go on otherwise; -1: nobody would. */
+__once bool bg_pick(u32 cpu, s32 than)
+{
+	u32 aside = unknown_zero(), how = PICK_AGAIN, i;
+	s32 but = -1 - (s32)unknown_zero();
 
 	bpf_for(i, 0, SEARCH_MAX) {
-		struct group *g;
+		s32 near = narrow_first(cpu, but), index;
+		u32 whose = unknown_zero();
+		u64 key = unknown_zero();
+		bool wide;
 
-		/* Groups that are set aside were not missed. */
-		index = aside ? tree_pop() : tree_pop_or_miss(cpu);
-		if (index < 0)
-			break;
-		g = group(index);
-		if (!READ_ONCE(g->nr_waiting)) {
-			stat_inc(UFS_TREE_EMPTY);
-			WRITE_ONCE(g->cpu_hint, 0);
-			/* A full barrier, paired with the additions in bg_enqueue(). */
-			__sync_fetch_and_and(&g->queued, 0);
-			if (READ_ONCE(g->nr_waiting)) {
-				/* The new task's hint may be the one just cleared. */
-				WRITE_ONCE(g->cpu_hint, ~0ULL);
-				group_has_work(index);
-			}
+		how = PICK_NONE;
+		wide = tree_first(&key, &whose);
+		if (!wide && near < 0) {
+			/* Groups that are set aside were not missed. */
+			if (aside || than >= 0)
+				break;
+			miss(cpu);
+			wide = tree_first(&key, &whose);
+			if (!wide)
+				break;
+		}
+		if (wide && (s64)(READ_ONCE(group(whose)->vtime) - key) > 0) {
+			/* It ran since it got this key. */
+			index = tree_pop();
+			if (index >= 0)
+				tree_insert(index);
+			how = PICK_AGAIN;
 			continue;
 		}
-		if ((g->cpu_hint & bit) && scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
-			charge_group(index, bg_slice_ns);
-			cpu_ctx(cpu)->prepaid_group = index;
-			tree_insert(index);
+		if (wide && near >= 0) {
+			meet(whose, near);
+			wide = (s64)(vtime_of(whose) - vtime_of(near)) <= 0;
+		}
+		index = wide ? whose : near;
+		if (than >= 0)
+			meet(than, index);
+		if (than >= 0 && (index == than || (s64)(vtime_of(than) - vtime_of(index)) <= 0))
+			break;
+		how = wide ? pick_wide(cpu, &whose) : pick_narrow(cpu, index);
+		if (how == PICK_DONE) {
+			cpu_ctx(cpu)->prepaid_group = (wide ? whose : (u32)index) & (UFS_GROUPS_MAX - 1);
 			stat_inc(UFS_BG_DISPATCH);
-			found = true;
 			break;
 		}
-		stat_inc(UFS_TREE_INELIGIBLE);
+		if (how != PICK_ASIDE)
+			continue;
+		if (!wide) {
+			but = index;
+			continue;
+		}
 		/* Out of the tree and not in anybody's hands but ours: the link is
 		 * private. Numbers are stored plus one, so that 0 ends the list. */
-		g->next_aside = aside;
-		aside = index + 1;
+		group(whose)->next_aside = aside;
+		aside = whose + 1;
 	}
 	bpf_for(i, 0, SEARCH_MAX) {
+		u32 index;
+
 		if (!aside)
 			break;
 		index = (aside - 1) & (UFS_GROUPS_MAX - 1);
 		aside = group(index)->next_aside;
-		tree_insert(index);
+		show_group(index);
 	}
-	return found;
+	/* There is more to look at: what has been put right will not be met again. */
+	if (how == PICK_AGAIN || how == PICK_ASIDE)
+		scx_bpf_kick_cpu(cpu, 0);
+	return how == PICK_DONE;
 }
 
 #endif

@@ -19,6 +19,8 @@ const volatile u64 floor_slice_ns = 1000000;
 const volatile u64 floor_interval_ns = 20000000;
 const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
+/* Of the numbers below nr_cpu_ids some may be of CPUs that are not there. */
+const volatile u64 online_cpus[UFS_CPU_WORDS];
 const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
 const volatile u32 loader_tgid;
 /* Hints: pages of a table, the header included, and bits of a number below that. */
@@ -42,6 +44,15 @@ const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 /* Verified by itself: see VERIFICATION in main.bpf.c. Weak, since the verifier knows
  * less of what it returns than the compiler would go by. */
 #define __once __weak __noinline
+
+/*
+ * 0, which the verifier does not know. It follows a loop anew for each constant that a
+ * variable has come to, so one that begins as a constant and counts, or notes the best
+ * that was seen, multiplies the work by the number of rounds. One that begins with this
+ * is a number like any other from the first round on.
+ */
+u32 nought;
+#define unknown_zero() READ_ONCE(nought)
 
 /* -- Dispatch queues. -- */
 
@@ -73,6 +84,7 @@ struct cpu_ctx {
 	u64 curr_scale;
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
+	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 prepaid_group;	/* charged a slice for the task that runs next */
 	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
@@ -101,12 +113,13 @@ u64 floor_waiting;
 u64 boost_waiting;
 u64 nr_parked;
 u64 ts_enq_seq;
+u64 floor_seq;
 /* CPUs, modulo 64, on which some waiting background task may run: a superset,
  * added to by enqueue and renewed by the timer. A CPU that is not in it need not
  * look at the runnable tree, which it would disturb for others. */
 u64 bg_hint;
 
-/* The clocks of the tiers: mean virtual runtime, see advance_clock(). */
+/* The clocks of the tiers: mean virtual runtime, see owners_of(). */
 u64 ts_clock;
 u64 bg_clock;
 
@@ -152,8 +165,6 @@ struct group {
 	u64 vtime;
 	u64 task_clock;
 	u64 price;		/* of .vtime's distance to the clock: see price.bpf.h */
-	/* CPUs, modulo 64, on which tasks of the queue may run: a superset. */
-	u64 cpu_hint;
 	char name[UFS_NAME_LEN];
 } __attribute__((aligned(64)));
 

@@ -16,6 +16,9 @@
  *   3. From there it runs for the floor's slice as if time-sensitive, so that
  *      the next wake-up does not take the CPU back at once.
  *
+ * A CPU that finds nobody for itself there, since all are pinned elsewhere, does not
+ * walk the queue again until another task has come.
+ *
  * If N tasks are overdue, an interval longer than deadline / N would not serve
  * them in time; it is shortened to that, down to the slice, and the runs that
  * came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
@@ -59,6 +62,7 @@ static __noinline int floor_collect(u64 dsq)
 	__sink(walked);
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tc;
+		u64 waits;
 
 		if (++walked > WALK_MAX)
 			break;
@@ -67,12 +71,19 @@ static __noinline int floor_collect(u64 dsq)
 		tc = task_ctx(p);
 		if (!tc || !begin_move(&tc->floor, &floor_waiting))
 			continue;
+		waits = READ_ONCE(tc->waits);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, floor_slice_ns);
-		if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0))
-			stat_inc(UFS_FLOOR_MOVE);
-		else
+		if (!scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, FLOOR_DSQ, 0)) {
 			/* It left the queue before it could be moved. */
 			undo_move(&tc->floor, &floor_waiting);
+			continue;
+		}
+		stat_inc(UFS_FLOOR_MOVE);
+		/* It is in its queue no more, unless it has run since and is in another. */
+		if (waits && __sync_val_compare_and_swap(&tc->waits, waits, WAITS_NOT) == waits)
+			uncount_waiting(waits);
+		/* A full barrier: CPUs that found nothing look again. */
+		__sync_fetch_and_add(&floor_seq, 1);
 	}
 	return 0;
 }
@@ -80,10 +91,14 @@ static __noinline int floor_collect(u64 dsq)
 /* In dispatch, before anything else. */
 static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 {
-	u64 interval = floor_interval_ns, waiting = READ_ONCE(floor_waiting), fit, now;
+	u64 interval = floor_interval_ns, waiting = READ_ONCE(floor_waiting), fit, now, seq;
 	bool hurried = false;
 
 	if (likely(!waiting))
+		return false;
+	/* Mostly the overdue are many and pinned to another CPU. */
+	seq = READ_ONCE(floor_seq);
+	if (seq == cc->floor_seen)
 		return false;
 	fit = floor_deadline_ms * 1000000 / waiting;
 	if (fit < interval) {
@@ -93,30 +108,15 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	now = scx_bpf_now();
 	if (time_before(now, cc->floor_next))
 		return false;
-	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0))
+	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0)) {
+		cc->floor_seen = seq;
+		stat_inc(UFS_FLOOR_MISS);
 		return false;
+	}
 	cc->floor_next = now + interval;
 	if (hurried)
 		stat_inc(UFS_FLOOR_HURRIED);
 	return true;
-}
-
-/* Hints only grow in between. A bit that is cleared against an enqueue that is
- * setting it just now comes back with the next enqueue or the next renewal. */
-__once int renew_hint(u32 nr)
-{
-	u64 hint = 0;
-	u32 i;
-
-	__sink(hint);
-	bpf_for(i, 0, UFS_GROUPS_MAX) {
-		if (i >= nr)
-			break;
-		if (READ_ONCE(group(i)->nr_waiting))
-			hint |= READ_ONCE(group(i)->cpu_hint);
-	}
-	WRITE_ONCE(bg_hint, hint);
-	return 0;
 }
 
 static int on_timer(void *map, int *key, struct bpf_timer *timer)
@@ -146,7 +146,8 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 		release_parked();
 	}
 	bpf_rcu_read_unlock();
-	renew_hint(nr);
+	renew_reach(nr);
+	reckon_parts(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting) || READ_ONCE(floor_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 

@@ -135,6 +135,8 @@ enum ufs_stat {
 	UFS_PARK,
 	UFS_PARK_LATE,
 	UFS_LIMIT_CHANGE,
+	/* Walks of the floor's queue that found nobody for the CPU. */
+	UFS_FLOOR_MISS,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,

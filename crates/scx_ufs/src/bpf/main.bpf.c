@@ -63,6 +63,7 @@
 #include "ctx.bpf.h"
 #include "limit.bpf.h"
 #include "group.bpf.h"
+#include "reach.bpf.h"
 #include "bg_tree.bpf.h"
 #include "hints.bpf.h"
 #include "reader.bpf.h"
@@ -91,7 +92,7 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 		stat_inc(UFS_BG_CLAMP);
 	}
 	enter_queue(tc, WAITS_BG | index);
-	add_cpu_hint(p, g);
+	add_reach(p, index);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
 	group_has_work(index);
 	/* Boosted just now, by a waiter that did not find it in a queue: paired with
@@ -113,19 +114,24 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 /* ---- Charging ---- */
 
 /*
- * Move a tier's clock, the mean virtual runtime, on by @used. The groups below
- * the root own 1 together, each task of the root owns 1 by itself; without the
- * root's part the clock would run ahead of everybody whenever a kernel thread
- * runs, and the clamp would eat the lag that weights are made of.
+ * How many times a tier is owned. A tier's clock, the mean virtual runtime, moves on by
+ * what is used divided by that. The groups below the root own 1 together, each task of
+ * the root owns 1 by itself; without the root's part the clock would run ahead of
+ * everybody whenever a kernel thread runs, and the clamp would eat the lag that weights
+ * are made of.
  */
-static __always_inline void advance_clock(u32 tier, u64 used)
+static __always_inline u64 owners_of(u32 tier)
 {
 	u64 owners = groups[0].child_weight[tier & 1] ? 1 : 0;
 
-	owners += READ_ONCE(groups[0].in[tier & 1].load) >> LOAD_SHIFT;
-	if (owners > 1)
-		used /= owners;
-	__sync_fetch_and_add(tier == GIVEWAY_TIER_TIME_SENSITIVE ? &ts_clock : &bg_clock, used);
+	return owners + (READ_ONCE(groups[0].in[tier & 1].load) >> LOAD_SHIFT);
+}
+
+static __always_inline void advance_ts_clock(u64 used)
+{
+	u64 owners = owners_of(GIVEWAY_TIER_TIME_SENSITIVE);
+
+	__sync_fetch_and_add(&ts_clock, owners > 1 ? used / owners : used);
 }
 
 /* Where @ns belongs in a histogram with four buckets to an octave. */
@@ -202,7 +208,7 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		count_run(tc, used);
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
 		tc->vtime += scaled(weighted, task_scale(tc));
-		advance_clock(GIVEWAY_TIER_TIME_SENSITIVE, used);
+		advance_ts_clock(used);
 	} else {
 		if (unlikely(tc->load != LOAD_ONE))
 			weighted = (weighted << LOAD_SHIFT) / tc->load;
@@ -211,7 +217,8 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 			g->task_clock = tc->vtime - bg_slice_ns;
 		/* Before the clock moves on: the group may be repriced. */
 		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
-		advance_clock(GIVEWAY_TIER_BACKGROUND, used);
+		advance_bg_clock(tc->group, used, group_scale(tc->group, GIVEWAY_TIER_BACKGROUND),
+				 owners_of(GIVEWAY_TIER_BACKGROUND));
 		tc->prepaid = 0;
 	}
 	return 0;
@@ -326,8 +333,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tc = NULL;
 	bool prev_ts = false, prev_bg = false, prev_boosted = false;
 	struct group *g;
-	u32 index, whose = 0;
-	s32 other;
+	u32 index;
 	u64 first = 0;
 
 	if (floor_dispatch(cc))
@@ -374,18 +380,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev_bg) {
 		index = tc->group & (UFS_GROUPS_MAX - 1);
 		g = group(index);
-		if (bg_work_for(cpu) && tree_first(&first, &whose)) {
-			if (whose == index) {
-				/* The group ran since it got this key. */
-				other = tree_pop();
-				if (other >= 0)
-					tree_insert(other);
-				if (!tree_first(&first, &whose))
-					whose = index;
-			}
-			if (whose != index && (s64)(g->vtime - first) > 0 && bg_pick(cpu))
-				return;
-		}
+		if (bg_work_for(cpu) && bg_pick(cpu, index))
+			return;
 		if (READ_ONCE(g->nr_waiting)) {
 			/* Its group goes on; with which of its tasks? */
 			if (queue_first(BG_DSQ + index, &first) && (s64)(first - tc->vtime) < 0 &&
@@ -407,7 +403,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (bg_work_for(cpu))
-		bg_pick(cpu);
+		bg_pick(cpu, -1);
 }
 
 void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
@@ -711,7 +707,7 @@ static void tell_clients(u64 scheduler)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 {
-	u32 cpu;
+	u32 cpu, word;
 	s32 err;
 
 	clear_leftovers();
@@ -722,9 +718,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 		err = scx_bpf_create_dsq(TS_DSQ + cpu, -1);
 		if (err)
 			return err;
-		/* No CPU tells that it has been idle all along. */
-		idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)] |= 1ULL << (cpu & 63);
 	}
+	/* No CPU tells that it has been idle all along. One that is not there never tells
+	 * that it is not. */
+	bpf_for(word, 0, nr_cpu_words)
+		idle_cpus[word & (UFS_CPU_WORDS - 1)] = online_cpus[word & (UFS_CPU_WORDS - 1)];
 	err = scx_bpf_create_dsq(BOOST_DSQ, -1);
 	if (err)
 		return err;
@@ -759,8 +757,9 @@ void BPF_STRUCT_OPS(ufs_dump, struct scx_dump_ctx *dctx)
 			continue;
 		scx_bpf_dump("ufs group %u: cgroup %llu tier %u weight %u scales %llu %llu", i,
 			     g->cgid, g->tier, g->weight, g->in[0].scale, g->in[1].scale);
-		scx_bpf_dump("  loads %u %u waiting %u queued %u vtime %llu cpus %llx", g->in[0].load,
-			     g->in[1].load, g->nr_waiting, g->queued, g->vtime, g->cpu_hint);
+		scx_bpf_dump("  loads %u %u waiting %u queued %u vtime %llu home %u cpus %llx", g->in[0].load,
+			     g->in[1].load, g->nr_waiting, g->queued, g->vtime, reach_of(i)->home,
+			     reach_of(i)->cpus[0]);
 	}
 }
 

@@ -126,7 +126,7 @@ static __noinline int release_parked(void)
 			at &= UFS_GROUPS_MAX - 1;
 			if (!group(at)->in[GIVEWAY_TIER_BACKGROUND].load)
 				bg_clamp(at, 1);
-			add_cpu_hint(p, group(at));
+			add_reach(p, at);
 			scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, bg_slice_ns);
 			scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, tc->vtime);
 			moved = scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, BG_DSQ + at, 0);

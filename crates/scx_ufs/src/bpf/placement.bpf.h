@@ -34,6 +34,15 @@
 /* CPUs looked at for a preemptible task, and queues compared in dispatch. */
 #define SCAN_MAX 8
 
+/* The CPU @steps after @cpu, in a circle: reckoned anew in each round of a loop, since
+ * one that is carried along is a constant to the verifier (see nought). */
+static __always_inline u32 cpu_after(u32 cpu, u32 steps)
+{
+	u32 sum = cpu + steps;
+
+	return sum < nr_cpu_ids ? sum : sum - nr_cpu_ids;
+}
+
 /* How far the time-sensitive task on @cc is ahead of @vtime; 0 if it is not. */
 static __always_inline u64 lead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
 {
@@ -48,15 +57,17 @@ static __always_inline u64 lead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
 /* Of @prev and a few CPUs after it, the one whose task is furthest ahead of @tc. */
 __once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime, u64 now)
 {
-	u64 most = 0, lead;
-	s32 best = prev, cpu = prev;
+	u64 most = unknown_zero(), lead;
+	s32 best = prev;
 	u32 i;
 
 	bpf_for(i, 0, SCAN_MAX) {
 		struct cpu_ctx *cc;
+		u32 cpu;
 
 		if (i >= nr_cpu_ids)
 			break;
+		cpu = cpu_after(prev, i);
 		cc = cpu_ctx(cpu);
 		if (!cc->claimed) {
 			lead = lead_of(cc, vtime, now);
@@ -65,7 +76,6 @@ __once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime,
 				best = cpu;
 			}
 		}
-		cpu = cpu + 1 < nr_cpu_ids ? cpu + 1 : 0;
 	}
 	return best;
 }
@@ -216,9 +226,9 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 __once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	s32 best = -1, other = cpu;
-	u64 best_vtime = 0, vtime;
-	u32 seen = 0, i;
+	u64 best_vtime = unknown_zero(), vtime;
+	s32 best = -1 - (s32)unknown_zero();
+	u32 seen = unknown_zero(), other, i;
 
 	WRITE_ONCE(cc->ts_seen, READ_ONCE(ts_enq_seq));
 	if (READ_ONCE(cc->ts_waiting) && queue_first(TS_DSQ + cpu, &vtime)) {
@@ -226,10 +236,8 @@ __once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 		best_vtime = vtime;
 	}
 	if (READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting)) {
-		__sink(seen);
-		__sink(best);
 		bpf_for(i, 1, nr_cpu_ids) {
-			other = other + 1 < nr_cpu_ids ? other + 1 : 0;
+			other = cpu_after(cpu, i);
 			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !queue_first(TS_DSQ + other, &vtime))
 				continue;
 			if (best < 0 || (s64)(vtime + ts_slice_ns - best_vtime) < 0) {
@@ -250,7 +258,7 @@ __once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 	}
 	/* Its tasks may not run here. Any other will do. */
 	bpf_for(i, 0, nr_cpu_ids) {
-		other = other + 1 < nr_cpu_ids ? other + 1 : 0;
+		other = cpu_after(cpu, i);
 		if (other == best || !READ_ONCE(cpu_ctx(other)->ts_waiting))
 			continue;
 		if (scx_bpf_dsq_move_to_local(TS_DSQ + other, 0)) {

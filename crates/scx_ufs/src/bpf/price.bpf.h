@@ -29,7 +29,7 @@
  * of cpu.weight has those that wait clamped anew; other changes are left alone.
  *
  * A CPU that finds the tree empty meanwhile goes on with what it runs, or is woken when
- * groups are back (tree_pop_or_miss).
+ * groups are back (see miss()).
  */
 #ifndef UFS_PRICE_H
 #define UFS_PRICE_H
@@ -53,7 +53,7 @@ __once int reprice(u32 index)
 {
 	struct group *g = group(index);
 	u64 price = g->price, scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
-	u64 clock = READ_ONCE(bg_clock), before = READ_ONCE(g->vtime), distance;
+	u64 clock = clock_of(index), before = READ_ONCE(g->vtime), distance;
 	u64 most = (BEHIND_AWAKE + nr_cpu_ids) * bg_slice_ns;
 	bool ahead = (s64)(before - clock) > 0;
 

@@ -17,6 +17,7 @@
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
 //! idling.rs     claims about SCHED_IDLE and cpu.idle
+//! restricted.rs claims about background work of which some may not run everywhere
 //! marking.rs    claims about who may say a cgroup's tier, and about marks
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
@@ -46,6 +47,7 @@ mod limits;
 mod loading;
 mod marking;
 mod placing;
+mod restricted;
 mod rights;
 mod sharing;
 mod survival;
@@ -91,6 +93,14 @@ const CLAIMS: &[Claim] = &[
         sharing::time_sensitive_weights_uneven,
     ),
     ("nested_weights_compound", sharing::nested_weights),
+    (
+        "pinned_background_keeps_no_other_from_an_idle_cpu",
+        restricted::sleeper,
+    ),
+    (
+        "weights_hold_within_and_between_pinned_and_unpinned_background",
+        restricted::weights,
+    ),
     (
         "bursty_work_gets_its_share_whatever_others_use_elsewhere",
         sharing::bursty_share,
@@ -143,6 +153,14 @@ const CLAIMS: &[Claim] = &[
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
+    (
+        "overdue_tasks_pinned_elsewhere_cost_a_cpu_one_look_each",
+        survival::floor_misses,
+    ),
+    (
+        "cpus_that_are_not_there_are_not_idle",
+        survival::absent_cpus,
+    ),
     ("hotplug_restarts_ufs", survival::hotplug),
     ("sigterm_leaves_cleanly", survival::sigterm),
     ("sysrq_ends_ufs_with_the_reason", survival::sysrq),

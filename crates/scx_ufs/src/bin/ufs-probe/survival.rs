@@ -14,6 +14,7 @@ use crate::ufs::{Ufs, enable_seq, state, wait_until};
 use crate::worker::{Worker, burners, nr_cpus, percentile};
 
 const MS: Duration = Duration::from_millis(1);
+const US: Duration = Duration::from_micros(1);
 
 /// xorshift64: small, seeded, the same everywhere.
 pub(crate) struct Random(pub u64);
@@ -214,6 +215,72 @@ pub(crate) fn hotplug(ufs: &mut Ufs) -> Result<String> {
         "loaded again after {} ms and {} ms",
         took[0], took[1]
     ))
+}
+
+/// Overdue tasks wait for CPU 0, the only one that they may use and which an urgent task
+/// wants, too, while the other CPUs come to dispatch a thousand times a second. Each
+/// of those walks the queue of the overdue once for each that comes, and not each time.
+pub(crate) fn floor_misses(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&["--floor-deadline-ms", "300", "--floor-share", "1"])?;
+    let top = Cgroup::top()?;
+    let (background, sensitive) = (top.child("background", 100)?, top.child("urgent", 100)?);
+    let _overdue = burners(&background, &[0], 30)?;
+    let _urgent = Worker::burner(&sensitive, &[0])?;
+    let others: Vec<usize> = (1..nr_cpus()).collect();
+    sleep(1000 * MS);
+    let count = |name: &str| -> Result<u64> {
+        let stats = ufs.stats()?;
+        stats[name].as_u64().with_context(|| format!("no {name}"))
+    };
+    let before = (count("nr_floor_misses")?, count("nr_floor_moves")?);
+    let rounds = 1500;
+    let sleeper = Worker::sleeper(&sensitive, &others, 500 * US, 100 * US, rounds)?;
+    sleeper.delays_ns()?;
+    let misses = count("nr_floor_misses")? - before.0;
+    let moves = count("nr_floor_moves")? - before.1;
+    let numbers = format!(
+        "{misses} walks in vain of {} CPUs for {moves} overdue tasks, while one task slept \
+         {rounds} times",
+        others.len()
+    );
+    if moves < 10 || misses > moves * others.len() as u64 {
+        bail!("{numbers}; wanted 10 tasks at least, and a walk for each on each CPU at most");
+    }
+    Ok(numbers)
+}
+
+/// With the last CPU offline and all others busy none is idle.
+pub(crate) fn absent_cpus(ufs: &mut Ufs) -> Result<String> {
+    let last = nr_cpus() - 1;
+    let online = format!("/sys/devices/system/cpu/cpu{last}/online");
+    let set = |value: &str| -> Result<()> {
+        fs::write(&online, value).with_context(|| format!("cannot write {online}"))
+    };
+    ufs.stop(Signal::SIGTERM)?;
+    set("0")?;
+    let found = idle_cpus_of_busy_ones(ufs, last);
+    ufs.stop(Signal::SIGTERM)?;
+    set("1")?;
+    let found = found?;
+    if found != 0 {
+        bail!("{found} CPUs are taken to be idle while {last} are busy and one is offline");
+    }
+    Ok(format!("none of {last} busy CPUs and one offline"))
+}
+
+/// The least number of CPUs that are taken to be idle, of several looks while `cpus` burn.
+fn idle_cpus_of_busy_ones(ufs: &mut Ufs, cpus: usize) -> Result<u64> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let _burners = burners(&top.child("urgent", 100)?, &[], 2 * cpus)?;
+    sleep(300 * MS);
+    let mut least = u64::MAX;
+    for _ in 0..5 {
+        let idle = ufs.stats()?["nr_idle_cpus"].as_u64();
+        least = least.min(idle.context("no nr_idle_cpus")?);
+        sleep(20 * MS);
+    }
+    Ok(least)
 }
 
 /// Work goes on in `group` under the kernel's own scheduler.

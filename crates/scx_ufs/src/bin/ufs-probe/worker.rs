@@ -64,6 +64,17 @@ impl Worker {
         Self::start(group, cpus, "sleep", &args)
     }
 
+    /// The same for `span`, whatever number of rounds that is.
+    pub(crate) fn sleeper_for(
+        group: &Cgroup,
+        sleep: Duration,
+        busy: Duration,
+        span: Duration,
+    ) -> Result<Self> {
+        let args = [sleep, busy, span].map(|time| time.as_nanos().to_string());
+        Self::start(group, &[], "sleep-for", &args)
+    }
+
     /// The next line that it prints.
     pub(crate) fn line(&mut self) -> Option<String> {
         let mut text = String::new();
@@ -181,6 +192,28 @@ pub(crate) fn burn_for(span: Duration) {
     }
 }
 
+/// Sleeps and burns as long as `goes_on`, and prints how late each sleep ended.
+fn rounds_of(sleep: &str, busy: &str, goes_on: impl Fn(usize, Duration) -> bool) -> Result<()> {
+    let (sleep, busy) = (
+        Duration::from_nanos(sleep.parse()?),
+        Duration::from_nanos(busy.parse()?),
+    );
+    let began = Instant::now();
+    let mut delays = String::new();
+    for round in 0.. {
+        if !goes_on(round, began.elapsed()) {
+            break;
+        }
+        let start = Instant::now();
+        std::thread::sleep(sleep);
+        let late = start.elapsed().saturating_sub(sleep);
+        delays.push_str(&format!("{}\n", late.as_nanos()));
+        burn_for(busy);
+    }
+    print!("{delays}");
+    Ok(())
+}
+
 /// What a worker does.
 pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
     match (kind, args) {
@@ -194,20 +227,12 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             }
         },
         ("sleep", [sleep, busy, rounds]) => {
-            let (sleep, busy) = (
-                Duration::from_nanos(sleep.parse()?),
-                Duration::from_nanos(busy.parse()?),
-            );
-            let mut delays = String::new();
-            for _ in 0..rounds.parse()? {
-                let start = Instant::now();
-                std::thread::sleep(sleep);
-                let late = start.elapsed().saturating_sub(sleep);
-                delays.push_str(&format!("{}\n", late.as_nanos()));
-                burn_for(busy);
-            }
-            print!("{delays}");
-            Ok(())
+            let rounds: usize = rounds.parse()?;
+            rounds_of(sleep, busy, |round, _| round < rounds)
+        }
+        ("sleep-for", [sleep, busy, span]) => {
+            let span = Duration::from_nanos(span.parse()?);
+            rounds_of(sleep, busy, |_, elapsed| elapsed < span)
         }
         ("burn-as", [id]) => crate::rights::burn_as(id.parse()?),
         ("forge", [id, victims @ ..]) => {
