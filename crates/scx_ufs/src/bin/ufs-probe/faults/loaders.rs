@@ -110,7 +110,8 @@ pub(crate) fn doubled(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&args)?;
     let witness = Witness::new()?;
     let table = Table::open(None)?;
-    let door = || Ok::<_, anyhow::Error>(fs::metadata(Path::new(DIR).with_file_name(SOCKET))?.ino());
+    let door =
+        || Ok::<_, anyhow::Error>(fs::metadata(Path::new(DIR).with_file_name(SOCKET))?.ino());
     let before = door()?;
     for args in [&[][..], &args, &["--hint-slots", "7"]] {
         let (status, said) = ufs.run_another(args)?;
