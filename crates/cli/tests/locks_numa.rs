@@ -46,9 +46,12 @@ fn the_lock_stays_on_a_node_if_sockets_count_and_is_shared_either_way() {
     let [(by_socket, jain), (blind, blind_jain)] = measured(&["cfl", "cfl-ns"])[..] else {
         panic!("two locks");
     };
-    // By chance it would be 3 of the 7 others.
+    // What the criterion is for is the difference. By chance 3 of the 7 others are on the
+    // node, but who runs when the lock is free is not chance alone: with one seed after
+    // another 0.42 to 0.49 stayed without the criterion, and 0.60 in another build; with
+    // it always 0.87 to 0.88.
     assert!(
-        by_socket > 0.75 && blind < 0.6,
+        by_socket > 0.8 && by_socket - blind > 0.15,
         "{by_socket} stay on a node with the criterion, {blind} without"
     );
     assert!(jain > 0.95 && blind_jain > 0.95, "{jain}, {blind_jain}");
