@@ -76,17 +76,14 @@ impl Account {
         self.peak.fetch_max(used, Relaxed);
     }
 
-    /// Adds what the limit has room for, or nothing.
-    fn try_add(&self, bytes: usize) -> Result<()> {
+    /// Adds what the limit has room for, or nothing; what is held then, bytes.
+    fn try_add(&self, bytes: usize) -> Result<usize> {
         let added = self.used.fetch_update(Relaxed, Relaxed, |used| {
             used.checked_add(bytes)
                 .filter(|&used| used <= self.limit.bytes)
         });
         match added {
-            Ok(before) => {
-                self.peak.fetch_max(before + bytes, Relaxed);
-                Ok(())
-            }
+            Ok(before) => Ok(before + bytes),
             Err(used) => resources_err!(
                 "{bytes} bytes more: {} hold {used} of the {} that they may",
                 self.limit.of,
@@ -126,11 +123,12 @@ impl MemoryPool for Account {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        self.try_add(additional)?;
+        let used = self.try_add(additional)?;
         let grown = self.pool.try_grow(reservation, additional);
-        if grown.is_err() {
-            self.used.fetch_sub(additional, Relaxed);
-        }
+        match grown {
+            Ok(()) => self.peak.fetch_max(used, Relaxed),
+            Err(_) => self.used.fetch_sub(additional, Relaxed),
+        };
         grown
     }
 
