@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn many_cpus_have_everything_there_is_to_tell_apart() {
-        for cpus in [8, 64, 128, CPUS_MAX] {
+        for cpus in [16, 64, 128, CPUS_MAX] {
             let shape = Shape::of_many(cpus);
             assert!(shape.has_threads && shape.has_llcs && shape.has_nodes);
             assert!(shape.fits() && shape.places.len() == cpus);
