@@ -504,9 +504,6 @@ fn command(
         // Oops and warnings are failures, not noise.
         "oops=panic",
         "tsc=reliable",
-        // On the host's clock a busy host may hold the guest back for so long that the
-        // kernel counts too few ticks at boot and panics: "IO-APIC + timer doesn't work".
-        "no_timer_check",
         // CPUs whose ticks coincide would meet at every lock of the tick.
         "skew_tick=1",
         // Work at boot that no measurement wants to meet.
@@ -514,6 +511,11 @@ fn command(
         // Work-arounds for faults of real CPUs, which this one does not have.
         "mitigations=off",
     ];
+    if machine.clock == Clock::Real {
+        // A busy host may hold the guest back for so long that the kernel counts too few
+        // ticks at boot and panics: "IO-APIC + timer doesn't work".
+        cmdline.push("no_timer_check");
+    }
     cmdline.extend(machine.kernel_args.iter().map(String::as_str));
     command.arg("-append").arg(cmdline.join(" "));
 
