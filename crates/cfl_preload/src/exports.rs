@@ -17,12 +17,13 @@ use std::arch::naked_asm;
 use std::ffi::{c_char, c_int};
 
 use libc::{
-    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, pthread_mutexattr_t, pthread_t,
-    timespec,
+    clockid_t, pthread_cond_t, pthread_condattr_t, pthread_key_t, pthread_mutex_t,
+    pthread_mutexattr_t, pthread_t, timespec,
 };
 
 use crate::cond::{self, Until};
-use crate::{c11, mutex, threads};
+use crate::glibc::Destructor;
+use crate::{c11, keys, mutex, threads};
 
 /// Functions that only pass their arguments on to another of this crate.
 macro_rules! exports {
@@ -116,4 +117,10 @@ exports! {
 
     pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int
         = threads::set_name(thread, name);
+    pthread_key_create(key: *mut pthread_key_t, destructor: Option<Destructor>) -> c_int
+        = keys::create(key, destructor);
+    __pthread_key_create(key: *mut pthread_key_t, destructor: Option<Destructor>) -> c_int
+        = keys::create(key, destructor);
+    tss_create(key: *mut pthread_key_t, destructor: Option<Destructor>) -> c_int
+        = keys::tss_create(key, destructor);
 }

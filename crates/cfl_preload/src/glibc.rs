@@ -14,9 +14,12 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use libc::{clockid_t, pthread_cond_t, pthread_mutex_t, pthread_t, timespec};
+use libc::{clockid_t, pthread_cond_t, pthread_key_t, pthread_mutex_t, pthread_t, timespec};
 
 use crate::message;
+
+/// What `pthread_key_create` has called at the end of a thread.
+pub(crate) type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// Finds `name` in the objects after this one.
 fn find(name: &CStr, version: &CStr) -> *mut c_void {
@@ -85,4 +88,6 @@ glibc! {
     pthread_cond_signal "GLIBC_2.3.2" (c: *mut pthread_cond_t);
     pthread_cond_broadcast "GLIBC_2.3.2" (c: *mut pthread_cond_t);
     pthread_setname_np "GLIBC_2.34" (t: pthread_t, name: *const c_char);
+    pthread_key_create "GLIBC_2.34" (k: *mut pthread_key_t, d: Option<Destructor>);
+    tss_create "GLIBC_2.34" (k: *mut pthread_key_t, d: Option<Destructor>);
 }

@@ -62,6 +62,7 @@ mod errno;
 mod exports;
 mod fork;
 mod glibc;
+mod keys;
 mod layout;
 mod lock;
 mod message;

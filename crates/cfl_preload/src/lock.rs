@@ -13,6 +13,7 @@ use giveway_locks::raw::{self, HoldStart, Kind, LockRef};
 use giveway_locks::{Criteria, Options, Profile, Scope};
 
 use crate::config::{self, Criterion, LockSettings};
+use crate::threads;
 
 pub(crate) use giveway_locks::raw::{Core, Extra, HoldStart as Hold};
 
@@ -36,6 +37,11 @@ pub(crate) fn prepare(settings: &LockSettings, metered: bool) -> Result<(), Stri
     // Nobody else sets it.
     let _first = PROFILE.set(profile);
     Ok(())
+}
+
+/// Whether locks get a profile.
+pub(crate) fn have_profile() -> bool {
+    PROFILE.get().is_some()
 }
 
 /// The core's options with what is set.
@@ -95,7 +101,42 @@ impl<'a> Lock<'a> {
     #[inline]
     pub(crate) fn lock(&self) -> Hold {
         self.adopt();
+        self.lock_plain()
+    }
+
+    /// Acquires. Only for locks of the default profile.
+    #[inline]
+    pub(crate) fn lock_plain(&self) -> Hold {
         self.0.lock(Kind::Mutex)
+    }
+
+    /// Acquires if nobody holds the lock and nobody has contended for it lately.
+    /// Only for locks of the default profile.
+    #[inline]
+    pub(crate) fn take_uncontended(&self) -> bool {
+        if threads::is_only_one() {
+            // SAFETY: this is the only thread.
+            unsafe { self.0.take_alone() }
+        } else {
+            self.0.take_uncontended()
+        }
+    }
+
+    /// Releases what [`take_uncontended`](Self::take_uncontended) has acquired,
+    /// or nothing if somebody has contended for it since.
+    ///
+    /// # Safety
+    ///
+    /// The lock is held, and was acquired that way.
+    #[inline]
+    pub(crate) unsafe fn give_uncontended(&self) -> bool {
+        if threads::is_only_one() {
+            // SAFETY: this is the only thread, and it holds the lock.
+            unsafe { self.0.give_alone() }
+        } else {
+            // SAFETY: by the caller.
+            unsafe { self.0.give_uncontended() }
+        }
     }
 
     #[inline]

@@ -6,7 +6,8 @@
 //! use, so nothing is locked here before the settings are read.
 //!
 //! ```text
-//! UNDECIDED -> DECIDING -> CFL       settings are in order
+//! UNDECIDED -> DECIDING -> PLAIN     settings are in order, and leave locks as they are
+//!                     |--> CFL       settings are in order, and every lock must look at them
 //!                     '--> GLIBC     refused, or a glibc of unknown layout, with a message;
 //!                                    or another program is meant
 //! ```
@@ -31,6 +32,7 @@ const UNDECIDED: u32 = 0;
 const DECIDING: u32 = 1;
 const CFL: u32 = 2;
 const GLIBC: u32 = 3;
+const PLAIN: u32 = 4;
 
 static MODE: AtomicU32 = AtomicU32::new(UNDECIDED);
 /// The thread that decides.
@@ -40,10 +42,17 @@ static DECIDER: AtomicI32 = AtomicI32::new(0);
 #[inline]
 pub(crate) fn is_cfl() -> bool {
     match MODE.load(Acquire) {
-        CFL => true,
+        PLAIN | CFL => true,
         GLIBC => false,
         _ => decide(),
     }
+}
+
+/// Whether locks are ours, have the default profile and are not counted. May
+/// say no before that is decided.
+#[inline]
+pub(crate) fn is_plain() -> bool {
+    MODE.load(Acquire) == PLAIN
 }
 
 #[cold]
@@ -60,7 +69,7 @@ fn decide() -> bool {
             // Asleep: the decider may need this thread's CPU.
             futex::wait(&MODE, DECIDING, None);
         }
-        return MODE.load(Acquire) == CFL;
+        return matches!(MODE.load(Acquire), CFL | PLAIN);
     }
     DECIDER.store(me, Relaxed);
     let ours = match config::read() {
@@ -71,7 +80,12 @@ fn decide() -> bool {
             false
         }
     };
-    MODE.store(if ours { CFL } else { GLIBC }, Release);
+    let mode = match ours {
+        true if lock::have_profile() || stats::are_kept() => CFL,
+        true => PLAIN,
+        false => GLIBC,
+    };
+    MODE.store(mode, Release);
     futex::wake(&MODE, u32::MAX);
     errno.restore();
     ours

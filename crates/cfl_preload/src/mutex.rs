@@ -46,6 +46,8 @@ use crate::{glibc, mode, stats, threads, time};
 /// Bits of `kind`: the type, and glibc's notes about lock elision.
 const TYPE: u16 = 3;
 const ELISION: u16 = 256 | 512;
+const NORMAL: u16 = libc::PTHREAD_MUTEX_NORMAL as u16;
+const ADAPTIVE: u16 = libc::PTHREAD_MUTEX_ADAPTIVE_NP as u16;
 
 /// The CFL lock and what a kind needs beside it: see the module's drawing.
 #[repr(C)]
@@ -103,6 +105,20 @@ unsafe fn ours<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a Mutex> {
     (mode::is_cfl() && is_ours(mutex.kind.load(Relaxed))).then_some(mutex)
 }
 
+/// `mutex` as ours, if it is of a kind that has no owner and no setting concerns
+/// it.
+///
+/// # Safety
+///
+/// `mutex` points to an initialised mutex.
+#[inline]
+unsafe fn simple<'a>(mutex: *mut pthread_mutex_t) -> Option<&'a Mutex> {
+    // SAFETY: as in `ours`.
+    let mutex = unsafe { &*mutex.cast::<Mutex>() };
+    let kind = mutex.kind.load(Relaxed) & !ELISION;
+    (mode::is_plain() && (kind == NORMAL || kind == ADAPTIVE)).then_some(mutex)
+}
+
 /// Whether `mutex` belongs to glibc.
 ///
 /// # Safety
@@ -148,6 +164,26 @@ pub(crate) unsafe fn destroy(mutex: *mut pthread_mutex_t) -> c_int {
 /// As for `pthread_mutex_lock`.
 #[inline]
 pub(crate) unsafe fn lock_from(mutex: *mut pthread_mutex_t, site: Site) -> c_int {
+    // SAFETY: by the caller.
+    let Some(ours) = (unsafe { simple(mutex) }) else {
+        // SAFETY: by the caller.
+        return unsafe { lock_any(mutex, site) };
+    };
+    if ours.lock().take_uncontended() {
+        ours.held.store(Hold::UNMETERED.to_bits(), Relaxed);
+        return 0;
+    }
+    ours.lock_contended()
+}
+
+/// Locks a mutex that is not simple. Apart, so that the common case saves no
+/// registers for it.
+///
+/// # Safety
+///
+/// As for `pthread_mutex_lock`.
+#[inline(never)]
+unsafe fn lock_any(mutex: *mut pthread_mutex_t, site: Site) -> c_int {
     // SAFETY: by the caller.
     let Some(ours) = (unsafe { ours(mutex) }) else {
         // SAFETY: passed on as it came.
@@ -230,6 +266,26 @@ pub(crate) unsafe fn clocklock(
 /// As for `pthread_mutex_unlock`.
 #[inline]
 pub(crate) unsafe fn unlock(mutex: *mut pthread_mutex_t) -> c_int {
+    // SAFETY: by the caller; a mutex that nobody holds keeps what it is.
+    unsafe {
+        let Some(ours) = simple(mutex) else {
+            return unlock_any(mutex);
+        };
+        let hold = Hold::from_bits(ours.held.load(Relaxed));
+        if hold == Hold::UNMETERED && ours.lock().give_uncontended() {
+            return 0;
+        }
+        ours.unlock_contended(hold)
+    }
+}
+
+/// Unlocks a mutex that is not simple.
+///
+/// # Safety
+///
+/// As for `pthread_mutex_unlock`.
+#[inline(never)]
+unsafe fn unlock_any(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: by the caller.
     let Some(ours) = (unsafe { ours(mutex) }) else {
         // SAFETY: passed on as it came.
@@ -260,6 +316,28 @@ impl Mutex {
     #[inline]
     fn lock(&self) -> Lock<'_> {
         Lock::new(&self.core, &self.extra)
+    }
+
+    /// Locks a simple mutex.
+    #[inline(never)]
+    fn lock_contended(&self) -> c_int {
+        let hold = self.lock().lock_plain();
+        self.held.store(hold.to_bits(), Relaxed);
+        0
+    }
+
+    /// Unlocks a simple mutex.
+    ///
+    /// # Safety
+    ///
+    /// If it is locked, `hold` is of whoever locked it.
+    #[inline(never)]
+    unsafe fn unlock_contended(&self, hold: Hold) -> c_int {
+        if self.lock().is_locked() {
+            // SAFETY: by the caller.
+            unsafe { self.lock().unlock(hold) };
+        }
+        0
     }
 
     fn address(&self) -> usize {

@@ -94,6 +94,12 @@ pub(crate) fn prepare(settings: &StatsSettings) -> Result<bool, String> {
     Ok(true)
 }
 
+/// Whether locks are counted.
+#[inline]
+pub(crate) fn are_kept() -> bool {
+    !TABLE.load(Relaxed).is_null()
+}
+
 /// The table, empty if nothing is counted.
 #[inline]
 fn table() -> &'static [Counters] {
@@ -109,14 +115,14 @@ fn table() -> &'static [Counters] {
 /// The time, if it is recorded.
 #[inline]
 pub(crate) fn clock() -> Option<u64> {
-    (!TABLE.load(Relaxed).is_null()).then(now_ns)
+    are_kept().then(now_ns)
 }
 
 /// The calling thread has got the mutex at `address`, which it wanted since
 /// `since`, and holds it.
 #[inline]
 pub(crate) fn acquired(address: usize, site: Site, since: Option<u64>) {
-    if TABLE.load(Relaxed).is_null() {
+    if !are_kept() {
         return;
     }
     let Some(counters) = counters(table(), address) else {

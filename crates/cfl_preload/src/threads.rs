@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use giveway_locks::{Group, Rules};
 use libc::{clockid_t, pthread_t};
@@ -37,6 +38,20 @@ pub(crate) fn id() -> u32 {
         }
         id => id,
     }
+}
+
+/// Whether the process has no other thread, so that the atomic instructions of a
+/// lock can be left out, as glibc leaves them out of its own. Becomes false
+/// before a second thread runs.
+#[inline]
+pub(crate) fn is_only_one() -> bool {
+    // SAFETY: glibc's own, from 2.32 on; a byte, which only this process's
+    // only thread changes.
+    unsafe { __libc_single_threaded.load(Relaxed) != 0 }
+}
+
+unsafe extern "C" {
+    static __libc_single_threaded: AtomicU8;
 }
 
 /// The only thread of a fork's child has another number.

@@ -28,6 +28,8 @@ const VIRTUAL: u8 = 3;
 static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// Nanoseconds per tick, 32 binary places.
 static RATE: AtomicU64 = AtomicU64::new(1 << 32);
+/// Ticks from one reading to the next, at least.
+static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 static VIRTUAL_NOW: AtomicU64 = AtomicU64::new(1);
 
 /// Now.
@@ -43,6 +45,19 @@ pub(crate) fn now() -> Ticks {
             now()
         }
     }
+}
+
+/// The nanoseconds of a hold from `start` to `end`, without what reading the
+/// clock takes, which in a virtual machine can be more than the hold itself. At
+/// least 5, about what the rest of an acquisition takes, so that no hold is
+/// free of charge.
+#[inline]
+pub(crate) fn held_ns(start: Ticks, end: Ticks) -> u64 {
+    let ticks = end.saturating_sub(start);
+    if is_virtual() {
+        return ns(ticks);
+    }
+    ns(ticks.saturating_sub(OVERHEAD.load(Relaxed))).max(5)
 }
 
 /// The nanoseconds of a span of ticks.
@@ -75,10 +90,21 @@ pub(crate) fn prepare() {
             (u128::from(elapsed) << 32).wrapping_div(ticks.into()) as u64,
             Relaxed,
         );
+        OVERHEAD.store(measure_overhead(read_tsc), Relaxed);
         let _ = SOURCE.compare_exchange(UNKNOWN, TSC, Relaxed, Relaxed);
         return;
     }
+    OVERHEAD.store(measure_overhead(monotonic_ns), Relaxed);
     let _ = SOURCE.compare_exchange(UNKNOWN, MONOTONIC, Relaxed, Relaxed);
+}
+
+/// Ticks from one reading to the next: the least of a few.
+fn measure_overhead(read: impl Fn() -> Ticks) -> u64 {
+    let gaps = (0..64).map(|_| {
+        let before = read();
+        read().saturating_sub(before)
+    });
+    gaps.min().unwrap_or(0)
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.

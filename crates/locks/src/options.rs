@@ -145,7 +145,8 @@ impl Options {
         self
     }
 
-    /// How long the head of the queue watches a mutex before it sleeps.
+    /// How long the head of the queue watches a mutex before it sleeps, at most:
+    /// where spinning is mostly in vain it watches for less, down to one look.
     /// Default: 50 µs, about what a wake-up takes.
     pub fn spin(mut self, spin: Duration) -> Options {
         self.spin = spin;

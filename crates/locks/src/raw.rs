@@ -11,10 +11,10 @@ use crate::acquire;
 use crate::futex::Deadline;
 use crate::options::Profile;
 use crate::release;
-use crate::state::{self, LOCKED, METERED, TAIL};
+use crate::state::{self, CLAIMED, LEASED_WITH, LOCKED, METERED, TAIL};
 pub use crate::state::{Core, Extra};
 use crate::stats::{self, ThreadShare};
-use crate::sync::{Acquire, Relaxed, fence};
+use crate::sync::{Acquire, Relaxed, Release, fence};
 use crate::{clock, fork, thread, topology};
 
 /// How to wait.
@@ -35,7 +35,7 @@ pub struct HoldStart(u64);
 
 impl HoldStart {
     /// Nobody contended lately.
-    pub(crate) const UNMETERED: HoldStart = HoldStart(0);
+    pub const UNMETERED: HoldStart = HoldStart(0);
     /// The lock is contended, but this hold was not drawn to be measured.
     pub(crate) const SKIPPED: HoldStart = HoldStart(1);
 
@@ -80,11 +80,10 @@ impl<'a> LockRef<'a> {
         if self.take_uncontended() {
             return HoldStart::UNMETERED;
         }
-        match acquire::contended(self, kind, None) {
-            Some(start) => start,
-            // Without a deadline there is no giving up.
-            None => self.lock(kind),
+        if kind == Kind::Mutex && self.take_leased() {
+            return HoldStart::SKIPPED;
         }
+        acquire::contended_for_ever(self, kind)
     }
 
     /// Acquires, unless the deadline passes.
@@ -109,11 +108,63 @@ impl<'a> LockRef<'a> {
         acquire::try_once(self)
     }
 
+    /// Acquires if nobody holds the lock and nobody has contended for it lately;
+    /// the hold starts [`UNMETERED`](HoldStart::UNMETERED).
     #[inline]
-    fn take_uncontended(self) -> bool {
+    pub fn take_uncontended(self) -> bool {
         // Looking first saves a contended lock an exchange that would fail.
         let state = &self.core.state;
         state.load(Relaxed) == 0 && state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok()
+    }
+
+    /// Acquires a contended lock that was found to be this thread's to take a few
+    /// holds ago, if it is free and nobody has queued since.
+    #[inline]
+    fn take_leased(self) -> bool {
+        let state = self.core.load();
+        thread::has_lease(self.key(), state & (LEASED_WITH | LOCKED | CLAIMED))
+            && (self.core.state)
+                .compare_exchange(state, state | LOCKED, Acquire, Relaxed)
+                .is_ok()
+    }
+
+    /// Releases what [`take_uncontended`](Self::take_uncontended) has acquired,
+    /// unless somebody has contended for it since: then this does nothing and
+    /// [`unlock`](Self::unlock) must be called.
+    ///
+    /// # Safety
+    /// The current thread holds the lock, and has acquired it that way.
+    #[inline]
+    pub unsafe fn give_uncontended(self) -> bool {
+        (self.core.state)
+            .compare_exchange(LOCKED, 0, Release, Relaxed)
+            .is_ok()
+    }
+
+    /// [`take_uncontended`](Self::take_uncontended) without atomic instructions.
+    ///
+    /// # Safety
+    /// The process has one thread.
+    #[inline]
+    pub unsafe fn take_alone(self) -> bool {
+        let free = self.core.load() == 0;
+        if free {
+            self.core.state.store(LOCKED, Relaxed);
+        }
+        free
+    }
+
+    /// [`give_uncontended`](Self::give_uncontended) without atomic instructions.
+    ///
+    /// # Safety
+    /// As there, and the process has one thread.
+    #[inline]
+    pub unsafe fn give_alone(self) -> bool {
+        let unwanted = self.core.load() == LOCKED;
+        if unwanted {
+            self.core.state.store(0, Relaxed);
+        }
+        unwanted
     }
 
     /// Releases.
@@ -171,14 +222,19 @@ impl<'a> LockRef<'a> {
 }
 
 /// Gets everything ready that is otherwise made ready on first use: the clock's
-/// rate (0.2 ms), the topology, the key by which thread exits are noticed.
-/// Call it while few keys exist: the C library allocates for all but the first
-/// 32 keys.
+/// rate (0.2 ms) and the topology.
 pub fn prepare() {
     clock::prepare();
     topology::sockets();
     crate::sync::cpus();
-    let _ = thread::at_exit::prepare();
+}
+
+/// Gives back the `pthread_key` by which the ends of threads are noticed, for a
+/// program that needs all keys of the process. False if there was none. From
+/// then on the slots of threads that have ended are found by asking the kernel,
+/// when new threads need slots.
+pub fn give_back_key() -> bool {
+    thread::at_exit::give_back()
 }
 
 /// The current thread's slot, which names it as an owner: never 0, the same

@@ -12,10 +12,16 @@
 //!
 //! A contended lock with very short critical sections would still spend more
 //! time on clocks than on work. So after a hold shorter than 500 ns a thread
-//! skips measuring for 0 to 15 holds, drawn at random, if they met no queue. The
-//! hold measured next counts for them too, each as 500 ns at most: were they as
-//! long as one during which the thread lost its CPU, that would be charged
-//! sixteen times.
+//! skips measuring for a number of holds, drawn at random, that last 8 µs at
+//! most if they are as short (and are 127 at most), as long as they meet no
+//! queue. The hold measured next counts for them too, each as 500 ns at most:
+//! were they as long as one during which the thread lost its CPU, that would be
+//! charged for each of them.
+//!
+//! Nor does the thread ask again meanwhile whether it may pass those who wait: a
+//! measured release that finds it may grants a *lease* of the lock. With it an
+//! acquisition is one exchange. It ends with the first hold that is measured,
+//! and whenever somebody queues or the head wakes up or falls asleep.
 //!
 //! A hold that is not measured and turns out long is noticed by who waits for
 //! it: the head watches, then sleeps, and notes when. The release that has to
@@ -28,7 +34,9 @@ use crate::group;
 use crate::node::{PARKED, node};
 use crate::options::Scope;
 use crate::raw::{HoldStart, LockRef};
-use crate::state::{self, ALONE, HEAD_PARKED, LOCKED, METERED, TAIL, Verdict};
+use crate::state::{
+    self, ALONE, HEAD_PARKED, LEASED_WITH, LEVEL, LOCKED, METERED, TAIL, Verdict, WATCHED,
+};
 use crate::sync::{Acquire, Relaxed, Release, fence};
 use crate::{clock, futex, options, thread};
 
@@ -40,11 +48,12 @@ const COOL_DOWN: u64 = 64;
 pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     let policy = Policy::of(lock);
     let now = clock::now();
-    let measured_ns = clock::ns(now.saturating_sub(start.to_bits()));
+    let measured_ns = clock::held_ns(start.to_bits(), now);
     let Some(thread) = thread::current() else {
         return;
     };
-    let (ns, holds) = thread.sampled(measured_ns, now);
+    let statistics = policy.settings.statistics();
+    let (ns, holds) = thread.sampled(measured_ns, now, statistics);
     let hold = Hold {
         lock: lock.key(),
         scope: policy.scope,
@@ -52,7 +61,6 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
         holds,
         now,
     };
-    let statistics = policy.settings.statistics();
     if statistics {
         let counters = &policy.settings.counters;
         counters.acquisitions.fetch_add(holds, Relaxed);
@@ -69,8 +77,22 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     if state & TAIL == 0 {
         advance_alone(&policy, thread, charge);
     }
+    // The lease is for what this thread would do anyway while nobody comes, and
+    // with statistics every hold counts.
+    let barging = policy.settings.barging(true) && !policy.settings.strict();
+    let may_go_on = state & TAIL == 0
+        || policy.may_steal(
+            policy.standing(thread),
+            thread.weight(),
+            state & WATCHED != 0,
+        );
+    if barging && !statistics && may_go_on {
+        thread.set_lease(lock.key(), state & LEASED_WITH);
+    } else {
+        thread.set_lease(0, 0);
+    }
     if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
-        lock.core.state.fetch_and(!METERED, Relaxed);
+        lock.core.state.fetch_and(!(METERED | LEVEL), Relaxed);
     }
 }
 
@@ -101,8 +123,18 @@ fn advance_alone(policy: &Policy<'_>, thread: &thread::Thread, charge: u64) {
 #[inline]
 pub(crate) fn release(lock: LockRef<'_>, start: HoldStart) {
     let state = &lock.core.state;
-    let unwatched = start == HoldStart::UNMETERED;
-    if !unwatched || state.compare_exchange(LOCKED, 0, Release, Relaxed).is_err() {
+    let held = match start {
+        HoldStart::UNMETERED => LOCKED,
+        // No thread in its last destructors skips a measurement: its slot is
+        // too short-lived.
+        HoldStart::SKIPPED => lock.core.load(),
+        _ => return release_watched(lock, start),
+    };
+    let unwatched = held & HEAD_PARKED == 0
+        && state
+            .compare_exchange(held, held & !LOCKED, Release, Relaxed)
+            .is_ok();
+    if !unwatched {
         release_watched(lock, start);
     }
 }

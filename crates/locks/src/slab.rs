@@ -96,6 +96,16 @@ impl<T: Slot, const N: usize> Slab<T, N> {
         }
     }
 
+    /// Whether a slot that was handed out before is free.
+    pub(crate) fn has_free(&self) -> bool {
+        self.free.load(Relaxed) as u32 != 0
+    }
+
+    /// How many slots were ever handed out, taken or not.
+    pub(crate) fn used(&self) -> u32 {
+        self.used.load(Relaxed)
+    }
+
     /// All slots that were ever handed out, taken or not.
     pub(crate) fn known(&self) -> impl Iterator<Item = (u32, &T)> {
         (1..=self.used.load(Acquire)).map(|index| (index, self.get(index)))

@@ -46,6 +46,14 @@ pub(crate) const WATCHED: u64 = 32;
 /// A thread has idled for nobody under the strict guarantee, and no other has
 /// come since. The thread knows that it was the one.
 pub(crate) const ALONE: u64 = 64;
+const LEVEL_SHIFT: u32 = 7;
+/// The bits of the spin level, see [`spin_level`].
+pub(crate) const LEVEL: u64 = 7 << LEVEL_SHIFT;
+/// The spin level of a lock that threads have not met at lately.
+const FIRST_LEVEL: u64 = 4;
+/// What must stay as it was for a lease to hold: who is last in the queue, and
+/// whether the head is awake.
+pub(crate) const LEASED_WITH: u64 = TAIL | WATCHED;
 const GID_SHIFT: u32 = 16;
 const HEAD_SHIFT: u32 = 32;
 const TAIL_SHIFT: u32 = 48;
@@ -74,6 +82,19 @@ pub(crate) fn parked_head(state: u64) -> u32 {
 #[inline]
 pub(crate) fn with_parked_head(state: u64, node: u32) -> u64 {
     (state & !(0xffff << HEAD_SHIFT)) | u64::from(node) << HEAD_SHIFT | HEAD_PARKED
+}
+
+/// How long the head spins before it sleeps, as learnt from earlier heads: 0 is
+/// not at all, each level doubles it.
+#[inline]
+pub(crate) fn spin_level(state: u64) -> u32 {
+    ((state & LEVEL) >> LEVEL_SHIFT ^ FIRST_LEVEL) as u32
+}
+
+/// `state` with another spin level, 0 to 7.
+#[inline]
+pub(crate) fn with_spin_level(state: u64, level: u32) -> u64 {
+    (state & !LEVEL) | (u64::from(level) ^ FIRST_LEVEL) << LEVEL_SHIFT
 }
 
 /// The waiting group with the lowest vLHT.

@@ -3,8 +3,8 @@
 //! A thread takes a slot when it first meets a contended lock and gives it back
 //! when it ends. The way there is made for locks that an allocator uses: the
 //! thread-local variable is a plain number without a destructor, and the slot
-//! comes from a slab. The end of the thread is noticed by a `pthread_key`,
-//! whose destructor frees the slot. A thread that locks after that, in another
+//! comes from a slab. The end of the thread is noticed by a `pthread_key`
+//! ([`at_exit`]), whose destructor frees the slot. A thread that locks after that, in another
 //! key's destructor, takes a temporary slot, which its next release or time-out
 //! frees.
 //!
@@ -25,14 +25,20 @@ use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::sync::{AtomicU32, LooseU32, LooseU64, LooseUsize, Relaxed};
-use crate::{held, node, topology};
+use crate::{futex, held, node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
 const THREADS: usize = node::NODES;
 /// Locks per thread whose accounts are told apart.
 const LOCKS: usize = 8;
-/// After a hold shorter than this, ns, the next 0 to 15 are not measured.
+/// After a hold shorter than this, ns, some of the next are not measured.
 const SHORT_NS: u64 = 500;
+/// How long those last together at most, ns, if they are as short.
+const UNMEASURED_NS: u64 = 8_000;
+/// How many they are at most, as a power of two; and where they are counted for
+/// statistics, which are to be up to date.
+const UNMEASURED_BITS: u32 = 7;
+const UNMEASURED_BITS_COUNTED: u32 = 4;
 /// Spreads the low bits of the time over the high ones (2⁶⁴ / φ).
 const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// In the thread-local number: the key's destructor has run.
@@ -46,7 +52,7 @@ crate::sync::local_number! {
 }
 
 /// A thread's slot.
-#[repr(align(64))]
+#[repr(align(512))]
 pub(crate) struct Thread {
     link: AtomicU32,
     /// 0 while the slot is free.
@@ -65,10 +71,14 @@ pub(crate) struct Thread {
     /// Socket plus 1; 0 is "never looked".
     sid: LooseU32,
     sid_age: LooseU32,
-    /// Holds still to go unmeasured, and those that have since the last one
-    /// that was measured.
+    /// How many holds after the last one that was measured go unmeasured, and
+    /// how many of them are still to come.
+    unmeasured: LooseU32,
     skip: LooseU32,
-    skipped: LooseU32,
+    /// The lock that the thread may acquire without asking again, as long as
+    /// holds go unmeasured and the lock's state is this one; 0 for none.
+    lease: LooseUsize,
+    leased_with: LooseU64,
     /// Whether the group was chosen by a call, which rules do not undo.
     chosen: LooseU32,
     accounts: Accounts<LOCKS>,
@@ -88,8 +98,10 @@ macro_rules! thread {
             alone_at: LooseUsize::new(0),
             sid: LooseU32::new(0),
             sid_age: LooseU32::new(0),
+            unmeasured: LooseU32::new(0),
             skip: LooseU32::new(0),
-            skipped: LooseU32::new(0),
+            lease: LooseUsize::new(0),
+            leased_with: LooseU64::new(0),
             chosen: LooseU32::new(0),
             accounts: $accounts,
         }
@@ -170,6 +182,18 @@ pub(crate) fn current() -> Option<&'static Thread> {
     }
 }
 
+/// Whether the current thread has a lease of this lock, whose state is `state` as
+/// far as it matters; uses up a part of it.
+#[inline]
+pub(crate) fn has_lease(lock: usize, state: u64) -> bool {
+    // Slot 0 is nobody's and has no lease. Nor has a thread in its last
+    // destructors: its number names no slot.
+    let thread = SLAB.get(SLOT.with(|slot| slot.get()));
+    thread.lease.load(Relaxed) == lock
+        && thread.leased_with.load(Relaxed) == state
+        && thread.skips_measuring()
+}
+
 /// Frees a temporary slot. Called when the thread has released a lock, unless by
 /// the one exchange that needs no slot, and when it has waited in vain.
 #[inline]
@@ -199,15 +223,20 @@ pub(crate) fn after_fork() {
         }
     }
     SLAB.keep_only(&[index]);
+    at_exit::after_fork();
     let own_node = SLAB.get(index).node.load(Relaxed);
     node::SLAB.keep_only(&[own_node]);
     if index != 0 {
+        SLAB.get(index).lease.store(0, Relaxed);
         SLAB.get(index).tid.store(kernel_id(), Relaxed);
     }
 }
 
 #[cold]
 fn take_slot(late: u32) -> u32 {
+    if at_exit::is_blind() {
+        free_slots_of_the_dead();
+    }
     let Some(index) = SLAB.take() else {
         return 0;
     };
@@ -217,13 +246,14 @@ fn take_slot(late: u32) -> u32 {
         &thread.gid,
         &thread.node,
         &thread.sid,
+        &thread.unmeasured,
         &thread.skip,
-        &thread.skipped,
         &thread.chosen,
     ] {
         number.store(0, Relaxed);
     }
     thread.alone_at.store(0, Relaxed);
+    thread.lease.store(0, Relaxed);
     thread.total.clear();
     thread.last.store(0, Relaxed);
     thread.accounts.clear();
@@ -234,6 +264,47 @@ fn take_slot(late: u32) -> u32 {
         crate::rules::apply();
     }
     index
+}
+
+/// Frees the slots of threads that have ended unnoticed, if none is free and
+/// there are twice as many as after the last time. A thread number that is in
+/// use again hides a dead thread, until its new owner ends as well.
+fn free_slots_of_the_dead() {
+    /// So many slots are not worth the look.
+    const FEW: u32 = 64;
+    static LIVING: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(FEW);
+    if SLAB.has_free() || SLAB.used() < LIVING.load(Relaxed).saturating_mul(2) {
+        return;
+    }
+    let mut living = 0;
+    for (index, thread) in SLAB.known() {
+        let tid = thread.tid.load(Relaxed);
+        if tid == 0 {
+            continue;
+        }
+        if is_alive(tid) {
+            living += 1;
+        } else if thread
+            .tid
+            .compare_exchange(tid, 0, Relaxed, Relaxed)
+            .is_ok()
+        {
+            // Nobody else frees it, and its owner is gone.
+            free_slot(index);
+        }
+    }
+    LIVING.store(living.max(FEW), Relaxed);
+}
+
+/// Whether this process has a thread of this number.
+fn is_alive(tid: u32) -> bool {
+    futex::preserving_errno(|errno| {
+        // SAFETY: signal 0 is none; the call only asks.
+        unsafe {
+            let missing = libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) != 0;
+            !missing || *errno != libc::ESRCH
+        }
+    })
 }
 
 fn free_slot(index: u32) {
@@ -259,9 +330,13 @@ fn kernel_id() -> u32 {
 #[cfg(any(loom, shuttle))]
 pub(crate) mod at_exit {
     pub(super) fn arm(_index: u32) {}
-    pub(crate) fn prepare() -> Option<()> {
-        None
+    pub(super) fn is_blind() -> bool {
+        false
     }
+    pub(crate) fn give_back() -> bool {
+        false
+    }
+    pub(super) fn after_fork() {}
 }
 
 impl Thread {
@@ -348,21 +423,30 @@ impl Thread {
             return false;
         }
         self.skip.store(skip - 1, Relaxed);
-        self.skipped.store(self.skipped.load(Relaxed) + 1, Relaxed);
         true
+    }
+
+    /// Lets the thread acquire a lock (with 0, none) without asking again while
+    /// holds go unmeasured and these bits of the lock's state do not change.
+    pub(crate) fn set_lease(&self, lock: usize, with: u64) {
+        self.lease.store(lock, Relaxed);
+        self.leased_with.store(with, Relaxed);
     }
 
     /// What a hold of this length counts for, in ns and number, together with
     /// those that were skipped before it. Draws how many are to be skipped next.
-    pub(crate) fn sampled(&self, held_ns: u64, now: u64) -> (u64, u64) {
-        let skipped = u64::from(self.skipped.load(Relaxed));
-        self.skipped.store(0, Relaxed);
-        let skip = if held_ns < SHORT_NS {
-            now.wrapping_mul(RANDOMISER) >> 60
-        } else {
-            0
+    pub(crate) fn sampled(&self, held_ns: u64, now: u64, statistics: bool) -> (u64, u64) {
+        let skipped = u64::from(self.unmeasured.load(Relaxed) - self.skip.load(Relaxed));
+        let bits = match held_ns {
+            SHORT_NS.. => 0,
+            _ if statistics => UNMEASURED_BITS_COUNTED,
+            _ => (UNMEASURED_NS / held_ns.max(1))
+                .ilog2()
+                .min(UNMEASURED_BITS),
         };
-        self.skip.store(skip as u32, Relaxed);
+        let skip = (now.wrapping_mul(RANDOMISER) >> 32) as u32 & ((1 << bits) - 1);
+        self.unmeasured.store(skip, Relaxed);
+        self.skip.store(skip, Relaxed);
         (held_ns + skipped * held_ns.min(SHORT_NS), skipped + 1)
     }
 

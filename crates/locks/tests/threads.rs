@@ -94,7 +94,8 @@ unsafe extern "C" fn lock_late(value: *mut c_void) {
 fn late_key(times: usize) {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     let key = KEY.get_or_init(|| {
-        raw::prepare();
+        // The locks' key is made with the first slot.
+        assert!(raw::current_slot().is_some());
         let mut key = 0;
         // SAFETY: a place for the key, and a destructor that takes any value.
         let made = unsafe { libc::pthread_key_create(&mut key, Some(lock_late)) };

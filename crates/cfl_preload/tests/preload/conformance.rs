@@ -59,6 +59,11 @@ fn threads_end_in_every_way() {
 }
 
 #[test]
+fn a_program_can_have_all_keys() {
+    same_as_glibc("keys");
+}
+
+#[test]
 fn references_to_any_version_or_alias_meet_at_one_lock() {
     same_as_glibc("versions");
 }

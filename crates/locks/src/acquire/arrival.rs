@@ -1,20 +1,18 @@
 //! Acquiring without a queue: because nobody waits, or before those who do.
 //!
 //! A thread that finds the lock free takes it if nobody waits; if somebody does,
-//! if it may steal (Section 3.3) and the head has not claimed the lock. It looks
-//! for about as long as a switch would take, then queues.
+//! if it may steal (Section 3.3) and the head has not claimed the lock. Where
+//! spinning pays it looks for about as long as a switch would take, then queues.
 
+use super::spin::{self, Backoff};
 use crate::criteria::Policy;
 use crate::fork;
 use crate::futex::Deadline;
 use crate::node::Standing;
 use crate::raw::{HoldStart, LockRef};
 use crate::state::{ALONE, CLAIMED, LOCKED, TAIL, WATCHED};
-use crate::sync::{Acquire, MODEL, Relaxed, cpus, give_cpu, relax};
+use crate::sync::{Acquire, MODEL, Relaxed, cpus, give_cpu};
 use crate::thread::Thread;
-
-/// Looks at a held lock before a thread that may steal queues; about 2 µs.
-const STEAL_SPINS: u32 = if MODEL { 0 } else { 64 };
 
 /// The start of a hold that met no queue, measured or not.
 pub(super) fn sampled_start(thread: Option<&Thread>) -> HoldStart {
@@ -72,25 +70,28 @@ pub(super) fn try_set(lock: LockRef<'_>, from: u64, to: u64) -> Result<u64, u64>
 /// the chance.
 pub(super) fn steal(policy: &Policy<'_>, standing: Standing, weight: u32) -> bool {
     let lock = policy.lock;
-    let spins = if cpus() > 1 { STEAL_SPINS } else { 0 };
-    for spin in 0..=spins {
+    let mut backoff = Backoff::new();
+    loop {
         let state = lock.core.load();
         let wanted = state & TAIL != 0;
         let watched = state & WATCHED != 0;
         if wanted && (state & CLAIMED != 0 || !policy.may_steal(standing, weight, watched)) {
             return false;
         }
-        if state & LOCKED == 0 && try_set(lock, state, state | LOCKED).is_ok() {
-            if wanted && policy.settings.statistics() {
-                policy.settings.counters.steals.fetch_add(1, Relaxed);
+        if state & LOCKED == 0 {
+            if try_set(lock, state, state | LOCKED).is_ok() {
+                if wanted && policy.settings.statistics() {
+                    policy.settings.counters.steals.fetch_add(1, Relaxed);
+                }
+                return true;
             }
-            return true;
+            continue;
         }
-        if spin < spins {
-            relax();
+        if MODEL || cpus() == 1 || backoff.is_longest() || !spin::pays(state) {
+            return false;
         }
+        backoff.pause();
     }
-    false
 }
 
 /// For a thread without a slot or a node: all of thousands are taken.

@@ -1,7 +1,7 @@
 //! First in the queue: watching the lock, until it can be taken.
 //!
 //! ```text
-//! watches ── spins, gives its CPU to others, sleeps
+//! watches ── spins, sleeps
 //!    │ free, the role says others first  ► gives way
 //!    │ free, had too much, nobody behind ► idles (strict guarantee only)
 //!    │ free                              ► acquires, passes role and place on
@@ -11,6 +11,7 @@
 
 use super::arrival::try_set;
 use super::role::Seen;
+use super::spin::{self, Backoff};
 use super::{End, Waiter};
 use crate::futex::Deadline;
 use crate::links::replace_tail;
@@ -20,12 +21,12 @@ use crate::state::{self, ALONE, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, WATCHED}
 use crate::sync::{MODEL, Relaxed, give_cpu, relax};
 use crate::{clock, futex};
 
-/// How long the head lets a free lock lie, in looks: the thread that has just
-/// released it is probably coming back, and if it may, it saves two switches.
-const POLITE_SPINS: u32 = if MODEL { 0 } else { 24 };
-
-/// How long a head that spins keeps its CPU before it offers it to others, ns.
-const BUSY_NS: u64 = 5_000;
+/// How long the head lets a free lock lie, in looks and in pauses between them:
+/// the thread that has just released it is probably coming back, and if it may,
+/// it saves two switches. Not where spinning does not pay: there that thread has
+/// probably lost its CPU, to this one.
+const POLITE_LOOKS: u32 = if MODEL { 0 } else { 4 };
+const POLITE_PAUSES: u32 = 6;
 
 /// What a wake-up takes, ns: who has less than this left of its slice wakes
 /// the next head when it acquires, others when they release.
@@ -38,9 +39,9 @@ impl Waiter<'_> {
     /// Watches the lock.
     pub(super) fn as_head(&mut self) -> End {
         let core = self.policy.lock.core;
-        let mut watch = Watch::start();
+        let mut watch = Watch::start(self.spin_budget_ns());
         let mut seen = Seen::default();
-        let mut polite = if self.barging { POLITE_SPINS } else { 0 };
+        let mut polite = if self.barging { POLITE_LOOKS } else { 0 };
         loop {
             if self.take_role() {
                 let walked = self.schedule(&mut seen, true);
@@ -57,17 +58,20 @@ impl Waiter<'_> {
                     watch.idled |= self.idle(&mut watch);
                     continue;
                 }
-                if polite > 0 && !self.claimed {
+                if polite > 0 && !self.claimed && spin::pays(state) {
                     polite -= 1;
-                    relax();
+                    for _ in 0..POLITE_PAUSES {
+                        relax();
+                    }
                     continue;
                 }
-                if self.acquire(state) {
+                let learnt = if watch.spun { spin::paid(state) } else { state };
+                if self.acquire(state, learnt) {
                     return End::Acquired;
                 }
                 continue;
             }
-            polite = if self.barging { POLITE_SPINS } else { 0 };
+            polite = if self.barging { POLITE_LOOKS } else { 0 };
             if self.deadline.is_some_and(Deadline::passed) {
                 self.leave();
                 return End::TimedOut;
@@ -78,22 +82,20 @@ impl Waiter<'_> {
                 self.claimed = true;
                 core.state.fetch_or(CLAIMED, Relaxed);
             }
-            let spin_ns = if self.kind == Kind::Spin {
-                u64::MAX
-            } else {
-                self.policy.settings.spin_ns()
-            };
-            let spun = watch.spun_ns();
-            if spun < BUSY_NS.min(spin_ns) && !MODEL {
-                for _ in 0..8 {
-                    relax();
-                }
-            } else if spun < spin_ns && !MODEL || self.kind == Kind::Spin {
-                give_cpu();
-            } else if self.sleep_as_head() {
-                watch.woke();
+            if self.kind == Kind::Spin {
+                watch.spin_or_give_cpu();
+            } else if watch.may_spin() {
+                watch.spin();
+            } else if self.sleep_as_head(watch.spun) {
+                watch.wake(self.spin_budget_ns());
             }
         }
+    }
+
+    /// How long to spin from now on before sleeping, ns.
+    fn spin_budget_ns(&self) -> u64 {
+        let state = self.policy.lock.core.load();
+        spin::budget_ns(self.policy.settings, state, clock::now())
     }
 
     /// How long the head lets others go first, ns.
@@ -146,9 +148,10 @@ impl Waiter<'_> {
     }
 
     /// Acquires as the head, and leaves the queue.
-    pub(super) fn acquire(&mut self, state: u64) -> bool {
+    /// `learnt` is the state with what the wait has taught about spinning.
+    pub(super) fn acquire(&mut self, state: u64, learnt: u64) -> bool {
         let alone = state::tail(state) == self.me;
-        let mut new = (state | LOCKED) & !(CLAIMED | WATCHED | HEAD_PARKED);
+        let mut new = (learnt | LOCKED) & !(CLAIMED | WATCHED | HEAD_PARKED);
         if alone {
             new = state::with_tail(new, 0) & !LS_TAKEN;
         }
@@ -179,17 +182,25 @@ struct Watch {
     since: clock::Ticks,
     awake_since: clock::Ticks,
     idle_since: clock::Ticks,
+    /// How long to spin from `awake_since` on, ns.
+    budget_ns: u64,
+    backoff: Backoff,
+    /// Whether it has spun since it was last awake.
+    spun: bool,
     /// It has idled long enough, and does not again in this wait.
     idled: bool,
 }
 
 impl Watch {
-    fn start() -> Watch {
+    fn start(budget_ns: u64) -> Watch {
         let now = clock::now();
         Watch {
             since: now,
             awake_since: now,
             idle_since: 0,
+            budget_ns,
+            backoff: Backoff::new(),
+            spun: false,
             idled: false,
         }
     }
@@ -203,8 +214,30 @@ impl Watch {
         clock::ns(clock::now().saturating_sub(self.awake_since))
     }
 
-    fn woke(&mut self) {
+    fn may_spin(&self) -> bool {
+        self.budget_ns > 0 && self.spun_ns() < self.budget_ns
+    }
+
+    /// Waits a moment for a holder that runs.
+    fn spin(&mut self) {
+        self.spun = true;
+        self.backoff.pause();
+    }
+
+    /// Waits a moment for a holder that may need this CPU.
+    fn spin_or_give_cpu(&mut self) {
+        if self.backoff.is_longest() || MODEL {
+            give_cpu();
+        } else {
+            self.backoff.pause();
+        }
+    }
+
+    fn wake(&mut self, budget_ns: u64) {
         self.awake_since = clock::now();
+        self.budget_ns = budget_ns;
+        self.backoff = Backoff::new();
+        self.spun = false;
     }
 
     /// True if this is the beginning.

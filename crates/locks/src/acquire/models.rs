@@ -225,7 +225,7 @@ fn inherit(lock: &Arc<Lock>) -> End {
     let head = |lock: &Lock| {
         let mut head = lock.waiter(1);
         head.walk(true);
-        while !head.acquire(lock.core.load()) {
+        while !head.acquire(lock.core.load(), lock.core.load()) {
             relax();
         }
     };
@@ -353,6 +353,6 @@ fn a_hold_is_charged_from_when_its_waiter_slept() {
             release::release(lock.lock_ref(), HoldStart::SKIPPED);
             assert!(thread::vlht_ns() < 1000, "charged from an earlier sleep");
         };
-        together(&lock, |lock| lock.waiter(1).sleep_as_head(), release);
+        together(&lock, |lock| lock.waiter(1).sleep_as_head(false), release);
     });
 }

@@ -5,7 +5,7 @@
 //! head the news is that the lock is free, which is not in its word, so it also
 //! names itself in the lock; the release that clears `HEAD_PARKED` wakes it.
 
-use super::Waiter;
+use super::{Waiter, spin};
 use crate::node::PARKED;
 use crate::state::{self, LOCKED, WATCHED};
 use crate::sync::{AcqRel, Acquire, Relaxed};
@@ -30,8 +30,9 @@ impl Waiter<'_> {
         true
     }
 
-    /// Sleeps as the head. False if the lock is free.
-    pub(super) fn sleep_as_head(&mut self) -> bool {
+    /// Sleeps as the head, after it has spun in vain or not at all. False if the
+    /// lock is free.
+    pub(super) fn sleep_as_head(&mut self, spun: bool) -> bool {
         let core = self.policy.lock.core;
         self.node.parked_at.store(clock::now(), Relaxed);
         let word = self.node.tell(PARKED) | PARKED;
@@ -41,7 +42,8 @@ impl Waiter<'_> {
                 self.node.untell(PARKED);
                 return false;
             }
-            let new = state::with_parked_head(state, self.me) & !WATCHED;
+            let learnt = if spun { spin::in_vain(state) } else { state };
+            let new = state::with_parked_head(learnt, self.me) & !WATCHED;
             // Acquire and release: the holder that sees the flag sees PARKED.
             match core
                 .state

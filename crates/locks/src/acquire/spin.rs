@@ -1,0 +1,96 @@
+//! How long to spin, and how often to look meanwhile.
+//!
+//! Spinning pays if the holder runs and is about to release. If it has lost its
+//! CPU, or is about to lose it to the very thread that spins, it cannot. Which of
+//! the two is usual at a lock is learnt, as glibc's adaptive mutex does: each
+//! lock has a spin level in its state. A head that spun and acquired raises it,
+//! one that spun and had to sleep lowers it, in the exchange that acquires or
+//! announces the sleep, so learning costs nothing. Level 7 is
+//! [`Options::spin`](crate::Options::spin); each level below is half of it; at
+//! level 0 a head does not spin, but for one time in 16, to find out whether
+//! spinning pays again.
+//!
+//! Each look at a lock takes its cache line from the holder, who then waits for
+//! it twice, when it releases and when it acquires again. So looks become rarer
+//! the longer one has waited.
+
+use crate::options::Settings;
+use crate::state::{spin_level, with_spin_level};
+use crate::sync::{MODEL, relax};
+
+const TOP_LEVEL: u32 = 7;
+/// The level of a trial. A successful trial raises the lock to above it.
+const TRIAL_LEVEL: u32 = 3;
+/// Trials at level 0: one in so many.
+const TRIALS: u64 = 16;
+/// Pauses between the first two looks.
+const FIRST_PAUSES: u32 = 16;
+/// Pauses between two looks at most, 1 to 3 µs.
+const MOST_PAUSES: u32 = 128;
+/// Spreads the low bits of the time over the high ones (2⁶⁴ / φ).
+const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// How long a head that finds the lock in this state spins before it sleeps, ns.
+/// `now` is any changing number.
+pub(super) fn budget_ns(settings: &Settings, state: u64, now: u64) -> u64 {
+    if MODEL {
+        return 0;
+    }
+    let level = match spin_level(state) {
+        0 if now.wrapping_mul(RANDOMISER) >> 32 & (TRIALS - 1) == 0 => TRIAL_LEVEL,
+        0 => return 0,
+        level => level,
+    };
+    settings.spin_ns() >> (TOP_LEVEL - level)
+}
+
+/// Whether heads that spin at the lock in this state mostly acquire.
+pub(super) fn pays(state: u64) -> bool {
+    spin_level(state) >= TRIAL_LEVEL
+}
+
+/// `state` after a head has spun and acquired.
+pub(super) fn paid(state: u64) -> u64 {
+    let level = (spin_level(state) + 1).clamp(TRIAL_LEVEL + 1, TOP_LEVEL);
+    learnt(state, level)
+}
+
+/// `state` after a head has spun in vain.
+pub(super) fn in_vain(state: u64) -> u64 {
+    learnt(state, spin_level(state).saturating_sub(1))
+}
+
+/// In a model nobody spins, and a level would only make more states.
+fn learnt(state: u64, level: u32) -> u64 {
+    if MODEL {
+        state
+    } else {
+        with_spin_level(state, level)
+    }
+}
+
+/// Pauses that become longer.
+pub(super) struct Backoff {
+    pauses: u32,
+}
+
+impl Backoff {
+    pub(super) const fn new() -> Backoff {
+        Backoff {
+            pauses: FIRST_PAUSES,
+        }
+    }
+
+    /// Waits a moment.
+    pub(super) fn pause(&mut self) {
+        for _ in 0..self.pauses {
+            relax();
+        }
+        self.pauses = (self.pauses * 2).min(MOST_PAUSES);
+    }
+
+    /// Whether the next pause is as long as they become.
+    pub(super) fn is_longest(&self) -> bool {
+        self.pauses == MOST_PAUSES
+    }
+}
