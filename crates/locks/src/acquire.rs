@@ -49,7 +49,7 @@ mod succession;
 
 pub(crate) use arrival::try_once;
 
-use arrival::{alone, beside_the_queue, sampled_start, steal, take_unwanted};
+use arrival::{alone, beside_the_queue, lease, sampled_start, steal, take_unwanted};
 
 use crate::criteria::Policy;
 use crate::futex::Deadline;
@@ -71,7 +71,10 @@ pub(crate) fn contended(
     let policy = Policy::of(lock);
     let strict = policy.settings.strict();
     let thread = thread::current();
-    if !strict && take_unwanted(lock) {
+    if !strict && let Some(state) = take_unwanted(lock) {
+        if let Some(thread) = thread {
+            lease(&policy, thread, state);
+        }
         return Some(sampled_start(thread));
     }
     let Some((thread, own)) = thread.and_then(|thread| Some((thread, thread.own_node()?))) else {
@@ -79,13 +82,20 @@ pub(crate) fn contended(
     };
     let standing = policy.standing(thread);
     let entitled = !strict || alone(lock, thread) || policy.left(standing, thread.weight()) >= 0;
-    if strict && entitled && take_unwanted(lock) {
+    if strict && entitled && take_unwanted(lock).is_some() {
         return Some(HoldStart::now());
     }
     let barging = policy.settings.barging(kind == Kind::Mutex);
-    if barging && entitled && steal(&policy, standing, thread.weight()) {
+    if barging
+        && entitled
+        && let Some(state) = steal(&policy, standing, thread.weight())
+    {
+        if !strict {
+            lease(&policy, thread, state);
+        }
         return Some(sampled_start(Some(thread)));
     }
+    thread.end_lease();
     let came = clock::now();
     let mut waiter = Waiter {
         policy,

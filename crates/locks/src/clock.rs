@@ -182,6 +182,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_empty_hold_costs_next_to_nothing_and_never_nothing() {
+        prepare();
+        let least = (0..1000).map(|_| {
+            let start = now();
+            held_ns(start, now())
+        });
+        let least = least.min().unwrap();
+        assert!((5..15).contains(&least), "{least} ns");
+    }
+
+    #[test]
     fn a_span_in_ticks_is_the_same_span_in_nanoseconds() {
         prepare();
         let (ticks, before) = (now(), monotonic_ns());

@@ -18,11 +18,6 @@
 //! were they as long as one during which the thread lost its CPU, that would be
 //! charged for each of them.
 //!
-//! Nor does the thread ask again meanwhile whether it may pass those who wait: a
-//! measured release that finds it may grants a *lease* of the lock. With it an
-//! acquisition is one exchange. It ends with the first hold that is measured,
-//! and whenever somebody queues or the head wakes up or falls asleep.
-//!
 //! A hold that is not measured and turns out long is noticed by who waits for
 //! it: the head watches, then sleeps, and notes when. The release that has to
 //! wake it charges the time since then. What stays uncounted is the head's
@@ -34,9 +29,7 @@ use crate::group;
 use crate::node::{PARKED, node};
 use crate::options::Scope;
 use crate::raw::{HoldStart, LockRef};
-use crate::state::{
-    self, ALONE, HEAD_PARKED, LEASED_WITH, LEVEL, LOCKED, METERED, TAIL, Verdict, WATCHED,
-};
+use crate::state::{self, ALONE, HEAD_PARKED, LEVEL, LOCKED, METERED, TAIL, Verdict};
 use crate::sync::{Acquire, Relaxed, Release, fence};
 use crate::{clock, futex, options, thread};
 
@@ -76,20 +69,6 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     let state = lock.core.load();
     if state & TAIL == 0 {
         advance_alone(&policy, thread, charge);
-    }
-    // The lease is for what this thread would do anyway while nobody comes, and
-    // with statistics every hold counts.
-    let barging = policy.settings.barging(true) && !policy.settings.strict();
-    let may_go_on = state & TAIL == 0
-        || policy.may_steal(
-            policy.standing(thread),
-            thread.weight(),
-            state & WATCHED != 0,
-        );
-    if barging && !statistics && may_go_on {
-        thread.set_lease(lock.key(), state & LEASED_WITH);
-    } else {
-        thread.set_lease(0, 0);
     }
     if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
         lock.core.state.fetch_and(!(METERED | LEVEL), Relaxed);

@@ -426,11 +426,16 @@ impl Thread {
         true
     }
 
-    /// Lets the thread acquire a lock (with 0, none) without asking again while
-    /// holds go unmeasured and these bits of the lock's state do not change.
+    /// Lets the thread acquire a lock without asking again while holds go
+    /// unmeasured and these bits of the lock's state do not change.
     pub(crate) fn set_lease(&self, lock: usize, with: u64) {
         self.lease.store(lock, Relaxed);
         self.leased_with.store(with, Relaxed);
+    }
+
+    /// Has the thread ask again.
+    pub(crate) fn end_lease(&self) {
+        self.lease.store(0, Relaxed);
     }
 
     /// What a hold of this length counts for, in ns and number, together with

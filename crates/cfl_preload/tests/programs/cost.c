@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 /* cost: what locking and unlocking a mutex costs that nobody else wants, in
- * ns, for each kind: the median of 21 rounds of a million. */
+ * ns, for each kind: the median of 21 rounds of a million. Compiled with ALONE,
+ * in a process that never has a second thread. */
 #include "say.h"
 
 #define ROUNDS 21
 #define LOCKS 1000000
 
+#ifndef ALONE
 /* glibc leaves out atomic operations while there is one thread. */
 static void *second_thread(void *argument)
 {
 	pause();
 	return argument;
 }
+#endif
 
 static int by_size(const void *a, const void *b)
 {
@@ -28,7 +31,9 @@ int main(void)
 		{ "errorcheck", PTHREAD_MUTEX_ERRORCHECK },
 	};
 
+#ifndef ALONE
 	start(second_thread, NULL);
+#endif
 	for (int k = 0; k < 3; k++) {
 		pthread_mutexattr_t attr;
 		pthread_mutex_t m;

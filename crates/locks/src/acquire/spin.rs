@@ -94,3 +94,52 @@ impl Backoff {
         self.pauses == MOST_PAUSES
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::options::settings;
+
+    /// The budget at a lock in this state, without a trial.
+    fn budget(state: u64) -> u64 {
+        (0..TRIALS)
+            .map(|now| budget_ns(settings(0), state, now))
+            .min()
+            .unwrap()
+    }
+
+    #[test]
+    fn spinning_that_pays_is_done_for_longer_up_to_the_option() {
+        let (mut state, most) = (0, settings(0).spin_ns());
+        assert!(budget(state) > 0 && budget(state) < most);
+        for _ in 0..10 {
+            let before = budget(state);
+            state = paid(state);
+            assert!(budget(state) >= before);
+        }
+        assert_eq!(budget(state), most);
+    }
+
+    #[test]
+    fn spinning_in_vain_ends_but_for_a_trial_now_and_then() {
+        let mut state = 0;
+        for _ in 0..10 {
+            state = in_vain(state);
+        }
+        assert_eq!(budget(state), 0);
+        assert!(!pays(state));
+        let trials = (0..10_000).filter(|now| budget_ns(settings(0), state, *now) > 0);
+        let trials = trials.count();
+        assert!((300..1000).contains(&trials), "{trials}");
+        // A trial that pays makes the next heads spin.
+        assert!(pays(paid(state)) && budget(paid(state)) > 0);
+    }
+
+    #[test]
+    fn what_is_learnt_changes_nothing_else_in_the_state() {
+        let state = !0;
+        for learnt in [paid(state), in_vain(state)] {
+            assert_eq!(learnt | crate::state::LEVEL, state);
+        }
+    }
+}
