@@ -42,7 +42,10 @@ const WITH_GPL: &[&str] = &["GPL-2.0-only", "GPL-2.0", "LGPL-2.1-only", "LGPL-2.
 const GPL_PACKAGE: &str = "scx_ufs";
 /// Packages of ours that have a further licence for what is not linked: the lab has a
 /// patch as text, and makes an emulator with it that is a program of its own.
-const AS_TEXT: &[(&str, &str)] = &[("giveway-lab", "GPL-2.0-or-later")];
+const AS_TEXT: &[(&str, &str)] = &[
+    ("giveway-lab", "GPL-2.0-or-later"),
+    ("giveway-bench", "GPL-2.0-or-later"),
+];
 
 /// Checks the tree of every workspace package.
 pub(crate) fn check(workspace: &Metadata) -> Result<()> {

@@ -66,7 +66,8 @@ pub(crate) fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Every package declares a licence. Only the scheduler is under the GPL, which its
-/// dependencies ask for, and the lab's patch of an emulator that is.
+/// dependencies ask for, and the lab's patch of an emulator that is, with the program it
+/// becomes part of.
 fn package_licences(workspace: &Metadata) -> Vec<String> {
     let packages = workspace.workspace_packages();
     packages
@@ -78,7 +79,7 @@ fn package_licences(workspace: &Metadata) -> Vec<String> {
 fn package_licence(name: &str, licence: Option<&str>) -> Option<String> {
     let expected = match name {
         "scx_ufs" => "GPL-2.0-only",
-        "giveway-lab" => "(MIT OR Apache-2.0) AND GPL-2.0-or-later",
+        "giveway-bench" | "giveway-lab" => "(MIT OR Apache-2.0) AND GPL-2.0-or-later",
         _ => "MIT OR Apache-2.0",
     };
     (licence != Some(expected))

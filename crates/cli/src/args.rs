@@ -3,19 +3,21 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{
-    bench, doctor, generate, lab, meta, metrics, pods, report, run, service, sql, status, top,
-    trace,
-};
+use giveway_command::generate::{CompletionsArgs, ManArgs};
 
-/// Background work that gives way: run it, schedule it, measure it
+use crate::subprogram::{self, Passed};
+use crate::{doctor, meta, metrics, pods, run, service, status, top, trace};
+
+/// Background work that gives way: run it, schedule it, watch it
 #[derive(Parser, Debug)]
 #[command(
     name = "giveway",
     version,
     max_term_width = 80,
     arg_required_else_help = true,
-    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage; 'run' passes on its command's."
+    after_help = "bench, report and lab are the program giveway-bench, sql is giveway-sql, \
+                  where they are installed. Exit status: 0 done, 1 failed, 2 wrong usage; \
+                  'run' passes on its command's."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -35,11 +37,15 @@ pub(crate) enum Command {
     Trace(trace::TraceArgs),
     Metrics(metrics::MetricsArgs),
     Doctor(doctor::DoctorArgs),
-    Bench(bench::BenchArgs),
-    Report(report::ReportArgs),
-    Lab(lab::LabArgs),
     Meta(meta::MetaArgs),
-    Sql(sql::SqlArgs),
-    Completions(generate::CompletionsArgs),
-    Man(generate::ManArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+    #[command(about = subprogram::BENCH.about, disable_help_flag = true)]
+    Bench(Passed),
+    #[command(about = subprogram::REPORT.about, disable_help_flag = true)]
+    Report(Passed),
+    #[command(about = subprogram::LAB.about, disable_help_flag = true)]
+    Lab(Passed),
+    #[command(about = subprogram::SQL.about, disable_help_flag = true)]
+    Sql(Passed),
 }

@@ -37,7 +37,7 @@ use giveway_hints::{Tier, Weight, mark};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
 
 /// The directory under BASE that holds everything Giveway makes.
 const OURS: &str = "giveway";

@@ -3,23 +3,27 @@
 //! Each line is one finding of `probes`. A finding counts for one of the two
 //! ways in which Giveway runs: natively (sched_ext in this kernel, root, cgroup
 //! v2) or in the lab (QEMU, disk, memory). The exit status is 0 if one of them
-//! is open, and the last line says which one `giveway bench` takes.
+//! is open, and the last line says which one `giveway bench` takes: it asks here, by
+//! `giveway doctor --json`. What the scheduler and the lab know best, they are asked
+//! (`kernel`, `lab`).
 //!
 //! Nothing here changes the machine: no scheduler is loaded, no guest booted,
 //! no package fetched. What only an attempt would tell (whether a scheduler
 //! loads, whether KVM can boot a kernel) is reported as far as files tell.
 
 mod kernel;
+mod lab;
 mod probes;
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
-use crate::output;
+use giveway_command::Failure;
+use giveway_command::output;
 
 pub(crate) use probes::BTF_REMEDY;
 
@@ -35,7 +39,7 @@ pub(crate) struct DoctorArgs {
 }
 
 /// What a finding means for its part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Health {
     /// There.
@@ -62,7 +66,7 @@ enum Way {
 #[derive(Debug, Serialize)]
 struct Finding {
     way: Way,
-    name: &'static str,
+    name: Cow<'static, str>,
     health: Health,
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +76,7 @@ struct Finding {
 fn ok(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
     Finding {
         way,
-        name,
+        name: name.into(),
         health: Health::Ok,
         detail: detail.into(),
         remedy: None,
@@ -87,7 +91,7 @@ fn missing(
 ) -> Finding {
     Finding {
         way,
-        name,
+        name: name.into(),
         health: Health::Missing,
         detail: detail.into(),
         remedy: Some(remedy.into()),
@@ -97,7 +101,7 @@ fn missing(
 fn note(way: Way, name: &'static str, detail: impl Into<String>) -> Finding {
     Finding {
         way,
-        name,
+        name: name.into(),
         health: Health::Note,
         detail: detail.into(),
         remedy: None,
@@ -183,15 +187,6 @@ fn text(found: &Examination, fancy: bool) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Whether measurements can run on this machine itself: sched_ext, root, and
-/// the controllers. The reason why not, otherwise.
-pub(crate) fn native_obstacle() -> Option<String> {
-    probes::all(Path::new("/"))
-        .into_iter()
-        .find(|f| f.way == Way::Native && f.health == Health::Missing)
-        .map(|f| f.detail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +194,7 @@ mod tests {
     fn finding(way: Way, health: Health) -> Finding {
         Finding {
             way,
-            name: "thing",
+            name: "thing".into(),
             health,
             detail: "is so".into(),
             remedy: (health != Health::Ok).then(|| "mend it".into()),

@@ -3,54 +3,35 @@
 //! `main` parses, hands over to one module per subcommand, and turns the answer
 //! into an exit status. What a subcommand does lives in the crates below
 //! (`scx_ufs` schedules, `giveway-watch` looks on, `giveway-pods` marks,
-//! `giveway-bench` measures, `giveway-lab` has the machine for it, `giveway-metasched`
-//! swaps, `giveway-sql` answers); the modules here decide only what to ask of them and
-//! how to say what came of it.
+//! `giveway-metasched` swaps) or in other programs (`subprogram`); the modules here
+//! decide only what to ask of them and how to say what came of it.
 
 mod args;
-mod bench;
 mod cgroup;
 mod doctor;
-mod error;
-mod generate;
-mod lab;
-mod memory;
 mod meta;
 mod metrics;
-mod output;
 mod pods;
-mod report;
 mod run;
 mod sched_ext;
 mod service;
-mod sql;
 mod status;
+mod subprogram;
 mod tier;
 mod top;
 mod trace;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use giveway_command::Failure;
 
 use args::{Cli, Command};
-use error::Failure;
 
 fn main() -> ExitCode {
-    memory::keep_what_is_freed();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return explain(&error),
-    };
-    match dispatch(cli.command) {
-        Ok(status) => ExitCode::from(status),
-        Err(failure) => {
-            if !matches!(failure, Failure::BrokenPipe) {
-                eprintln!("{failure}");
-            }
-            ExitCode::from(failure.status())
-        }
+    match Cli::try_parse() {
+        Ok(cli) => giveway_command::end(dispatch(cli.command)),
+        Err(error) => giveway_command::explain(&error),
     }
 }
 
@@ -64,34 +45,14 @@ fn dispatch(command: Command) -> Result<u8, Failure> {
         Command::Trace(args) => trace::trace(&args).map(|()| 0),
         Command::Metrics(args) => metrics::metrics(&args).map(|()| 0),
         Command::Doctor(args) => doctor::doctor(&args),
-        Command::Bench(args) => bench::bench(args),
-        Command::Report(args) => report::report(&args).map(|()| 0),
-        Command::Lab(args) => lab::lab(args),
         Command::Meta(args) => meta::meta(&args),
         Command::Mark(args) => pods::mark(&args).map(|()| 0),
         Command::Pods(args) => pods::pods(&args).map(|()| 0),
-        Command::Sql(args) => sql::sql(&args).map(|()| 0),
-        Command::Completions(args) => generate::completions(&args).map(|()| 0),
-        Command::Man(args) => generate::man(&args).map(|()| 0),
-    }
-}
-
-/// Prints what clap has to say: help and version as they are, everything else
-/// as an error of ours.
-fn explain(error: &clap::Error) -> ExitCode {
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that goes away has seen enough.
-            let _ = error.print();
-            ExitCode::SUCCESS
-        }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            let _ = error.print();
-            ExitCode::from(2)
-        }
-        _ => {
-            eprint!("giveway: {}", error.render());
-            ExitCode::from(2)
-        }
+        Command::Completions(args) => args.print(Cli::command(), "giveway").map(|()| 0),
+        Command::Man(args) => args.write(Cli::command(), &subprogram::NAMES).map(|()| 0),
+        Command::Bench(passed) => Err(subprogram::BENCH.exec(passed)),
+        Command::Report(passed) => Err(subprogram::REPORT.exec(passed)),
+        Command::Lab(passed) => Err(subprogram::LAB.exec(passed)),
+        Command::Sql(passed) => Err(subprogram::SQL.exec(passed)),
     }
 }

@@ -23,10 +23,9 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use giveway_metasched::config::Config;
-use giveway_metasched::scheduler::Machine;
 
-use crate::error::Failure;
 use crate::service::{self, RUN_DIR};
+use giveway_command::Failure;
 
 /// Let schedulers take turns, each when it is best
 ///
@@ -114,15 +113,4 @@ fn privileged() -> Result<(), Failure> {
 fn entitled() -> Result<(), Failure> {
     privileged()?;
     service::alone()
-}
-
-/// The file of a scheduler's program, if it is on this machine.
-pub(crate) fn find_scheduler(program: &str) -> Option<PathBuf> {
-    Machine::look(Path::new("/")).find(program)
-}
-
-impl From<giveway_metasched::Error> for Failure {
-    fn from(error: giveway_metasched::Error) -> Self {
-        Failure::new(error)
-    }
 }

@@ -8,7 +8,9 @@ use clap::Args;
 use giveway_watch::metrics::{exposition, server};
 use giveway_watch::source::{SOCKET, Source as _, StatsSocket};
 
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
+
+use crate::top::unanswered;
 
 /// Print what UFS has counted as OpenMetrics text, or serve it
 ///
@@ -35,7 +37,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     let mut socket = StatsSocket::at(&args.socket);
     let Some(address) = args.listen else {
-        let text = exposition(Some(&socket.sample()?));
+        let text = exposition(Some(&socket.sample().map_err(unanswered)?));
         return Ok(stdout().write_all(text.as_bytes())?);
     };
     let listener = TcpListener::bind(address).map_err(|error| {

@@ -13,9 +13,9 @@ use giveway_hints::{Tier, mark as marks};
 use giveway_pods::{Rights, Round, Runtime};
 
 use crate::cgroup::Hierarchy;
-use crate::error::{Context, Failure};
 use crate::sched_ext::SchedExt;
 use crate::tier;
+use giveway_command::{Context, Failure};
 
 /// Bring the tiers that pods are annotated with to their cgroups
 ///

@@ -20,9 +20,9 @@ use clap::Args;
 use giveway_hints::{Tier, Weight};
 
 use crate::cgroup::{Caller, Hierarchy};
-use crate::error::Failure;
 use crate::sched_ext::{SchedExt, State};
 use crate::tier;
+use giveway_command::Failure;
 
 /// The status of a run that failed before its command could.
 const OWN_FAILURE: u8 = 125;

@@ -28,8 +28,8 @@ use clap::Args;
 use giveway_metasched::lock::Lock;
 use giveway_metasched::scx_loader::rival;
 
-use crate::error::Failure;
 use crate::sched_ext::{SchedExt, State};
+use giveway_command::Failure;
 
 pub(crate) use process::{Process, RUN_DIR, last_exit, program};
 pub(crate) use unit::Unit;

@@ -11,11 +11,11 @@ use giveway_hints::slot::Table;
 use serde::Serialize;
 
 use crate::cgroup::{Hierarchy, Labelled};
-use crate::error::Failure;
-use crate::output::human;
 use crate::sched_ext::{SchedExt, State};
 use crate::service::{Process, RUN_DIR, Unit, last_exit};
 use crate::tier;
+use giveway_command::Failure;
+use giveway_command::output::human;
 
 /// Say which scheduler is loaded and what runs in each tier
 ///

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use giveway_watch::names;
-use giveway_watch::source::{SOCKET, StatsSocket};
+use giveway_watch::source::{SOCKET, SourceError, StatsSocket};
 use giveway_watch::top::controls::Controls;
 use giveway_watch::top::model::{Column, View, Wanted};
 use giveway_watch::top::run::{self, Error, Printing, Sampler};
 
-use crate::error::Failure;
+use giveway_command::Failure;
 
 /// Show who runs, who waits and who is preempted under UFS
 ///
@@ -107,7 +107,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
             json: args.json,
             wanted,
         };
-        return Ok(run::print(&mut sampler, &how, &mut stdout().lock())?);
+        return run::print(&mut sampler, &how, &mut stdout().lock()).map_err(failed);
     }
     if !stdout().is_terminal() {
         return Err(Failure::usage("the output is no terminal to draw in")
@@ -119,25 +119,19 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
         ViewName::Backends => View::Backends,
         ViewName::Cpus => View::Cpus,
     };
-    Ok(run::show(
-        &mut sampler,
-        args.interval,
-        Controls::new(view, wanted),
-    )?)
+    let controls = Controls::new(view, wanted);
+    run::show(&mut sampler, args.interval, controls).map_err(failed)
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Output(error) => error.into(),
-            Error::Source(error) => error.into(),
-        }
+fn failed(error: Error) -> Failure {
+    match error {
+        Error::Output(error) => error.into(),
+        Error::Source(error) => unanswered(error),
     }
 }
 
-impl From<giveway_watch::source::SourceError> for Failure {
-    fn from(error: giveway_watch::source::SourceError) -> Self {
-        let remedy = error.remedy();
-        Failure::new(error).with_remedy(remedy)
-    }
+/// Why there are no statistics of UFS, with the remedy.
+pub(crate) fn unanswered(error: SourceError) -> Failure {
+    let remedy = error.remedy();
+    Failure::new(error).with_remedy(remedy)
 }

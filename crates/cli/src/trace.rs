@@ -13,10 +13,10 @@ use giveway_watch::trace::record::{Summary, record};
 use giveway_watch::trace::tasks::Proc;
 use giveway_watch::trace::tracefs::{MOUNT, TraceError, Tracefs};
 
-use crate::error::{Context, Failure};
 use crate::sched_ext::SchedExt;
 use crate::tier;
 use crate::top::seconds;
+use giveway_command::{Context, Failure};
 
 /// Record who runs, waits and is preempted, for a look in Perfetto
 ///
@@ -48,7 +48,7 @@ pub(crate) struct TraceArgs {
 /// Records, and says what.
 pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
     let path = args.output.display();
-    let mut feed = Tracefs::start(&args.tracefs, args.buffer_kib)?;
+    let mut feed = Tracefs::start(&args.tracefs, args.buffer_kib).map_err(refused)?;
     let file = File::create(&args.output).cannot(format_args!("write {path}"))?;
     let is_interrupted = Arc::new(AtomicBool::new(false));
     let interrupted = Arc::clone(&is_interrupted);
@@ -91,11 +91,10 @@ fn said(summary: &Summary, buffer_kib: u32) -> String {
     text
 }
 
-impl From<TraceError> for Failure {
-    fn from(error: TraceError) -> Self {
-        let remedy = error.remedy();
-        Failure::new(error).with_remedy(remedy)
-    }
+/// Why the kernel records nothing, with the remedy.
+fn refused(error: TraceError) -> Failure {
+    let remedy = error.remedy();
+    Failure::new(error).with_remedy(remedy)
 }
 
 #[cfg(test)]

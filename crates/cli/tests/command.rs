@@ -36,31 +36,7 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     );
     refused(&["run", "--weight", "0", "true"], "from 1 to 10000");
     refused(&["run"], "<COMMAND>");
-    refused(&["bench", "mixed", "--schedulers", "cfs"], "scx_NAME");
-    refused(&["bench", "mixed", "--mixes", "HALF"], "MIN:MAX");
-    refused(&["bench", "all", "--only", "mixd"], "--list");
-    refused(&["bench", "mixed", "--seconds", "0"], "above 0");
-    refused(&["bench", "mixed", "--seconds", "nan"], "above 0");
-    refused(&["bench", "mixed", "--cpus", "0"], "1..=32");
-    refused(
-        &["bench", "mixed", "--lab", "--native"],
-        "cannot be used with",
-    );
-    refused(
-        &["bench", "mixed", "--schedulers", "idle", "--mixes", "SOLO"],
-        "remedy: ",
-    );
-    refused(
-        &["lab", "run", "--quantum", "9000", "true"],
-        "--clock lockstep",
-    );
-    refused(
-        &["lab", "run", "--file", "/no/such/file", "true"],
-        "no such file",
-    );
-    refused(&["lab", "run", "--env", "X", "true"], "NAME=VALUE");
     refused(&["nonsense"], "unrecognized subcommand");
-    refused(&["report"], "<FILE>");
     refused(&["top", "--interval", "0"], "seconds above 0");
     refused(&["top", "--sort", "speed"], "wake-p99");
     refused(&["trace", "--seconds", "0"], "seconds above 0");
@@ -68,14 +44,6 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["metrics", "--listen", "9752"], "127.0.0.1:9752");
     refused(&["mark", "/a", "urgent"], "background, or none");
     refused(&["pods", "--interval", "0"], "1..=3600");
-}
-
-#[test]
-fn a_missing_result_file_is_named() {
-    let output = giveway(&["report", "/no/such/results.json"]);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.starts_with("giveway: error: ") && said.contains("/no/such/results.json"));
 }
 
 /// A UFS that answers each request for statistics with `answer`.
@@ -161,8 +129,8 @@ fn eyes_that_see_nothing_say_what_helps() {
 
 /// Every subcommand's name, as the parts of a command line.
 fn subcommands() -> Vec<Vec<&'static str>> {
-    let lines = "|run|start|stop|status|top|trace|metrics|doctor|bench|bench mixed|bench all|report|lab|lab run|lab shell\
-                 |lab build|lab info|lab clean|sql|sql serve|sql tpch|completions|man";
+    let lines =
+        "|run|mark|pods|start|stop|status|top|trace|metrics|doctor|meta|meta run|completions|man";
     lines
         .split('|')
         .map(|line| line.split_whitespace().collect())
@@ -211,13 +179,13 @@ fn the_overview_lists_what_there_is() {
             "trace",
             "metrics",
             "doctor",
+            "meta",
+            "completions",
+            "man",
             "bench",
             "report",
             "lab",
-            "meta",
             "sql",
-            "completions",
-            "man",
             "help"
         ]
     );
@@ -228,42 +196,6 @@ fn without_arguments_the_overview_is_shown_and_the_status_is_wrong_usage() {
     let output = giveway(&[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("Usage: giveway"));
-}
-
-#[test]
-fn bench_all_reports_what_cannot_be_measured_here_and_ends_with_a_failure() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().to_str().unwrap();
-    // Nothing is found in this PATH, so there is nothing to measure RocksDB with.
-    let output = Command::new(cargo_bin!("giveway"))
-        .args([
-            "bench", "all", "--quick", "--only", "rocksdb", "--dir", path,
-        ])
-        .env("PATH", "")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let (said, overview) = (text(&output.stderr), text(&output.stdout));
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("giveway: error: not done: rocksdb"), "{said}");
-    assert!(overview.contains("rocksdb: CFL (paper 004)"), "{overview}");
-    assert!(overview.contains("FAILED after"), "{overview}");
-    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
-    assert_eq!(read("overview.txt"), overview);
-    assert!(read("rocksdb.log").contains("giveway: error: "));
-    assert!(read("index.html").contains("FAILED after"));
-    assert!(read("runs.json").contains("--seconds"), "how to repeat it");
-    let again = giveway(&[
-        "bench", "all", "--report", "--only", "rocksdb", "--dir", path,
-    ]);
-    assert_eq!(text(&again.stdout), overview);
-}
-
-#[test]
-fn bench_list_names_the_experiments() {
-    let output = giveway(&["bench", "--list"]);
-    assert!(output.status.success());
-    assert!(text(&output.stdout).starts_with("mixed "));
 }
 
 #[test]
@@ -307,7 +239,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn there_is_a_manual_page_for_every_subcommand_but_the_hidden_ones() {
+fn there_is_a_manual_page_for_every_subcommand() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("man1");
     let output = giveway(&["man", target.to_str().unwrap()]);
@@ -318,5 +250,66 @@ fn there_is_a_manual_page_for_every_subcommand_but_the_hidden_ones() {
         let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page:?}: {e}"));
         assert!(page.contains(".SH SYNOPSIS"));
     }
-    assert!(!target.join("giveway-bench-cell.1").exists());
+    // Programs of their own write their pages themselves.
+    for other in ["bench", "report", "lab", "sql"] {
+        assert!(!target.join(format!("giveway-{other}.1")).exists());
+    }
+}
+
+/// `giveway` in a directory of its own, beside these programs, which are scripts.
+fn beside(programs: &[&str]) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::hard_link(cargo_bin!("giveway"), dir.path().join("giveway")).unwrap();
+    for program in programs {
+        let file = dir.path().join(program);
+        let script = "#!/bin/sh\necho ${0##*/}; printf '[%s]' \"$@\"; exit 7\n";
+        std::fs::write(&file, script).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn a_program_of_its_own_gets_its_arguments_untouched_and_its_status_is_passed_on() {
+    let dir = beside(&["giveway-bench", "giveway-sql"]);
+    let says = |args: &[&str]| {
+        let mut command = Command::new(dir.path().join("giveway"));
+        let output = command.args(args).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{args:?}");
+        text(&output.stdout)
+    };
+    assert_eq!(
+        says(&["bench", "mixed", "--help"]),
+        "giveway-bench\n[mixed][--help]"
+    );
+    assert_eq!(
+        says(&["lab", "run", "--", "x"]),
+        "giveway-bench\n[lab][run][--][x]"
+    );
+    assert_eq!(
+        says(&["report", "-a", "b c"]),
+        "giveway-bench\n[report][-a][b c]"
+    );
+    assert_eq!(says(&["sql", "-h"]), "giveway-sql\n[-h]");
+    assert_eq!(says(&["sql"]), "giveway-sql\n[]");
+}
+
+#[test]
+fn a_program_that_is_missing_is_named_with_how_to_get_it() {
+    let dir = beside(&[]);
+    for (command, program) in [
+        ("bench", "giveway-bench"),
+        ("report", "giveway-bench"),
+        ("lab", "giveway-bench"),
+        ("sql", "giveway-sql"),
+    ] {
+        let mut giveway = Command::new(dir.path().join("giveway"));
+        let output = giveway.args([command, "--help"]).env("PATH", "").output();
+        let output = output.unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(127), "{said}");
+        assert!(said.contains(&format!("'giveway {command}' is the program {program}")));
+        assert!(said.contains("remedy: install the package "), "{said}");
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::failed;
 use super::host::{Host, block_on};
-use super::trace::Kind;
+use super::kind::Kind;
 use crate::report::Spread;
 use crate::{Progress, Result};
 

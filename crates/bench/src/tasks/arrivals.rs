@@ -10,8 +10,9 @@ use super::arm::Arm;
 use super::drive::{Play, play};
 use super::experiment::TasksExperiment;
 use super::host::{Host, block_on};
+use super::kind::Kind;
 use super::row::{Arrived, Measured, Scheduled};
-use super::trace::{Due, Kind, Phase, trace};
+use super::trace::{Due, Phase, trace};
 use super::{TasksBench, TasksCell};
 use crate::{Progress, Result};
 

@@ -6,7 +6,7 @@ use giveway_sql::tpch::{Scale, Table};
 use giveway_sql::{MorselTable, Session};
 
 use super::failed;
-use super::trace::Kind;
+use super::kind::Kind;
 use crate::{Error, Progress, Result};
 
 /// All tables at one scale factor.

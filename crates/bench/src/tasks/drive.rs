@@ -133,7 +133,7 @@ pub(super) fn collected(
 mod tests {
     use super::*;
     use crate::tasks::alone::Once;
-    use crate::tasks::trace::Kind;
+    use crate::tasks::kind::Kind;
 
     #[test]
     fn latencies_run_from_due_times_and_nobody_is_forgotten() {

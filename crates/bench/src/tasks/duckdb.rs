@@ -22,9 +22,9 @@ use super::alone::{Alone, Once};
 use super::data::Sizes;
 use super::drive::{Play, collected};
 use super::failed;
+use super::kind::Kind;
 use super::row::Arrived;
 use super::settings::Settings;
-use super::trace::Kind;
 use crate::{Error, Progress, Result};
 
 const DRIVER: &str = include_str!("duckdb.py");

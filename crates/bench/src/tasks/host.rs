@@ -14,8 +14,8 @@ use giveway_sql::{Engine, EngineStats, Policy, Query, Report, SqlError, Stock, t
 use super::arm::Arm;
 use super::data::Sizes;
 use super::failed;
+use super::kind::Kind;
 use super::settings::Settings;
-use super::trace::Kind;
 use super::usage::CpuTimes;
 use crate::{Error, Result};
 

@@ -15,49 +15,61 @@
 //! | module | question |
 //! | --- | --- |
 //! | `experiment`, `arm` | what is asked, and who is compared? |
-//! | `trace` | which query comes when? |
-//! | `data`, `host`, `duckdb` | on what, and by whom is it run? |
+//! | `kind`, `trace` | which queries are there, and which comes when? |
+//! | `bench`, `data`, `host`, `duckdb` | on what, and by whom is it run? |
 //! | `alone`, `drive`, `usage` | what does it take alone, and when others are there? |
 //! | `arrivals`, `answers`, `overhead` | the experiments |
 //! | `metrics`, `row` | what is kept, and what does it come to? |
+//!
+//! Without the feature `sql` there is no engine to measure; plans, rows and reports are
+//! there all the same.
 
-mod alone;
-mod answers;
 mod arm;
-mod arrivals;
-mod data;
-mod drive;
-mod duckdb;
 mod experiment;
-mod host;
+mod kind;
 pub(crate) mod metrics;
-mod overhead;
 mod row;
+
+#[cfg(feature = "sql")]
+mod alone;
+#[cfg(feature = "sql")]
+mod answers;
+#[cfg(feature = "sql")]
+mod arrivals;
+#[cfg(feature = "sql")]
+mod bench;
+#[cfg(feature = "sql")]
+mod data;
+#[cfg(feature = "sql")]
+mod drive;
+#[cfg(feature = "sql")]
+mod duckdb;
+#[cfg(feature = "sql")]
+mod host;
+#[cfg(feature = "sql")]
+mod overhead;
+#[cfg(feature = "sql")]
 mod settings;
+#[cfg(feature = "sql")]
 mod trace;
+#[cfg(feature = "sql")]
 mod usage;
 
-use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 pub use arm::Arm;
 pub use experiment::TasksExperiment;
-pub(crate) use row::within;
+pub use kind::Kind;
 pub use row::{
     Answers, Arrived, Cost, Decision, Measured, Operators, Pair, Sample, Scheduled, Share,
     TasksRow, Turns,
 };
-pub use trace::Kind;
+pub(crate) use row::{TURN_CLASSES, within};
 
-use alone::Alone;
-use data::{Data, LARGE, Sizes, scale};
-use duckdb::DuckDb;
-use host::{Host, SharedHost};
-use settings::Settings;
-
-use crate::{Error, Progress, Result};
+#[cfg(feature = "sql")]
+pub use bench::TasksBench;
+#[cfg(feature = "sql")]
+use bench::failed;
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -136,12 +148,6 @@ impl TasksCell {
     }
 }
 
-/// The paper's length of a run, and of t_t and t_r in it, s (Sections 5.1, 5.2).
-const PAPER_S: (f64, f64, f64) = (300.0, 20.0, 60.0);
-
-/// Room that the engine needs at least.
-const MEMORY_MIN: usize = 64 << 20;
-
 impl TasksPlan {
     /// A first look: little data, short runs, the extremes of the policies.
     pub fn quick(self) -> Self {
@@ -206,229 +212,7 @@ impl TasksPlan {
         };
         chosen.iter().copied().map(Some).collect()
     }
-
-    /// What holds for all cells.
-    ///
-    /// # Errors
-    /// Something makes no sense, with what to write instead.
-    fn settings(&self) -> Result<Settings> {
-        let refuse = |text: String| Err(Error::Config(text));
-        scale(self.scale)?;
-        scale(self.scale * LARGE)?;
-        if self.workers == 0 {
-            return refuse("--workers: write 1 at least".to_owned());
-        }
-        if let Some(load) = self
-            .loads
-            .iter()
-            .find(|load| !(0.0 < **load && **load <= 2.0))
-        {
-            return refuse(format!(
-                "--load {load}: write parts of the workers' time, such as 0.95"
-            ));
-        }
-        let (run_s, tracking_s, refresh_s) = PAPER_S;
-        let part = self.seconds / run_s;
-        let (tracking_s, refresh_s) = self
-            .tuning_s
-            .unwrap_or((tracking_s * part, refresh_s * part));
-        if tracking_s <= 0.0 || refresh_s <= tracking_s {
-            return refuse(format!(
-                "--tuning {tracking_s},{refresh_s}: write for how long queries are tracked, \
-                 and how often, which is longer"
-            ));
-        }
-        let memory_bytes = match self.memory_bytes {
-            Some(bytes) => bytes,
-            None => usage::memory_available().unwrap_or(0) / 2,
-        };
-        if memory_bytes < MEMORY_MIN {
-            return refuse(format!(
-                "{memory_bytes} bytes of memory for queries: free some, or say --memory"
-            ));
-        }
-        Ok(Settings {
-            workers: self.workers,
-            memory_bytes,
-            tracking: Duration::from_secs_f64(tracking_s),
-            refresh: Duration::from_secs_f64(refresh_s),
-        })
-    }
 }
 
-/// What every cell needs, made when the first one needs it.
-pub struct TasksBench {
-    settings: Settings,
-    seconds: f64,
-    scale: f64,
-    python: PathBuf,
-    sizes: OnceLock<Sizes>,
-    reference: OnceLock<Arc<Data>>,
-    /// Whether queries have run beside each other, for the first trace not to be the one
-    /// that has all memory to ask for.
-    is_warm: OnceLock<()>,
-    /// Whether a trace has been played, for the same reason.
-    is_rehearsed: OnceLock<()>,
-    alone: Mutex<HashMap<(String, u32), Arc<Alone>>>,
-    duckdb: OnceLock<Arc<DuckDb>>,
-    /// The plan that the first host made of each query: all others are to make the same.
-    plans: Mutex<BTreeMap<Kind, String>>,
-}
-
-impl TasksBench {
-    /// Nothing is made yet.
-    ///
-    /// # Errors
-    /// Something in the plan makes no sense, with what to write instead.
-    pub fn new(plan: &TasksPlan) -> Result<TasksBench> {
-        Ok(TasksBench {
-            settings: plan.settings()?,
-            seconds: plan.seconds,
-            scale: plan.scale,
-            python: plan.python.clone(),
-            sizes: OnceLock::new(),
-            reference: OnceLock::new(),
-            is_warm: OnceLock::new(),
-            is_rehearsed: OnceLock::new(),
-            alone: Mutex::default(),
-            duckdb: OnceLock::new(),
-            plans: Mutex::default(),
-        })
-    }
-
-    /// Measures one cell on this machine; one line of `progress` for each step.
-    ///
-    /// # Errors
-    /// A query failed where none may; an engine or its data cannot be had.
-    pub fn run(&self, cell: &TasksCell, progress: Progress<'_>) -> Result<Vec<TasksRow>> {
-        let measured = match cell.experiment {
-            TasksExperiment::Answers => {
-                let arm = cell.arm.expect("answers are somebody's");
-                overhead::answers(self, arm, progress)?
-            }
-            TasksExperiment::Mix | TasksExperiment::Shift | TasksExperiment::Load => {
-                vec![arrivals::measure(self, cell, progress)?]
-            }
-            TasksExperiment::Single => overhead::single(self, progress)?,
-            TasksExperiment::Overrun => overhead::overrun(self, progress)?,
-            TasksExperiment::Cost => overhead::cost(self, progress)?,
-        };
-        let row = |measured| TasksRow {
-            experiment: cell.experiment,
-            arm: cell
-                .arm
-                .map_or_else(|| "tuned".to_owned(), |arm| arm.to_string()),
-            load: cell.load,
-            repeat: cell.repeat,
-            seed: cell.seed,
-            workers: self.settings.workers,
-            scale: self.scale,
-            measured,
-        };
-        Ok(measured.into_iter().map(row).collect())
-    }
-
-    fn data(&self, progress: Progress<'_>) -> Result<&Sizes> {
-        if self.sizes.get().is_none() {
-            let mut make = |factor| Data::generate(scale(factor)?, progress).map(Arc::new);
-            let made = Sizes {
-                small: make(self.scale)?,
-                large: make(self.scale * LARGE)?,
-            };
-            // Cells run one after the other; of two that race, one made it in vain.
-            let _ = self.sizes.set(made);
-        }
-        Ok(self.sizes.get().expect("made before"))
-    }
-
-    /// The data that answers are known of.
-    fn reference_data(&self, progress: Progress<'_>) -> Result<Arc<Data>> {
-        const REFERENCE: f64 = 1.0;
-        if let Some(made) = self.reference.get() {
-            return Ok(Arc::clone(made));
-        }
-        let made = match self.sizes.get() {
-            Some(sizes) if sizes.large.scale.get() == REFERENCE => Arc::clone(&sizes.large),
-            _ if self.scale * LARGE == REFERENCE => Arc::clone(&self.data(progress)?.large),
-            _ => Arc::new(Data::generate(scale(REFERENCE)?, progress)?),
-        };
-        Ok(Arc::clone(self.reference.get_or_init(|| made)))
-    }
-
-    /// An engine on both sizes of data.
-    fn host(
-        &self,
-        arm: Arm,
-        threads: u32,
-        kinds: impl IntoIterator<Item = Kind>,
-        progress: Progress<'_>,
-    ) -> Result<SharedHost> {
-        let data = self.data(progress)?;
-        progress("plans");
-        let host = Host::start(arm, threads, &self.settings, data, kinds)?;
-        let mut first = self
-            .plans
-            .lock()
-            .unwrap_or_else(|poison| poison.into_inner());
-        for (kind, plan) in host.plans() {
-            if first.entry(kind).or_insert_with(|| plan.clone()) != &plan {
-                let why = format!("its plan of {kind} is not that of the engine before");
-                return Err(failed(arm, why));
-            }
-        }
-        Ok(Arc::new(host))
-    }
-
-    /// What each query takes alone on so many threads of somebody.
-    fn alone(&self, arm: Arm, threads: u32, progress: Progress<'_>) -> Result<Arc<Alone>> {
-        let key = (arm.to_string(), threads);
-        let known = || {
-            self.alone
-                .lock()
-                .unwrap_or_else(|poison| poison.into_inner())
-        };
-        if let Some(alone) = known().get(&key) {
-            return Ok(Arc::clone(alone));
-        }
-        let what = format!("{arm} on {threads}");
-        let made = match arm {
-            Arm::DuckDb { .. } => {
-                progress(&format!("{what} alone"));
-                let duckdb = self.duckdb(progress)?;
-                let duckdb = duckdb.map_err(|missing| failed("duckdb", missing))?;
-                duckdb.alone(&self.settings)?
-            }
-            Arm::Policy(_) | Arm::Stock => {
-                let host = self.host(arm, threads, Kind::both(), progress)?;
-                Alone::measure(&host, arm != Arm::Stock, &what, progress)?
-            }
-        };
-        let made = Arc::new(made);
-        known().insert(key, Arc::clone(&made));
-        Ok(made)
-    }
-
-    /// DuckDB, or why it cannot be had.
-    fn duckdb(&self, progress: Progress<'_>) -> Result<std::result::Result<Arc<DuckDb>, String>> {
-        if let Some(made) = self.duckdb.get() {
-            return Ok(Ok(Arc::clone(made)));
-        }
-        if let Some(missing) = DuckDb::missing(&self.python) {
-            return Ok(Err(missing));
-        }
-        let data = self.data(progress)?.clone();
-        let made = Arc::new(DuckDb::prepare(&self.python, &data, progress)?);
-        Ok(Ok(Arc::clone(self.duckdb.get_or_init(|| made))))
-    }
-}
-
-/// A query, or an engine, that failed where none may.
-fn failed(who: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
-    Error::Queries {
-        who: who.to_string(),
-        reason: why.to_string(),
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "sql"))]
 mod tests;

@@ -13,8 +13,8 @@ use super::answers::difference;
 use super::arm::Arm;
 use super::data::Sizes;
 use super::host::{Host, block_on};
+use super::kind::Kind;
 use super::row::{Answers, Cost, Decision, Measured, Operators, Pair, Share, Turns};
-use super::trace::Kind;
 use super::{TasksBench, failed};
 use crate::{Progress, Result};
 

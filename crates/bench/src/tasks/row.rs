@@ -1,12 +1,15 @@
 //! What is kept of a measurement: every query of every trace, so that each number of a
 //! report can be computed anew.
 
-use giveway_sql::TURN_CLASSES;
 use serde::{Deserialize, Serialize};
 
 use super::experiment::TasksExperiment;
+use super::kind::Kind;
 use super::metrics::Slowdowns;
-use super::trace::Kind;
+
+/// Ends of the classes that lengths of tasks are counted in, in t_max: those of the
+/// engine (`giveway_sql::TURN_CLASSES`), as rows have them.
+pub(crate) const TURN_CLASSES: [f64; 7] = [0.5, 1.0, 1.5, 2.0, 4.0, 16.0, 64.0];
 
 /// One arm of one experiment, at one load, in one repeat.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -200,7 +203,7 @@ pub struct Turns {
 pub struct Operators {
     /// The operators, from the one that feeds the others on.
     pub names: String,
-    /// How many tasks were that long, by [`giveway_sql::TURN_CLASSES`] in t_max.
+    /// How many tasks were that long, by [`TURN_CLASSES`] in t_max.
     pub tasks: [u64; TURN_CLASSES.len() + 1],
     /// The longest, ms.
     pub longest_ms: f64,
@@ -317,5 +320,11 @@ mod tests {
         assert_eq!(turns.within(2.0), Some(0.96));
         assert_eq!(turns.within(4.0), Some(0.99));
         assert_eq!(within(&[0; 8], 2.0), None);
+    }
+
+    #[cfg(feature = "sql")]
+    #[test]
+    fn rows_count_lengths_in_the_engine_s_classes() {
+        assert_eq!(TURN_CLASSES, giveway_sql::TURN_CLASSES);
     }
 }

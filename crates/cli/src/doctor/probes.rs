@@ -8,7 +8,7 @@ use std::process::Command;
 use giveway_hints::slot::{self, OpenError, Table};
 use giveway_metasched::scx_loader::rival;
 
-use super::{Finding, Way, kernel, missing, note, ok};
+use super::{Finding, Way, kernel, lab, missing, note, ok};
 use crate::cgroup::Hierarchy;
 use crate::sched_ext::{SchedExt, State};
 use crate::service;
@@ -20,11 +20,6 @@ pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pah
      pahole 1.26 or newer (on Debian, linux-image-amd64 from sid rather than backports)";
 
 const KERNEL_REMEDY: &str = "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y";
-/// What the lab occupies once built, in MiB, and what building it takes.
-const LAB_BUILD_MIB: u64 = 6 * 1024;
-/// What one guest takes, in MiB.
-const LAB_GUEST_MIB: u64 = 4 * 1024;
-
 /// Every finding about the machine whose root directory is `root`.
 pub(super) fn all(root: &Path) -> Vec<Finding> {
     let mut found = vec![sched_ext(root)];
@@ -39,7 +34,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         hints(root),
     ]);
     found.extend(rival().map(|rival| loader(&rival)));
-    found.extend(lab(root));
+    found.extend(lab::findings());
     found.push(clang());
     found
 }
@@ -335,88 +330,6 @@ fn postgres(root: &Path) -> Finding {
                 },
             )
         },
-    }
-}
-
-/// What the lab needs. Anything already in its cache was checked when made.
-fn lab(root: &Path) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let cache = giveway_lab::cache_root();
-    let built = giveway_lab::cache_entries().unwrap_or_default();
-    let has = |part: &str| built.iter().any(|entry| entry.name.starts_with(part));
-    let parts = ["qemu", "kernel", "image"];
-    let absent: Vec<&str> = parts.into_iter().filter(|part| !has(part)).collect();
-    let complete = absent.is_empty();
-    found.push(match complete {
-        true => ok(Way::Lab, "lab", format!("built, in {}", cache.display())),
-        false => Finding {
-            remedy: Some("giveway lab build (the first measurement does it, too)".into()),
-            ..note(
-                Way::Lab,
-                "lab",
-                format!("not built yet: {} to be made", absent.join(", ")),
-            )
-        },
-    });
-    found.push(kvm(root));
-    found.push(disk(&cache, complete));
-    found.push(memory(root));
-    found
-}
-
-fn kvm(root: &Path) -> Finding {
-    let name = "KVM";
-    match fs::metadata(root.join("dev/kvm")) {
-        Ok(_) => note(
-            Way::Lab,
-            name,
-            "/dev/kvm is there; 'giveway lab info' tells whether a kernel boots with it",
-        ),
-        Err(_) => note(
-            Way::Lab,
-            name,
-            "not there; guests are emulated, which is slower",
-        ),
-    }
-}
-
-fn disk(cache: &Path, built: bool) -> Finding {
-    let existing = cache.ancestors().find(|dir| dir.is_dir());
-    let free = existing
-        .and_then(|dir| nix::sys::statvfs::statvfs(dir).ok())
-        .map(|fs| (fs.blocks_available() * fs.fragment_size()) >> 20);
-    match free {
-        Some(free) if built || free >= LAB_BUILD_MIB => ok(
-            Way::Lab,
-            "disk",
-            format!("{free} MiB free for {}", cache.display()),
-        ),
-        Some(free) => missing(
-            Way::Lab,
-            "disk",
-            format!(
-                "{free} MiB free for {}, building takes {LAB_BUILD_MIB}",
-                cache.display()
-            ),
-            "free some, or set XDG_CACHE_HOME to another disk",
-        ),
-        None => note(Way::Lab, "disk", "free space cannot be read"),
-    }
-}
-
-fn memory(root: &Path) -> Finding {
-    let info = text(root, "proc/meminfo").unwrap_or_default();
-    match number(&info, "MemAvailable:").map(|kib| kib >> 10) {
-        Some(free) if free >= LAB_GUEST_MIB => {
-            ok(Way::Lab, "memory", format!("{free} MiB available"))
-        }
-        Some(free) => missing(
-            Way::Lab,
-            "memory",
-            format!("{free} MiB available, a guest takes {LAB_GUEST_MIB}"),
-            "end other programs, or give the machine more memory",
-        ),
-        None => note(Way::Lab, "memory", "available memory cannot be read"),
     }
 }
 

@@ -25,9 +25,9 @@ use giveway_metasched::system::System;
 use serde::Serialize;
 
 use super::{ConfigArgs, dir};
-use crate::error::Failure;
-use crate::output::human;
 use crate::service::{self, LOADER_REMEDY};
+use giveway_command::Failure;
+use giveway_command::output::human;
 
 /// Where the kernel tells of schedulers.
 const SCHED_EXT: &str = "/sys/kernel/sched_ext";

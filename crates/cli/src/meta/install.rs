@@ -15,7 +15,7 @@ use std::process::Command;
 
 use giveway_metasched::scheduler::{Scheduler, Source, Table, install_dir};
 
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
 
 /// Compilers whose BPF code the kernel takes, the newest first; 16 is the oldest.
 const CLANGS: std::ops::RangeInclusive<u32> = 16..=25;

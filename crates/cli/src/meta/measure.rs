@@ -18,8 +18,8 @@ use giveway_metasched::scheduler::{Machine, obstacle};
 use giveway_metasched::system::System;
 
 use super::ConfigArgs;
-use crate::error::{Context, Failure};
-use crate::output::human;
+use giveway_command::output::human;
+use giveway_command::{Context, Failure};
 
 /// Run each application's benchmark under each scheduler
 ///

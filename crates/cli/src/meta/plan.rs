@@ -11,7 +11,7 @@ use giveway_metasched::scheduler::EEVDF;
 use serde::Serialize;
 
 use super::ConfigArgs;
-use crate::error::Failure;
+use giveway_command::Failure;
 
 /// Print the schedule that the configuration gives
 ///

@@ -17,7 +17,7 @@ use giveway_metasched::system::System;
 use serde::Serialize;
 
 use super::install::install;
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
 
 /// List the schedulers, and say why this machine cannot run one
 ///

@@ -15,7 +15,7 @@ use giveway_metasched::tune::{Followed, Plan, Tuned, tune as tune_all};
 
 use super::ConfigArgs;
 use super::measure::{interrupt, minutes};
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
 
 /// Find the policy and the base timeslice that are best for all applications
 ///

@@ -21,7 +21,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2, write};
 
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
 
 /// What is passed on to the command.
 const PASSED_ON: [Signal; 8] = [

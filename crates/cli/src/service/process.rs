@@ -17,9 +17,9 @@ use std::time::Duration;
 use giveway_metasched::Error;
 use giveway_metasched::lock::Lock;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{AccessFlags, Pid, access, setsid};
+use nix::unistd::{Pid, setsid};
 
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure, program};
 
 /// Where pid file, log and lock lie; gone after a reboot, as the process is.
 pub(crate) const RUN_DIR: &str = "/run/giveway";
@@ -70,7 +70,7 @@ pub(crate) struct Process {
 impl Process {
     /// Starts the program detached from this terminal.
     pub(crate) fn start(options: &[String]) -> Result<Self, Failure> {
-        let program = program().ok_or_else(|| {
+        let program = self::program().ok_or_else(|| {
             Failure::new("scx_ufs is neither beside this program nor in PATH")
                 .with_remedy("install it: make install")
         })?;
@@ -148,19 +148,7 @@ impl Process {
 
 /// The scheduler's program: beside this one first, then in PATH.
 pub(crate) fn program() -> Option<PathBuf> {
-    find_program(PROGRAM)
-}
-
-/// A program of this name: beside this one first, then in PATH.
-fn find_program(name: &str) -> Option<PathBuf> {
-    let beside = std::env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.join(name)));
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    beside
-        .into_iter()
-        .chain(std::env::split_paths(&path).map(|dir| dir.join(name)))
-        .find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok())
+    program::find(PROGRAM)
 }
 
 /// Whether the process runs the scheduler.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::error::{Context, Failure};
+use giveway_command::{Context, Failure};
 
 const NAME: &str = "giveway.service";
 

@@ -5,7 +5,7 @@ use plotters::style::RGBColor;
 use super::summary::{Cell, Number, Part, Summary, long, medians, short};
 use crate::report::Spread;
 use crate::report::canvas::{self, Group, Line, Scale};
-use crate::tasks::{Measured, TasksExperiment, TasksRow};
+use crate::tasks::{Measured, TURN_CLASSES, TasksExperiment, TasksRow};
 
 /// The colour of an arm: what decays is blue, other engines are red and yellow.
 pub(super) fn colour(arm: &str) -> RGBColor {
@@ -152,7 +152,7 @@ fn single(summary: &Summary<'_>) -> String {
 }
 
 fn lengths(summary: &Summary<'_>) -> String {
-    let mut groups: Vec<Group> = giveway_sql::TURN_CLASSES
+    let mut groups: Vec<Group> = TURN_CLASSES
         .iter()
         .map(|end| format!("≤ {end}"))
         .chain(["more".to_owned()])

@@ -127,16 +127,6 @@ fn the_newest_postgresql_counts_and_its_absence_closes_no_way() {
 }
 
 #[test]
-fn too_little_memory_closes_the_lab() {
-    let with = |mib: u64| {
-        let info = format!("MemTotal: 9 kB\nMemAvailable:   {} kB\n", mib << 10);
-        memory(machine(&[("proc/meminfo", &info)]).path()).health
-    };
-    assert_eq!(with(8192), Health::Ok);
-    assert_eq!(with(1000), Health::Missing);
-}
-
-#[test]
 fn numbers_and_versions_are_found_in_their_texts() {
     assert_eq!(
         number("Debian clang version 19.1.7 (3)", "clang version "),

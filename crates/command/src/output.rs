@@ -1,0 +1,48 @@
+//! How output looks: marks on a terminal, plain words elsewhere; durations; lines that
+//! others wrote.
+
+use std::io::{self, IsTerminal};
+use std::time::Duration;
+
+/// Whether standard output is a terminal that shows more than ASCII.
+pub fn fancy_stdout() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// A length of time in the two largest units: `2 d 3 h`, `4 min 5 s`, `6.7 s`.
+pub fn human(duration: Duration) -> String {
+    let s = duration.as_secs();
+    match s {
+        0..60 => format!("{:.1} s", duration.as_secs_f64()),
+        60..3600 => format!("{} min {} s", s / 60, s % 60),
+        3600..86400 => format!("{} h {} min", s / 3600, s / 60 % 60),
+        _ => format!("{} d {} h", s / 86400, s / 3600 % 24),
+    }
+}
+
+/// The first `limit` characters of a line, without control characters.
+pub fn shorten(line: &str, limit: usize) -> String {
+    line.chars()
+        .filter(|c| !c.is_control())
+        .take(limit)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_in_two_units() {
+        let text = |seconds| human(Duration::from_secs(seconds));
+        assert_eq!(text(6), "6.0 s");
+        assert_eq!(text(245), "4 min 5 s");
+        assert_eq!(text(3 * 3600 + 120), "3 h 2 min");
+        assert_eq!(text(2 * 86400 + 3 * 3600), "2 d 3 h");
+    }
+
+    #[test]
+    fn a_console_line_cannot_move_the_cursor() {
+        assert_eq!(shorten("\u{1b}[2Jabc\r", 4), "[2Ja");
+    }
+}

@@ -1,0 +1,231 @@
+//! From options to a session: an engine, its tables, its settings.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::Args;
+use giveway_hints::{Tier, Weight};
+use giveway_sql::{Engine, Policy, QueryOptions, Session, files};
+
+use giveway_command::Failure;
+
+/// How the engine is to be, and what is to be in it.
+#[derive(Args, Debug)]
+pub(crate) struct EngineArgs {
+    /// A table: a Parquet, CSV or TSV file, or a directory of one kind of them;
+    /// may be repeated
+    #[arg(long, value_name = "NAME=PATH")]
+    table: Vec<NamedPath>,
+    /// A directory in which every file or directory is a table
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Threads that run queries [default: as many as CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// What all queries together may hold, such as 2G or 512M [default: three
+    /// quarters of the memory of this machine, or of this container]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Which query goes first: tuned, fair, fifo, las, lottery, lottery:SEED, balanced or
+    /// decay:LAMBDA,D_START
+    #[arg(long, default_value_t = Policy::Tuned)]
+    policy: Policy,
+    /// time_sensitive (somebody waits for the queries) or background
+    #[arg(long)]
+    tier: Option<Tier>,
+    /// Share within the tier, 1 to 10000 [default: 100]
+    #[arg(long)]
+    weight: Option<Weight>,
+}
+
+impl EngineArgs {
+    /// Starts the engine and finds the tables.
+    pub(crate) async fn session(&self) -> Result<Session, Failure> {
+        let mut builder = Engine::builder().policy(self.policy);
+        if let Some(workers) = self.workers {
+            builder = builder.workers(workers.into());
+        }
+        if let Some(Size(bytes)) = self.memory.or_else(default_memory) {
+            builder = builder.memory_limit(bytes);
+        }
+        let engine = builder
+            .build()
+            .map_err(|error| Failure::usage(error).with_remedy("change --workers or --memory"))?;
+        let session = engine.session();
+        let mut options = QueryOptions::default();
+        options.tier = self.tier.unwrap_or(options.tier);
+        options.weight = self.weight.unwrap_or(options.weight);
+        session.set_options(options);
+        if let Some(dir) = &self.data {
+            let found = files::register_all(&session, dir)
+                .await
+                .map_err(|error| Failure::new(error).with_remedy("correct --data"))?;
+            for error in found.left_out {
+                eprintln!("giveway: warning: there is no table for this file: {error}");
+            }
+        }
+        for NamedPath { name, path } in &self.table {
+            files::register(&session, name, path)
+                .await
+                .map_err(|error| Failure::new(error).with_remedy("correct --table"))?;
+        }
+        Ok(session)
+    }
+
+    /// The same settings as statements, for a server.
+    pub(crate) fn settings(&self) -> Vec<String> {
+        let tier = self
+            .tier
+            .map(|tier| format!("SET giveway.tier = '{tier}';"));
+        let weight = (self.weight).map(|weight| format!("SET giveway.weight = {weight};"));
+        tier.into_iter().chain(weight).collect()
+    }
+}
+
+/// A table and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct NamedPath {
+    name: String,
+    path: PathBuf,
+}
+
+impl FromStr for NamedPath {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<NamedPath, String> {
+        match text.split_once('=') {
+            Some((name, path)) if !name.is_empty() && !path.is_empty() => Ok(NamedPath {
+                name: name.to_owned(),
+                path: path.into(),
+            }),
+            _ => Err("write NAME=PATH, such as orders=data/orders.parquet".to_owned()),
+        }
+    }
+}
+
+/// Bytes of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size(usize);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Size, String> {
+        let error = || format!("'{text}': write a number and a unit, such as 512M or 2G");
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(error)?;
+        let (number, unit) = text.split_at(digits);
+        let power = match unit.trim_end_matches("iB").trim_end_matches('B') {
+            "K" => 1,
+            "M" => 2,
+            "G" => 3,
+            "T" => 4,
+            _ => return Err(error()),
+        };
+        let bytes = number.parse::<f64>().map_err(|_| error())? * 1024f64.powi(power);
+        match bytes >= 1.0 && bytes < (1u64 << 60) as f64 {
+            true => Ok(Size(bytes as usize)),
+            false => Err(error()),
+        }
+    }
+}
+
+/// Three quarters of what there is; no limit where that cannot be told.
+fn default_memory() -> Option<Size> {
+    let bytes = memory(Path::new("/proc"), Path::new("/sys/fs/cgroup"))?;
+    Some(Size(bytes / 4 * 3))
+}
+
+/// What this process may have, bytes: the machine's memory, or the least limit of its
+/// cgroup and of those above it. Beyond that limit the kernel kills it.
+fn memory(proc: &Path, cgroups: &Path) -> Option<usize> {
+    let text = fs::read_to_string(proc.join("meminfo")).ok()?;
+    let total = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: usize = total.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let limit = cgroup_limit(proc, cgroups).unwrap_or(usize::MAX);
+    Some(limit.min(kib * 1024))
+}
+
+/// The least `memory.max` from this process's cgroup upwards (cgroup v2). A container
+/// sees its own cgroup as the root, with the limit in it.
+fn cgroup_limit(proc: &Path, cgroups: &Path) -> Option<usize> {
+    let text = fs::read_to_string(proc.join("self/cgroup")).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let limits = Path::new(path).ancestors().filter_map(|path| {
+        let limit = fs::read_to_string(cgroups.join(path).join("memory.max")).ok()?;
+        // Otherwise it is "max".
+        limit.trim().parse().ok()
+    });
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let size = |text: &str| text.parse::<Size>().map(|Size(bytes)| bytes);
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("1.5GB"), Ok(3 << 29));
+        for wrong in ["", "G", "12", "-1G", "1X", "nanG", "9999999T"] {
+            let error = size(wrong).unwrap_err();
+            assert!(error.contains("512M"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn tables_have_a_name_and_a_path() {
+        let parsed: NamedPath = "a=b=c.csv".parse().unwrap();
+        assert_eq!(
+            (parsed.name.as_str(), parsed.path.to_str()),
+            ("a", Some("b=c.csv"))
+        );
+        assert!("a".parse::<NamedPath>().unwrap_err().contains("NAME=PATH"));
+        assert!("=b".parse::<NamedPath>().is_err());
+    }
+
+    #[test]
+    fn this_machine_has_memory() {
+        assert!(default_memory().is_some_and(|Size(bytes)| bytes > 1 << 20));
+    }
+
+    /// A machine of 4 GiB whose processes are in this cgroup, below these limits.
+    fn machine(cgroup: &str, limits: &[(&str, &str)]) -> Option<usize> {
+        let dir = tempfile::tempdir().unwrap();
+        let (proc, cgroups) = (dir.path().join("proc"), dir.path().join("cgroup"));
+        let write = |path: PathBuf, text: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            proc.join("meminfo"),
+            "MemTotal:  4194304 kB\nMemFree: 1 kB\n",
+        );
+        write(proc.join("self/cgroup"), cgroup);
+        for (path, limit) in limits {
+            write(cgroups.join(path).join("memory.max"), limit);
+        }
+        memory(&proc, &cgroups)
+    }
+
+    #[test]
+    fn memory_is_what_the_container_may_have() {
+        const GIB: usize = 1 << 30;
+        // A container, which sees its cgroup as the root.
+        assert_eq!(machine("0::/\n", &[("", "1073741824\n")]), Some(GIB));
+        // A service in a slice: the least limit on the way up.
+        let slice = [("a.slice", "2147483648\n"), ("a.slice/b.service", "max\n")];
+        let service = "1:name=systemd:/x\n0::/a.slice/b.service\n";
+        assert_eq!(machine(service, &slice), Some(2 * GIB));
+        // More than there is, no limit, no cgroups.
+        assert_eq!(machine("0::/\n", &[("", "8589934592\n")]), Some(4 * GIB));
+        assert_eq!(machine("0::/\n", &[("", "max\n")]), Some(4 * GIB));
+        assert_eq!(machine("", &[]), Some(4 * GIB));
+    }
+}
