@@ -5,9 +5,11 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-long test-kernels test-seeds demo lab servers install package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-seeds demo lab servers install package image extension deb clean
 
-GIVEWAY := target/release/giveway
+BIN := target/release
+GIVEWAY := $(BIN)/giveway
+PROGRAMS := $(addprefix $(BIN)/,giveway giveway-bench giveway-sql scx_ufs)
 PREFIX ?= /usr/local
 VERSION = $(shell sed -n '/workspace.package/,/^$$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 # The first that is here.
@@ -17,9 +19,10 @@ help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 setup: ## Install the packages that building and testing take
-	@scripts/setup.sh
+	@scripts/setup.sh test
 
-build: setup ## Build target/release/giveway and target/release/scx_ufs
+build: ## Build the programs into target/release: giveway, giveway-bench, giveway-sql, scx_ufs
+	@scripts/setup.sh build
 	cargo build --release --locked
 
 test: setup ## Check formatting, lints, licences; run every test
@@ -34,10 +37,14 @@ test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that on
 test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the spread
 	cargo xtask seeds
 
-demo: build ## Measure three workload mixes under five schedulers, and report
+# What the demo takes and no more: no SQL engine, and neither servers nor shells of tests.
+demo: ## Measure three workload mixes under five schedulers, and report
+	@scripts/setup.sh demo
+	cargo build --release --locked --no-default-features -p giveway -p giveway-bench -p scx_ufs --bin giveway --bin giveway-bench --bin scx_ufs
 	$(GIVEWAY) bench mixed --html report.html
 
 lab: build ## Make the lab's emulator, kernel and image now
+	@scripts/setup.sh demo
 	$(GIVEWAY) lab build
 
 servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
@@ -45,14 +52,14 @@ servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
 	postgres/lab-server.sh 17 patched
 
 install: build ## Install programs, library, units, man pages and licences under PREFIX
-	install -D -t $(DESTDIR)$(PREFIX)/bin $(GIVEWAY) target/release/scx_ufs
+	install -D -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)
 	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service dist/giveway-metrics.service dist/background.slice
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/giveway LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
-	$(GIVEWAY) man $(DESTDIR)$(PREFIX)/share/man/man1
+	for program in giveway giveway-bench giveway-sql; do $(BIN)/$$program man $(DESTDIR)$(PREFIX)/share/man/man1; done
 	target/release/scx_ufs --man >$(DESTDIR)$(PREFIX)/share/man/man1/scx_ufs.1
 
-package: build ## Build the Debian package of Giveway, in target/package
+package: setup build ## Build the Debian packages of Giveway, in target/package
 	dist/package.sh target/release target/package
 
 image: package ## Build the container image from the package

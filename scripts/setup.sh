@@ -1,5 +1,9 @@
 #!/bin/sh
-# Installs what building and testing Giveway takes on Debian 12 and 13.
+# Installs what Giveway takes on Debian 12 and 13: scripts/setup.sh [SET]
+#
+#   build   to compile the programs
+#   demo    that, and what the lab is made with
+#   test    that, and what tests, packages and the linter take (without SET: this)
 #
 # Does nothing, quickly and without the network, when everything is there.
 # Needs root, or sudo, only when something is missing.
@@ -8,12 +12,17 @@ set -eu
 # Rust of at least the version that Cargo.toml names as rust-version.
 rust_minor_min=95
 
-packages="
-build-essential ca-certificates git make patch pkg-config procps xz-utils zstd
-clang-19 libelf-dev zlib1g-dev
-debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap
+# Compilers: of C for Rust's linker, of BPF; libraries of the scheduler's loader.
+for_build="build-essential ca-certificates clang-19 git libelf-dev make pkg-config zlib1g-dev"
+# The lab's image and kernel, and its emulator, which is built from source.
+for_demo="
+debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap procps xz-utils zstd
+bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build patch python3-venv
+"
+# Packages of ours and their checks; kernels from source; programs that tests run.
+for_test="
 debhelper fish lintian man-db systemd zsh
-bc bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build pahole python3-venv
+bc pahole
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3
 "
@@ -24,6 +33,14 @@ fail() {
 	printf 'setup: remedy: %s\n' "$2" >&2
 	exit 1
 }
+
+set=${1:-test}
+case $set in
+build) packages=$for_build ;;
+demo) packages="$for_build $for_demo" ;;
+test) packages="$for_build $for_demo $for_test" ;;
+*) fail "there is no set '$set'" "write build, demo or test" ;;
+esac
 
 rust_is_recent() {
 	command -v cargo >/dev/null 2>&1 && command -v rustc >/dev/null 2>&1 || return 1
@@ -60,8 +77,9 @@ install() {
 }
 
 if ! rust_is_recent; then
-	packages="$packages cargo-web rustc-web rustfmt-web rust-web-clippy"
-elif ! rust_has_linter; then
+	packages="$packages cargo-web rustc-web"
+	[ "$set" != test ] || packages="$packages rustfmt-web rust-web-clippy"
+elif [ "$set" = test ] && ! rust_has_linter; then
 	if rustup which cargo >/dev/null 2>&1; then
 		say "adding clippy and rustfmt to rustup's toolchain"
 		rustup component add clippy rustfmt
@@ -83,6 +101,6 @@ fi
 rust_is_recent ||
 	fail "Rust 1.$rust_minor_min or newer is needed, and $(rustc --version 2>/dev/null || echo none) is first in PATH" \
 		"rustup update, or put /usr/bin first in PATH"
-rust_has_linter ||
+[ "$set" != test ] || rust_has_linter ||
 	fail "the Rust that is first in PATH, $(command -v cargo), has no clippy or no rustfmt" \
 		"install cargo-clippy and cargo-fmt of $(rustc --version) from where it came"

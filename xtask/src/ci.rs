@@ -221,6 +221,11 @@ mod tests {
     /// Runs the set-up on a machine that has all Debian packages but those that
     /// `lacks` matches, and `programs` beside the real ones, as shell scripts.
     fn set_up(lacks: &str, programs: &[(&str, &str)]) -> Output {
+        set_up_for("test", lacks, programs)
+    }
+
+    /// The same, for one of the sets.
+    fn set_up_for(set: &str, lacks: &str, programs: &[(&str, &str)]) -> Output {
         let dir = tempfile::tempdir().unwrap();
         let query = format!("case $4 in {lacks}) exit 1;; esac; echo installed");
         let always = [
@@ -237,7 +242,11 @@ mod tests {
         let setup = crate::root().join("scripts/setup.sh");
         let path = format!("{}:/usr/bin:/bin", dir.path().display());
         let mut command = Command::new("sh");
-        command.arg(setup).env("PATH", path).env("HOME", dir.path());
+        command
+            .arg(setup)
+            .arg(set)
+            .env("PATH", path)
+            .env("HOME", dir.path());
         command.output().unwrap()
     }
 
@@ -278,6 +287,27 @@ mod tests {
         let said = said(&output);
         assert!(!output.status.success(), "{said}");
         assert!(said.contains("clippy") && said.contains("remedy"), "{said}");
+    }
+
+    #[test]
+    fn a_set_installs_what_it_takes_and_nothing_of_the_larger_ones() {
+        let installs = |set| said(&set_up_for(set, "*", &[("cargo", "true")]));
+        let (build, demo, test) = (installs("build"), installs("demo"), installs("test"));
+        let all = ["clang-19", "mmdebstrap", "mariadb-server-core"];
+        let has = |said: &str| all.map(|package| said.contains(package));
+        assert_eq!(has(&build), [true, false, false], "{build}");
+        assert_eq!(has(&demo), [true, true, false], "{demo}");
+        assert_eq!(has(&test), [true, true, true], "{test}");
+        let wrong = set_up_for("all", "*", &[("cargo", "true")]);
+        assert!(!wrong.status.success());
+        assert!(said(&wrong).contains("remedy: write build, demo or test"));
+    }
+
+    #[test]
+    fn a_build_needs_no_linter() {
+        let output = set_up_for("build", "rustc-web", &[NO_CLIPPY, ("rustup", "exit 1")]);
+        assert_eq!(said(&output), "");
+        assert!(output.status.success());
     }
 
     #[test]

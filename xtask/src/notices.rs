@@ -18,7 +18,13 @@ use cargo_metadata::{Metadata, Package};
 use crate::licenses;
 
 /// Our packages that end up in programs and libraries for users.
-const PROGRAMS: &[&str] = &["giveway", "scx_ufs", "giveway-cfl-preload"];
+const PROGRAMS: &[&str] = &[
+    "giveway",
+    "giveway-bench",
+    "giveway-sql-cli",
+    "scx_ufs",
+    "giveway-cfl-preload",
+];
 /// How the names of files begin that have notices, in capital letters.
 const FILES: &[&str] = &[
     "LICENSE",

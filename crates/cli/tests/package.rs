@@ -128,8 +128,10 @@ fn every_command_has_a_page_and_every_page_is_sound() {
                 continue;
             };
             let named = named.replace('\\', "");
+            // Pages of other packages.
+            let is_apart = ["giveway-bench", "giveway-sql"].contains(&named.as_str());
             assert!(
-                names.contains(&format!("{named}.1.gz")),
+                is_apart || names.contains(&format!("{named}.1.gz")),
                 "{page:?}: {named}"
             );
         }

@@ -44,6 +44,8 @@ const TEXTS: &[(&str, &str, &str)] = &[
 /// What the Debian package has of ours, and the package of which each is built.
 const PROGRAMS: &[(&str, &str)] = &[
     ("bin/giveway", "giveway"),
+    ("bin/giveway-bench", "giveway-bench"),
+    ("bin/giveway-sql", "giveway-sql-cli"),
     ("bin/scx_ufs", "scx_ufs"),
     ("bin/libgiveway_cfl.so", "giveway-cfl-preload"),
 ];

@@ -26,6 +26,7 @@ pub(crate) fn built() -> &'static Path {
         let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package");
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let output = Command::new(top.join("dist/package.sh"))
+            .arg("--node")
             .args([binaries, &out])
             .env("DPKG_DEB_COMPRESSOR_TYPE", "none")
             .output()
