@@ -73,21 +73,21 @@ impl TasksPlan {
 
 /// What every cell needs, made when the first one needs it.
 pub struct TasksBench {
-    settings: Settings,
-    seconds: f64,
-    scale: f64,
-    python: PathBuf,
-    sizes: OnceLock<Sizes>,
-    reference: OnceLock<Arc<Data>>,
+    pub(super) settings: Settings,
+    pub(super) seconds: f64,
+    pub(super) scale: f64,
+    pub(super) python: PathBuf,
+    pub(super) sizes: OnceLock<Sizes>,
+    pub(super) reference: OnceLock<Arc<Data>>,
     /// Whether queries have run beside each other, for the first trace not to be the one
     /// that has all memory to ask for.
-    is_warm: OnceLock<()>,
+    pub(super) is_warm: OnceLock<()>,
     /// Whether a trace has been played, for the same reason.
-    is_rehearsed: OnceLock<()>,
-    alone: Mutex<HashMap<(String, u32), Arc<Alone>>>,
-    duckdb: OnceLock<Arc<DuckDb>>,
+    pub(super) is_rehearsed: OnceLock<()>,
+    pub(super) alone: Mutex<HashMap<(String, u32), Arc<Alone>>>,
+    pub(super) duckdb: OnceLock<Arc<DuckDb>>,
     /// The plan that the first host made of each query: all others are to make the same.
-    plans: Mutex<BTreeMap<Kind, String>>,
+    pub(super) plans: Mutex<BTreeMap<Kind, String>>,
 }
 
 impl TasksBench {
