@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use giveway_hints::{Tier, mark as marks};
-use giveway_pods::{Rights, Round, Runtime};
+use giveway_hints::{Tier, mark as marks, rule};
+use giveway_pods::{Error, Rights, Round, Runtime, Unanswered};
 
 use crate::cgroup::Hierarchy;
 use crate::sched_ext::SchedExt;
@@ -119,7 +119,6 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .cannot("wait for the container runtime")?;
-    let _entered = waiter.enter();
     let runtime = Runtime::at(&args.runtime)
         .map_err(|error| Failure::usage(error).with_remedy("see --runtime in --help"))?;
 
@@ -158,20 +157,38 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
     }
 }
 
-/// Why marks do nothing, if the loaded UFS says so.
+/// Why marks may do nothing, as far as the loaded UFS says.
 fn unheeded(kernel: &SchedExt) -> Option<String> {
-    let rule = tier::rule(kernel).filter(|_| kernel.state().is_ufs())?;
-    (!rule.heeds_marks).then(|| {
-        "not heeded: UFS was loaded without --cgroup-marks (SCX_UFS_OPTIONS in \
-         /etc/default/giveway)"
-            .to_owned()
-    })
+    // Before and after, since the rule of a UFS that comes or goes meanwhile is not said.
+    let is_ufs = || kernel.state().is_ufs();
+    let rule = is_ufs().then(|| tier::rule(kernel)).filter(|_| is_ufs())?;
+    match rule {
+        Some(rule) if rule.heeds_marks => None,
+        Some(_) => Some(
+            "not heeded: UFS was loaded without --cgroup-marks (SCX_UFS_OPTIONS in \
+             /etc/default/giveway)"
+                .to_owned(),
+        ),
+        None => Some(format!(
+            "perhaps not heeded: the loaded UFS does not say (it is of another version, or \
+             cannot write {})",
+            rule::PATH
+        )),
+    }
 }
 
-fn unheard(error: &giveway_pods::Error) -> Failure {
-    Failure::new(error).with_remedy(
-        "name its socket with --runtime, as the kubelet's --container-runtime-endpoint does",
-    )
+fn unheard(error: &Error) -> Failure {
+    let failure = Failure::new(error);
+    match error {
+        Error::Address(_)
+        | Error::Silent(Unanswered::NotThere { .. } | Unanswered::NotGrpc { .. }) => failure
+            .with_remedy(
+                "name its socket with --runtime, as the kubelet's \
+                 --container-runtime-endpoint does",
+            ),
+        // The runtime is there, and its error says what to look at.
+        Error::Silent(_) => failure,
+    }
 }
 
 /// Waits, but not much longer than it is wanted.
@@ -194,8 +211,11 @@ struct Log {
 impl Log {
     fn round(&mut self, done: Round) {
         for change in done.changes {
-            let tier = change.tier.map_or("no tier of its own", Tier::name);
-            eprintln!("giveway: pod {}: {tier}", change.pod);
+            // Whether the mark counts is for UFS to say.
+            match change.tier {
+                Some(tier) => eprintln!("giveway: pod {}: marked {tier}", change.pod),
+                None => eprintln!("giveway: pod {}: mark removed", change.pod),
+            }
         }
         // What is refused no more is said again when it is once more.
         let now: HashSet<&(String, String)> = done.refused.iter().collect();

@@ -5,7 +5,7 @@
 //!   annotations:        ──► PodSandbox:     ──► annotations as of the
 //!     giveway/tier:         annotations         pod's start
 //!       background                                   │ runtime.rs: asked every
-//!                                                    ▼ few seconds, CRI v1
+//!                                                    ▼ few seconds, CRI v1 (grpc.rs)
 //!   kubepods.slice/…-podUID.slice  ◄── agent.rs ◄── wish.rs: may it?
 //!        place.rs: which cgroup        marks it (giveway_hints::mark)
 //! ```
@@ -28,10 +28,12 @@
 //! round, and UFS heeds the mark up to a second, after it has started.
 
 mod agent;
+mod grpc;
 pub mod place;
 mod runtime;
 mod wish;
 
 pub use agent::{Change, Round, round};
+pub use grpc::Unanswered;
 pub use runtime::{Error, Runtime, Sandbox};
 pub use wish::{ANNOTATION, Rights, Wish};

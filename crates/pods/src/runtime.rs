@@ -3,15 +3,15 @@
 //! containerd and CRI-O serve on a socket of the node.
 //!
 //! Only the messages of that call are here, and of them only the fields that are
-//! used; numbers and names are the interface's. A connection is made when the first
-//! question is asked, and anew when it was lost.
+//! used; numbers and names are the interface's. [`crate::grpc`] carries them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::{Channel, Endpoint};
-use tonic_prost::ProstCodec;
+use prost::Message as _;
+
+use crate::grpc::{Call, Unanswered};
 
 const LIST: &str = "/runtime.v1.RuntimeService/ListPodSandbox";
 /// A runtime that takes longer has other worries.
@@ -27,7 +27,7 @@ pub enum Error {
     Address(String),
     /// Nobody answers there, or not this question.
     #[error("the container runtime does not say which pods run: {0}")]
-    Silent(Box<tonic::Status>),
+    Silent(Unanswered),
 }
 
 /// A pod that runs, as its runtime knows it.
@@ -43,54 +43,59 @@ pub struct Sandbox {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A connection to a container runtime.
+/// A container runtime, known by its socket.
 #[derive(Clone, Debug)]
 pub struct Runtime {
-    channel: Channel,
+    socket: PathBuf,
+    patience: Duration,
 }
 
 impl Runtime {
     /// The runtime at `address`, such as `unix:///run/containerd/containerd.sock`.
-    /// To be called in a Tokio runtime.
     ///
     /// # Errors
     /// [`Error::Address`]. Whether anybody is there shows with the first question.
     pub fn at(address: &str) -> Result<Self, Error> {
-        let is_socket = address
+        let socket = address
             .strip_prefix("unix://")
-            .is_some_and(|path| path.starts_with('/'));
-        let endpoint = Endpoint::from_shared(address.to_owned())
-            .ok()
-            .filter(|_| is_socket)
+            .filter(|path| path.starts_with('/') && !path.contains('\0'))
             .ok_or_else(|| Error::Address(address.to_owned()))?;
         Ok(Runtime {
-            channel: endpoint.timeout(PATIENCE).connect_lazy(),
+            socket: socket.into(),
+            patience: PATIENCE,
         })
     }
 
-    /// The pods that run.
+    /// The same, with another limit than five seconds for connection and answer.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Runtime { patience, ..self }
+    }
+
+    /// The pods that run. To be called in a Tokio runtime that has I/O and time.
     ///
     /// # Errors
     /// [`Error::Silent`]: the runtime is not there, serves another version of the
-    /// interface, or took more than five seconds.
+    /// interface, or took too long.
     pub async fn pods(&self) -> Result<Vec<Sandbox>, Error> {
-        let silent = |status| Error::Silent(Box::new(status));
-        let mut client =
-            tonic::client::Grpc::new(self.channel.clone()).max_decoding_message_size(ANSWER_MAX);
-        client
-            .ready()
-            .await
-            .map_err(|error| silent(tonic::Status::unavailable(error.to_string())))?;
-        let request = tonic::Request::new(wire::ListPodSandboxRequest {
+        let question = wire::ListPodSandboxRequest {
             filter: Some(wire::PodSandboxFilter {
                 state: Some(wire::PodSandboxStateValue { state: wire::READY }),
             }),
-        });
-        let codec: ProstCodec<_, wire::ListPodSandboxResponse> = ProstCodec::default();
-        let path = PathAndQuery::from_static(LIST);
-        let response = client.unary(request, path, codec).await.map_err(silent)?;
-        let items = response.into_inner().items.into_iter();
-        Ok(items
+        };
+        let call = Call {
+            socket: &self.socket,
+            path: LIST,
+            patience: self.patience,
+            answer_max: ANSWER_MAX,
+        };
+        let answer = call.ask(&question.encode_to_vec()).await;
+        let answer = answer.map_err(Error::Silent)?;
+        let answer = wire::ListPodSandboxResponse::decode(answer)
+            .map_err(|error| Error::Silent(Unanswered::Malformed(error.to_string())))?;
+        Ok(answer
+            .items
+            .into_iter()
             .map(|item| {
                 let metadata = item.metadata.unwrap_or_default();
                 Sandbox {

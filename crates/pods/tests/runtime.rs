@@ -1,15 +1,18 @@
-//! A runtime that the test plays: gRPC over a socket, as containerd serves it. Its
-//! messages are written out by hand, so that the numbers of their fields are not
-//! taken from the code under test.
+//! A runtime that the test plays: gRPC over a socket, as containerd serves it, by an
+//! implementation that is not ours. Its messages are written out by hand, so that the
+//! numbers of their fields are not taken from the code under test.
 
 use std::convert::Infallible;
-use std::future::ready;
-use std::path::Path;
+use std::fs;
+use std::future::{pending, ready};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::stream;
-use giveway_pods::{Error, Runtime};
+use giveway_pods::{Error, Runtime, Unanswered};
 use tokio::net::UnixListener;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -17,11 +20,18 @@ use tonic::codegen::{Service, http};
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Request, Response, Status};
 
-/// A field of bytes: its number, and what is in it.
+/// A field of bytes: its number, their length, and they.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(bytes.len()).unwrap();
-    assert!(length < 128, "one byte of length");
-    [&[(number << 3) | 2, length], bytes].concat()
+    let mut field = vec![(number << 3) | 2];
+    let mut length = bytes.len();
+    // Seven bits at a time, the lowest first; all but the last have the top bit set.
+    while length >= 128 {
+        field.push(length as u8 | 128);
+        length >>= 7;
+    }
+    field.push(length as u8);
+    field.extend_from_slice(bytes);
+    field
 }
 
 /// A `ListPodSandboxRequest` for the pods that are ready, by a filter whose one
@@ -30,15 +40,15 @@ fn expected() -> Vec<u8> {
     field(1, &field(2, &[]))
 }
 
-/// A `ListPodSandboxResponse` of one pod.
-fn answer() -> Vec<u8> {
+/// A `ListPodSandboxResponse` of one pod, annotated with this.
+fn answer(annotation: &str) -> Vec<u8> {
     let metadata = [
         field(1, b"reports-7"),
         field(2, b"uid-1"),
         field(3, b"shop"),
         vec![4 << 3, 2],
     ];
-    let annotation = [field(1, b"giveway/tier"), field(2, b"background")].concat();
+    let annotation = [field(1, b"giveway/tier"), field(2, annotation.as_bytes())].concat();
     let label = [field(1, b"app"), field(2, b"reports")].concat();
     let pod = [
         field(1, b"id-1"),
@@ -89,20 +99,39 @@ impl Decoder for Raw {
     }
 }
 
-/// Answers the one call, if it asks what is expected.
+/// What is answered to a question.
+type Reply = dyn Fn() -> Result<Vec<u8>, Status> + Send + Sync;
+type Answering = Pin<Box<dyn Future<Output = Result<Response<Vec<u8>>, Status>> + Send>>;
+
+/// Answers the one call, if it asks what is expected and as gRPC wants it.
 #[derive(Clone)]
-struct Played;
+struct Played {
+    /// None: it never answers.
+    reply: Option<Arc<Reply>>,
+}
 
 impl UnaryService<Vec<u8>> for Played {
     type Response = Vec<u8>;
-    type Future = std::future::Ready<Result<Response<Vec<u8>>, Status>>;
+    type Future = Answering;
 
     fn call(&mut self, request: Request<Vec<u8>>) -> Self::Future {
+        let headers = request.metadata();
+        let said = |name: &str| {
+            let value = headers.get(name).map(|value| value.as_bytes());
+            String::from_utf8_lossy(value.unwrap_or_default()).into_owned()
+        };
+        let (te, timeout) = (said("te"), said("grpc-timeout"));
+        let left = timeout.strip_suffix('m').and_then(|ms| ms.parse().ok());
+        let in_time = left.is_some_and(|ms: u32| (1..=5000).contains(&ms));
         let asked = request.into_inner();
-        ready(match asked == expected() {
-            true => Ok(Response::new(answer())),
-            false => Err(Status::invalid_argument(format!("{asked:?}"))),
-        })
+        if te != "trailers" || !in_time || asked != expected() {
+            let what = format!("te: {te}, grpc-timeout: {timeout}, {asked:?}");
+            return Box::pin(ready(Err(Status::invalid_argument(what))));
+        }
+        match &self.reply {
+            Some(reply) => Box::pin(ready(reply().map(Response::new))),
+            None => Box::pin(pending()),
+        }
     }
 }
 
@@ -120,10 +149,11 @@ impl Service<http::Request<Body>> for Played {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let played = self.clone();
         Box::pin(async move {
             match request.uri().path() {
                 "/runtime.v1.RuntimeService/ListPodSandbox" => {
-                    Ok(Grpc::new(Raw).unary(Played, request).await)
+                    Ok(Grpc::new(Raw).unary(played, request).await)
                 }
                 other => Ok(Status::unimplemented(other).into_http()),
             }
@@ -131,24 +161,111 @@ impl Service<http::Request<Body>> for Played {
     }
 }
 
-/// Serves [`Played`] at `path` until the test ends.
-fn play(path: &Path) {
-    let listener = UnixListener::bind(path).unwrap();
-    let incoming = stream::unfold(listener, |listener| async {
-        let accepted = listener.accept().await.map(|(stream, _)| stream);
-        Some((accepted, listener))
-    });
-    let server = tonic::transport::Server::builder().add_service(Played);
-    tokio::spawn(server.serve_with_incoming(incoming));
+/// One that serves another version of the interface.
+#[derive(Clone)]
+struct Older(Played);
+
+impl NamedService for Older {
+    const NAME: &'static str = "runtime.v1alpha2.RuntimeService";
+}
+
+impl Service<http::Request<Body>> for Older {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = <Played as Service<http::Request<Body>>>::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        Service::call(&mut self.0, request)
+    }
+}
+
+/// A socket of its own for a runtime.
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Place {
+            dir: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("runtime.sock")
+    }
+
+    fn runtime(&self) -> Runtime {
+        Runtime::at(&format!("unix://{}", self.socket().display())).unwrap()
+    }
+}
+
+/// A server with threads of its own. They and all its connections end when it is
+/// dropped, as those of a process do.
+struct Process(Option<tokio::runtime::Runtime>);
+
+impl Process {
+    fn serve<S>(socket: &Path, service: S) -> Self
+    where
+        S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>
+            + NamedService
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let threads = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = {
+            let _entered = threads.enter();
+            UnixListener::bind(socket).unwrap()
+        };
+        let incoming = stream::unfold(listener, |listener| async {
+            let accepted = listener.accept().await.map(|(stream, _)| stream);
+            Some((accepted, listener))
+        });
+        let server = tonic::transport::Server::builder().add_service(service);
+        threads.spawn(server.serve_with_incoming(incoming));
+        Process(Some(threads))
+    }
+
+    fn start(
+        socket: &Path,
+        reply: impl Fn() -> Result<Vec<u8>, Status> + Send + Sync + 'static,
+    ) -> Self {
+        let reply: Arc<Reply> = Arc::new(reply);
+        Process::serve(socket, Played { reply: Some(reply) })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // May be called by a test's own runtime, which must not be kept waiting.
+        self.0.take().unwrap().shutdown_background();
+    }
+}
+
+/// The error of a question that has no answer.
+async fn unanswered(runtime: &Runtime) -> Unanswered {
+    match runtime.pods().await {
+        Err(Error::Silent(why)) => why,
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]
 async fn running_pods_come_with_their_annotations() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("runtime.sock");
-    play(&socket);
-    let runtime = Runtime::at(&format!("unix://{}", socket.display())).unwrap();
-    let pods = runtime.pods().await.unwrap();
+    let place = Place::new();
+    let _runtime = Process::start(&place.socket(), || Ok(answer("background")));
+    let pods = place.runtime().pods().await.unwrap();
     assert_eq!(pods.len(), 1);
     assert_eq!(pods[0].uid, "uid-1");
     assert_eq!(pods[0].name, "reports-7");
@@ -159,18 +276,96 @@ async fn running_pods_come_with_their_annotations() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_comes_later_is_found_then() {
-    let dir = tempfile::tempdir().unwrap();
-    let socket = dir.path().join("runtime.sock");
-    let runtime = Runtime::at(&format!("unix://{}", socket.display())).unwrap();
-    let error = runtime.pods().await.unwrap_err();
-    assert!(matches!(error, Error::Silent(_)), "{error}");
-    play(&socket);
+async fn runtime_that_comes_later_is_found_then() {
+    let place = Place::new();
+    let runtime = place.runtime();
+    let why = unanswered(&runtime).await;
+    assert!(matches!(why, Unanswered::NotThere { .. }), "{why}");
+    let _runtime = Process::start(&place.socket(), || Ok(answer("background")));
     assert_eq!(runtime.pods().await.unwrap().len(), 1);
 }
 
 #[tokio::test]
-async fn an_address_is_a_socket_s() {
+async fn runtime_that_restarts_between_two_questions_is_asked_anew() {
+    let place = Place::new();
+    let runtime = place.runtime();
+    let tier = async || {
+        let pods = runtime.pods().await.unwrap();
+        pods[0].annotations["giveway/tier"].clone()
+    };
+    let first = Process::start(&place.socket(), || Ok(answer("background")));
+    assert_eq!(tier().await, "background");
+    assert_eq!(tier().await, "background");
+    drop(first);
+    fs::remove_file(place.socket()).unwrap();
+    let _second = Process::start(&place.socket(), || Ok(answer("time_sensitive")));
+    assert_eq!(tier().await, "time_sensitive");
+}
+
+#[tokio::test]
+async fn runtime_that_never_answers_is_given_up() {
+    let place = Place::new();
+    let _runtime = Process::serve(&place.socket(), Played { reply: None });
+    let patience = Duration::from_millis(200);
+    let runtime = place.runtime().with_patience(patience);
+    // Whether we or the server, which is told, notice first.
+    let why = unanswered(&runtime).await;
+    assert!(
+        matches!(why, Unanswered::Slow(time) if time == patience),
+        "{why}"
+    );
+    assert!(why.to_string().contains("200ms"), "{why}");
+}
+
+#[tokio::test]
+async fn reason_of_an_error_is_passed_on() {
+    let place = Place::new();
+    let _runtime = Process::start(&place.socket(), || {
+        Err(Status::unavailable("starting: 5 % done, über\nall"))
+    });
+    let why = unanswered(&place.runtime()).await;
+    let Unanswered::Status { code, message } = &why else {
+        panic!("{why}");
+    };
+    assert_eq!((*code, &message[..]), (14, "starting: 5 % done, über\nall"));
+    assert!(why.to_string().contains("UNAVAILABLE"), "{why}");
+}
+
+#[tokio::test]
+async fn runtime_of_another_version_is_told_apart() {
+    let place = Place::new();
+    let _runtime = Process::serve(&place.socket(), Older(Played { reply: None }));
+    let why = unanswered(&place.runtime()).await;
+    assert!(matches!(why, Unanswered::Unimplemented(_)), "{why}");
+    assert!(why.to_string().contains("disabled_plugins"), "{why}");
+}
+
+/// Far more than a connection's window, so it must be opened again and again.
+#[tokio::test]
+async fn long_answer_is_read_to_its_end() {
+    let place = Place::new();
+    let text = "x".repeat(12 << 20);
+    let said = answer(&text);
+    let _runtime = Process::start(&place.socket(), move || Ok(said.clone()));
+    let pods = place.runtime().pods().await.unwrap();
+    assert!(pods[0].annotations["giveway/tier"] == text);
+}
+
+#[tokio::test]
+async fn answer_beyond_the_limit_is_refused() {
+    let place = Place::new();
+    let said = answer(&"x".repeat(16 << 20));
+    let length = said.len();
+    let _runtime = Process::start(&place.socket(), move || Ok(said.clone()));
+    let why = unanswered(&place.runtime()).await;
+    let Unanswered::TooLarge { length: told, .. } = why else {
+        panic!("{why}");
+    };
+    assert_eq!(told, length);
+}
+
+#[tokio::test]
+async fn address_is_a_socket_s() {
     for wrong in ["", "/run/x.sock", "http://127.0.0.1:1", "unix://x"] {
         let error = Runtime::at(wrong).unwrap_err().to_string();
         assert!(error.contains("unix:///PATH"), "{wrong}: {error}");
