@@ -10,21 +10,22 @@ use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others. `None`: anything.
 const ALLOWED: &[(&str, Option<&[&str]>)] = &[
-    ("giveway-hints", Some(&[])),
+    ("giveway-tier", Some(&[])),
+    ("giveway-hints", Some(&["giveway-tier"])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&[])),
     ("giveway-metasched", Some(&[])),
-    ("giveway-pods", Some(&["giveway-hints"])),
-    ("giveway-watch", Some(&["giveway-hints"])),
-    ("giveway-preempt", Some(&["giveway-hints"])),
+    ("giveway-pods", Some(&["giveway-tier"])),
+    ("giveway-watch", Some(&["giveway-tier", "giveway-hints"])),
+    ("giveway-preempt", Some(&["giveway-tier", "giveway-hints"])),
     ("giveway-cfl-preload", Some(&["giveway-locks"])),
-    ("giveway-tasks", Some(&["giveway-hints"])),
-    ("giveway-sql", Some(&["giveway-hints", "giveway-tasks"])),
+    ("giveway-tasks", Some(&["giveway-tier"])),
+    ("giveway-sql", Some(&["giveway-tier", "giveway-tasks"])),
     (
         "giveway-txn",
-        Some(&["giveway-hints", "giveway-locks", "giveway-preempt"]),
+        Some(&["giveway-tier", "giveway-locks", "giveway-preempt"]),
     ),
-    ("scx_ufs", Some(&["giveway-hints"])),
+    ("scx_ufs", Some(&["giveway-tier", "giveway-hints"])),
     (
         "giveway-bench",
         Some(&[

@@ -19,7 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Every pod's UID, with the directory of its cgroup, below `top`. `by_root` says
-/// whether root has named a directory ([`giveway_hints::mark::named_by_root`]).
+/// whether root has named a directory ([`giveway_tier::mark::named_by_root`]).
 pub fn pods(top: &Path, by_root: &dyn Fn(&Path) -> bool) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     let mut waiting = vec![(top.to_path_buf(), false)];

@@ -1,7 +1,7 @@
 //! Tiers that root has marked cgroups with, brought to the BPF program.
 //!
 //! The program decides on a cgroup's tier by its name when the cgroup is made. A
-//! mark ([`giveway_hints::mark`]) may come and go later, and the kernel tells
+//! mark ([`giveway_tier::mark`]) may come and go later, and the kernel tells
 //! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
 //! is that of its mark, else of its name if that may count, else background if the
 //! program knows that its `cpu.idle` is 1, else its parent's. Where
@@ -25,8 +25,8 @@ use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use giveway_hints::rule::tier_by_name;
-use giveway_hints::{Tier, mark};
+use giveway_tier::rule::tier_by_name;
+use giveway_tier::{Tier, mark};
 use log::{info, warn};
 
 use crate::bpf_skel::{BpfSkel, types};

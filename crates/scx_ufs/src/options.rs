@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::Tier;
-use giveway_hints::rule::Rule;
+use giveway_tier::Tier;
+use giveway_tier::rule::Rule;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;

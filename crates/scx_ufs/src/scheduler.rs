@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::never;
-use giveway_hints::rule::{self, Rule};
+use giveway_tier::rule::{self, Rule};
 use libbpf_rs::{MapHandle, OpenObject};
 use log::{info, warn};
 use scx_stats::prelude::*;

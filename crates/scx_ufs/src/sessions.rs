@@ -49,9 +49,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::rule::tier_by_name;
 use giveway_hints::slot::Table;
-use giveway_hints::{Tier, Weight};
+use giveway_tier::rule::tier_by_name;
+use giveway_tier::{Tier, Weight};
 use log::{info, warn};
 
 mod person;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use crate::error::Why;
 use crate::pipeline::Pipeline;

@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64 as LooseU64;
 use std::sync::{Arc, Weak};
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use crate::clock::Clock;
 use crate::decay::Decay;

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use serde::Serialize;
 
 use crate::clock::{Clock, VirtualClock};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use crate::commit::Committed;
 use crate::durable::Background;

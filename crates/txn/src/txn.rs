@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::time::Instant;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use crate::database::{Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};

@@ -36,7 +36,7 @@ pub struct Rule {
     pub labels: [Vec<String>; 2],
     /// The tier of a cgroup that no label covers.
     pub default_tier: Tier,
-    /// Whether [marks](crate::mark) count.
+    /// Whether marks (module `mark`) count.
     pub heeds_marks: bool,
 }
 
@@ -48,7 +48,7 @@ impl Default for Rule {
                 vec!["background".into()],
                 vec!["time_sensitive".into(), "time-sensitive".into()],
             ],
-            default_tier: Tier::TimeSensitive,
+            default_tier: Tier::DEFAULT,
             heeds_marks: false,
         }
     }
