@@ -11,19 +11,25 @@ use cargo_metadata::{DependencyKind, Metadata};
 /// What each crate may use of the others. `None`: anything.
 const ALLOWED: &[(&str, Option<&[&str]>)] = &[
     ("giveway-tier", Some(&[])),
+    ("giveway-machine", Some(&[])),
     ("giveway-hints", Some(&["giveway-tier"])),
     ("giveway-lab", Some(&[])),
-    ("giveway-locks", Some(&[])),
+    ("giveway-locks", Some(&["giveway-machine"])),
     ("giveway-metasched", Some(&[])),
     ("giveway-pods", Some(&["giveway-tier"])),
     ("giveway-watch", Some(&["giveway-tier", "giveway-hints"])),
     ("giveway-preempt", Some(&["giveway-tier", "giveway-hints"])),
-    ("giveway-cfl-preload", Some(&["giveway-locks"])),
+    ("giveway-cfl-preload", Some(&["giveway-machine", "giveway-locks"])),
     ("giveway-tasks", Some(&["giveway-tier"])),
     ("giveway-sql", Some(&["giveway-tier", "giveway-tasks"])),
     (
         "giveway-txn",
-        Some(&["giveway-tier", "giveway-locks", "giveway-preempt"]),
+        Some(&[
+            "giveway-tier",
+            "giveway-machine",
+            "giveway-locks",
+            "giveway-preempt",
+        ]),
     ),
     ("scx_ufs", Some(&["giveway-tier", "giveway-hints"])),
     (
