@@ -15,11 +15,14 @@ const ALLOWED: &[(&str, Option<&[&str]>)] = &[
     ("giveway-hints", Some(&["giveway-tier"])),
     ("giveway-lab", Some(&[])),
     ("giveway-locks", Some(&["giveway-machine"])),
-    ("giveway-metasched", Some(&[])),
-    ("giveway-pods", Some(&["giveway-tier"])),
+    ("giveway-metasched", Some(&["giveway-machine"])),
+    ("giveway-pods", Some(&["giveway-tier", "giveway-machine"])),
     ("giveway-watch", Some(&["giveway-tier", "giveway-hints"])),
     ("giveway-preempt", Some(&["giveway-tier", "giveway-hints"])),
-    ("giveway-cfl-preload", Some(&["giveway-machine", "giveway-locks"])),
+    (
+        "giveway-cfl-preload",
+        Some(&["giveway-machine", "giveway-locks"]),
+    ),
     ("giveway-tasks", Some(&["giveway-tier"])),
     ("giveway-sql", Some(&["giveway-tier", "giveway-tasks"])),
     (
@@ -31,7 +34,7 @@ const ALLOWED: &[(&str, Option<&[&str]>)] = &[
             "giveway-preempt",
         ]),
     ),
-    ("scx_ufs", Some(&["giveway-tier", "giveway-hints"])),
+    ("scx_ufs", Some(&["giveway-tier", "giveway-machine", "giveway-hints"])),
     (
         "giveway-bench",
         Some(&[
