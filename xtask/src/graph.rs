@@ -34,7 +34,10 @@ const ALLOWED: &[(&str, Option<&[&str]>)] = &[
             "giveway-preempt",
         ]),
     ),
-    ("scx_ufs", Some(&["giveway-tier", "giveway-machine", "giveway-hints"])),
+    (
+        "scx_ufs",
+        Some(&["giveway-tier", "giveway-machine", "giveway-hints"]),
+    ),
     (
         "giveway-bench",
         Some(&[
