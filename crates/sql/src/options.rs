@@ -25,7 +25,7 @@ impl Default for QueryOptions {
     /// Somebody waits, for as long as it takes.
     fn default() -> QueryOptions {
         QueryOptions {
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             deadline: None,
         }

@@ -23,7 +23,7 @@ impl Query {
     pub fn new(name: impl Into<String>) -> Query {
         Query {
             name: name.into(),
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             is_static: false,
             pipelines: Vec::new(),

@@ -59,7 +59,7 @@ impl Arrival {
     pub fn new(at_ns: u64, work_ns: u64) -> Arrival {
         Arrival {
             at_ns,
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             pipelines: vec![Cost {
                 units: work_ns.div_ceil(1000),

@@ -78,7 +78,7 @@ impl Default for TxnOptions {
     fn default() -> TxnOptions {
         TxnOptions {
             isolation: Isolation::Snapshot,
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             deadline: None,
             read_only: false,
             label: &"",
