@@ -21,7 +21,6 @@ mod output;
 mod pods;
 mod report;
 mod run;
-mod sched_ext;
 mod service;
 mod sql;
 mod status;

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use giveway_hints::{Tier, mark as marks};
+use giveway_machine::sched_ext::SchedExt;
 use giveway_pods::{Rights, Round, Runtime};
+use giveway_tier::{Tier, mark as marks};
 
 use crate::cgroup::Hierarchy;
 use crate::error::{Context, Failure};
-use crate::sched_ext::SchedExt;
+use crate::service::UFS;
 use crate::tier;
 
 /// Bring the tiers that pods are annotated with to their cgroups
@@ -160,7 +161,7 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
 
 /// Why marks do nothing, if the loaded UFS says so.
 fn unheeded(kernel: &SchedExt) -> Option<String> {
-    let rule = tier::rule(kernel).filter(|_| kernel.state().is_ufs())?;
+    let rule = tier::rule(kernel).filter(|_| kernel.state().is(UFS))?;
     (!rule.heeds_marks).then(|| {
         "not heeded: UFS was loaded without --cgroup-marks (SCX_UFS_OPTIONS in \
          /etc/default/giveway)"
