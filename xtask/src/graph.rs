@@ -10,27 +10,38 @@ use cargo_metadata::{DependencyKind, Metadata};
 
 /// What each crate may use of the others.
 const ALLOWED: &[(&str, &[&str])] = &[
+    ("giveway-tier", &[]),
+    ("giveway-machine", &[]),
+    ("giveway-hints", &["giveway-tier"]),
     ("giveway-command", &[]),
-    ("giveway-hints", &[]),
     ("giveway-lab", &[]),
-    ("giveway-locks", &[]),
-    ("giveway-metasched", &[]),
-    ("giveway-pods", &["giveway-hints"]),
-    ("giveway-watch", &["giveway-hints"]),
-    ("giveway-preempt", &["giveway-hints"]),
-    ("giveway-cfl-preload", &["giveway-locks"]),
-    ("giveway-tasks", &["giveway-hints"]),
-    ("giveway-sql", &["giveway-hints", "giveway-tasks"]),
+    ("giveway-locks", &["giveway-machine"]),
+    ("giveway-metasched", &["giveway-machine"]),
+    ("giveway-pods", &["giveway-tier", "giveway-machine"]),
+    ("giveway-watch", &["giveway-tier", "giveway-hints"]),
+    ("giveway-preempt", &["giveway-tier", "giveway-hints"]),
+    ("giveway-cfl-preload", &["giveway-machine", "giveway-locks"]),
+    ("giveway-tasks", &["giveway-tier"]),
+    ("giveway-sql", &["giveway-tier", "giveway-tasks"]),
     (
         "giveway-txn",
-        &["giveway-hints", "giveway-locks", "giveway-preempt"],
+        &[
+            "giveway-tier",
+            "giveway-machine",
+            "giveway-locks",
+            "giveway-preempt",
+        ],
     ),
-    ("scx_ufs", &["giveway-hints"]),
+    (
+        "scx_ufs",
+        &["giveway-tier", "giveway-machine", "giveway-hints"],
+    ),
     (
         "giveway-bench",
         &[
             "giveway-command",
-            "giveway-hints",
+            "giveway-tier",
+            "giveway-machine",
             "giveway-lab",
             "giveway-locks",
             "giveway-metasched",
@@ -42,12 +53,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "giveway-sql-cli",
-        &["giveway-command", "giveway-hints", "giveway-sql"],
+        &["giveway-command", "giveway-tier", "giveway-sql"],
     ),
     (
         "giveway",
         &[
             "giveway-command",
+            "giveway-tier",
+            "giveway-machine",
             "giveway-hints",
             "giveway-metasched",
             "giveway-pods",
@@ -112,7 +125,7 @@ mod tests {
 
     #[test]
     fn dependencies_point_one_way() {
-        assert!(complaints_about("giveway-bench", &["giveway-hints"]).is_empty());
+        assert!(complaints_about("giveway-bench", &["giveway-tier"]).is_empty());
         assert!(complaints_about("giveway", &["giveway-watch"]).is_empty());
         assert_eq!(
             complaints_about("giveway", &["giveway-sql"]),

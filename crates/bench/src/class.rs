@@ -15,7 +15,7 @@
 //! processes are in that of the first class. By roles, all of the server is in
 //! one, and a class is a role. A class that a mix leaves out has no clients.
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{CellConfig, Mix};

@@ -1,6 +1,6 @@
 //! The row of a cell of a database workload: what it was, and what came of it.
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use serde::{Deserialize, Serialize};
 
 use crate::cell::switches::CpuTime;

@@ -8,9 +8,9 @@
 
 use std::sync::OnceLock;
 
-use giveway_locks::futex::Deadline;
 use giveway_locks::raw::{self, HoldStart, Kind, LockRef};
 use giveway_locks::{Criteria, Options, Profile, Scope};
+use giveway_machine::futex::Deadline;
 
 use crate::config::{self, Criterion, LockSettings};
 use crate::threads;

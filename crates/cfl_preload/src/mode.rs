@@ -22,7 +22,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use giveway_locks::futex;
+use giveway_machine::futex;
 
 use crate::config::{self, Settings};
 use crate::errno::Errno;

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-use giveway_locks::futex::Deadline;
+use giveway_machine::futex::Deadline;
 use libc::{clockid_t, timespec};
 
 /// How the futex call is told which clock a deadline is of; nothing for a

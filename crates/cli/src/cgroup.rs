@@ -32,8 +32,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use giveway_hints::rule::Rule;
-use giveway_hints::{Tier, Weight, mark};
+use giveway_machine::cgroup::{self, Cgroup};
+use giveway_tier::rule::Rule;
+use giveway_tier::{Tier, Weight, mark};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
@@ -43,8 +44,6 @@ use giveway_command::{Context, Failure};
 const OURS: &str = "giveway";
 /// Where a caller that sits alone in its delegated cgroup steps aside to.
 const CALLER: &str = "giveway-caller";
-/// What the two tier directories weigh against each other without UFS.
-const TIER_WEIGHT: [(Tier, &str); 2] = [(Tier::TimeSensitive, "10000"), (Tier::Background, "1")];
 
 /// A mounted cgroup v2 hierarchy.
 #[derive(Debug)]
@@ -62,12 +61,7 @@ impl Hierarchy {
 
     /// The hierarchy that a mount table (`/proc/self/mountinfo`) names.
     pub(crate) fn in_mounts(mountinfo: &str) -> Option<Self> {
-        mountinfo.lines().find_map(|line| {
-            let (mount, kind) = line.split_once(" - ")?;
-            let path = mount.split(' ').nth(4)?;
-            kind.starts_with("cgroup2 ")
-                .then(|| Hierarchy::at(path.replace("\\040", " ")))
-        })
+        cgroup::mount_in(mountinfo).map(Hierarchy::at)
     }
 
     /// The hierarchy of this machine, with the cpu controller in it.
@@ -96,7 +90,7 @@ impl Hierarchy {
 
     /// The controllers it offers at the top.
     pub(crate) fn controllers(&self) -> Vec<String> {
-        words(&self.mount.join("cgroup.controllers"))
+        Cgroup::at(&self.mount).words("cgroup.controllers")
     }
 
     /// The highest directory in which a caller in the cgroup `own` (a path as
@@ -105,7 +99,8 @@ impl Hierarchy {
         if is_root {
             return Ok(self.mount.clone());
         }
-        let own = self.mount.join(own.strip_prefix("/").unwrap_or(own));
+        let own = Cgroup::below(&self.mount, own);
+        let own = own.dir();
         own.ancestors()
             .take_while(|dir| dir.starts_with(&self.mount) && writable(dir))
             .last()
@@ -147,11 +142,12 @@ impl Hierarchy {
         enable(&base, caller.pid)?;
         make(&ours)?;
         enable(&ours, caller.pid)?;
-        for (tier, weight) in TIER_WEIGHT {
+        for tier in Tier::ALL {
             // One that UFS has no name for has no runs.
             if let Some(dir) = self.of_tier(&ours, tier, rule) {
                 make(&dir)?;
-                write_if_there(&dir.join("cpu.weight"), weight)?;
+                let weight = tier.cgroup_weight().to_string();
+                write_if_there(&dir.join("cpu.weight"), &weight)?;
             }
         }
         enable(&parent, caller.pid)?;
@@ -198,7 +194,7 @@ impl Hierarchy {
         let mut found = Vec::new();
         let mut queue = VecDeque::from([(self.mount.clone(), rule.default_tier, false)]);
         while let Some((dir, inherited, inside)) = queue.pop_front() {
-            for child in children(&dir) {
+            for child in Cgroup::at(&dir).children() {
                 let name = child.file_name().unwrap_or_default().to_string_lossy();
                 let mark = mark(&child);
                 let counts = |&tier: &Tier| tier <= inherited || by_root(&child);
@@ -212,7 +208,7 @@ impl Hierarchy {
                         tier,
                         mark,
                         path: self.relative(&child).to_path_buf(),
-                        weight: read(&child.join("cpu.weight")).and_then(|w| w.parse().ok()),
+                        weight: weight(&child),
                         tasks: tasks(&child),
                     });
                 }
@@ -238,9 +234,9 @@ pub(crate) struct Caller {
 impl Caller {
     /// This process.
     pub(crate) fn this() -> Result<Self, Failure> {
-        let text = fs::read_to_string("/proc/self/cgroup").cannot("read the caller's cgroup")?;
+        let own = cgroup::own().cannot("read the caller's cgroup")?;
         Ok(Caller {
-            cgroup: unified_path(&text).unwrap_or_else(|| PathBuf::from("/")),
+            cgroup: own.unwrap_or_else(|| PathBuf::from("/")),
             is_root: nix::unistd::geteuid().is_root(),
             pid: std::process::id(),
         })
@@ -250,13 +246,6 @@ impl Caller {
     pub(crate) fn tier(&self, rule: &Rule) -> Tier {
         rule.of_path(&self.cgroup)
     }
-}
-
-/// The cgroup v2 line of `/proc/PID/cgroup`.
-fn unified_path(text: &str) -> Option<PathBuf> {
-    text.lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .map(PathBuf::from)
 }
 
 /// One line of `giveway status`.
@@ -336,7 +325,7 @@ impl Drop for Leaf {
 
 /// Removes the leaves whose supervisor has died without doing so.
 fn sweep(parent: &Path) {
-    for leaf in children(parent) {
+    for leaf in Cgroup::at(parent).children() {
         let name = leaf.file_name().unwrap_or_default().to_string_lossy();
         let supervisor = name.strip_prefix("run-").map(|rest| {
             rest.split_once('.')
@@ -355,17 +344,17 @@ fn sweep(parent: &Path) {
 /// Hands the cpu and cpuset controllers down to the children of `dir`, where
 /// `dir` has them.
 fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
-    let control = dir.join("cgroup.subtree_control");
-    let available = words(&dir.join("cgroup.controllers"));
+    let cgroup = Cgroup::at(dir);
+    let control = cgroup.file("cgroup.subtree_control");
     for controller in ["cpu", "cpuset"] {
-        let has = |list: &[String]| list.iter().any(|name| name == controller);
-        if !has(&available) || has(&words(&control)) {
+        let enabled = cgroup.words("cgroup.subtree_control");
+        if !cgroup.offers(controller) || enabled.iter().any(|name| name == controller) {
             continue;
         }
         let request = format!("+{controller}");
-        let mut answer = fs::write(&control, &request);
+        let mut answer = cgroup.enable(&request);
         if is_busy(&answer) && step_aside(dir, pid) {
-            answer = fs::write(&control, &request);
+            answer = cgroup.enable(&request);
         }
         // Weights need cpu; cpuset only lets users restrict a run to CPUs later.
         if controller == "cpu" {
@@ -393,18 +382,13 @@ fn is_busy(answer: &io::Result<()>) -> bool {
 /// child, which is its right; other people's processes are left alone.
 fn step_aside(dir: &Path, pid: u32) -> bool {
     let aside = dir.join(CALLER);
-    words(&dir.join("cgroup.procs")) == [pid.to_string()]
-        && make(&aside).is_ok()
-        && fs::write(aside.join("cgroup.procs"), pid.to_string()).is_ok()
+    Cgroup::at(dir).words("cgroup.procs") == [pid.to_string()]
+        && Cgroup::make(aside).is_ok_and(|aside| aside.add(pid).is_ok())
 }
 
 fn make(dir: &Path) -> Result<(), Failure> {
-    match fs::create_dir(dir) {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-            Err(e).cannot(format_args!("make {}", dir.display()))
-        }
-        _ => Ok(()),
-    }
+    let made = Cgroup::make(dir).map(drop);
+    made.cannot(format_args!("make {}", dir.display()))
 }
 
 /// Writes to a cgroup file; false when the kernel does not offer the file.
@@ -425,37 +409,20 @@ fn writable(dir: &Path) -> bool {
         && access(&dir.join("cgroup.procs"), AccessFlags::W_OK).is_ok()
 }
 
-fn children(dir: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(dir)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .map(|entry| entry.path())
-        .collect();
-    found.sort();
-    found
-}
-
 /// Threads in a cgroup and below it.
 fn tasks(dir: &Path) -> usize {
-    let own = words(&dir.join("cgroup.threads")).len();
-    own + children(dir)
+    let cgroup = Cgroup::at(dir);
+    let own = cgroup.words("cgroup.threads").len();
+    own + cgroup
+        .children()
         .iter()
         .map(|child| tasks(child))
         .sum::<usize>()
 }
 
-fn read(path: &Path) -> Option<String> {
-    Some(fs::read_to_string(path).ok()?.trim().to_owned())
-}
-
-fn words(path: &Path) -> Vec<String> {
-    read(path)
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect()
+/// `cpu.weight`, where the cpu controller is enabled.
+fn weight(dir: &Path) -> Option<u32> {
+    Cgroup::at(dir).read("cpu.weight").ok()?.parse().ok()
 }
 
 #[cfg(test)]

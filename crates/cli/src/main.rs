@@ -13,7 +13,6 @@ mod meta;
 mod metrics;
 mod pods;
 mod run;
-mod sched_ext;
 mod service;
 mod status;
 mod subprogram;

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
-use giveway_hints::{Tier, mark as marks, rule};
+use giveway_machine::sched_ext::SchedExt;
 use giveway_pods::{Error, Rights, Round, Runtime, Unanswered};
+use giveway_tier::{Tier, mark as marks, rule};
 
 use crate::cgroup::Hierarchy;
-use crate::sched_ext::SchedExt;
+use crate::service::UFS;
 use crate::tier;
 use giveway_command::{Context, Failure};
 
@@ -160,7 +161,7 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
 /// Why marks may do nothing, as far as the loaded UFS says.
 fn unheeded(kernel: &SchedExt) -> Option<String> {
     // Before and after, since the rule of a UFS that comes or goes meanwhile is not said.
-    let is_ufs = || kernel.state().is_ufs();
+    let is_ufs = || kernel.state().is(UFS);
     let rule = is_ufs().then(|| tier::rule(kernel)).filter(|_| is_ufs())?;
     match rule {
         Some(rule) if rule.heeds_marks => None,

@@ -17,10 +17,11 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Args;
-use giveway_hints::{Tier, Weight};
+use giveway_machine::sched_ext::{SchedExt, State};
+use giveway_tier::{Tier, Weight};
 
 use crate::cgroup::{Caller, Hierarchy};
-use crate::sched_ext::{SchedExt, State};
+use crate::service::UFS;
 use crate::tier;
 use giveway_command::Failure;
 
@@ -102,7 +103,7 @@ fn permit(wanted: Tier, own: Tier, is_root: bool) -> Result<(), Failure> {
 /// Says once what the tier is worth when UFS is not there to enforce it.
 fn note(state: &State) {
     let remedy = match state {
-        state if state.is_ufs() => return,
+        state if state.is(UFS) => return,
         State::Unsupported => "this kernel has no sched_ext; see 'giveway doctor'",
         _ => "load it with 'giveway start'",
     };

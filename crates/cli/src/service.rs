@@ -25,15 +25,17 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_metasched::lock::Lock;
 use giveway_metasched::scx_loader::rival;
 
-use crate::sched_ext::{SchedExt, State};
 use giveway_command::Failure;
 
 pub(crate) use process::{Process, RUN_DIR, last_exit, program};
 pub(crate) use unit::Unit;
 
+/// How UFS calls itself to the kernel.
+pub(crate) const UFS: &str = "ufs";
 /// What makes room where scx_loader runs.
 pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 
@@ -69,11 +71,11 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
     let _turn = entitled("load", &kernel, &end)?;
     alone()?;
     match kernel.state() {
-        state if state.is_ufs() && args.options.is_empty() => {
+        state if state.is(UFS) && args.options.is_empty() => {
             println!("UFS is loaded already");
             return Ok(());
         }
-        state if state.is_ufs() => {
+        state if state.is(UFS) => {
             return Err(
                 Failure::new("UFS is loaded already, with options of its own")
                     .with_remedy("giveway stop, then start again"),
@@ -82,19 +84,20 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
         State::Enabled(other) => return Err(occupied(&other)),
         _ => {}
     }
+    let is_ufs = |state: &State| state.is(UFS);
     let loaded = match Unit::installed() {
         Some(unit) => {
             unit.start(&args.options)?;
-            let state = kernel.wait(end.left(), State::is_ufs, || !unit.is_live());
+            let state = kernel.wait(end.left(), is_ufs, || !unit.is_live());
             state
-                .is_ufs()
+                .is(UFS)
                 .then_some(())
                 .ok_or_else(|| failed_start(&state, &unit.log(), "journalctl -u giveway"))
         }
         None => {
             let mut daemon = Process::start(&args.options)?;
-            let state = kernel.wait(end.left(), State::is_ufs, || daemon.has_ended());
-            match state.is_ufs() {
+            let state = kernel.wait(end.left(), is_ufs, || daemon.has_ended());
+            match state.is(UFS) {
                 true => Ok(()),
                 false => {
                     daemon.kill();
@@ -117,7 +120,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let _turn = entitled("unload", &kernel, &end)?;
     let is_out = |state: &State| !matches!(state, State::Enabled(_) | State::Changing(_));
     if let State::Enabled(other) = kernel.state()
-        && !kernel.state().is_ufs()
+        && !kernel.state().is(UFS)
     {
         return Err(occupied(&other));
     }

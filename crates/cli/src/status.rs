@@ -5,14 +5,14 @@ use std::io::Write;
 use std::path::Path;
 
 use clap::Args;
-use giveway_hints::Tier;
-use giveway_hints::rule::Rule;
 use giveway_hints::slot::Table;
+use giveway_machine::sched_ext::{SchedExt, State};
+use giveway_tier::Tier;
+use giveway_tier::rule::Rule;
 use serde::Serialize;
 
 use crate::cgroup::{Hierarchy, Labelled};
-use crate::sched_ext::{SchedExt, State};
-use crate::service::{Process, RUN_DIR, Unit, last_exit};
+use crate::service::{Process, RUN_DIR, UFS, Unit, last_exit};
 use crate::tier;
 use giveway_command::Failure;
 use giveway_command::output::human;
@@ -69,19 +69,18 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
 fn look() -> Status {
     let kernel = SchedExt::under(Path::new("/"));
     let state = kernel.state();
-    let process = state.is_ufs().then(Process::find).flatten();
+    let process = state.is(UFS).then(Process::find).flatten();
     let log = std::fs::read_to_string(Path::new(RUN_DIR).join("scx_ufs.log")).ok();
     let log = log.or_else(|| Unit::installed().map(|unit| unit.log()));
-    let (word, scheduler) = match &state {
-        State::Unsupported => ("unsupported", None),
-        State::Disabled => ("disabled", None),
-        State::Enabled(ops) => ("enabled", Some(ops.clone())),
-        State::Changing(word) => (word.as_str(), None),
+    let word = state.word();
+    let scheduler = match &state {
+        State::Enabled(ops) => Some(ops.clone()),
+        _ => None,
     };
     let said = tier::rule(&kernel);
     let heeds_marks = said
         .as_ref()
-        .filter(|_| state.is_ufs())
+        .filter(|_| state.is(UFS))
         .map(|rule| rule.heeds_marks);
     let rule = Rule {
         // A mark that may count is shown.
@@ -94,7 +93,7 @@ fn look() -> Status {
         .map(|hierarchy| hierarchy.labelled(&rule))
         .unwrap_or_default();
     Status {
-        ufs: state.is_ufs(),
+        ufs: state.is(UFS),
         pid: process.as_ref().map(Process::pid),
         uptime_s: process
             .as_ref()
@@ -212,7 +211,7 @@ mod tests {
             loads: Some(1),
             hint_slots: Some((2, 1023)),
             heeds_marks: Some(true),
-            default_tier: Tier::TimeSensitive,
+            default_tier: Tier::DEFAULT,
             labels: Tier::ALL
                 .map(|tier| (tier.name(), Rule::default().labels[tier as usize].clone()))
                 .into(),

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use giveway_hints::slot::Table;
+use giveway_machine::sched_ext::SchedExt;
 use giveway_watch::trace::record::{Summary, record};
 use giveway_watch::trace::tasks::Proc;
 use giveway_watch::trace::tracefs::{MOUNT, TraceError, Tracefs};
 
-use crate::sched_ext::SchedExt;
 use crate::tier;
 use crate::top::seconds;
 use giveway_command::{Context, Failure};

@@ -57,7 +57,8 @@ fn c_header_has_the_constants_of_the_rust_mirror() {
 #include <giveway/tier.h>
 #include <stdio.h>
 int main(void) {
-    printf("%d %d %d %d %d %d %d\n", GIVEWAY_TIER_BACKGROUND, GIVEWAY_TIER_TIME_SENSITIVE,
+    printf("%d %d %d %d %d %d %d %d\n", GIVEWAY_TIER_BACKGROUND, GIVEWAY_TIER_TIME_SENSITIVE,
+           GIVEWAY_TIER_DEFAULT,
            GIVEWAY_WEIGHT_MIN, GIVEWAY_WEIGHT_DEFAULT, GIVEWAY_WEIGHT_MAX,
            GIVEWAY_HELD_MAX, GIVEWAY_SLOT_SIZE);
     return 0;
@@ -67,6 +68,7 @@ int main(void) {
     let rust = [
         Tier::Background as u64,
         Tier::TimeSensitive as u64,
+        Tier::DEFAULT as u64,
         Weight::MIN.get().into(),
         Weight::DEFAULT.get().into(),
         Weight::MAX.get().into(),

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use giveway_locks::raw::{Core, Extra, Kind, LockRef};
-use giveway_locks::{Criteria, Group, Options, Profile, Scope, Topology, futex::Deadline, thread};
+use giveway_locks::{Criteria, Deadline, Group, Options, Profile, Scope, Topology, thread};
 
 const LOCKS: usize = 6;
 

@@ -52,12 +52,12 @@ pub(crate) use arrival::try_once;
 use arrival::{alone, beside_the_queue, lease, sampled_start, steal, take_unwanted};
 
 use crate::criteria::Policy;
-use crate::futex::Deadline;
 use crate::node::{Node, Standing, node};
 use crate::raw::{HoldStart, Kind, LockRef};
 use crate::sync::{LooseU64, Relaxed};
 use crate::thread::Thread;
 use crate::{clock, fork, group, thread};
+use giveway_machine::futex::Deadline;
 
 /// Acquires a lock that was not free and unwanted a moment ago. `None` if the
 /// deadline has passed.

@@ -13,8 +13,8 @@
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
-use crate::futex::{self, Deadline, WaitResult};
 use crate::sync::{AcqRel, AtomicU32, Relaxed};
+use giveway_machine::futex::{self, Deadline, WaitResult};
 
 /// The condition variable of locks of the type `R`. 8 bytes.
 pub struct RawCondvar<R> {

@@ -30,7 +30,7 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `sync`, `clock`, `futex`, `topology`, `slab` | What do we stand on? |
+//! | `sync`, `clock`, `topology`, `slab` | What do we stand on? |
 //! | `state`, `node` | What is a lock, what is a waiter, who may write what? |
 //! | `account`, `held`, `thread`, `group`, `rules` | Who has had how much? |
 //! | `options`, `stats` | What can be chosen, what can be seen? |
@@ -45,7 +45,6 @@ mod clock;
 mod condvar;
 mod criteria;
 mod fork;
-pub mod futex;
 mod group;
 mod held;
 mod links;
@@ -70,6 +69,7 @@ pub mod v04;
 pub use clock::VirtualClock;
 #[cfg(not(any(loom, shuttle)))]
 pub use condvar::RawCondvar;
+pub use giveway_machine::futex::Deadline;
 pub use group::{Group, GroupError};
 #[cfg(not(any(loom, shuttle)))]
 pub use mutex::{RawMutex, RawSpinlock};

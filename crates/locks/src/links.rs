@@ -16,10 +16,10 @@
 use std::time::Duration;
 
 use crate::criteria::Policy;
-use crate::futex::{self, Deadline};
 use crate::node::node;
 use crate::state;
 use crate::sync::{AcqRel, Acquire, MODEL, Relaxed, Release, relax};
+use giveway_machine::futex::{self, Deadline};
 
 /// Looks at a link that is about to be written, before sleeping.
 const LINK_SPINS: u32 = 256;

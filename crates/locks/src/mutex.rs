@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::futex::Deadline;
 use crate::options::Profile;
 use crate::raw::{Core, Extra, HoldStart, Kind, LockRef};
 use crate::state::METERED;
 use crate::stats::ThreadShare;
+use giveway_machine::futex::Deadline;
 
 macro_rules! raw_lock {
     ($(#[$meta:meta])* $name:ident, $kind:expr) => {

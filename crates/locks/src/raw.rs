@@ -8,7 +8,6 @@
 //! Nothing here allocates, panics or changes `errno`.
 
 use crate::acquire;
-use crate::futex::Deadline;
 use crate::options::Profile;
 use crate::release;
 use crate::state::{self, CLAIMED, LEASED_WITH, LOCKED, METERED, TAIL};
@@ -16,6 +15,7 @@ pub use crate::state::{Core, Extra};
 use crate::stats::{self, ThreadShare};
 use crate::sync::{Acquire, Relaxed, Release, fence};
 use crate::{clock, fork, thread, topology};
+use giveway_machine::futex::Deadline;
 
 /// How to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -31,7 +31,9 @@ use crate::options::Scope;
 use crate::raw::{HoldStart, LockRef};
 use crate::state::{self, ALONE, HEAD_PARKED, LEVEL, LOCKED, METERED, TAIL, Verdict};
 use crate::sync::{Acquire, Relaxed, Release, fence};
-use crate::{clock, futex, options, thread};
+use giveway_machine::futex;
+
+use crate::{clock, options, thread};
 
 /// Uncontended holds until metering ends, on average.
 const COOL_DOWN: u64 = 64;

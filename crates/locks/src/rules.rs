@@ -8,11 +8,13 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
-use crate::futex::preserving_errno;
 use crate::group::{Group, GroupError};
 use crate::thread::{self, Thread};
+use giveway_machine::cgroup::{self, Cgroup, MOUNT};
+use giveway_machine::errno;
 
 /// Patterns and groups; the first match wins.
 #[derive(Clone, Debug, Default)]
@@ -131,10 +133,10 @@ pub fn register_by_cgroup() -> Result<Group, CgroupError> {
         .unwrap_or("/");
     let group = Group::new(name)?;
     // The root cgroup has no weight of its own.
-    let weight_file = format!("/sys/fs/cgroup{path}/cpu.weight");
-    let weight = std::fs::read_to_string(weight_file)
+    let weight = Cgroup::below(MOUNT.as_ref(), path.as_ref())
+        .read("cpu.weight")
         .ok()
-        .and_then(|text| text.trim().parse().ok());
+        .and_then(|text| text.parse().ok());
     let group = group.weight(weight.unwrap_or(crate::account::DEFAULT_WEIGHT))?;
     thread::join(group);
     Ok(group)
@@ -202,8 +204,8 @@ fn cgroup(file: fmt::Arguments<'_>) -> CgroupPath {
     let mut buffer = [0; 2048];
     let length = read(file, &mut buffer);
     let mut path = CgroupPath::NONE;
-    let mut lines = buffer[..length].split(|&byte| byte == b'\n');
-    if let Some(found) = lines.find_map(|line| line.strip_prefix(b"0::"))
+    if let Some(found) = cgroup::path_in(&buffer[..length])
+        && let found = found.as_os_str().as_bytes()
         && found.len() <= path.bytes.len()
     {
         path.bytes[..found.len()].copy_from_slice(found);
@@ -222,7 +224,7 @@ fn read(path: fmt::Arguments<'_>, buffer: &mut [u8]) -> usize {
     };
     // SAFETY: the path ends with a zero byte; the buffer is as long as is said;
     // the descriptor is this function's own.
-    preserving_errno(|_| unsafe {
+    errno::preserving(|_| unsafe {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC;
         let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, name.as_ptr(), flags);
         if file < 0 {

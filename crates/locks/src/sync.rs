@@ -125,14 +125,7 @@ pub(crate) fn cpus() -> u32 {
     if known != 0 {
         return known;
     }
-    // SAFETY: `set` is plain data that the kernel fills in; its size is passed.
-    let count = unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) {
-            0 => libc::CPU_COUNT(&set) as u32,
-            _ => libc::sysconf(libc::_SC_NPROCESSORS_ONLN).max(1) as u32,
-        }
-    };
-    CPUS.store(count.max(1), Ordering::Relaxed);
-    count.max(1)
+    let count = giveway_machine::topology::cpus_allowed();
+    CPUS.store(count, Ordering::Relaxed);
+    count
 }

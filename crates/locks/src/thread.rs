@@ -25,7 +25,9 @@ use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::sync::{AtomicU32, LooseU32, LooseU64, LooseUsize, Relaxed};
-use crate::{futex, held, node, topology};
+use giveway_machine::errno;
+
+use crate::{held, node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
 const THREADS: usize = node::NODES;
@@ -298,7 +300,7 @@ fn free_slots_of_the_dead() {
 
 /// Whether this process has a thread of this number.
 fn is_alive(tid: u32) -> bool {
-    futex::preserving_errno(|errno| {
+    errno::preserving(|errno| {
         // SAFETY: signal 0 is none; the call only asks.
         unsafe {
             let missing = libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) != 0;

@@ -8,6 +8,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use giveway_machine::topology as machine;
+
 /// Sockets that are told apart. Higher numbers share.
 pub(crate) const SOCKETS: usize = 16;
 /// A thread looks up its socket once in this many slow paths.
@@ -76,40 +78,13 @@ pub(crate) fn socket(before: Option<u32>) -> u32 {
     if FAKE.load(Relaxed) != 0 {
         return before.unwrap_or_else(|| DEALT.fetch_add(1, Relaxed)) % count;
     }
-    let mut node: libc::c_uint = 0;
-    // SAFETY: the kernel writes one integer to `node`; the others are not asked for.
-    unsafe {
-        libc::syscall(
-            libc::SYS_getcpu,
-            std::ptr::null_mut::<libc::c_uint>(),
-            &mut node,
-            std::ptr::null_mut::<libc::c_void>(),
-        )
-    };
-    node % SOCKETS as u32
+    machine::current_node() % SOCKETS as u32
 }
 
-/// NUMA nodes of the machine, without allocating: the highest node for which
-/// sysfs has a directory, plus one.
+/// NUMA nodes of the machine, without allocating.
 fn online_nodes() -> u32 {
     if cfg!(miri) || crate::sync::MODEL {
         return 1;
     }
-    let exists = |node: u32| {
-        let mut path = *b"/sys/devices/system/node/node00\0";
-        let digits = path.len() - 3;
-        if node < 10 {
-            path[digits] = b'0' + node as u8;
-            path[digits + 1] = 0;
-        } else {
-            path[digits] = b'0' + (node / 10) as u8;
-            path[digits + 1] = b'0' + (node % 10) as u8;
-        }
-        // SAFETY: `path` ends with a zero byte.
-        unsafe { libc::access(path.as_ptr().cast(), libc::F_OK) == 0 }
-    };
-    (1..SOCKETS as u32)
-        .rev()
-        .find(|&node| exists(node))
-        .map_or(1, |node| node + 1)
+    machine::nodes(SOCKETS as u32)
 }

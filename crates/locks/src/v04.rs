@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use lock_api_04 as lock_api;
 
-use crate::futex::Deadline;
 use crate::raw::{Core, Extra, HoldStart, Kind, LockRef};
 use crate::sync::{AtomicU64, Relaxed};
+use giveway_machine::futex::Deadline;
 
 macro_rules! raw_lock {
     ($(#[$meta:meta])* $name:ident, $kind:expr) => {

@@ -9,7 +9,7 @@
 //! was seen to find, in `docs/locks.md`.
 #![cfg(loom)]
 
-use giveway_locks::futex::Deadline;
+use giveway_locks::Deadline;
 use giveway_locks::raw::{Core, Extra, Kind, LockRef};
 use giveway_locks::thread;
 use loom::cell::UnsafeCell;

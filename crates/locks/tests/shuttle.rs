@@ -8,7 +8,7 @@
 //! add to those of `tests/loom.rs`. A failure prints a schedule that replays it.
 #![cfg(shuttle)]
 
-use giveway_locks::futex::Deadline;
+use giveway_locks::Deadline;
 use giveway_locks::raw::{Core, Extra, Kind, LockRef};
 use giveway_locks::{Group, Options, Profile, thread};
 use shuttle::rand::Rng;

@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::host::{Child, End, Host, State};
+use giveway_machine::sched_ext::State;
+
+use crate::host::{Child, End, Host};
 use crate::scheduler::Scheduler;
 
 pub(crate) const fn ms(ms: u64) -> Duration {

@@ -9,35 +9,12 @@
 //! run without its scheduler being loaded, and the other way round for a moment.
 //! A host reports both and draws no conclusion.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use giveway_machine::sched_ext::State;
+
 use crate::scheduler::Scheduler;
-
-/// What `/sys/kernel/sched_ext` says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// This kernel has no sched_ext.
-    Unsupported,
-    /// No scheduler is loaded: Linux's own is in force.
-    Disabled,
-    /// One is loaded; its name with version and target.
-    Enabled(String),
-    /// One is coming or going: `enabling` or `disabling`.
-    Changing(String),
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::Unsupported => "unsupported",
-            State::Disabled => "disabled",
-            State::Enabled(ops) => ops,
-            State::Changing(word) => word,
-        })
-    }
-}
 
 /// How a scheduler's process fares.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::host::State;
+use giveway_machine::cgroup::{Cgroup, MOUNT};
+use giveway_machine::sched_ext::{SchedExt, State};
 
 /// How often the canary writes.
 const CANARY_BEAT: Duration = Duration::from_millis(50);
@@ -28,7 +29,7 @@ const LISTEN_MAX: Duration = Duration::from_millis(200);
 /// The kernel of this machine, and a canary under it.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    sched_ext: PathBuf,
+    sched_ext: SchedExt,
     cgroups: PathBuf,
     sysrq: PathBuf,
     canary: Canary,
@@ -39,8 +40,8 @@ impl Kernel {
     /// The kernel whose `/proc` and `/sys` lie below `root` (`/` but in tests).
     pub(crate) fn new(root: &Path) -> Kernel {
         Kernel {
-            sched_ext: root.join("sys/kernel/sched_ext"),
-            cgroups: root.join("sys/fs/cgroup"),
+            sched_ext: SchedExt::under(root),
+            cgroups: root.join(MOUNT.trim_start_matches('/')),
             sysrq: root.join("proc/sysrq-trigger"),
             canary: Canary::new(),
             began: Instant::now(),
@@ -54,7 +55,7 @@ impl Kernel {
 
     /// [`Host::state`](crate::host::Host::state).
     pub(crate) fn state(&self) -> State {
-        state(&self.sched_ext)
+        self.sched_ext.state()
     }
 
     /// [`Host::demanded`](crate::host::Host::demanded).
@@ -76,44 +77,16 @@ impl Kernel {
     }
 }
 
-/// What the kernel says under this directory.
-pub fn state(sched_ext: &Path) -> State {
-    let Ok(state) = fs::read_to_string(sched_ext.join("state")) else {
-        return State::Unsupported;
-    };
-    match state.trim() {
-        "disabled" => State::Disabled,
-        "enabled" => match fs::read_to_string(sched_ext.join("root/ops")) {
-            Ok(ops) => State::Enabled(ops.trim().to_owned()),
-            // It left between the two reads.
-            Err(_) => State::Changing("disabling".to_owned()),
-        },
-        other => State::Changing(other.to_owned()),
-    }
-}
-
-/// How many schedulers have been loaded since boot, where the kernel counts.
-pub fn loads(sched_ext: &Path) -> Option<u64> {
-    let text = fs::read_to_string(sched_ext.join("enable_seq")).ok()?;
-    text.trim().parse().ok()
-}
-
 /// CPU time used in a cgroup, and time that some task in it waited for a CPU
 /// (pressure, where the kernel keeps count of it), in seconds.
 fn demanded(root: &Path, group: &Path) -> f64 {
-    let dir = root.join(group.strip_prefix("/").unwrap_or(group));
-    let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
-    let (stat, pressure) = (read("cpu.stat"), read("cpu.pressure"));
-    let used = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "));
+    let group = Cgroup::below(root, group);
+    let used = group.cpu_time().unwrap_or_default();
+    let pressure = group.read("cpu.pressure").unwrap_or_default();
     let some = pressure.lines().find_map(|line| line.strip_prefix("some "));
     let waited = some.and_then(|line| line.split_once("total="));
-    let us = |text: Option<&str>| {
-        text.and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0.0)
-    };
-    (us(used) + us(waited.map(|(_, total)| total))) / 1e6
+    let waited_us = waited.and_then(|(_, total)| total.trim().parse().ok());
+    used.as_secs_f64() + waited_us.unwrap_or(0.0) / 1e6
 }
 
 /// An ordinary task that shows that ordinary tasks run, and who listens to it.
@@ -189,28 +162,6 @@ pub fn rise() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_kernel_s_word_is_read_with_the_scheduler_s_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = || state(dir.path());
-        assert_eq!(state(), State::Unsupported);
-        fs::create_dir(dir.path().join("root")).unwrap();
-        let say = |file: &str, text: &str| {
-            fs::write(dir.path().join(file), text).unwrap();
-        };
-        say("state", "disabled\n");
-        assert_eq!(state(), State::Disabled);
-        say("state", "enabling\n");
-        assert_eq!(state(), State::Changing("enabling".into()));
-        say("state", "enabled\n");
-        assert_eq!(state(), State::Changing("disabling".into()));
-        say("root/ops", "ufs_0.1.0\n");
-        assert_eq!(state(), State::Enabled("ufs_0.1.0".into()));
-        assert_eq!(loads(dir.path()), None);
-        say("enable_seq", "7\n");
-        assert_eq!(loads(dir.path()), Some(7));
-    }
 
     #[test]
     fn demand_is_time_used_and_time_waited() {

@@ -15,6 +15,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use giveway_machine::sched_ext::{SchedExt, is_ops};
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
 
@@ -80,10 +81,7 @@ impl Scheduler {
     /// Whether the kernel's `ops` is this scheduler: its prefix, and then
     /// nothing or something that is no part of a name, such as a version.
     pub fn is_ops(&self, ops: &str) -> bool {
-        !self.ops.is_empty()
-            && ops
-                .strip_prefix(&self.ops)
-                .is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+        is_ops(ops, &self.ops)
     }
 
     /// What is wrong with the row, if anything.
@@ -242,7 +240,7 @@ impl Machine {
             .and_then(|exe| Some(exe.parent()?.to_owned()));
         let path = std::env::var_os("PATH").unwrap_or_default();
         Machine {
-            sched_ext: root.join("sys/kernel/sched_ext/state").exists(),
+            sched_ext: SchedExt::under(root).is_there(),
             release: release.ok().and_then(|text| Release::parse(&text)),
             root: nix::unistd::geteuid().is_root(),
             path: beside

@@ -40,13 +40,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use giveway_machine::sched_ext::State;
 use zbus::blocking::connection::Builder;
 use zbus::blocking::fdo::DBusProxy;
 use zbus::blocking::{Connection, Proxy, proxy};
 use zbus::proxy::CacheProperties;
 
 use crate::error::{Error, Result};
-use crate::host::{Child, End, Host, State};
+use crate::host::{Child, End, Host};
 use crate::kernel::Kernel;
 use crate::scheduler::Scheduler;
 

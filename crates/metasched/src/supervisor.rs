@@ -44,9 +44,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
+use giveway_machine::sched_ext::State;
 use serde::{Deserialize, Serialize};
 
-use crate::host::{Child, End, Host, State};
+use crate::host::{Child, End, Host};
 use crate::scheduler::{EEVDF, Scheduler};
 
 /// How long things may take.

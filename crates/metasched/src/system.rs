@@ -30,12 +30,13 @@ use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use giveway_machine::sched_ext::State;
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
-use crate::host::{Child, End, Host, State};
+use crate::host::{Child, End, Host};
 use crate::kernel::Kernel;
 use crate::scheduler::{Machine, Scheduler};
 

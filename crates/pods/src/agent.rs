@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use crate::place;
 use crate::runtime::Sandbox;
@@ -29,7 +29,7 @@ pub struct Round {
 }
 
 /// Makes the marks of the pods' cgroups below `top` what `running` ask for and, by
-/// `rights`, may have. `by_root`, `read` and `write` do as [`giveway_hints::mark`] does.
+/// `rights`, may have. `by_root`, `read` and `write` do as [`giveway_tier::mark`] does.
 ///
 /// A cgroup whose pod the runtime does not name loses its mark: a pod that is about
 /// to start gets one in the next round, one that has ended takes its own along.

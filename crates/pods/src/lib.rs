@@ -7,7 +7,7 @@
 //!       background                                   │ runtime.rs: asked every
 //!                                                    ▼ few seconds, CRI v1 (grpc.rs)
 //!   kubepods.slice/…-podUID.slice  ◄── agent.rs ◄── wish.rs: may it?
-//!        place.rs: which cgroup        marks it (giveway_hints::mark)
+//!        place.rs: which cgroup        marks it (giveway_tier::mark)
 //! ```
 //!
 //! The kubelet names the cgroups, so a name cannot say the tier; root marks the

@@ -15,22 +15,21 @@
 //! Whoever has been given a part of the hierarchy could make a `kubepods/podUID` in it,
 //! with the UID of a pod that may be more than he: only what root has named is looked at.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use giveway_machine::cgroup::Cgroup;
+
 /// Every pod's UID, with the directory of its cgroup, below `top`. `by_root` says
-/// whether root has named a directory ([`giveway_hints::mark::named_by_root`]).
+/// whether root has named a directory ([`giveway_tier::mark::named_by_root`]).
 pub fn pods(top: &Path, by_root: &dyn Fn(&Path) -> bool) -> Vec<(String, PathBuf)> {
     let mut found = Vec::new();
     let mut waiting = vec![(top.to_path_buf(), false)];
     while let Some((dir, inside)) = waiting.pop() {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) || !by_root(&path) {
+        for path in Cgroup::at(dir).children() {
+            if !by_root(&path) {
                 continue;
             }
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
             let inside = inside || name.contains("kubepods");
             match uid(&name).filter(|_| inside) {
                 // Below are the pod's own.
@@ -58,6 +57,8 @@ fn uid(name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const UID: &str = "5c4f9c0e-1b8a-4d3e-9f00-0123456789ab";

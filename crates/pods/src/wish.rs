@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use crate::runtime::Sandbox;
 

@@ -23,10 +23,10 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{
     Goal, Level, Metric, Pool, RegionAlloc, Request, Shutdown, Ticker, Verdict, poll_record,
 };
+use giveway_tier::Tier;
 
 // Both kinds of work allocate, and share the heap.
 #[global_allocator]

@@ -17,7 +17,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use giveway_hints::Weight;
+use giveway_tier::Weight;
 
 /// What time costs a class of weight 1; the largest weight pays 1 a nanosecond.
 const SCALE: u64 = Weight::MAX.get() as u64;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use serde::{Deserialize, Serialize};
 
 /// A level of urgency, 0 to 15. The higher one preempts the lower.

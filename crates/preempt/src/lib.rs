@@ -96,6 +96,7 @@ pub use alloc::RegionAlloc;
 pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
 pub use delivery::Delivery;
 pub use error::{DeliveryError, EnterError};
+pub use giveway_tier::{Tier, Weight};
 pub use level::{Level, Levels};
 #[cfg(not(loom))]
 pub use lowering::HintSlot;

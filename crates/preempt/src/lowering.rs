@@ -29,7 +29,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use giveway_hints::Weight;
+use giveway_tier::Weight;
 
 use crate::sync::{AtomicBool, AtomicU64, Relaxed, SeqCst, fence};
 

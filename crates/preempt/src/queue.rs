@@ -46,7 +46,9 @@ use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::sync::{Acquire, AtomicU64, Padded, Relaxed, Release, UnsafeCell};
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{Acquire, AtomicU64, Relaxed, Release, UnsafeCell};
 
 /// The bit of `claimed` that says that the queue is closed.
 const CLOSED: u64 = 1 << 63;
@@ -66,9 +68,9 @@ pub(crate) struct Queue<T> {
     /// Number of slots − 1; the number is a power of two.
     mask: u64,
     slots: Box<[Slot<T>]>,
-    claimed: Padded<AtomicU64>,
-    freed: Padded<AtomicU64>,
-    taken: Padded<AtomicU64>,
+    claimed: CachePadded<AtomicU64>,
+    freed: CachePadded<AtomicU64>,
+    taken: CachePadded<AtomicU64>,
 }
 
 struct Slot<T> {
@@ -98,9 +100,9 @@ pub(crate) fn queue<T>(places: NonZeroU32) -> Consumer<T> {
         places: u64::from(places.get()),
         mask: slots - 1,
         slots: (0..slots).map(slot).collect(),
-        claimed: Padded(AtomicU64::new(0)),
-        freed: Padded(AtomicU64::new(0)),
-        taken: Padded(AtomicU64::new(0)),
+        claimed: CachePadded::new(AtomicU64::new(0)),
+        freed: CachePadded::new(AtomicU64::new(0)),
+        taken: CachePadded::new(AtomicU64::new(0)),
     });
     Consumer { queue }
 }

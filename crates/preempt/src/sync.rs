@@ -106,18 +106,3 @@ pub(crate) fn relax() {
     #[cfg(not(loom))]
     std::hint::spin_loop();
 }
-
-/// A value alone in its cache lines: two, because the prefetcher of x86-64
-/// fetches them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
-
-impl<T> std::ops::Deref for Padded<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use giveway_hints::Tier;
 use giveway_preempt::{
     Delivery, Policy, Pool, handcrafted_yield_point, poll_point, poll_record, region,
 };
+use giveway_tier::Tier;
 
 use crew::{Flag, HIGH, Log, every, occupy, one};
 

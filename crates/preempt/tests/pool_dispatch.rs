@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use giveway_hints::{Tier, Weight};
 use giveway_preempt::{Delivery, Level, Policy, Pool, Request, Ticker, Why, current_level};
+use giveway_tier::{Tier, Weight};
 
 use crew::{Flag, HIGH, HIGHER, LONG, Log, occupy, one};
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use giveway_hints::slot::{NAME, SLOT_SIZE, Table};
-use giveway_hints::{Tier, Weight};
 use giveway_preempt::{HintSlot, Policy, Pool, Request};
+use giveway_tier::{Tier, Weight};
 
 use crew::{Flag, HIGH, occupy, one};
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread::ThreadId;
 use std::time::Duration;
 
-use giveway_hints::{Tier, Weight};
 use giveway_preempt::{Lowering, Policy, Pool, PoolBuilder, RegionMutex, Request};
+use giveway_tier::{Tier, Weight};
 
 use crew::{HIGH, Log, occupy, one};
 

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{
     Level, Metric, Policy, Pool, PoolBuilder, RegionAlloc, RegionMutex, Shutdown, Since, Threshold,
     Ticker, poll_record,
 };
+use giveway_tier::Tier;
 
 // Tasks allocate, and are left while they do.
 #[global_allocator]

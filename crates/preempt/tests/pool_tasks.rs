@@ -12,11 +12,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_hints::{Tier, Weight};
 use giveway_preempt::{
     BuildError, Goal, Level, Metric, Policy, Pool, PoolBuilder, PoolStats, Request, Shutdown,
     TaskError, Threshold, Verdict, Why, current_level,
 };
+use giveway_tier::{Tier, Weight};
 
 use crew::{Flag, HIGH, HIGHER, LONG, occupy, one};
 

@@ -20,6 +20,7 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use giveway_machine::sched_ext;
 use nix::sys::utsname::uname;
 use scx_utils::compat::{ksym_exists, struct_has_field};
 use serde::Serialize;
@@ -27,7 +28,7 @@ use serde::Serialize;
 /// What a kernel has to have, and how to get it.
 const NEEDED: [(&str, &str); 2] = [
     (
-        "/sys/kernel/sched_ext",
+        sched_ext::DIR,
         "no sched_ext: boot Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y",
     ),
     (

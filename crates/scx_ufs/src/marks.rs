@@ -1,7 +1,7 @@
 //! Tiers that root has marked cgroups with, brought to the BPF program.
 //!
 //! The program decides on a cgroup's tier by its name when the cgroup is made. A
-//! mark ([`giveway_hints::mark`]) may come and go later, and the kernel tells
+//! mark ([`giveway_tier::mark`]) may come and go later, and the kernel tells
 //! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
 //! is that of its mark, else of its name if that may count, else background if the
 //! program knows that its `cpu.idle` is 1, else its parent's. Where
@@ -25,27 +25,25 @@ use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use giveway_hints::rule::tier_by_name;
-use giveway_hints::{Tier, mark};
+use giveway_machine::cgroup::MOUNT;
+use giveway_tier::rule::Rule;
+use giveway_tier::{Tier, mark};
 use log::{info, warn};
 
 use crate::bpf_skel::{BpfSkel, types};
-use crate::sessions::MOUNT;
 
 /// What a round goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
-    labels: [Vec<String>; 2],
-    default: Tier,
+    rule: Rule,
     /// What the latest round failed of, so that it is said once.
     failure: String,
 }
 
 impl Marks {
-    pub(crate) fn new(labels: &[Vec<String>; 2], default: Tier) -> Self {
+    pub(crate) fn new(rule: &Rule) -> Self {
         Marks {
-            labels: labels.clone(),
-            default,
+            rule: rule.clone(),
             failure: String::new(),
         }
     }
@@ -83,7 +81,7 @@ impl Marks {
     ) -> (HashMap<u64, Tier>, String) {
         let mut failure = String::new();
         let mut tiers = HashMap::new();
-        let mut waiting: Vec<(PathBuf, Tier)> = vec![(top.to_path_buf(), self.default)];
+        let mut waiting: Vec<(PathBuf, Tier)> = vec![(top.to_path_buf(), self.rule.default_tier)];
         while let Some((dir, inherited)) = waiting.pop() {
             // It may have ended since it was seen.
             let Ok(entries) = fs::read_dir(&dir) else {
@@ -102,7 +100,7 @@ impl Marks {
                         None
                     }
                 };
-                let named = || tier_by_name(entry.file_name().to_str()?, &self.labels);
+                let named = || self.rule.of_name(entry.file_name().to_str()?);
                 let counts = |&tier: &Tier| tier <= inherited || by_root(&path);
                 let idles = || idle.contains(&entry.ino()).then_some(Tier::Background);
                 let tier = marked.or_else(|| named().filter(counts)).or_else(idles);
@@ -162,8 +160,7 @@ mod tests {
     #[test]
     fn a_mark_counts_before_a_name_and_a_name_before_the_parent() {
         let top = tempfile::tempdir().unwrap();
-        let labels = [vec!["background".into()], vec!["time_sensitive".into()]];
-        let marks = Marks::new(&labels, Tier::TimeSensitive);
+        let marks = Marks::new(&Rule::default());
         let marked = |dir: &Path| match dir.file_name().unwrap().to_str().unwrap() {
             "low" => Ok(Some(Tier::Background)),
             "background-raised" => Ok(Some(Tier::TimeSensitive)),
@@ -206,7 +203,7 @@ mod tests {
     fn a_mark_that_cannot_be_read_is_named_unless_its_cgroup_has_ended() {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir(top.path().join("a")).unwrap();
-        let marks = Marks::new(&[vec![], vec![]], Tier::TimeSensitive);
+        let marks = Marks::new(&Rule::default());
         let gone = |_: &Path| Err(io::ErrorKind::NotFound.into());
         assert_eq!(
             marks.tiers(top.path(), &HashSet::new(), &gone, &|_| true),

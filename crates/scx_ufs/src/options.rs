@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::Tier;
-use giveway_hints::rule::Rule;
+use giveway_tier::Tier;
+use giveway_tier::rule::Rule;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
@@ -63,7 +63,7 @@ pub(crate) struct Opts {
     ///
     /// With background, everything that is not labelled time-sensitive gives way, system services
     /// and logins included.
-    #[arg(long, default_value_t = Tier::TimeSensitive, value_name = "TIER")]
+    #[arg(long, default_value_t = Tier::DEFAULT, value_name = "TIER")]
     default_tier: Tier,
 
     /// Names, or beginnings of names, of background cgroups (at most 4, separated by commas).
@@ -232,11 +232,10 @@ pub(crate) struct Config {
     pub floor_slice_ns: u64,
     /// Shortest time between two floor runs on one CPU.
     pub floor_interval_ns: u64,
-    pub default_tier: Tier,
+    /// How names of cgroups give tiers.
+    pub rule: Rule,
     /// Whether cpu.max is enforced, if the kernel tells of it.
     pub cpu_max: bool,
-    /// Indexed by tier.
-    pub labels: [Vec<String>; 2],
     /// None: marks are not heeded.
     pub marks: Option<Marks>,
     /// None: hints are off.
@@ -247,17 +246,6 @@ pub(crate) struct Config {
     pub sessions: Option<Sessions>,
     pub boost_ns: u64,
     pub boost_heavyweight: bool,
-}
-
-impl Config {
-    /// How names of cgroups give tiers.
-    pub(crate) fn rule(&self) -> Rule {
-        Rule {
-            labels: self.labels.clone(),
-            default_tier: self.default_tier,
-            heeds_marks: self.marks.is_some(),
-        }
-    }
 }
 
 impl Opts {
@@ -330,13 +318,13 @@ impl Opts {
         if let Some(both) = labels[0].iter().find(|label| labels[1].contains(label)) {
             bail!("label '{both}' is given to both tiers: remove it from one");
         }
+        let rule = Rule {
+            labels,
+            default_tier: self.default_tier,
+            heeds_marks: self.cgroup_marks,
+        };
         let sessions = match &self.session_cgroups {
-            Some(dir) => Some(Sessions::new(
-                dir,
-                &labels,
-                self.default_tier,
-                hint_raise_gid,
-            )?),
+            Some(dir) => Some(Sessions::new(dir, &rule, hint_raise_gid)?),
             None => None,
         };
         Ok(Config {
@@ -346,12 +334,9 @@ impl Opts {
             floor_deadline_ms: self.floor_deadline_ms,
             floor_slice_ns: self.floor_slice_us * 1000,
             floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
-            default_tier: self.default_tier,
-            marks: self
-                .cgroup_marks
-                .then(|| Marks::new(&labels, self.default_tier)),
+            marks: self.cgroup_marks.then(|| Marks::new(&rule)),
+            rule,
             cpu_max: !self.no_cpu_max,
-            labels,
             table: (!self.no_hints).then(|| TableOpts {
                 dir: self.hints_dir.clone(),
                 nr_slots: self.hint_slots + 1,
@@ -400,18 +385,15 @@ mod tests {
         let config = config(&[]).unwrap();
         assert_eq!(config.ts_slice_ns, 3_000_000);
         assert_eq!(config.floor_interval_ns, 20_000_000);
-        assert_eq!(config.default_tier, Tier::TimeSensitive);
         assert!(config.cpu_max);
-        assert_eq!(config.labels[0], ["background"]);
-        assert_eq!(config.labels[1], ["time_sensitive", "time-sensitive"]);
-        assert_eq!(config.rule(), Rule::default());
+        assert_eq!(config.rule, Rule::default());
     }
 
     #[test]
     fn labels_can_be_done_without() {
         let config = config(&["--time-sensitive-label="]).unwrap();
-        assert!(config.labels[1].is_empty());
-        assert_eq!(config.labels[0], ["background"]);
+        assert!(config.rule.labels[1].is_empty());
+        assert_eq!(config.rule.labels[0], ["background"]);
     }
 
     #[test]

@@ -5,14 +5,14 @@
 //! this process, makes the kernel move every task back to its own scheduler. What
 //! has left by its link can come into force again ([`Left::ToWait`]).
 
-use std::fs;
 use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::never;
-use giveway_hints::rule::{self, Rule};
+use giveway_machine::sched_ext::SchedExt;
+use giveway_tier::rule::{self, Rule};
 use libbpf_rs::{MapHandle, OpenObject};
 use log::{info, warn};
 use scx_stats::prelude::*;
@@ -163,7 +163,7 @@ impl<'a> Loaded<'a> {
             keeper,
             sessions: config.sessions.clone(),
             marks: config.marks.clone(),
-            rule: config.rule(),
+            rule: config.rule.clone(),
         })
     }
 
@@ -193,7 +193,9 @@ impl<'a> Loaded<'a> {
             Some(_) => skel.maps.ufs_ops.attach_struct_ops()?,
         });
         drop(turn);
-        let published = self.rule.publish(Path::new(rule::PATH), loads());
+        let published = self
+            .rule
+            .publish(Path::new(rule::PATH), SchedExt::this().loads());
         if let Err(error) = published {
             let path = rule::PATH;
             warn!(
@@ -302,20 +304,13 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// How many schedulers the kernel has had in force, where it counts.
-fn loads() -> Option<u64> {
-    let text = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").ok()?;
-    text.trim().parse().ok()
-}
-
 /// The kernel runs one scheduler at a time, and does not let a second one in.
 fn refuse_beside_another() -> Result<()> {
     if compat::is_sched_ext_enabled().unwrap_or(false) {
-        let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+        let name = SchedExt::this().ops().unwrap_or_default();
         bail!(
-            "another sched_ext scheduler is loaded: {}; stop that one first ('giveway stop', if \
-             it is UFS)",
-            name.trim()
+            "another sched_ext scheduler is loaded: {name}; stop that one first ('giveway stop', if \
+             it is UFS)"
         );
     }
     Ok(())
@@ -342,7 +337,7 @@ fn configure(
     rodata.floor_deadline_ms = config.floor_deadline_ms;
     rodata.floor_slice_ns = config.floor_slice_ns;
     rodata.floor_interval_ns = config.floor_interval_ns;
-    rodata.default_tier = config.default_tier as u32;
+    rodata.default_tier = config.rule.default_tier as u32;
     rodata.loader_tgid = std::process::id();
     rodata.nr_cpu_ids = nr_cpu_ids as u32;
     rodata.nr_cpu_words = nr_cpu_ids.div_ceil(64) as u32;
@@ -372,7 +367,7 @@ fn configure(
     rodata.load_number = now.map_or(1, |time| time.as_nanos() as u64).max(1);
     rodata.boost_ns = config.boost_ns;
     rodata.boost_heavyweight = config.boost_heavyweight;
-    for (tier, labels) in config.labels.iter().enumerate() {
+    for (tier, labels) in config.rule.labels.iter().enumerate() {
         for (entry, label) in labels.iter().enumerate() {
             let slot = &mut rodata.labels[tier][entry];
             for (to, from) in slot.text.iter_mut().zip(label.bytes()) {

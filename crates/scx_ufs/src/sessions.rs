@@ -44,26 +44,22 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::rule::tier_by_name;
 use giveway_hints::slot::Table;
-use giveway_hints::{Tier, Weight};
+use giveway_machine::cgroup::{Cgroup, MOUNT, of_process};
+use giveway_tier::rule::Rule;
+use giveway_tier::{Tier, Weight};
 use log::{info, warn};
 
 mod person;
 
-use person::{Person, cgroup_of};
+use person::Person;
 
-/// Where cgroup v2 is mounted.
-pub(crate) const MOUNT: &str = "/sys/fs/cgroup";
 /// Weights that have a cgroup: three to a decade.
 const WEIGHTS: [u32; 10] = [1, 10, 20, 50, 100, 200, 500, 1000, 3000, 10_000];
-/// What the tiers weigh against each other for Linux's own scheduler.
-const TIER_WEIGHT: [(Tier, &str); 2] = [(Tier::TimeSensitive, "10000"), (Tier::Background, "1")];
 /// Where processes step aside to that are in DIR itself.
 const ASIDE: &str = "server";
 
@@ -93,24 +89,9 @@ fn nearest(weight: Weight) -> u32 {
         .expect("there are weights")
 }
 
-/// The tier of the cgroup `dir` by its own name or that of the nearest cgroup
-/// above it that bears a label.
-fn tier_of(dir: &Path, labels: &[Vec<String>; 2], default: Tier) -> Tier {
-    dir.iter()
-        .rev()
-        .filter_map(|name| name.to_str())
-        .find_map(|name| tier_by_name(name, labels))
-        .unwrap_or(default)
-}
-
 impl Sessions {
-    /// For the server whose cgroup is `dir`, with these labels and rights.
-    pub(crate) fn new(
-        dir: &Path,
-        labels: &[Vec<String>; 2],
-        default_tier: Tier,
-        raise_gid: u32,
-    ) -> Result<Self> {
+    /// For the server whose cgroup is `dir`, by this rule and with these rights.
+    pub(crate) fn new(dir: &Path, rule: &Rule, raise_gid: u32) -> Result<Self> {
         let below = dir.strip_prefix(MOUNT).ok();
         let Some(below) = below.filter(|below| below.iter().next().is_some()) else {
             bail!(
@@ -121,14 +102,14 @@ impl Sessions {
         };
         let mut names = [String::new(), String::new()];
         for tier in Tier::ALL {
-            let Some(label) = labels[tier as usize].first() else {
+            let Some(label) = rule.labels[tier as usize].first() else {
                 bail!("--session-cgroups needs a label for each tier: the {tier} one has none");
             };
             names[tier as usize].clone_from(label);
         }
         let dir = Path::new("/").join(below);
         Ok(Sessions {
-            tier: tier_of(&dir, labels, default_tier),
+            tier: rule.of_path(&dir),
             dir,
             names,
             raise_gid,
@@ -138,7 +119,7 @@ impl Sessions {
 
     /// The kernel's number of DIR's cgroup; none while it is not there.
     pub(crate) fn number(&self) -> Option<u64> {
-        let about = fs::metadata(self.on_disk(&self.dir)).ok()?;
+        let about = fs::metadata(self.on_disk(&self.dir).dir()).ok()?;
         Some(about.ino())
     }
 
@@ -165,6 +146,7 @@ impl Sessions {
     fn try_round(&self, tables: &[(u32, Table)], namespace: u32) -> Result<()> {
         if !self
             .on_disk(&self.leaf(Tier::Background, WEIGHTS[0]))
+            .dir()
             .exists()
         {
             self.make()?;
@@ -187,14 +169,14 @@ impl Sessions {
             }
         }
         for (pid, asked) in asked {
-            let (Some(now), Some(person)) = (cgroup_of(pid), Person::of(pid)) else {
+            let (Some(now), Some(person)) = (of_process(pid), Person::of(pid)) else {
                 continue;
             };
             if person.leader != pid {
                 continue;
             }
             let may_rise = person.may_rise(self.raise_gid);
-            let parent = cgroup_of(person.parent);
+            let parent = of_process(person.parent);
             if let Some(place) = self.place(&now, asked, may_rise, parent.as_deref()) {
                 self.put(pid, &place)?;
             }
@@ -244,47 +226,49 @@ impl Sessions {
         top.join(format!("weight-{weight}"))
     }
 
-    fn on_disk(&self, cgroup: &Path) -> PathBuf {
-        Path::new(MOUNT).join(cgroup.strip_prefix("/").unwrap_or(cgroup))
+    fn on_disk(&self, cgroup: &Path) -> Cgroup {
+        Cgroup::below(MOUNT.as_ref(), cgroup)
     }
 
     /// The processes in a cgroup.
     fn processes(&self, cgroup: &Path) -> Result<Vec<u32>> {
-        let path = self.on_disk(cgroup).join("cgroup.procs");
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+        let cgroup = self.on_disk(cgroup);
+        let named = || cgroup.file("cgroup.procs").display().to_string();
+        cgroup.processes().with_context(named)
     }
 
     /// Moves a process, unless it has ended.
     fn put(&self, pid: u32, cgroup: &Path) -> Result<()> {
-        let path = self.on_disk(cgroup).join("cgroup.procs");
-        match fs::write(&path, pid.to_string()) {
+        let cgroup = self.on_disk(cgroup);
+        match cgroup.add(pid) {
             Err(error) if error.raw_os_error() == Some(nix::errno::Errno::ESRCH as i32) => Ok(()),
-            other => {
-                other.with_context(|| format!("cannot move process {pid} to {}", path.display()))
-            }
+            other => other.with_context(|| {
+                let path = cgroup.file("cgroup.procs");
+                format!("cannot move process {pid} to {}", path.display())
+            }),
         }
     }
 
     /// Makes the tree, or what is missing of it.
     fn make(&self) -> Result<()> {
         let dir = self.on_disk(&self.dir);
-        let offered = fs::read_to_string(dir.join("cgroup.controllers"))
-            .with_context(|| format!("{} is not there", dir.display()))?;
-        if !offered.split_whitespace().any(|name| name == "cpu") {
+        if !dir.file("cgroup.controllers").exists() {
+            bail!("{} is not there", dir.dir().display());
+        }
+        if !dir.offers("cpu") {
             bail!(
                 "{} may not share out CPU time: set Delegate=cpu in the server's unit",
-                dir.display()
+                dir.dir().display()
             );
         }
         self.step_aside()?;
         self.share_out(&self.dir)?;
-        for (tier, weight) in TIER_WEIGHT {
+        for tier in Tier::ALL {
             let top = self.dir.join(&self.names[tier as usize]);
-            self.make_one(&top, weight)?;
+            self.make_one(&top, tier.cgroup_weight().get())?;
             self.share_out(&top)?;
             for weight in WEIGHTS {
-                self.make_one(&self.leaf(tier, weight), &weight.to_string())?;
+                self.make_one(&self.leaf(tier, weight), weight)?;
             }
         }
         Ok(())
@@ -299,7 +283,7 @@ impl Sessions {
             if processes.is_empty() {
                 return Ok(());
             }
-            make_dir(&self.on_disk(&aside))?;
+            made(&self.on_disk(&aside))?;
             for pid in processes {
                 self.put(pid, &aside)?;
             }
@@ -308,39 +292,33 @@ impl Sessions {
     }
 
     fn share_out(&self, cgroup: &Path) -> Result<()> {
-        let path = self.on_disk(cgroup).join("cgroup.subtree_control");
-        fs::write(&path, "+cpu").with_context(|| path.display().to_string())
+        let cgroup = self.on_disk(cgroup);
+        let path = || cgroup.file("cgroup.subtree_control").display().to_string();
+        cgroup.enable("+cpu").with_context(path)
     }
 
-    fn make_one(&self, cgroup: &Path, weight: &str) -> Result<()> {
-        let dir = self.on_disk(cgroup);
-        make_dir(&dir)?;
-        let path = dir.join("cpu.weight");
-        fs::write(&path, weight).with_context(|| path.display().to_string())
+    fn make_one(&self, cgroup: &Path, weight: u32) -> Result<()> {
+        let cgroup = self.on_disk(cgroup);
+        made(&cgroup)?;
+        let path = || cgroup.file("cpu.weight").display().to_string();
+        let written = cgroup.write("cpu.weight", &weight.to_string());
+        written.with_context(path)
     }
 }
 
-fn make_dir(dir: &Path) -> Result<()> {
-    match fs::create_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other.with_context(|| format!("cannot make {}", dir.display())),
-    }
+fn made(cgroup: &Cgroup) -> Result<()> {
+    let dir = cgroup.dir();
+    let made = Cgroup::make(dir).map(drop);
+    made.with_context(|| format!("cannot make {}", dir.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn labels() -> [Vec<String>; 2] {
-        [
-            vec!["background".into()],
-            vec!["time_sensitive".into(), "time-sensitive".into()],
-        ]
-    }
-
     fn sessions(dir: &str) -> Sessions {
         let dir = Path::new(MOUNT).join(dir);
-        Sessions::new(&dir, &labels(), Tier::TimeSensitive, 42).unwrap()
+        Sessions::new(&dir, &Rule::default(), 42).unwrap()
     }
 
     fn weight(number: u32) -> Weight {
@@ -362,19 +340,15 @@ mod tests {
     }
 
     #[test]
-    fn the_tier_of_a_cgroup_is_that_of_the_nearest_label() {
+    fn the_tier_of_the_server_is_that_of_the_nearest_label() {
         for (dir, tier) in [
-            ("/pg", Tier::TimeSensitive),
-            ("/background/pg", Tier::Background),
-            ("/background/time-sensitive-x/pg", Tier::TimeSensitive),
-            ("/backgrounds", Tier::TimeSensitive),
-            ("/a/background.b", Tier::Background),
+            ("pg", Tier::TimeSensitive),
+            ("background/pg", Tier::Background),
+            ("background/time-sensitive-x/pg", Tier::TimeSensitive),
+            ("backgrounds", Tier::TimeSensitive),
+            ("a/background.b", Tier::Background),
         ] {
-            assert_eq!(
-                tier_of(Path::new(dir), &labels(), Tier::TimeSensitive),
-                tier,
-                "{dir}"
-            );
+            assert_eq!(sessions(dir).tier, tier, "{dir}");
         }
     }
 
@@ -433,7 +407,7 @@ mod tests {
     #[test]
     fn a_cgroup_must_be_below_the_top() {
         for dir in ["/sys/fs/cgroup", "/tmp/pg", "pg"] {
-            let error = Sessions::new(Path::new(dir), &labels(), Tier::TimeSensitive, 1);
+            let error = Sessions::new(Path::new(dir), &Rule::default(), 1);
             let text = error.unwrap_err().to_string();
             assert!(text.contains("--session-cgroups"), "{text}");
         }

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use giveway_hints::Tier;
 use giveway_hints::slot::Table;
+// The header has an enum of that name, too.
+use ::giveway_tier::Tier;
 
 use crate::bpf_intf::*;
 use crate::bpf_skel::{BpfSkel, types};

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use datafusion::execution::memory_pool::MemoryPool;
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use tokio::sync::oneshot;
 
 use crate::error::SqlError;

@@ -11,9 +11,9 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use giveway_hints::Tier;
 use giveway_tasks as tasks;
 use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
+use giveway_tier::Tier;
 use serde::Serialize;
 
 use crate::admission::{Gate, background_share};

@@ -6,7 +6,7 @@
 //! use std::time::Duration;
 //!
 //! use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
-//! use giveway_hints::Tier;
+//! use giveway_tier::Tier;
 //! use giveway_sql::Engine;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

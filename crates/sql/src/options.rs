@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DataFusionError, Result, config_err};
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 /// Options of a session under the prefix `giveway`.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl Default for QueryOptions {
     /// Somebody waits, for as long as it takes.
     fn default() -> QueryOptions {
         QueryOptions {
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             deadline: None,
         }

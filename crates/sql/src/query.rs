@@ -13,8 +13,8 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use giveway_hints::{Tier, Weight};
 use giveway_tasks::Report;
+use giveway_tier::{Tier, Weight};
 use serde::Serialize;
 
 use crate::engine::Inner;

@@ -15,9 +15,9 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use futures_util::TryStreamExt;
-use giveway_hints::Tier;
 use giveway_sql::server::{Builder, Server, ServerError};
 use giveway_sql::{Engine, QueryState, QueryStatus, Session};
+use giveway_tier::Tier;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tonic::Code;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use giveway_hints::{Tier, Weight};
 use giveway_sql::{Engine, Policy, QueryOptions, Session, files};
+use giveway_tier::{Tier, Weight};
 
 use giveway_command::Failure;
 

@@ -11,7 +11,7 @@
 //! years at a million groups per second), so the word also tells a worker
 //! whether the slot still holds the group that it knows.
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 /// A group in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32 as LooseU32, AtomicU64 as LooseU64, AtomicUsiz
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 

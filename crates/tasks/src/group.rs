@@ -225,9 +225,9 @@ pub struct QueryView {
     /// Its name.
     pub name: String,
     /// Its tier.
-    pub tier: giveway_hints::Tier,
+    pub tier: giveway_tier::Tier,
     /// Its weight.
-    pub weight: giveway_hints::Weight,
+    pub weight: giveway_tier::Weight,
     /// Whether it has no slot yet.
     pub is_waiting: bool,
     /// Since its submission, ns.

@@ -58,6 +58,7 @@ mod worker;
 
 pub use decay::{Decay, DecayError};
 pub use error::{QueryError, Why};
+pub use giveway_tier::{Tier, Weight};
 pub use group::{QueryId, QueryView, Report, Ticket};
 pub use pipeline::{Failure, Morsel, Pipeline, Step};
 pub use policy::{ParsePolicyError, Policy};

@@ -28,7 +28,7 @@
 //! Passes are numbers of quanta over priority, and are all lowered by the global
 //! pass before it gets so large that a single task would be lost in rounding.
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use crate::brief::Brief;
 use crate::decay::{Decay, P0};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use crate::error::Why;
 use crate::pipeline::Pipeline;
@@ -23,7 +23,7 @@ impl Query {
     pub fn new(name: impl Into<String>) -> Query {
         Query {
             name: name.into(),
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             is_static: false,
             pipelines: Vec::new(),

@@ -50,8 +50,8 @@ impl Job {
     pub(crate) fn done(number: u64, arrival_ns: u64, ran_ns: u64) -> Job {
         let brief = Brief {
             number,
-            tier: giveway_hints::Tier::TimeSensitive,
-            weight: giveway_hints::Weight::DEFAULT,
+            tier: giveway_tier::Tier::TimeSensitive,
+            weight: giveway_tier::Weight::DEFAULT,
             is_static: false,
         };
         Job {

@@ -35,7 +35,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64 as LooseU64;
 use std::sync::{Arc, Weak};
 
-use giveway_hints::Tier;
+use crossbeam_utils::CachePadded;
+use giveway_tier::Tier;
 
 use crate::clock::Clock;
 use crate::decay::Decay;
@@ -49,7 +50,7 @@ use crate::query::{Query, Refused};
 use crate::slots::{Last, Slots};
 use crate::stats::Books;
 use crate::sync::{
-    Acquire, AtomicBool, Condvar, Mutex, Padded, Relaxed, Release, SeqCst, fence, lock, wait,
+    Acquire, AtomicBool, Condvar, Mutex, Relaxed, Release, SeqCst, fence, lock, wait,
 };
 use crate::task_set::TaskSet;
 use crate::wake::LaneWaker;
@@ -74,7 +75,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
-    pub(crate) books: Box<[Padded<Books>]>,
+    pub(crate) books: Box<[CachePadded<Books>]>,
     /// The tuned parameters, packed.
     decay: LooseU64,
     /// How often they have been tuned.
@@ -164,7 +165,9 @@ impl Shared {
             settings,
             clock,
             slots: Slots::new(targets.workers, slots),
-            books: (0..targets.workers).map(|_| Padded::default()).collect(),
+            books: (0..targets.workers)
+                .map(|_| CachePadded::default())
+                .collect(),
             decay: LooseU64::new(settings.policy.decay().unwrap_or(Decay::INITIAL).pack()),
             tunings: LooseU64::new(0),
             tuning_ns: LooseU64::new(0),

@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use serde::Serialize;
 
 use crate::clock::{Clock, VirtualClock};
@@ -59,7 +59,7 @@ impl Arrival {
     pub fn new(at_ns: u64, work_ns: u64) -> Arrival {
         Arrival {
             at_ns,
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             pipelines: vec![Cost {
                 units: work_ns.div_ceil(1000),

@@ -55,11 +55,13 @@
 
 use std::ptr::NonNull;
 
+use crossbeam_utils::CachePadded;
+
 use crate::brief::Brief;
 use crate::mask::UpdateMask;
 use crate::parking::Parking;
 use crate::sync::{
-    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Padded, Relaxed, Release, SeqCst, fence,
+    AcqRel, Acquire, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, SeqCst, fence,
 };
 use crate::task_set::TaskSet;
 
@@ -71,8 +73,8 @@ const FINALIZE: u32 = u32::MAX - 1;
 const TAG: usize = 1;
 
 pub(crate) struct Slots {
-    slots: Box<[Padded<Slot>]>,
-    posts: Box<[Padded<Post>]>,
+    slots: Box<[CachePadded<Slot>]>,
+    posts: Box<[CachePadded<Post>]>,
 }
 
 struct Slot {
@@ -105,13 +107,13 @@ fn untagged(set: *mut TaskSet) -> *mut TaskSet {
 impl Slots {
     pub(crate) fn new(workers: usize, slots: usize) -> Slots {
         let slot = |_| {
-            Padded(Slot {
+            CachePadded::new(Slot {
                 set: AtomicPtr::new(std::ptr::null_mut()),
                 brief: AtomicU64::new(0),
             })
         };
         let post = |_| {
-            Padded(Post {
+            CachePadded::new(Post {
                 state: AtomicU32::new(IDLE),
                 change: UpdateMask::new(slots),
                 back: UpdateMask::new(slots),
@@ -125,7 +127,7 @@ impl Slots {
     }
 
     pub(crate) fn posts(&self) -> impl Iterator<Item = &Post> {
-        self.posts.iter().map(|post| &post.0)
+        self.posts.iter().map(|post| &**post)
     }
 
     pub(crate) fn post(&self, worker: usize) -> &Post {

@@ -90,18 +90,3 @@ impl Life {
         self.0.store(true, SeqCst);
     }
 }
-
-/// A value alone in its cache lines: two, because the prefetcher of x86-64
-/// fetches them in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
-
-impl<T> std::ops::Deref for Padded<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}

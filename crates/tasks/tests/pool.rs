@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use giveway_hints::{Tier, Weight};
 use giveway_tasks::{
     BuildError, Failure, LaneWaker, Morsel, Pipeline, Policy, Pool, Query, QueryError, Shutdown,
     Step, Why,
 };
+use giveway_tier::{Tier, Weight};
 
 /// A pipeline of closures.
 struct Does<R, F> {

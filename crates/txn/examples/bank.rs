@@ -17,8 +17,8 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{Level, Metric, Policy, Pool, RegionAlloc};
+use giveway_tier::Tier;
 use giveway_txn::Direction::Forward;
 use giveway_txn::{
     Database, DurabilityOptions, Executor, KeyRange, Options, Result, Schema, Submission, Table,

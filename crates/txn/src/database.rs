@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
+use crossbeam_utils::CachePadded;
+use giveway_tier::Tier;
 
 use crate::commit::Committed;
 use crate::durable::Background;
-use crate::epoch::{Epochs, Padded};
+use crate::epoch::Epochs;
 use crate::error::{Error, Result, SchemaError};
 use crate::heap::Heap;
 use crate::hook::CommitSink;
@@ -63,7 +64,7 @@ pub struct Database(Arc<Inner>, Option<Arc<Background>>);
 pub(crate) struct Inner {
     pub(crate) id: u64,
     pub(crate) epochs: Epochs<Workspace>,
-    shared: Box<[Padded<Shared>]>,
+    shared: Box<[CachePadded<Shared>]>,
     pub(crate) options: Options,
     catalog: Mutex<Vec<Table>>,
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
@@ -101,8 +102,8 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Shared {
-    fn new() -> Padded<Shared> {
-        Padded(Shared {
+    fn new() -> CachePadded<Shared> {
+        CachePadded::new(Shared {
             label: AtomicPtr::new(std::ptr::null_mut()),
             tier: AtomicU8::new(0),
             since_ms: AtomicU64::new(0),
@@ -134,13 +135,13 @@ impl Inner {
     /// What everybody may see of a slot.
     #[inline]
     pub(crate) fn shared(&self, slot: usize) -> &Shared {
-        &self.shared[slot].0
+        &self.shared[slot]
     }
 
     fn all_shared(&self) -> impl Iterator<Item = &Shared> {
         self.shared[..self.epochs.used()]
             .iter()
-            .map(|shared| &shared.0)
+            .map(|shared| &**shared)
     }
 
     fn sum(&self, of: impl Fn(&Shared) -> &AtomicI64) -> u64 {

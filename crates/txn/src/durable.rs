@@ -28,7 +28,7 @@ use crate::schema::Schema;
 use crate::table::TableId;
 use crate::tree::Direction;
 use crate::txn::TxnOptions;
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 pub(crate) use background::Background;
 

@@ -33,17 +33,14 @@
 
 use std::cell::UnsafeCell;
 
+use crossbeam_utils::CachePadded;
+
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release, SLOTS, SeqCst, fence};
 
 /// What a free slot publishes.
 const FREE: u64 = u64::MAX;
 
-/// Alone in its cache lines.
-#[repr(align(128))]
-pub(crate) struct Padded<T>(pub(crate) T);
-
 /// One transaction's place.
-#[repr(align(128))]
 pub(crate) struct Slot<P> {
     published: AtomicU64,
     private: UnsafeCell<P>,
@@ -51,10 +48,10 @@ pub(crate) struct Slot<P> {
 
 /// The clock and the open transactions. `P` is what a slot keeps for its holder.
 pub(crate) struct Epochs<P> {
-    clock: Padded<AtomicU64>,
+    clock: CachePadded<AtomicU64>,
     /// Slots at this index and above were never used.
-    used: Padded<AtomicU64>,
-    slots: Box<[Slot<P>]>,
+    used: CachePadded<AtomicU64>,
+    slots: Box<[CachePadded<Slot<P>>]>,
 }
 
 // SAFETY: all but the private parts is atomic; those go from one holder to the
@@ -64,13 +61,15 @@ unsafe impl<P: Send> Sync for Epochs<P> {}
 impl<P> Epochs<P> {
     /// No transaction is open; `private` makes what slots keep.
     pub(crate) fn new(private: impl Fn() -> P) -> Epochs<P> {
-        let slot = |_| Slot {
-            published: AtomicU64::new(FREE),
-            private: UnsafeCell::new(private()),
+        let slot = |_| {
+            CachePadded::new(Slot {
+                published: AtomicU64::new(FREE),
+                private: UnsafeCell::new(private()),
+            })
         };
         Epochs {
-            clock: Padded(AtomicU64::new(0)),
-            used: Padded(AtomicU64::new(0)),
+            clock: CachePadded::new(AtomicU64::new(0)),
+            used: CachePadded::new(AtomicU64::new(0)),
             slots: (0..SLOTS).map(slot).collect(),
         }
     }
@@ -78,18 +77,18 @@ impl<P> Epochs<P> {
     /// The last timestamp drawn.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
-        self.clock.0.load(Acquire)
+        self.clock.load(Acquire)
     }
 
     /// Draws a commit timestamp.
     #[inline]
     pub(crate) fn draw(&self) -> u64 {
-        self.clock.0.fetch_add(1, SeqCst) + 1
+        self.clock.fetch_add(1, SeqCst) + 1
     }
 
     /// Sets the clock. Nobody else uses it yet.
     pub(crate) fn set(&self, now: u64) {
-        self.clock.0.store(now, Release);
+        self.clock.store(now, Release);
     }
 
     /// Claims a slot, the one at `hint` if it is free: its index, and the
@@ -113,8 +112,8 @@ impl<P> Epochs<P> {
         {
             return false;
         }
-        if self.used.0.load(Relaxed) <= index as u64 {
-            self.used.0.fetch_max(index as u64 + 1, Relaxed);
+        if self.used.load(Relaxed) <= index as u64 {
+            self.used.fetch_max(index as u64 + 1, Relaxed);
         }
         // Before anything is read (E1).
         fence(SeqCst);
@@ -173,7 +172,7 @@ impl<P> Epochs<P> {
 
     /// Slots from this index on were never used.
     pub(crate) fn used(&self) -> usize {
-        self.used.0.load(Relaxed) as usize
+        self.used.load(Relaxed) as usize
     }
 
     /// Whether somebody holds the slot now.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 /// A database at some time; the numbers were not read at the same instant.
 #[derive(Clone, Debug, PartialEq)]

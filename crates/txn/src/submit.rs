@@ -30,8 +30,8 @@ mod ticket;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Weight;
 use giveway_preempt::{Level, Pool, Request, Shutdown, Why};
+use giveway_tier::Weight;
 
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -83,7 +83,7 @@ impl From<TxnOptions> for Submission {
 /// Runs transactions on workers that can be preempted.
 ///
 /// ```
-/// use giveway_hints::Tier;
+/// use giveway_tier::Tier;
 /// use giveway_preempt::{Policy, Pool};
 /// use giveway_txn::{Database, Executor, Options, Schema, TxnOptions, Type};
 ///

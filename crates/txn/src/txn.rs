@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::time::Instant;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use crate::database::{Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};
@@ -78,7 +78,7 @@ impl Default for TxnOptions {
     fn default() -> TxnOptions {
         TxnOptions {
             isolation: Isolation::Snapshot,
-            tier: Tier::TimeSensitive,
+            tier: Tier::DEFAULT,
             deadline: None,
             read_only: false,
             label: &"",

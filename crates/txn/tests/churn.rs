@@ -9,8 +9,8 @@ use std::alloc::System;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use giveway_hints::Tier;
 use giveway_preempt::{Delivery, Policy, Pool, RegionAlloc};
+use giveway_tier::Tier;
 use giveway_txn::Direction::{Backward, Forward};
 use giveway_txn::{Database, Error, Isolation, KeyRange, Options, Schema, Table, TxnOptions, Type};
 use rand::{Rng, SeedableRng};

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
-use giveway_hints::Tier;
 use giveway_preempt::{Policy, Pool, RegionAlloc};
+use giveway_tier::Tier;
 use giveway_txn::Isolation::{ReadCommitted, Serializable, Snapshot};
 use giveway_txn::{
     Database, Direction, Error, Isolation, KeyRange, Options, Result, Schema, Table, Transaction,

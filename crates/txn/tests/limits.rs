@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use giveway_txn::{
     Database, Direction, Error, KeyRange, Options, Schema, SchemaError, Table, TxnOptions, Type,
     Value,

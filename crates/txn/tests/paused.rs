@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{Delivery, Policy, Pool, RegionAlloc};
+use giveway_tier::Tier;
 use giveway_txn::{Database, Error, Options, Schema, TxnOptions, Type};
 
 #[global_allocator]

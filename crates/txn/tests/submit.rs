@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{Level, Policy, Pool, RegionAlloc, TaskError};
+use giveway_tier::Tier;
 use giveway_txn::{
     Database, Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Error, Executor,
     NotAdmitted, Options, Schema, Table, Transaction, TxnOptions, Type,

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use giveway_watch::trace::chrome::Owner;
 use giveway_watch::trace::record::{About, Feed, Slot, Summary, Tasks, record};
 use serde_json::Value;

@@ -26,47 +26,40 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use giveway_hints::{Tier, Weight};
+use giveway_machine::cgroup::{self, Cgroup, MOUNT};
+use giveway_tier::{Tier, Weight};
 
 use crate::class::Class;
 use crate::config::CellConfig;
 use crate::setup::By;
 use crate::{Error, Result};
 
-const ROOT: &str = "/sys/fs/cgroup";
 pub(super) const NAME: &str = "giveway-bench";
 const REMEDY: &str = "Run as root on a machine with cgroup v2 and its cpu and cpuset controllers";
 
 /// One cgroup; its processes move to the root and it is removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Group(PathBuf);
+pub(crate) struct Group(Cgroup);
 
 impl Group {
     pub(crate) fn create(path: PathBuf) -> Result<Self> {
-        match fs::create_dir(&path) {
-            Ok(()) => {}
-            // Left over from a run that was killed.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(failed("create it", &path)(error)),
-        }
-        Ok(Group(path))
+        // One that is there is left over from a run that was killed.
+        let made = Cgroup::make(&path).map_err(failed("create it", &path))?;
+        Ok(Group(made))
     }
 
     pub(crate) fn set(&self, file: &str, value: &str) -> Result<()> {
-        let path = self.0.join(file);
-        fs::write(&path, value).map_err(failed(&format!("write '{value}' to it"), &path))
+        let written = self.0.write(file, value);
+        written.map_err(failed(
+            &format!("write '{value}' to it"),
+            &self.0.file(file),
+        ))
     }
 
     /// CPU time that processes have spent in it.
     pub(super) fn cpu_time(&self) -> Result<Duration> {
-        let path = self.0.join("cpu.stat");
-        let text = fs::read_to_string(&path).map_err(failed("read it", &path))?;
-        let usage = text
-            .lines()
-            .find_map(|line| line.strip_prefix("usage_usec ")?.parse().ok());
-        usage.map(Duration::from_micros).ok_or_else(|| {
-            failed("find usage_usec in it", &path)(io::ErrorKind::InvalidData.into())
-        })
+        let path = self.0.file("cpu.stat");
+        self.0.cpu_time().map_err(failed("read it", &path))
     }
 
     /// Moves a process with all its threads.
@@ -81,7 +74,7 @@ impl Drop for Group {
         let deadline = Instant::now() + Duration::from_secs(5);
         loop {
             evacuate(&self.0);
-            match fs::remove_dir(&self.0) {
+            match fs::remove_dir(self.0.dir()) {
                 Err(error)
                     if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
                 {
@@ -96,12 +89,9 @@ impl Drop for Group {
 }
 
 /// Moves all processes of a cgroup to the root.
-fn evacuate(path: &Path) {
-    for pid in fs::read_to_string(path.join("cgroup.procs"))
-        .unwrap_or_default()
-        .lines()
-    {
-        let _ = fs::write(Path::new(ROOT).join("cgroup.procs"), pid);
+fn evacuate(group: &Cgroup) {
+    for pid in group.processes().unwrap_or_default() {
+        let _ = Cgroup::at(MOUNT).add(pid);
     }
 }
 
@@ -120,7 +110,7 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 pub(crate) struct ThreadGroup {
     threads: Group,
     _process: Group,
-    home: PathBuf,
+    home: Cgroup,
 }
 
 impl ThreadGroup {
@@ -128,11 +118,12 @@ impl ThreadGroup {
     /// there until they are moved.
     pub(crate) fn create(tier: Tier) -> Result<Self> {
         let home = own_cgroup();
-        let root = Path::new(ROOT);
-        let control = root.join("cgroup.subtree_control");
-        fs::write(&control, "+cpu").map_err(failed("enable cpu", &control))?;
-        let process = Group::create(root.join(NAME))?;
-        let threads = Group::create(process.0.join(tier.to_string()))?;
+        let root = Cgroup::at(MOUNT);
+        let control = root.file("cgroup.subtree_control");
+        root.enable("+cpu")
+            .map_err(failed("enable cpu", &control))?;
+        let process = Group::create(root.file(NAME))?;
+        let threads = Group::create(process.0.file(tier.name()))?;
         threads.set("cgroup.type", "threaded")?;
         process.set("cgroup.subtree_control", "+cpu")?;
         process.add(std::process::id() as i32)?;
@@ -145,7 +136,7 @@ impl ThreadGroup {
 
     /// The file that a thread's number is written to.
     pub(crate) fn file(&self) -> PathBuf {
-        self.threads.0.join("cgroup.threads")
+        self.threads.0.file("cgroup.threads")
     }
 }
 
@@ -197,7 +188,7 @@ pub(crate) struct Tree {
     groups: Vec<Group>,
     _parent: Group,
     /// Where this process was before the cell.
-    home: PathBuf,
+    home: Cgroup,
 }
 
 impl Drop for Tree {
@@ -208,18 +199,14 @@ impl Drop for Tree {
 
 /// Moves this process to where it was. On failure it ends up in the root, when
 /// its group goes.
-fn return_to(home: &Path) {
-    let _ = fs::write(home.join("cgroup.procs"), std::process::id().to_string());
+fn return_to(home: &Cgroup) {
+    let _ = home.add(std::process::id());
 }
 
 /// The cgroup of this process.
-fn own_cgroup() -> PathBuf {
-    let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let path = text
-        .lines()
-        .find_map(|line| line.strip_prefix("0::/"))
-        .unwrap_or_default();
-    Path::new(ROOT).join(path)
+fn own_cgroup() -> Cgroup {
+    let path = cgroup::own().ok().flatten().unwrap_or_default();
+    Cgroup::below(MOUNT.as_ref(), &path)
 }
 
 impl Tree {
@@ -235,14 +222,15 @@ impl Tree {
     /// but sets of CPUs.
     pub(crate) fn on(server: &str, clients: &str, shares: &[Share]) -> Result<Self> {
         let home = own_cgroup();
-        let root = Path::new(ROOT);
-        let control = root.join("cgroup.subtree_control");
-        fs::write(&control, "+cpu +cpuset").map_err(failed("enable cpu and cpuset", &control))?;
-        let parent = Group::create(root.join(NAME))?;
+        let root = Cgroup::at(MOUNT);
+        let control = root.file("cgroup.subtree_control");
+        root.enable("+cpu +cpuset")
+            .map_err(failed("enable cpu and cpuset", &control))?;
+        let parent = Group::create(root.file(NAME))?;
         parent.set("cgroup.subtree_control", "+cpu +cpuset")?;
 
         let plain = |name: &str, cpus: &str| -> Result<Group> {
-            let group = Group::create(parent.0.join(name))?;
+            let group = Group::create(parent.0.file(name))?;
             group.set("cpuset.cpus", cpus)?;
             Ok(group)
         };

@@ -20,7 +20,7 @@
 //! Known weakness: others would tune this further. It is what its documentation
 //! suggests for work that must not wait for other work.
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use serde_json::{Value, json};
 
 use super::cgroup::{NAME, Share};

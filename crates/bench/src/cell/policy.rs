@@ -22,7 +22,7 @@
 //! All this is what a program outside the server has to do. What SQL does
 //! instead is in [`super::roles`].
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use super::cgroup::Tree;
 use crate::class::Class as WorkClass;

@@ -10,7 +10,7 @@
 //! is checked in one cell and not in the other. A role's settings hold for
 //! connections made after they were given.
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use crate::class::{Class, Work};
 use crate::config::CellConfig;

@@ -6,10 +6,11 @@
 //! called as its program without `scx_`, and started without options.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_metasched::scheduler::{Scheduler as Known, Table};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -21,7 +22,6 @@ use crate::files::PrivateDir;
 use crate::postgres::last_lines;
 use crate::{Error, Result};
 
-const KERNEL: &str = "/sys/kernel/sched_ext";
 /// Loading includes the verifier, which takes seconds on a slow machine, and
 /// longer for schedulers that are larger than UFS.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -36,13 +36,6 @@ pub(crate) struct Loaded {
     known: Known,
     log: PathBuf,
     _dir: PrivateDir,
-}
-
-fn kernel_says(file: &str) -> String {
-    fs::read_to_string(Path::new(KERNEL).join(file))
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
 }
 
 /// What is known of the scheduler that a program is.
@@ -80,17 +73,17 @@ impl Loaded {
         command: &[String],
         shares: &[Share],
     ) -> Result<Option<Self>> {
-        if kernel_says("state") == "enabled" {
+        let kernel = SchedExt::this();
+        if let State::Enabled(ops) = kernel.state() {
             return Err(Error::Config(format!(
-                "the sched_ext scheduler {} is in force: stop it first (`giveway stop`, or end \
-                 its program)",
-                kernel_says("root/ops")
+                "the sched_ext scheduler {ops} is in force: stop it first (`giveway stop`, or end \
+                 its program)"
             )));
         }
         let Some(program) = scheduler.program() else {
             return Ok(None);
         };
-        if !Path::new(KERNEL).exists() {
+        if !kernel.is_there() {
             return Err(Error::Config(format!(
                 "{program} needs a kernel with sched_ext (6.12 or newer, CONFIG_SCHED_CLASS_EXT)"
             )));
@@ -121,14 +114,15 @@ impl Loaded {
     fn wait_until_enabled(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_TIMEOUT;
         loop {
-            let (state, ops) = (kernel_says("state"), kernel_says("root/ops"));
-            if state == "enabled" && self.known.is_ops(&ops) {
+            let state = SchedExt::this().state();
+            if matches!(&state, State::Enabled(ops) if self.known.is_ops(ops)) {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(self.failure(format!("ended instead of starting ({status})")));
             }
             if Instant::now() > deadline {
+                let state = state.word();
                 let reason = format!("not in force after {START_TIMEOUT:?} (state '{state}')");
                 return Err(self.failure(reason));
             }
@@ -148,14 +142,17 @@ impl Loaded {
     /// The scheduler's name and version, after making sure that the kernel did
     /// not throw it out.
     pub(crate) fn confirm(&self) -> Result<String> {
-        let (state, ops) = (kernel_says("state"), kernel_says("root/ops"));
-        if state == "enabled" && self.known.is_ops(&ops) {
-            return Ok(ops);
+        let state = SchedExt::this().state();
+        if let State::Enabled(ops) = &state
+            && self.known.is_ops(ops)
+        {
+            return Ok(ops.clone());
         }
         // Its exit report takes a moment to be written.
         std::thread::sleep(Duration::from_secs(1));
         Err(self.failure(format!(
-            "no longer in force at the end of the window (state '{state}')"
+            "no longer in force at the end of the window (state '{}')",
+            state.word()
         )))
     }
 
@@ -176,7 +173,8 @@ impl Loaded {
                 .child
                 .try_wait()
                 .map_err(Error::file("wait for", &self.log))?;
-            if let Some(status) = ended.filter(|_| kernel_says("state") != "enabled") {
+            let is_in_force = || matches!(SchedExt::this().state(), State::Enabled(_));
+            if let Some(status) = ended.filter(|_| !is_in_force()) {
                 return Ok(status);
             }
             if Instant::now() > deadline {

@@ -21,7 +21,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio_postgres::Statement;

@@ -11,7 +11,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use super::play::{self, Cell, Place, Played};
 use super::row::{InversionRow, Outcome};

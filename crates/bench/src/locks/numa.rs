@@ -12,10 +12,10 @@
 //! How many nodes there are is for the lock library to say: rows then show
 //! whether it has seen them.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use giveway_locks::Topology;
+use giveway_machine::topology;
 
 /// A machine with more than one node.
 #[derive(Debug)]
@@ -46,11 +46,7 @@ impl Numa {
     /// This machine, if it has more than one node.
     pub(crate) fn of_machine() -> Option<Self> {
         let nodes = Topology::sockets();
-        let lists = (0..nodes).map(|node| {
-            let folder = Path::new("/sys/devices/system/node").join(format!("node{node}"));
-            // A number without a node has no CPUs either.
-            std::fs::read_to_string(folder.join("cpulist")).unwrap_or_default()
-        });
+        let lists = (0..nodes).map(topology::cpus_of_node);
         (nodes > 1).then(|| Numa {
             nodes,
             node_of_cpu: node_of_cpu(lists),
@@ -119,17 +115,13 @@ fn cpu_of_member(node_of_cpu: &[u32], nodes: u32, member: usize) -> usize {
     }
 }
 
-/// The node of each CPU, from the nodes' lists of CPUs.
-fn node_of_cpu(lists: impl Iterator<Item = String>) -> Vec<u32> {
+/// The node of each CPU, from the nodes' CPUs.
+fn node_of_cpu(lists: impl Iterator<Item = Vec<usize>>) -> Vec<u32> {
     let mut nodes = Vec::new();
-    for (list, node) in lists.zip(0..) {
-        for range in list.trim().split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else {
-                continue;
-            };
-            nodes.resize(nodes.len().max(last + 1), 0);
-            nodes[first..=last].fill(node);
+    for (cpus, node) in lists.zip(0..) {
+        for cpu in cpus {
+            nodes.resize(nodes.len().max(cpu + 1), 0);
+            nodes[cpu] = node;
         }
     }
     nodes
@@ -141,7 +133,7 @@ mod tests {
 
     #[test]
     fn cpus_are_found_in_their_nodes_lists() {
-        let lists = ["0-1,4\n", "2-3,6-7\n", "\n", "5\n"].map(str::to_owned);
+        let lists = [vec![0, 1, 4], vec![2, 3, 6, 7], vec![], vec![5]];
         assert_eq!(node_of_cpu(lists.into_iter()), [0, 0, 1, 1, 0, 3, 1, 1]);
     }
 

@@ -15,6 +15,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crossbeam_utils::CachePadded;
+
 /// Words of protected memory: 4 KiB, which stays in the nearest cache.
 const WORDS: usize = 512;
 /// Words from one step to the next: a cache line.
@@ -22,16 +24,11 @@ const STRIDE: usize = 8;
 
 /// Memory that a lock protects.
 #[derive(Debug)]
-#[repr(align(128))]
 pub(crate) struct Ledger {
-    words: UnsafeCell<[u64; WORDS]>,
-    turns: Turns,
+    words: CachePadded<UnsafeCell<[u64; WORDS]>>,
+    /// On a line of its own: waiters read it.
+    turns: CachePadded<AtomicU64>,
 }
-
-/// On a line of its own: waiters read it.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Turns(AtomicU64);
 
 // SAFETY: `words` is touched by `turn` only, whose caller holds the lock.
 unsafe impl Sync for Ledger {}
@@ -39,14 +36,14 @@ unsafe impl Sync for Ledger {}
 impl Ledger {
     pub(crate) fn new() -> Self {
         Ledger {
-            words: UnsafeCell::new([1; WORDS]),
-            turns: Turns::default(),
+            words: CachePadded::new(UnsafeCell::new([1; WORDS])),
+            turns: CachePadded::default(),
         }
     }
 
     /// Turns taken so far; may be read by anybody.
     pub(crate) fn turns(&self) -> u64 {
-        self.turns.0.load(Ordering::Relaxed)
+        self.turns.load(Ordering::Relaxed)
     }
 
     /// A critical section of so many steps; returns how many turns there were
@@ -56,11 +53,11 @@ impl Ledger {
     /// # Safety
     /// The caller holds the lock.
     pub(crate) unsafe fn turn(&self, steps: u32) -> u64 {
-        let before = self.turns.0.load(Ordering::Relaxed);
+        let before = self.turns.load(Ordering::Relaxed);
         // SAFETY: nobody else touches the words while the caller holds the
         // lock.
         walk(unsafe { &mut *self.words.get() }, steps);
-        self.turns.0.store(before + 1, Ordering::Relaxed);
+        self.turns.store(before + 1, Ordering::Relaxed);
         before
     }
 }

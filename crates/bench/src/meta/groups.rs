@@ -12,10 +12,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use giveway_machine::cgroup::{Cgroup, MOUNT};
+
 use crate::cell::cgroup::Group;
 use crate::{Error, Result};
 
-const ROOT: &str = "/sys/fs/cgroup";
 const NAME: &str = "giveway-meta";
 
 /// A place for threads.
@@ -48,7 +49,7 @@ impl Place {
 
     /// Moves the calling thread there.
     pub(super) fn enter(self) -> Result<()> {
-        let file = Path::new(ROOT)
+        let file = Path::new(MOUNT)
             .join(NAME)
             .join(self.path())
             .join("cgroup.threads");
@@ -68,10 +69,11 @@ impl Groups {
     /// # Errors
     /// [`Error::Cgroup`] and [`Error::File`], where cgroups cannot be made.
     pub(super) fn make() -> Result<Groups> {
-        let root = Path::new(ROOT);
-        let control = root.join("cgroup.subtree_control");
-        fs::write(&control, "+cpu").map_err(Error::file("write", &control))?;
-        let top = root.join(NAME);
+        let root = Cgroup::at(MOUNT);
+        let control = root.file("cgroup.subtree_control");
+        root.enable("+cpu")
+            .map_err(Error::file("write", &control))?;
+        let top = root.file(NAME);
         let outer = Group::create(top.clone())?;
         let mut groups = Vec::new();
         let threaded = |path: PathBuf| {

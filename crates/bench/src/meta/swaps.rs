@@ -7,12 +7,11 @@
 //! with what the kernel says.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_metasched::kernel;
+use giveway_machine::sched_ext::SchedExt;
 use giveway_metasched::supervisor::Standing;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -97,7 +96,7 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
         gap_ms: gap.as_secs_f64() * 1e3,
         looks: honesty.looks,
         lies: honesty.lies,
-        left: kernel::state(Path::new("/sys/kernel/sched_ext")).to_string(),
+        left: SchedExt::this().state().to_string(),
         faults: faults.into_iter().collect(),
         seconds,
         repeat: plan.repeat,
@@ -160,7 +159,7 @@ fn honesty(pilot: &Pilot, over: &AtomicBool) -> Honesty {
         let Some(status) = pilot.seen().status else {
             continue;
         };
-        let kernel = kernel::state(Path::new("/sys/kernel/sched_ext")).to_string();
+        let kernel = SchedExt::this().state().to_string();
         found.looks += 1;
         let is_so = match &status.standing {
             Standing::Running(name) => {

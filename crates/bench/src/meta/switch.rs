@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use giveway_metasched::host::{Host, State};
+use giveway_machine::sched_ext::State;
+use giveway_metasched::host::Host;
 use giveway_metasched::scheduler::{Scheduler, Table};
 use giveway_metasched::supervisor::{Event, Limits, Supervisor};
 use giveway_metasched::system::System;

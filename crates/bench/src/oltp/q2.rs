@@ -16,7 +16,7 @@
 //! and part. `handcrafted_yield_point` stands where the paper's authors put it by
 //! hand: after each step of the innermost loop, outside the nested block.
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use giveway_txn::{Database, Direction, Error, KeyRange, Result, Schema, Table, TxnOptions, Type};
 use tpchgen::generators::{
     NationGenerator, PartGenerator, PartSuppGenerator, RegionGenerator, SupplierGenerator,

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use giveway_hints::Tier;
 use giveway_preempt::{Goal, Level, Policy, Pool, PoolStats, Request, Shutdown, Threshold, Ticker};
+use giveway_tier::Tier;
 
 use super::driver::{Task, Workers};
 use super::experiment::{Case, Sharing};

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use nix::unistd::gettid;
 
 use super::driver::{Task, Workers};

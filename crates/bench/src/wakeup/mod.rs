@@ -32,7 +32,7 @@ mod work;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use serde::{Deserialize, Serialize};
 
 pub use row::{Latency, WakeupRow};

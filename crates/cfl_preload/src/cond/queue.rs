@@ -51,7 +51,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use giveway_locks::futex;
+use giveway_machine::futex;
 use libc::{pthread_cond_t, pthread_mutex_t};
 
 use crate::{fork, layout};

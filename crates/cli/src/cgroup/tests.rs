@@ -4,25 +4,6 @@
 
 use super::*;
 
-const V2: &str = "\
-24 1 0:22 / /proc rw - proc proc rw
-30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate
-";
-
-const HYBRID: &str = "\
-30 1 0:26 / /sys/fs/cgroup rw - tmpfs tmpfs rw
-31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
-32 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
-";
-
-#[test]
-fn the_hierarchy_is_found_in_the_mount_table() {
-    let mount = |text| Hierarchy::in_mounts(text).map(|h| h.mount);
-    assert_eq!(mount(V2), Some("/sys/fs/cgroup".into()));
-    assert_eq!(mount(HYBRID), Some("/sys/fs/cgroup/unified".into()));
-    assert_eq!(mount("24 1 0:22 / /proc rw - proc proc rw\n"), None);
-}
-
 /// A directory that looks like a hierarchy with these controllers.
 fn hierarchy(controllers: &str) -> (tempfile::TempDir, Hierarchy) {
     let dir = tempfile::tempdir().unwrap();
@@ -149,7 +130,8 @@ fn leaves_of_dead_supervisors_are_swept_and_of_living_ones_kept() {
     let _leaf = hierarchy
         .leaf(Tier::Background, None, &caller(0), &Rule::default())
         .unwrap();
-    let names: Vec<String> = children(&tier)
+    let names: Vec<String> = Cgroup::at(&tier)
+        .children()
         .iter()
         .map(|child| child.file_name().unwrap().to_string_lossy().into_owned())
         .collect();
@@ -211,7 +193,7 @@ fn status_lists_marked_cgroups_in_the_tier_that_counts() {
 fn the_caller_s_tier_is_that_of_its_cgroup() {
     let text = "1:name=systemd:/\n0::/giveway/background/run-3\n";
     let caller = Caller {
-        cgroup: unified_path(text).unwrap(),
+        cgroup: cgroup::path_in(text.as_bytes()).unwrap().to_path_buf(),
         ..caller(3)
     };
     assert_eq!(caller.tier(&Rule::default()), Tier::Background);

@@ -10,8 +10,8 @@ use giveway_metasched::scx_loader::rival;
 
 use super::{Finding, Way, kernel, lab, missing, note, ok};
 use crate::cgroup::Hierarchy;
-use crate::sched_ext::{SchedExt, State};
-use crate::service;
+use crate::service::{self, UFS};
+use giveway_machine::sched_ext::{SchedExt, State, is_ops};
 
 /// What helps against type information that the kernel itself rejects. Kernels
 /// of 7.1 and later pass implicit arguments to kfuncs, which pahole before 1.26
@@ -56,7 +56,7 @@ fn sched_ext(root: &Path) -> Finding {
             format!("Linux {release} has no sched_ext"),
             KERNEL_REMEDY,
         ),
-        State::Enabled(ops) if !State::Enabled(ops.clone()).is_ufs() => missing(
+        State::Enabled(ops) if !is_ops(&ops, UFS) => missing(
             Way::Native,
             "kernel",
             format!("another sched_ext scheduler is loaded: {ops}"),

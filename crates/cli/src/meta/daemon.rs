@@ -10,15 +10,15 @@
 //! now.
 
 use std::io::Write;
-use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use clap::Args;
+use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_metasched::config::{Config, Through};
 use giveway_metasched::daemon::{self, Claim, Daemon, Status};
-use giveway_metasched::host::{Host, State};
-use giveway_metasched::kernel::{self, rise};
+use giveway_metasched::host::Host;
+use giveway_metasched::kernel::rise;
 use giveway_metasched::scx_loader::ScxLoader;
 use giveway_metasched::supervisor::Standing;
 use giveway_metasched::system::System;
@@ -28,9 +28,6 @@ use super::{ConfigArgs, dir};
 use crate::service::{self, LOADER_REMEDY};
 use giveway_command::Failure;
 use giveway_command::output::human;
-
-/// Where the kernel tells of schedulers.
-const SCHED_EXT: &str = "/sys/kernel/sched_ext";
 
 /// Follow the schedule, in the foreground
 ///
@@ -72,7 +69,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     }
     let dir = dir();
     let _claim = Claim::take(&dir)?;
-    if kernel::state(Path::new(SCHED_EXT)) == State::Unsupported {
+    if SchedExt::this().state() == State::Unsupported {
         return Err(Failure::new("this kernel has no sched_ext")
             .with_remedy("boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y"));
     }
@@ -135,12 +132,12 @@ struct Report {
 /// Prints the status.
 pub(super) fn status(args: &StatusArgs) -> Result<u8, Failure> {
     let dir = dir();
-    let sched_ext = Path::new(SCHED_EXT);
+    let kernel = SchedExt::this();
     let running = daemon::is_running(&dir);
     let report = Report {
         running,
-        kernel: kernel::state(sched_ext).to_string(),
-        loads: kernel::loads(sched_ext),
+        kernel: kernel.state().to_string(),
+        loads: kernel.loads(),
         paused: daemon::is_paused(&dir),
         daemon: Status::read(&dir)?.filter(|_| running),
     };

@@ -13,12 +13,12 @@
 use super::spin::{self, Backoff};
 use crate::criteria::Policy;
 use crate::fork;
-use crate::futex::Deadline;
 use crate::node::Standing;
 use crate::raw::{HoldStart, LockRef};
 use crate::state::{ALONE, CLAIMED, LEASED_WITH, LOCKED, TAIL, WATCHED};
 use crate::sync::{Acquire, MODEL, Relaxed, cpus, give_cpu};
 use crate::thread::Thread;
+use giveway_machine::futex::Deadline;
 
 /// The start of a hold that met no queue, measured or not.
 pub(super) fn sampled_start(thread: Option<&Thread>) -> HoldStart {

@@ -8,11 +8,11 @@
 
 use super::role::Seen;
 use super::{End, Waiter};
-use crate::futex::Deadline;
 use crate::node::{ABANDONED, HEAD, ROLE, node};
 use crate::raw::Kind;
 use crate::state::{self, METERED};
 use crate::sync::{AcqRel, Acquire, MODEL, Relaxed, Release, cpus, give_cpu, relax};
+use giveway_machine::futex::Deadline;
 
 /// Looks of a follower at its word before it sleeps, with CPUs to spare.
 const FOLLOWER_SPINS: u32 = if MODEL { 0 } else { 128 };

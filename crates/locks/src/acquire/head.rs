@@ -13,13 +13,15 @@ use super::arrival::try_set;
 use super::role::Seen;
 use super::spin::{self, Backoff};
 use super::{End, Waiter};
-use crate::futex::Deadline;
 use crate::links::replace_tail;
 use crate::options::sched_latency_ns;
 use crate::raw::Kind;
 use crate::state::{self, ALONE, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, WATCHED};
 use crate::sync::{MODEL, Relaxed, give_cpu, relax};
-use crate::{clock, futex};
+use giveway_machine::futex;
+use giveway_machine::futex::Deadline;
+
+use crate::clock;
 
 /// How long the head lets a free lock lie, in looks and in pauses between them:
 /// the thread that has just released it is probably coming back, and if it may,

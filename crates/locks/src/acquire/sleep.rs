@@ -9,7 +9,9 @@ use super::{Waiter, spin};
 use crate::node::PARKED;
 use crate::state::{self, LOCKED, WATCHED};
 use crate::sync::{AcqRel, Acquire, Relaxed};
-use crate::{clock, futex};
+use giveway_machine::futex;
+
+use crate::clock;
 
 impl Waiter<'_> {
     /// Sleeps as a follower or head (`base`) until something changes. False if

@@ -20,7 +20,7 @@
 //!   to is counted in `ARMING` before it reads `KEY`.
 
 use super::{LATE, SLOT, free_slot};
-use crate::futex::{self, Deadline};
+use giveway_machine::futex::{self, Deadline};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;

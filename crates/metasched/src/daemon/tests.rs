@@ -1,9 +1,10 @@
 //! The daemon against a made-up kernel and real files.
 
+use giveway_machine::sched_ext::State;
+
 use super::*;
 use crate::course::Rotation;
 use crate::fake::{Fake, ms, row};
-use crate::host::State;
 use crate::measurements::{Company, MachineNote, Measurements, Reading};
 use crate::policy::{Schedule, Turn};
 

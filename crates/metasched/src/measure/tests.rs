@@ -3,9 +3,10 @@
 use std::cell::Cell as Shared;
 use std::rc::Rc;
 
+use giveway_machine::sched_ext::State;
+
 use super::*;
 use crate::fake::{Fake, Watched, ms, row};
-use crate::host::State;
 use crate::measurements::{MachineNote, Reading};
 use crate::scheduler::EEVDF;
 

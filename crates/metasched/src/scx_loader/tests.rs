@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use giveway_machine::sched_ext::SchedExt;
 use zbus::{Guid, fdo};
 
 use super::*;
@@ -203,7 +204,7 @@ impl World {
     }
 
     fn state(&self) -> State {
-        crate::kernel::state(&self.fake.story().root.join("sys/kernel/sched_ext"))
+        SchedExt::under(&self.fake.story().root).state()
     }
 }
 

@@ -5,10 +5,11 @@ use std::cell::Cell as Shared;
 use std::path::Path;
 use std::rc::Rc;
 
+use giveway_machine::sched_ext::State;
+
 use super::*;
 use crate::application::Outcome;
 use crate::fake::{Fake, Watched, ms};
-use crate::host::State;
 use crate::measurements::{Company, MachineNote};
 
 /// Time that has passed, and of that under `a`.

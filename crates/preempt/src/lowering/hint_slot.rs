@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 
 use giveway_hints::slot::{Remote, Slot, Table};
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use super::Lowering;
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 
 use crate::level::Level;
 use crate::task::Ticket;

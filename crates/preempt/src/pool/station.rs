@@ -44,7 +44,7 @@ use crate::starvation::{Since, Starvation};
 use crate::stats::Books;
 use crate::task::Task;
 use crate::yield_points;
-use giveway_hints::Weight;
+use giveway_tier::Weight;
 
 /// A task in a queue.
 pub(crate) struct Entry {

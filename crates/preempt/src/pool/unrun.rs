@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use giveway_hints::Weight;
+use giveway_tier::Weight;
 
 use crate::level::Level;
 use crate::pool::station::Entry;

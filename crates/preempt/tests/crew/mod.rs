@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use giveway_hints::Tier;
 use giveway_preempt::{Level, Policy, Pool, PoolBuilder, RegionAlloc, RegionMutex};
+use giveway_tier::Tier;
 
 // Tasks allocate, and are left while they do.
 #[global_allocator]

@@ -21,7 +21,7 @@ const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
 /* Of the numbers below nr_cpu_ids some may be of CPUs that are not there. */
 const volatile u64 online_cpus[UFS_CPU_WORDS];
-const volatile u32 default_tier = GIVEWAY_TIER_TIME_SENSITIVE;
+const volatile u32 default_tier = GIVEWAY_TIER_DEFAULT;
 const volatile u32 loader_tgid;
 /* Hints: pages of a table, the header included, and bits of a number below that. */
 const volatile bool hints_on = true;

@@ -1,7 +1,6 @@
 //! Who a process is, as `/proc` has it. Each call may find that it has ended.
 
 use std::fs;
-use std::path::PathBuf;
 
 /// What `/proc/PID/status` says of a process.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,13 +43,6 @@ impl Person {
     pub(super) fn of(pid: u32) -> Option<Person> {
         Person::parse(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
     }
-}
-
-/// The cgroup of a process, below the mount.
-pub(super) fn cgroup_of(pid: u32) -> Option<PathBuf> {
-    let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let path = text.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Some(path.into())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Statistics of who did what: cgroups, and threads that have a hint slot.
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 

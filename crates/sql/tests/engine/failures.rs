@@ -9,8 +9,8 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use futures_util::StreamExt;
-use giveway_hints::Tier;
 use giveway_sql::{Engine, QueryState, RunningQuery, Session, Shutdown, SqlError};
+use giveway_tier::Tier;
 
 use crate::{ask, quiet, session};
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use giveway_hints::Tier;
 use giveway_sql::{Engine, Stock};
+use giveway_tier::Tier;
 
 use crate::{ask, quiet, rows, session};
 

@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use giveway_locks::futex::{self, Deadline};
+use giveway_machine::futex::{self, Deadline};
 
 const AWAKE: u32 = 0;
 const IDLE: u32 = 1;

@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use giveway_locks::Mutex;
-use giveway_locks::futex::{self, Deadline};
+use giveway_machine::futex::{self, Deadline};
 
 use super::error::{DurabilityError, Failure};
 use crate::preemption;

@@ -33,6 +33,7 @@ use std::cmp::Ordering as Order;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crossbeam_utils::CachePadded;
 use giveway_locks::Mutex;
 
 use super::format::{RECORD_HEADER, peek_record, seal_record};
@@ -44,13 +45,12 @@ const RUN_BYTES: usize = 64 << 10;
 
 /// The slots of a log.
 pub(crate) struct Slots {
-    slots: Box<[Slot]>,
+    slots: Box<[CachePadded<Slot>]>,
     /// Bytes appended and not yet written.
     backlog: AtomicU64,
 }
 
-/// Alone in its cache lines: its context writes it for every commit.
-#[repr(align(128))]
+/// Its context writes it for every commit.
 struct Slot {
     /// What the writer has not taken.
     runs: Mutex<Vec<Run>>,
@@ -80,8 +80,10 @@ fn mine() -> usize {
 impl Slots {
     /// Empty slots.
     pub(crate) fn new() -> Slots {
-        let slot = |_| Slot {
-            runs: Mutex::new(Vec::new()),
+        let slot = |_| {
+            CachePadded::new(Slot {
+                runs: Mutex::new(Vec::new()),
+            })
         };
         Slots {
             slots: (0..SLOTS).map(slot).collect(),

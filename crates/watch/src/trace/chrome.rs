@@ -17,7 +17,7 @@
 use std::collections::HashSet;
 use std::io::{self, Write};
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 use serde_json::{Value, json};
 
 use super::event::Thread;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use super::chrome::{Owner, Writer};
 use super::event::{self, Event, Line, What};

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use giveway_hints::Tier;
 use giveway_hints::slot::Table;
+use giveway_tier::Tier;
 use nix::time::{ClockId, clock_gettime};
 
 use super::chrome::Owner;

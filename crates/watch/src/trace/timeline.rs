@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use giveway_hints::Tier;
+use giveway_tier::Tier;
 
 use super::event::{Event, Thread, What};
 

@@ -61,7 +61,7 @@ fn mutex(
     about: &'static str,
     options: impl Fn() -> Options + Send + Sync + 'static,
 ) -> Kind {
-    let make = move || Ok(Raw(RawMutex::with_profile(profile(name, options())?)));
+    let make = move || Ok(Raw::new(RawMutex::with_profile(profile(name, options())?)));
     Kind::new(name, about, make).with(TRAITS)
 }
 
@@ -70,7 +70,12 @@ fn spinlock(
     about: &'static str,
     options: impl Fn() -> Options + Send + Sync + 'static,
 ) -> Kind {
-    let make = move || Ok(Raw(RawSpinlock::with_profile(profile(name, options())?)));
+    let make = move || {
+        Ok(Raw::new(RawSpinlock::with_profile(profile(
+            name,
+            options(),
+        )?)))
+    };
     Kind::new(name, about, make).with(TRAITS)
 }
 

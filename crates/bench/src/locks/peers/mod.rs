@@ -66,7 +66,7 @@ fn known() -> Vec<Kind> {
         }),
         Kind::new("parking_lot-0.13", "parking_lot, as of 2026-10", || {
             use lock_api::RawMutex as _;
-            Ok(rust::Raw(parking_lot_013::RawMutex::INIT))
+            Ok(rust::Raw::new(parking_lot_013::RawMutex::INIT))
         }),
         Kind::new("ticket", "first come, first served; spins", || {
             Ok(ticket::Ticket::default())

@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
+use crossbeam_utils::CachePadded;
 use libc::{c_int, pthread_mutex_t, pthread_mutexattr_t};
 
 use crate::locks::lock::{BenchLock, LockHandle, Member};
@@ -18,24 +19,20 @@ pub(super) type Call = unsafe extern "C" fn(*mut pthread_mutex_t) -> c_int;
 /// Room for a mutex whose C type a library may have filled differently, at an
 /// address that does not change.
 #[derive(Debug)]
-pub(super) struct Cell(Box<Room>);
-
-#[derive(Debug)]
-#[repr(align(128))]
-struct Room(UnsafeCell<pthread_mutex_t>);
+pub(super) struct Cell(Box<CachePadded<UnsafeCell<pthread_mutex_t>>>);
 
 // SAFETY: a pthread mutex is made for being used by several threads.
 unsafe impl Sync for Cell {}
 
 impl Cell {
     pub(super) fn new() -> Self {
-        Cell(Box::new(Room(UnsafeCell::new(
+        Cell(Box::new(CachePadded::new(UnsafeCell::new(
             libc::PTHREAD_MUTEX_INITIALIZER,
         ))))
     }
 
     pub(super) fn get(&self) -> *mut pthread_mutex_t {
-        self.0.0.get()
+        self.0.get()
     }
 }
 

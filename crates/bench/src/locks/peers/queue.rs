@@ -18,7 +18,8 @@ use std::marker::PhantomData;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use giveway_locks::futex;
+use crossbeam_utils::CachePadded;
+use giveway_machine::futex;
 
 use super::spin;
 use crate::locks::lock::{BenchLock, LockHandle, Member};
@@ -32,7 +33,6 @@ const GRANTED: u32 = 2;
 const LOOKS: u32 = 1000;
 
 #[derive(Debug, Default)]
-#[repr(align(128))]
 pub(super) struct Node {
     next: AtomicPtr<Node>,
     state: AtomicU32,
@@ -88,16 +88,15 @@ impl Wait for SpinThenPark {
 }
 
 #[derive(Debug)]
-#[repr(align(128))]
 pub(super) struct Queue<W> {
-    tail: AtomicPtr<Node>,
+    tail: CachePadded<AtomicPtr<Node>>,
     wait: PhantomData<W>,
 }
 
 impl<W> Default for Queue<W> {
     fn default() -> Self {
         Queue {
-            tail: AtomicPtr::default(),
+            tail: CachePadded::default(),
             wait: PhantomData,
         }
     }
@@ -106,7 +105,7 @@ impl<W> Default for Queue<W> {
 #[derive(Debug)]
 pub(super) struct Waiter<'a, W> {
     queue: &'a Queue<W>,
-    node: Box<Node>,
+    node: Box<CachePadded<Node>>,
 }
 
 impl<W: Wait> BenchLock for Queue<W> {
@@ -129,7 +128,7 @@ impl<W: Wait> BenchLock for Queue<W> {
 // exchange in `unlock`.
 unsafe impl<W: Wait> LockHandle for Waiter<'_, W> {
     fn lock(&mut self) {
-        let node = &*self.node;
+        let node: &Node = &self.node;
         node.next.store(ptr::null_mut(), Ordering::Relaxed);
         node.state.store(WAITING, Ordering::Relaxed);
         let own = ptr::from_ref(node).cast_mut();
@@ -142,7 +141,7 @@ unsafe impl<W: Wait> LockHandle for Waiter<'_, W> {
     }
 
     unsafe fn unlock(&mut self) {
-        let node = &*self.node;
+        let node: &Node = &self.node;
         let own = ptr::from_ref(node).cast_mut();
         let mut next = node.next.load(Ordering::Acquire);
         if next.is_null() {

@@ -4,14 +4,14 @@
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard};
 
+use crossbeam_utils::CachePadded;
 use parking_lot_012::lock_api::RawMutex as _;
 
 use crate::locks::lock::{BenchLock, LockHandle, Member};
 
 /// `std::sync::Mutex`.
 #[derive(Debug, Default)]
-#[repr(align(128))]
-pub(super) struct Std(Mutex<()>);
+pub(super) struct Std(CachePadded<Mutex<()>>);
 
 /// A user of it, with the guard while it holds the lock.
 #[derive(Debug)]
@@ -38,12 +38,11 @@ unsafe impl LockHandle for StdHandle<'_> {
 }
 
 /// parking_lot up to 0.12: `lock_api` 0.4, eventually fair.
-#[repr(align(128))]
-pub(super) struct ParkingLot12(parking_lot_012::RawMutex);
+pub(super) struct ParkingLot12(CachePadded<parking_lot_012::RawMutex>);
 
 impl Default for ParkingLot12 {
     fn default() -> Self {
-        ParkingLot12(parking_lot_012::RawMutex::INIT)
+        ParkingLot12(CachePadded::new(parking_lot_012::RawMutex::INIT))
     }
 }
 
@@ -69,8 +68,7 @@ unsafe impl LockHandle for &ParkingLot12 {
 
 /// A raw mutex of `lock_api` 0.5: parking_lot 0.13, and CFL.
 #[derive(Debug)]
-#[repr(align(128))]
-pub(super) struct Raw<R>(pub(super) R);
+pub(super) struct Raw<R>(CachePadded<R>);
 
 /// A user of it, with what the lock wants back from its holder.
 #[derive(Debug)]
@@ -81,6 +79,10 @@ pub(super) struct RawHandle<'a, R: lock_api::RawMutex> {
 }
 
 impl<R: lock_api::RawMutex> Raw<R> {
+    pub(super) fn new(raw: R) -> Self {
+        Raw(CachePadded::new(raw))
+    }
+
     pub(super) fn handle(&self) -> RawHandle<'_, R> {
         RawHandle {
             raw: &self.0,

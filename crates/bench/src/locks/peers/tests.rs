@@ -53,15 +53,15 @@ fn every_peer_excludes() {
     assert_eq!(lost(&rust::Std::default()), 0, "std");
     assert_eq!(lost(&rust::ParkingLot12::default()), 0, "parking_lot 0.12");
     let raw = <parking_lot_013::RawMutex as lock_api::RawMutex>::INIT;
-    assert_eq!(lost(&rust::Raw(raw)), 0, "parking_lot 0.13");
+    assert_eq!(lost(&rust::Raw::new(raw)), 0, "parking_lot 0.13");
     assert_eq!(lost(&ticket::Ticket::default()), 0, "ticket");
     assert_eq!(lost(&queue::Queue::<queue::Spin>::default()), 0, "mcs");
     let fifo = queue::Queue::<queue::SpinThenPark>::default();
     assert_eq!(lost(&fifo), 0, "fifo");
     let cfl = <giveway_locks::RawMutex as lock_api::RawMutex>::INIT;
-    assert_eq!(lost(&rust::Raw(cfl)), 0, "cfl");
+    assert_eq!(lost(&rust::Raw::new(cfl)), 0, "cfl");
     let cfl = <giveway_locks::RawSpinlock as lock_api::RawMutex>::INIT;
-    assert_eq!(lost(&rust::Raw(cfl)), 0, "cfl-spin");
+    assert_eq!(lost(&rust::Raw::new(cfl)), 0, "cfl-spin");
 }
 
 #[test]

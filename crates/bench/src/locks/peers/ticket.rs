@@ -3,17 +3,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crossbeam_utils::CachePadded;
+
 use super::spin;
 use crate::locks::lock::{BenchLock, LockHandle, Member};
 
 #[derive(Debug, Default)]
-#[repr(align(128))]
-struct Line(AtomicU32);
-
-#[derive(Debug, Default)]
 pub(super) struct Ticket {
-    next: Line,
-    serving: Line,
+    next: CachePadded<AtomicU32>,
+    serving: CachePadded<AtomicU32>,
 }
 
 impl BenchLock for Ticket {
@@ -28,14 +26,13 @@ impl BenchLock for Ticket {
 // `unlock` only; its release store pairs with the acquire load in `lock`.
 unsafe impl LockHandle for &Ticket {
     fn lock(&mut self) {
-        let number = self.next.0.fetch_add(1, Ordering::Relaxed);
-        spin::wait_until(|| self.serving.0.load(Ordering::Acquire) == number);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        spin::wait_until(|| self.serving.load(Ordering::Acquire) == number);
     }
 
     unsafe fn unlock(&mut self) {
-        let number = self.serving.0.load(Ordering::Relaxed);
+        let number = self.serving.load(Ordering::Relaxed);
         self.serving
-            .0
             .store(number.wrapping_add(1), Ordering::Release);
     }
 }

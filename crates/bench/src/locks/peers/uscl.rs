@@ -52,7 +52,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use giveway_locks::futex::{self, Deadline};
+use crossbeam_utils::CachePadded;
+use giveway_machine::futex::{self, Deadline};
 
 use crate::locks::lock::{BenchLock, LockHandle, Member};
 
@@ -71,24 +72,19 @@ const RUNNING: u32 = 3;
 const OWNER: *mut Node = ptr::without_provenance_mut(1);
 
 #[derive(Debug, Default)]
-#[repr(align(128))]
 struct Node {
     next: AtomicPtr<Node>,
     state: AtomicU32,
 }
 
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Line<T>(T);
-
 /// The lock.
 #[derive(Debug)]
 pub(super) struct Uscl {
-    tail: Line<AtomicPtr<Node>>,
-    next: Line<AtomicPtr<Node>>,
-    slice_ends_ns: Line<AtomicU64>,
+    tail: CachePadded<AtomicPtr<Node>>,
+    next: CachePadded<AtomicPtr<Node>>,
+    slice_ends_ns: CachePadded<AtomicU64>,
     /// 1 while there is a slice; a futex.
-    slice_valid: Line<AtomicU32>,
+    slice_valid: CachePadded<AtomicU32>,
     total_weight: AtomicU64,
     epoch: Instant,
     nodes: Mutex<Nodes>,
@@ -98,17 +94,17 @@ pub(super) struct Uscl {
 struct Nodes {
     // Boxed, since handles and the queue point at them.
     #[expect(clippy::vec_box)]
-    all: Vec<Box<Node>>,
+    all: Vec<Box<CachePadded<Node>>>,
     free: Vec<usize>,
 }
 
 impl Default for Uscl {
     fn default() -> Self {
         Uscl {
-            tail: Line::default(),
-            next: Line::default(),
-            slice_ends_ns: Line::default(),
-            slice_valid: Line::default(),
+            tail: CachePadded::default(),
+            next: CachePadded::default(),
+            slice_ends_ns: CachePadded::default(),
+            slice_valid: CachePadded::default(),
             total_weight: AtomicU64::new(0),
             epoch: Instant::now(),
             nodes: Mutex::default(),
@@ -131,7 +127,7 @@ impl Uscl {
     }
 
     fn slice_is_valid(&self) -> bool {
-        self.slice_valid.0.load(Ordering::Acquire) == 1
+        self.slice_valid.load(Ordering::Acquire) == 1
     }
 }
 
@@ -146,7 +142,7 @@ impl BenchLock for Uscl {
             nodes.all.push(Box::default());
             nodes.all.len() - 1
         });
-        let node = ptr::from_ref(&*nodes.all[index]);
+        let node = ptr::from_ref(&**nodes.all[index]);
         Thread {
             lock: self,
             index,
@@ -190,14 +186,14 @@ impl Thread<'_> {
         if !lock.slice_is_valid() {
             return false;
         }
-        let ends_ns = lock.slice_ends_ns.0.load(Ordering::Acquire);
+        let ends_ns = lock.slice_ends_ns.load(Ordering::Acquire);
         let mut now_ns = lock.now_ns();
         if ends_ns != self.slice_ends_ns || now_ns >= ends_ns {
             return false;
         }
-        let mut next = lock.next.0.load(Ordering::Acquire);
+        let mut next = lock.next.load(Ordering::Acquire);
         if next.is_null() {
-            let tail = &lock.tail.0;
+            let tail = &lock.tail;
             let taken =
                 tail.compare_exchange(ptr::null_mut(), OWNER, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_ok() {
@@ -207,7 +203,7 @@ impl Thread<'_> {
             // Somebody is arriving, and has not said so in `next` yet.
             wait_until(|| {
                 now_ns = lock.now_ns();
-                next = lock.next.0.load(Ordering::Acquire);
+                next = lock.next.load(Ordering::Acquire);
                 now_ns >= ends_ns || !next.is_null()
             });
             if next.is_null() {
@@ -242,13 +238,13 @@ impl Thread<'_> {
         let own = self.node.cast_mut();
         node.next.store(ptr::null_mut(), Ordering::Relaxed);
         node.state.store(INIT, Ordering::Relaxed);
-        let before = lock.tail.0.swap(own, Ordering::AcqRel);
+        let before = lock.tail.swap(own, Ordering::AcqRel);
         if before.is_null() {
             node.state.store(RUNNABLE, Ordering::Release);
-            lock.next.0.store(own, Ordering::Release);
+            lock.next.store(own, Ordering::Release);
         } else if before == OWNER {
             node.state.store(NEXT, Ordering::Release);
-            lock.next.0.store(own, Ordering::Release);
+            lock.next.store(own, Ordering::Release);
         } else {
             // SAFETY: invariant 1; its owner waits for this store before it
             // uses the node anew.
@@ -262,17 +258,17 @@ impl Thread<'_> {
     /// Waits, as the next in line, until the slice has expired or was ended.
     fn outwait_slice(&self) {
         let lock = self.lock;
-        let ends_ns = || lock.slice_ends_ns.0.load(Ordering::Acquire);
+        let ends_ns = || lock.slice_ends_ns.load(Ordering::Acquire);
         while lock.slice_is_valid() {
             let left = ends_ns().saturating_sub(lock.now_ns());
             if left <= SLEEP_GRAIN_NS {
                 break;
             }
             let limit = Duration::from_nanos(left - left % SLEEP_GRAIN_NS);
-            futex::wait(&lock.slice_valid.0, 1, Deadline::after(limit));
+            futex::wait(&lock.slice_valid, 1, Deadline::after(limit));
         }
         wait_until(|| !lock.slice_is_valid() || lock.now_ns() >= ends_ns());
-        lock.slice_valid.0.store(0, Ordering::Release);
+        lock.slice_valid.store(0, Ordering::Release);
     }
 
     /// Takes the lock as the next in line, begins a slice, and makes the
@@ -286,27 +282,26 @@ impl Thread<'_> {
         });
         let mut next = node.next.load(Ordering::Acquire);
         if next.is_null() {
-            lock.next.0.store(ptr::null_mut(), Ordering::Release);
+            lock.next.store(ptr::null_mut(), Ordering::Release);
             let own = self.node.cast_mut();
-            let alone =
-                lock.tail
-                    .0
-                    .compare_exchange(own, OWNER, Ordering::AcqRel, Ordering::Acquire);
+            let alone = lock
+                .tail
+                .compare_exchange(own, OWNER, Ordering::AcqRel, Ordering::Acquire);
             if alone.is_err() {
                 wait_until(|| {
                     next = node.next.load(Ordering::Acquire);
                     !next.is_null()
                 });
-                lock.next.0.store(next, Ordering::Release);
+                lock.next.store(next, Ordering::Release);
             }
         } else {
-            lock.next.0.store(next, Ordering::Release);
+            lock.next.store(next, Ordering::Release);
         }
         self.began_ns = lock.now_ns();
         self.slice_ends_ns = self.began_ns + SLICE_NS;
-        let ends_ns = &lock.slice_ends_ns.0;
+        let ends_ns = &lock.slice_ends_ns;
         ends_ns.store(self.slice_ends_ns, Ordering::Release);
-        lock.slice_valid.0.store(1, Ordering::Release);
+        lock.slice_valid.store(1, Ordering::Release);
         if !next.is_null() {
             // SAFETY: invariant 1.
             let state = unsafe { &(*next).state };
@@ -333,16 +328,16 @@ unsafe impl LockHandle for Thread<'_> {
 
     unsafe fn unlock(&mut self) {
         let lock = self.lock;
-        let mut next = lock.next.0.load(Ordering::Acquire);
+        let mut next = lock.next.load(Ordering::Acquire);
         let mut free = false;
         if next.is_null() {
-            let tail = &lock.tail.0;
+            let tail = &lock.tail;
             free = tail
                 .compare_exchange(OWNER, ptr::null_mut(), Ordering::Release, Ordering::Relaxed)
                 .is_ok();
             if !free {
                 wait_until(|| {
-                    next = lock.next.0.load(Ordering::Acquire);
+                    next = lock.next.load(Ordering::Acquire);
                     !next.is_null()
                 });
             }
@@ -356,7 +351,7 @@ unsafe impl LockHandle for Thread<'_> {
         let total = lock.total_weight.load(Ordering::Relaxed);
         self.banned_until_ns += held_ns * total / self.weight;
         if now_ns < self.banned_until_ns {
-            let valid = &lock.slice_valid.0;
+            let valid: &AtomicU32 = &lock.slice_valid;
             let ended = valid.compare_exchange(1, 0, Ordering::AcqRel, Ordering::Relaxed);
             if ended.is_ok() {
                 futex::wake(valid, 1);

@@ -7,60 +7,49 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-
-const ROOT: &str = "/sys/fs/cgroup";
+use giveway_machine::cgroup::{self, MOUNT};
 
 /// A cgroup; dropping it kills what is left in it and removes it.
 pub(crate) struct Cgroup {
-    path: PathBuf,
+    files: cgroup::Cgroup,
 }
 
 impl Cgroup {
     /// The top of a scenario's cgroups.
     pub(crate) fn top() -> Result<Self> {
-        let _ = fs::write(Path::new(ROOT).join("cgroup.subtree_control"), "+cpu");
-        Self::create(Path::new(ROOT).join("ufs-probe"))
+        let _ = cgroup::Cgroup::at(MOUNT).enable("+cpu");
+        Self::create(Path::new(MOUNT).join("ufs-probe"))
     }
 
     /// A cpuset partition of its own of these CPUs (`root` or `isolated`), with the
     /// cpu controller below it.
     pub(crate) fn partition(cpus: &str, kind: &str) -> Result<Self> {
-        fs::write(
-            Path::new(ROOT).join("cgroup.subtree_control"),
-            "+cpu +cpuset",
-        )
-        .context("cannot enable the cpu and cpuset controllers")?;
-        let partition = Self::create(Path::new(ROOT).join("ufs-probe-partition"))?;
+        cgroup::Cgroup::at(MOUNT)
+            .enable("+cpu +cpuset")
+            .context("cannot enable the cpu and cpuset controllers")?;
+        let partition = Self::create(Path::new(MOUNT).join("ufs-probe-partition"))?;
         partition.set("cpuset.cpus", cpus)?;
         partition.set("cpuset.cpus.partition", kind)?;
-        let state = fs::read_to_string(partition.path.join("cpuset.cpus.partition"))?;
-        if state.trim() != kind {
-            bail!(
-                "the partition of CPUs {cpus} is '{}', not '{kind}'",
-                state.trim()
-            );
+        let state = partition.files.read("cpuset.cpus.partition")?;
+        if state != kind {
+            bail!("the partition of CPUs {cpus} is '{state}', not '{kind}'");
         }
         Ok(partition)
     }
 
     fn create(path: PathBuf) -> Result<Self> {
-        if let Err(error) = fs::create_dir(&path)
-            && error.kind() != std::io::ErrorKind::AlreadyExists
-        {
-            return Err(error).with_context(|| {
-                format!(
-                    "cannot create {}: run as root, with cgroup v2",
-                    path.display()
-                )
-            });
-        }
-        Ok(Self { path })
+        let remedy = format!(
+            "cannot create {}: run as root, with cgroup v2",
+            path.display()
+        );
+        let files = cgroup::Cgroup::make(path).context(remedy)?;
+        Ok(Self { files })
     }
 
     /// A child of this cgroup with that weight.
     pub(crate) fn child(&self, name: &str, weight: u32) -> Result<Self> {
         self.set("cgroup.subtree_control", "+cpu")?;
-        let child = Self::create(self.path.join(name))?;
+        let child = Self::create(self.files.file(name))?;
         child.set_weight(weight)?;
         Ok(child)
     }
@@ -71,21 +60,15 @@ impl Cgroup {
 
     /// Writes one of its files.
     pub(crate) fn set(&self, file: &str, value: &str) -> Result<()> {
-        fs::write(self.path.join(file), value).with_context(|| {
-            format!(
-                "cannot write '{value}' to {file} of {}",
-                self.path.display()
-            )
+        self.files.write(file, value).with_context(|| {
+            let dir = self.files.dir().display();
+            format!("cannot write '{value}' to {file} of {dir}")
         })
     }
 
     /// What one of its files says of `key`.
     pub(crate) fn get(&self, file: &str, key: &str) -> Result<u64> {
-        let text = fs::read_to_string(self.path.join(file))?;
-        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
-        let line = lines.find(|(name, _)| *name == key);
-        let (_, value) = line.with_context(|| format!("no {key} in {file}"))?;
-        Ok(value.parse()?)
+        Ok(self.files.value(file, key)?)
     }
 
     /// Has `command` run in it from its start.
@@ -97,18 +80,20 @@ impl Cgroup {
 
     /// Sets `cpu.max`: a quota and a period in microseconds, or `max`.
     pub(crate) fn set_max(&self, max: &str) -> Result<()> {
-        fs::write(self.path.join("cpu.max"), max)
-            .with_context(|| format!("cannot set cpu.max of {} to {max}", self.path.display()))
+        self.files.write("cpu.max", max).with_context(|| {
+            let dir = self.files.dir().display();
+            format!("cannot set cpu.max of {dir} to {max}")
+        })
     }
 
     /// Where processes are written to join.
     pub(crate) fn procs(&self) -> PathBuf {
-        self.path.join("cgroup.procs")
+        self.files.file("cgroup.procs")
     }
 
     /// CPU time used so far, in seconds, as the kernel counts it.
     pub(crate) fn seconds(&self) -> Result<f64> {
-        Ok(self.get("cpu.stat", "usage_usec")? as f64 / 1e6)
+        Ok(self.files.cpu_time()?.as_secs_f64())
     }
 }
 
@@ -117,7 +102,7 @@ impl Drop for Cgroup {
         for _ in 0..200 {
             // All at once: some may be forking.
             let _ = self.set("cgroup.kill", "1");
-            if fs::remove_dir(&self.path).is_ok() || !self.path.exists() {
+            if fs::remove_dir(self.files.dir()).is_ok() || !self.files.dir().exists() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));

@@ -30,6 +30,7 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use giveway_machine::sched_ext::SchedExt;
 use nix::libc;
 
 use crate::ufs::{Ufs, enable_seq, state, wait_until};
@@ -61,7 +62,7 @@ fn load_strict(ufs: &mut Ufs) -> Result<()> {
 /// Somebody who was there before the fault.
 struct Witness {
     seq: u64,
-    rejected: String,
+    rejected: u64,
     mark: String,
 }
 
@@ -154,8 +155,8 @@ fn kernel_log() -> Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn rejected() -> Result<String> {
-    fs::read_to_string("/sys/kernel/sched_ext/nr_rejected").context("nr_rejected")
+fn rejected() -> Result<u64> {
+    SchedExt::this().rejected().context("nr_rejected")
 }
 
 /// Each of the workers uses CPU time, from now, within `limit`.

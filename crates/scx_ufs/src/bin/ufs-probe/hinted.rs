@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use giveway_hints::slot::{NAME, SLOT_SIZE, Table};
-use giveway_hints::{Tier, Weight};
+use giveway_tier::{Tier, Weight};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Gid, Uid, setgid, setuid};
 

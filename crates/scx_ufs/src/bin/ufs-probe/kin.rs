@@ -6,8 +6,8 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::Tier;
 use giveway_hints::slot::Table;
+use giveway_tier::Tier;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::unistd::{ForkResult, Uid, fork, gettid, setuid};
 

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::{Tier, mark};
+use giveway_tier::{Tier, mark};
 
 use crate::cgroup::Cgroup;
 use crate::hinting::NOBODY;

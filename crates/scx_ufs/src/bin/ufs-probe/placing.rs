@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use giveway_machine::topology;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -23,15 +24,11 @@ const US: Duration = Duration::from_micros(1);
 /// For so many nanoseconds each CPU ran this task.
 type Span = (u64, Vec<i32>);
 
-/// Reads a list of CPUs as sysfs writes it: `0-3,8`.
+/// The CPUs that a file of sysfs lists.
 fn cpu_list(path: &str) -> Result<HashSet<usize>> {
     let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
-    let mut cpus = HashSet::new();
-    for range in text.trim().split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        cpus.extend(first.parse::<usize>()?..=last.parse()?);
-    }
-    Ok(cpus)
+    let cpus = topology::cpu_list(&text).with_context(|| path.to_owned())?;
+    Ok(cpus.into_iter().collect())
 }
 
 /// The CPUs of this machine, also of partitions that this process is not in.
@@ -313,7 +310,7 @@ pub(crate) fn stay_in_llc(ufs: &mut Ufs) -> Result<String> {
 
 /// A node of which the last cache is taken.
 pub(crate) fn stay_in_node(ufs: &mut Ufs) -> Result<String> {
-    let home = cpu_list("/sys/devices/system/node/node0/cpulist")?;
+    let home = topology::cpus_of_node(0).into_iter().collect();
     let taken = neighbours("cache/index3/shared_cpu_list")?[0].len();
     stay(ufs, &home, taken)
 }

@@ -7,8 +7,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use giveway_hints::Tier;
 use giveway_hints::slot::{SLOT_SIZE, Table};
+use giveway_tier::Tier;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setresuid, setuid};
 
 use crate::cgroup::Cgroup;

@@ -8,8 +8,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use giveway_hints::Tier;
 use giveway_hints::slot::{Reader, Slot, Table};
+use giveway_tier::Tier;
 
 /// How threads tell UFS what they hold and wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use giveway_machine::sched_ext::SchedExt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -27,14 +28,12 @@ pub(crate) struct Ufs {
 
 /// What the kernel says about sched_ext.
 pub(crate) fn state() -> String {
-    let state = fs::read_to_string("/sys/kernel/sched_ext/state").unwrap_or_default();
-    state.trim().to_owned()
+    SchedExt::this().state().word().to_owned()
 }
 
 /// How often a scheduler was enabled since boot.
 pub(crate) fn enable_seq() -> u64 {
-    let text = fs::read_to_string("/sys/kernel/sched_ext/enable_seq").unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    SchedExt::this().loads().unwrap_or(0)
 }
 
 /// Waits until `done`, for `limit` at most.

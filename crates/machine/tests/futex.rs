@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use giveway_locks::futex::{Deadline, WaitResult, wait, wake};
+use giveway_machine::futex::{Deadline, WaitResult, wait, wake};
 
 /// Memory of its own, so that it can be gone: a page.
 fn page() -> *mut AtomicU32 {

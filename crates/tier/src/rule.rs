@@ -36,7 +36,7 @@ pub struct Rule {
     pub labels: [Vec<String>; 2],
     /// The tier of a cgroup that no label covers.
     pub default_tier: Tier,
-    /// Whether [marks](crate::mark) count.
+    /// Whether marks (module `mark`) count.
     pub heeds_marks: bool,
 }
 
@@ -48,28 +48,23 @@ impl Default for Rule {
                 vec!["background".into()],
                 vec!["time_sensitive".into(), "time-sensitive".into()],
             ],
-            default_tier: Tier::TimeSensitive,
+            default_tier: Tier::DEFAULT,
             heeds_marks: false,
         }
     }
 }
 
-/// The tier whose label the name of a cgroup bears, with labels indexed by tier: where
-/// labels of both tiers fit, the background has it.
-pub fn tier_by_name(name: &str, labels: &[Vec<String>; 2]) -> Option<Tier> {
-    let bears = |tier: &Tier| {
-        labels[*tier as usize].iter().any(|label| {
-            let rest = name.strip_prefix(label.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(SEPARATORS))
-        })
-    };
-    Tier::ALL.into_iter().rev().find(bears)
-}
-
 impl Rule {
-    /// The tier that a cgroup's own name gives it, if any.
+    /// The tier that a cgroup's own name gives it, if any. Where labels of both tiers
+    /// fit, the background has it.
     pub fn of_name(&self, name: &str) -> Option<Tier> {
-        tier_by_name(name, &self.labels)
+        let bears = |tier: &Tier| {
+            self.labels[*tier as usize].iter().any(|label| {
+                let rest = name.strip_prefix(label.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(SEPARATORS))
+            })
+        };
+        Tier::ALL.into_iter().rev().find(bears)
     }
 
     /// The tier of the cgroup at `path`, seen from the top of the hierarchy: that of the
@@ -191,8 +186,11 @@ mod tests {
 
     #[test]
     fn where_labels_of_both_tiers_fit_the_background_has_it() {
-        let labels = [vec!["kubepods".into()], vec!["kubepods-burstable".into()]];
-        let tier = tier_by_name("kubepods-burstable.slice", &labels);
+        let rule = Rule {
+            labels: [vec!["kubepods".into()], vec!["kubepods-burstable".into()]],
+            ..Rule::default()
+        };
+        let tier = rule.of_name("kubepods-burstable.slice");
         assert_eq!(tier, Some(Tier::Background));
     }
 

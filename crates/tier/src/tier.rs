@@ -6,6 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Weight;
+
 /// The two tiers of work. The order is that of urgency, and the numbers are
 /// ABI: they are `enum giveway_tier` of `giveway/tier.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,6 +23,9 @@ pub enum Tier {
 impl Tier {
     /// Both tiers, the most urgent first.
     pub const ALL: [Tier; 2] = [Tier::TimeSensitive, Tier::Background];
+    /// The tier of work that says nothing of itself, and of a cgroup that no label
+    /// covers. `GIVEWAY_TIER_DEFAULT` of `giveway/tier.h` is the same.
+    pub const DEFAULT: Tier = Tier::TimeSensitive;
 
     /// The tier's name, as it is written in options, settings and cgroup names.
     pub const fn name(self) -> &'static str {
@@ -28,6 +33,22 @@ impl Tier {
             Tier::Background => "background",
             Tier::TimeSensitive => "time_sensitive",
         }
+    }
+
+    /// The `cpu.weight` of a cgroup that holds all work of the tier, beside one for the
+    /// other tier. It is for machines without UFS: Linux's own scheduler then gives
+    /// background work 1 part of 10001 when both tiers are busy, the least it can.
+    pub const fn cgroup_weight(self) -> Weight {
+        match self {
+            Tier::Background => Weight::MIN,
+            Tier::TimeSensitive => Weight::MAX,
+        }
+    }
+}
+
+impl Default for Tier {
+    fn default() -> Self {
+        Self::DEFAULT
     }
 }
 

@@ -1,5 +1,4 @@
-//! Sleeping until a word changes, and waking who sleeps: for the locks, the
-//! interposer and the rivals that are measured beside them.
+//! Sleeping until a word changes, and waking who sleeps.
 //!
 //! Every wait may end without a reason; callers look at their word again. A
 //! sleep never loses a wake-up as long as the waker changes the word first: the
@@ -13,12 +12,25 @@
 //! there by now and sleeps on it, that sleep ends without a reason, as any may.
 //!
 //! The system calls preserve `errno`, because they run inside functions of the
-//! C library that do.
+//! C library that do. They read and write it for that, so this futex is not for
+//! `giveway-preempt`: there a thread sleeps whose thread-locals another thread uses.
+//! That crate makes the system call without the C library.
+//!
+//! Under a model checker (`--cfg loom`, `--cfg shuttle`) the word is the checker's, the
+//! kernel's promise is kept by its locks, and every deadline has passed when it is
+//! looked at.
 
 use std::time::{Duration, Instant};
 
-use crate::clock;
-use crate::sync::AtomicU32;
+#[cfg(not(any(loom, shuttle)))]
+use crate::errno;
+
+#[cfg(loom)]
+use loom::sync::atomic::AtomicU32;
+#[cfg(shuttle)]
+use shuttle::sync::atomic::AtomicU32;
+#[cfg(not(any(loom, shuttle)))]
+use std::sync::atomic::AtomicU32;
 
 /// When waiting ends without success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +46,7 @@ impl Deadline {
     /// So far from now. `None` if that is beyond what the clock can count.
     pub fn after(timeout: Duration) -> Option<Deadline> {
         let timeout = u64::try_from(timeout.as_nanos()).ok()?;
-        let end = clock::monotonic_ns().checked_add(timeout)?;
+        let end = clock_ns(libc::CLOCK_MONOTONIC).checked_add(timeout)?;
         // The kernel's time is signed.
         (end <= i64::MAX as u64).then_some(Deadline::Monotonic(end))
     }
@@ -46,23 +58,23 @@ impl Deadline {
 
     /// Whether it has passed.
     pub fn passed(self) -> bool {
-        if crate::sync::MODEL {
+        if cfg!(any(loom, shuttle)) {
             return true;
         }
         match self {
-            Deadline::Monotonic(end) => clock::monotonic_ns() >= end,
-            Deadline::Realtime(end) => realtime_ns() >= end,
+            Deadline::Monotonic(end) => clock_ns(libc::CLOCK_MONOTONIC) >= end,
+            Deadline::Realtime(end) => clock_ns(libc::CLOCK_REALTIME) >= end,
         }
     }
 }
 
-fn realtime_ns() -> u64 {
+fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a valid place for the result; this clock always exists.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
+    // SAFETY: `now` is a valid place for the result; these clocks always exist.
+    unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
@@ -88,7 +100,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
         tv_nsec: (ns % 1_000_000_000) as _,
     });
     let end = end.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    preserving_errno(|errno| {
+    errno::preserving(|errno| {
         // SAFETY: `word` is a valid aligned 32-bit word for the whole call, and
         // `end` is null or points to a timespec that outlives it.
         let result = unsafe {
@@ -102,7 +114,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
                 libc::FUTEX_BITSET_MATCH_ANY,
             )
         };
-        // SAFETY: `errno` is this thread's, as `preserving_errno` says.
+        // SAFETY: `errno` is this thread's, as `preserving` says.
         if result == -1 && unsafe { *errno } == libc::ETIMEDOUT {
             WaitResult::TimedOut
         } else {
@@ -115,7 +127,7 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait
 /// returns how many.
 #[cfg(not(any(loom, shuttle)))]
 pub fn wake(word: *const AtomicU32, count: u32) -> usize {
-    preserving_errno(|_| {
+    errno::preserving(|_| {
         // SAFETY: the address of a private futex is a name to the kernel, which
         // neither reads nor writes there.
         let woken = unsafe {
@@ -128,19 +140,6 @@ pub fn wake(word: *const AtomicU32, count: u32) -> usize {
         };
         usize::try_from(woken).unwrap_or(0)
     })
-}
-
-/// Makes a call that may change `errno`, to which it gets the address.
-pub(crate) fn preserving_errno<R>(call: impl FnOnce(*mut libc::c_int) -> R) -> R {
-    // SAFETY: the C library returns the address of this thread's `errno`,
-    // which is valid as long as the thread runs.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let result = call(errno);
-        *errno = before;
-        result
-    }
 }
 
 #[cfg(any(loom, shuttle))]
@@ -160,9 +159,15 @@ mod model {
     use std::sync::Arc;
     use std::sync::atomic::Ordering::SeqCst;
 
-    crate::sync::model_static! {
-        // No lock that the model sees: it is never waited for.
-        static BUCKETS: std::sync::Mutex<Vec<(usize, Arc<Bucket>)>> = std::sync::Mutex::new(Vec::new());
+    // A static that the checker starts afresh in every execution. It is no lock that
+    // the model sees: it is never waited for.
+    #[cfg(loom)]
+    loom::lazy_static! {
+        static ref BUCKETS: std::sync::Mutex<Vec<(usize, Arc<Bucket>)>> = std::sync::Mutex::new(Vec::new());
+    }
+    #[cfg(shuttle)]
+    shuttle::lazy_static! {
+        static ref BUCKETS: std::sync::Mutex<Vec<(usize, Arc<Bucket>)>> = std::sync::Mutex::new(Vec::new());
     }
 
     /// The sleepers of one word.
@@ -195,7 +200,10 @@ mod model {
         }
         if deadline.is_some() {
             drop(wakes);
-            crate::sync::give_cpu();
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(shuttle)]
+            shuttle::thread::yield_now();
             return WaitResult::TimedOut;
         }
         let before = *wakes;

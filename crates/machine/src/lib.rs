@@ -1,0 +1,23 @@
+//! What programs read of a Linux machine, in one place.
+//!
+//! | module | question |
+//! | --- | --- |
+//! | [`errno`] | How is a system call made whose caller must not notice? |
+//! | [`futex`] | How does a thread sleep until a word changes? |
+//! | [`topology`] | Which CPUs are there, and on which NUMA node? |
+//! | [`cgroup`] | Where is cgroup v2, and what do its files say? |
+//! | [`sched_ext`] | Which scheduler is in force? |
+//!
+//! The crate has mechanics and no policy: which cgroups are made, what is waited for,
+//! and what is done about an error is for the caller. It knows neither tiers nor any
+//! scheduler. Nothing of it is kept between two calls.
+//!
+//! Libraries that are locked or modelled depend on it, so it is small: libc, and under
+//! `--cfg loom` and `--cfg shuttle` the model checker. `futex`, `errno` and what
+//! [`topology`] says so of allocate nothing.
+
+pub mod cgroup;
+pub mod errno;
+pub mod futex;
+pub mod sched_ext;
+pub mod topology;
