@@ -17,10 +17,9 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{
     Delivery, Level, Metric, Policy, Pool, RegionAlloc, Request, Shutdown, Summary, Ticker, Ticket,
-    handcrafted_yield_point, poll_record,
+    Tier, handcrafted_yield_point, poll_record,
 };
 
 // Both kinds of work allocate, and share the heap.

@@ -23,9 +23,8 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use giveway_hints::Tier;
 use giveway_preempt::{
-    Goal, Level, Metric, Pool, RegionAlloc, Request, Shutdown, Ticker, Verdict, poll_record,
+    Goal, Level, Metric, Pool, RegionAlloc, Request, Shutdown, Ticker, Tier, Verdict, poll_record,
 };
 
 // Both kinds of work allocate, and share the heap.
