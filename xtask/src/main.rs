@@ -4,7 +4,8 @@
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
 //! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
 //! `cargo xtask ci` runs what must pass. `cargo xtask publish` builds programs from the
-//! packages of the libraries. A CI service only calls `ci`, and `cargo
+//! packages of the libraries, `cargo xtask semver` compares the libraries' interfaces with
+//! those of an earlier revision. A CI service only calls `ci`, and `cargo
 //! xtask long` and `cargo xtask kernels` at night. `cargo xtask seeds` shows by how much
 //! claims about UFS hold, over many seeds of the lab's clock.
 
@@ -15,6 +16,7 @@ mod models;
 mod notices;
 mod publish;
 mod seeds;
+mod semver;
 mod suite;
 mod tidy;
 
@@ -44,6 +46,8 @@ enum Task {
     Notices,
     /// Packages of the libraries, each with a program built from it alone
     Publish(publish::Args),
+    /// Interfaces of the libraries against those of an earlier revision
+    Semver(semver::Args),
     /// Models under loom and shuttle
     Models,
     /// Every test; those that fail once more, alone
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
         Task::Publish(args) => workspace().and_then(|workspace| publish::check(&workspace, &args)),
+        Task::Semver(args) => workspace().and_then(|workspace| semver::check(&workspace, &args)),
         Task::Notices => workspace().and_then(|workspace| notices::print(&workspace)),
     };
     match done {
