@@ -50,6 +50,11 @@ pub(crate) fn check(workspace: &Metadata, args: &Args) -> Result<()> {
     for package in &packages {
         let about = |what| format!("{}: {what}", package.name);
         complaints.extend(manifest_complaints(package).into_iter().map(about));
+        complaints.extend(
+            unpublished(workspace, &packages, package)
+                .into_iter()
+                .map(about),
+        );
     }
     if !complaints.is_empty() {
         return verdict("publish", &complaints);
@@ -137,6 +142,22 @@ fn manifest_complaints(package: &Package) -> Vec<String> {
         "no [package.metadata.docs.rs] with targets",
     );
     found
+}
+
+/// Packages of ours that a published one needs, and a user cannot have.
+fn unpublished(workspace: &Metadata, packages: &[&Package], package: &Package) -> Vec<String> {
+    let ours = workspace.workspace_packages().into_iter();
+    let needed = ours.filter(|other| uses(package, other));
+    let unpublished = needed.filter(|other| packages.iter().all(|some| some.id != other.id));
+    unpublished
+        .map(|other| {
+            format!(
+                "it needs {0}, which is not published: publish = true in its manifest, and a \
+                 version beside its path in [workspace.dependencies]",
+                other.name
+            )
+        })
+        .collect()
 }
 
 /// Unpacks what `cargo package` has made.
@@ -331,6 +352,21 @@ mod tests {
         let names: Vec<_> = packages.iter().map(|package| &**package.name).collect();
         assert!(names.contains(&"giveway-preempt"), "{names:?}");
         assert!(!names.contains(&"giveway-txn"), "{names:?}");
+    }
+
+    #[test]
+    fn a_published_package_needs_published_ones_only() {
+        let workspace = crate::workspace().unwrap();
+        let packages = in_order(&workspace);
+        for package in &packages {
+            assert!(unpublished(&workspace, &packages, package).is_empty());
+        }
+        let preempt = packages.iter().find(|one| **one.name == *"giveway-preempt");
+        let found = unpublished(&workspace, &[], preempt.unwrap());
+        assert!(
+            found[0].contains("giveway-hints, which is not published"),
+            "{found:?}"
+        );
     }
 
     #[test]
