@@ -97,6 +97,8 @@ pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
 pub use delivery::Delivery;
 pub use error::{DeliveryError, EnterError};
 // The words of the interface, so that a program needs no second package for them.
+#[cfg(not(loom))]
+pub use giveway_hints::slot::Table as HintTable;
 pub use giveway_hints::{Tier, Weight};
 pub use level::{Level, Levels};
 #[cfg(not(loom))]
