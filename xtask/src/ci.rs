@@ -101,6 +101,12 @@ const STEPS: &[Step] = &[
         env: &[("RUSTDOCFLAGS", "-D warnings")],
     },
     Step {
+        name: "packages",
+        program: "cargo",
+        args: &["xtask", "publish", "--offline"],
+        env: &[],
+    },
+    Step {
         name: "models",
         program: "cargo",
         args: &["xtask", "models"],

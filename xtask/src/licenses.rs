@@ -6,9 +6,10 @@
 //! and only there, licences compatible with that are allowed as well. A crate
 //! that only tests use is not shipped and does not count.
 //!
-//! What our own files say must agree with what their packages declare (`files`),
-//! and the texts of these licences must be there (`texts`).
+//! What our own files say must agree with what their packages declare (`files`), also
+//! where another package embeds them (`embedded`), and the texts of these licences must be there (`texts`).
 
+mod embedded;
 mod files;
 mod texts;
 

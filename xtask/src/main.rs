@@ -3,7 +3,9 @@
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
 //! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
-//! `cargo xtask ci` runs what must pass. A CI service only calls `ci`, and `cargo
+//! `cargo xtask ci` runs what must pass. `cargo xtask publish` builds programs from the
+//! packages of the libraries, `cargo xtask semver` compares the libraries' interfaces with
+//! those of an earlier revision. A CI service only calls `ci`, and `cargo
 //! xtask long` and `cargo xtask kernels` at night. `cargo xtask seeds` shows by how much
 //! claims about UFS hold, over many seeds of the lab's clock.
 
@@ -12,7 +14,9 @@ mod graph;
 mod licenses;
 mod models;
 mod notices;
+mod publish;
 mod seeds;
+mod semver;
 mod suite;
 mod tidy;
 
@@ -40,6 +44,10 @@ enum Task {
     Licenses,
     /// Licences and notices of what the programs contain, as text
     Notices,
+    /// Packages of the libraries, each with a program built from it alone
+    Publish(publish::Args),
+    /// Interfaces of the libraries against those of an earlier revision
+    Semver(semver::Args),
     /// Models under loom and shuttle
     Models,
     /// Every test; those that fail once more, alone
@@ -62,6 +70,8 @@ fn main() -> ExitCode {
         Task::Seeds(args) => seeds::run(&root(), &args),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),
+        Task::Publish(args) => workspace().and_then(|workspace| publish::check(&workspace, &args)),
+        Task::Semver(args) => workspace().and_then(|workspace| semver::check(&workspace, &args)),
         Task::Notices => workspace().and_then(|workspace| notices::print(&workspace)),
     };
     match done {

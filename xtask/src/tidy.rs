@@ -16,6 +16,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Metadata;
 
+pub(crate) use rules::normal;
+
 use crate::{graph, verdict};
 
 /// Checks every tracked file of the workspace, and its packages.

@@ -19,5 +19,10 @@ mod table;
 
 pub use giveway_tier::{Tier, Weight};
 
-/// Directory with the C headers, for build scripts of crates in this workspace.
+/// Directory with the C headers, for build scripts.
 pub const INCLUDE_DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
+
+// The example of the package's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

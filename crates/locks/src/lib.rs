@@ -93,3 +93,8 @@ pub type SpinlockGuard<'a, T> = lock_api::MutexGuard<'a, RawSpinlock, T>;
 /// A condition variable for a [`Mutex`].
 #[cfg(not(any(loom, shuttle)))]
 pub type Condvar = lock_api::Condvar<RawCondvar<RawMutex>>;
+
+// The example of the package's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -21,3 +21,8 @@ pub mod errno;
 pub mod futex;
 pub mod sched_ext;
 pub mod topology;
+
+// The example of the package's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use giveway_preempt::{
     Delivery, Level, Metric, Policy, Pool, RegionAlloc, Request, Shutdown, Summary, Ticker, Ticket,
-    handcrafted_yield_point, poll_record,
+    Tier, handcrafted_yield_point, poll_record,
 };
 use giveway_tier::Tier;
 

@@ -24,7 +24,7 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use giveway_preempt::{
-    Goal, Level, Metric, Pool, RegionAlloc, Request, Shutdown, Ticker, Verdict, poll_record,
+    Goal, Level, Metric, Pool, RegionAlloc, Request, Shutdown, Ticker, Tier, Verdict, poll_record,
 };
 use giveway_tier::Tier;
 

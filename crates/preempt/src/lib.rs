@@ -96,6 +96,9 @@ pub use alloc::RegionAlloc;
 pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
 pub use delivery::Delivery;
 pub use error::{DeliveryError, EnterError};
+// The words of the interface, so that a program needs no second package for them.
+#[cfg(not(loom))]
+pub use giveway_hints::slot::Table as HintTable;
 pub use giveway_tier::{Tier, Weight};
 pub use level::{Level, Levels};
 #[cfg(not(loom))]
@@ -117,3 +120,8 @@ pub use task::{TaskError, Ticket};
 pub use tuning::{Goal, GoalError, Verdict};
 pub use worker::{Builder, Worker};
 pub use yield_points::{handcrafted_yield_point, poll_record};
+
+// The example of the package's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -18,8 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use giveway_tasks::{Failure, Morsel, Pipeline, Pool, Query, Shutdown, Step, Ticket};
-use giveway_tier::Tier;
+use giveway_tasks::{Failure, Morsel, Pipeline, Pool, Query, Shutdown, Step, Ticket, Tier};
 
 const ROUNDS_MAX: usize = 1000;
 /// From one unit's point to the next one's. It has no factor in common with a

@@ -58,6 +58,7 @@ mod worker;
 
 pub use decay::{Decay, DecayError};
 pub use error::{QueryError, Why};
+// The words of the interface, so that a program needs no second package for them.
 pub use giveway_tier::{Tier, Weight};
 pub use group::{QueryId, QueryView, Report, Ticket};
 pub use pipeline::{Failure, Morsel, Pipeline, Step};
@@ -68,3 +69,8 @@ pub use query::{Query, Refused};
 pub use stats::{OVERRUN_CLASSES, PoolStats, WorkerStats};
 pub use tuning::TUNER;
 pub use wake::LaneWaker;
+
+// The example of the package's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

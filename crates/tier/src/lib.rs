@@ -24,3 +24,8 @@ mod weight;
 
 pub use tier::{ParseTierError, Tier};
 pub use weight::{Weight, WeightError};
+
+// The example of the package's front page is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

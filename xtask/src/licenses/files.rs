@@ -7,7 +7,8 @@
 //! The licence of a package must cover that of each file in it: whichever choice of
 //! the package's licences a user takes, those licences satisfy the file's, too. So a
 //! file under the GPL in a package that is MIT OR Apache-2.0 is refused, as is one
-//! that leaves out one of the two.
+//! that leaves out one of the two. What a package embeds of other directories is held to
+//! the same (`embedded`).
 //!
 //! Known weakness: a licence that stands in the prose of a file alone is not found.
 
@@ -19,6 +20,7 @@ use anyhow::Result;
 use cargo_metadata::Metadata;
 use spdx::{Expression, LicenseReq};
 
+use super::embedded::Tree;
 use crate::tidy;
 
 const TAG: &str = "SPDX-License-Identifier:";
@@ -35,16 +37,24 @@ const APART: &[(&str, &str)] = &[("postgres/patches", "PostgreSQL")];
 pub(super) fn check(workspace: &Metadata) -> Result<(Vec<String>, BTreeSet<String>)> {
     let root = workspace.workspace_root.as_std_path();
     let owners = owners(workspace);
+    let tracked = tidy::tracked(root)?;
+    let tree = Tree {
+        files: &tracked,
+        owners: &owners,
+        scripts: &scripts(workspace),
+        read: &|path| fs::read_to_string(root.join(path)).ok(),
+    };
     let mut complaints = Vec::new();
     let mut names = BTreeSet::new();
-    for path in tidy::tracked(root)? {
-        let Ok(text) = fs::read_to_string(root.join(&path)) else {
+    for path in &tracked {
+        let Ok(text) = fs::read_to_string(root.join(path)) else {
             // Deleted, or not text.
             continue;
         };
         names.extend(said(&text).map(terms).unwrap_or_default());
-        let what = complaint(&path, &text, licence_around(&owners, &path));
+        let what = complaint(path, &text, licence_around(&owners, path));
         complaints.extend(what.map(|what| format!("{}: {what}", path.display())));
+        complaints.extend(tree.complaints(path, &text));
     }
     Ok((complaints, names))
 }
@@ -56,8 +66,20 @@ pub(super) fn terms(licence: &str) -> Vec<String> {
     terms.map(|term| term.req.to_string()).collect()
 }
 
+/// Build scripts of our packages.
+fn scripts(workspace: &Metadata) -> Vec<PathBuf> {
+    let packages = workspace.workspace_packages().into_iter();
+    let targets = packages.flat_map(|package| &package.targets);
+    let scripts = targets.filter(|target| target.is_custom_build());
+    let paths =
+        scripts.filter_map(|target| target.src_path.strip_prefix(&workspace.workspace_root).ok());
+    paths.map(|path| path.as_std_path().to_owned()).collect()
+}
+
 /// Directories and the licence that is declared for each.
-fn owners(workspace: &Metadata) -> Vec<(PathBuf, String)> {
+pub(super) type Owners = Vec<(PathBuf, String)>;
+
+fn owners(workspace: &Metadata) -> Owners {
     let root = &workspace.workspace_root;
     let packages = workspace.workspace_packages().into_iter().map(|package| {
         let dir = package.manifest_path.parent();
@@ -74,13 +96,19 @@ fn owners(workspace: &Metadata) -> Vec<(PathBuf, String)> {
     packages.chain(apart).collect()
 }
 
-fn licence_around<'a>(owners: &'a [(PathBuf, String)], path: &Path) -> &'a str {
+pub(super) fn licence_around<'a>(owners: &'a Owners, path: &Path) -> &'a str {
     let found = owners.iter().find(|(dir, _)| path.starts_with(dir));
     found.map_or(OTHERS, |(_, licence)| licence)
 }
 
+/// The directory of a file's package; the top of the tree if it is in none.
+pub(super) fn dir_around<'a>(owners: &'a Owners, path: &Path) -> &'a Path {
+    let found = owners.iter().find(|(dir, _)| path.starts_with(dir));
+    found.map_or(Path::new(""), |(dir, _)| dir)
+}
+
 /// What a file says of its licence.
-fn said(text: &str) -> Option<&str> {
+pub(super) fn said(text: &str) -> Option<&str> {
     let mut lines = text.lines().take(LINES);
     let (_, licence) = lines.find_map(|line| line.split_once(TAG))?;
     let licence = licence.trim();
@@ -105,6 +133,21 @@ fn complaint(path: &Path, text: &str, around: &str) -> Option<String> {
             "'{licence}' is not covered by '{around}', which is declared around it; declare both"
         )
     })
+}
+
+/// Whether a package with the licence `around` may embed what has another one. A package
+/// that is under the GPL alone may embed what can be had under MIT, which asks for
+/// nothing that the GPL forbids. What cannot be read is complained about elsewhere.
+pub(super) fn is_covered(around: &str, part: &str) -> bool {
+    let is_gpl = terms(around).iter().all(|term| term.starts_with("GPL-"));
+    let around = match is_gpl {
+        true => format!("({around}) AND MIT"),
+        false => around.to_owned(),
+    };
+    match (Expression::parse(&around), Expression::parse(part)) {
+        (Ok(around), Ok(part)) => covers(&around, &part),
+        _ => true,
+    }
 }
 
 /// Whether every choice of licences that satisfies `whole` satisfies `part`.

@@ -1,8 +1,12 @@
-//! The texts of the licences that we use: in the tree, and in the Debian package.
+//! The texts of the licences that we use, and what is said of the programs' licences.
 //!
 //! Each licence that a package or a file of ours names has its text at the top of the
-//! tree. The package's `copyright` says for each program what the licences of all of
-//! our packages in it come to, and has a paragraph for each licence.
+//! tree. What is shipped is what the Debian packages install from `bin/`. Three places
+//! say what the licences of all of our packages in a program come to:
+//!
+//! - the Debian packages' `copyright`, which also has a paragraph for each licence;
+//! - the container image's label, for all programs in it together;
+//! - the README, for a program that has another licence than the rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,15 +45,16 @@ const TEXTS: &[(&str, &str, &str)] = &[
         "without a written agreement is hereby granted",
     ),
 ];
-/// What the Debian package has of ours, and the package of which each is built.
-const PROGRAMS: &[(&str, &str)] = &[
-    ("bin/giveway", "giveway"),
-    ("bin/giveway-bench", "giveway-bench"),
-    ("bin/giveway-sql", "giveway-sql-cli"),
-    ("bin/scx_ufs", "scx_ufs"),
-    ("bin/libgiveway_cfl.so", "giveway-cfl-preload"),
-];
+/// What each of the Debian packages has of ours, one a line: a file and its place.
+const DEBIAN: &str = "dist/debian";
+/// The one that the container image has.
+const IN_CONTAINER: &str = "giveway.install";
 const COPYRIGHT: &str = "dist/debian/copyright";
+const CONTAINER: &str = "dist/container/Containerfile";
+const LABEL: &str = "org.opencontainers.image.licenses=\"";
+const README: &str = "README.md";
+/// The licences of all that the README does not name.
+const REST: [&str; 2] = ["Apache-2.0", "MIT"];
 
 /// Complaints about texts that are missing. `names` are licences that files name.
 pub(super) fn check(workspace: &Metadata, mut names: BTreeSet<String>) -> Result<Vec<String>> {
@@ -58,12 +63,87 @@ pub(super) fn check(workspace: &Metadata, mut names: BTreeSet<String>) -> Result
         names.extend(files::terms(package.license.as_deref().unwrap_or_default()));
     }
     let mut complaints = without_text(&names, |file| read(root, file));
-    let copyright = read(root, COPYRIGHT);
-    for (program, package) in PROGRAMS {
+    let [copyright, readme, container] =
+        [COPYRIGHT, README, CONTAINER].map(|file| read(root, file));
+    let mut in_container = BTreeSet::new();
+    for (list, program) in installed(root)? {
+        let package = package_of(workspace, &program);
+        let package = package.with_context(|| format!("{list}: no package makes {program}"))?;
         let licences = licences_in(workspace, package)?;
-        complaints.extend(not_stated(&copyright, program, &licences));
+        complaints.extend(not_stated(&copyright, &program, &licences));
+        complaints.extend(not_in_readme(&readme, &program, &licences));
+        if list == IN_CONTAINER {
+            in_container.extend(licences);
+        }
     }
+    complaints.extend(not_on_label(&container, &in_container));
     Ok(complaints)
+}
+
+/// What the Debian packages install, each with the list that says so.
+fn installed(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(root.join(DEBIAN)).context(DEBIAN)? {
+        let list = entry?.file_name().to_string_lossy().into_owned();
+        if list.ends_with(".install") {
+            let text = read(&root.join(DEBIAN), &list);
+            let programs = programs(&text).into_iter();
+            found.extend(programs.map(|program| (list.clone(), program.to_owned())));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Programs and libraries among what is installed, as paths in the source package.
+fn programs(install: &str) -> Vec<&str> {
+    let files = install
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    files.filter(|file| file.starts_with("bin/")).collect()
+}
+
+/// The package that has a program or a shared library of this name.
+fn package_of<'a>(workspace: &'a Metadata, program: &str) -> Option<&'a str> {
+    let name = program.strip_prefix("bin/")?;
+    let library = name
+        .strip_prefix("lib")
+        .and_then(|name| name.strip_suffix(".so"));
+    let packages = workspace.workspace_packages();
+    let mut makers = packages.into_iter().filter(|package| {
+        package.targets.iter().any(|target| match library {
+            Some(library) => target.is_cdylib() && target.name == library,
+            None => target.is_bin() && target.name == name,
+        })
+    });
+    makers.next().map(|package| package.name.as_str())
+}
+
+/// What the README's section on licences does not say of a program.
+fn not_in_readme(readme: &str, program: &str, licences: &BTreeSet<String>) -> Vec<String> {
+    let name = format!("`{}`", program.trim_start_matches("bin/"));
+    let section = readme
+        .split("\n## ")
+        .find(|section| section.starts_with("Licence\n"));
+    let lines = section.unwrap_or_default().lines();
+    let about: Vec<&str> = lines.filter(|line| line.contains(&name)).collect();
+    let others = licences
+        .iter()
+        .filter(|licence| !REST.contains(&licence.as_str()));
+    let unsaid = others.filter(|licence| !about.iter().any(|line| line.contains(licence.as_str())));
+    unsaid
+        .map(|licence| format!("{README}: no line of 'Licence' says {licence} of {name}"))
+        .collect()
+}
+
+/// What is wrong with the label of the container image.
+fn not_on_label(container: &str, licences: &BTreeSet<String>) -> Option<String> {
+    let label = container.split_once(LABEL).map_or("", |(_, rest)| rest);
+    let label = label.split('"').next().unwrap_or_default();
+    let said: BTreeSet<String> = files::terms(label).into_iter().collect();
+    (said != *licences).then(|| {
+        format!("{CONTAINER}: the label says {said:?}, and the programs have {licences:?}")
+    })
 }
 
 fn read(root: &Path, file: &str) -> String {
@@ -180,6 +260,43 @@ mod tests {
         // What no paragraph names has the licence of all.
         assert!(not_stated(copyright, "bin/b", &set(&["MIT"])).is_empty());
         assert_eq!(not_stated("", "bin/b", &set(&["MIT"])).len(), 1);
+    }
+
+    #[test]
+    fn each_installed_program_is_some_package_s() {
+        let workspace = crate::workspace().unwrap();
+        let installed = installed(workspace.workspace_root.as_std_path()).unwrap();
+        for program in ["bin/giveway", "bin/giveway-bench", "bin/scx_ufs"] {
+            assert!(installed.iter().any(|(_, other)| other == program));
+        }
+        for (list, program) in installed {
+            assert!(
+                package_of(&workspace, &program).is_some(),
+                "{list} {program}"
+            );
+        }
+        let library = package_of(&workspace, "bin/libgiveway_cfl.so");
+        assert_eq!(library, Some("giveway-cfl-preload"));
+        assert_eq!(package_of(&workspace, "bin/nothing"), None);
+        assert_eq!(programs("bin/a usr/bin\ndist/b c\n\n"), ["bin/a"]);
+    }
+
+    #[test]
+    fn a_program_that_has_the_lab_in_it_says_so_wherever_licences_are_said() {
+        let workspace = crate::workspace().unwrap();
+        let has = |package| licences_in(&workspace, package).unwrap();
+        assert!(has("giveway-lab").contains("GPL-2.0-or-later"));
+        assert!(!has("giveway-cfl-preload").contains("GPL-2.0-or-later"));
+
+        let with_lab = set(&["MIT", "Apache-2.0", "GPL-2.0-or-later"]);
+        let readme = "# A\n\n`a`: GPL-2.0-or-later\n\n## Licence\n\n`b`: GPL-2.0-or-later\n";
+        assert_eq!(not_in_readme(readme, "bin/a", &with_lab).len(), 1);
+        assert!(not_in_readme(readme, "bin/b", &with_lab).is_empty());
+        assert!(not_in_readme(readme, "bin/a", &set(&["MIT", "Apache-2.0"])).is_empty());
+
+        let label = format!("LABEL {LABEL}MIT OR Apache-2.0\"\n");
+        assert!(not_on_label(&label, &with_lab).is_some());
+        assert!(not_on_label(&label, &set(&["MIT", "Apache-2.0"])).is_none());
     }
 
     #[test]

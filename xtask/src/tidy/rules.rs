@@ -171,6 +171,11 @@ fn resolve(file: &Path, target: &str) -> PathBuf {
         Some(from_top) => PathBuf::from(from_top),
         None => file.parent().unwrap_or(Path::new("")).join(target),
     };
+    normal(&joined)
+}
+
+/// A path from the top of the tree without `.` and `..`.
+pub(crate) fn normal(joined: &Path) -> PathBuf {
     let mut path = PathBuf::new();
     for component in joined.components() {
         match component {

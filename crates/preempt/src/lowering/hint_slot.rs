@@ -24,11 +24,10 @@ thread_local! {
 ///
 /// ```
 /// use std::time::Duration;
-/// use giveway_hints::{Tier, slot::Table};
-/// use giveway_preempt::{HintSlot, Pool};
+/// use giveway_preempt::{HintSlot, HintTable, Pool, Tier};
 ///
 /// // Without UFS there is no table, and lowering does nothing.
-/// let table = Table::open(None).ok();
+/// let table = HintTable::open(None).ok();
 /// let lower = move |_| Box::new(HintSlot::attach(table.as_ref())) as _;
 /// let pool = Pool::builder()
 ///     .workers(1)
