@@ -58,8 +58,8 @@ impl Group {
 
     /// CPU time that processes have spent in it.
     pub(super) fn cpu_time(&self) -> Result<Duration> {
-        let failed = failed("read it", &self.0.file("cpu.stat"));
-        self.0.cpu_time().map_err(failed)
+        let path = self.0.file("cpu.stat");
+        self.0.cpu_time().map_err(failed("read it", &path))
     }
 
     /// Moves a process with all its threads.
