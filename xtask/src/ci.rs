@@ -113,6 +113,12 @@ const STEPS: &[Step] = &[
         env: &[],
     },
     Step {
+        name: "doctests",
+        program: "cargo",
+        args: &["test", "--locked", "--workspace", "--doc"],
+        env: &[],
+    },
+    Step {
         name: "postgres",
         program: "bash",
         args: &["postgres/test.sh"],
@@ -173,7 +179,7 @@ impl Step {
 }
 
 /// Where programs are. Debian has servers in directories that only root has in PATH.
-fn path() -> OsString {
+pub(crate) fn path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let servers = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     env::join_paths(env::split_paths(&path).chain(servers)).unwrap_or(path)

@@ -42,8 +42,8 @@ enum Task {
     Notices,
     /// Models under loom and shuttle
     Models,
-    /// Every test; those that fail once more, alone
-    Tests,
+    /// Every test, or some; those that fail once more, alone
+    Tests(suite::Args),
     /// What takes hours: the tests in the target `long` of any package
     Long,
     /// UFS on each kernel of its range: the tests in the target `kernels` of any package
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Ci => ci::run(&root()),
         Task::Models => models::check(&root()),
-        Task::Tests => suite::check(&root()),
+        Task::Tests(args) => suite::check(&root(), &args),
         Task::Long => suite::check_apart(&root(), "long"),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::Seeds(args) => seeds::run(&root(), &args),
