@@ -1,11 +1,12 @@
-# Giveway: `make demo` shows what it does, `make test` proves it.
+# Giveway: `make demo` shows what it does, `make test` proves it, `make check` is what a
+# change is tried with.
 #
 # Every target does the set-up it needs. What takes long to make (emulator,
 # kernel, guest image) is kept in ${XDG_CACHE_HOME:-~/.cache}/giveway, outside
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build test test-long test-kernels test-seeds demo lab servers install package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-seeds demo lab servers install package image extension deb clean
 
 GIVEWAY := target/release/giveway
 PREFIX ?= /usr/local
@@ -21,6 +22,9 @@ setup: ## Install the packages that building and testing take
 
 build: setup ## Build target/release/giveway and target/release/scx_ufs
 	cargo build --release --locked
+
+check: setup ## Check formatting and lints; run the tests that boot no guest
+	cargo xtask check
 
 test: setup ## Check formatting, lints, licences; run every test
 	cargo xtask ci

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! targets   builds all test programs at once, has each list its tests
+//! models    those among them that loom and shuttle run
 //! plan      units: a test, or the tests of a target that share something; longest first
 //! pool      as many units at once as there are CPUs
 //! process   one unit: its output, its time, its end
@@ -20,6 +21,7 @@
 //! did not run: a check that cannot run has not passed.
 
 mod harness;
+mod models;
 mod plan;
 mod pool;
 mod process;
@@ -34,11 +36,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use cargo_metadata::Metadata;
 
 use plan::{Durations, Unit};
 use pool::Event;
 use process::Ended;
 use report::Report;
+use targets::{Build, Target};
 
 /// Longest run of a unit, and of one that boots a guest. Far more than any takes on a
 /// busy machine: what is still there then hangs.
@@ -49,6 +53,16 @@ const LIMIT_OF_NIGHT: Duration = Duration::from_secs(12 * 3600);
 
 /// Where durations are kept for the next run.
 const DURATIONS: &str = "target/tests/durations";
+
+/// Tests that no test program of cargo's has: package, name and command line.
+const COMMANDS: [(&str, &str, &[&str]); 2] = [
+    (
+        "workspace",
+        "doctests",
+        &["cargo", "test", "--locked", "--workspace", "--doc"],
+    ),
+    ("postgres", "extension", &["bash", "postgres/test.sh"]),
+];
 
 /// Which tests.
 #[derive(clap::Args)]
@@ -69,12 +83,53 @@ pub(crate) struct Args {
 /// # Errors
 /// A test failed, or none was chosen.
 pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
-    let mut targets = targets::build(root, &crate::workspace()?, &[])?;
+    let workspace = crate::workspace()?;
+    let all = Build {
+        args: vec!["--workspace"],
+        ..Build::default()
+    };
+    let mut targets = targets::build(root, &workspace, &all)?;
     if args.quick {
         targets.retain(|target| !target.traits.guest && !target.traits.server);
+    } else {
+        targets.append(&mut models(root, &workspace)?);
+        targets.extend(
+            COMMANDS.map(|(package, name, line)| Target::of_command(root, package, name, line)),
+        );
     }
+    run_and_look_again(root, args, &targets)
+}
+
+/// Runs the model checkers' tests only.
+///
+/// # Errors
+/// A model found something, or there is none of those that are meant.
+pub(crate) fn check_models(root: &Path, args: &Args) -> Result<()> {
+    let targets = models(root, &crate::workspace()?)?;
+    run_and_look_again(root, args, &targets)
+}
+
+/// The models, built for their checkers.
+fn models(root: &Path, workspace: &Metadata) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for build in models::builds() {
+        targets.append(&mut targets::build(root, workspace, &build)?);
+    }
+    for target in &mut targets {
+        if let Some(tests) = &mut target.tests {
+            tests.retain(|test| models::is_model(&target.package, &target.name, test));
+        }
+    }
+    models::all_there(targets.iter().filter_map(|target| {
+        let tests = target.tests.as_ref()?;
+        (!tests.is_empty()).then_some((target.package.as_str(), target.name.as_str()))
+    }))?;
+    Ok(targets)
+}
+
+fn run_and_look_again(root: &Path, args: &Args, targets: &[Target]) -> Result<()> {
     let mut durations = Durations::read(&root.join(DURATIONS));
-    let units = plan::units(&targets, &args.words, &durations);
+    let units = plan::units(targets, &args.words, &durations);
     if units.is_empty() {
         bail!(
             "no test has a name that contains {}",
@@ -107,8 +162,12 @@ pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
 ///
 /// # Errors
 /// A test failed, or there is none.
-pub(crate) fn check_apart(root: &Path, target: &str) -> Result<()> {
-    let targets = targets::build(root, &crate::workspace()?, &["--test", target])?;
+pub(crate) fn check_apart(root: &Path, target: &'static str) -> Result<()> {
+    let build = Build {
+        args: vec!["--workspace", "--test", target],
+        ..Build::default()
+    };
+    let targets = targets::build(root, &crate::workspace()?, &build)?;
     let units = plan::units(&targets, &[], &Durations::default());
     if units.is_empty() {
         bail!("no package has a test in a target '{target}'");

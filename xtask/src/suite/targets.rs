@@ -40,6 +40,7 @@ pub(super) struct Target {
     pub(super) package: String,
     pub(super) name: String,
     pub(super) program: PathBuf,
+    args: Vec<&'static str>,
     pub(super) traits: Traits,
     /// Its tests; none for a target that is one test, without Rust's harness.
     pub(super) tests: Option<Vec<String>>,
@@ -51,6 +52,7 @@ impl Target {
     /// A command that runs the program as cargo would.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
+        command.args(&self.args);
         for (name, _) in std::env::vars_os() {
             // Those of this program's own package.
             if name.to_string_lossy().starts_with("CARGO_PKG_") {
@@ -70,6 +72,29 @@ impl Target {
         command
     }
 
+    /// A command that is one test, and runs at the top of the tree.
+    pub(super) fn of_command(
+        root: &Path,
+        package: &str,
+        name: &str,
+        line: &[&'static str],
+    ) -> Target {
+        let (program, args) = line.split_first().expect("a command");
+        Target {
+            package: package.to_owned(),
+            name: name.to_owned(),
+            program: PathBuf::from(program),
+            args: args.to_vec(),
+            traits: Traits {
+                server: true,
+                ..Traits::default()
+            },
+            tests: None,
+            version: String::new(),
+            manifest: root.join("Cargo.toml"),
+        }
+    }
+
     /// A target that only tests of the runner see.
     #[cfg(test)]
     pub(super) fn made_up(
@@ -82,6 +107,7 @@ impl Target {
             package: package.to_owned(),
             name: name.to_owned(),
             program: PathBuf::from("/bin/sh"),
+            args: Vec::new(),
             traits,
             tests,
             version: "0.0.0".to_owned(),
@@ -105,16 +131,33 @@ impl Target {
     }
 }
 
-/// Builds the test programs that these arguments of `cargo test` choose, and has each
-/// list its tests.
+/// A build of test programs.
+#[derive(Debug, Default)]
+pub(crate) struct Build {
+    /// Arguments of `cargo test` that say what is built.
+    pub(crate) args: Vec<&'static str>,
+    /// Of a build that is unlike others: what its targets' names begin with, the name of
+    /// its directory below `target`, and a `cfg`.
+    pub(crate) cfg: Option<&'static str>,
+}
+
+/// Builds test programs, and has each list its tests.
 ///
 /// # Errors
 /// Something does not build, or a manifest is wrong.
-pub(super) fn build(root: &Path, workspace: &Metadata, args: &[&str]) -> Result<Vec<Target>> {
-    let mut cargo = Command::new("cargo")
-        .args(["test", "--locked", "--workspace", "--no-run"])
+pub(super) fn build(root: &Path, workspace: &Metadata, build: &Build) -> Result<Vec<Target>> {
+    let mut command = Command::new("cargo");
+    command
+        .args(["test", "--locked", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
-        .args(args)
+        .args(&build.args);
+    if let Some(cfg) = build.cfg {
+        command
+            .arg("--target-dir")
+            .arg(workspace.target_directory.join(cfg))
+            .env("RUSTFLAGS", format!("--cfg {cfg}"));
+    }
+    let mut cargo = command
         .current_dir(root)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -125,7 +168,7 @@ pub(super) fn build(root: &Path, workspace: &Metadata, args: &[&str]) -> Result<
     for message in Message::parse_stream(BufReader::new(stdout)) {
         if let Message::CompilerArtifact(artifact) = message? {
             beside_programs(&artifact)?;
-            targets.extend(target(workspace, &artifact)?);
+            targets.extend(target(workspace, &artifact, build.cfg)?);
         }
     }
     if !cargo.wait().context("cargo test")?.success() {
@@ -159,7 +202,7 @@ fn beside_programs(artifact: &Artifact) -> Result<()> {
     Ok(())
 }
 
-fn target(workspace: &Metadata, artifact: &Artifact) -> Result<Option<Target>> {
+fn target(workspace: &Metadata, artifact: &Artifact, cfg: Option<&str>) -> Result<Option<Target>> {
     let (true, Some(program)) = (artifact.profile.test, &artifact.executable) else {
         return Ok(None);
     };
@@ -169,11 +212,19 @@ fn target(workspace: &Metadata, artifact: &Artifact) -> Result<Option<Target>> {
         .find(|package| package.id == artifact.package_id)
         .with_context(|| format!("{}: not of the workspace", artifact.package_id))?;
     let name = shown(&artifact.target.kind, &artifact.target.name);
-    let traits = traits(package)?.remove(&name).unwrap_or_default();
+    let (name, traits) = match cfg {
+        // What a manifest says is of the ordinary build.
+        Some(cfg) => (format!("{cfg}:{name}"), Traits::default()),
+        None => {
+            let traits = traits(package)?.remove(&name).unwrap_or_default();
+            (name, traits)
+        }
+    };
     Ok(Some(Target {
         package: package.name.to_string(),
         name,
         program: program.clone().into_std_path_buf(),
+        args: Vec::new(),
         traits,
         tests: None,
         version: package.version.to_string(),
