@@ -90,7 +90,7 @@ pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
     };
     let mut targets = targets::build(root, &workspace, &all)?;
     if args.quick {
-        targets.retain(|target| !target.traits.guest && !target.traits.server);
+        targets.retain(|target| target.traits.is_quick());
     } else {
         targets.append(&mut models(root, &workspace)?);
         targets.extend(
@@ -214,10 +214,6 @@ fn run(
     limit: impl Fn(&Unit<'_>) -> Duration + Sync,
     report: &mut Report,
 ) {
-    let needs = |unit: &Unit<'_>| match unit.target.traits.alone {
-        true => slots,
-        false => 1,
-    };
     let work = |unit: &Unit<'_>| {
         let start = Instant::now();
         match process::run(&mut command(unit), limit(unit)) {
@@ -228,7 +224,6 @@ fn run(
     pool::run(
         units,
         slots,
-        needs,
         &process::STOPPED,
         work,
         |unit, event| match event {

@@ -1,18 +1,20 @@
 //! Which tests run in one process, and in which order.
 //!
 //! Each test has a process of its own, so it can be timed, ended and tried again by
-//! itself. Those of a target that is marked `together` share one, because they share
-//! what costs most: a guest, a package, a data set. The longest unit starts first, by
-//! what it took last time, so no long one is left for the end. Nothing runs beside
-//! tests of a target that is marked `alone`; they come before all others, while no
-//! guest is in the way.
+//! itself. In a target that is marked `together` those of a module share one, because
+//! they share what costs most: a guest, a package, a data set.
+//!
+//! The longest unit starts first, by what it took last time, so no long one is left for
+//! the end. Nothing runs beside tests of a target that is marked `alone`; they come
+//! before all others, while no guest is in the way. Then comes what makes the lab.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::targets::Target;
+use super::pool::Job;
+use super::targets::{Target, Traits};
 
 /// What a unit takes that has not been timed yet.
 const UNKNOWN: Duration = Duration::from_secs(1);
@@ -50,6 +52,20 @@ impl<'a> Unit<'a> {
     }
 }
 
+impl Job for Unit<'_> {
+    fn alone(&self) -> bool {
+        self.target.traits.alone
+    }
+
+    fn makes(&self) -> bool {
+        self.target.traits.lab
+    }
+
+    fn takes(&self) -> bool {
+        self.target.traits.guest
+    }
+}
+
 /// What a test is called in reports: its package, its target and its path there.
 pub(super) fn name(target: &Target, test: &str) -> String {
     format!("{} {} {test}", target.package, target.name)
@@ -82,11 +98,14 @@ pub(super) fn units<'a>(
         let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
         let tests = tests.into_iter().filter(|test| asked(test));
         if target.traits.together {
-            let tests: Vec<&str> = tests.collect();
-            if !tests.is_empty() {
-                let tests = Some(tests);
-                units.push(Unit { target, tests });
+            let mut modules: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+            for test in tests {
+                modules.entry(module(test)).or_default().push(test);
             }
+            units.extend(modules.into_values().map(|tests| Unit {
+                target,
+                tests: Some(tests),
+            }));
         } else {
             units.extend(tests.map(|test| Unit {
                 target,
@@ -96,9 +115,15 @@ pub(super) fn units<'a>(
     }
     units.sort_by_cached_key(|unit| {
         let duration = durations.of(unit);
-        (!unit.target.traits.alone, std::cmp::Reverse(duration))
+        let Traits { alone, lab, .. } = unit.target.traits;
+        (!alone, !lab, std::cmp::Reverse(duration))
     });
     units
+}
+
+/// The module of a test; none for one at the top of its target.
+pub(super) fn module(test: &str) -> &str {
+    test.rsplit_once("::").map_or("", |(module, _)| module)
 }
 
 /// How long each test took when it last ran here.
@@ -154,7 +179,6 @@ impl Durations {
 
 #[cfg(test)]
 mod tests {
-    use super::super::targets::Traits;
     use super::*;
 
     fn target(name: &str, traits: Traits, tests: &[&str]) -> Target {
@@ -167,24 +191,26 @@ mod tests {
         joined.collect()
     }
 
-    const TOGETHER: Traits = Traits {
-        guest: true,
-        server: false,
-        together: true,
-        alone: false,
-    };
-    const ALONE: Traits = Traits {
-        guest: false,
-        server: false,
-        together: false,
-        alone: true,
-    };
+    fn together() -> Traits {
+        Traits {
+            guest: true,
+            together: true,
+            ..Traits::default()
+        }
+    }
+
+    fn alone() -> Traits {
+        Traits {
+            alone: true,
+            ..Traits::default()
+        }
+    }
 
     fn all() -> [Target; 4] {
         [
             target("lib", Traits::default(), &["slow", "fast"]),
-            target("faults", TOGETHER, &["one", "two"]),
-            target("shares", ALONE, &["even"]),
+            target("faults", together(), &["one", "two"]),
+            target("shares", alone(), &["even"]),
             Target::made_up("pack", "step", Traits::default(), None),
         ]
     }
@@ -205,6 +231,33 @@ mod tests {
             "pack lib fast",
         ];
         assert_eq!(names(&units), expected);
+    }
+
+    #[test]
+    fn tests_of_a_module_share_a_process_if_their_target_says_so() {
+        let tests = ["hints::one", "tiers::two", "hints::three", "four"];
+        let apart = [target("vm", Traits::default(), &tests)];
+        assert_eq!(units(&apart, &[], &Durations::default()).len(), 4);
+        let shared = [target("vm", together(), &tests)];
+        let units = units(&shared, &[], &Durations::default());
+        let expected = [
+            "pack vm four",
+            "pack vm hints::one + pack vm hints::three",
+            "pack vm tiers::two",
+        ];
+        assert_eq!(names(&units), expected);
+    }
+
+    #[test]
+    fn what_makes_the_lab_comes_before_guests() {
+        let lab = Traits {
+            lab: true,
+            ..Traits::default()
+        };
+        let mut targets = all().to_vec();
+        targets.push(target("made", lab, &["is_made"]));
+        let units = units(&targets, &[], &Durations::default());
+        assert_eq!(names(&units)[1], "pack made is_made");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Jobs side by side, on so many slots.
 //!
-//! A slot is a CPU. A job takes one slot, or all of them when nothing may run beside
-//! it. Jobs start strictly in the order in which they are given: one that does not fit
-//! yet is waited for and not overtaken, so a job that takes all slots is not starved.
-//! The caller sorts, the longest first.
+//! A slot is a CPU; a job takes one, or all of them when nothing may run beside it. Jobs
+//! start in the order in which they are given. The caller sorts, the longest first. Two
+//! rules hold besides:
+//!
+//! - Nothing overtakes a job that is to be alone, so it is not starved.
+//! - Jobs that take what others make wait for all of those. Other jobs overtake them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -12,6 +14,15 @@ use std::time::{Duration, Instant};
 
 /// How often jobs that run are looked at.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// When a job may start.
+pub(super) trait Job: Sync {
+    /// Nothing may run beside it.
+    fn alone(&self) -> bool;
+    /// Others wait for it, those that `take`. It does not take anything itself.
+    fn makes(&self) -> bool;
+    fn takes(&self) -> bool;
+}
 
 /// What happens to a job.
 pub(super) enum Event<R> {
@@ -23,10 +34,9 @@ pub(super) enum Event<R> {
 
 /// Runs `work` on every job and calls `on` for what happens, on the caller's thread.
 /// When `stop` is set no further job starts.
-pub(super) fn run<J: Sync, R: Send>(
+pub(super) fn run<J: Job, R: Send>(
     jobs: &[J],
     slots: usize,
-    needs: impl Fn(&J) -> usize,
     stop: &AtomicBool,
     work: impl Fn(&J) -> R + Sync,
     mut on: impl FnMut(&J, Event<R>),
@@ -34,13 +44,16 @@ pub(super) fn run<J: Sync, R: Send>(
     let work = &work;
     let (sender, ended) = mpsc::channel();
     thread::scope(|scope| {
-        let mut waiting = jobs.iter().peekable();
+        let mut waiting: Vec<&J> = jobs.iter().collect();
         let mut running: Vec<(&J, Instant)> = Vec::new();
-        let mut free = slots;
         loop {
-            let fits = |job: &&J| needs(job).min(slots) <= free && !stop.load(Ordering::Relaxed);
-            if let Some(job) = waiting.next_if(fits) {
-                free -= needs(job).min(slots);
+            let now: Vec<&J> = running.iter().map(|(job, _)| *job).collect();
+            let next = match stop.load(Ordering::Relaxed) {
+                true => None,
+                false => next(&waiting, &now, slots),
+            };
+            if let Some(next) = next {
+                let job = waiting.remove(next);
                 running.push((job, Instant::now()));
                 let sender = sender.clone();
                 scope.spawn(move || {
@@ -55,7 +68,6 @@ pub(super) fn run<J: Sync, R: Send>(
             match ended.recv_timeout(LOOK) {
                 Ok((job, result)) => {
                     running.retain(|(other, _)| !std::ptr::eq(*other, job));
-                    free += needs(job).min(slots);
                     on(job, Event::Ended(result));
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -69,6 +81,17 @@ pub(super) fn run<J: Sync, R: Send>(
     });
 }
 
+/// Which of the jobs that wait starts beside those that run, if any.
+fn next<J: Job>(waiting: &[&J], running: &[&J], slots: usize) -> Option<usize> {
+    if running.len() >= slots || running.iter().any(|job| job.alone()) {
+        return None;
+    }
+    let making = waiting.iter().chain(running).any(|job| job.makes());
+    let ready = |job: &&J| !(making && job.takes());
+    let first = waiting.iter().position(ready)?;
+    (!waiting[first].alone() || running.is_empty()).then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -76,91 +99,121 @@ mod tests {
 
     use super::*;
 
+    /// `a` is alone, `m` makes, `t` takes, others are jobs like any.
+    impl Job for char {
+        fn alone(&self) -> bool {
+            *self == 'a'
+        }
+
+        fn makes(&self) -> bool {
+            *self == 'm'
+        }
+
+        fn takes(&self) -> bool {
+            *self == 't'
+        }
+    }
+
     static GO: AtomicBool = AtomicBool::new(false);
 
+    fn jobs(letters: &str) -> Vec<char> {
+        letters.chars().collect()
+    }
+
+    /// Which job starts, of those that wait, beside those that run, on two slots.
+    fn starts(waiting: &str, running: &str) -> Option<usize> {
+        let (waiting, running) = (jobs(waiting), jobs(running));
+        let (waiting, running): (Vec<&char>, Vec<&char>) =
+            (waiting.iter().collect(), running.iter().collect());
+        next(&waiting, &running, 2)
+    }
+
     #[test]
-    fn no_more_jobs_run_at_once_than_there_are_slots() {
-        let jobs: Vec<usize> = (0..40).collect();
+    fn jobs_start_in_order_while_a_slot_is_free() {
+        assert_eq!(starts("xyz", ""), Some(0));
+        assert_eq!(starts("xyz", "x"), Some(0));
+        assert_eq!(starts("xyz", "xy"), None);
+        assert_eq!(starts("", "x"), None);
+    }
+
+    #[test]
+    fn nothing_runs_beside_a_job_that_is_alone_and_none_overtakes_it() {
+        assert_eq!(starts("ax", "y"), None);
+        assert_eq!(starts("ax", ""), Some(0));
+        assert_eq!(starts("xy", "a"), None);
+    }
+
+    #[test]
+    fn what_takes_waits_for_what_makes_and_is_overtaken() {
+        assert_eq!(starts("mtx", ""), Some(0));
+        assert_eq!(starts("tx", "m"), Some(1));
+        assert_eq!(starts("tmx", "x"), Some(1));
+        assert_eq!(starts("tt", "m"), None);
+        assert_eq!(starts("tt", "t"), Some(0));
+    }
+
+    #[test]
+    fn every_job_runs_once_and_no_more_at_once_than_there_are_slots() {
+        let jobs = jobs("xamtttxyxaxxxtyxxmxyxaxx");
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let mut done = Vec::new();
-        let work = |job: &usize| {
+        let work = |job: &char| {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(1));
             now.fetch_sub(1, Ordering::SeqCst);
             *job
         };
-        run(
-            &jobs,
-            3,
-            |_| 1,
-            &GO,
-            work,
-            |_, event| {
-                if let Event::Ended(job) = event {
-                    done.push(job);
-                }
-            },
-        );
+        run(&jobs, 3, &GO, work, |job, event| {
+            if let Event::Ended(result) = event {
+                assert_eq!(result, *job);
+                done.push(result);
+            }
+        });
         done.sort_unstable();
-        assert_eq!(done, jobs);
+        let mut all = jobs.clone();
+        all.sort_unstable();
+        assert_eq!(done, all);
         assert!(most.load(Ordering::SeqCst) <= 3);
     }
 
     #[test]
-    fn nothing_runs_beside_a_job_that_takes_all_slots_and_none_overtakes_it() {
-        // Those with 9 take all slots, of which there are fewer.
-        let jobs = [1, 1, 9, 1, 9, 1, 1];
-        let now = Mutex::new(Vec::new());
-        let work = |job: &usize| {
-            now.lock().unwrap().push(*job);
+    fn a_job_that_is_alone_is() {
+        let now = Mutex::new(0);
+        let work = |job: &char| {
+            *now.lock().unwrap() += 1;
             thread::sleep(Duration::from_millis(2));
-            let mut beside = now.lock().unwrap();
-            assert!(*job != 9 || beside.len() == 1, "{beside:?}");
-            let at = beside.iter().position(|other| other == job).unwrap();
-            beside.remove(at);
+            let mut now = now.lock().unwrap();
+            assert!(!job.alone() || *now == 1, "{now} run");
+            *now -= 1;
         };
-        let mut order = Vec::new();
-        run(
-            &jobs,
-            2,
-            |job| *job,
-            &GO,
-            work,
-            |job, event| {
-                if let Event::Ended(()) = event {
-                    order.push(*job);
-                }
-            },
-        );
-        assert_eq!(order, jobs);
+        let mut order = String::new();
+        run(&jobs("xaxax"), 2, &GO, work, |job, event| {
+            if let Event::Ended(()) = event {
+                order.push(*job);
+            }
+        });
+        assert_eq!(order, "xaxax");
     }
 
     #[test]
     fn nothing_starts_after_a_stop() {
         let stop = AtomicBool::new(false);
         let ran = AtomicUsize::new(0);
-        let work = |_: &usize| {
+        let work = |_: &char| {
             ran.fetch_add(1, Ordering::SeqCst);
             stop.store(true, Ordering::SeqCst);
         };
-        run(&[1, 2, 3], 1, |_| 1, &stop, work, |_, _| {});
+        run(&jobs("xyz"), 1, &stop, work, |_, _| {});
         assert_eq!(ran.load(Ordering::SeqCst), 1);
     }
 
     #[test]
     fn long_jobs_are_reported_while_they_run() {
         let mut told = 0;
-        let work = |_: &usize| thread::sleep(LOOK + LOOK / 2);
-        run(
-            &[1],
-            1,
-            |_| 1,
-            &GO,
-            work,
-            |_, event| {
-                told += usize::from(matches!(event, Event::Runs(_)));
-            },
-        );
+        let work = |_: &char| thread::sleep(LOOK + LOOK / 2);
+        run(&jobs("x"), 1, &GO, work, |_, event| {
+            told += usize::from(matches!(event, Event::Runs(_)));
+        });
         assert_eq!(told, 1);
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::plan::Unit;
+use super::plan::{self, Unit};
 use super::{Outcome, Verdict};
 
 /// How many of the slowest tests are named.
@@ -188,10 +188,12 @@ fn called(unit: &Unit<'_>) -> String {
     let mut names = unit.names();
     match names.len() {
         1 => names.remove(0),
-        several => format!(
-            "{} {} ({several} tests)",
-            unit.target.package, unit.target.name
-        ),
+        several => {
+            let first = unit.tests.iter().flatten().next();
+            let shared = first.map_or("", |test| plan::module(test));
+            let name = plan::name(unit.target, shared);
+            format!("{name} ({several} tests)")
+        }
     }
 }
 

@@ -7,8 +7,10 @@
 //! [package.metadata.tests]
 //! guest = ["faults"]      # boots guests: no part of `make check`
 //! server = ["programs"]   # takes servers or the network: no part of it either
-//! together = ["faults"]   # one process for all its tests, which share what they make
+//! together = ["faults"]   # one process for the tests of each of its modules, which
+//!                         # share what they make
 //! alone = ["shares"]      # measures time: nothing runs beside its tests
+//! lab = ["made"]          # makes what guests boot: they wait for its tests
 //! ```
 //!
 //! A name there is that of a test target, or `lib`, `bin:NAME` or `example:NAME`. One
@@ -30,12 +32,20 @@ use super::harness;
 pub(super) struct Traits {
     pub(super) guest: bool,
     pub(super) server: bool,
+    pub(super) lab: bool,
     pub(super) together: bool,
     pub(super) alone: bool,
 }
 
+impl Traits {
+    /// Takes neither guests nor servers.
+    pub(super) fn is_quick(self) -> bool {
+        !(self.guest || self.lab || self.server)
+    }
+}
+
 /// A test program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) package: String,
     pub(super) name: String,
@@ -267,10 +277,11 @@ fn read_traits(section: &serde_json::Value, known: &[String]) -> Result<BTreeMap
             let traits = all.entry(name.to_owned()).or_default();
             match key.as_str() {
                 "guest" => traits.guest = true,
+                "lab" => traits.lab = true,
                 "server" => traits.server = true,
                 "together" => traits.together = true,
                 "alone" => traits.alone = true,
-                _ => bail!("{key} is none of guest, server, together and alone"),
+                _ => bail!("{key} is none of guest, lab, server, together and alone"),
             }
         }
     }
@@ -295,6 +306,7 @@ mod tests {
         };
         assert_eq!(traits["faults"], faults);
         assert!(traits["lib"].alone && !traits["lib"].guest);
+        assert!(traits["lib"].is_quick() && !traits["faults"].is_quick());
         assert!(
             read_traits(&serde_json::Value::Null, &known)
                 .unwrap()
