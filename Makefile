@@ -1,4 +1,5 @@
-# Giveway: `make demo` shows what it does, `make test` proves it.
+# Giveway: `make demo` shows what it does, `make test` proves it, `make check` is what a
+# change is tried with.
 #
 # Every target does the set-up it needs. What takes long to make (emulator,
 # kernel, guest image) is kept in ${XDG_CACHE_HOME:-~/.cache}/giveway, outside
@@ -24,6 +25,9 @@ setup: ## Install the packages that building and testing take
 build: ## Build the programs into target/release: giveway, giveway-bench, giveway-sql, scx_ufs
 	@scripts/setup.sh build
 	cargo build --release --locked
+
+check: setup ## Check formatting and lints; run the tests that boot no guest
+	cargo xtask check
 
 test: setup ## Check formatting, lints, licences; run every test
 	cargo xtask ci

@@ -1,4 +1,5 @@
-//! The whole check, in the order in which it is cheapest to fail.
+//! The checks, in the order in which it is cheapest to fail: all of them, or those that
+//! take minutes, boot no guest and start no server.
 //!
 //! A check that cannot run has not passed. So programs that a step takes, and those
 //! without which a test passes over what it should look at, are looked for before the
@@ -97,6 +98,12 @@ const STEPS: &[Step] = &[
             "--workspace",
             "--no-deps",
             "--document-private-items",
+            // With examples it takes the dependencies as the lints take them. Without,
+            // tests' own dependencies do not count, some crates have fewer features, and
+            // all that use them are checked a second time.
+            "--lib",
+            "--bins",
+            "--examples",
         ],
         env: &[("RUSTDOCFLAGS", "-D warnings")],
     },
@@ -107,32 +114,51 @@ const STEPS: &[Step] = &[
         env: &[],
     },
     Step {
-        name: "models",
-        program: "cargo",
-        args: &["xtask", "models"],
-        env: &[],
-    },
-    Step {
         name: "tests",
         program: "cargo",
         args: &["xtask", "tests"],
         env: &[],
     },
-    Step {
-        name: "postgres",
-        program: "bash",
-        args: &["postgres/test.sh"],
-        env: &[],
-    },
 ];
 
-/// Runs every step, also after one has failed, and sums up.
+/// In place of the steps `documentation` and `tests` when it has to be quick.
+const QUICK_TESTS: Step = Step {
+    name: "tests",
+    program: "cargo",
+    args: &["xtask", "tests", "--quick"],
+    env: &[],
+};
+
+/// The steps that are quick.
+fn quick() -> impl Iterator<Item = &'static Step> {
+    let others = STEPS.iter();
+    let others = others.filter(|step| !["documentation", "tests"].contains(&step.name));
+    others.chain([&QUICK_TESTS])
+}
+
+/// Runs every step.
+///
+/// # Errors
+/// A program is missing, or a step failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
+    run_all(root, STEPS.iter())
+}
+
+/// Runs the quick ones.
+///
+/// # Errors
+/// A program is missing, or a step failed.
+pub(crate) fn run_quick(root: &Path) -> Result<()> {
+    run_all(root, quick())
+}
+
+/// Runs these steps, also after one has failed, and sums up.
+fn run_all(root: &Path, steps: impl Iterator<Item = &'static Step>) -> Result<()> {
     if let Some(what) = complaint(&missing(runs)) {
         bail!(what);
     }
     let mut summary = Vec::new();
-    for step in STEPS {
+    for step in steps {
         eprintln!("\n=== {} ===", step.name);
         let start = Instant::now();
         let passed = step.passes(root);
@@ -179,7 +205,7 @@ impl Step {
 }
 
 /// Where programs are. Debian has servers in directories that only root has in PATH.
-fn path() -> OsString {
+pub(crate) fn path() -> OsString {
     let path = env::var_os("PATH").unwrap_or_default();
     let servers = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     env::join_paths(env::split_paths(&path).chain(servers)).unwrap_or(path)
@@ -222,6 +248,22 @@ mod tests {
                 "{program}"
             );
         }
+    }
+
+    #[test]
+    fn quick_check_has_formatting_lints_tidy_and_quick_tests() {
+        let names: Vec<&str> = quick().map(|step| step.name).collect();
+        let expected = [
+            "format",
+            "tidy",
+            "licences",
+            "lints",
+            "night lints",
+            "tests",
+        ];
+        assert_eq!(names, expected);
+        assert!(quick().any(|step| step.args.contains(&"--quick")));
+        assert!(STEPS.iter().all(|step| !step.args.contains(&"--quick")));
     }
 
     /// Runs the set-up on a machine that has all Debian packages but those that

@@ -2,17 +2,17 @@
 //!
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
-//! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test, and
-//! `cargo xtask ci` runs what must pass. `cargo xtask publish` builds programs from the
-//! packages of the libraries, `cargo xtask semver` compares the libraries' interfaces with
-//! those of an earlier revision. A CI service only calls `ci`, and `cargo
-//! xtask long` and `cargo xtask kernels` at night. `cargo xtask seeds` shows by how much
-//! claims about UFS hold, over many seeds of the lab's clock.
+//! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test or some,
+//! `cargo xtask check` what a change is tried with, and `cargo xtask ci` what must pass.
+//! `cargo xtask publish` builds programs from the packages of the libraries, `cargo xtask
+//! semver` compares the libraries' interfaces with those of an earlier revision.
+//! A CI service only calls `ci`, and `cargo xtask long` and `cargo xtask kernels` at
+//! night. `cargo xtask seeds` shows by how much claims about UFS hold, over many seeds
+//! of the lab's clock.
 
 mod ci;
 mod graph;
 mod licenses;
-mod models;
 mod notices;
 mod publish;
 mod seeds;
@@ -38,6 +38,8 @@ struct Args {
 enum Task {
     /// Every check and every test, with a summary at the end
     Ci,
+    /// What of it takes minutes: formatting, lints, tidiness, tests without guests
+    Check,
     /// Rules of the tree that no compiler checks
     Tidy,
     /// Licences of all dependencies
@@ -48,10 +50,10 @@ enum Task {
     Publish(publish::Args),
     /// Interfaces of the libraries against those of an earlier revision
     Semver(semver::Args),
-    /// Models under loom and shuttle
-    Models,
-    /// Every test; those that fail once more, alone
-    Tests,
+    /// Models under loom and shuttle: those of the tests that are
+    Models(suite::Args),
+    /// Every test, or some; those that fail once more, alone
+    Tests(suite::Args),
     /// What takes hours: the tests in the target `long` of any package
     Long,
     /// UFS on each kernel of its range: the tests in the target `kernels` of any package
@@ -63,8 +65,9 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Ci => ci::run(&root()),
-        Task::Models => models::check(&root()),
-        Task::Tests => suite::check(&root()),
+        Task::Check => ci::run_quick(&root()),
+        Task::Models(args) => suite::check_models(&root(), &args),
+        Task::Tests(args) => suite::check(&root(), &args),
         Task::Long => suite::check_apart(&root(), "long"),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::Seeds(args) => seeds::run(&root(), &args),

@@ -1,178 +1,503 @@
-//! Every test of the workspace, and a second look at those that fail.
+//! Every test of the workspace, side by side, and a second look at those that fail.
+//!
+//! ```text
+//! targets   builds all test programs at once, has each list its tests
+//! models    those among them that loom and shuttle run
+//! plan      units: a test, or the tests of a target that share something; longest first
+//! pool      as many units at once as there are CPUs
+//! process   one unit: its output, its time, its end
+//! harness   what a test program prints
+//! report    a line for each test, and the last lines
+//! ```
 //!
 //! Many tests are of threads and time, and a machine that is not ours alone can
 //! take a CPU from one of them for longer than any bound allows for. A test that
 //! has failed is therefore run once more, alone. If it fails again, the check has
-//! failed. If it passes, the check has passed and names the test as *unsteady*:
-//! that is a fault to be mended, in the test or in what it tests, but it is not
-//! what the last change broke.
+//! failed. If it passes, the check has passed and its last lines name the test as
+//! *unsteady*: that is a fault to be mended, in the test or in what it tests, but it is
+//! not what the last change broke.
 //!
-//! A target that fails otherwise, by a crash or because it was not built, gets no
-//! second chance.
+//! A test that crashes, or runs past its limit, gets no second chance. Nor does one that
+//! did not run: a check that cannot run has not passed.
 
-use std::io::{BufRead, BufReader, Write};
+mod harness;
+mod models;
+mod plan;
+mod pool;
+mod process;
+mod report;
+mod targets;
+
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use cargo_metadata::Metadata;
 
-/// How the line of a test ends that has failed.
-const FAILED: &str = " ... FAILED";
-/// What cargo says of a target whose run has failed.
-const RERUN: &str = "error: test failed, to rerun pass `";
+use plan::{Durations, Unit};
+use pool::Event;
+use process::Ended;
+use report::Report;
+use targets::{Build, Target};
 
-/// Runs all tests.
-pub(crate) fn check(root: &Path) -> Result<()> {
-    let output = cargo_test(root, &["--workspace", "--no-fail-fast"])?;
-    if output.passed {
-        return Ok(());
+/// Longest run of a unit, and of one that boots a guest. Far more than any takes on a
+/// busy machine: what is still there then hangs.
+const LIMIT: Duration = Duration::from_secs(600);
+const LIMIT_OF_GUESTS: Duration = Duration::from_secs(3000);
+/// The same for what runs at night.
+const LIMIT_OF_NIGHT: Duration = Duration::from_secs(12 * 3600);
+
+/// Where durations are kept for the next run.
+const DURATIONS: &str = "target/tests/durations";
+
+/// Tests that no test program of cargo's has: package, name and command line.
+const COMMANDS: [(&str, &str, &[&str]); 2] = [
+    (
+        "workspace",
+        "doctests",
+        &["cargo", "test", "--locked", "--workspace", "--doc"],
+    ),
+    ("postgres", "extension", &["bash", "postgres/test.sh"]),
+];
+
+/// Which tests.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Tests whose names contain one of these; all without any. A name is that of the
+    /// package, of the target and of the test: `giveway-locks shares even`
+    words: Vec<String>,
+    /// Only tests that boot no guest and need no server: those of `make check`
+    #[arg(long)]
+    quick: bool,
+    /// How many at once [default: as many as there are CPUs]
+    #[arg(long, short)]
+    jobs: Option<usize>,
+}
+
+/// Runs tests, and those that fail once more, alone.
+///
+/// # Errors
+/// A test failed, or none was chosen.
+pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
+    let workspace = crate::workspace()?;
+    let all = Build {
+        args: vec!["--workspace"],
+        ..Build::default()
+    };
+    let mut targets = targets::build(root, &workspace, &all)?;
+    if args.quick {
+        targets.retain(|target| target.traits.is_quick());
+    } else {
+        targets.append(&mut models(root, &workspace)?);
+        targets.extend(
+            COMMANDS.map(|(package, name, line)| Target::of_command(root, package, name, line)),
+        );
     }
-    let targets = failed_targets(&output.lines);
-    let tests = failed_tests(&output.lines);
-    if targets.is_empty() || tests.is_empty() {
-        bail!("cargo test failed, and not by a test");
+    run_and_look_again(root, args, &targets)
+}
+
+/// Runs the model checkers' tests only.
+///
+/// # Errors
+/// A model found something, or there is none of those that are meant.
+pub(crate) fn check_models(root: &Path, args: &Args) -> Result<()> {
+    let targets = models(root, &crate::workspace()?)?;
+    run_and_look_again(root, args, &targets)
+}
+
+/// The models, built for their checkers.
+fn models(root: &Path, workspace: &Metadata) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for build in models::builds() {
+        targets.append(&mut targets::build(root, workspace, &build)?);
     }
-    for target in &targets {
-        eprintln!("\n--- once more, alone: {} of {target}", tests.join(", "));
-        let mut args = again(target);
-        args.extend(["--", "--exact", "--test-threads=1"]);
-        args.extend(tests.iter().map(String::as_str));
-        let again = cargo_test(root, &args)?;
-        if !again.passed || !ran_any(&again.lines) {
-            bail!("tests of {target} failed, alone as well");
+    for target in &mut targets {
+        if let Some(tests) = &mut target.tests {
+            tests.retain(|test| models::is_model(&target.package, &target.name, test));
         }
     }
-    eprintln!("\nunsteady, passed when run alone: {}", tests.join(", "));
-    Ok(())
+    models::all_there(targets.iter().filter_map(|target| {
+        let tests = target.tests.as_ref()?;
+        (!tests.is_empty()).then_some((target.package.as_str(), target.name.as_str()))
+    }))?;
+    Ok(targets)
+}
+
+fn run_and_look_again(root: &Path, args: &Args, targets: &[Target]) -> Result<()> {
+    let mut durations = Durations::read(&root.join(DURATIONS));
+    let units = plan::units(targets, &args.words, &durations);
+    if units.is_empty() {
+        bail!(
+            "no test has a name that contains {}",
+            args.words.join(" or ")
+        );
+    }
+    process::on_interrupt()?;
+    let slots = args.jobs.unwrap_or_else(cpus).max(1);
+    let mut report = Report::new(&units);
+    run(&units, slots, limit, &mut report);
+    // Alone: that is in one slot.
+    let again: Vec<Unit<'_>> = units
+        .iter()
+        .filter_map(|unit| unit.only(&report.worth_another_look()))
+        .collect();
+    if !again.is_empty() && !process::STOPPED.load(Ordering::Relaxed) {
+        report.again();
+        run(&again, 1, limit, &mut report);
+    }
+    for (name, elapsed) in report.durations() {
+        durations.set(name, elapsed);
+    }
+    // Only the order of the next run is worse without.
+    let _ = durations.write(&root.join(DURATIONS));
+    report.finish()
 }
 
 /// Runs tests that nobody waits for, which packages keep in a target of this name
 /// with `test = false`. No second look: an hour later it is another question.
-pub(crate) fn check_apart(root: &Path, target: &str) -> Result<()> {
-    let output = cargo_test(root, &["--workspace", "--no-fail-fast", "--test", target])?;
-    match output.passed && ran_any(&output.lines) {
-        true => Ok(()),
-        false => bail!("a test in a target '{target}' failed"),
+///
+/// # Errors
+/// A test failed, or there is none.
+pub(crate) fn check_apart(root: &Path, target: &'static str) -> Result<()> {
+    let build = Build {
+        args: vec!["--workspace", "--test", target],
+        ..Build::default()
+    };
+    let targets = targets::build(root, &crate::workspace()?, &build)?;
+    let units = plan::units(&targets, &[], &Durations::default());
+    if units.is_empty() {
+        bail!("no package has a test in a target '{target}'");
+    }
+    process::on_interrupt()?;
+    let mut report = Report::new(&units);
+    run(&units, cpus(), |_| LIMIT_OF_NIGHT, &mut report);
+    report.finish()
+}
+
+fn cpus() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn limit(unit: &Unit<'_>) -> Duration {
+    match unit.target.traits.guest {
+        true => LIMIT_OF_GUESTS,
+        false => LIMIT,
     }
 }
 
-/// What builds a target again: the targets of that name in all packages, since one
-/// package alone would have its dependencies built with other features.
-fn again(target: &str) -> Vec<&str> {
-    let mut words = target.split_whitespace();
-    let mut args = vec!["--workspace"];
-    while let Some(word) = words.next() {
-        match word {
-            "-p" => drop(words.next()),
-            _ => args.push(word),
+/// How a test ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    /// In a way that a second look does not help: how.
+    Lost(String),
+}
+
+/// How a unit ended, with a verdict on each of its tests and the time that it took.
+struct Outcome {
+    tests: Vec<(String, Verdict, Duration)>,
+    elapsed: Duration,
+    cpu: Duration,
+    printed: String,
+    left_behind: bool,
+}
+
+/// Runs units and has the report tell of each.
+fn run(
+    units: &[Unit<'_>],
+    slots: usize,
+    limit: impl Fn(&Unit<'_>) -> Duration + Sync,
+    report: &mut Report,
+) {
+    let work = |unit: &Unit<'_>| {
+        let start = Instant::now();
+        match process::run(&mut command(unit), limit(unit)) {
+            Ok(ended) => outcome(unit, ended),
+            Err(error) => lost(unit, &format!("{error:#}"), start.elapsed()),
+        }
+    };
+    pool::run(
+        units,
+        slots,
+        &process::STOPPED,
+        work,
+        |unit, event| match event {
+            Event::Runs(elapsed) => report.runs(unit, elapsed),
+            Event::Ended(outcome) => report.ended(unit, outcome),
+        },
+    );
+}
+
+/// The command line of a unit.
+fn command(unit: &Unit<'_>) -> Command {
+    let mut command = unit.target.command();
+    match unit.tests.as_deref() {
+        None => {}
+        // What it has printed is wanted also if it is killed.
+        Some([test]) => {
+            command.args(["--exact", test, "--nocapture"]);
+        }
+        Some(tests) => {
+            command.args(["--exact", "--test-threads=1"]).args(tests);
         }
     }
-    args
+    command
 }
 
-struct Output {
-    passed: bool,
-    lines: Vec<String>,
-}
-
-/// Runs `cargo test`, shows what it prints, and keeps it.
-fn cargo_test(root: &Path, args: &[&str]) -> Result<Output> {
-    // Of the two streams cargo's own has the names of failed targets, the tests'
-    // those of failed tests; only together they are in order.
-    let (reader, writer) = std::io::pipe()?;
-    let mut cargo = Command::new("cargo")
-        .args(["test", "--locked"])
-        .args(args)
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
-        .spawn()
-        .context("cargo test")?;
-    let mut lines = Vec::new();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        // Nobody may be reading any more; the verdict counts all the same.
-        let _ = writeln!(std::io::stderr(), "{line}");
-        lines.push(line);
+fn lost(unit: &Unit<'_>, why: &str, elapsed: Duration) -> Outcome {
+    let names = unit.names().into_iter();
+    Outcome {
+        tests: names
+            .map(|name| (name, Verdict::Lost(why.to_owned()), elapsed))
+            .collect(),
+        elapsed,
+        cpu: Duration::ZERO,
+        printed: String::new(),
+        left_behind: false,
     }
-    let passed = cargo.wait().context("cargo test")?.success();
-    Ok(Output { passed, lines })
 }
 
-/// The targets that cargo says to run again.
-fn failed_targets(lines: &[String]) -> Vec<String> {
-    let named = lines.iter().filter_map(|line| {
-        let target = line.strip_prefix(RERUN)?.strip_suffix('`')?;
-        Some(target.to_owned())
+/// Reads the verdicts from how a unit's process has ended.
+fn outcome(unit: &Unit<'_>, ended: Ended) -> Outcome {
+    let tests = match unit.tests.as_deref() {
+        None => {
+            let passed = ended.status.is_some_and(|status| status.success());
+            vec![(unit.names().remove(0), one(&ended, passed), ended.elapsed)]
+        }
+        Some([_]) => {
+            let passed = harness::passed(&ended.printed, 1)
+                && ended.status.is_some_and(|status| status.success());
+            vec![(unit.names().remove(0), one(&ended, passed), ended.elapsed)]
+        }
+        Some(tests) => several(unit, tests, &ended),
+    };
+    Outcome {
+        tests,
+        elapsed: ended.elapsed,
+        cpu: ended.cpu,
+        printed: ended.printed,
+        left_behind: ended.left_behind,
+    }
+}
+
+/// The exit status of Rust's harness when a test has failed.
+const TEST_FAILED: i32 = 101;
+
+/// The verdict on a process with one test.
+fn one(ended: &Ended, passed: bool) -> Verdict {
+    match ended.status {
+        None => Verdict::Lost(format!("ended after {} s", ended.elapsed.as_secs())),
+        Some(_) if passed => Verdict::Passed,
+        Some(status) if status.code() == Some(TEST_FAILED) => Verdict::Failed,
+        Some(status) if status.success() => Verdict::Lost("it did not run".to_owned()),
+        Some(status) => Verdict::Lost(crashed(status)),
+    }
+}
+
+fn crashed(status: std::process::ExitStatus) -> String {
+    match status.signal() {
+        Some(signal) => format!("ended by signal {signal}"),
+        None => format!("ended with {status}"),
+    }
+}
+
+/// The verdicts on a process with several: what it said of each, as long as it did.
+fn several(unit: &Unit<'_>, tests: &[&str], ended: &Ended) -> Vec<(String, Verdict, Duration)> {
+    let mut last = Duration::ZERO;
+    let mut said = Vec::new();
+    let mut running = None;
+    for (number, line) in ended.printed.lines().enumerate() {
+        match harness::test_line(line) {
+            Some((test, Some(passed))) => {
+                let at = ended.at.get(number).copied().unwrap_or(ended.elapsed);
+                said.push((test, passed, at.saturating_sub(last)));
+                last = at;
+            }
+            Some((test, None)) => running = Some(test),
+            None => {}
+        }
+    }
+    let whole = ended.status.is_some_and(|status| {
+        let all = said.iter().all(|(_, passed, _)| *passed);
+        all == status.success()
     });
-    sorted(named.collect())
-}
-
-fn failed_tests(lines: &[String]) -> Vec<String> {
-    let named = lines.iter().filter_map(|line| {
-        let name = line.strip_prefix("test ")?.strip_suffix(FAILED)?;
-        Some(name.trim_end_matches(" - should panic").to_owned())
-    });
-    sorted(named.collect())
-}
-
-/// Whether any test was run, so that a target that crashed before its first test
-/// does not pass because it has no test of a name that failed elsewhere.
-fn ran_any(lines: &[String]) -> bool {
-    lines
+    let verdict = |test: &str| {
+        let found = said.iter().find(|(name, _, _)| *name == test);
+        let why = match ended.status {
+            None => format!("ended after {} s", ended.elapsed.as_secs()),
+            Some(status) => crashed(status),
+        };
+        match found {
+            Some((_, true, elapsed)) => (Verdict::Passed, *elapsed),
+            Some((_, false, elapsed)) => (Verdict::Failed, *elapsed),
+            None if running == Some(test) => (Verdict::Lost(why), ended.elapsed - last),
+            None => (Verdict::Lost(format!("not run: {why}")), Duration::ZERO),
+        }
+    };
+    let mut verdicts: Vec<(String, Verdict, Duration)> = tests
         .iter()
-        .any(|line| line.starts_with("test ") && line.ends_with(" ... ok"))
-}
-
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort();
-    names.dedup();
-    names
+        .map(|test| {
+            let (verdict, elapsed) = verdict(test);
+            (plan::name(unit.target, test), verdict, elapsed)
+        })
+        .collect();
+    let lost = |(_, verdict, _): &(String, Verdict, Duration)| matches!(verdict, Verdict::Lost(_));
+    if !whole && !verdicts.iter().any(lost) {
+        // All have passed, and then something else went wrong.
+        let why = ended
+            .status
+            .map_or("it hung at its end".to_owned(), crashed);
+        if let Some((_, verdict, _)) = verdicts.last_mut() {
+            *verdict = Verdict::Lost(why);
+        }
+    }
+    verdicts
 }
 
 #[cfg(test)]
 mod tests {
+    use super::targets::{Target, Traits};
     use super::*;
 
-    const PRINTED: &str = "\
-running 3 tests
-test locks::twice ... FAILED
-test locks::once ... ok
-test locks::never - should panic ... FAILED
+    /// A target of two tests, `one` and `two`, that share a process.
+    fn target() -> Target {
+        let tests = ["one", "two"].map(str::to_owned).to_vec();
+        Target::made_up("pack", "faults", Traits::default(), Some(tests))
+    }
 
-failures:
-    locks::twice
+    fn unit<'a>(target: &'a Target, tests: &[&'a str]) -> Unit<'a> {
+        let tests = Some(tests.to_vec());
+        Unit { target, tests }
+    }
 
-test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
-error: test failed, to rerun pass `-p giveway-bench --lib`
-error: test failed, to rerun pass `-p giveway-locks --test shares`
-error: 2 targets failed:
-    `-p giveway-bench --lib`
-    `-p giveway-locks --test shares`";
+    /// What a process comes to that runs this script.
+    fn comes_to(unit: &Unit<'_>, limit: Duration, script: &str) -> Vec<(String, Verdict)> {
+        let ended = process::run(Command::new("sh").args(["-c", script]), limit).unwrap();
+        let outcome = outcome(unit, ended);
+        let tests = outcome.tests.into_iter();
+        tests.map(|(name, verdict, _)| (name, verdict)).collect()
+    }
 
-    fn printed() -> Vec<String> {
-        PRINTED.lines().map(str::to_owned).collect()
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn verdict(script: &str) -> Verdict {
+        let target = target();
+        comes_to(&unit(&target, &["one"]), LONG, script).remove(0).1
     }
 
     #[test]
-    fn what_failed_is_read_from_what_cargo_prints() {
-        let targets = ["-p giveway-bench --lib", "-p giveway-locks --test shares"];
-        assert_eq!(failed_targets(&printed()), targets);
-        assert_eq!(failed_tests(&printed()), ["locks::never", "locks::twice"]);
+    fn test_passes_fails_or_is_lost() {
+        let ok = "echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured'";
+        assert_eq!(verdict(ok), Verdict::Passed);
+        assert_eq!(verdict("exit 101"), Verdict::Failed);
+        let unrun = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured'";
+        assert_eq!(verdict(unrun), Verdict::Lost("it did not run".to_owned()));
+        let crash = Verdict::Lost("ended by signal 6".to_owned());
+        assert_eq!(verdict("kill -ABRT $$"), crash);
+        // It says so, and ends otherwise.
+        assert_ne!(verdict(&format!("{ok}; exit 3")), Verdict::Passed);
     }
 
     #[test]
-    fn a_second_look_builds_nothing_anew() {
-        assert_eq!(again("-p giveway-bench --lib"), ["--workspace", "--lib"]);
-        let test = ["--workspace", "--test", "shares"];
-        assert_eq!(again("-p giveway-locks --test shares"), test);
+    fn test_that_hangs_is_ended() {
+        let target = target();
+        let unit = unit(&target, &["one"]);
+        let limit = Duration::from_millis(100);
+        let verdicts = comes_to(&unit, limit, "sleep 1000");
+        assert_eq!(verdicts[0].1, Verdict::Lost("ended after 0 s".to_owned()));
     }
 
     #[test]
-    fn a_target_without_any_test_has_not_passed() {
-        assert!(ran_any(&printed()));
-        let none = ["running 0 tests", "test result: ok. 0 passed"];
-        assert!(!ran_any(&none.map(str::to_owned)));
+    fn tests_of_one_process_have_verdicts_of_their_own() {
+        let target = target();
+        let unit = unit(&target, &["one", "two"]);
+        let script = "echo 'test one ... ok'; echo 'test two ... FAILED'; exit 101";
+        let verdicts = comes_to(&unit, LONG, script);
+        let expected = [
+            ("pack faults one".to_owned(), Verdict::Passed),
+            ("pack faults two".to_owned(), Verdict::Failed),
+        ];
+        assert_eq!(verdicts, expected);
+    }
+
+    #[test]
+    fn tests_after_a_crash_have_not_run() {
+        let target = target();
+        let unit = unit(&target, &["one", "two"]);
+        let verdicts = comes_to(&unit, LONG, "printf 'test one ... '; kill -SEGV $$");
+        let crash = Verdict::Lost("ended by signal 11".to_owned());
+        assert_eq!(verdicts[0].1, crash);
+        let unrun = Verdict::Lost("not run: ended by signal 11".to_owned());
+        assert_eq!(verdicts[1].1, unrun);
+    }
+
+    #[test]
+    fn process_that_fails_after_its_tests_has_not_passed() {
+        let target = target();
+        let unit = unit(&target, &["one", "two"]);
+        let script = "echo 'test one ... ok'; echo 'test two ... ok'; exit 1";
+        let verdicts = comes_to(&unit, LONG, script);
+        assert!(matches!(verdicts[1].1, Verdict::Lost(_)), "{verdicts:?}");
+    }
+
+    /// Runs the units with a script in place of each program.
+    fn looked_at(target: &Target, slots: usize) -> Report {
+        let units = [unit(target, &["one"]), unit(target, &["two"])];
+        let mut report = Report::new(&units);
+        run(&units, slots, |_| LONG, &mut report);
+        let again = report.worth_another_look();
+        let again: Vec<Unit<'_>> = units.iter().filter_map(|unit| unit.only(&again)).collect();
+        report.again();
+        run(&again, 1, |_| LONG, &mut report);
+        report
+    }
+
+    /// A program that answers like the harness, by a script with the test in `$test`.
+    fn program(directory: &Path, script: &str) -> Target {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = directory.join("program");
+        let text = format!(
+            "#!/bin/sh\ntest=$2\ncd {}\n{script}\n\
+             echo 'test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured'\n",
+            directory.display()
+        );
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut target = target();
+        target.program = path;
+        target
+    }
+
+    #[test]
+    fn test_that_passes_at_the_second_look_is_unsteady() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "[ $test = one ] || [ -e seen ] || { touch seen; exit 101; }";
+        let report = looked_at(&program(directory.path(), script), 2);
+        assert_eq!(report.unsteady(), ["pack faults two"]);
+        assert!(report.finish().is_ok());
+    }
+
+    #[test]
+    fn test_that_fails_twice_has_failed() {
+        let directory = tempfile::tempdir().unwrap();
+        let report = looked_at(&program(directory.path(), "[ $test = one ] || exit 101"), 2);
+        assert_eq!(report.unsteady(), Vec::<&str>::new());
+        let error = report.finish().unwrap_err().to_string();
+        assert!(error.contains("pack faults two"), "{error}");
+        assert!(!error.contains("pack faults one"), "{error}");
+    }
+
+    #[test]
+    fn test_that_crashes_gets_no_second_look() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = "[ $test = one ] || [ -e seen ] || { touch seen; kill -SEGV $$; }";
+        let report = looked_at(&program(directory.path(), script), 1);
+        assert!(report.worth_another_look().is_empty());
+        assert!(report.finish().is_err());
     }
 }
