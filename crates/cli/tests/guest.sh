@@ -165,6 +165,11 @@ in_theirs $cg/theirs/own giveway run -q -t time_sensitive -- true 2>/tmp/err
 claim raising_above_the_default "$?" 125
 has status_default "$(giveway status)" "default    background"
 claim mark_without_note "$(giveway mark /batch-y none 2>&1)" ""
+# What is marked counts in UFS's own statistics, and says so in the list.
+giveway mark /batch-y time_sensitive
+before=$(used time_sensitive); ( sh -c 'echo $PPID' >$cg/batch-y/cgroup.procs; sh -c "$spin" )
+claim mark_counts "$([ $(($(used time_sensitive) - before)) -ge 2 ] && echo yes)" yes
+claim status_marked "$(giveway status | grep -c '  /batch-y  (marked)$')" 1
 giveway stop
 # The next one has others.
 giveway start; has run_label_of_the_next "$(giveway run -q -t background -- sh -c "$cgroup")" "/giveway/background/run-"

@@ -120,3 +120,8 @@ fn run_and_status_go_by_the_default_tier_of_the_loaded_ufs() {
 fn whoever_marks_a_cgroup_is_told_that_the_loaded_ufs_does_not_heed_it() {
     held(&["mark_note", "mark_without_note"]);
 }
+
+#[test]
+fn a_marked_cgroup_is_in_its_tier_by_ufs_s_own_statistics() {
+    held(&["mark_counts", "status_marked"]);
+}
