@@ -46,9 +46,8 @@ impl ManArgs {
     pub fn write(&self, command: Command, apart: &[&str]) -> Result<(), Failure> {
         fs::create_dir_all(&self.dir).cannot(format_args!("make {}", self.dir.display()))?;
         let command = command.disable_help_subcommand(true);
-        let hide = |command: Command, name: &&str| {
-            command.mut_subcommand(name.to_string(), |below| below.hide(true))
-        };
+        let hide =
+            |command: Command, name: &&str| command.mut_subcommand(name, |below| below.hide(true));
         let mut command = apart.iter().fold(command, hide);
         command.build();
         let what = || format!("write the pages to {}", self.dir.display());

@@ -21,7 +21,6 @@ use giveway_preempt::{
     Delivery, Level, Metric, Policy, Pool, RegionAlloc, Request, Shutdown, Summary, Ticker, Ticket,
     Tier, handcrafted_yield_point, poll_record,
 };
-use giveway_tier::Tier;
 
 // Both kinds of work allocate, and share the heap.
 #[global_allocator]

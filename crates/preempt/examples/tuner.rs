@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use giveway_preempt::{
     Goal, Level, Metric, Pool, RegionAlloc, Request, Shutdown, Ticker, Tier, Verdict, poll_record,
 };
-use giveway_tier::Tier;
 
 // Both kinds of work allocate, and share the heap.
 #[global_allocator]

@@ -1,5 +1,9 @@
 //! The bench as a whole, on very little data.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::alone::Alone;
 use super::*;
 
 /// Too little data to wait for: all tables have rows, and queries answers.
