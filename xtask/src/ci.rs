@@ -90,6 +90,22 @@ const STEPS: &[Step] = &[
         env: &[],
     },
     Step {
+        // What `make demo` compiles.
+        name: "demo lints",
+        program: "cargo",
+        args: &[
+            "clippy",
+            "--locked",
+            "-p",
+            "giveway-bench",
+            "--no-default-features",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        env: &[],
+    },
+    Step {
         name: "documentation",
         program: "cargo",
         args: &[
@@ -129,10 +145,13 @@ const QUICK_TESTS: Step = Step {
     env: &[],
 };
 
-/// The steps that are quick: without packages, whose programs take as long as a test.
+/// Steps that build much anew: dependencies with other features, packages' programs.
+const SLOW: [&str; 4] = ["demo lints", "documentation", "packages", "tests"];
+
+/// The steps that are quick.
 fn quick() -> impl Iterator<Item = &'static Step> {
     let others = STEPS.iter();
-    let others = others.filter(|step| !["documentation", "packages", "tests"].contains(&step.name));
+    let others = others.filter(|step| !SLOW.contains(&step.name));
     others.chain([&QUICK_TESTS])
 }
 
