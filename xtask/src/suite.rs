@@ -53,6 +53,8 @@ const LIMIT_OF_NIGHT: Duration = Duration::from_secs(12 * 3600);
 
 /// Where durations are kept for the next run.
 const DURATIONS: &str = "target/tests/durations";
+/// What each process of the last run took, for whoever wants to know why it is slow.
+const TIMES: &str = "target/tests/times";
 
 /// Tests that no test program of cargo's has: package, name and command line.
 const COMMANDS: [(&str, &str, &[&str]); 2] = [
@@ -154,6 +156,7 @@ fn run_and_look_again(root: &Path, args: &Args, targets: &[Target]) -> Result<()
     }
     // Only the order of the next run is worse without.
     let _ = durations.write(&root.join(DURATIONS));
+    let _ = std::fs::write(root.join(TIMES), report.times());
     report.finish()
 }
 
@@ -242,8 +245,10 @@ fn command(unit: &Unit<'_>) -> Command {
         Some([test]) => {
             command.args(["--exact", test, "--nocapture"]);
         }
+        // What those have printed that passed is shown at the end.
         Some(tests) => {
-            command.args(["--exact", "--test-threads=1"]).args(tests);
+            command.args(["--exact", "--test-threads=1", "--show-output"]);
+            command.args(tests);
         }
     }
     command

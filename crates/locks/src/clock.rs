@@ -30,7 +30,9 @@ static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static RATE: AtomicU64 = AtomicU64::new(1 << 32);
 /// Ticks from one reading to the next, at least.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
-static VIRTUAL_NOW: AtomicU64 = AtomicU64::new(1);
+/// From 2 on: a hold that began earlier is none that is measured.
+static VIRTUAL_NOW: AtomicU64 = AtomicU64::new(VIRTUAL_START);
+const VIRTUAL_START: u64 = 2;
 
 /// Now.
 #[inline]
@@ -173,7 +175,7 @@ impl VirtualClock {
 
     /// Time since the clock was made.
     pub fn elapsed(self) -> Duration {
-        Duration::from_nanos(VIRTUAL_NOW.load(Relaxed) - 1)
+        Duration::from_nanos(VIRTUAL_NOW.load(Relaxed) - VIRTUAL_START)
     }
 }
 

@@ -1,59 +1,10 @@
 //! Trust under faults: what UFS promises when something goes wrong, each promise
-//! a test of its name.
-//!
-//! One machine is booted for all of them. The first test that needs it boots it;
-//! the others wait, and read their own answer from what it printed. It is asked
-//! for the promises that this run was asked for, so that one of them can be
-//! tried alone:
-//!
-//! ```text
-//! cargo test -p scx_ufs --test faults -- clock_jumps
-//! ```
+//! a test of its name. One machine is booted for all of them.
 
-use std::sync::OnceLock;
-
-use giveway_lab::{LabSpec, Machine};
-
+#[macro_use]
+#[path = "guest/claims.rs"]
+mod claims;
 mod guest;
-
-/// What the machine printed, or why there is none.
-static ANSWERS: OnceLock<Result<String, String>> = OnceLock::new();
-
-fn show(claim: &str) {
-    let answers = ANSWERS.get_or_init(|| {
-        let shape = Machine {
-            cpus: 2,
-            ..Machine::default()
-        };
-        guest::ask(
-            &LabSpec::default(),
-            shape,
-            guest::PATIENCE,
-            &stress(),
-            &asked(),
-        )
-    });
-    match answers {
-        Ok(printed) => guest::shown(claim, printed),
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// The claims that this run of the tests is about: as the names on its command
-/// line are understood there, whole or in part.
-fn asked() -> Vec<&'static str> {
-    let mut named = Vec::new();
-    let mut args = std::env::args().skip(1);
-    while let Some(arg) = args.next() {
-        if arg == "--skip" {
-            args.next();
-        } else if CLAIMS.iter().any(|claim| claim.contains(&arg)) {
-            named.push(arg);
-        }
-    }
-    let is_asked = |claim: &&str| named.is_empty() || named.iter().any(|name| claim.contains(name));
-    CLAIMS.iter().copied().filter(is_asked).collect()
-}
 
 /// How long and with which random numbers, if the caller says so.
 fn stress() -> Vec<(&'static str, String)> {
@@ -63,20 +14,8 @@ fn stress() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-macro_rules! promises {
-    ($($claim:ident)*) => {
-        const CLAIMS: &[&str] = &[$(stringify!($claim)),*];
-        $(
-            #[test]
-            fn $claim() {
-                show(stringify!($claim));
-            }
-        )*
-    };
-}
-
-// What UFS is loaded for with the same options stands together.
-promises! {
+claims! {
+    || claims::cpus(2), stress;
     a_flapping_cpu_ends_in_ufs_or_eevdf
     clock_jumps_change_nothing
     real_time_hogs_starve_no_task_for_long

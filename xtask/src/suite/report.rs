@@ -32,6 +32,9 @@ const SLOW: Duration = Duration::from_secs(60);
 /// Lines of a failed test's output that are shown at the end, the last of them.
 const LINES_MAX: usize = 300;
 
+/// What a test prints that passes over something, since what it takes is not here.
+const SKIPPED: &str = "SKIPPED: ";
+
 /// What has happened so far.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -44,6 +47,8 @@ pub(super) struct Report {
     printed: BTreeMap<String, String>,
     unsteady: Vec<String>,
     left_behind: Vec<String>,
+    /// What tests say that they passed over.
+    skipped: Vec<String>,
     slow: BTreeMap<String, u64>,
     looks: u32,
 }
@@ -58,6 +63,7 @@ impl Report {
             printed: BTreeMap::new(),
             unsteady: Vec::new(),
             left_behind: Vec::new(),
+            skipped: Vec::new(),
             slow: BTreeMap::new(),
             looks: 1,
         }
@@ -78,6 +84,11 @@ impl Report {
     pub(super) fn ended(&mut self, unit: &Unit<'_>, outcome: Outcome) {
         let took = (outcome.elapsed, outcome.cpu, called(unit));
         self.took.push(took);
+        let skipped = outcome.printed.lines();
+        let skipped = skipped.filter(|line| line.contains(SKIPPED));
+        let name = called(unit);
+        self.skipped
+            .extend(skipped.map(|line| format!("{name}: {line}")));
         let mut failed = None;
         for (name, verdict, elapsed) in outcome.tests {
             line(word(&verdict), elapsed, &name);
@@ -100,6 +111,15 @@ impl Report {
             show(&outcome.printed);
             self.printed.insert(name, outcome.printed);
         }
+    }
+
+    /// What each process took, a line for each: seconds, of these on a CPU, and its name.
+    pub(super) fn times(&self) -> String {
+        let lines = self.took.iter().map(|(elapsed, cpu, name)| {
+            let (elapsed, cpu) = (elapsed.as_secs_f64(), cpu.as_secs_f64());
+            format!("{elapsed:.2} {cpu:.2} {name}\n")
+        });
+        lines.collect()
     }
 
     /// Those that a second look may clear.
@@ -151,6 +171,9 @@ impl Report {
                 "left processes behind, which were killed: {}",
                 self.left_behind.join(", ")
             ));
+        }
+        for skipped in &self.skipped {
+            say(skipped);
         }
         if !self.unsteady.is_empty() {
             say(&format!(
