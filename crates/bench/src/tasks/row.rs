@@ -203,7 +203,7 @@ pub struct Turns {
 pub struct Operators {
     /// The operators, from the one that feeds the others on.
     pub names: String,
-    /// How many tasks were that long, by [`TURN_CLASSES`] in t_max.
+    /// How many tasks were that long, by `TURN_CLASSES` in t_max.
     pub tasks: [u64; TURN_CLASSES.len() + 1],
     /// The longest, ms.
     pub longest_ms: f64,
