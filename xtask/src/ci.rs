@@ -118,8 +118,17 @@ const STEPS: &[Step] = &[
             // tests' own dependencies do not count, some crates have fewer features, and
             // all that use them are checked a second time.
             "--lib",
-            "--bins",
             "--examples",
+            // Those whose pages have names of their own: of giveway-bench and giveway-sql
+            // the libraries have the names.
+            "--bin",
+            "giveway",
+            "--bin",
+            "scx_ufs",
+            "--bin",
+            "ufs-probe",
+            "--bin",
+            "xtask",
         ],
         env: &[("RUSTDOCFLAGS", "-D warnings")],
     },

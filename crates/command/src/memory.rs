@@ -7,7 +7,7 @@
 //!
 //! mimalloc's threads share what is free, so that the process has what was once in
 //! use at a time, which the engine limits. All that is free goes back to the kernel
-//! together, [`KEPT_MS`] after the first of it was freed: with 10 s a busy server
+//! together, ten minutes (`KEPT_MS`) after the first of it was freed: with 10 s a busy server
 //! spent half of its time on getting it again, with minutes it does not notice.
 //! `MIMALLOC_PURGE_DELAY`, in ms, says otherwise; -1 keeps it for good.
 //!
