@@ -58,6 +58,12 @@ impl Cache {
         Ok(Cache { dir })
     }
 
+    /// The cache if it is there. Whoever only looks makes none.
+    pub(crate) fn existing() -> Option<Cache> {
+        let dir = cache_root().join("lab");
+        dir.is_dir().then_some(Cache { dir })
+    }
+
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

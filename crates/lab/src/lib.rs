@@ -177,7 +177,7 @@ pub fn unpacked(suite: &str, packages: &[&str], progress: &dyn Progress) -> Resu
 /// # Errors
 /// The cache directory cannot be read.
 pub fn cache_entries() -> Result<Vec<CacheEntry>> {
-    Cache::open()?.entries()
+    Cache::existing().map_or(Ok(Vec::new()), |cache| cache.entries())
 }
 
 /// Removes everything the lab keeps on disk; returns how many bytes that freed.

@@ -134,7 +134,7 @@ mod tests {
         };
         assert_eq!(
             arguments(&plan).join(" "),
-            "bench locks --clock native --experiment convoy --threads 16,32 \
+            "locks --clock native --experiment convoy --threads 16,32 \
              --locks cfl,mcs --library mine=/lab/libmine.so --seconds 0.5 --seed 7 --scale 20 \
              --json /results/report.json --results /results/raw"
         );

@@ -132,7 +132,7 @@ mod tests {
         };
         assert_eq!(
             arguments(&plan).join(" "),
-            "bench preempt --clock native --experiment latency --workers 1,3 \
+            "preempt --clock native --experiment latency --workers 1,3 \
              --seconds 0.5 --load 0.12 --seed 7 --q2-scale 0.01 --ufs /lab/scx_ufs \
              --json /results/report.json --results /results/raw"
         );
