@@ -44,10 +44,10 @@ use process::Ended;
 use report::Report;
 use targets::{Build, Target};
 
-/// Longest run of a unit, and of one that boots a guest. Far more than any takes on a
-/// busy machine: what is still there then hangs.
+/// Longest run of a unit, and of one that boots a guest, compiles or starts a server. Far
+/// more than any takes on a busy machine: what is still there then hangs.
 const LIMIT: Duration = Duration::from_secs(600);
-const LIMIT_OF_GUESTS: Duration = Duration::from_secs(3000);
+const LIMIT_OF_OTHERS: Duration = Duration::from_secs(3000);
 /// The same for what runs at night.
 const LIMIT_OF_NIGHT: Duration = Duration::from_secs(12 * 3600);
 
@@ -186,9 +186,9 @@ fn cpus() -> usize {
 }
 
 fn limit(unit: &Unit<'_>) -> Duration {
-    match unit.target.traits.guest {
-        true => LIMIT_OF_GUESTS,
-        false => LIMIT,
+    match unit.target.traits.is_quick() {
+        true => LIMIT,
+        false => LIMIT_OF_OTHERS,
     }
 }
 
@@ -313,34 +313,31 @@ fn crashed(status: std::process::ExitStatus) -> String {
 
 /// The verdicts on a process with several: what it said of each, as long as it did.
 fn several(unit: &Unit<'_>, tests: &[&str], ended: &Ended) -> Vec<(String, Verdict, Duration)> {
-    let mut last = Duration::ZERO;
-    let mut said = Vec::new();
-    let mut running = None;
-    for (number, line) in ended.printed.lines().enumerate() {
-        match harness::test_line(line) {
-            Some((test, Some(passed))) => {
-                let at = ended.at.get(number).copied().unwrap_or(ended.elapsed);
-                said.push((test, passed, at.saturating_sub(last)));
-                last = at;
-            }
-            Some((test, None)) => running = Some(test),
-            None => {}
-        }
-    }
+    let said = harness::said(&ended.printed, tests);
+    let at = |line: usize| ended.at.get(line).copied().unwrap_or(ended.elapsed);
+    let last = said.ended.last().map_or(Duration::ZERO, |last| at(last.2));
+    // A test takes from the verdict on the one before to its own.
+    let took = |index: usize| {
+        let before = index.checked_sub(1).map(|before| at(said.ended[before].2));
+        at(said.ended[index].2).saturating_sub(before.unwrap_or_default())
+    };
     let whole = ended.status.is_some_and(|status| {
-        let all = said.iter().all(|(_, passed, _)| *passed);
+        let all = said.ended.iter().all(|(_, passed, _)| *passed);
         all == status.success()
     });
     let verdict = |test: &str| {
-        let found = said.iter().find(|(name, _, _)| *name == test);
         let why = match ended.status {
             None => format!("ended after {} s", ended.elapsed.as_secs()),
             Some(status) => crashed(status),
         };
-        match found {
-            Some((_, true, elapsed)) => (Verdict::Passed, *elapsed),
-            Some((_, false, elapsed)) => (Verdict::Failed, *elapsed),
-            None if running == Some(test) => (Verdict::Lost(why), ended.elapsed - last),
+        let found = said.ended.iter().position(|(name, _, _)| *name == test);
+        match found.map(|index| (said.ended[index].1, took(index))) {
+            Some((true, elapsed)) => (Verdict::Passed, elapsed),
+            Some((false, elapsed)) => (Verdict::Failed, elapsed),
+            None if said.running == Some(test) => {
+                let elapsed = ended.elapsed.saturating_sub(last);
+                (Verdict::Lost(why), elapsed)
+            }
             None => (Verdict::Lost(format!("not run: {why}")), Duration::ZERO),
         }
     };

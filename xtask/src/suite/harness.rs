@@ -14,8 +14,15 @@
 //! test locks::twice ... ok
 //! test locks::never - should panic ... FAILED
 //! test locks::hangs ...
+//!
+//! failures:
+//!     locks::never
+//!
 //! test result: FAILED. 1 passed; 1 failed; 0 ignored; ...
 //! ```
+//!
+//! What a test prints past the harness stands between its name and its verdict. So the
+//! last lines decide where there are any, and a verdict may be a line of its own.
 //!
 //! A target with `harness = false` prints neither. It is one test, whose verdict is its
 //! exit status.
@@ -33,15 +40,67 @@ pub(super) fn listed(printed: &str) -> Option<Vec<String>> {
     Some(tests.map(str::to_owned).collect())
 }
 
-/// A line of a run: the test, and whether it passed; `None` for a test that is running.
-pub(super) fn test_line(line: &str) -> Option<(&str, Option<bool>)> {
-    let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    let passed = match verdict {
-        "ok" => Some(true),
-        "FAILED" => Some(false),
-        _ => None,
+/// What a program of several tests has printed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Said<'a> {
+    /// Each test that has ended, whether it passed, and the number of the line.
+    pub(super) ended: Vec<(&'a str, bool, usize)>,
+    /// The test that had begun last, and has not ended.
+    pub(super) running: Option<&'a str>,
+}
+
+/// Reads what a program has printed that was to run these tests.
+pub(super) fn said<'a>(printed: &'a str, tests: &[&'a str]) -> Said<'a> {
+    let mut said = Said::default();
+    for (number, line) in printed.lines().enumerate() {
+        let begun = line.strip_prefix("test ");
+        let verdict = match begun.and_then(|line| line.split_once(" ... ")) {
+            Some((name, verdict)) => {
+                said.running = Some(name.trim_end_matches(" - should panic"));
+                verdict
+            }
+            None => line,
+        };
+        let passed = match verdict {
+            "ok" => true,
+            "FAILED" => false,
+            _ => continue,
+        };
+        if let Some(name) = said.running.take() {
+            said.ended.push((name, passed, number));
+        }
+    }
+    if let Some(failed) = failures(printed, tests.len()) {
+        let number = printed.lines().count().saturating_sub(1);
+        said.running = None;
+        for test in tests {
+            let passed = !failed.contains(test);
+            match said.ended.iter_mut().find(|(name, _, _)| name == test) {
+                Some((_, known, _)) => *known = passed,
+                None => said.ended.push((test, passed, number)),
+            }
+        }
+    }
+    said
+}
+
+/// The tests that failed of so many, by the last lines; `None` if those are not there, or
+/// tell of another number.
+fn failures(printed: &str, tests: usize) -> Option<Vec<&str>> {
+    let (_, counted) = printed.rsplit_once("\ntest result: ")?;
+    let number = |what: &str| -> Option<usize> {
+        let (before, _) = counted.split_once(what)?;
+        before.trim_end().rsplit(' ').next()?.parse().ok()
     };
-    Some((name.trim_end_matches(" - should panic"), passed))
+    let (passed, failed) = (number("passed;")?, number("failed;")?);
+    let names: Vec<&str> = match printed.rsplit_once("\nfailures:\n") {
+        Some((_, list)) => {
+            let lines = list.lines().map_while(|line| line.strip_prefix("    "));
+            lines.collect()
+        }
+        None => Vec::new(),
+    };
+    (passed + failed == tests && names.len() == failed).then_some(names)
 }
 
 /// Whether exactly `expected` tests passed and none failed, by the last lines. A test
@@ -70,15 +129,35 @@ mod tests {
     }
 
     #[test]
-    fn line_of_a_test_has_its_name_and_verdict() {
-        let ok = test_line("test locks::twice ... ok");
-        assert_eq!(ok, Some(("locks::twice", Some(true))));
-        let failed = test_line("test locks::never - should panic ... FAILED");
-        assert_eq!(failed, Some(("locks::never", Some(false))));
-        let running = test_line("test locks::hangs ... ");
-        assert_eq!(running, Some(("locks::hangs", None)));
-        assert_eq!(test_line("running 3 tests"), None);
-        assert_eq!(test_line("test result: ok. 1 passed; 0 failed"), None);
+    fn tests_end_in_order_until_one_does_not() {
+        let printed = "\nrunning 3 tests\ntest locks::twice ... ok\n\
+            test locks::never - should panic ... FAILED\ntest locks::hangs ... ";
+        let said = said(printed, &["locks::twice", "locks::never", "locks::hangs"]);
+        let ended = [("locks::twice", true, 2), ("locks::never", false, 3)];
+        assert_eq!(said.ended, ended);
+        assert_eq!(said.running, Some("locks::hangs"));
+    }
+
+    #[test]
+    fn what_a_test_prints_hides_no_verdict() {
+        let printed = "test a ... lab: making the image ...\nlab: ... made\nok\n\
+            test b ... half a lineok\ntest c ... FAILED\n\nfailures:\n\n---- c stdout ----\n\
+            failures:\n\n\nfailures:\n    c\n\n\
+            test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured\n";
+        let said = said(printed, &["a", "b", "c"]);
+        let verdicts: Vec<(&str, bool)> = (said.ended.iter())
+            .map(|(name, passed, _)| (*name, *passed))
+            .collect();
+        assert_eq!(verdicts.len(), 3, "{verdicts:?}");
+        assert!(verdicts.contains(&("a", true)) && verdicts.contains(&("b", true)));
+        assert!(verdicts.contains(&("c", false)));
+        assert_eq!(said.running, None);
+    }
+
+    #[test]
+    fn last_lines_of_other_tests_decide_nothing() {
+        let printed = "test a ... \ntest result: ok. 7 passed; 0 failed; 0 ignored\n";
+        assert_eq!(said(printed, &["a"]).ended, []);
     }
 
     #[test]
