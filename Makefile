@@ -43,8 +43,8 @@ test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the sprea
 
 # What the demo takes and no more: no SQL engine, and neither servers nor shells of tests.
 # The measuring program is compiled in parts, on all CPUs; 'make build' compiles it as a
-# whole, which takes minutes on one CPU and makes the engines in it 4 % faster. The demo
-# measures none of them.
+# whole, which takes minutes on one CPU and saves 4 % of the instructions of a transaction in
+# our engine. The demo measures no engine of ours.
 DEMO := --no-default-features -p giveway -p giveway-bench -p scx_ufs \
 	--bin giveway --bin giveway-bench --bin scx_ufs \
 	--config profile.release.package.giveway-bench.codegen-units=16
