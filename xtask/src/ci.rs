@@ -1,5 +1,14 @@
-//! The checks, in the order in which it is cheapest to fail: all of them, or those that
-//! take minutes, boot no guest and start no server.
+//! The checks: all of them, or those that take minutes, boot no guest and start no server.
+//!
+//! ```text
+//! cargo xtask check    format, tidy, licences, lints, night lints, quick tests
+//! cargo xtask ci       format, tidy, licences, and all tests, among which are
+//!   cargo xtask lints    lints, night lints, demo lints, documentation, packages
+//! ```
+//!
+//! Lints compile the workspace without running it, the last and largest of its crates on
+//! one CPU. In `ci` they are therefore a job beside the tests, as long as any. They have
+//! a target directory of their own, since cargo works in one directory at a time.
 //!
 //! A check that cannot run has not passed. So programs that a step takes, and those
 //! without which a test passes over what it should look at, are looked for before the
@@ -7,6 +16,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -38,7 +48,8 @@ const PROGRAMS: &[&str] = &[
     "zsh",
 ];
 
-const STEPS: &[Step] = &[
+/// What takes seconds.
+const FIRST: &[Step] = &[
     Step {
         name: "format",
         program: "cargo",
@@ -57,6 +68,10 @@ const STEPS: &[Step] = &[
         args: &["xtask", "licenses"],
         env: &[],
     },
+];
+
+/// What compiles and does not run, in the order in which it is cheapest to fail.
+const LINTS: &[Step] = &[
     Step {
         name: "lints",
         program: "cargo",
@@ -138,15 +153,20 @@ const STEPS: &[Step] = &[
         args: &["xtask", "publish", "--offline"],
         env: &[],
     },
-    Step {
-        name: "tests",
-        program: "cargo",
-        args: &["xtask", "tests"],
-        env: &[],
-    },
 ];
 
-/// In place of the steps `documentation` and `tests` when it has to be quick.
+/// Those lints that are quick. The others build much anew: dependencies with other
+/// features, packages' programs.
+const QUICK: [&str; 2] = ["lints", "night lints"];
+
+const TESTS: Step = Step {
+    name: "tests",
+    program: "cargo",
+    args: &["xtask", "tests", "--lints"],
+    env: &[],
+};
+
+/// In place of all tests when it has to be quick.
 const QUICK_TESTS: Step = Step {
     name: "tests",
     program: "cargo",
@@ -154,22 +174,25 @@ const QUICK_TESTS: Step = Step {
     env: &[],
 };
 
-/// Steps that build much anew: dependencies with other features, packages' programs.
-const SLOW: [&str; 4] = ["demo lints", "documentation", "packages", "tests"];
-
-/// The steps that are quick.
-fn quick() -> impl Iterator<Item = &'static Step> {
-    let others = STEPS.iter();
-    let others = others.filter(|step| !SLOW.contains(&step.name));
-    others.chain([&QUICK_TESTS])
+#[derive(clap::Args)]
+pub(crate) struct LintArgs {
+    /// How many compilers at once [default: as many as there are CPUs]
+    #[arg(long, short)]
+    jobs: Option<usize>,
 }
 
-/// Runs every step.
+/// Runs everything.
 ///
 /// # Errors
 /// A program is missing, or a step failed.
 pub(crate) fn run(root: &Path) -> Result<()> {
-    run_all(root, STEPS.iter())
+    run_all(root, None, FIRST.iter().chain([&TESTS]))
+}
+
+/// The steps that are quick.
+fn quick() -> impl Iterator<Item = &'static Step> {
+    let lints = LINTS.iter().filter(|step| QUICK.contains(&step.name));
+    FIRST.iter().chain(lints).chain([&QUICK_TESTS])
 }
 
 /// Runs the quick ones.
@@ -177,11 +200,23 @@ pub(crate) fn run(root: &Path) -> Result<()> {
 /// # Errors
 /// A program is missing, or a step failed.
 pub(crate) fn run_quick(root: &Path) -> Result<()> {
-    run_all(root, quick())
+    run_all(root, None, quick())
+}
+
+/// Runs what compiles and does not run.
+///
+/// # Errors
+/// A program is missing, or a step failed.
+pub(crate) fn run_lints(root: &Path, args: &LintArgs) -> Result<()> {
+    run_all(root, args.jobs, LINTS.iter())
 }
 
 /// Runs these steps, also after one has failed, and sums up.
-fn run_all(root: &Path, steps: impl Iterator<Item = &'static Step>) -> Result<()> {
+fn run_all(
+    root: &Path,
+    jobs: Option<usize>,
+    steps: impl Iterator<Item = &'static Step>,
+) -> Result<()> {
     if let Some(what) = complaint(&missing(runs)) {
         bail!(what);
     }
@@ -189,7 +224,7 @@ fn run_all(root: &Path, steps: impl Iterator<Item = &'static Step>) -> Result<()
     for step in steps {
         eprintln!("\n=== {} ===", step.name);
         let start = Instant::now();
-        let passed = step.passes(root);
+        let passed = step.passes(root, jobs);
         summary.push((step.name, passed, start.elapsed()));
     }
     eprintln!("\n=== summary ===");
@@ -221,14 +256,31 @@ fn complaint(missing: &[&str]) -> Option<String> {
 }
 
 impl Step {
-    fn passes(&self, root: &Path) -> bool {
-        let status = Command::new(self.program)
-            .args(self.args)
+    fn passes(&self, root: &Path, jobs: Option<usize>) -> bool {
+        let status = self.command(root, jobs).and_then(|mut step| step.status());
+        status.is_ok_and(|status| status.success())
+    }
+
+    fn command(&self, root: &Path, jobs: Option<usize>) -> io::Result<Command> {
+        // Another command of this program is this program: cargo would have to see first
+        // whether it is still up to date.
+        let (mut command, args) = match self.args {
+            ["xtask", args @ ..] => (Command::new(env::current_exe()?), args),
+            args => (Command::new(self.program), args),
+        };
+        command
+            .args(args)
             .envs(self.env.iter().copied())
             .env("PATH", path())
-            .current_dir(root)
-            .status();
-        status.is_ok_and(|status| status.success())
+            .current_dir(root);
+        if LINTS.iter().any(|lints| lints.name == self.name) {
+            let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+            command.env("CARGO_TARGET_DIR", root.join(target).join("lints"));
+        }
+        if let Some(jobs) = jobs {
+            command.env("CARGO_BUILD_JOBS", jobs.to_string());
+        }
+        Ok(command)
     }
 }
 
@@ -268,7 +320,7 @@ mod tests {
         assert!(said.contains("cargo-clippy"), "{said}");
         assert!(said.contains("scripts/setup.sh"), "{said}");
         // No step of cargo's own comes without its program.
-        for step in STEPS {
+        for step in FIRST.iter().chain(LINTS) {
             let cargo_s = ["fmt", "clippy"].contains(&step.args[0]);
             let program = format!("cargo-{}", step.args[0]);
             assert!(
@@ -278,9 +330,12 @@ mod tests {
         }
     }
 
+    fn names(steps: impl Iterator<Item = &'static Step>) -> Vec<&'static str> {
+        steps.map(|step| step.name).collect()
+    }
+
     #[test]
     fn quick_check_has_formatting_lints_tidy_and_quick_tests() {
-        let names: Vec<&str> = quick().map(|step| step.name).collect();
         let expected = [
             "format",
             "tidy",
@@ -289,9 +344,31 @@ mod tests {
             "night lints",
             "tests",
         ];
-        assert_eq!(names, expected);
-        assert!(quick().any(|step| step.args.contains(&"--quick")));
-        assert!(STEPS.iter().all(|step| !step.args.contains(&"--quick")));
+        assert_eq!(names(quick()), expected);
+        assert!(QUICK_TESTS.args.contains(&"--quick"));
+        assert!(QUICK.iter().all(|name| names(LINTS.iter()).contains(name)));
+    }
+
+    #[test]
+    fn whole_check_has_lints_beside_the_tests() {
+        assert!(TESTS.args.contains(&"--lints") && !TESTS.args.contains(&"--quick"));
+    }
+
+    #[test]
+    fn lints_have_a_target_directory_of_their_own() {
+        let root = Path::new("/tree");
+        let variable = |step: &Step, jobs, name: &str| {
+            let command = step.command(root, jobs).unwrap();
+            let mut set = command.get_envs().filter(|(key, _)| *key == name);
+            set.next().and_then(|(_, value)| value).map(|value| value.to_owned())
+        };
+        for step in LINTS {
+            let target = variable(step, None, "CARGO_TARGET_DIR").unwrap();
+            assert!(Path::new(&target).ends_with("lints"), "{target:?}");
+        }
+        assert_eq!(variable(&TESTS, None, "CARGO_TARGET_DIR"), None);
+        let jobs = variable(&LINTS[0], Some(1), "CARGO_BUILD_JOBS");
+        assert_eq!(jobs.unwrap(), "1");
     }
 
     /// Runs the set-up on a machine that has all Debian packages but those that

@@ -3,6 +3,7 @@
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
 //! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test or some,
+//! `cargo xtask lints` what the compiler can tell of all of it,
 //! `cargo xtask check` what a change is tried with, and `cargo xtask ci` what must pass.
 //! `cargo xtask publish` builds programs from the packages of the libraries, `cargo xtask
 //! semver` compares the libraries' interfaces with those of an earlier revision.
@@ -40,6 +41,8 @@ enum Task {
     Ci,
     /// What of it takes minutes: formatting, lints, tidiness, tests without guests
     Check,
+    /// Lints, documentation and packages: what compiles and does not run
+    Lints(ci::LintArgs),
     /// Rules of the tree that no compiler checks
     Tidy,
     /// Licences of all dependencies
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().task {
         Task::Ci => ci::run(&root()),
         Task::Check => ci::run_quick(&root()),
+        Task::Lints(args) => ci::run_lints(&root(), &args),
         Task::Models(args) => suite::check_models(&root(), &args),
         Task::Tests(args) => suite::check(&root(), &args),
         Task::Long => suite::check_apart(&root(), "long"),

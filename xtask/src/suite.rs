@@ -28,6 +28,7 @@ mod process;
 mod report;
 mod targets;
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -56,15 +57,10 @@ const DURATIONS: &str = "target/tests/durations";
 /// What each process of the last run took, for whoever wants to know why it is slow.
 const TIMES: &str = "target/tests/times";
 
-/// Tests that no test program of cargo's has: package, name and command line.
-const COMMANDS: [(&str, &str, &[&str]); 2] = [
-    (
-        "workspace",
-        "doctests",
-        &["cargo", "test", "--locked", "--workspace", "--doc"],
-    ),
-    ("postgres", "extension", &["bash", "postgres/test.sh"]),
-];
+/// What a job takes that has not been timed yet, of the one that is as long as any.
+const LINTS_TAKE: Duration = Duration::from_secs(900);
+/// Compilers at once among lints, while tests run beside them: one slot of so many.
+const SLOTS_OF_A_COMPILER: usize = 4;
 
 /// Which tests.
 #[derive(clap::Args)]
@@ -72,6 +68,9 @@ pub(crate) struct Args {
     /// Tests whose names contain one of these; all without any. A name is that of the
     /// package, of the target and of the test: `giveway-locks shares even`
     words: Vec<String>,
+    /// Lints, too: `cargo xtask lints` as one of the jobs
+    #[arg(long, conflicts_with = "quick")]
+    lints: bool,
     /// Only tests that boot no guest and need no server: those of `make check`
     #[arg(long)]
     quick: bool,
@@ -95,11 +94,28 @@ pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
         targets.retain(|target| target.traits.is_quick());
     } else {
         targets.append(&mut models(root, &workspace)?);
-        targets.extend(
-            COMMANDS.map(|(package, name, line)| Target::of_command(root, package, name, line)),
-        );
+        targets.extend(commands(root, args)?);
     }
     run_and_look_again(root, args, &targets)
+}
+
+/// Jobs that no test program of cargo's does.
+fn commands(root: &Path, args: &Args) -> Result<Vec<Target>> {
+    let line = |words: &[&str]| words.iter().map(OsString::from).collect();
+    let doctests = line(&["cargo", "test", "--locked", "--workspace", "--doc"]);
+    let extension = line(&["bash", "postgres/test.sh"]);
+    let mut commands = vec![
+        Target::of_command(root, "workspace", "doctests", doctests),
+        Target::of_command(root, "postgres", "extension", extension),
+    ];
+    if args.lints {
+        let jobs = (args.slots() / SLOTS_OF_A_COMPILER).max(1).to_string();
+        let mut lints = vec![std::env::current_exe()?.into_os_string()];
+        lints.extend(line(&["lints", "--jobs", &jobs]));
+        let lints = Target::of_command(root, "workspace", "lints", lints);
+        commands.push(lints.that_takes(LINTS_TAKE));
+    }
+    Ok(commands)
 }
 
 /// Runs the model checkers' tests only.
@@ -139,7 +155,7 @@ fn run_and_look_again(root: &Path, args: &Args, targets: &[Target]) -> Result<()
         );
     }
     process::on_interrupt()?;
-    let slots = args.jobs.unwrap_or_else(cpus).max(1);
+    let slots = args.slots();
     let mut report = Report::new(&units);
     run(&units, slots, limit, &mut report);
     // Alone: that is in one slot.
@@ -179,6 +195,12 @@ pub(crate) fn check_apart(root: &Path, target: &'static str) -> Result<()> {
     let mut report = Report::new(&units);
     run(&units, cpus(), |_| LIMIT_OF_NIGHT, &mut report);
     report.finish()
+}
+
+impl Args {
+    fn slots(&self) -> usize {
+        self.jobs.unwrap_or_else(cpus).max(1)
+    }
 }
 
 fn cpus() -> usize {

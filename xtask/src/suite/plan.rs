@@ -18,7 +18,8 @@ use super::targets::{Target, Traits};
 
 /// What a unit takes that has not been timed yet.
 const UNKNOWN: Duration = Duration::from_secs(1);
-const UNKNOWN_GUEST: Duration = Duration::from_secs(120);
+/// The same for one that boots a guest, compiles or starts a server.
+const UNKNOWN_LONG: Duration = Duration::from_secs(120);
 
 /// Tests that run in one process.
 #[derive(Clone, Debug)]
@@ -169,11 +170,14 @@ impl Durations {
         let known: Vec<Duration> = known
             .filter_map(|name| self.0.get(&name).copied())
             .collect();
-        match (known.is_empty(), unit.target.traits.guest) {
-            (true, true) => UNKNOWN_GUEST,
-            (true, false) => UNKNOWN,
-            (false, _) => known.iter().sum(),
+        if !known.is_empty() {
+            return known.iter().sum();
         }
+        let guess = match unit.target.traits.is_quick() {
+            true => UNKNOWN,
+            false => UNKNOWN_LONG,
+        };
+        unit.target.takes.unwrap_or(guess)
     }
 }
 

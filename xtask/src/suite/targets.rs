@@ -17,10 +17,12 @@
 //! that names no target is an error.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Message, Metadata, Package, TargetKind};
@@ -50,10 +52,12 @@ pub(super) struct Target {
     pub(super) package: String,
     pub(super) name: String,
     pub(super) program: PathBuf,
-    args: Vec<&'static str>,
+    args: Vec<OsString>,
     pub(super) traits: Traits,
     /// Its tests; none for a target that is one test, without Rust's harness.
     pub(super) tests: Option<Vec<String>>,
+    /// What it is known to take.
+    pub(super) takes: Option<Duration>,
     version: String,
     manifest: PathBuf,
 }
@@ -87,21 +91,30 @@ impl Target {
         root: &Path,
         package: &str,
         name: &str,
-        line: &[&'static str],
+        mut line: Vec<OsString>,
     ) -> Target {
-        let (program, args) = line.split_first().expect("a command");
+        let program = line.remove(0).into();
         Target {
             package: package.to_owned(),
             name: name.to_owned(),
-            program: PathBuf::from(program),
-            args: args.to_vec(),
+            program,
+            args: line,
             traits: Traits {
                 server: true,
                 ..Traits::default()
             },
             tests: None,
+            takes: None,
             version: String::new(),
             manifest: root.join("Cargo.toml"),
+        }
+    }
+
+    /// Known to take about so long, though it has not been timed yet.
+    pub(super) fn that_takes(self, takes: Duration) -> Target {
+        Target {
+            takes: Some(takes),
+            ..self
         }
     }
 
@@ -120,6 +133,7 @@ impl Target {
             args: Vec::new(),
             traits,
             tests,
+            takes: None,
             version: "0.0.0".to_owned(),
             manifest: PathBuf::from("/Cargo.toml"),
         }
@@ -160,6 +174,8 @@ pub(super) fn build(root: &Path, workspace: &Metadata, build: &Build) -> Result<
     command
         .args(["test", "--locked", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
+        // As in commands that are tests: some build scripts look whether it has changed.
+        .env("PATH", crate::ci::path())
         .args(&build.args);
     if let Some(cfg) = build.cfg {
         command
@@ -237,6 +253,7 @@ fn target(workspace: &Metadata, artifact: &Artifact, cfg: Option<&str>) -> Resul
         args: Vec::new(),
         traits,
         tests: None,
+        takes: None,
         version: package.version.to_string(),
         manifest: package.manifest_path.clone().into_std_path_buf(),
     }))
