@@ -18,6 +18,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
@@ -32,9 +33,15 @@ pub(crate) struct Args {
     /// The first of them
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// The target that the tests are in: `vm` or `faults`
-    #[arg(long, default_value = "vm")]
-    target: String,
+    /// The targets that the tests are in
+    #[arg(long = "target", default_values = ["vm", "faults"])]
+    targets: Vec<String>,
+    /// Tests to leave out, by a part of their names
+    #[arg(long)]
+    skip: Vec<String>,
+    /// How many guests at once
+    #[arg(long, short, default_value_t = 2)]
+    jobs: usize,
     /// Where the probe's lines are kept, each behind its seed
     #[arg(long, default_value = "target/seeds.txt")]
     out: PathBuf,
@@ -58,10 +65,13 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         .with_context(|| format!("{}: choose another file with --out", args.out.display()))?;
     let mut claims: BTreeMap<String, Outcomes> = BTreeMap::new();
     for seed in args.first..args.first + args.seeds {
-        eprintln!("seed {seed}");
+        let start = Instant::now();
         let mut tests = Command::new("cargo")
-            .args(["test", "--locked", "-p", "scx_ufs", "--test", &args.target])
-            .args(["--", "--nocapture"])
+            .args(["test", "--locked", "--no-fail-fast", "-p", "scx_ufs"])
+            .args(args.targets.iter().flat_map(|target| ["--test", target]))
+            .args(["--", "--nocapture", "--test-threads"])
+            .arg(args.jobs.to_string())
+            .args(args.skip.iter().flat_map(|test| ["--skip", test]))
             .args(&args.tests)
             .env("GIVEWAY_SEED", seed.to_string())
             .current_dir(root)
@@ -81,11 +91,12 @@ pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
         }
         // What failed has been read from what the tests printed.
         tests.wait()?;
+        eprintln!("seed {seed}: {} s", start.elapsed().as_secs());
     }
     if claims.is_empty() {
         bail!(
             "no claim was tried: name tests of `cargo test -p scx_ufs --test {}`",
-            args.target
+            args.targets.join(" --test ")
         );
     }
     println!("{:<60} {:>6}  numbers, least to greatest", "claim", "held");

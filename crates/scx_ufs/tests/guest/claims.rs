@@ -65,10 +65,11 @@ impl Guest {
             "" => claim.to_owned(),
             module => format!("{module}::{claim}"),
         };
-        let (mut named, mut exact) = (Vec::new(), false);
+        let (mut named, mut skipped, mut exact) = (Vec::new(), Vec::new(), false);
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                "--skip" | "--test-threads" | "--format" | "--color" | "--logfile" => {
+                "--skip" => skipped.extend(args.next()),
+                "--test-threads" | "--format" | "--color" | "--logfile" => {
                     args.next();
                 }
                 "--exact" => exact = true,
@@ -82,7 +83,7 @@ impl Guest {
                 true => path == *name,
                 false => path.contains(name.as_str()),
             };
-            named.is_empty() || named.iter().any(is_meant)
+            (named.is_empty() || named.iter().any(is_meant)) && !skipped.iter().any(is_meant)
         };
         self.claims.iter().copied().filter(is_asked).collect()
     }
