@@ -8,13 +8,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use giveway_bench::Error;
-use giveway_bench::background::{Background, Workers};
-use giveway_bench::dataset::{self, DatasetSpec};
-use giveway_bench::postgres::{Address, Installation, Server, Session, USER};
-use giveway_bench::setup::Job;
-use giveway_bench::tpcc::check;
-use giveway_bench::tpcc::terminal::{Tally, Terminal, Window};
+use giveway_bench::harness::error::Error;
+use giveway_bench::workload::background::{Background, Job, Workers};
+use giveway_bench::workload::dataset::{self, DatasetSpec};
+use giveway_bench::workload::postgres::{Address, Installation, Server, Session, USER};
+use giveway_bench::workload::tpcc::check;
+use giveway_bench::workload::tpcc::terminal::{Tally, Terminal, Window};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -2,7 +2,7 @@
 //! else disturbs: a lock that shares is within bounds in one of a few tries,
 //! and one that does not, never in all of them.
 
-use giveway_bench::locks::{LockExperiment, LockPlan};
+use giveway_bench::experiments::locks::{LockExperiment, LockPlan};
 
 const TRIES: u32 = 6;
 

@@ -1,5 +1,5 @@
 //! The cgroups of a cell: made before it, removed after it. One for the clients
-//! and one for each class of work ([`crate::class`]), here those of MIN:MAX:
+//! and one for each class of work ([`crate::cell::class`]), here those of MIN:MAX:
 //!
 //! ```text
 //! /sys/fs/cgroup/giveway-bench/
@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 use giveway_machine::cgroup::{self, Cgroup, MOUNT};
 use giveway_tier::{Tier, Weight};
 
-use crate::class::Class;
-use crate::config::CellConfig;
-use crate::setup::By;
-use crate::{Error, Result};
+use crate::cell::class::Class;
+use crate::cell::config::CellConfig;
+use crate::cell::setup::By;
+use crate::harness::error::{Error, Result};
 
 pub(super) const NAME: &str = "giveway-bench";
 const REMEDY: &str = "Run as root on a machine with cgroup v2 and its cpu and cpuset controllers";

@@ -56,7 +56,7 @@ fn layer(name: &str, matches: Value, preempts: bool, weight: Weight) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{CellConfig, Mix};
+    use crate::cell::config::{CellConfig, Mix};
 
     #[test]
     fn every_class_has_its_layer_and_only_urgent_ones_preempt() {

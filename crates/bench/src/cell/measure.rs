@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use super::cgroup::{Group, Tree};
 use super::switches::Switches;
 use super::ufs::UfsCounts;
-use crate::config::CellConfig;
-use crate::setup::By;
-use crate::tpcc::terminal::Window;
-use crate::{Error, Result};
+use crate::cell::config::CellConfig;
+use crate::cell::setup::By;
+use crate::harness::error::{Error, Result};
+use crate::workload::tpcc::terminal::Window;
 
 const STAT: &str = "/proc/stat";
 

@@ -12,8 +12,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::postgres::Installation;
-use crate::{Error, Result};
+use crate::harness::error::{Error, Result};
+use crate::workload::postgres::Installation;
 
 const RESERVED: &str = "/proc/sys/vm/nr_hugepages";
 const MIB: u64 = 1024 * 1024;

@@ -19,12 +19,19 @@
 //! machine, may use the server's CPUs.
 
 pub(crate) mod cgroup;
+pub(crate) mod class;
+pub(crate) mod config;
+pub(crate) mod frame;
 mod layers;
 mod measure;
 mod memory;
 pub(crate) mod policy;
+pub(crate) mod record;
+pub(crate) mod report;
 mod roles;
+pub(crate) mod row;
 pub(crate) mod sched_ext;
+pub(crate) mod setup;
 pub(crate) mod switches;
 pub(crate) mod ufs;
 mod workload;
@@ -43,22 +50,23 @@ use sched_ext::{Loaded, Timed};
 use switches::Switches;
 use workload::{Site, Workload};
 
-use crate::config::CellConfig;
-use crate::dataset::{self, Manifest};
-use crate::files::{PrivateDir, copy_tree};
-use crate::postgres::Session;
-use crate::row::{Did, Row};
-use crate::setup::By;
-use crate::tpcc::check;
-use crate::tpcc::terminal::Window;
-use crate::{Error, Progress, Result};
+use crate::cell::config::CellConfig;
+use crate::cell::row::{Did, Row};
+use crate::cell::setup::By;
+use crate::harness::Progress;
+use crate::harness::error::{Error, Result};
+use crate::harness::files::{PrivateDir, copy_tree};
+use crate::workload::dataset::{self, Manifest};
+use crate::workload::postgres::Session;
+use crate::workload::tpcc::check;
+use crate::workload::tpcc::terminal::Window;
 
 /// How long to wait, after the window, for the background's next completions.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Measures one cell. Needs root, cgroup v2 with the cpu and cpuset
 /// controllers, and for `ufs` and `scx_*` a kernel with sched_ext.
-pub fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
+pub(crate) fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Row> {
     config.validate()?;
     require_cpus(config.cpus + config.client_cpus)?;
     let manifest = dataset::read_manifest(&config.data_dir)?;
@@ -225,7 +233,7 @@ fn prewarm(control: &Session) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::DatasetSpec;
+    use crate::workload::dataset::DatasetSpec;
 
     #[test]
     fn too_few_warehouses_are_refused_with_the_remedy() {

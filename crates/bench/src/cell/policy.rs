@@ -25,10 +25,11 @@
 use giveway_tier::Tier;
 
 use super::cgroup::Tree;
-use crate::class::Class as WorkClass;
-use crate::config::{CellConfig, Scheduler};
-use crate::setup::By;
-use crate::{Error, Result};
+use crate::cell::class::Class as WorkClass;
+use crate::cell::config::CellConfig;
+use crate::cell::setup::By;
+use crate::harness::error::{Error, Result};
+use crate::harness::scheduler::Scheduler;
 
 /// The calling thread.
 pub(super) const CALLER: i32 = 0;

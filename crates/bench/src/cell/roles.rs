@@ -12,11 +12,11 @@
 
 use giveway_tier::{Tier, Weight};
 
-use crate::class::{Class, Work};
-use crate::config::CellConfig;
-use crate::postgres::{Session, USER};
-use crate::setup::By;
-use crate::{Error, Result};
+use crate::cell::class::{Class, Work};
+use crate::cell::config::CellConfig;
+use crate::cell::setup::By;
+use crate::harness::error::{Error, Result};
+use crate::workload::postgres::{Session, USER};
 
 /// Who connects as whom.
 #[derive(Clone, Copy, Debug)]

@@ -17,10 +17,10 @@ use nix::unistd::Pid;
 
 use super::cgroup::Share;
 use super::layers::layers;
-use crate::config::Scheduler;
-use crate::files::PrivateDir;
-use crate::postgres::last_lines;
-use crate::{Error, Result};
+use crate::harness::error::{Error, Result};
+use crate::harness::files::PrivateDir;
+use crate::harness::scheduler::Scheduler;
+use crate::workload::postgres::last_lines;
 
 /// Loading includes the verifier, which takes seconds on a slow machine, and
 /// longer for schedulers that are larger than UFS.

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use nix::mount::{MsFlags, mount};
 use serde::{Deserialize, Serialize};
 
-use crate::class::Class;
-use crate::{Error, Result};
+use crate::cell::class::Class;
+use crate::harness::error::{Error, Result};
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 const INSTANCE: &str = "giveway-bench";
@@ -30,7 +30,7 @@ const BUFFER_KIB: u32 = 32 * 1024;
 
 /// For how long a CPU ran what, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct CpuTime {
+pub(crate) struct CpuTime {
     /// The terminals' processes: CPU-bursty.
     pub bursty_s: f64,
     /// The background's.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::harness::error::{Error, Result};
 
 const SOCKET: &str = "/var/run/scx/root/stats";
 const REQUEST: &str = "{\"req\":\"stats\",\"args\":{\"target\":\"top\"}}\n";
@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// Lock holders that lost their CPU, and who waited for them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct LockCounts {
+pub(crate) struct LockCounts {
     /// Background tasks preempted with a lightweight lock or spinlock in hand.
     pub holders_preempted: u64,
     /// Those whose lock time-sensitive work waited for before they ran again.
@@ -67,7 +67,7 @@ impl LockCounts {
 
 /// One of the scheduler's callbacks, timed by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Callback {
+pub(crate) struct Callback {
     /// How often it was called.
     pub calls: u64,
     /// For how long it ran, in nanoseconds.
@@ -76,7 +76,7 @@ pub struct Callback {
 
 /// What UFS did inside the window.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct UfsCounts {
+pub(crate) struct UfsCounts {
     /// About locks.
     #[serde(rename = "hints")]
     pub locks: LockCounts,

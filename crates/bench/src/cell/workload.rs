@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use super::policy;
 use super::roles::Roles;
-use crate::background::{Background, Workers};
-use crate::class::{Class, Work};
-use crate::config::CellConfig;
-use crate::postgres::{Address, Installation, Server, Session};
-use crate::setup::Job;
-use crate::tpcc::terminal::{Tally, Terminal, Window};
-use crate::{Error, Result};
+use crate::cell::class::{Class, Work};
+use crate::cell::config::CellConfig;
+use crate::harness::error::{Error, Result};
+use crate::workload::background::Job;
+use crate::workload::background::{Background, Workers};
+use crate::workload::postgres::{Address, Installation, Server, Session};
+use crate::workload::tpcc::terminal::{Tally, Terminal, Window};
 
 /// What a class did inside the window.
 #[derive(Clone, Debug)]

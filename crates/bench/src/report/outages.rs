@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::page::{self, escape};
-use crate::result::Outage;
+use crate::render::page::{self, escape};
+use crate::report::Outage;
 
 /// Columns of a terminal.
 const WIDTH: usize = 80;
@@ -45,7 +45,7 @@ pub(crate) fn on_page(page: String, outages: &[Outage]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Scheduler;
+    use crate::harness::scheduler::Scheduler;
 
     #[test]
     fn a_long_reason_fits_the_terminal_and_is_whole_on_the_page() {

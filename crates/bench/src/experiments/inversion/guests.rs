@@ -1,0 +1,106 @@
+//! Inversion in virtual machines, one guest for each plan. The guest gets this
+//! program, the scheduler, the server and the plan as a file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cell::setup::Hints;
+use crate::experiments::inversion::{InversionPlan, InversionRow};
+use crate::harness::scheduler::Scheduler;
+use crate::report::Report;
+use giveway_lab::{Clock, Machine};
+
+use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
+use crate::runner::lab;
+use crate::runner::place::{scheduler_file, server_dir};
+use crate::runner::pool::Place;
+use giveway_command::Failure;
+
+/// Where a guest has the server and the scheduler's program.
+pub(crate) const GUEST_SERVER: &str = "/lab/postgres";
+pub(crate) const GUEST_PROGRAM: &str = "/lab/scheduler";
+/// Memory of a guest: the image's data, copied to a tmpfs, and a small server.
+const GUEST_MIB: u32 = 3072;
+/// One CPU for the sessions, one for everything else.
+const CPUS: u32 = 2;
+
+/// Guests that are alike but for their schedulers and servers.
+pub(crate) struct Guests {
+    host: Host,
+    servers: Vec<(Hints, PathBuf)>,
+    programs: Vec<(Scheduler, PathBuf)>,
+}
+
+impl Guests {
+    /// Finds what the plans need, and builds what is missing of the lab.
+    ///
+    /// # Errors
+    /// A server or scheduler that was not built, with the remedy.
+    pub(crate) fn open(plans: &[InversionPlan]) -> Result<Self, Failure> {
+        let (mut servers, mut programs) = (Vec::new(), Vec::new());
+        for plan in plans {
+            let hints = plan.treatment.hints;
+            servers.push((hints, server_dir(hints.build())?));
+            if let Some(file) = scheduler_file(&plan.treatment.scheduler)? {
+                programs.push((plan.treatment.scheduler.clone(), file));
+            }
+        }
+        Ok(Guests {
+            host: Host::of(lab::open(false)?),
+            servers,
+            programs,
+        })
+    }
+
+    /// How many of them run at once.
+    pub(crate) fn width() -> usize {
+        width(GUEST_MIB)
+    }
+
+    /// The server and the scheduler that a plan takes, as a guest knows them.
+    fn files(&self, plan: &InversionPlan) -> Vec<HostFile> {
+        let treatment = &plan.treatment;
+        let server = self.servers.iter().find(|(of, _)| *of == treatment.hints);
+        let server = server.map(|(_, dir)| (dir.clone(), "postgres".to_owned()));
+        let mut programs = self.programs.iter();
+        let program = programs.find(|(of, _)| *of == treatment.scheduler);
+        let program = program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        server.into_iter().chain(program).collect()
+    }
+}
+
+impl Place<InversionPlan, Report<InversionRow>> for Guests {
+    fn run(
+        &self,
+        plan: &InversionPlan,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<Report<InversionRow>, String> {
+        let (machine, files) = (machine(plan), self.files(plan));
+        self.host
+            .play(&machine, "inversion-cell", plan, &files, line)
+            .map_err(|failure| failure.message())
+    }
+}
+
+/// The same plan gives the same machine, and that the same rows.
+fn machine(plan: &InversionPlan) -> Machine {
+    // Each lock is played twice and takes a hold, or up to the limit and a hold;
+    // an emulated second takes up to ten of the host's.
+    let locks = u32::try_from(plan.locks.len()).unwrap_or(u32::MAX);
+    let cell = Duration::from_secs_f64(plan.limit_s + 3.0 * plan.hold_s + 10.0);
+    Machine {
+        cpus: CPUS,
+        memory_mib: GUEST_MIB,
+        clock: Clock::LOCKSTEP,
+        seed: plan.seed,
+        timeout: Duration::from_secs(900) + cell * locks * 10,
+        ..Machine::default()
+    }
+}
+
+/// Plays a plan on this machine: what runs in each guest.
+pub(crate) fn cell(args: &CellArgs) -> Result<(), Failure> {
+    guest::play(args, |plan: &InversionPlan, clock, line| {
+        plan.run(clock, line)
+    })
+}

@@ -1,0 +1,163 @@
+//! The guests of `giveway bench meta`: all have the programs of the schedulers that
+//! take part, and those of the applications have an image of their own, with a Python
+//! and what was prepared for it.
+
+use std::time::Duration;
+
+use crate::experiments::meta::{MetaPlan, MetaRow, Part, applications};
+use crate::report::Report;
+use giveway_lab::{Clock, Lab, Layer, Machine, Tree};
+use giveway_metasched::policy::Policy;
+use giveway_metasched::scheduler::Table;
+
+use crate::experiments::meta::cli::CORPUS_SEED;
+use crate::runner::guest::{Host, HostFile};
+use crate::runner::lab;
+use crate::runner::place::find_scheduler;
+use crate::runner::pool::Place;
+use crate::runner::steps::Steps;
+use giveway_command::{Context, Failure};
+
+/// Memory of a guest.
+pub(crate) const GUEST_MIB: u32 = 2048;
+/// Few, since one host CPU emulates them all, and enough to be scheduled.
+const CPUS: u32 = 2;
+/// Where the applications are, in their image.
+pub(crate) const APPLICATION: &str = "/var/lib/giveway/ask";
+/// What the wheels are called while it is made.
+const WHEELS: &str = "wheels";
+
+/// The programs that a guest needs, by name.
+pub(crate) fn programs(known: &Table, schedulers: &[String]) -> Result<Vec<HostFile>, Failure> {
+    let mut programs: Vec<HostFile> = Vec::new();
+    let names = schedulers.iter().map(String::as_str);
+    for row in names.chain(["scx_ufs"]).filter_map(|name| known.get(name)) {
+        let Some(program) = row.command.first() else {
+            continue;
+        };
+        if programs.iter().any(|(_, name)| name == program) {
+            continue;
+        }
+        let Some(path) = find_scheduler(program) else {
+            let failure = Failure::new(format_args!("{program} is not here"));
+            return Err(failure.with_remedy(row.install.clone()));
+        };
+        programs.push((path, program.clone()));
+    }
+    Ok(programs)
+}
+
+/// Guests that all have the same programs.
+pub(crate) struct Guests {
+    /// That of all benchmarks, and the one that has the applications; as wanted.
+    usual: Option<Host>,
+    application: Option<Host>,
+    programs: Vec<HostFile>,
+}
+
+impl Guests {
+    /// Builds what these parts need and is missing.
+    pub(crate) fn open(parts: &[Part], programs: Vec<HostFile>) -> Result<Guests, Failure> {
+        let is_application = |part: &Part| *part == Part::Applications;
+        let usual = !parts.iter().all(is_application);
+        let application = parts.iter().any(is_application);
+        Ok(Guests {
+            usual: usual.then(|| lab::open(false)).transpose()?.map(Host::of),
+            application: application.then(application_lab).transpose()?.map(Host::of),
+            programs,
+        })
+    }
+}
+
+impl Place<MetaPlan, Report<MetaRow>> for Guests {
+    fn run(&self, plan: &MetaPlan, line: &mut dyn FnMut(&str)) -> Result<Report<MetaRow>, String> {
+        let host = match plan.part {
+            Part::Applications => &self.application,
+            Part::Switch | Part::Phases | Part::Swaps => &self.usual,
+        };
+        host.as_ref()
+            .expect("opened for all parts of the plans")
+            .play(&machine(plan), "meta-cell", plan, &self.programs, line)
+            .map_err(|failure| failure.message())
+    }
+}
+
+/// A lab whose image has the applications, and their load.
+fn application_lab() -> Result<Lab, Failure> {
+    let wheels = Tree::wheels(applications::REQUIREMENTS, &Steps::new())?;
+    lab::open_with(application_layer(vec![(WHEELS.into(), wheels)])?, false)
+}
+
+/// What that image has beyond Debian.
+pub(crate) fn application_layer(trees: Vec<(String, Tree)>) -> Result<Layer, Failure> {
+    let own = std::env::current_exe().cannot("find this program's file")?;
+    let program = own.file_name().unwrap_or_default().to_string_lossy();
+    let command = [
+        format!("/layer/{program}"),
+        "meta-prepare".into(),
+        format!("--data={APPLICATION}"),
+        format!("--wheels=/layer/{WHEELS}"),
+        format!("--seed={CORPUS_SEED}"),
+    ];
+    Ok(Layer {
+        key: applications::key(CORPUS_SEED),
+        packages: ["python3", "python3-pip", "wrk"]
+            .map(str::to_owned)
+            .to_vec(),
+        trees,
+        files: vec![own],
+        command: command.to_vec(),
+    })
+}
+
+/// The same plan gives the same machine, and that the same rows.
+fn machine(plan: &MetaPlan) -> Machine {
+    Machine {
+        cpus: CPUS,
+        memory_mib: GUEST_MIB,
+        clock: Clock::LOCKSTEP,
+        seed: plan.seed,
+        // Loading takes seconds of the guest's, and each of them ten of the host's.
+        timeout: Duration::from_secs(4 * 3600) + runs(plan) * 30,
+        ..Machine::default()
+    }
+}
+
+/// What runs of applications take, by the guest's clock: each of the three under each
+/// scheduler, one of them under each policy with each base timeslice, and what lies
+/// between.
+fn runs(plan: &MetaPlan) -> Duration {
+    if plan.part != Part::Applications {
+        return Duration::ZERO;
+    }
+    let schedulers = plan.schedulers.len() + 2;
+    let turns = Policy::ALL.len() * plan.base_timeslices_ms.len() + 1;
+    let runs = (3 * schedulers + turns) as u32 * plan.count;
+    Duration::from_secs(u64::from(plan.run_s) + 2) * runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_has_time_for_all_runs() {
+        let plan = |part, count| MetaPlan {
+            part,
+            schedulers: vec!["scx_simple".into()],
+            count,
+            phase_s: 1.0,
+            cycles: 1,
+            run_s: 8,
+            prepared: std::path::PathBuf::new(),
+            base_timeslices_ms: vec![500.0, 1000.0],
+            swap_ms: None,
+            repeat: 0,
+            seed: 1,
+        };
+        // Three schedulers, and four policies with two timeslices beside EEVDF.
+        assert_eq!(runs(&plan(Part::Applications, 1)), Duration::from_secs(180));
+        assert_eq!(runs(&plan(Part::Applications, 2)), Duration::from_secs(360));
+        assert_eq!(runs(&plan(Part::Swaps, 2)), Duration::ZERO);
+    }
+}

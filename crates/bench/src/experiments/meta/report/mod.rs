@@ -1,0 +1,494 @@
+//! Reports of what a metascheduler costs and brings.
+//!
+//! Two applications are summed up as the geometric mean of what each does
+//! relative to EEVDF: half of one and twice of the other is neither loss nor gain.
+
+mod applications;
+
+use std::fmt::Write as _;
+
+use plotters::style::RGBColor;
+
+use self::applications::Summary;
+use crate::cell::report as cells;
+use crate::experiments::meta::{MetaRow, PhaseRow, SwapsRow, SwitchRow, Under, Way};
+use crate::harness::figure::Figure;
+use crate::harness::number::{Spread, short};
+use crate::render::canvas::{self, Group};
+use crate::render::page;
+use crate::report::{Record, Report};
+
+impl Record for MetaRow {
+    fn table(report: &Report<MetaRow>) -> String {
+        table(report)
+    }
+
+    fn page(report: &Report<MetaRow>) -> String {
+        html(report)
+    }
+
+    fn sentence(report: &Report<MetaRow>) -> String {
+        sentence(report)
+    }
+
+    fn figures(report: &Report<MetaRow>) -> Vec<Figure> {
+        let started = || {
+            report.rows.iter().filter_map(|row| match row {
+                MetaRow::Switch(row) if row.way == Way::Started => Some(row),
+                _ => None,
+            })
+        };
+        let ms = |what, paper, number: fn(&SwitchRow) -> f64| {
+            let median = Spread::of(started().map(number)).map(|spread| spread.median);
+            Figure::ratio(what, "Section 2.3", paper, median).unit(" ms")
+        };
+        let mut figures = vec![
+            ms("starting a scheduler", "102 ms", |row| row.start_ms),
+            ms("stopping one", "24 ms", |row| row.stop_ms),
+            ms("a complete switch", "133 ms", |row| row.switch_ms),
+        ];
+        figures.extend(applications::beside_paper(Summary::of(report).as_ref()));
+        figures
+    }
+}
+
+/// What was switched between, and how.
+fn pair(row: &SwitchRow) -> String {
+    // Back and forth are the same pair.
+    let (one, other) = match row.from <= row.to {
+        true => (&row.from, &row.to),
+        false => (&row.to, &row.from),
+    };
+    let way = match row.way {
+        Way::Started => "",
+        Way::Ahead => ", loaded ahead",
+    };
+    format!("{one}, {other}{way}")
+}
+
+fn switches(report: &Report<MetaRow>) -> Vec<(String, Vec<&SwitchRow>)> {
+    let mut pairs: Vec<(String, Vec<&SwitchRow>)> = Vec::new();
+    for row in &report.rows {
+        if let MetaRow::Switch(row) = row {
+            let name = pair(row);
+            match pairs.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, rows)) => rows.push(row),
+                None => pairs.push((name, vec![row])),
+            }
+        }
+    }
+    pairs
+}
+
+/// How much cheaper a complete switch of UFS is when it is loaded ahead.
+fn cheaper(report: &Report<MetaRow>) -> Option<f64> {
+    let of = |way: Way| {
+        let rows = report.rows.iter().filter_map(|row| match row {
+            MetaRow::Switch(row) if row.way == way && row.to.starts_with("scx_ufs") => {
+                Some(row.switch_ms)
+            }
+            _ => None,
+        });
+        Spread::of(rows).map(|spread| spread.median)
+    };
+    Some(of(Way::Started)? / of(Way::Ahead)?)
+}
+
+/// Runs by what decided in them, in their order, and the median of each number.
+struct Kind<'a> {
+    under: &'a Under,
+    rows: Vec<&'a PhaseRow>,
+}
+
+impl Kind<'_> {
+    fn median(&self, number: impl Fn(&PhaseRow) -> f64) -> f64 {
+        let spread = Spread::of(self.rows.iter().map(|row| number(row)));
+        spread.map_or(f64::NAN, |spread| spread.median)
+    }
+
+    /// Both applications' throughput, as a multiple of another's.
+    fn throughput(&self, eevdf: &Kind<'_>) -> f64 {
+        let ratio = |number: fn(&PhaseRow) -> f64| self.median(number) / eevdf.median(number);
+        (ratio(|row| row.oltp_per_s) * ratio(|row| row.batch_per_s)).sqrt()
+    }
+
+    /// Both applications' 99th percentile, as a multiple of another's. An
+    /// application that did nothing has none: endless.
+    fn p99(&self, eevdf: &Kind<'_>) -> f64 {
+        let ratio = |number: fn(&PhaseRow) -> f64| match self.median(number) {
+            ms if ms > 0.0 => ms / eevdf.median(number),
+            _ => f64::INFINITY,
+        };
+        (ratio(|row| row.oltp_p99_ms) * ratio(|row| row.batch_p99_ms)).sqrt()
+    }
+}
+
+fn kinds(report: &Report<MetaRow>) -> Vec<Kind<'_>> {
+    let mut kinds: Vec<Kind<'_>> = Vec::new();
+    for row in &report.rows {
+        if let MetaRow::Phases(row) = row {
+            // What a swap counted as differs from run to run.
+            let name = row.under.to_string();
+            match kinds.iter_mut().find(|k| k.under.to_string() == name) {
+                Some(kind) => kind.rows.push(row),
+                None => kinds.push(Kind {
+                    under: &row.under,
+                    rows: vec![row],
+                }),
+            }
+        }
+    }
+    kinds
+}
+
+fn eevdf<'a, 'b>(kinds: &'a [Kind<'b>]) -> Option<&'a Kind<'b>> {
+    kinds
+        .iter()
+        .find(|kind| matches!(kind.under, Under::Single { name } if name == "eevdf"))
+}
+
+fn runs(report: &Report<MetaRow>) -> impl Iterator<Item = &SwapsRow> {
+    report.rows.iter().filter_map(|row| match row {
+        MetaRow::Swaps(row) => Some(row),
+        _ => None,
+    })
+}
+
+fn heading(report: &Report<MetaRow>) -> Vec<String> {
+    let environment = &report.environment;
+    let commit = report.short_commit();
+    vec![
+        report.headline(),
+        format!(
+            "{} CPUs, clock {}, commit {commit}",
+            environment.cpus, environment.clock
+        ),
+    ]
+}
+
+fn table(report: &Report<MetaRow>) -> String {
+    let mut text = String::new();
+    for line in heading(report) {
+        let _ = writeln!(text, "{line}");
+    }
+    let pairs = switches(report);
+    if !pairs.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n  {:<38} {:>8} {:>8} {:>8} {:>6}",
+            "switch, ms", "stop", "start", "both", "times"
+        );
+        for (name, rows) in &pairs {
+            let median = |number: fn(&SwitchRow) -> f64| {
+                Spread::of(rows.iter().map(|row| number(row))).map_or(f64::NAN, |s| s.median)
+            };
+            let _ = writeln!(
+                text,
+                "  {name:<38} {:>8} {:>8} {:>8} {:>6}",
+                short(median(|row| row.stop_ms)),
+                short(median(|row| row.start_ms)),
+                short(median(|row| row.switch_ms)),
+                rows.len()
+            );
+        }
+    }
+    let kinds = kinds(report);
+    if let Some(eevdf) = eevdf(&kinds) {
+        let _ = writeln!(
+            text,
+            "\n  {:<32} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}",
+            "phases", "OLTP/s", "p99 ms", "batch/s", "p99 ms", "thr.", "p99"
+        );
+        for kind in &kinds {
+            let faulty = kind.rows.iter().any(|row| !row.faults.is_empty());
+            let _ = writeln!(
+                text,
+                "  {:<32} {:>7} {:>7} {:>7} {:>7} {:>6.2} {:>6.2}{}",
+                kind.under.to_string(),
+                short(kind.median(|row| row.oltp_per_s)),
+                short(kind.median(|row| row.oltp_p99_ms)),
+                short(kind.median(|row| row.batch_per_s)),
+                short(kind.median(|row| row.batch_p99_ms)),
+                kind.throughput(eevdf),
+                kind.p99(eevdf),
+                if faulty { " !" } else { "" }
+            );
+        }
+        let _ = writeln!(
+            text,
+            "  thr., p99: geometric mean of both applications, EEVDF = 1; !: faults"
+        );
+    }
+    for row in runs(report) {
+        let _ = writeln!(
+            text,
+            "\n  swaps: {} starts in {:.0} s; {} killed, {} stopped, {} refused\n  {} answers, \
+             {} errors; longest wait for a CPU {:.0} ms\n  said and true: {} looks, {} \
+             differed; left: {}",
+            row.starts,
+            row.seconds,
+            row.kills,
+            row.stops,
+            row.refusals,
+            row.answers,
+            row.errors,
+            row.gap_ms,
+            row.looks,
+            row.lies,
+            row.left
+        );
+        for (fault, times) in &row.faults {
+            let fault: String = fault.chars().take(68).collect();
+            let _ = writeln!(text, "  {times:>4}  {fault}");
+        }
+    }
+    if let Some(applications) = Summary::of(report) {
+        text += &applications.table();
+    }
+    text
+}
+
+fn sentence(report: &Report<MetaRow>) -> String {
+    let mut parts = Vec::new();
+    if let Some(times) = cheaper(report) {
+        parts.push(format!(
+            "a switch of UFS takes a {:.0}th of the time when it is loaded ahead",
+            times
+        ));
+    }
+    let kinds = kinds(report);
+    let aware = kinds
+        .iter()
+        .find(|kind| matches!(kind.under, Under::PhaseAware { .. }));
+    if let (Some(eevdf), Some(aware)) = (eevdf(&kinds), aware) {
+        let others = || {
+            let is_other = |kind: &&Kind<'_>| !matches!(kind.under, Under::PhaseAware { .. });
+            kinds.iter().filter(is_other)
+        };
+        let most = others()
+            .map(|kind| kind.throughput(eevdf))
+            .fold(0.0, f64::max);
+        let least = others()
+            .map(|kind| kind.p99(eevdf))
+            .fold(f64::INFINITY, f64::min);
+        parts.push(format!(
+            "following phases gives {:.2} times EEVDF's throughput and {:.2} times its 99th \
+             percentile, where the best of the others give {most:.2} and {least:.2}",
+            aware.throughput(eevdf),
+            aware.p99(eevdf)
+        ));
+    }
+    let starts: u64 = runs(report).map(|row| row.starts).sum();
+    if starts > 0 {
+        let errors: u64 = runs(report).map(|row| row.errors).sum();
+        parts.push(format!("{starts} starts with mishaps left {errors} errors"));
+    }
+    parts.extend(Summary::of(report).and_then(|applications| applications.sentence()));
+    let mut text = parts.join("; ");
+    if let Some(first) = text.get(..1).map(str::to_uppercase) {
+        text.replace_range(..1, &first);
+    }
+    text + "."
+}
+
+const STOP: RGBColor = RGBColor(214, 120, 60);
+const START: RGBColor = RGBColor(22, 108, 196);
+
+fn html(report: &Report<MetaRow>) -> String {
+    let mut page = page::begin(
+        &report.experiment,
+        "What does a metascheduler cost, and what does it bring?",
+        &heading(report),
+        &sentence(report),
+    );
+    let pairs = switches(report);
+    if !pairs.is_empty() {
+        page::section(
+            &mut page,
+            "Switches",
+            "Milliseconds until the old scheduler is gone, and until the new one is in force.",
+        );
+        let names = [(STOP, "stop".to_owned()), (START, "start".to_owned())];
+        page::legend(&mut page, names);
+        let groups: Vec<Group> = pairs
+            .iter()
+            .map(|(name, rows)| {
+                let bar = |colour, number: fn(&SwitchRow) -> f64| {
+                    Some((colour, Spread::of(rows.iter().map(|row| number(row)))?))
+                };
+                Group {
+                    label: name.clone(),
+                    bars: [bar(STOP, |row| row.stop_ms), bar(START, |row| row.start_ms)]
+                        .into_iter()
+                        .flatten()
+                        .collect(),
+                }
+            })
+            .collect();
+        page::plots(&mut page, &[canvas::bars("Switches, ms", &groups, None)]);
+    }
+    if let Some(applications) = Summary::of(report) {
+        applications.figures(&mut page);
+    }
+    cells::numbers(&mut page, &table(report));
+    let rows = ("Rows", report.rows.len().to_string());
+    page::environment(
+        &mut page,
+        &report.environment,
+        &[rows],
+        "On the lockstep clock an instruction takes the same time everywhere, and loading a \
+         scheduler is a great many of them: times are longer than on a computer of today, and \
+         compare with each other.",
+    );
+    page::end(page)
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+    use crate::harness::environment::Environment;
+    use giveway_metasched::policy::Policy;
+
+    /// A report of all parts, with round numbers.
+    pub(crate) fn report() -> Report<MetaRow> {
+        let environment = Environment {
+            kernel: "7.2.13".to_owned(),
+            machine: "sample".to_owned(),
+            date: "2026-11-21".to_owned(),
+            clock: "lockstep".to_owned(),
+            commit: "0123456789abcdef".to_owned(),
+            cpus: 2,
+            ..Environment::default()
+        };
+        let mut report = Report::new(crate::experiments::meta::NAME, environment);
+        for (way, start_ms) in [(Way::Started, 990.0), (Way::Ahead, 10.0)] {
+            for (from, to) in [("scx_ufs 1", "scx_ufs 2"), ("scx_ufs 2", "scx_ufs 1")] {
+                report.rows.push(MetaRow::Switch(SwitchRow {
+                    from: from.to_owned(),
+                    to: to.to_owned(),
+                    way,
+                    stop_ms: 10.0,
+                    start_ms,
+                    switch_ms: start_ms + 10.0,
+                    repeat: 0,
+                    seed: 1,
+                }));
+            }
+        }
+        let single = |name: &str| Under::Single { name: name.into() };
+        let fixed = Under::Fixed {
+            policy: Policy::RoundRobin,
+            base_timeslice_ms: 500.0,
+        };
+        for (under, oltp, batch) in [
+            (single("eevdf"), 1.0, 1.0),
+            (single("ufs-oltp"), 1.5, 0.1),
+            (fixed, 1.0, 0.8),
+            (Under::PhaseAware { swap_ms: 50.0 }, 1.4, 1.6),
+        ] {
+            report.rows.push(MetaRow::Phases(PhaseRow {
+                under,
+                phase_s: 2.0,
+                cycles: 2,
+                oltp_per_s: 1000.0 * oltp,
+                oltp_p99_ms: 8.0 / oltp,
+                batch_per_s: 100.0 * batch,
+                batch_p99_ms: 20.0 / batch,
+                starts: 3,
+                switch_ms: Some(90.0),
+                faults: Vec::new(),
+                repeat: 0,
+                seed: 1,
+            }));
+        }
+        report.rows.push(MetaRow::Swaps(SwapsRow {
+            starts: 100,
+            kills: 10,
+            stops: 10,
+            refusals: 20,
+            answers: 50_000,
+            errors: 0,
+            gap_ms: 40.0,
+            looks: 5000,
+            lies: 0,
+            left: "disabled".into(),
+            faults: vec![("broken failed to load: exit status: 1".into(), 20)],
+            seconds: 90.0,
+            repeat: 0,
+            seed: 1,
+        }));
+        report.rows.extend(applications::samples::rows());
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_all_parts_and_fits_the_terminal() {
+        let text = table(&samples::report());
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        for part in [
+            "scx_ufs 1, scx_ufs 2, loaded ahead",
+            "phase_aware",
+            "100 starts in 90 s",
+            "best turns: delta_weighted",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(text.contains("   1.50   0.67"), "1.4 x 1.6 = 1.5²: {text}");
+    }
+
+    #[test]
+    fn the_sentence_compares_with_the_best_of_the_others() {
+        let text = sentence(&samples::report());
+        assert!(
+            text.starts_with("A switch of UFS takes a 50th of the time"),
+            "{text}"
+        );
+        assert!(text.contains("gives 1.50 times"), "{text}");
+        assert!(
+            text.contains("the best of the others give 1.00 and 1.00"),
+            "{text}"
+        );
+        assert!(
+            text.contains("100 starts with mishaps left 0 errors;"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("scx_simple -f: throughput +2.0 %, p99 -4.0 %."),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_application_that_did_nothing_has_no_percentile() {
+        let mut report = samples::report();
+        for row in &mut report.rows {
+            if let MetaRow::Phases(row) = row
+                && row.under
+                    == (Under::Single {
+                        name: "ufs-oltp".into(),
+                    })
+            {
+                row.batch_p99_ms = 0.0;
+            }
+        }
+        let kinds = kinds(&report);
+        assert_eq!(kinds[1].p99(eevdf(&kinds).unwrap()), f64::INFINITY);
+    }
+
+    #[test]
+    fn the_page_is_whole_and_loads_nothing() {
+        let page = html(&samples::report());
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+        for outside in ["<script", "src=", "href=", "url(", "@import"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! What hackbench and cyclictest found.
+
+use std::fmt::Write as _;
+
+use super::{Repeats, TAIL, bars, find};
+use crate::cell::report::plus_minus;
+use crate::experiments::wakeup::WakeupRow;
+use crate::harness::number::{Spread, large, quantile, short};
+use crate::harness::scheduler::Scheduler;
+use crate::render::canvas::Scale;
+use crate::render::page;
+
+fn messages(row: &WakeupRow) -> Option<f64> {
+    Some(row.hackbench.as_ref()?.messages_per_s)
+}
+
+/// The slowest run of all repeats.
+fn slowest(one: &Repeats<'_>) -> Option<f64> {
+    let runs = one.rows.iter().filter_map(|row| row.hackbench.as_ref());
+    runs.flat_map(|runs| runs.seconds.iter().copied())
+        .reduce(f64::max)
+}
+
+/// How late a share of the timers at most ran, of all repeats together.
+fn late(one: &Repeats<'_>, share: f64) -> Option<f64> {
+    let rows = one.rows.iter().filter_map(|row| row.cyclictest.as_ref());
+    quantile(
+        rows.flat_map(|row| row.late.histogram.iter().copied()),
+        share,
+    )
+}
+
+fn latest(one: &Repeats<'_>) -> Option<f64> {
+    let rows = one.rows.iter().filter_map(|row| row.cyclictest.as_ref());
+    rows.map(|row| row.max_us).reduce(f64::max)
+}
+
+/// Whether anybody has run the tools.
+fn any(schedulers: &[Repeats<'_>]) -> bool {
+    let mut rows = schedulers.iter().flat_map(|one| &one.rows);
+    rows.any(|row| row.hackbench.is_some() || row.cyclictest.is_some())
+}
+
+/// As lines of a table; nothing if they were not run.
+pub(super) fn lines(schedulers: &[Repeats<'_>]) -> String {
+    let mut text = String::new();
+    if !any(schedulers) {
+        return text;
+    }
+    let median = |one: &Repeats<'_>| Some(one.spread(messages)?.median);
+    let eevdf = find(schedulers, &Scheduler::Eevdf).and_then(median);
+    let _ = write!(
+        text,
+        "\nhackbench, messages passed; cyclictest beside it, how late timers ran\n  \
+         {:<9} {:>14} {:>6} {:>9} {:>8} {:>6} {:>6} {:>6}\n",
+        "", "messages/s", "/eevdf", "slowest s", "p50 us", "p99", "p99.9", "latest",
+    );
+    for one in schedulers {
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), large);
+        let label: String = one.scheduler().label().chars().take(9).collect();
+        let ratio = median(one).zip(eevdf).map(|(own, eevdf)| own / eevdf);
+        let _ = writeln!(
+            text,
+            "  {label:<9} {:>14} {:>6} {:>9} {:>8} {:>6} {:>6} {:>6}",
+            one.spread(messages).map_or("-".to_owned(), per_s),
+            ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
+            slowest(one).map_or("-".to_owned(), short),
+            number(late(one, 0.5)),
+            number(late(one, 0.99)),
+            number(late(one, TAIL)),
+            number(latest(one)),
+        );
+    }
+    text
+}
+
+/// Thousands of messages a second, with half the range.
+fn per_s(spread: Spread) -> String {
+    let thousands = |value: f64| value / 1e3;
+    let spread = Spread {
+        median: thousands(spread.median),
+        min: thousands(spread.min),
+        max: thousands(spread.max),
+    };
+    format!("{}k", plus_minus(spread))
+}
+
+/// As a section of a page; nothing if they were not run.
+pub(super) fn section(page: &mut String, schedulers: &[Repeats<'_>]) {
+    if !any(schedulers) {
+        return;
+    }
+    page::section(
+        page,
+        "hackbench and cyclictest",
+        "Both unmodified, in the same cgroup. hackbench: groups of 20 senders and 20 receivers \
+         pass messages through sockets; more is better. cyclictest, beside hackbench in a loop: \
+         how late threads woke that had slept until a time; less is better. The paper has \
+         neither.",
+    );
+    let plots = [
+        bars(
+            Scale::Linear,
+            "hackbench: thousand messages per second",
+            schedulers,
+            |row| Some(messages(row)? / 1e3),
+        ),
+        bars(Scale::Log, "cyclictest: p99.9, µs", schedulers, |row| {
+            Some(row.cyclictest.as_ref()?.late.p999_us)
+        }),
+    ];
+    page::plots(page, &plots);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{samples, schedulers};
+    use super::*;
+
+    #[test]
+    fn messages_are_compared_with_eevdf_s_and_lateness_is_of_all_repeats() {
+        let report = samples::report();
+        let text = lines(&schedulers(&report));
+        assert_eq!(
+            text,
+            "\nhackbench, messages passed; cyclictest beside it, how late timers ran\n  \
+             \u{20}             messages/s /eevdf slowest s   p50 us    p99  p99.9 latest\n  \
+             EEVDF               200k   1.00      0.40     60.0   60.0   3100   6200\n  \
+             UFS                 180k   0.90      0.44     60.0   60.0    500   1000\n"
+        );
+    }
+
+    #[test]
+    fn one_tool_alone_has_its_columns_and_none_leaves_no_lines() {
+        let mut report = samples::report();
+        for row in &mut report.rows {
+            row.hackbench = None;
+        }
+        let text = lines(&schedulers(&report));
+        let words: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(words, ["UFS", "-", "-", "-", "60.0", "60.0", "500", "1000"]);
+        for row in &mut report.rows {
+            row.cyclictest = None;
+        }
+        assert_eq!(lines(&schedulers(&report)), "");
+    }
+}

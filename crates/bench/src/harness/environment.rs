@@ -1,0 +1,120 @@
+//! Where, when and with what something was measured.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// The commit this program was built from; results carry it.
+pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
+
+/// Where and with what the rows were measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Environment {
+    /// The kernel's release, such as `7.2.13-cloud-amd64`.
+    pub kernel: String,
+    /// CPUs of the machine that measured, virtual or not.
+    pub cpus: u32,
+    /// What time is: `lockstep` (virtual time, the same for all CPUs), or
+    /// `native`.
+    pub clock: String,
+    /// Commit of the program.
+    pub commit: String,
+    /// Day of the measurement, `2026-01-31`.
+    pub date: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The CPU's model.
+    pub cpu_model: String,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// The server's version; empty without a server.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub postgresql: String,
+    /// Version of the prepared data (`workload::dataset`); 0 without data.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dataset_version: u32,
+}
+
+impl Environment {
+    /// Looks at the machine it is called on; call it where the cells run. `clock` is the
+    /// caller's to know. What cannot be found out is left empty.
+    pub(crate) fn probe(clock: &str) -> Self {
+        let line = |path: &str| {
+            fs::read_to_string(path)
+                .unwrap_or_default()
+                .trim()
+                .to_owned()
+        };
+        let field = |path: &str, name: &str| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(name))
+                .unwrap_or_default();
+            line.split_once(':')
+                .map_or(String::new(), |(_, value)| value.trim().to_owned())
+        };
+        let kib = field("/proc/meminfo", "MemTotal");
+        let kib = kib
+            .split_whitespace()
+            .next()
+            .and_then(|kib| kib.parse::<u64>().ok());
+        Environment {
+            kernel: line("/proc/sys/kernel/osrelease"),
+            cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            clock: clock.to_owned(),
+            commit: COMMIT.to_owned(),
+            date: today(),
+            machine: line("/proc/sys/kernel/hostname"),
+            cpu_model: field("/proc/cpuinfo", "model name"),
+            memory_mib: kib.unwrap_or_default() / 1024,
+            ..Environment::default()
+        }
+    }
+}
+
+/// Whether a field is worth writing.
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// The date in UTC.
+fn today() -> String {
+    let now = std::time::SystemTime::now();
+    let seconds = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |age| age.as_secs());
+    date((seconds / 86_400) as i64)
+}
+
+/// The date `days` after 1970-01-01, by counting whole 400-year cycles of
+/// 146097 days from 0000-03-01, so that leap days come last in a year.
+fn date(days: i64) -> String {
+    let shifted = days + 719_468;
+    let (cycle, day) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, carry) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    format!("{:04}-{month:02}-{day:02}", year + cycle * 400 + carry)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01");
+        assert_eq!(date(11_016), "2000-02-29");
+        assert_eq!(date(20_778), "2026-11-21");
+        assert_eq!(date(47_540), "2100-02-28");
+        assert_eq!(date(47_541), "2100-03-01");
+    }
+}

@@ -1,0 +1,145 @@
+//! Experiments that consist of cells of database workloads: where their cells
+//! run. All of them can run natively and in the lab; by default on this machine
+//! itself if it can, since that is what a scheduler is for, else in the lab.
+
+use crate::cell::config::CellConfig;
+use crate::cell::frame::Frame;
+use crate::cell::record::CellRecord;
+use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
+use crate::runner::native;
+use crate::runner::place::{Guests, Native, dataset_for};
+use clap::Args;
+use giveway_command::Failure;
+
+/// Where cells run.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct WhereArgs {
+    /// Measure in virtual machines, even if this machine could
+    #[arg(long, conflicts_with = "native")]
+    lab: bool,
+    /// Measure on this machine itself, or fail
+    #[arg(long)]
+    native: bool,
+}
+
+impl WhereArgs {
+    /// Measures and reports; answers with the exit status.
+    ///
+    /// # Errors
+    /// Cells that cannot be measured, or not here, with the remedy.
+    pub(crate) fn measure<R: CellRecord + Send>(
+        self,
+        cells: &[CellConfig],
+        keep: &KeepArgs,
+    ) -> Result<u8, Failure> {
+        match self.obstacle()? {
+            None => {
+                validate(cells)?;
+                enough_cpus(cells)?;
+                let stop = interruptible()?;
+                eprintln!("measuring on this machine itself, {} cells", cells.len());
+                let place = Native::open(&dataset_for(cells), cells)?;
+                keep.measure::<_, R>(cells, CellConfig::title, &place, 1, &stop)
+            }
+            Some(reason) => in_lab::<R>(cells, keep, &reason),
+        }
+    }
+
+    /// Why not to measure natively; `None`: measure natively.
+    fn obstacle(self) -> Result<Option<String>, Failure> {
+        match (self.lab, self.native, native::obstacle()) {
+            (true, _, _) => Ok(Some("as asked for".to_owned())),
+            (_, true, Some(reason)) => Err(Failure::new(format_args!(
+                "this machine cannot measure: {reason}"
+            ))
+            .with_remedy("'giveway doctor' tells more; --lab measures in the lab")),
+            (_, _, obstacle) => Ok(obstacle),
+        }
+    }
+}
+
+/// What every experiment has that varies the mixed workload.
+#[derive(Args, Debug)]
+pub(crate) struct CellsArgs {
+    /// CPUs of the server; clients get half as many more, at least two
+    #[arg(long, default_value_t = 4, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=32))]
+    cpus: u32,
+    /// Length of the measured window
+    #[arg(long, default_value_t = 4.0, value_name = "SECONDS", value_parser = positive)]
+    seconds: f64,
+    /// Time before the window
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = positive)]
+    warmup: f64,
+    #[command(flatten)]
+    repeats: RepeatArgs,
+    #[command(flatten)]
+    keep: KeepArgs,
+    #[command(flatten)]
+    place: WhereArgs,
+}
+
+impl CellsArgs {
+    /// What all cells have in common.
+    pub(crate) fn frame(&self) -> Frame {
+        Frame {
+            cpus: self.cpus,
+            warmup_s: self.warmup,
+            seconds: self.seconds,
+            repeat: self.repeats.count,
+            seed: self.repeats.seed,
+        }
+    }
+
+    /// Measures and reports; answers with the exit status.
+    ///
+    /// # Errors
+    /// As [`WhereArgs::measure`].
+    pub(crate) fn measure<R: CellRecord + Send>(
+        &self,
+        cells: &[CellConfig],
+    ) -> Result<u8, Failure> {
+        self.place.measure::<R>(cells, &self.keep)
+    }
+}
+
+/// Measures in the lab, for which there is a reason, and reports.
+///
+/// # Errors
+/// As [`WhereArgs::measure`].
+pub(crate) fn in_lab<R: CellRecord + Send>(
+    cells: &[CellConfig],
+    keep: &KeepArgs,
+    reason: &str,
+) -> Result<u8, Failure> {
+    validate(cells)?;
+    let stop = interruptible()?;
+    let spec = dataset_for(cells);
+    let width = Guests::width(&spec).min(cells.len());
+    eprintln!(
+        "measuring in the lab ({reason}): {} cells, {width} at a time",
+        cells.len()
+    );
+    let place = Guests::open(&spec, cells)?;
+    keep.measure::<_, R>(cells, CellConfig::title, &place, width, &stop)
+}
+
+fn validate(cells: &[CellConfig]) -> Result<(), Failure> {
+    for cell in cells {
+        cell.validate()?;
+    }
+    Ok(())
+}
+
+fn enough_cpus(cells: &[CellConfig]) -> Result<(), Failure> {
+    let of = |cell: &CellConfig| (cell.cpus + cell.client_cpus) as usize;
+    let need = cells.iter().map(of).max().unwrap_or(0);
+    let have = std::thread::available_parallelism().map_or(1, usize::from);
+    if have >= need {
+        return Ok(());
+    }
+    Err(Failure::usage(format_args!(
+        "server and clients need {need} CPUs, and this machine has {have}"
+    ))
+    .with_remedy("choose fewer with --cpus, or measure with --lab"))
+}

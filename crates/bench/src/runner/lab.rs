@@ -1,0 +1,363 @@
+//! `giveway lab`: commands in a virtual machine whose kernel has sched_ext.
+//!
+//! The guest image is that of the benchmarks, so that there is one to build
+//! and the database is at hand in `giveway lab shell`. This program, `giveway` and
+//! `scx_ufs` travel with every job as they are now, not with the image.
+
+mod lacks;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
+
+use crate::runner::place::image_layer;
+use crate::runner::steps::Steps;
+use giveway_command::{Context, Failure, program};
+
+/// Run commands in a virtual machine whose kernel has sched_ext
+///
+/// The first use builds the lab, which takes some minutes; 'giveway lab build'
+/// does only that.
+#[derive(Args, Debug)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum LabCommand {
+    /// Run a command as root in a fresh guest
+    Run(RunArgs),
+    /// Open a shell in a fresh guest; 'exit' ends it
+    Shell(ShellArgs),
+    /// Build whatever of the lab is missing
+    Build(BuildArgs),
+    /// Say what the lab consists of
+    Info,
+    /// Say what the lab has and lacks here, as JSON, without building anything
+    #[command(hide = true)]
+    Lacks,
+    /// Remove everything the lab keeps on disk
+    Clean,
+}
+
+#[derive(Args, Debug)]
+struct RunArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    job: JobArgs,
+    /// Directory to which the guest's /results is copied
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
+    /// The command and its arguments, run in /lab
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct ShellArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    job: JobArgs,
+}
+
+#[derive(Args, Debug)]
+struct BuildArgs {
+    /// Look for a newer kernel even if there is one
+    #[arg(long, conflicts_with = "kernel")]
+    refresh_kernel: bool,
+    #[command(flatten)]
+    kernel: KernelArgs,
+}
+
+#[derive(Args, Debug)]
+struct KernelArgs {
+    /// Boot the newest Linux of a series, as 6.12, instead of the newest of all; what Debian does
+    /// not build with sched_ext is built here, which takes ten to twenty minutes once
+    #[arg(long, value_name = "SERIES")]
+    kernel: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ClockKind {
+    /// The host's: for functional tests
+    Real,
+    /// Equal speed for every CPU: for measurements
+    Lockstep,
+}
+
+#[derive(Args, Debug)]
+struct MachineArgs {
+    #[command(flatten)]
+    kernel: KernelArgs,
+    /// Virtual CPUs
+    #[arg(long, default_value_t = Machine::default().cpus, value_name = "N")]
+    cpus: u32,
+    /// Sockets the CPUs are spread over
+    #[arg(long, default_value_t = Machine::default().sockets, value_name = "N")]
+    sockets: u32,
+    /// Hardware threads of a core
+    #[arg(long, default_value_t = Machine::default().threads, value_name = "N")]
+    threads: u32,
+    /// NUMA nodes
+    #[arg(long, default_value_t = Machine::default().numa_nodes, value_name = "N")]
+    numa_nodes: u32,
+    /// Memory in MiB
+    #[arg(long, default_value_t = Machine::default().memory_mib, value_name = "MIB")]
+    memory: u32,
+    /// What time is in the guest
+    #[arg(long, value_enum, default_value_t = ClockKind::Real)]
+    clock: ClockKind,
+    /// Lockstep: how far CPUs may be apart, in ns [default: 10000]
+    #[arg(long, value_name = "NS")]
+    quantum: Option<u32>,
+    /// Lockstep: log2 of the ns an instruction takes [default: 2]
+    #[arg(long, value_name = "N")]
+    shift: Option<u8>,
+    /// Seed of all randomness in the guest
+    #[arg(long, default_value_t = Machine::default().seed, value_name = "N")]
+    seed: u64,
+    /// Limit on the run in seconds of host time
+    #[arg(long, default_value_t = Machine::default().timeout.as_secs(), value_name = "SECONDS")]
+    timeout: u64,
+    /// Added to the kernel's command line; may be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    kernel_arg: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+struct JobArgs {
+    /// File or directory to put into /lab, under its own or another name
+    #[arg(long, value_name = "PATH[:NAME]")]
+    file: Vec<String>,
+    /// Variable of the command's environment
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
+}
+
+/// Runs the subcommand; answers with the exit status.
+pub(crate) fn lab(args: LabArgs) -> Result<u8, Failure> {
+    match args.command {
+        LabCommand::Run(args) => run(args),
+        LabCommand::Shell(args) => {
+            let machine = args.machine.machine()?;
+            let job = args.job.fill(Job::default())?;
+            boot(args.machine.kernel)?.shell(&machine, &job)?;
+            Ok(0)
+        }
+        LabCommand::Build(args) => {
+            match args.refresh_kernel {
+                true => open(true)?,
+                false => boot(args.kernel)?,
+            };
+            eprintln!("the lab is ready");
+            Ok(0)
+        }
+        LabCommand::Info => info(),
+        LabCommand::Lacks => {
+            serde_json::to_writer(std::io::stdout().lock(), &lacks::findings(Path::new("/")))?;
+            Ok(0)
+        }
+        LabCommand::Clean => {
+            let freed = giveway_lab::clean()?;
+            println!("{} MiB freed", freed >> 20);
+            Ok(0)
+        }
+    }
+}
+
+/// The lab with the image that benchmarks use and this kernel.
+fn boot(kernel: KernelArgs) -> Result<Lab, Failure> {
+    open_as(LabSpec {
+        layer: Some(image_layer()?),
+        series: kernel.kernel,
+        ..LabSpec::default()
+    })
+}
+
+/// The lab with the image that benchmarks use.
+pub(crate) fn open(refresh_kernel: bool) -> Result<Lab, Failure> {
+    open_with(image_layer()?, refresh_kernel)
+}
+
+/// The lab with an image that has this layer.
+pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failure> {
+    open_as(LabSpec {
+        layer: Some(layer),
+        refresh_kernel,
+        ..LabSpec::default()
+    })
+}
+
+fn open_as(spec: LabSpec) -> Result<Lab, Failure> {
+    Ok(Lab::open(&spec, &Steps::new())?)
+}
+
+/// Puts this program and, if they are there, `giveway` and the scheduler into a job.
+pub(crate) fn with_programs(job: Job) -> Result<Job, Failure> {
+    let own = std::env::current_exe().cannot("find this program's file")?;
+    let others = ["giveway", "scx_ufs"].map(|name| Some((program::find(name)?, name)));
+    let job = job.file(own, "giveway-bench");
+    let others = others.into_iter().flatten();
+    Ok(others.fold(job, |job, (file, name)| job.file(file, name)))
+}
+
+fn run(args: RunArgs) -> Result<u8, Failure> {
+    let machine = args.machine.machine()?;
+    let job = args.job.fill(Job::new(args.command))?;
+    let lab = boot(args.machine.kernel)?;
+    let mut out = std::io::stdout().lock();
+    // The guest goes on when our reader is gone: its status is still wanted.
+    let outcome = lab.run(&machine, &job, &mut |line| {
+        let _ = writeln!(out, "{line}");
+    })?;
+    if let Some(dir) = &args.results {
+        copy_tree(outcome.results(), dir).cannot(format_args!("write {}", dir.display()))?;
+    }
+    Ok(u8::try_from(outcome.status).unwrap_or(1))
+}
+
+fn info() -> Result<u8, Failure> {
+    let lab = open(false)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "kernel    {}", lab.kernel().release())?;
+    writeln!(out, "emulator  {}", lab.qemu().display())?;
+    writeln!(out, "image     {}", lab.image().display())?;
+    let kvm = match lab.kvm_usable() {
+        true => "used by the real clock",
+        false => "not usable: no kernel boots with it here; guests are emulated",
+    };
+    writeln!(out, "KVM       {kvm}")?;
+    for entry in giveway_lab::cache_entries()? {
+        writeln!(out, "{:>8} MiB  {}", entry.bytes >> 20, entry.name)?;
+    }
+    writeln!(out, "in {}", giveway_lab::cache_root().display())?;
+    Ok(0)
+}
+
+impl MachineArgs {
+    fn machine(&self) -> Result<Machine, Failure> {
+        let clock = match self.clock {
+            ClockKind::Lockstep => lockstep(self.quantum, self.shift),
+            ClockKind::Real if self.quantum.is_some() || self.shift.is_some() => {
+                return Err(
+                    Failure::usage("--quantum and --shift describe the lockstep clock")
+                        .with_remedy("add --clock lockstep"),
+                );
+            }
+            ClockKind::Real => Clock::Real,
+        };
+        Ok(Machine {
+            cpus: self.cpus,
+            sockets: self.sockets,
+            threads: self.threads,
+            numa_nodes: self.numa_nodes,
+            memory_mib: self.memory,
+            clock,
+            seed: self.seed,
+            timeout: Duration::from_secs(self.timeout),
+            kernel_args: self.kernel_arg.clone(),
+        })
+    }
+}
+
+fn lockstep(quantum: Option<u32>, shift: Option<u8>) -> Clock {
+    match Clock::LOCKSTEP {
+        Clock::Lockstep {
+            quantum_ns,
+            shift: usual,
+        } => Clock::Lockstep {
+            quantum_ns: quantum.unwrap_or(quantum_ns),
+            shift: shift.unwrap_or(usual),
+        },
+        Clock::Real => Clock::Real,
+    }
+}
+
+impl JobArgs {
+    fn fill(&self, job: Job) -> Result<Job, Failure> {
+        let mut job = with_programs(job)?;
+        for file in &self.file {
+            let (path, name) = file_and_name(file)?;
+            job = job.file(path, name);
+        }
+        for pair in &self.env {
+            let (name, value) = pair.split_once('=').ok_or_else(|| {
+                Failure::usage(format_args!("--env {pair} lacks a value"))
+                    .with_remedy("write --env NAME=VALUE")
+            })?;
+            job = job.env(name, value);
+        }
+        Ok(job)
+    }
+}
+
+/// Splits `PATH[:NAME]`; the name is the path's last part unless given.
+fn file_and_name(text: &str) -> Result<(PathBuf, String), Failure> {
+    let (path, name) = match text.rsplit_once(':') {
+        Some((path, name)) if !name.contains('/') => (PathBuf::from(path), Some(name.to_owned())),
+        _ => (PathBuf::from(text), None),
+    };
+    let own = || Some(path.canonicalize().ok()?.file_name()?.to_str()?.to_owned());
+    if !path.exists() {
+        return Err(Failure::usage(format_args!(
+            "--file {}: no such file",
+            path.display()
+        )));
+    }
+    match name.or_else(own) {
+        Some(name) if !name.is_empty() => Ok((path, name)),
+        _ => Err(
+            Failure::usage(format_args!("--file {text}: it needs a name"))
+                .with_remedy("write --file PATH:NAME"),
+        ),
+    }
+}
+
+fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_keeps_its_name_unless_another_is_given() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.sh");
+        fs::write(&path, "").unwrap();
+        let path = path.display().to_string();
+        assert_eq!(file_and_name(&path).unwrap().1, "a.sh");
+        assert_eq!(file_and_name(&format!("{path}:job")).unwrap().1, "job");
+        let missing = file_and_name("/no/such/file").unwrap_err().to_string();
+        assert!(missing.contains("/no/such/file: no such file"), "{missing}");
+        assert!(file_and_name(&format!("{path}:")).is_err());
+    }
+
+    #[test]
+    fn results_are_copied_with_their_directories() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir(from.path().join("d")).unwrap();
+        fs::write(from.path().join("d/x"), "7").unwrap();
+        let target = to.path().join("new");
+        copy_tree(from.path(), &target).unwrap();
+        assert_eq!(fs::read_to_string(target.join("d/x")).unwrap(), "7");
+    }
+}
