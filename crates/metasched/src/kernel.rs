@@ -31,6 +31,8 @@ const LISTEN_MAX: Duration = Duration::from_millis(200);
 pub(crate) struct Kernel {
     sched_ext: SchedExt,
     cgroups: PathBuf,
+    // What only scx_loader needs: a scheduler of ours is told to leave.
+    #[cfg_attr(not(feature = "scx-loader"), allow(dead_code))]
     sysrq: PathBuf,
     canary: Canary,
     began: Instant,
@@ -66,6 +68,7 @@ impl Kernel {
 
     /// Unloads whatever scheduler is in force, if this kernel has the key for that
     /// (SysRq-S). Needs nobody's answer.
+    #[cfg_attr(not(feature = "scx-loader"), allow(dead_code))]
     pub(crate) fn throw_out(&self) {
         // One that could not be thrown out is still named by the kernel.
         let _ = fs::write(&self.sysrq, "S");

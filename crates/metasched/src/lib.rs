@@ -40,6 +40,7 @@ pub mod measurements;
 pub mod phase;
 pub mod policy;
 pub mod scheduler;
+#[cfg(feature = "scx-loader")]
 pub mod scx_loader;
 pub mod supervisor;
 pub mod system;
