@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 # What guest.sh and installcheck.sh share: where things are in the guest, who
 # may run a server, and UFS, loaded and unloaded. Sourced as root; gives the
-# table to the group postgres, as docs/postgres.md tells administrators to.
+# table to the group postgres, as docs/operate/postgres.md tells administrators to.
 
 die() {
 	printf 'test: error: %s\n' "$1" >&2

@@ -3,7 +3,7 @@
 //! `libgiveway_cfl.so`, put in front of a program with `LD_PRELOAD`, replaces
 //! pthread (and C11) mutexes and condition variables by the CFL locks of
 //! `giveway-locks`, in the very bytes that the program has for them. For users:
-//! `docs/preload.md`.
+//! `docs/operate/preload.md`.
 //!
 //! ```text
 //!   program, libraries

@@ -75,7 +75,7 @@ impl ConfigArgs {
             match self.path.exists() {
                 true => failure,
                 false => failure.with_remedy(
-                    "write one, or name it with --config; docs/metasched.md has an example",
+                    "write one, or name it with --config; docs/operate/metascheduler.md has an example",
                 ),
             }
         })

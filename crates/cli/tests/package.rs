@@ -76,7 +76,7 @@ fn everything_is_where_debian_has_it() {
         ("usr/share/doc/giveway/copyright", 0o644),
         ("usr/share/doc/giveway/changelog.gz", 0o644),
         ("usr/share/doc/giveway/third-party.txt.gz", 0o644),
-        ("usr/share/doc/giveway/docs/operators.md", 0o644),
+        ("usr/share/doc/giveway/docs/operate/scheduler.md", 0o644),
         ("etc/default/giveway", 0o644),
     ] {
         use std::os::unix::fs::PermissionsExt as _;

@@ -2,7 +2,7 @@
 /*
  * clock_probe: is the guest's clock fit for measuring?
  *
- * Runs in the guest; prints figures that docs/clock.md explains and gives
+ * Runs in the guest; prints figures that docs/design/clock.md explains and gives
  * bounds for. Build on the host: cc -O1 -static -pthread clock_probe.c
  *
  *   clock_probe loop     CPU and wall time of a fixed loop. Run it alone and

@@ -16,7 +16,7 @@ pub enum Clock {
     /// measured in it mean nothing.
     Real,
     /// Virtual: every CPU executes one instruction per `1 << shift` ns, whatever the
-    /// other CPUs and the host do. For measurements; see `docs/clock.md`.
+    /// other CPUs and the host do. For measurements; see `docs/design/clock.md`.
     Lockstep {
         /// How far CPUs may be apart, in ns of virtual time.
         quantum_ns: u32,

@@ -14,7 +14,7 @@ use crate::command::{self, BUILD_TOOLS};
 use crate::error::{LabError, Result};
 use crate::progress::Progress;
 
-/// The lockstep clock, as a patch on Debian's source; `docs/clock.md` explains it.
+/// The lockstep clock, as a patch on Debian's source; `docs/design/clock.md` explains it.
 const PATCH: &str = include_str!("../qemu/lockstep.patch");
 
 /// Only what a guest of the lab meets.

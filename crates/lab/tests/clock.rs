@@ -1,4 +1,4 @@
-//! The lockstep clock is valid: `docs/clock.md` states the claims, these show them.
+//! The lockstep clock is valid: `docs/design/clock.md` states the claims, these show them.
 //!
 //! The bounds are those a measurement needs. A busy neighbour that slows a CPU
 //! by one per cent would be taken for a scheduler's fault, and a wake-up that

@@ -25,7 +25,7 @@
 //! the more weight it has, and waiters that have had less than the average go
 //! first.
 //!
-//! `docs/locks.md` explains the design and every option. The protocol is in the
+//! `docs/build/locks.md` explains the design and every option. The protocol is in the
 //! module documentation, from the bottom up:
 //!
 //! | module | question |

@@ -66,7 +66,7 @@ impl Criteria {
     }
 }
 
-/// How a lock schedules. See `docs/locks.md` on how to choose.
+/// How a lock schedules. See `docs/build/locks.md` on how to choose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "options do nothing until they are registered"]
 pub struct Options {

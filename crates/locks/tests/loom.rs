@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What each model is there to find is listed, with the weakened code that it
-//! was seen to find, in `docs/locks.md`.
+//! was seen to find, in `docs/build/locks.md`.
 #![cfg(loom)]
 
 use giveway_locks::Deadline;

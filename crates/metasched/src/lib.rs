@@ -6,7 +6,7 @@
 //! Performance with Metaschedulers"): measure each application under each
 //! scheduler, derive each one's share of time, and swap them accordingly.
 //!
-//! `docs/metasched.md` explains the design. The modules from the bottom up:
+//! `docs/operate/metascheduler.md` explains the design. The modules from the bottom up:
 //!
 //! | module | question |
 //! | --- | --- |

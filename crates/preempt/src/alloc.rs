@@ -21,7 +21,7 @@ use crate::region::region;
 /// ```
 ///
 /// A call costs a region more (2 ns). Allocators that use restartable sequences
-/// per CPU (tcmalloc) must not be wrapped: see `docs/preempt.md`.
+/// per CPU (tcmalloc) must not be wrapped: see `docs/build/preempt.md`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RegionAlloc<A>(pub A);
 

@@ -17,7 +17,7 @@
 //! The third protects what regions do not reach: locks inside the C library
 //! (which allocates, formats, resolves symbols), the vDSO, the dynamic loader.
 //! The Rust standard library is part of the program's code; what it holds
-//! process-wide locks for belongs into a region (docs/preempt.md lists it).
+//! process-wide locks for belongs into a region (docs/build/preempt.md lists it).
 
 use std::ops::Range;
 use std::sync::OnceLock;

@@ -28,7 +28,7 @@
 //! body of that level, and continues as if nothing had been (Huang et al.,
 //! SIGMOD '25, "Low-Latency Transaction Scheduling via Userspace Interrupts").
 //!
-//! `docs/preempt.md` explains the design, its hazards and the rules for those
+//! `docs/build/preempt.md` explains the design, its hazards and the rules for those
 //! who write an engine on it. The protocol is in the module documentation, from
 //! the bottom up:
 //!

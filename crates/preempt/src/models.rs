@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What each model is there to find is listed, with the weakened code that it
-//! was seen to find, in `docs/preempt.md`. Time does not pass in a model: idle
+//! was seen to find, in `docs/build/preempt.md`. Time does not pass in a model: idle
 //! workers have no patience. A model with many steps is explored up to three
 //! preemptions, or as many as LOOM_MAX_PREEMPTIONS says.
 

@@ -1,4 +1,4 @@
-//! docs/guarantees.md promises what a test shows, and every test there is for
+//! docs/operate/guarantees.md promises what a test shows, and every test there is for
 //! UFS in a kernel stands behind a promise. Promises of other parts name tests that are
 //! no claims of `ufs-probe`; `cargo xtask tidy` sees that those exist.
 
@@ -63,7 +63,7 @@ fn known() -> BTreeSet<String> {
 
 #[test]
 fn every_promise_names_a_claim_that_a_test_asks_for() {
-    let page = read("../../docs/guarantees.md");
+    let page = read("../../docs/operate/guarantees.md");
     let (promised, bare) = promised(&page);
     assert!(bare.is_empty(), "promised and not shown: {bare:#?}");
     let (known, tested) = (known(), tested());

@@ -10,7 +10,7 @@
 //! Analytical Workloads"). [`Pool`] is where to begin, [`Pipeline`] what an engine
 //! implements.
 //!
-//! `docs/tasks.md` explains the design and its departures from the paper. The
+//! `docs/build/tasks.md` explains the design and its departures from the paper. The
 //! protocols are in the module documentation, from the bottom up:
 //!
 //! | module | question |

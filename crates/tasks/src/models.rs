@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What each model is there to find is listed, with the weakened code that it was
-//! seen to find, in `docs/tasks.md`. Workers are driven without their threads'
+//! seen to find, in `docs/build/tasks.md`. Workers are driven without their threads'
 //! sleep; sleep has a model of its own. Models are explored up to two or three
 //! preemptions, as many as it takes to find what they are there for, or as many as
 //! LOOM_MAX_PREEMPTIONS says.

@@ -43,7 +43,7 @@
 //! latch and can be stopped at any instruction; latches and commits are held in
 //! non-preemptible regions; nothing ever waits for a paused transaction.
 //!
-//! `docs/txn.md` explains the design and every option. The protocols are in the
+//! `docs/build/txn.md` explains the design and every option. The protocols are in the
 //! module documentation, from the bottom up:
 //!
 //! | module | question |

@@ -41,7 +41,7 @@ const ON: u64 = u64::MAX;
 /// So many rows are asked for at once.
 const PREFETCH_GROUP: usize = 16;
 
-/// Which anomalies a transaction accepts. `docs/txn.md` has the table.
+/// Which anomalies a transaction accepts. `docs/build/txn.md` has the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// Each operation sees what is committed when it begins.

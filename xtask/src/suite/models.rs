@@ -3,8 +3,8 @@
 //!
 //! Each of them is a build of its own (`--cfg`), so each keeps its own target
 //! directory; in a common one they would undo each other's work, and that of
-//! every ordinary build. What the models say is in `docs/locks.md`,
-//! `docs/preempt.md` and `docs/tasks.md`. They run beside all other tests.
+//! every ordinary build. What the models say is in `docs/build/locks.md`,
+//! `docs/build/preempt.md` and `docs/build/tasks.md`. They run beside all other tests.
 
 use anyhow::{Result, bail};
 

@@ -1,4 +1,4 @@
-//! Each test that docs/guarantees.md names is in the tree.
+//! Each test that docs/operate/guarantees.md names is in the tree.
 //!
 //! A name is what stands between backquotes and looks like one: in the last column of a
 //! table with an underscore at least, elsewhere on the page with two, since `scx_ufs` is
@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-pub(super) const PAGE: &str = "docs/guarantees.md";
+pub(super) const PAGE: &str = "docs/operate/guarantees.md";
 
 /// Names on the page that are not among those defined.
 pub(super) fn complaints(page: &str, defined: &BTreeSet<String>) -> Vec<String> {

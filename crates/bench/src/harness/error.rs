@@ -164,7 +164,7 @@ pub enum Error {
         seen: u64,
     },
     /// A shared library holds no lock.
-    #[error("{}: {reason}; see docs/bench-locks.md for what a library must have", path.display())]
+    #[error("{}: {reason}; see docs/measure/locks.md for what a library must have", path.display())]
     Library {
         /// The library's file.
         path: PathBuf,

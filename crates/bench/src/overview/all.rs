@@ -44,7 +44,7 @@ const FAILED: &str = ": FAILED after ";
 /// fails does not stop the others, and what is done is not done again: after an
 /// interrupt the same command goes on. The report is a page (index.html), a table,
 /// Markdown and JSON, beside each experiment's rows, page and table. Without --quick
-/// it takes many hours. See docs/researchers.md.
+/// it takes many hours. See docs/measure/researchers.md.
 #[derive(Args, Debug)]
 pub(crate) struct AllArgs {
     /// Which experiments, as 'giveway bench --list' names them [default: all]

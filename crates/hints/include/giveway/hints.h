@@ -563,7 +563,7 @@ static inline struct giveway_slot *giveway_my_slot(void)
 /* ---- Saying ---- */
 
 /* Be in @tier until told otherwise. A tier above the cgroup's takes a right
- * (docs/hints.md); without it the cgroup's holds. */
+ * (docs/build/hints.md); without it the cgroup's holds. */
 static inline void giveway_set_tier(enum giveway_tier tier)
 {
 	if (giveway_self_)

@@ -42,7 +42,7 @@
  *
  * WEAKNESS. A table is one mapping: each program of the user may write every slot in
  * it, as it may signal the user's processes. Raising above a cgroup's tier takes more
- * (docs/hints.md). reach is never lowered: after a table was nearly full, each search
+ * (docs/build/hints.md). reach is never lowered: after a table was nearly full, each search
  * is as long as it was then.
  *
  * This file has no dependency: it serves C, C++ and BPF programs.

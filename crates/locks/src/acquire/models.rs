@@ -14,7 +14,7 @@
 //! has gone, and unlinks or frees it once more. After each model the queue is
 //! walked and the free nodes are counted, so that every such thing shows (N2,
 //! N3), and so does a second head or role (N4, N5). Which ordering each model
-//! was seen to need is listed in `docs/locks.md`.
+//! was seen to need is listed in `docs/build/locks.md`.
 
 use super::role::Seen;
 use super::*;

@@ -5,7 +5,7 @@
  * Two tiers, by the name of a task's cgroup. A time-sensitive task runs before
  * any background task; inside a tier, CPU time is shared by the weights of the
  * cgroups, hierarchically. Source: the UFS paper, Sections 4 and 5.1; where and
- * why this departs from it is in docs/ufs.md.
+ * why this departs from it is in docs/design/ufs.md.
  *
  * STATES OF A TASK
  *

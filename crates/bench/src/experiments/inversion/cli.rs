@@ -29,7 +29,7 @@ const SCHEDULERS: &str = "eevdf,fifo,rr,ufs";
 /// a third, urgent, burns the only CPU. Compares schedulers, and UFS without
 /// hints about locks, with those that it finds in an unchanged server, and with
 /// those of a patched one. Runs in the lab, on servers that 'make servers'
-/// has built. See docs/bench-inversion.md.
+/// has built. See docs/measure/inversion.md.
 #[derive(Args, Debug)]
 pub(crate) struct InversionArgs {
     /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME

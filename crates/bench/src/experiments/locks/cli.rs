@@ -24,7 +24,7 @@ const NAME: &str = "locks";
 /// Threads compete for one lock: with critical sections of different length,
 /// with different weights, in groups, arriving late; and one thread alone.
 /// Compares CFL with u-SCL, the C library's mutexes, Rust's, and FIFO locks.
-/// See docs/bench-locks.md.
+/// See docs/measure/locks.md.
 #[derive(Args, Debug)]
 pub(crate) struct LocksArgs {
     /// What to measure: fairness, short, equal, weights, groups, strict,
@@ -76,7 +76,7 @@ pub(crate) struct LocksArgs {
 enum Clock {
     /// This machine's
     Native,
-    /// That of the lab: see docs/clock.md
+    /// That of the lab: see docs/design/clock.md
     Lockstep,
 }
 

@@ -32,7 +32,7 @@ pub(super) const CORPUS_SEED: u64 = 1;
 /// ahead; two applications in alternating phases under single schedulers, under
 /// the four policies of fixed slices, and under the phase-aware one; many swaps
 /// under load while processes are killed and stopped; a web application and its back
-/// end under each scheduler and under tuned policies. See docs/bench-meta.md.
+/// end under each scheduler and under tuned policies. See docs/measure/metascheduler.md.
 #[derive(Args, Debug)]
 pub(crate) struct MetaArgs {
     /// Parts: switch, phases, swaps, applications

@@ -13,7 +13,7 @@ use giveway_command::Failure;
 ///
 /// The mixed workload with the training of a logistic regression in Q17's place:
 /// scikit-learn under PL/Python, alone, with the lowest and with the same priority.
-/// See docs/bench-ufs.md.
+/// See docs/measure/ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct MlArgs {
     /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME

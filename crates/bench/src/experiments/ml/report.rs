@@ -84,7 +84,7 @@ struct Wanted {
 }
 
 /// What is wanted of UFS, as far as the rows say something about it: the bounds of
-/// the mixed workload (docs/mixed.md).
+/// the mixed workload (docs/measure/mixed.md).
 fn targets(summary: &Summary<'_>) -> Vec<Target> {
     let cell = |mix| summary.cell(&Scheduler::Ufs, mix);
     let over = |mix, other: Scheduler, other_mix, number: fn(&Row) -> Option<f64>| {

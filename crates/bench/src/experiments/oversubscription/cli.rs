@@ -12,7 +12,7 @@ use giveway_command::Failure;
 /// Measure more urgent clients than there are CPUs
 ///
 /// TPC-C with the highest priority and one, two and three clients for each CPU,
-/// beside TPC-H Q17 with the lowest and one. See docs/bench-ufs.md.
+/// beside TPC-H Q17 with the lowest and one. See docs/measure/ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct OversubscriptionArgs {
     /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME

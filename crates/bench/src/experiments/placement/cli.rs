@@ -13,7 +13,7 @@ use giveway_command::Failure;
 ///
 /// TPC-C with the highest priority beside TPC-H Q17 with the lowest: how much of
 /// TPC-C's time each CPU has, from the kernel's context switches. See
-/// docs/bench-ufs.md.
+/// docs/measure/ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct PlacementArgs {
     /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME

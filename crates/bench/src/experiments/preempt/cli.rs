@@ -29,7 +29,7 @@ const NAME: &str = "preempt";
 /// TPC-C's New-Order and Payment arrive at fixed times at workers that are busy
 /// with TPC-H's Q2. Compares waiting, yielding and preempting, and the same
 /// transactions on OS threads; and what preemption costs. Needs two CPUs, and
-/// root for OS threads with priorities. See docs/bench-preempt.md.
+/// root for OS threads with priorities. See docs/measure/preempt.md.
 #[derive(Args, Debug)]
 pub(crate) struct PreemptArgs {
     /// What to measure: latency, overhead, scaling, yield-interval, starvation,
@@ -86,7 +86,7 @@ pub(crate) struct PreemptArgs {
 enum Clock {
     /// This machine's
     Native,
-    /// That of the lab: see docs/clock.md
+    /// That of the lab: see docs/design/clock.md
     Lockstep,
 }
 

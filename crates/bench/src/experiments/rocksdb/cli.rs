@@ -20,7 +20,7 @@ const LIBRARY: &str = "libgiveway_cfl.so";
 ///
 /// Runs db_bench (package rocksdb-tools) as it is: without priorities, with low
 /// priority for the background, and with CFL's mutexes in place of the C
-/// library's, in groups by thread name. See docs/bench-locks.md.
+/// library's, in groups by thread name. See docs/measure/locks.md.
 #[derive(Args, Debug)]
 pub(crate) struct RocksArgs {
     /// The program

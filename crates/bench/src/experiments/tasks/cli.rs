@@ -21,7 +21,7 @@ use giveway_command::Failure;
 /// Queries arrive at random, three on small data for one on data ten times as large.
 /// Compares our scheduler's policies with each other, with stock DataFusion and with
 /// DuckDB; checks the answers; and says what scheduling costs. Best on a machine that
-/// does nothing else. See docs/bench-tasks.md.
+/// does nothing else. See docs/measure/tasks.md.
 #[derive(Args, Debug)]
 pub(crate) struct TasksArgs {
     /// What to measure: answers, mix, shift, load, single, overrun, cost, or all

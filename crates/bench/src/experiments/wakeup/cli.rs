@@ -30,7 +30,7 @@ const HACKBENCH_S: f64 = 5.0;
 ///
 /// Worker threads ask a message thread, are woken, wait for a network and multiply
 /// matrices: schbench's method with its defaults, all threads in the background.
-/// hackbench and cyclictest follow. Runs in the lab. See docs/bench-ufs.md.
+/// hackbench and cyclictest follow. Runs in the lab. See docs/measure/ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct WakeupArgs {
     /// What to compare: eevdf, ufs, or any scx_NAME

@@ -13,7 +13,7 @@ use giveway_command::Failure;
 ///
 /// TPC-C in the time-sensitive tier and TPC-H Q17 in the background, each in two
 /// classes whose weights are as two to three, all on the same CPUs. See
-/// docs/bench-ufs.md.
+/// docs/measure/ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct WeightsArgs {
     /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME
