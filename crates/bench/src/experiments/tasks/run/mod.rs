@@ -88,7 +88,7 @@ impl TasksPlan {
 }
 
 /// What every cell needs, made when the first one needs it.
-pub struct TasksBench {
+pub(crate) struct TasksBench {
     settings: Settings,
     seconds: f64,
     scale: f64,
@@ -111,7 +111,7 @@ impl TasksBench {
     ///
     /// # Errors
     /// Something in the plan makes no sense, with what to write instead.
-    pub fn new(plan: &TasksPlan) -> Result<TasksBench> {
+    pub(crate) fn new(plan: &TasksPlan) -> Result<TasksBench> {
         Ok(TasksBench {
             settings: plan.settings()?,
             seconds: plan.seconds,
@@ -131,7 +131,7 @@ impl TasksBench {
     ///
     /// # Errors
     /// A query failed where none may; an engine or its data cannot be had.
-    pub fn run(&self, cell: &TasksCell, progress: Progress<'_>) -> Result<Vec<TasksRow>> {
+    pub(crate) fn run(&self, cell: &TasksCell, progress: Progress<'_>) -> Result<Vec<TasksRow>> {
         let measured = match cell.experiment {
             TasksExperiment::Answers => {
                 let arm = cell.arm.expect("answers are somebody's");
