@@ -35,8 +35,8 @@
 //! **Why it settles.** A threshold at which the goal broke is remembered for 20
 //! windows, and a step back goes at most half of the way to it: bisection, so
 //! under constant load the threshold ends within 0.02 of the edge. To find out
-//! whether the edge has moved, somebody has to step on it: when the memory has
-//! faded, one step is tried, and taken back if the goal breaks. So at rest about
+//! whether the edge has moved, the controller has to cross it: after those windows
+//! one step is tried, and taken back if the goal breaks. So at rest about
 //! one window in 25 breaks the goal, by one step of 0.01.
 //!
 //! **How fast it follows.** Towards safety the steps are at least 0.2 while the

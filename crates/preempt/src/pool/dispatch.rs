@@ -3,8 +3,8 @@
 //! **Placement.** Workers take turns. Of a batch, a worker gets as many tasks as
 //! its queue has places for, then the next worker gets the rest; every worker
 //! that got some is notified once: *batched on-demand preemption*. Unlike the
-//! paper, whose workers are always busy, idle workers come first: to preempt one
-//! worker while another one spins helps nobody.
+//! paper, whose workers are always busy, idle workers come first: preempting
+//! one worker while another one spins has no use.
 //!
 //! **Starvation.** A worker whose background work has waited too long gets no
 //! urgent task, and is not interrupted.
