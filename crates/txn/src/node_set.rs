@@ -1,32 +1,33 @@
-//! Where a serializable transaction has looked for rows: what keeps phantoms out.
+//! The node set of a serializable transaction, which finds phantoms (Silo,
+//! Section 4.6).
 //!
-//! A look is a leaf with its counter of additions, and the range of keys that was
-//! read from it. When the transaction commits, an unchanged counter says that
-//! there is nothing new. Otherwise, because of the transaction's own additions
-//! for instance, or of others elsewhere in the leaf, the range is looked through
-//! again: no record in it may have another version just before the commit than
-//! at the snapshot.
+//! An entry is a leaf with its insert counter, and the range of keys that was
+//! read from it. When the transaction commits, an unchanged counter proves that
+//! no key was added. A changed one may come from the transaction's own insertions,
+//! or from insertions elsewhere in the leaf; so the range is scanned again: no
+//! record in it may have another version just before the commit than at the
+//! snapshot.
 //!
-//! Bounds of ranges lie one after the other in one buffer, so that a look costs
-//! a few words and its keys.
+//! The bounds of all ranges lie in one buffer, so that an entry costs a few words
+//! and its keys.
 
-use crate::fate::Fate;
 use crate::key::Span;
 use crate::record::{self, Record};
 use crate::table::{IndexInner, TableInner};
 use crate::tree::{Direction, LeafScan, LeafSeen, Tree};
-use crate::workspace::LIST_KEPT;
+use crate::txn_context::LIST_KEPT;
+use crate::txn_status::TxnStatus;
 
-/// Which index was looked at. Tables live as long as their database.
+/// Which index was read. Tables live as long as their database.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum IndexRead {
     Primary(*const TableInner),
     Index(*const IndexInner),
 }
 
-struct Look {
+struct Entry {
     leaf: LeafSeen,
-    place: Place,
+    index: IndexRead,
     /// Where in the buffer the bounds begin.
     from: usize,
     /// Where the upper one begins.
@@ -35,45 +36,52 @@ struct Look {
     end: Option<usize>,
 }
 
-/// All looks of a transaction.
+/// The node set of a transaction.
 #[derive(Default)]
-pub(crate) struct Looks {
-    list: Vec<Look>,
+pub(crate) struct NodeSet {
+    entries: Vec<Entry>,
     bounds: Vec<u8>,
 }
 
-/// The transaction that asks, and between which times.
+/// The transaction that commits, and the interval of timestamps in which others
+/// must not have changed what it has read.
 #[derive(Clone, Copy)]
-pub(crate) struct Between {
+pub(crate) struct Interval {
     pub(crate) snapshot: u64,
     /// The last timestamp before its own.
     pub(crate) limit: u64,
-    pub(crate) mine: *const Fate,
+    pub(crate) mine: *const TxnStatus,
 }
 
-impl Between {
-    /// Whether nobody else has committed another version of the record.
-    pub(crate) fn is_same(&self, record: Record) -> bool {
+impl Interval {
+    /// Whether no other transaction has committed a version of the record.
+    pub(crate) fn is_unchanged(&self, record: Record) -> bool {
         record::view(record, self.limit, self.mine, false)
             == record::view(record, self.snapshot, self.mine, false)
     }
 }
 
-impl Looks {
+impl NodeSet {
     /// Bytes of memory that it has.
     pub(crate) fn bytes(&self) -> usize {
-        self.list.capacity() * size_of::<Look>() + self.bounds.capacity()
+        self.entries.capacity() * size_of::<Entry>() + self.bounds.capacity()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.list.clear();
-        self.list.shrink_to(LIST_KEPT);
+        self.entries.clear();
+        self.entries.shrink_to(LIST_KEPT);
         self.bounds.clear();
         self.bounds.shrink_to(LIST_KEPT);
     }
 
-    /// Remembers that the part of the leaf from a key up to another was read.
-    pub(crate) fn push(&mut self, place: Place, leaf: LeafSeen, from: &[u8], to: Option<&[u8]>) {
+    /// Adds the part of the leaf from a key up to another, which was scanned.
+    pub(crate) fn add_range(
+        &mut self,
+        index: IndexRead,
+        leaf: LeafSeen,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) {
         let start = self.bounds.len();
         self.bounds.extend_from_slice(from);
         let middle = self.bounds.len();
@@ -81,47 +89,47 @@ impl Looks {
             self.bounds.extend_from_slice(to);
             self.bounds.len()
         });
-        self.list.push(Look {
+        self.entries.push(Entry {
             leaf,
-            place,
+            index,
             from: start,
             to: middle,
             end,
         });
     }
 
-    /// Remembers that this key was looked for and not found.
-    pub(crate) fn push_key(&mut self, place: Place, leaf: LeafSeen, key: &[u8]) {
-        self.push(place, leaf, key, None);
+    /// Adds a key that was not found.
+    pub(crate) fn add_absent(&mut self, index: IndexRead, leaf: LeafSeen, key: &[u8]) {
+        self.add_range(index, leaf, key, None);
         // The next key after it.
         self.bounds.extend_from_slice(key);
         self.bounds.push(0);
-        let last = self.list.last_mut().expect("just pushed");
+        let last = self.entries.last_mut().expect("just pushed");
         last.end = Some(self.bounds.len());
     }
 
-    /// Whether all that was looked for would be found again, and nothing else.
-    pub(crate) fn are_same(&self, between: Between) -> bool {
-        let unchanged = |look: &Look| look.leaf.is_unchanged() || self.again(look, between);
-        self.list.iter().all(unchanged)
+    /// Whether every range has the same records at both ends of the interval.
+    pub(crate) fn is_unchanged(&self, interval: Interval) -> bool {
+        let unchanged = |entry: &Entry| entry.leaf.is_unchanged() || self.rescan(entry, interval);
+        self.entries.iter().all(unchanged)
     }
 
     #[cold]
-    fn again(&self, look: &Look, between: Between) -> bool {
-        let to = look.end.map(|end| &self.bounds[look.to..end]);
-        let span = Span::new(&self.bounds[look.from..look.to], to);
-        match look.place {
-            Place::Primary(table) => {
+    fn rescan(&self, entry: &Entry, interval: Interval) -> bool {
+        let to = entry.end.map(|end| &self.bounds[entry.to..end]);
+        let span = Span::new(&self.bounds[entry.from..entry.to], to);
+        match entry.index {
+            IndexRead::Primary(table) => {
                 // SAFETY: tables live as long as their database.
                 let tree = unsafe { &(*table).primary };
-                all(tree, span, |record| between.is_same(record))
+                all(tree, span, |record| interval.is_unchanged(record))
             }
-            Place::Index(index) => {
+            IndexRead::Index(index) => {
                 // SAFETY: as above.
                 let tree = unsafe { &(*index).tree };
-                all(tree, span, |entry| {
+                all(tree, span, |found| {
                     // SAFETY: found while the transaction is open (T1).
-                    between.is_same(unsafe { entry.head() }.record)
+                    interval.is_unchanged(unsafe { found.head() }.record)
                 })
             }
         }
