@@ -140,8 +140,8 @@ mod tests {
             node(at).next.store(7, Release);
             let (next, used) = waiting.join().expect("it does not panic");
             assert_eq!(next, 7);
-            // Spinning, it would be what a CPU does in 300 ms. Asleep it is that of thousands
-            // of short sleeps: 53 ms have been seen on a busy machine.
+            // Spinning, it would be what a CPU does in 300 ms. Asleep it is that of
+            // thousands of short sleeps: 53 ms have been seen on a busy machine.
             assert!(used < Duration::from_millis(150), "{used:?}");
         });
         SLAB.give(at);

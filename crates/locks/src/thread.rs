@@ -2,9 +2,9 @@
 //!
 //! A thread takes a slot when it first meets a contended lock and gives it back
 //! when it ends. The way there is made for locks that an allocator uses: the
-//! thread-local variable is a plain number without a destructor, and the slot
-//! comes from a slab. The end of the thread is noticed by a `pthread_key`
-//! (`at_exit`), whose destructor frees the slot. A thread that locks after that, in another
+//! thread-local variable is a plain number without a destructor, and the slot comes
+//! from a slab. The end of the thread is noticed by a `pthread_key` (`at_exit`),
+//! whose destructor frees the slot. A thread that locks after that, in another
 //! key's destructor, takes a temporary slot, which its next release or time-out
 //! frees.
 //!

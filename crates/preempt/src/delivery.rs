@@ -10,8 +10,9 @@
 //! The paper has the last (Section 4.2). It takes less than 1 µs; a signal takes
 //! more, mostly because the kernel has to interrupt another CPU. A flag arrives in
 //! the time of a cache line transfer, but only work that polls sees it. So `Hybrid`
-//! is best on a machine without user interrupts, and is [`Delivery::best`]: `UserInterrupt` has not been run on hardware yet, and
-//! is used only where it is asked for.
+//! is best on a machine without user interrupts, and is [`Delivery::best`]:
+//! `UserInterrupt` has not been run on hardware yet, and is used only where it is
+//! asked for.
 //!
 //! A [`Route`] is one worker's, shared by all its remotes. What is to be sent, and
 //! when again, is for its [`Outbox`]; how it is sent, for the route.

@@ -33,8 +33,8 @@ pub enum EnterError {
         /// What the system said.
         source: io::Error,
     },
-    /// The code is in a shared library, where a context's thread-locals are found by functions that
-    /// must not be preempted.
+    /// The code is in a shared library, where a context's thread-locals are found
+    /// by functions that must not be preempted.
     #[error("preemption works in executables only: link giveway-preempt into the program itself")]
     NotExecutable,
     /// Without a library of its own, the C library cannot be told from the engine.

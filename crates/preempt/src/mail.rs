@@ -29,8 +29,9 @@
 //!
 //! - **M1** A request is in the word until it is taken or acknowledged. `requested`
 //!   counts changes of a level from absent to present, `taken` and `acknowledged`
-//!   count changes back: at rest, requested = taken + acknowledged + outstanding. (Not asserted: no code
-//!   knows that all senders are at rest; tests do, and compare.)
+//!   count changes back: at rest, requested = taken + acknowledged + outstanding.
+//!   (Not asserted: no code knows that all senders are at rest; tests do, and
+//!   compare.)
 //! - **M2** A request in the upper half is followed by an `open`. If the sender
 //!   found `in_flight` up, its exchange comes before that of a `landed`, which
 //!   therefore reads it (or a later one) and sees the request; if it found it

@@ -26,9 +26,9 @@
 //!
 //! Invariants:
 //!
-//! - **Q1** `freed` ≤ `taken` ≤ `claimed`. `claimed` is raised by the
-//!   pushers, `taken` and `freed` by the consumer alone, of which there is one. (Asserted
-//!   in `take` and `free`.)
+//! - **Q1** `freed` ≤ `taken` ≤ `claimed`. `claimed` is raised by the pushers,
+//!   `taken` and `freed` by the consumer alone, of which there is one. (Asserted in
+//!   `take` and `free`.)
 //! - **Q2** `claimed` − `freed` ≤ `places` ≤ number of slots. So a claimant's
 //!   slot has been taken from, and the claimant alone may touch it until it
 //!   sets the slot's turn. (Asserted in `push`, by the turn of the lap before.)

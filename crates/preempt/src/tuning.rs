@@ -19,12 +19,13 @@
 //! ```
 //!
 //! **Control law.** Once a window, the goal is found *broken*, *kept*, or kept
-//! *with a margin* of 20 % for a latency, 5 % for a throughput, which varies less. Broken moves the threshold a step towards safety at
-//! once; a margin in three windows in a row moves it a step back; in between
-//! nothing changes. Moving on in the same direction makes steps half as large
-//! again, up to 0.25; turning around halves them, down to 0.01. Two exceptions:
-//! a goal that breaks after a step back returns to where it was kept, and one that
-//! is missed by more than a factor of two twice in a row moves at least 0.2.
+//! *with a margin* of 20 % for a latency, 5 % for a throughput, which varies less.
+//! Broken moves the threshold a step towards safety at once; a margin in three
+//! windows in a row moves it a step back; in between nothing changes. Moving on in
+//! the same direction makes steps half as large again, up to 0.25; turning around
+//! halves them, down to 0.01. Two exceptions: a goal that breaks after a step back
+//! returns to where it was kept, and one that is missed by more than a factor of
+//! two twice in a row moves at least 0.2.
 //!
 //! **Why no gain.** Both curves are monotone, but nothing is known of their
 //! slope: latency is flat where higher levels need less than `L_max`, and a

@@ -21,13 +21,13 @@
 //!   in place, and their transactions are seen to prepare (F1); the certifier
 //!   waits for their outcome (F2). Those that are active will get larger ones.
 //!   (Not asserted: it is what `certify` decides; the model `write_skew_is_refused`.)
-//! - **C2** *Phantoms.* Every range that was scanned, and every key that was
-//!   looked for and not found, is in the node set ([`node_set`](crate::node_set)).
-//!   A transaction that commits below `ts` has put its records into the index
-//!   before it drew its timestamp, so they are found when the range is scanned
-//!   again, and an unchanged counter of its leaf means that there are none. Removals need not count: a record leaves the index when all open
-//!   snapshots agree that there is no row. (Not asserted, as C1: `tests/anomalies.rs`
-//!   and `tests/histories.rs`.)
+//! - **C2** *Phantoms.* Every range that was scanned, and every key that was looked
+//!   for and not found, is in the node set ([`node_set`](crate::node_set)). A
+//!   transaction that commits below `ts` has put its records into the index before
+//!   it drew its timestamp, so they are found when the range is scanned again, and
+//!   an unchanged counter of its leaf means that there are none. Removals need not
+//!   count: a record leaves the index when all open snapshots agree that there is
+//!   no row. (Not asserted, as C1: `tests/anomalies.rs` and `tests/histories.rs`.)
 //! - **C3** *Rows that were written* need neither: no other transaction can have
 //!   changed them. (Asserted as V1.)
 //!

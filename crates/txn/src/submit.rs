@@ -10,9 +10,9 @@
 //!  Ticket ◀────────────── durable ◀── the log's writer ┘
 //! ```
 //!
-//! - **A1** Every wait is bounded or asked for: a transaction is in a bounded queue, or it
-//!   comes back at once with when to try again, or its submitter has said for how
-//!   long to wait ([`Executor::submit_within`]).
+//! - **A1** Every wait is bounded or asked for: a transaction is in a bounded
+//!   queue, or it comes back at once with when to try again, or its submitter has
+//!   said for how long to wait ([`Executor::submit_within`]).
 //! - **A2** What was admitted is run, or its ticket says why not. A transaction
 //!   that meets a conflict is run again until its deadline, however often, and
 //!   lets a lower one that is paused below it finish first; it is never dropped.

@@ -3,8 +3,9 @@
 //! A transaction that ends frees what its slot keeps, as far as no open snapshot
 //! needs it. A purge leaves more than its end can free, and an old snapshot can
 //! hold back all of it. If that stayed in the slot, it would wait for the slot's
-//! next transactions, while others met the limit on garbage and could not free it. So what is too much for a slot goes here, and every transaction that
-//! ends frees some of it, about twice as much as it has made itself.
+//! next transactions, while others met the limit on garbage and could not free it.
+//! So what is too much for a slot goes here, and every transaction that ends frees
+//! some of it, about twice as much as it has made itself.
 //!
 //! ```text
 //!  slot's limbo ──too long, or asked for──► surplus ──► freed by any slot

@@ -8,8 +8,8 @@
 //! Deciding whether a thread may go first takes longer than a short critical
 //! section. So a thread that has acquired without a queue gets a *lease*: while its
 //! holds go unmeasured (see [`release`](crate::release)), for 8 µs at most, it
-//! acquires by one exchange if the lock is free and no thread has queued since, nor has the head woken up or
-//! fallen asleep.
+//! acquires by one exchange if the lock is free and no thread has queued since, nor
+//! has the head woken up or fallen asleep.
 
 use super::spin::{self, Backoff};
 use crate::criteria::Policy;

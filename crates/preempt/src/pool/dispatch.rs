@@ -11,8 +11,8 @@
 //!
 //! **Notification.** An idle worker is woken if it sleeps. One that has told the
 //! kernel that it runs background work only is raised first (`lowering`). A busy
-//! one is sent a request, if the policy interrupts, unless the context of the level is at work:
-//! it will look at its queue again before it stops (P2 of `station`).
+//! one is sent a request, if the policy interrupts, unless the context of the level
+//! is at work: it will look at its queue again before it stops (P2 of `station`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

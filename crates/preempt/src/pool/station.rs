@@ -22,7 +22,8 @@
 //! - **P2** A context that leaves its level has taken it out of `serving` first,
 //!   and looked at its queue after that. So a push is either found by the context,
 //!   or finds the context missing from `serving`. (Asserted in `Serving::end`: it
-//!   was there. The order: the model `a_context_that_is_serving_finds_what_was_pushed`.)
+//!   was there. The order: the model
+//!   `a_context_that_is_serving_finds_what_was_pushed`.)
 //! - **P3** The account of a background task is open from when it is first in
 //!   line, or starts, until it has ended. (Asserted in `run_task`.) The worker is up
 //!   from when a context above the base looks for work until no such context is

@@ -30,8 +30,8 @@
 //! - **F2** A batch's two checksums start from the database's number, so that a
 //!   batch of another database, or bytes of a row that look like one, do not
 //!   pass for a batch. (Checked by `reader`, always.)
-//! - **F3** A batch is whole or worthless: it is acknowledged as one. (Asserted as T1 of
-//!   `writer`.)
+//! - **F3** A batch is whole or worthless: it is acknowledged as one. (Asserted as
+//!   T1 of `writer`.)
 
 use super::error::Flaw;
 

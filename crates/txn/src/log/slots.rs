@@ -20,9 +20,9 @@
 //!   the end of the last run, or begins a new one if that is full or ahead. (Asserted
 //!   in `drain`.)
 //! - **S2** A transaction is visible only after its record was appended. So a
-//!   transaction that depends on it has a later timestamp, and every prefix of the log is a state
-//!   that transactions could have seen. (Not asserted: `commit::decide` appends before
-//!   it commits; `tests/crash.rs`.)
+//!   transaction that depends on it has a later timestamp, and every prefix of the
+//!   log is a state that transactions could have seen. (Not asserted:
+//!   `commit::decide` appends before it commits; `tests/crash.rs`.)
 //! - **S3** A slot is locked inside a region only, for as long as it takes to
 //!   copy a record. No thread waits for a paused context. (Asserted in
 //!   `Durable::append`.)

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! `first` is the first 16 bytes of the key as two big-endian numbers, padded with
-//! zeros, in one cache line: it decides nearly every comparison without leaving the node.
-//! When they are equal, the whole keys do; those lie behind the objects: in a
-//! leaf the entries, in an inner node separators, which are keys and nothing
-//! else. Child `i` has the keys below separator `i` and not below `i - 1`.
+//! zeros, in one cache line: it decides nearly every comparison without leaving the
+//! node. When they are equal, the whole keys do; those lie behind the objects: in a
+//! leaf the entries, in an inner node separators, which are keys and nothing else.
+//! Child `i` has the keys below separator `i` and not below `i - 1`.
 //!
 //! Invariants:
 //!
