@@ -269,17 +269,23 @@ impl Contexts {
         trail.go_on(from.level);
     }
 
-    /// Whether the contexts below one descend to the base (C3). For assertions.
+    /// Whether the contexts below one descend to the base, and all that are paused
+    /// are among them (C3). For assertions.
     fn descends(&self, from: &Context) -> bool {
-        let mut at = from;
+        let (mut at, mut chain) = (from, from.level.bit());
         while at.level != Level::BASE {
             let below = self.get(at.below.get());
             if below.level >= at.level {
                 return false;
             }
             at = below;
+            chain |= at.level.bit();
         }
-        true
+        let is_paused = |context: &Context| {
+            context.waits_for.get().is_none() && self.route.trail().stopped(context.level).is_some()
+        };
+        let mut contexts = self.list.iter();
+        contexts.all(|context| chain & context.level.bit() != 0 || !is_paused(context))
     }
 
     /// Leaves `from`, inside a region, for the context below it.

@@ -31,12 +31,12 @@
 //!   `take` and `free`.)
 //! - **Q2** `claimed` − `freed` ≤ `places` ≤ number of slots. So a claimant's
 //!   slot has been taken from, and the claimant alone may touch it until it
-//!   sets the slot's turn. (Asserted in `push`, by the turn of the lap before.)
+//!   sets the slot's turn. (Asserted in `push`.)
 //! - **Q3** A slot's turn is position + 1 from when the value of that position
 //!   is written; from then on the consumer alone may touch the slot, until
 //!   it has freed the position. Positions never repeat, so no turn is mistaken
-//!   for that of a lap before. (Asserted by the same; the model
-//!   `pushes_arrive_once_and_in_order`.)
+//!   for that of a lap before. (Asserted in `push`: the slot has the turn of
+//!   the lap before; the model `pushes_arrive_once_and_in_order`.)
 //!
 //! Known weakness: a thread that stops between claiming and setting the turn
 //! holds up what others push behind it, on this worker and level, until it goes
@@ -139,11 +139,11 @@ impl<T> Queue<T> {
         }
         let slot = self.slot(claimed);
         #[cfg(not(loom))]
-        debug_assert_eq!(
-            slot.turn.load(Relaxed),
-            claimed.saturating_sub(self.mask),
-            "Q2, Q3"
-        );
+        {
+            let before = claimed.saturating_sub(self.mask);
+            debug_assert_eq!(slot.turn.load(Relaxed), before, "Q3");
+            debug_assert!(before <= self.taken.load(Relaxed), "Q2");
+        }
         slot.value.with_mut(|place| {
             // SAFETY: the position is ours alone, and so is its slot (Q2).
             unsafe { (*place).write(value) };
