@@ -14,11 +14,12 @@
 //! Invariants:
 //!
 //! 1. `[base, base + offset)` has been given out, the rest has not; `offset`
-//!    changes by compare-and-swap only, so no byte is given out twice.
+//!    changes by compare-and-swap only, so no byte is given out twice. (Not
+//!    asserted: an allocator must not panic; the unit tests compare blocks.)
 //! 2. There is no lock, so a fork in the middle of an allocation costs the
-//!    child at most that allocation.
+//!    child at most that allocation. (Not asserted: it is the absence of something.)
 //!
-//! Weakness: a caller that allocates without end meets the end of the range
+//! Weakness: a caller that allocates without end reaches the end of the range,
 //! and the process aborts. Nothing here allocates on a lock's path.
 
 use std::alloc::{GlobalAlloc, Layout};

@@ -5,8 +5,8 @@
 //! and destroying are all done here.
 //!
 //! A waiter queues itself (`queue.rs`), unlocks the mutex, and sleeps until it
-//! is woken. Waking is in the order of coming: a condition says that *a* waiter
-//! may go on, and who then gets the mutex is for the mutex to decide, by weight.
+//! is woken. Waiters are woken in the order of coming. Which of them then gets the
+//! mutex is for the mutex to decide, by weight.
 //!
 //! A condition variable whose flags say that it is shared between processes
 //! belongs to glibc (`shared.rs`); ours have their flags where glibc has them

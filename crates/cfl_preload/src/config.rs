@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_or_out_of_range_is_refused_with_the_place_and_the_choices() {
+    fn invalid_settings_are_refused_with_place_and_choices() {
         let refused = |text| from_inline(text).unwrap_err();
         assert!(refused("group a weigth=3").contains("unknown field `weigth`"));
         assert!(refused("group a weigth=3").contains("`weight`"));

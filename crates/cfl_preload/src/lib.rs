@@ -19,10 +19,10 @@
 //!
 //!   mode ──► config          once, at the first call: ours or glibc's?
 //!      └───► layout          can ours and glibc's be told apart?
-//!   threads                  whose group, when a thread gets a name; and who it is
+//!   threads                  the group, when a thread gets a name; and its number
 //!   stats ──► report         per lock, if asked for
 //!   time                     what programs wait until
-//!   errno, fork, message     small change
+//!   errno, fork, message     helpers
 //!   arena                    memory, never the program's
 //! ```
 //!
@@ -30,7 +30,8 @@
 //!
 //! 1. It may be inside the program's `malloc`, before any constructor, or in a
 //!    thread that is about to end. So nothing on a lock's path allocates,
-//!    registers a destructor of thread-local data, or panics.
+//!    registers a destructor of thread-local data, or panics (but for the
+//!    assertions of a debug build, which abort the program).
 //! 2. It leaves `errno` as it was.
 //! 3. It is no cancellation point, except waiting for a condition variable;
 //!    there no frame has anything to drop.
@@ -80,7 +81,7 @@ mod time;
 static ARENA: arena::Arena = arena::Arena::new();
 
 /// Reads the settings at load even if the program takes no lock, so that a
-/// mistake in them is told.
+/// mistake in them is reported.
 extern "C" fn begin() {
     mode::is_cfl();
 }

@@ -1,4 +1,4 @@
-//! What the library has to say, on the standard error.
+//! Messages on the standard error.
 //!
 //! Written with one system call and a buffer on the stack: the standard
 //! library's `eprintln` keeps per-thread state whose registration allocates

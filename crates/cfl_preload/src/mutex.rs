@@ -21,18 +21,20 @@
 //!
 //! Invariants:
 //!
-//! 1. `held` is read and written by the holder only.
+//! 1. `held` is read and written by the holder only. (Not asserted: a normal mutex
+//!    has no owner to compare, and any thread may unlock it.)
 //! 2. `owner` is a thread's number exactly while that thread holds the mutex; a
-//!    thread compares it with its own number only, so what it reads while
-//!    others write cannot mislead it.
-//! 3. `depth` is read and written by the owner only.
+//!    thread compares it with its own number only, so a read while another thread
+//!    writes gives the right answer. (Asserted in `acquired`.)
+//! 3. `depth` is read and written by the owner only. (Asserted in `acquired`: it is
+//!    back at 0.)
 //!
 //! Like glibc's, a normal mutex may be unlocked by any thread, locked or not.
 //!
 //! Weaknesses: a recursive mutex is locked at most 65536 times over (then
 //! EAGAIN, which POSIX foresees). The owner is a thread number of the kernel's,
-//! as with glibc, and with the same consequences: who reuses the number of a
-//! thread that ended without unlocking passes for the owner, and the child of a
+//! as with glibc, and with the same consequences: a thread that reuses the number of
+//! one that ended without unlocking passes for the owner, and the child of a
 //! fork does not own what its parent's thread owned.
 
 use std::ffi::c_int;
@@ -381,6 +383,8 @@ impl Mutex {
     fn acquired(&self, hold: Hold, since: Option<u64>, site: Site) {
         self.held.store(hold.to_bits(), Relaxed);
         if self.knows_owner() {
+            debug_assert_eq!(self.owner.load(Relaxed), 0, "2");
+            debug_assert_eq!(self.depth.load(Relaxed), 0, "3");
             self.owner.store(threads::id(), Relaxed);
         }
         stats::acquired(self.address(), site, since);

@@ -1,4 +1,4 @@
-//! The report at exit: which locks were held and waited for, by whom.
+//! The report at exit: how long each lock was held and waited for.
 //!
 //! Text for people, with the busiest locks; JSON for programs, with all. A lock
 //! is named by the symbol nearest below its address, if it is in a loaded

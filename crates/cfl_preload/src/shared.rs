@@ -12,8 +12,8 @@
 //! ```
 //!
 //! No signal is missed between unlocking the mutex and waiting, because the
-//! signaller needs the stand-in. Nobody waits for anything but `cond` while it
-//! holds a stand-in, so the order in which both are taken cannot deadlock. A
+//! signaller needs the stand-in. A thread that holds a stand-in waits for `cond`
+//! only, so the order in which both are taken cannot deadlock. A
 //! stand-in serves all condition variables whose addresses fall to it.
 
 use std::cell::UnsafeCell;

@@ -10,9 +10,11 @@
 //!
 //! Invariants:
 //!
-//! 1. A slot's address changes once, from 0 to a mutex's.
+//! 1. A slot's address changes once, from 0 to a mutex's. (Not asserted: the only
+//!    write is a compare-and-swap from 0.)
 //! 2. All counters of a slot are changed by the holder of its mutex only, so
-//!    adding is a load and a store; a report may read in between.
+//!    adding is a load and a store; a report may read in between. (Not asserted:
+//!    normal mutexes have no owner to compare.)
 //!
 //! Weaknesses: a full table counts what it leaves out, and says so; a mutex at
 //! an address where an earlier one lay goes on with its line; a wait shorter

@@ -1,9 +1,9 @@
-//! Which group a thread belongs to, and who a thread is.
+//! The group of a thread, and its number.
 //!
 //! The settings' groups become rules of the core, which places a thread when it
 //! first contends for a lock: by its name and its cgroup; the first rule that
 //! matches decides. Threads are often started first and named then, by
-//! themselves or by whoever started them, so `pthread_setname_np` has the
+//! themselves or by another thread, so `pthread_setname_np` has the
 //! thread placed again.
 //!
 //! Weakness: a name given with `prctl(PR_SET_NAME)` or through `/proc`, and a

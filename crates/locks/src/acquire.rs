@@ -13,27 +13,26 @@
 //!
 //! A follower sleeps soon. The head watches the lock for as long as that pays,
 //! then sleeps too, with `HEAD_PARKED` set, so that the next release wakes it. It
-//! never yields: the kernel takes a yield for a wish to run later than all
-//! others, so one of two threads that yielded in turn had ten times what the
-//! other had.
+//! never yields: the kernel runs a thread that yields after all others, so one of
+//! two threads that yielded in turn held the lock ten times as long as the other.
 //!
 //! Running threads that may steal go first while the head wakes up. What they
 //! may take is bounded: each by the slice; all of them by `CLAIMED`, which the
-//! head sets when it has waited for long, and which keeps everybody else out.
-//! A lock is thus never handed to a sleeping thread, except by who must not
-//! have it any more.
+//! head sets when it has waited for long, and which keeps all others out.
+//! So a lock is never handed to a sleeping thread, except by a thread that must not
+//! hold it any more.
 //!
 //! Under the strict guarantee an over-served head leaves a free lock alone: it
-//! gives way if somebody waits, and idles if not, until another thread has
+//! gives way to waiters, and idles if there are none, until another thread has
 //! caught up (and therefore queues) or until the threshold of Section 3.4.4.
 //!
 //! | module | decides |
 //! | --- | --- |
 //! | `arrival` | whether to queue at all |
-//! | `follower` | when one's turn has come, or the deadline |
+//! | `follower` | when a waiter is made head, or its deadline has passed |
 //! | `head` | when to take the lock |
-//! | `role` | who schedules the queue, and when |
-//! | `succession` | who is head next |
+//! | `role` | which waiter schedules the queue, and when |
+//! | `succession` | which waiter is head next |
 //! | `sleep` | how to wait without a CPU |
 //! | `spin` | how long to wait with one |
 

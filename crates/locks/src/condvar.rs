@@ -6,9 +6,8 @@
 //! notifier changed the number after the waiter's release.
 //!
 //! Waiters are woken by the kernel in the order of their sleep and queue at the
-//! lock as everybody does, so who goes first is decided there, by the lock's
-//! criteria. `notify_all` wakes all at once; with many waiters they meet at the
-//! lock.
+//! lock like all threads, so the order in which they go on is the lock's.
+//! `notify_all` wakes all at once; with many waiters they meet at the lock.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};

@@ -18,8 +18,8 @@
 //! thread starts at the average, as there. A thread that lags because it was
 //! away is brought to a fixed distance behind it, not to it: a jump would take
 //! from a thread of weight 1000 ten times the distance in hold time. The
-//! distance is that of the strict guarantee, `6 ms × (1 + log₂ CPUs)`, for who
-//! was away for as long, and 16 times that for who was not.
+//! distance is that of the strict guarantee, `6 ms × (1 + log₂ CPUs)`, for a
+//! thread that was away for as long, and 16 times that for others.
 
 use crate::account::{Account, DEFAULT_WEIGHT};
 use crate::node::Standing;

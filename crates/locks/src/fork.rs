@@ -1,11 +1,11 @@
 //! Queues do not survive a fork.
 //!
 //! The child has one thread, but its locks still name the nodes of waiters that
-//! exist only in the parent. Each lock keeps the generation it was last used
-//! in; a fork begins a new one, and the first slow path that finds an old number
-//! empties the queue. That happens before anybody of the new generation has
-//! queued, because queueing is a slow path. Locks that nobody waited for need
-//! nothing, so the fast path does not look.
+//! exist only in the parent. Each lock keeps the generation it was last used in; a
+//! fork begins a new one, and the first slow path that finds an old number empties
+//! the queue. That happens before a thread of the new generation has queued,
+//! because queueing is a slow path. Locks without waiters need nothing, so the fast
+//! path does not look.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

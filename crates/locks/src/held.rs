@@ -4,7 +4,7 @@
 //! lock has published falls behind by what its visitors hold elsewhere. A lock
 //! that is contended now and then must therefore know how much was held
 //! anywhere since it last took an average: else every visitor looks
-//! over-served to it, nobody may steal, and each meeting becomes a convoy.
+//! over-served to it, none may steal, and each contention becomes a convoy.
 //!
 //! One counter that every release wrote would be a contended line of its own.
 //! A thread adds what it has gathered whenever that is [`BATCH`] units, and keeps

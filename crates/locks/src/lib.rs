@@ -18,8 +18,8 @@
 //! # Ok::<(), giveway_locks::GroupError>(())
 //! ```
 //!
-//! A lock without a scheduler belongs to whoever holds it longest, or has most
-//! threads, whatever the CPU scheduler thinks of their importance. Completely
+//! Without a scheduler, a lock is held most by the threads with the longest critical
+//! sections, or by the group with most threads, whatever their CPU weights. Completely
 //! fair locking (Park and Eom, PPoPP '24) schedules lock hold time as CFS does
 //! CPU time: each thread has a virtual lock hold time, which moves more slowly
 //! the more weight it has, and waiters that have had less than the average go
@@ -31,10 +31,10 @@
 //! | module | question |
 //! | --- | --- |
 //! | `sync`, `clock`, `topology`, `slab` | What do we stand on? |
-//! | `state`, `node` | What is a lock, what is a waiter, who may write what? |
-//! | `account`, `held`, `thread`, `group`, `rules` | Who has had how much? |
+//! | `state`, `node` | What is a lock, what is a waiter, which thread writes what? |
+//! | `account`, `held`, `thread`, `group`, `rules` | How long has each thread held locks? |
 //! | `options`, `stats` | What can be chosen, what can be seen? |
-//! | `criteria`, `socket`, `scheduler`, `links` | Who should be next? |
+//! | `criteria`, `socket`, `scheduler`, `links` | Which waiter should be next? |
 //! | `acquire`, `release`, `fork` | How does the lock change hands? |
 //! | [`raw`], [`mutex`], `condvar`, `v04` | How is it used? |
 

@@ -4,11 +4,11 @@
 //! replaced it as the tail, once, and from then on the lock scheduler. The two
 //! meet at the tail only. Whoever moves or unlinks it therefore first makes its
 //! predecessor look like a tail, then replaces it in the lock's word by one
-//! exchange; if that fails, somebody has queued behind it, and its link comes at
-//! once, unless that thread has just lost its CPU. The wait for it is asleep after a
-//! moment: who waits may be the one that keeps that thread from a CPU, by real-time
-//! priority. The sleep has a deadline and nobody ends it, so that queueing costs
-//! no more for what hardly ever happens.
+//! exchange; if that fails, a thread has queued behind it, and its link comes at
+//! once, unless that thread has just lost its CPU. After a moment the wait for it is a
+//! sleep: the waiting thread may be the one that keeps it from a CPU, by real-time
+//! priority. The sleep ends by a deadline, not by a wake-up, so that queueing does
+//! not pay for this rare case.
 //!
 //! Functions here are called with the role (N4), but for [`replace_tail`] and
 //! [`wait_for_next`], which a head that leaves the queue calls on its own node.
@@ -85,6 +85,7 @@ pub(crate) fn wait_for_next(at: u32) -> u32 {
 /// Puts `at`, which is in no queue, behind `before`, which is not the tail.
 pub(crate) fn link_behind(before: u32, at: u32) {
     let next = node(before).next.load(Acquire);
+    debug_assert_ne!(next, 0, "N3");
     node(at).next.store(next, Relaxed);
     node(at).prev.store(before, Relaxed);
     node(next).prev.store(at, Relaxed);
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_whose_writer_has_no_cpu_is_waited_for_asleep() {
+    fn waiting_for_a_link_sleeps_while_its_writer_has_no_cpu() {
         let at = SLAB.take().expect("few nodes are in use");
         node(at).next.store(0, Relaxed);
         std::thread::scope(|scope| {
@@ -139,8 +140,8 @@ mod tests {
             node(at).next.store(7, Release);
             let (next, used) = waiting.join().expect("it does not panic");
             assert_eq!(next, 7);
-            // Spinning, it would be what a CPU does in 300 ms. Asleep it is that of thousands
-            // of short sleeps: 53 ms have been seen on a busy machine.
+            // Spinning, it would be what a CPU does in 300 ms. Asleep it is that of
+            // thousands of short sleeps: 53 ms have been seen on a busy machine.
             assert!(used < Duration::from_millis(150), "{used:?}");
         });
         SLAB.give(at);

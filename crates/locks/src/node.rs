@@ -1,4 +1,4 @@
-//! Queue nodes, and the one word that tells a waiter everything.
+//! Queue nodes, and the word that carries all messages to a waiter.
 //!
 //! A node belongs to its thread, then to the queue while the thread waits. One
 //! 32-bit word carries every message to the waiter and is what it sleeps on, so
@@ -6,28 +6,32 @@
 //!
 //! | bit | meaning | set by | cleared by |
 //! | --- | --- | --- | --- |
-//! | `HEAD` | you are the head of the queue | the head before you | yourself, when you give way |
-//! | `ROLE` | you are the lock scheduler | the scheduler before you, or yourself | yourself |
-//! | `PARKED` | the waiter sleeps, or is about to | yourself | yourself, or who wakes you |
-//! | `ABANDONED` | the waiter has left for good | yourself | nobody: the node is freed |
+//! | `HEAD` | it is the head of the queue | the head before it | itself, when it gives way |
+//! | `ROLE` | it is the lock scheduler | the scheduler before it, or itself | itself |
+//! | `PARKED` | it sleeps, or is about to | itself | itself, or the thread that wakes it |
+//! | `ABANDONED` | it has left for good | itself | not cleared: the node is freed |
 //!
 //! Invariants, which the rest of the crate cites:
 //!
 //! - **N1** Nodes are slots of a slab (S1): reading one is always allowed, and
-//!   what is read from a node that is not known to be queued is a hint.
+//!   what is read from a node that is not known to be queued is a hint. (Not
+//!   asserted: by the type of the slab.)
 //! - **N2** A node is in at most one queue. Its thread links it only while it
 //!   owns it, and owns it again once it was head and has acquired or left. A
-//!   node marked `ABANDONED` belongs to the queue, and whoever unlinks it frees
-//!   it.
+//!   node marked `ABANDONED` belongs to the queue, and is freed by the thread that
+//!   unlinks it. (Asserted in `retire`.)
 //! - **N3** `next` of the last node is written once, by the thread that
 //!   replaced it as the tail. `next` of a node with a successor is written by
 //!   the lock scheduler alone, and only at or behind its own node. A node
 //!   therefore stays linked until its thread is head, or until it is abandoned.
+//!   (Asserted in `enqueue`, when `next` is written, and in `link_behind`.)
 //! - **N4** At most one node of a queue has `ROLE`, and then `LS_TAKEN` is set.
 //!   No waiter leaves the queue or sleeps with the role, but for the head,
-//!   which may sleep with it.
+//!   which may sleep with it. (Asserted in `take_role`, `give_role` and `schedule`;
+//!   that no follower sleeps with it, by the exchange in `sleep`.)
 //! - **N5** Exactly one waiter of a non-empty queue is head, or is about to be
 //!   made head by the one before it. No other waiter acquires from the queue.
+//!   (Asserted in `pass_head`, `make_head` and `acquire`.)
 //!
 //! `prev`, and the numbers of a node that lies ahead, are read by a scheduler
 //! that walks towards the head while those nodes may acquire, leave and queue
@@ -141,8 +145,14 @@ impl Node {
 
     /// Ends the node's time in a queue. The caller owns it (N2).
     pub(crate) fn retire(&self) {
-        self.seq
-            .store(self.seq.load(Relaxed).wrapping_add(1) & !1, Relaxed);
+        let seq = self.seq.load(Relaxed);
+        debug_assert_eq!(seq & 1, 1, "N2");
+        self.seq.store(seq.wrapping_add(1) & !1, Relaxed);
+    }
+
+    /// Whether the node is in a queue, for its owner. For assertions.
+    pub(crate) fn is_queued(&self) -> bool {
+        self.seq.load(Relaxed) & 1 == 1
     }
 
     /// The standing of a node known to be queued.

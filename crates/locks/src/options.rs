@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_is_what_a_lock_reads() {
+    fn a_lock_reads_the_options_that_were_registered() {
         let profile = Options::default()
             .scope(Scope::Lock)
             .criteria(Criteria::VLHT.and(Criteria::GROUP))
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_cannot_be_strict() {
+    fn the_default_profile_cannot_be_strict() {
         let strict = Options::default().strict_guarantee(true);
         assert_eq!(strict.set_default(), Err(NotForAll));
     }

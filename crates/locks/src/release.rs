@@ -5,9 +5,9 @@
 //! touched (see [`crate::state`]): the head's node is known from the
 //! word that was replaced, and a node is always there (N1).
 //!
-//! A lock that nobody contends is not metered: reading a clock twice would cost
+//! An uncontended lock is not metered: reading a clock twice would cost
 //! more than locking. The first thread that queues turns metering on. It is
-//! turned off again by chance, with each hold that met nobody, once in
+//! turned off again by chance, with each uncontended hold, once in
 //! [`COOL_DOWN`] on average.
 //!
 //! A contended lock with very short critical sections would still spend more
@@ -18,8 +18,8 @@
 //! were they as long as one during which the thread lost its CPU, that would be
 //! charged for each of them.
 //!
-//! A hold that is not measured and turns out long is noticed by who waits for
-//! it: the head watches, then sleeps, and notes when. The release that has to
+//! A hold that is not measured and turns out long is noticed by the head of
+//! the queue: it watches, then sleeps, and notes when. The release that has to
 //! wake it charges the time since then. What stays uncounted is the head's
 //! watching, 50 µs unless changed, of a long hold that follows a short one.
 

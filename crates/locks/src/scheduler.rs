@@ -14,14 +14,14 @@
 //!
 //! - The census comes before relinking, not after: a waiter is judged by an
 //!   average that includes it, and the first pass over a new queue already has
-//!   one. (In Figure 4 `avg_vLHT` is 0 until then, and nobody is below it.)
+//!   one. (In Figure 4 `avg_vLHT` is 0 until then, and no waiter is below it.)
 //! - There are two averages. Waiters are compared with each other, by the mean
 //!   of the census. Threads that steal are compared with what is published, and
 //!   that advances by no more than was held since the census before (at this
 //!   lock, or at all of them, as the accounts are): the
-//!   waiters at one moment may all be threads that have had too much, while
-//!   those that are owed time run and steal, and a published average that
-//!   jumped to the former would allow them to go on.
+//!   waiters at one moment may all be over-served, while threads that are owed
+//!   time run and steal. A published average that jumped to the waiters' would
+//!   let the others steal on for too long.
 //! - The average is of the favoured group's and socket's waiters, for the reason
 //!   given in [`socket`].
 //! - The average counts a waiter no further ahead of the lowest than
@@ -31,7 +31,7 @@
 //!   predecessor. ShflLock leaves it in place, and with few waiters the tail is
 //!   often the one that should go first.
 //! - A head that is itself over-served gives way to the waiters moved behind
-//!   it. In the paper whoever got to the head acquires.
+//!   it. In the paper the head always acquires.
 
 use crate::criteria::Policy;
 use crate::links::{link_behind, unlink};
@@ -240,8 +240,8 @@ pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, avg: u64, is_head:
     }
 }
 
-/// Whether the criteria leave any choice, so that nobody meeting them is worth
-/// counting.
+/// Whether several criteria must be met at once, so that it is worth counting when
+/// no waiter meets them.
 pub(crate) fn is_conjunction(policy: &Policy<'_>) -> bool {
     policy.criteria != Criteria::VLHT && (policy.by_group() || policy.by_socket())
 }

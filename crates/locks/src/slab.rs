@@ -11,8 +11,10 @@
 //! changes with every operation, so that a pop that was overtaken fails.
 //!
 //! - **S1** A slot is all atomics and is valid from before `main` to the end.
-//! - **S2** An index handed out by [`Slab::take`] is nobody else's until
-//!   [`Slab::give`].
+//!   (Not asserted: by the type, and a static.)
+//! - **S2** An index handed out by [`Slab::take`] is handed out to no other until
+//!   [`Slab::give`]. (Asserted in `give`, of the slot given last; the model
+//!   `no_slot_is_handed_out_twice`.)
 
 use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, const_fn};
 
@@ -53,7 +55,7 @@ impl<T: Slot, const N: usize> Slab<T, N> {
     }
 
     /// The slot of this index. An index beyond the slab, which only stale
-    /// numbers can contain, names slot 0, which nobody uses.
+    /// numbers can contain, names slot 0, which is never handed out.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> &T {
         let index = index as usize;
@@ -83,8 +85,10 @@ impl<T: Slot, const N: usize> Slab<T, N> {
 
     /// Returns a slot. The caller must not use it any more.
     pub(crate) fn give(&self, index: u32) {
+        debug_assert_ne!(index, 0, "S2");
         let mut free = self.free.load(Relaxed);
         loop {
+            debug_assert_ne!(free as u32, index, "S2");
             self.get(index).link().store(free as u32, Relaxed);
             match self
                 .free

@@ -1,4 +1,4 @@
-//! Whose turn it is among sockets (`min_sid`; Sections 3.2.2, 3.4.5).
+//! Which socket's turn it is (`min_sid`; Sections 3.2.2, 3.4.5).
 //!
 //! ```text
 //!              mean vLHT of the waiters
@@ -18,10 +18,10 @@
 //! - A waiter is compared with the average of the favoured socket's waiters, not
 //!   of all (see [`scheduler`](crate::scheduler)). The threads of a socket that
 //!   is ahead, as it comes to be in its turn and in the grace period above all,
-//!   are above the average of all: nobody would meet both criteria, and the
+//!   are above the average of all: no waiter would meet both criteria, and the
 //!   order would be first come, first served, across sockets.
-//! - A socket for which nobody waits loses its turn at once, also in its grace
-//!   period: favouring it would move nobody.
+//! - A socket without waiters loses its turn at once, also in its grace period:
+//!   favouring it would move none.
 //!
 //! Known weakness: with one thread per socket the favoured one changes with
 //! every queueing, and the thread that has just released may not go on with its

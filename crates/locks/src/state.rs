@@ -19,37 +19,37 @@
 //!
 //! | field | written by |
 //! | --- | --- |
-//! | `state` | everybody, by read-modify-write operations only |
-//! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; `verdict` also the holder when nobody waits |
+//! | `state` | all threads, by read-modify-write operations only |
+//! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; `verdict` also the holder when there is no queue |
 //! | `credit` | the lock scheduler; with accounts by lock the holder adds to it |
-//! | `profile` | who makes the lock |
+//! | `profile` | the thread that makes the lock |
 //! | `generation` | the first slow path after a fork |
 //!
 //! One word holds everything that a release looks at. A release must not touch
-//! the lock after its one write: whoever takes the lock next may free it.
+//! the lock after its one write: the next holder may free it.
 
 use crate::held;
 use crate::sync::{AtomicU32, AtomicU64, LooseU32, LooseU64, Relaxed, const_fn};
 
-/// Somebody holds the lock.
+/// The lock is held.
 pub(crate) const LOCKED: u64 = 1;
 /// The head of the queue sleeps: a release must wake the node in the field.
 pub(crate) const HEAD_PARKED: u64 = 2;
-/// Threads have met at this lock lately: holds are measured.
+/// The lock was contended lately: holds are measured.
 pub(crate) const METERED: u64 = 4;
 /// A waiter has the role of the lock scheduler.
 pub(crate) const LS_TAKEN: u64 = 8;
-/// The head has waited for long: nobody may pass it any more.
+/// The head has waited for long: no thread may pass it any more.
 pub(crate) const CLAIMED: u64 = 16;
 /// The head is awake and watches the lock.
 pub(crate) const WATCHED: u64 = 32;
-/// A thread has idled for nobody under the strict guarantee, and no other has
-/// come since. The thread knows that it was the one.
+/// A thread has idled under the strict guarantee, and no other has come since. The
+/// thread remembers that it was the one.
 pub(crate) const ALONE: u64 = 64;
 const LEVEL_SHIFT: u32 = 7;
 /// The bits of the spin level, see [`spin_level`].
 pub(crate) const LEVEL: u64 = 7 << LEVEL_SHIFT;
-/// The spin level of a lock that threads have not met at lately.
+/// The spin level of a lock that was not contended lately.
 const FIRST_LEVEL: u64 = 4;
 /// What must stay as it was for a lease to hold: who is last in the queue, and
 /// whether the head is awake.

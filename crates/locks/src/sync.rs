@@ -12,11 +12,11 @@
 //! Time does not pass by itself in a model: the clock is the virtual one, and
 //! every deadline has passed when it is looked at.
 //!
-//! Some numbers only say who should go first, or what has happened: accounts,
-//! averages, options, counters. Whatever is read from one, the lock works, and
-//! nothing in the queue is ordered by one. They are [`LooseU64`] and its like: atomics as all
-//! others, but not shown to loom, which would otherwise try every order in which
-//! a statistic can be read before it comes to the queue.
+//! Some numbers only say which thread should go first, or what has happened:
+//! accounts, averages, options, counters. Whatever is read from one, the lock
+//! works, and nothing in the queue is ordered by one. They are [`LooseU64`] and its
+//! like: atomics as all others, but not shown to loom, which would otherwise try
+//! every order in which a statistic can be read before it comes to the queue.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, fence};

@@ -2,9 +2,9 @@
 //!
 //! A thread takes a slot when it first meets a contended lock and gives it back
 //! when it ends. The way there is made for locks that an allocator uses: the
-//! thread-local variable is a plain number without a destructor, and the slot
-//! comes from a slab. The end of the thread is noticed by a `pthread_key`
-//! (`at_exit`), whose destructor frees the slot. A thread that locks after that, in another
+//! thread-local variable is a plain number without a destructor, and the slot comes
+//! from a slab. The end of the thread is noticed by a `pthread_key` (`at_exit`),
+//! whose destructor frees the slot. A thread that locks after that, in another
 //! key's destructor, takes a temporary slot, which its next release or time-out
 //! frees.
 //!
@@ -13,9 +13,9 @@
 //!
 //! Invariants:
 //! - **T1** A slot is written by the thread that has it; others only read it,
-//!   but for `weight` and `gid`, which are single words.
+//!   but for `weight` and `gid`, which are single words. (Asserted in `charge`.)
 //! - **T2** `node` is 0 or a node that the thread owns (N2) whenever the thread
-//!   does not wait.
+//!   does not wait. (Asserted in `own_node`: it is in no queue.)
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod at_exit;
@@ -24,7 +24,7 @@ use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold, add};
 use crate::group::{Group, GroupError};
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
-use crate::sync::{AtomicU32, LooseU32, LooseU64, LooseUsize, Relaxed};
+use crate::sync::{AtomicU32, LooseU32, LooseU64, LooseUsize, MODEL, Relaxed};
 use giveway_machine::errno;
 
 use crate::{held, node, topology};
@@ -68,7 +68,7 @@ pub(crate) struct Thread {
     node: LooseU32,
     /// Virtual time, ns, that is not in the process's total yet.
     gathered: LooseU32,
-    /// The lock at which the thread last idled for nobody.
+    /// The lock at which the thread last idled and no other thread came.
     alone_at: LooseUsize,
     /// Socket plus 1; 0 is "never looked".
     sid: LooseU32,
@@ -188,7 +188,7 @@ pub(crate) fn current() -> Option<&'static Thread> {
 /// far as it matters; uses up a part of it.
 #[inline]
 pub(crate) fn has_lease(lock: usize, state: u64) -> bool {
-    // Slot 0 is nobody's and has no lease. Nor has a thread in its last
+    // Slot 0 is never handed out and has no lease. Nor has a thread in its last
     // destructors: its number names no slot.
     let thread = SLAB.get(SLOT.with(|slot| slot.get()));
     thread.lease.load(Relaxed) == lock
@@ -350,7 +350,10 @@ impl Thread {
                 self.node.store(node, Relaxed);
                 Some(node)
             }
-            node => Some(node),
+            node => {
+                debug_assert!(MODEL || !node::node(node).is_queued(), "T2");
+                Some(node)
+            }
         }
     }
 
@@ -388,12 +391,12 @@ impl Thread {
         self.last.load(Relaxed)
     }
 
-    /// Notes that the thread has idled for nobody at this lock.
+    /// Notes that the thread has idled at this lock and no other came.
     pub(crate) fn is_alone_at(&self, lock: usize) {
         self.alone_at.store(lock, Relaxed);
     }
 
-    /// Whether this lock is the one at which the thread last idled for nobody.
+    /// Whether this lock is the one of the last [`is_alone_at`](Self::is_alone_at).
     pub(crate) fn was_alone_at(&self, lock: usize) -> bool {
         self.alone_at.load(Relaxed) == lock
     }
@@ -401,6 +404,7 @@ impl Thread {
     /// Enters a hold; returns what it cost in virtual time. With `detailed`,
     /// the account for this lock is kept even if another one decides.
     pub(crate) fn charge(&self, hold: &Hold, detailed: bool) -> u64 {
+        debug_assert!(MODEL || self.is_current(), "T1");
         let weight = self.weight.load(Relaxed);
         let charge = self
             .account_for(hold.lock, hold.scope)
@@ -415,6 +419,12 @@ impl Thread {
         }
         self.last.store(hold.now, Relaxed);
         charge
+    }
+
+    /// Whether the slot is the current thread's. For assertions.
+    fn is_current(&self) -> bool {
+        let slot = SLOT.with(|slot| slot.get()) & !LATE;
+        std::ptr::eq(self, SLAB.get(slot))
     }
 
     /// Whether the next hold, which met no queue, goes unmeasured.

@@ -1,4 +1,4 @@
-//! The locks for `lock_api` 0.4, whose guards carry nothing.
+//! The locks for `lock_api` 0.4, whose guards carry no data.
 //!
 //! The start of the hold lies beside the lock instead, 8 bytes more; the holder
 //! alone reads and writes it.

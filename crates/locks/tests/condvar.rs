@@ -61,7 +61,7 @@ fn two_threads_take_turns() {
 }
 
 #[test]
-fn what_goes_into_a_queue_comes_out_once() {
+fn what_is_pushed_is_taken_once() {
     const EACH: u64 = 2000;
     ends(|| {
         let queue = Mutex::new(VecDeque::new());

@@ -128,7 +128,7 @@ fn a_child_of_the_child_goes_on_too() {
 }
 
 #[test]
-fn what_a_thread_held_that_is_not_there_stays_locked() {
+fn locks_held_by_threads_of_the_parent_stay_locked() {
     let (lock, other) = (Mutex::new(0), Mutex::new(()));
     let (held, done) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {

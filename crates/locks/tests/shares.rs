@@ -206,7 +206,7 @@ fn a_group_shares_by_its_weight_however_many_threads_it_has() {
 }
 
 #[test]
-fn without_the_group_criterion_the_crowd_gets_more() {
+fn without_the_group_criterion_the_larger_group_gets_more() {
     let (clock, _turn) = clock();
     assert_some_attempt(|attempt| {
         let options = Options::default().criteria(Criteria::VLHT);
@@ -289,7 +289,7 @@ fn the_strict_guarantee_idles_a_thread_that_meets_nobody() {
 /// Idles are counted while one thread is alone, and after another one has come
 /// and gone.
 #[test]
-fn who_has_idled_for_nobody_goes_on_until_somebody_comes() {
+fn a_thread_that_idled_in_vain_continues_until_another_comes() {
     let (clock, _turn) = clock();
     let options = Options::default().strict_guarantee(true).statistics(true);
     let (lock, profile) = lock_with(options, "alone");
@@ -330,7 +330,7 @@ fn who_has_idled_for_nobody_goes_on_until_somebody_comes() {
 }
 
 #[test]
-fn nobody_is_passed_by_more_than_the_slices_of_all_others() {
+fn a_waiter_is_passed_by_at_most_the_slices_of_all_others() {
     let (clock, _turn) = clock();
     let (lock, _) = lock_with(Options::default(), "bypass");
     let had = saturate(&lock, clock, &[spec(10); 8], Duration::from_millis(500));

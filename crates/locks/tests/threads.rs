@@ -41,7 +41,7 @@ fn more_threads_than_there_are_slots_can_come_one_after_the_other() {
 }
 
 #[test]
-fn who_has_given_up_and_ended_is_in_nobodys_way() {
+fn a_thread_that_timed_out_and_ended_blocks_no_other() {
     let _turn = turn();
     let (lock, before) = (Mutex::new(0_u32), next_slot());
     for _ in 0..200 {

@@ -177,7 +177,7 @@ fn a_grace_period_keeps_the_socket_and_makes_the_others_wait() {
 /// With barging: a thread that runs may pass the waiters if they have had as
 /// much as it has, but not from another socket than the favoured one.
 #[test]
-fn who_runs_elsewhere_does_not_pass_the_favoured_sockets_waiters() {
+fn a_thread_of_another_socket_does_not_pass_the_favoured_waiters() {
     let (_clock, _turn) = sockets(2);
     const ROUNDS: u32 = 200;
     let passed = |criteria: Criteria| {

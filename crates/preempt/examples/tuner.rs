@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_none_are_named() {
+    fn unknown_options_are_named() {
         let error = |text: &str| {
             let arguments = text.split(' ').map(String::from);
             Options::parse(arguments).err().unwrap().to_string()

@@ -8,8 +8,8 @@
 //!
 //! A class that had nothing waiting starts over at the pass of the class that
 //! was chosen last, unless it is ahead of it: idleness earns no credit, and
-//! does not cancel what was had in advance while others waited. When nobody
-//! waits at the end of a task, everything is forgotten: nobody was harmed.
+//! does not cancel a debt from a time when others waited. When nothing waits at the
+//! end of a task, all passes are reset: no class has lost anything.
 //!
 //! Known weakness: two submitters of the same weight share one class. A worker
 //! cannot tell them apart, and with a queue of one place, the default, there is
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn when_nobody_waits_everything_is_forgotten() {
+    fn passes_are_reset_when_nothing_waits() {
         let mut backlog = Backlog::new();
         for number in 1..=1000 {
             backlog.put(weight(number), ());

@@ -1,4 +1,4 @@
-//! Contexts, and who runs after whom.
+//! Contexts, and the order in which they run.
 //!
 //! A worker has one context per level; the paper's TXCBs (Section 4.1) are the
 //! [`Context`]s here. They all run on the worker's one kernel thread. Context 0
@@ -26,20 +26,24 @@
 //!
 //! - **C1** Only the worker's kernel thread touches `Contexts`, under whichever
 //!   thread-locals. What signal handlers touch of it, they touch outside of
-//!   regions only, and all changes are made inside of one.
+//!   regions only, and all changes are made inside of one. (The latter is asserted as
+//!   C2. Not asserted: the thread, since to ask for it is a system call.)
 //! - **C2** A context that does not run is stopped in `arch::switch`, inside a
 //!   region of its own. So at every instruction of a switch, whichever
 //!   thread-locals are in place, an interrupt finds a region and changes nothing.
+//!   (Asserted in `switch`.)
 //! - **C3** The `below` of the running context, the `below` of that one and so on
 //!   are paused and strictly descending; the last is the base. No other context is
-//!   paused.
+//!   paused. (Asserted in `go_up` and `go_down`.)
 //! - **C4** A waiting context waits for one that runs, is paused, or will be
-//!   resumed before it: a lower one. Its level is in nobody's mask.
+//!   resumed before it: a lower one. Its level is in no context's mask. (Asserted in
+//!   `go_up` and `yield_below`.)
 //! - **C5** Interrupts are blocked from the entry of a handler to its return, but
 //!   for the time in which a context that can itself be preempted runs on top of
 //!   it. Returning lets them in again in the same step that restores everything
 //!   else. So at most one handler's frame is on each stack, however fast
-//!   interrupts come.
+//!   interrupts come. (Not asserted: a stray signal may break it; then the gate
+//!   `Stack` refuses, and counts it.)
 
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
@@ -63,9 +67,9 @@ pub(crate) struct Context {
     level: Level,
     local: *const Local,
     stack: Range<usize>,
-    /// Who runs when this one is done.
+    /// The level that runs when this one is done.
     below: Cell<Level>,
-    /// Who has to come to a task boundary before this one goes on.
+    /// The level that has to come to a task boundary before this one goes on.
     waits_for: Cell<Option<Level>>,
     /// A handler went to this context, which has let interrupts in again (C5).
     unblocked: Cell<bool>,
@@ -82,12 +86,12 @@ pub(crate) struct Contexts {
     route: Arc<Route>,
     /// A handler is going to a higher level, which finds interrupts blocked.
     from_handler: Cell<bool>,
-    /// The worker is about to leave: nobody waits for lower levels any more.
+    /// The worker is about to leave: no context waits for lower levels any more.
     leaving: Cell<bool>,
     quick_swap: bool,
 }
 
-/// Who takes a request.
+/// What takes a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// The context itself, at a poll point or a region's exit.
@@ -157,7 +161,7 @@ impl Context {
 }
 
 impl Contexts {
-    /// Puts the contexts of a worker together; the first is the base. Nobody is
+    /// Puts the contexts of a worker together; the first is the base. None can be
     /// preempted yet: the masks are empty.
     pub(crate) fn new(list: Box<[Context]>, route: Arc<Route>) -> Box<Contexts> {
         let all = Box::new(Contexts {
@@ -184,7 +188,7 @@ impl Contexts {
         &self.route
     }
 
-    /// Lets requests in, according to who waits.
+    /// Lets requests in, except for levels that wait.
     pub(crate) fn set_masks(&self) {
         let waiting = |context: &&Context| context.waits_for.get().is_some();
         let closed = self.list.iter().filter(waiting);
@@ -206,7 +210,7 @@ impl Contexts {
         }
     }
 
-    /// Resumes everybody who waits, for as long as it takes: the base is done.
+    /// Resumes all contexts that wait, for as long as it takes: the base is done.
     pub(crate) fn finish_waiting(&self) {
         self.leaving.set(true);
         while self.waiting_for(Level::BASE).next().is_some() {
@@ -223,7 +227,7 @@ impl Contexts {
         level.index() < self.list.len()
     }
 
-    /// Who waits for this level's context, the most urgent first.
+    /// The contexts that wait for this level's, the most urgent first.
     fn waiting_for(&self, level: Level) -> impl Iterator<Item = &Context> {
         let waits = move |context: &&Context| context.waits_for.get() == Some(level);
         self.list.iter().rev().filter(waits)
@@ -232,6 +236,8 @@ impl Contexts {
     /// Stops `from`, which runs, inside a region, and resumes `to`.
     #[inline]
     fn switch(&self, from: &Context, to: &Context) {
+        debug_assert_ne!(from.local().depth(), 0, "C2");
+        debug_assert_ne!(to.local().depth(), 0, "C2");
         self.route.trail().run(to.level);
         // SAFETY: both are contexts of this thread; `from` runs, `to` is stopped,
         // and both are inside a region (C2).
@@ -243,7 +249,9 @@ impl Contexts {
     fn go_up(&self, from: &Context, level: Level, by: By) {
         self.route.mail().take(level);
         let to = self.get(level);
+        debug_assert!(to.waits_for.get().is_none(), "C4");
         to.below.set(from.level);
+        debug_assert!(self.descends(to), "C3");
         self.from_handler.set(matches!(by, By::Handler(_)));
         self.stopped(from, by, || self.switch(from, to));
     }
@@ -261,9 +269,29 @@ impl Contexts {
         trail.go_on(from.level);
     }
 
+    /// Whether the contexts below one descend to the base, and all that are paused
+    /// are among them (C3). For assertions.
+    fn descends(&self, from: &Context) -> bool {
+        let (mut at, mut chain) = (from, from.level.bit());
+        while at.level != Level::BASE {
+            let below = self.get(at.below.get());
+            if below.level >= at.level {
+                return false;
+            }
+            at = below;
+            chain |= at.level.bit();
+        }
+        let is_paused = |context: &Context| {
+            context.waits_for.get().is_none() && self.route.trail().stopped(context.level).is_some()
+        };
+        let mut contexts = self.list.iter();
+        contexts.all(|context| chain & context.level.bit() != 0 || !is_paused(context))
+    }
+
     /// Leaves `from`, inside a region, for the context below it.
     #[inline]
     fn go_down(&self, from: &Context) {
+        debug_assert!(self.descends(from), "C3");
         if from.unblocked.take() {
             // Below is the handler that came here (C5).
             self.route.block();
@@ -341,6 +369,7 @@ pub(crate) fn interrupted(at: (usize, usize)) {
                 context.in_handler.set(true);
                 take_due(local, context, By::Handler(at.0));
                 context.in_handler.set(false);
+                debug_assert_eq!(local.depth(), 0, "L1");
             }
         }
     });
@@ -377,7 +406,7 @@ fn run_body(context: &Context) {
     let body = unsafe { &mut *context.body.get() };
     let body = body.as_mut().expect("a level above the base has a body");
     if catch_unwind(AssertUnwindSafe(|| body(context.level))).is_err() {
-        // The panic hook has printed it; there is nobody to pass it on to.
+        // The panic hook has printed it; there is no caller to pass it on to.
         all.route.mail().count_panic();
     }
     assert_eq!(local.depth(), 0, "a body ended inside a region");
@@ -389,7 +418,7 @@ fn run_body(context: &Context) {
 fn leave(context: &Context) {
     let all = context.all();
     let below = context.below.get();
-    // Who waits for this context waits for its successor.
+    // Contexts that waited for this one now wait for the one below.
     for waiting in all.waiting_for(context.level) {
         waiting.waits_for.set(Some(below));
         waiting.below.set(below);
@@ -445,6 +474,7 @@ pub fn yield_below() -> Yielded {
         }
         all.route.mail().count_yield();
         let below = context.below.get();
+        debug_assert!(all.get(below).waits_for.get().is_none(), "C4");
         inside(local, context, || {
             context.waits_for.set(Some(below));
             all.set_masks();
@@ -455,12 +485,12 @@ pub fn yield_below() -> Yielded {
     .unwrap_or(Yielded::NothingBelow)
 }
 
-/// Says that the caller is between two tasks and holds nothing: whoever waits
+/// Says that the caller is between two tasks and holds nothing: a context that waits
 /// for that in [`yield_below`] goes on. The root of each context says so when a
 /// body returns.
 ///
 /// # Panics
-/// Inside a region: whoever goes on may want a latch that the caller holds.
+/// Inside a region: that context may want a latch that the caller holds.
 #[inline]
 pub fn task_boundary() {
     with_context(|local, context| {

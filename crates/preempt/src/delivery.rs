@@ -7,12 +7,12 @@
 //! | `Hybrid` | sets the flag, sends the signal if the flag was not seen for a while | whichever comes first | everywhere |
 //! | `UserInterrupt` | sets the flag, SENDUIPI | is interrupted, without the kernel | module `uintr` |
 //!
-//! The paper has the last (Section 4.2). Its time is below 1 µs; a signal's is
-//! not, mostly because another CPU has to be made to look, by its kernel. A flag
-//! travels in the time of a cache line, but only work that polls looks at it. So
-//! `Hybrid` is what a machine without user interrupts wants, and what
-//! [`Delivery::best`] says: `UserInterrupt` has not been run on hardware yet, and
-//! is used only where it is asked for.
+//! The paper has the last (Section 4.2). It takes less than 1 µs; a signal takes
+//! more, mostly because the kernel has to interrupt another CPU. A flag arrives in
+//! the time of a cache line transfer, but only work that polls sees it. So `Hybrid`
+//! is best on a machine without user interrupts, and is [`Delivery::best`]:
+//! `UserInterrupt` has not been run on hardware yet, and is used only where it is
+//! asked for.
 //!
 //! A [`Route`] is one worker's, shared by all its remotes. What is to be sent, and
 //! when again, is for its [`Outbox`]; how it is sent, for the route.
@@ -64,13 +64,13 @@ impl Delivery {
     /// `Hybrid` with a grace of 3 µs.
     pub const HYBRID: Delivery = Delivery::Hybrid { grace: GRACE };
 
-    /// What a worker is entered with if nobody says otherwise.
+    /// The default of a worker.
     pub const fn best() -> Delivery {
         Delivery::HYBRID
     }
 
-    /// All that work on this machine, in the order to fall back: the one with
-    /// the least latency first.
+    /// All that work on this machine, in the order to fall back: each needs less of
+    /// the machine than the one before. It is not the order of their latency.
     pub fn available() -> Vec<Delivery> {
         let all = [
             Delivery::UserInterrupt,
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_nobody_to_ask_above_the_top_at_the_base_or_after_the_end() {
+    fn requests_for_impossible_levels_or_after_the_end_are_refused() {
         let route = Route::to_here(Delivery::Poll, libc::SIGURG, 2).unwrap();
         assert_eq!(route.preempt(Level::BASE), Requested::Gone);
         assert_eq!(route.preempt(Level::new(2)), Requested::Gone);

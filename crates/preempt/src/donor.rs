@@ -1,6 +1,6 @@
-//! Where a context's stack and thread-locals come from: a thread that lends its
-//! identity (the paper's Section 4.3 and its footnote 2; libraries notice
-//! nothing, and no loader internals are copied).
+//! Donor threads, which lend a context their stack and thread-locals (the paper's
+//! Section 4.3 and its footnote 2). Libraries see an ordinary thread, and no
+//! internals of the loader are copied.
 //!
 //! The donor blocks all signals, says where its thread-locals are and how much
 //! of its stack is free, and sleeps until it gets both back. Meanwhile the
@@ -27,9 +27,11 @@
 //! Invariants:
 //!
 //! - **D1** From `READY` to `BACK` the donor executes nothing but its sleep,
-//!   which uses no thread-local and less stack than the gap.
+//!   which uses no thread-local and less stack than the gap. (Not asserted: the donor
+//!   sleeps; `tests/storm.rs` checks what contexts have on their stacks.)
 //! - **D2** Every context keeps one stack and one set of thread-locals for life,
-//!   so addresses of thread-locals that the compiler keeps stay right.
+//!   so addresses of thread-locals that the compiler keeps stay right. (Asserted in
+//!   `Local::bind`.)
 
 use std::io;
 use std::ops::Range;
@@ -56,7 +58,7 @@ const STARTING: u32 = 0;
 const READY: u32 = 1;
 const BACK: u32 = 2;
 
-/// A thread whose stack and thread-locals somebody else may use. Dropping it
+/// A thread whose stack and thread-locals a context may use. Dropping it
 /// gives them back and waits for the thread's end.
 pub(crate) struct Donor {
     state: Arc<AtomicU32>,

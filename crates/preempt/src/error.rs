@@ -1,4 +1,4 @@
-//! What the world can refuse. Each message says what to do about it.
+//! Errors of the environment. Each message says what to do about it.
 
 use std::io;
 
@@ -11,7 +11,7 @@ pub enum EnterError {
     /// The thread is a worker already, or runs on behalf of one.
     #[error("this thread is a worker already: drop its Worker first, or start another thread")]
     AlreadyWorker,
-    /// There is nothing to preempt for.
+    /// There is no level above the worker's own.
     #[error("a worker needs at least one level above its own: call Builder::level")]
     NoLevels,
     /// More levels than there are.
@@ -33,12 +33,15 @@ pub enum EnterError {
         /// What the system said.
         source: io::Error,
     },
-    /// The code is in a shared library, where a context's thread-locals are found by functions that
-    /// must not be preempted.
+    /// The code is in a shared library, where a context's thread-locals are found
+    /// by functions that must not be preempted.
     #[error("preemption works in executables only: link giveway-preempt into the program itself")]
     NotExecutable,
     /// Without a library of its own, the C library cannot be told from the engine.
-    #[error("the C library is linked statically: link it dynamically, or use Delivery::Poll")]
+    #[error(
+        "the C library is linked statically: link it dynamically, or enter with \
+         Delivery::Poll (a pool: with Policy::Preempt and Delivery::Poll)"
+    )]
     StaticLibc,
     /// The worker's way of being reached does not work here.
     #[error(transparent)]
@@ -56,11 +59,17 @@ pub enum DeliveryError {
         /// What is missing.
         missing: &'static str,
     },
-    /// Somebody else handles the signal.
-    #[error("signal {0} has a handler already: choose another one with Builder::signal")]
+    /// The program handles the signal itself.
+    #[error(
+        "signal {0} has a handler already: choose another one with Builder::signal or \
+         PoolBuilder::signal"
+    )]
     SignalTaken(i32),
     /// There is no such signal, or it cannot be caught.
-    #[error("signal {0} cannot be used: choose SIGURG, SIGUSR1 or SIGUSR2 with Builder::signal")]
+    #[error(
+        "signal {0} cannot be used: choose SIGURG, SIGUSR1 or SIGUSR2 with Builder::signal or \
+         PoolBuilder::signal"
+    )]
     BadSignal(i32),
     /// The worker was entered without what this delivery needs.
     #[error("the worker was not entered with {0}: name it in Builder::delivery")]

@@ -1,9 +1,9 @@
 //! The four gates between an interrupt and a preemption.
 //!
-//! An interrupt comes at any instruction, and not at every one may its context
-//! be left. The gates ask, in this order:
+//! An interrupt comes at any instruction, but a context must not be left at every
+//! one. The gates are checked in this order:
 //!
-//! | gate | refuses | because | who takes the request then |
+//! | gate | refuses | because | the request is then taken by |
 //! | --- | --- | --- | --- |
 //! | `Region` | inside a region | a latch is held | the region's exit |
 //! | `Level` | at the requested level, or above | its turn comes by itself | the switch down |

@@ -1,8 +1,8 @@
-//! A histogram that one context writes and anybody reads at any time.
+//! A histogram that one context writes and any thread reads at any time.
 //!
 //! Recording is a load and a store, without an atomic read-modify-write, because
 //! there is one writer; readers see every count, if a little late. Nothing is
-//! ever reset: who wants a window takes two readings and subtracts.
+//! ever reset: a window is the difference of two readings.
 //!
 //! Buckets are those of HdrHistogram: 64 to a power of two, so a value is known
 //! to 1.6 %, and a reading converts into the library's histogram.

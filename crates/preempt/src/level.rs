@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn tiers_are_the_two_ends() {
+    fn tiers_map_to_the_lowest_and_highest_level() {
         assert_eq!(Level::of(Tier::Background, 3), Level::BASE);
         assert_eq!(Level::of(Tier::TimeSensitive, 3), Level::new(2));
     }

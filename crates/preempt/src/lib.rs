@@ -24,8 +24,8 @@
 //!
 //! A worker thread has several contexts, one for each level of urgency, each
 //! with a stack and thread-locals of its own. A scheduling thread asks it to go
-//! to a higher level; the worker leaves what it does where it stands, runs the
-//! body of that level, and continues as if nothing had been (Huang et al.,
+//! to a higher level; the worker stops what it does at once, runs the
+//! body of that level, and then continues what it did (Huang et al.,
 //! SIGMOD '25, "Low-Latency Transaction Scheduling via Userspace Interrupts").
 //!
 //! `docs/build/preempt.md` explains the design, its hazards and the rules for those
@@ -36,10 +36,10 @@
 //! | --- | --- |
 //! | `level`, `error` | What is a level, what can go wrong? |
 //! | `arch` | How does a CPU go from one stack to another? |
-//! | `mail`, `outbox` | What do the scheduling thread and the worker say to each other, and when again? |
-//! | `local`, `region` | What does a context know about itself, when may it not be preempted? |
-//! | `alloc`, `mutex` | Which regions does everybody need? |
-//! | `donor`, `context` | Where do stacks and thread-locals come from, who runs after whom? |
+//! | `mail`, `outbox` | How is a preemption requested, and when is an interrupt sent? |
+//! | `local`, `region` | What is context-local, when may a context not be preempted? |
+//! | `alloc`, `mutex` | Which regions does every program need? |
+//! | `donor`, `context` | Where do stacks and thread-locals come from, in which order do contexts run? |
 //! | `gate`, `signal`, `uintr`, `delivery` | How does a request reach a worker, when is it refused? |
 //! | `worker`, `remote`, `measure` | How is it used? |
 //!

@@ -1,21 +1,24 @@
-//! What a context knows about itself: its depth of regions, its mail, itself.
+//! The context-local words: the depth of regions, the mail, the context itself.
 //!
 //! The words live in a thread-local without destructor, so that signal handlers
 //! and the allocator may use them. Every context has the thread-locals of some
-//! thread of its own (module `donor`), therefore they are the context-local
-//! storage of the paper's Section 4.3 without further ado.
+//! thread of its own (module `donor`), so they are the context-local storage
+//! of the paper's Section 4.3.
 //!
-//! A thread that is no worker has mail that nobody ever writes to, and no mask:
+//! A thread that is no worker has mail that is never written to, and no mask:
 //! regions and poll points cost it the same few instructions and do nothing.
 //!
 //! Invariants, which the rest of the crate cites:
 //!
 //! - **L1** `depth` is written by the code of its context only, and by its
 //!   signal handlers, which leave it as they found it. Plain loads and stores
-//!   are enough; they are atomic only because a handler reads them too.
+//!   are enough; they are atomic only because a handler reads them too. (Asserted
+//!   in `exit`, and in `context::interrupted` for handlers.)
 //! - **L2** `mail`, `mask` and `context` are written while the context does not
-//!   run, or inside a region of it, by the worker's own thread.
-//! - **L3** While `context` is not null, the worker's contexts, and `mail`, live.
+//!   run, or inside a region of it, by the worker's own thread. (Asserted in `bind`,
+//!   `unbind` and `set_mask`, but for the thread: to ask for it is a system call.)
+//! - **L3** While `context` is not null, the worker's contexts, and `mail`, live. (Not
+//!   asserted: nothing marks freed memory; the caller of `bind` promises it.)
 
 use std::ptr;
 use std::sync::atomic::{
@@ -85,6 +88,7 @@ impl Local {
         // front of it: a handler that comes before the store leaves mail, one
         // that comes after it preempts.
         compiler_fence(SeqCst);
+        debug_assert_ne!(self.depth(), 0, "L1");
         let depth = self.depth.load(Relaxed) - 1;
         self.depth.store(depth, Relaxed);
         compiler_fence(SeqCst);
@@ -126,8 +130,15 @@ impl Local {
         unsafe { self.context.load(Relaxed).as_ref() }
     }
 
+    /// Whether the words may be written: their context does not run, or is inside a
+    /// region (L2). For assertions.
+    fn may_change(&self) -> bool {
+        self.depth() != 0 || with(|here| !ptr::eq(here, self))
+    }
+
     /// Which levels may preempt this context from now on.
     pub(crate) fn set_mask(&self, mask: u32) {
+        debug_assert!(self.may_change(), "L2");
         self.mask.store(mask, Relaxed);
     }
 
@@ -137,12 +148,15 @@ impl Local {
     /// # Safety
     /// Both pointers stay valid until [`unbind`](Self::unbind) (L3).
     pub(crate) unsafe fn bind(&self, context: *const Context, mail: *const Mail) {
+        debug_assert!(self.may_change(), "L2");
+        debug_assert!(self.context().is_none(), "D2");
         self.mail.store(mail.cast_mut(), Relaxed);
         self.context.store(context.cast_mut(), Relaxed);
     }
 
     /// Makes this the storage of no worker's context, outside of all regions.
     pub(crate) fn unbind(&self) {
+        debug_assert!(self.may_change(), "L2");
         self.mask.store(0, Relaxed);
         self.context.store(ptr::null_mut(), Relaxed);
         self.mail.store(no_mail(), Relaxed);

@@ -1,19 +1,18 @@
-//! Telling the kernel what a worker is for.
+//! Lowering workers that run background work in the kernel's scheduler.
 //!
-//! For the kernel a worker is one thread like any other, whatever it runs. A
-//! worker that has run only background work for a while could as well be told
-//! apart: other threads of the machine that somebody waits for should not have to
-//! share a CPU with it. How a thread is told apart is [`Lowering`]'s business, and
-//! a pool without one does nothing. [`HintSlot`] is the one for UFS.
+//! The kernel schedules a worker as one thread, whatever it runs. A worker that has
+//! run only background work for a while should be lowered, so that urgent threads
+//! of the machine need not share a CPU with it. How a thread is lowered is up to
+//! [`Lowering`]; a pool without one does nothing. [`HintSlot`] is the one for UFS.
 //!
 //! ```text
 //!            a background task begins, and for `after` nothing was urgent
 //!   raised ──────────────────────────────────────────────────────────────▶ lowered
 //!     ▲                                                                      │
-//!     └──── urgent work: by who submits it, or by the worker that goes up ───┘
+//!     └──── urgent work: by its submitter, or by the worker that goes up ────┘
 //! ```
 //!
-//! Who submits raises, too: a thread that is lowered may have to wait for a CPU
+//! The submitter raises it too: a thread that is lowered may have to wait for a CPU
 //! before it can be interrupted at all.
 //!
 //! Protocol, as in `presence`: the worker says that it is lowered, lowers itself,

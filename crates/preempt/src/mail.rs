@@ -1,4 +1,4 @@
-//! What the scheduling thread and the worker say to each other: one word.
+//! The word in which the scheduling thread requests levels of a worker.
 //!
 //! ```text
 //!  31            16 15             0
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! A request that a handler is to take goes into the upper half, where poll
-//! points do not look; the handler opens it, which makes it due, and takes it if
-//! the gates let it. What it may not take stays due. So nothing is lost, which
-//! is where the published code drops interrupts.
+//! points do not look. The handler opens it, which makes it due, and takes it if
+//! the gates let it. What it may not take stays due, so no request is lost. (The
+//! published code drops interrupts there.)
 //!
 //! At most one signal per worker is under way. Sender and handler each do two
 //! things, in this order:
@@ -30,11 +30,16 @@
 //! - **M1** A request is in the word until it is taken or acknowledged. `requested`
 //!   counts changes of a level from absent to present, `taken` and `acknowledged`
 //!   count changes back: at rest, requested = taken + acknowledged + outstanding.
+//!   (Not asserted: no code knows that all senders are at rest; tests do, and
+//!   compare.)
 //! - **M2** A request in the upper half is followed by an `open`. If the sender
 //!   found `in_flight` up, its exchange comes before that of a `landed`, which
 //!   therefore reads it (or a later one) and sees the request; if it found it
-//!   down, it sends, and the handler comes later.
-//! - **M3** Whoever takes a level sees all that its requester did before.
+//!   down, it sends, and the handler comes later. (Not asserted: it is about what
+//!   comes later; the test `every_order_of_steps_opens_every_request`.)
+//! - **M3** A worker that takes a level sees all that the requester did before. (Not
+//!   asserted: an ordering of memory; the model
+//!   `a_worker_that_takes_a_level_sees_what_its_requester_did`.)
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,7 +52,7 @@ use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicU32, Relaxed};
 const DUE: u32 = 0xffff;
 const REQUESTED_SHIFT: u32 = 16;
 
-/// What became of a request.
+/// What a request resulted in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requested {
     /// It is the only one for its level.
@@ -282,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_up_by_itself_takes_what_a_handler_has_not_opened_yet() {
+    fn a_voluntary_switch_takes_a_request_not_yet_opened() {
         let mail = Mail::new();
         mail.post_for_handler(HIGH);
         mail.take(HIGH);
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn one_signal_is_under_way() {
+    fn at_most_one_signal_is_in_flight() {
         let mail = Mail::new();
         assert!(mail.take_off());
         assert!(!mail.take_off());
@@ -360,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn in_no_order_of_steps_a_request_is_left_behind() {
+    fn every_order_of_steps_opens_every_request() {
         // Counts through all schedules, as an odometer does.
         let mut choices: Vec<(usize, usize)> = Vec::new();
         let mut schedules = 0;

@@ -6,7 +6,7 @@
 //! before the acquisition until after the release, so that the contexts of one
 //! worker never meet at the lock; only different threads do.
 //!
-//! The word: 0 free, 1 held, 2 held and somebody may sleep. A waiter spins, then
+//! The word: 0 free, 1 held, 2 held and a waiter may sleep. A waiter spins, then
 //! sleeps; it is inside its region while it waits, so waits must be short.
 
 use std::sync::atomic::{

@@ -16,7 +16,7 @@
 //!   sets it. So either the interrupt finds the request in the mail, or what is
 //!   left is 0 and the next `rearm` sends another. (Before the request would be
 //!   too early: an interrupt sent in between, for an older request, would pass
-//!   for this one's, and nobody would send one.)
+//!   for this one's, and none would be sent.)
 //! - **O2** Who sends takes the mark away *before* it sends, and a handler sets
 //!   it as the last thing it does. So a mark that was taken away is followed by a
 //!   handler that takes the request or sets it again: the kernel delivers a signal
@@ -25,6 +25,9 @@
 //!   not begin that anew: requests that follow each other closely would else keep
 //!   the interrupt from ever being sent. Two that look at once may both begin it;
 //!   that puts it off by the time between them.
+//!
+//! None is asserted: each is about what another thread does next. The models of
+//! `models/mail.rs` run all orders and require that every request is taken.
 //!
 //! Time and the way to send are the caller's, so that the same code runs in the
 //! models.
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_sent_after_twice_as_long_each_time() {
+    fn repeated_interrupts_double_their_interval() {
         let outbox = Outbox::new();
         let times = sent(&outbox, How::Interrupt, 5_000);
         let gaps: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_refused_is_not_sent_again() {
+    fn an_interrupt_that_was_not_refused_is_not_repeated() {
         let outbox = Outbox::new();
         let fails = || -> io::Result<()> { panic!("sent again") };
         outbox.request(HIGH, How::Interrupt, 10, || Ok(()));

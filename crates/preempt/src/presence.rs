@@ -1,12 +1,12 @@
-//! How an idle worker waits, and how whoever pushes finds out whether the
-//! worker has to be woken, has to be preempted, or will look by itself.
+//! How an idle worker waits, and how a pusher finds out whether the worker has to
+//! be woken, has to be preempted, or will look at its queues by itself.
 //!
 //! ```text
 //!            nothing to do              patience is over
 //!   AWAKE ─────────────────▶ IDLE ─────────────────────────▶ ASLEEP
 //!     ▲                       │ ▲                               │
 //!     └───────────────────────┘ └───────────────────────────────┘
-//!          found something          woken by who pushed, or for no reason
+//!          found something          woken by a pusher, or spuriously
 //! ```
 //!
 //! | the pusher finds | so the worker | the pusher |
@@ -45,7 +45,7 @@ pub(crate) struct Parking {
     state: Word,
 }
 
-/// What the one who pushed has found.
+/// What a push has found the worker doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a worker that is busy may have to be preempted"]
 pub(crate) enum Presence {
@@ -142,6 +142,7 @@ impl Serving {
     /// after this.
     pub(crate) fn end(&self, level: Level) {
         let levels = self.levels.load(Relaxed);
+        debug_assert_ne!(levels & level.bit(), 0, "P2");
         self.levels.store(levels & !level.bit(), Relaxed);
         fence(SeqCst);
     }

@@ -1,8 +1,9 @@
 //! The scheduling queue of one worker and one level (Section 4.1).
 //!
 //! Any thread pushes; one context of the worker takes. The queue is bounded and
-//! never waits: a full queue is a value, because admission is decided by whoever
-//! submits. It is a ring in which every slot says whose turn it is:
+//! never waits: a full queue is a value, because the submitter decides about
+//! admission. It is a ring in which every slot has a turn, the position that it may
+//! be used for next:
 //!
 //! ```text
 //!             freed      taken            claimed
@@ -14,27 +15,28 @@
 //!               └──────── at most `places` ──┘
 //! ```
 //!
-//! *Closing* a queue refuses whoever comes later, and tells the consumer how far
-//! those have got that came before, so that a pool that shuts down loses
-//! nothing to a race.
+//! *Closing* a queue refuses later pushes, and tells the consumer how many came
+//! before, so that a pool that shuts down loses nothing to a race.
 //!
-//! *Taking* a task moves it out of the ring; *freeing* its place lets somebody
-//! push again. They are two steps because the background level first takes all
+//! *Taking* a task moves it out of the ring; *freeing* its place lets another
+//! be pushed. They are two steps because the background level first takes all
 //! it finds, to choose among it by weight, and gives a place back only when a
 //! task starts: the capacity that its user chose bounds what waits, wherever it
 //! waits.
 //!
 //! Invariants:
 //!
-//! - **Q1** `freed` ≤ `taken` ≤ `claimed`. `claimed` is raised by those who
-//!   push, `taken` and `freed` by the consumer alone, of which there is one.
+//! - **Q1** `freed` ≤ `taken` ≤ `claimed`. `claimed` is raised by the pushers,
+//!   `taken` and `freed` by the consumer alone, of which there is one. (Asserted in
+//!   `take` and `free`.)
 //! - **Q2** `claimed` − `freed` ≤ `places` ≤ number of slots. So a claimant's
 //!   slot has been taken from, and the claimant alone may touch it until it
-//!   sets the slot's turn.
+//!   sets the slot's turn. (Asserted in `push`.)
 //! - **Q3** A slot's turn is position + 1 from when the value of that position
 //!   is written; from then on the consumer alone may touch the slot, until
 //!   it has freed the position. Positions never repeat, so no turn is mistaken
-//!   for that of a lap before.
+//!   for that of a lap before. (Asserted in `push`: the slot has the turn of
+//!   the lap before; the model `pushes_arrive_once_and_in_order`.)
 //!
 //! Known weakness: a thread that stops between claiming and setting the turn
 //! holds up what others push behind it, on this worker and level, until it goes
@@ -136,6 +138,12 @@ impl<T> Queue<T> {
             }
         }
         let slot = self.slot(claimed);
+        #[cfg(not(loom))]
+        {
+            let before = claimed.saturating_sub(self.mask);
+            debug_assert_eq!(slot.turn.load(Relaxed), before, "Q3");
+            debug_assert!(before <= self.taken.load(Relaxed), "Q2");
+        }
         slot.value.with_mut(|place| {
             // SAFETY: the position is ours alone, and so is its slot (Q2).
             unsafe { (*place).write(value) };
@@ -158,7 +166,7 @@ impl<T> Queue<T> {
         (self.claimed.load(Relaxed) & !CLOSED).saturating_sub(freed)
     }
 
-    /// Refuses all pushes from now on (Q4).
+    /// Refuses all pushes from now on.
     pub(crate) fn close(&self) {
         self.claimed.fetch_or(CLOSED, Relaxed);
     }
@@ -184,6 +192,8 @@ impl<T> Consumer<T> {
         if slot.turn.load(Acquire) != taken + 1 {
             return None;
         }
+        #[cfg(not(loom))]
+        debug_assert!(taken < self.queue.claimed.load(Relaxed) & !CLOSED, "Q1");
         let value = slot.value.with_mut(|place| {
             // SAFETY: the value was written, and the slot is the consumer's
             // (Q3), of which `&mut self` is the only one.

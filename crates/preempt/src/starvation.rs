@@ -13,7 +13,7 @@
 //! ```
 //!
 //! It is looked at where the paper looks at it: before higher tasks are pushed
-//! to a worker (they are refused, and nobody is interrupted), and after each
+//! to a worker (they are refused, and no worker is interrupted), and after each
 //! higher task (the rest of them wait, the background task goes on).
 //! `L_max` = 1 turns all of it off; `L_max` = 0 forbids preemption, so that
 //! higher tasks run between background tasks only.
@@ -36,8 +36,8 @@
 //!
 //! The time of a higher level is counted from the switch to it until the switch
 //! back, the pool's own work included, and what is not finished counts as well,
-//! so that the scheduling thread does not push to a worker that has been up for
-//! long. The time of nested levels is counted once.
+//! so that the scheduling thread does not push to a worker that has run higher
+//! levels for long. The time of nested levels is counted once.
 //!
 //! Known weaknesses. Shortly after T₀ a single higher task makes `L` large,
 //! because there is little to divide by; the next one then waits about as long
@@ -218,6 +218,11 @@ impl Starvation {
         self.since.load(Relaxed) != 0
     }
 
+    /// Whether a higher level runs.
+    pub(crate) fn is_up(&self) -> bool {
+        self.up_since.load(Relaxed) != 0
+    }
+
     /// The worker leaves the background level; nothing if it has left it before.
     pub(crate) fn go_up(&self, now: u64) {
         if self.up_since.load(Relaxed) == 0 {
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_finished_counts_and_nested_levels_count_once() {
+    fn unfinished_time_counts_and_nested_levels_count_once() {
         let account = Starvation::new();
         account.open(1000);
         account.go_up(1100);
@@ -327,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_ends_of_the_threshold_are_off_and_never() {
+    fn threshold_1_is_no_limit_and_0_forbids_preemption() {
         let account = Starvation::new();
         account.open(1000);
         account.go_up(1000);

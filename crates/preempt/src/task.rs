@@ -1,4 +1,4 @@
-//! A task from submission to result, and the ticket of whoever submitted it.
+//! A task from submission to result, and the submitter's ticket.
 //!
 //! ```text
 //!              worker                     worker
@@ -12,15 +12,16 @@
 //!
 //! Invariants:
 //!
-//! - **T1** `QUEUED` is left once, by a compare-exchange; whoever makes it owns
-//!   the cell. For `CANCELLED` and `NOT_RUN` that is until the cell is emptied,
-//!   right away.
+//! - **T1** `QUEUED` is left once, by a compare-exchange; the thread that makes it
+//!   owns the cell. For `CANCELLED` and `NOT_RUN` that is until the cell is emptied,
+//!   right away. (Asserted in `discard` and `give_up`: the closure is still there.)
 //! - **T2** `RUNNING` is left by the worker that entered it, which owns the cell
-//!   until then.
-//! - **T3** In `DONE`, the cell is the ticket's, of which there is one.
+//!   until then. (Asserted in `run` and `finish`.)
+//! - **T3** In `DONE`, the cell is the ticket's, of which there is one. (Asserted in
+//!   `take`.)
 //!
-//! The bit `WAITER` beside the state says that somebody sleeps until it changes,
-//! and saves the worker a system call if nobody does.
+//! The bit `WAITER` beside the state says that a thread sleeps until it changes; if
+//! it is not set, the worker makes no system call.
 
 use std::any::Any;
 use std::future::Future;
@@ -53,12 +54,12 @@ pub enum TaskError {
     /// Its ticket cancelled it before it started.
     #[error("the task was cancelled before it started")]
     Cancelled,
-    /// The pool shut down before the task started, and nobody ran it.
+    /// The pool shut down before the task started.
     #[error("the pool shut down before the task started: submit it to another pool")]
     NotRun,
 }
 
-/// How a task ended, for the worker's books.
+/// How a task ended, for the worker's statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Returned,
@@ -226,8 +227,7 @@ where
 
     fn give_up(&self) {
         if self.head.claim(NOT_RUN) {
-            // SAFETY: T1.
-            drop(unsafe { self.replace(Cell::Empty) });
+            self.discard();
             self.head.conclude(NOT_RUN);
         }
     }
@@ -244,10 +244,12 @@ where
 
     fn discard(&self) {
         // SAFETY: T1, as the caller says.
-        drop(unsafe { self.replace(Cell::Empty) });
+        let cell = unsafe { self.replace(Cell::Empty) };
+        debug_assert!(matches!(cell, Cell::Closure(_)), "T1");
     }
 
     fn take(&self) -> Result<R, TaskError> {
+        debug_assert_eq!(self.head.state(), DONE, "T3");
         // SAFETY: T3, as the caller says.
         match unsafe { self.replace(Cell::Empty) } {
             Cell::Result(result) => result,

@@ -1,5 +1,5 @@
 //! Where a worker's contexts are: which one runs, and where the others were
-//! stopped in the middle of something. For whoever watches from another thread.
+//! stopped in the middle of a task. For the pool's watch, in another thread.
 //!
 //! The worker's thread writes with every switch, two words and without a fence; a
 //! reader may see a switch half done. So a look that matters is repeated

@@ -19,12 +19,13 @@
 //! ```
 //!
 //! **Control law.** Once a window, the goal is found *broken*, *kept*, or kept
-//! *with a margin* of 20 % for a latency, 5 % for a throughput, which varies less. Broken moves the threshold a step towards safety at
-//! once; a margin in three windows in a row moves it a step back; in between
-//! nothing changes. Moving on in the same direction makes steps half as large
-//! again, up to 0.25; turning around halves them, down to 0.01. Two exceptions:
-//! a goal that breaks after a step back returns to where it was kept, and one that
-//! is missed by more than a factor of two twice in a row moves at least 0.2.
+//! *with a margin* of 20 % for a latency, 5 % for a throughput, which varies less.
+//! Broken moves the threshold a step towards safety at once; a margin in three
+//! windows in a row moves it a step back; in between nothing changes. Moving on in
+//! the same direction makes steps half as large again, up to 0.25; turning around
+//! halves them, down to 0.01. Two exceptions: a goal that breaks after a step back
+//! returns to where it was kept, and one that is missed by more than a factor of
+//! two twice in a row moves at least 0.2.
 //!
 //! **Why no gain.** Both curves are monotone, but nothing is known of their
 //! slope: latency is flat where higher levels need less than `L_max`, and a
@@ -35,8 +36,8 @@
 //! **Why it settles.** A threshold at which the goal broke is remembered for 20
 //! windows, and a step back goes at most half of the way to it: bisection, so
 //! under constant load the threshold ends within 0.02 of the edge. To find out
-//! whether the edge has moved, somebody has to step on it: when the memory has
-//! faded, one step is tried, and taken back if the goal breaks. So at rest about
+//! whether the edge has moved, the controller has to cross it: after those windows
+//! one step is tried, and taken back if the goal breaks. So at rest about
 //! one window in 25 breaks the goal, by one step of 0.01.
 //!
 //! **How fast it follows.** Towards safety the steps are at least 0.2 while the

@@ -1,5 +1,5 @@
-//! Where an engine lets more urgent work through: the places that the
-//! cooperative and the handcrafted policy yield at (Sections 2.1 and 6.1).
+//! Yield points of the cooperative and the handcrafted policy (Sections 2.1 and
+//! 6.1).
 //!
 //! A context counts down to its next look at the higher queues, in a
 //! thread-local of its own, so passing a place costs a load, a branch and a
@@ -20,7 +20,8 @@ const NEVER: u32 = 1 << 16;
 /// What a context knows about its own yielding.
 ///
 /// **Y1** The station is null, or that of the worker whose context this is,
-/// which lives as long as the context runs.
+/// which lives as long as the context runs. (Not asserted: the caller of [`attach`]
+/// promises it.)
 struct Here {
     station: Cell<*const Station>,
     records: Cell<u32>,

@@ -216,7 +216,7 @@ fn a_level_that_yields_goes_on_at_the_next_boundary_below() {
 }
 
 #[test]
-fn who_waits_for_a_level_that_goes_idle_waits_for_the_one_below() {
+fn waiting_for_a_level_that_goes_idle_passes_to_the_one_below() {
     // The top conflicts with the base, across the middle.
     let log = Log::default();
     let (high, top) = (log.clone(), log.clone());
@@ -260,7 +260,7 @@ fn who_waits_for_a_level_that_goes_idle_waits_for_the_one_below() {
 }
 
 #[test]
-fn nobody_below_is_said_so() {
+fn yield_below_reports_that_nothing_is_below() {
     assert_eq!(preempt::yield_below(), Yielded::NothingBelow);
     assert!(!preempt::yield_to(HIGH));
     assert_eq!(preempt::current_level(), None);
@@ -305,7 +305,7 @@ fn a_thread_is_one_worker_and_another_after_that() {
 }
 
 #[test]
-fn bad_workers_are_refused_with_a_remedy() {
+fn enter_errors_name_the_remedy() {
     let error = polled().enter().unwrap_err();
     assert!(error.to_string().contains("Builder::level"), "{error}");
     let many = (0..16).fold(polled(), |builder, _| builder.level("level", |_| {}));
@@ -366,7 +366,7 @@ fn every_call_of_the_allocator_is_a_region() {
 }
 
 #[test]
-fn a_signal_with_a_handler_is_left_alone() {
+fn a_signal_with_a_handler_is_refused() {
     extern "C" fn mine(_signal: libc::c_int) {}
     let handler = mine as *const () as libc::sighandler_t;
     // SAFETY: a handler that does nothing.
@@ -382,7 +382,7 @@ fn a_signal_with_a_handler_is_left_alone() {
 }
 
 #[test]
-fn what_a_body_holds_is_dropped_with_the_worker() {
+fn the_captures_of_a_body_are_dropped_with_the_worker() {
     let held = Arc::new(());
     let body = Arc::clone(&held);
     let worker = polled()

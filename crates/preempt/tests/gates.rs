@@ -276,7 +276,7 @@ fn move_in_libc(values: &mut [u8; 1 << 14]) {
 }
 
 #[test]
-fn what_the_c_library_refuses_is_sent_again() {
+fn requests_refused_in_the_c_library_are_repeated() {
     let _alone = alone();
     let mut values = Box::new([7u8; 1 << 14]);
     let low = Background::new(Delivery::Signal, move || {

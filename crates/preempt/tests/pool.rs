@@ -96,7 +96,7 @@ fn steps_until_left(policy: Policy, limit: u32, step: fn()) -> (u32, u32) {
 }
 
 #[test]
-fn cooperative_yields_at_every_so_manyth_record() {
+fn cooperative_yields_every_n_records() {
     let policy = Policy::Cooperative { every: every(1000) };
     let (first, second) = steps_until_left(policy, 5000, poll_record);
     assert!((1..=1000).contains(&first), "{first}");
@@ -109,7 +109,7 @@ fn cooperative_yields_at_every_so_manyth_record() {
 }
 
 #[test]
-fn handcrafted_yields_at_every_so_manyth_of_its_points() {
+fn handcrafted_yields_every_n_points() {
     let policy = Policy::Handcrafted { every: every(7) };
     assert_eq!(steps_until_left(policy, 500, handcrafted_yield_point).1, 7);
     assert_eq!(steps_until_left(policy, 500, poll_record).1, 500);
@@ -142,7 +142,7 @@ fn under_poll_the_next_poll_point_yields() {
 }
 
 #[test]
-fn inside_a_region_nobody_yields_and_after_it_the_next_record_does() {
+fn a_yield_inside_a_region_is_deferred_to_the_next_record() {
     let pool = Arc::new(
         one(Policy::Cooperative { every: every(10) })
             .build()

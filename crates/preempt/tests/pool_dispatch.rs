@@ -33,7 +33,7 @@ fn a_batch_is_one_request() {
 }
 
 #[test]
-fn what_does_not_fit_comes_back() {
+fn tasks_that_do_not_fit_are_returned() {
     let pool = one(Policy::Wait).capacity(HIGH, 3).build().unwrap();
     let go = occupy(&pool);
     let low = pool.submit(Tier::Background, || 5).unwrap();

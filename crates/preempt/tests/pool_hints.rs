@@ -89,7 +89,7 @@ fn a_thread_that_attaches_again_keeps_its_slot() {
 }
 
 #[test]
-fn without_a_table_a_pool_works_all_the_same() {
+fn a_pool_without_a_hint_table_still_works() {
     let pool = hinted(None);
     let go = occupy(&pool);
     go.raise();
@@ -97,7 +97,7 @@ fn without_a_table_a_pool_works_all_the_same() {
 }
 
 #[test]
-fn a_worker_for_whom_there_is_no_room_works_all_the_same() {
+fn a_worker_without_a_hint_slot_still_works() {
     let (dir, table) = table(2);
     let _mine = HintSlot::attach(Some(&table));
     let pool = hinted(Some(table));

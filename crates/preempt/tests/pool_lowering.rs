@@ -73,7 +73,7 @@ fn a_worker_that_was_urgent_lately_stays_as_it_is() {
 }
 
 #[test]
-fn every_worker_makes_its_own_on_its_thread() {
+fn every_worker_makes_its_lowering_on_its_thread() {
     let made: Arc<RegionMutex<Vec<(usize, ThreadId)>>> = Arc::default();
     let by_workers = Arc::clone(&made);
     let make = move |worker| -> Box<dyn Lowering> {

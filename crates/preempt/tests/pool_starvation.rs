@@ -164,7 +164,7 @@ fn without_a_threshold_a_batch_runs_in_one_go() {
 }
 
 #[test]
-fn what_is_put_off_is_resumed_when_background_work_has_caught_up() {
+fn deferred_tasks_resume_when_background_work_has_caught_up() {
     let pool = one(0.5).ticker(Ticker::Caller).build().unwrap();
     let seen = steps_seen_by_a_batch(&pool);
     assert!(seen[1] > seen[0], "{seen:?}");
@@ -172,7 +172,7 @@ fn what_is_put_off_is_resumed_when_background_work_has_caught_up() {
 }
 
 #[test]
-fn the_thread_of_the_pool_resumes_what_was_put_off() {
+fn the_ticker_thread_resumes_deferred_tasks() {
     let pool = one(0.5).build().unwrap();
     let (started, served) = (
         Arc::new(AtomicBool::new(false)),
@@ -269,7 +269,7 @@ fn forge(pool: &Arc<Pool>, stop: &Arc<AtomicBool>) {
 }
 
 #[test]
-fn a_background_task_that_waits_is_not_put_off_for_ever() {
+fn with_a_threshold_background_work_runs() {
     let (pool, stop) = chained(0.5);
     for _ in 0..20 {
         let low = pool.submit(Tier::Background, || ()).unwrap();
@@ -281,7 +281,7 @@ fn a_background_task_that_waits_is_not_put_off_for_ever() {
 }
 
 #[test]
-fn without_a_threshold_it_is() {
+fn without_a_threshold_background_work_waits_for_ever() {
     let (pool, stop) = chained(1.0);
     let low = pool.submit(Tier::Background, || ()).unwrap();
     thread::sleep(Duration::from_millis(50));

@@ -137,7 +137,7 @@ fn draining_runs_everything_and_refuses_what_comes_later() {
 }
 
 #[test]
-fn what_the_threshold_puts_off_is_resumed_while_the_pool_drains() {
+fn deferred_tasks_run_while_the_pool_drains() {
     let threshold = Threshold::new(0.5).unwrap();
     let pool = one(Policy::PREEMPT).threshold(threshold).build().unwrap();
     let (served, started) = (Flag::default(), Flag::default());
@@ -252,7 +252,7 @@ fn statistics_count_what_happened_and_can_be_written_down() {
 }
 
 #[test]
-fn a_pool_that_cannot_be_says_what_to_change() {
+fn build_errors_name_the_remedy() {
     type Is = fn(&BuildError) -> bool;
     let bad: [(PoolBuilder, Is, &str); 9] = [
         (

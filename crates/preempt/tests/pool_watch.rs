@@ -157,7 +157,7 @@ fn child() {
 }
 
 #[test]
-fn a_line_on_standard_error_says_so_though_its_lock_is_held() {
+fn a_self_deadlock_is_reported_even_while_standard_error_is_locked() {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
         .env("GIVEWAY_WATCH_CHILD", "1")

@@ -154,7 +154,7 @@ const EVERYTHING: [Delivery; 4] = [
 ];
 
 #[test]
-fn signals_at_random_gaps_disturb_nobody() {
+fn contexts_survive_signals_at_random_gaps() {
     let storm = Storm {
         deliveries: vec![Delivery::Signal],
         levels: 1,
@@ -171,7 +171,7 @@ fn signals_at_random_gaps_disturb_nobody() {
 }
 
 #[test]
-fn signals_as_fast_as_they_go_disturb_nobody() {
+fn contexts_survive_signals_at_full_rate() {
     let storm = Storm {
         deliveries: vec![Delivery::Signal],
         levels: 1,

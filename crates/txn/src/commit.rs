@@ -20,15 +20,16 @@
 //!   `ts` is the one that was read. Versions that will commit below `ts` are all
 //!   in place, and their transactions are seen to prepare (F1); the certifier
 //!   waits for their outcome (F2). Those that are active will get larger ones.
-//! - **C2** *Phantoms.* Every range that was scanned, and every key that was
-//!   looked for and not found, is remembered ([`looks`](crate::looks)). A
-//!   transaction that commits below `ts` has put its records into the index
-//!   before it drew its timestamp, so they are found when the range is looked
-//!   through again, and an unchanged counter of its leaf means that there are
-//!   none. Removals need not count: a record leaves the index when all open
-//!   snapshots agree that there is no row.
+//!   (Not asserted: it is what `certify` decides; the model `write_skew_is_refused`.)
+//! - **C2** *Phantoms.* Every range that was scanned, and every key that was looked
+//!   for and not found, is in the node set ([`node_set`](crate::node_set)). A
+//!   transaction that commits below `ts` has put its records into the index before
+//!   it drew its timestamp, so they are found when the range is scanned again, and
+//!   an unchanged counter of its leaf means that there are none. Removals need not
+//!   count: a record leaves the index when all open snapshots agree that there is
+//!   no row. (Not asserted, as C1: `tests/anomalies.rs` and `tests/histories.rs`.)
 //! - **C3** *Rows that were written* need neither: no other transaction can have
-//!   changed them (V1).
+//!   changed them. (Asserted as V1.)
 //!
 //! So the serializable transactions are in the order of their timestamps, and a
 //! snapshot taken between two timestamps is a state between two transactions:
@@ -46,12 +47,12 @@ use std::time::Instant;
 use crate::database::{Inner, count};
 use crate::error::{Error, Result};
 use crate::hook::Writes;
-use crate::looks::Between;
+use crate::node_set::Interval;
 use crate::preemption;
 use crate::record::{self, Record, Version};
 use crate::sync::Relaxed;
 use crate::txn::Transaction;
-use crate::workspace::{Retired, SpanChange, Workspace};
+use crate::txn_context::{Retired, SpanChange, TxnContext};
 
 /// A transaction that others can see.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +97,7 @@ impl Transaction<'_> {
 
     /// Commits, and leaves the waiting to the caller.
     pub(crate) fn commit_visible(mut self) -> Result<Committed> {
-        if self.fate.get().is_null() {
+        if self.status.get().is_null() {
             if self.db.shared(self.slot).doomed.load(Relaxed) != 0 || self.has_failed() {
                 self.check_failed()?;
             }
@@ -133,20 +134,20 @@ impl Transaction<'_> {
     fn decide(&mut self) -> Result<u64> {
         let _region = preemption::region();
         // SAFETY: it is retired below, or when the transaction is taken back.
-        let fate = unsafe { &*self.fate.get() };
-        fate.prepare();
+        let status = unsafe { &*self.status.get() };
+        status.prepare();
         let ts = self.db.epochs.draw();
-        fate.prepare_at(ts);
+        status.prepare_at(ts);
         if let Err(error) = self.admit(ts) {
             self.take_back();
             return Err(error);
         }
-        fate.commit(ts);
-        let fate = self.fate.replace(std::ptr::null_mut());
-        self.with(|workspace| {
-            settle(workspace, ts);
-            workspace.retire(Retired::Fate(fate));
-            workspace.seal(&self.db.epochs);
+        status.commit(ts);
+        let status = self.status.replace(std::ptr::null_mut());
+        self.with(|txn_context| {
+            settle(txn_context, ts);
+            txn_context.retire(Retired::Status(status));
+            txn_context.seal(&self.db.epochs);
         });
         Ok(ts)
     }
@@ -154,12 +155,12 @@ impl Transaction<'_> {
     /// Whether the transaction may commit at `ts`, for the certifier and the log.
     fn admit(&self, ts: u64) -> Result<()> {
         let sink = self.db.sink.get();
-        let between = Between {
+        let interval = Interval {
             snapshot: self.snapshot(),
             limit: ts - 1,
-            mine: self.fate.get(),
+            mine: self.status.get(),
         };
-        if self.is_certified() && !self.with(|workspace| certify(workspace, between)) {
+        if self.is_certified() && !self.with(|txn_context| certify(txn_context, interval)) {
             count(&self.db.shared(self.slot).failed_certifications);
             if let Some(sink) = sink {
                 sink.skip(ts);
@@ -168,8 +169,8 @@ impl Transaction<'_> {
         }
         match sink {
             None => Ok(()),
-            Some(sink) => self.with(|workspace| {
-                let list = &workspace.writes;
+            Some(sink) => self.with(|txn_context| {
+                let list = &txn_context.writes;
                 sink.append(ts, &Writes { list })
             }),
         }
@@ -178,25 +179,25 @@ impl Transaction<'_> {
     /// Takes all versions back.
     fn take_back(&mut self) {
         let _region = preemption::region();
-        let fate = self.fate.replace(std::ptr::null_mut());
+        let status = self.status.replace(std::ptr::null_mut());
         // SAFETY: it is retired below.
-        unsafe { &*fate }.abort();
-        self.with(|workspace| {
-            unsettle(workspace);
-            workspace.retire(Retired::Fate(fate));
-            workspace.seal(&self.db.epochs);
+        unsafe { &*status }.abort();
+        self.with(|txn_context| {
+            unsettle(txn_context);
+            txn_context.retire(Retired::Status(status));
+            txn_context.seal(&self.db.epochs);
         });
     }
 
     /// Leaves the slot.
     #[inline]
     fn close(&mut self) {
-        self.with(|workspace| {
-            workspace.clear();
-            if workspace.is_due() || self.db.surplus.has_some() {
-                workspace.tidy(&self.db.surplus, &self.db.epochs, self.slot);
+        self.with(|txn_context| {
+            txn_context.clear();
+            if txn_context.is_due() || self.db.surplus.has_some() {
+                txn_context.tidy(&self.db.surplus, &self.db.epochs, self.slot);
             }
-            workspace.account(self.db.shared(self.slot));
+            txn_context.account(self.db.shared(self.slot));
         });
         self.db.epochs.release(self.slot);
         // `drop` has nothing left to do.
@@ -211,7 +212,7 @@ impl Drop for Transaction<'_> {
             return;
         }
         count(&self.db.shared(self.slot).aborts);
-        if !self.fate.get().is_null() {
+        if !self.status.get().is_null() {
             self.take_back();
         }
         self.close();
@@ -219,32 +220,32 @@ impl Drop for Transaction<'_> {
 }
 
 /// Whether what was read would read the same just before the commit.
-fn certify(workspace: &Workspace, between: Between) -> bool {
+fn certify(txn_context: &TxnContext, interval: Interval) -> bool {
     let same = |&(record, seen): &(Record, Option<Version>)| {
-        record::view(record, between.limit, between.mine, false).version == seen
+        record::view(record, interval.limit, interval.mine, false).version == seen
     };
-    workspace.reads.iter().all(same) && workspace.looks.are_same(between)
+    txn_context.reads.iter().all(same) && txn_context.node_set.is_unchanged(interval)
 }
 
 /// After the commit: versions learn their timestamp, what they replaced goes.
-fn settle(workspace: &mut Workspace, ts: u64) {
+fn settle(txn_context: &mut TxnContext, ts: u64) {
     // The holds first (V4): when the tombstones are stamped below, others may
     // see them.
-    for at in 0..workspace.spans.len() {
+    for at in 0..txn_context.spans.len() {
         let SpanChange {
             table,
             at,
             entry,
             begins,
-        } = workspace.spans[at];
+        } = txn_context.spans[at];
         if !begins {
             // SAFETY: it was found in this transaction, which is still open.
             record::hold(unsafe { entry.head() }.record);
-            workspace.retire_span(table, at, entry);
+            txn_context.retire_span(table, at, entry);
         }
     }
-    for at in 0..workspace.writes.len() {
-        let write = &workspace.writes[at];
+    for at in 0..txn_context.writes.len() {
+        let write = &txn_context.writes[at];
         let (table, record, base, new) = (write.table, write.record, write.base, write.new);
         let on_tombstone = base.is_some_and(record::is_tombstone);
         if record::is_tombstone(new) && !on_tombstone {
@@ -252,51 +253,52 @@ fn settle(workspace: &mut Workspace, ts: u64) {
         }
         record::commit_version(new, ts);
         if record::is_tombstone(new) {
-            workspace.retire_tombstone(table, record);
+            txn_context.retire_tombstone(table, record);
         } else if on_tombstone {
             record::unhold(record);
         }
         if let Some(base) = base {
-            workspace.retire_version(base);
+            debug_assert!(record::is_committed_before(base, ts), "E3");
+            txn_context.retire_version(base);
         }
     }
 }
 
 /// After an abort: heads are as they were, records that were new are dead.
-fn unsettle(workspace: &mut Workspace) {
-    for at in 0..workspace.writes.len() {
-        let write = &workspace.writes[at];
+fn unsettle(txn_context: &mut TxnContext) {
+    for at in 0..txn_context.writes.len() {
+        let write = &txn_context.writes[at];
         let (table, record, base, new) = (write.table, write.record, write.base, write.new);
         match base {
             None => {
                 record::kill_own(record);
                 let table = write.table;
                 // SAFETY: tables live as long as their database.
-                let removed = unsafe { &*table }.primary.remove(record, workspace);
+                let removed = unsafe { &*table }.primary.remove(record, txn_context);
                 assert!(removed, "a record is in the index until it is dead (V3)");
-                workspace.retire(Retired::Record(record));
+                txn_context.retire(Retired::Record(record));
             }
             Some(base) if record::is_tombstone(base) => {
                 // A copy, so that nobody takes it for the one that was (V4).
-                let copy = record::copy_tombstone(&mut workspace.pool, base);
-                workspace.allocated(Version::size(0));
+                let copy = record::copy_tombstone(&mut txn_context.pool, base);
+                txn_context.allocated(Version::size(0));
                 record::replace_own(record, copy);
-                workspace.retire_version(base);
-                workspace.retire_tombstone(table, record);
+                txn_context.retire_version(base);
+                txn_context.retire_tombstone(table, record);
             }
             Some(base) => record::replace_own(record, base),
         }
-        workspace.retire_version(new);
+        txn_context.retire_version(new);
     }
-    for at in 0..workspace.spans.len() {
+    for at in 0..txn_context.spans.len() {
         let SpanChange {
             table,
             at,
             entry,
             begins,
-        } = workspace.spans[at];
+        } = txn_context.spans[at];
         if begins {
-            workspace.end_span(table, at, entry);
+            txn_context.end_span(table, at, entry);
         }
     }
 }

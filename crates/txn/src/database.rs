@@ -21,7 +21,7 @@ use crate::surplus::Surplus;
 use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableId};
 use crate::txn::{Transaction, TxnOptions};
-use crate::workspace::Workspace;
+use crate::txn_context::TxnContext;
 
 /// After so many conflicts with lower levels in a row, a transaction lets what
 /// it preempted go on before it tries again.
@@ -63,7 +63,7 @@ pub struct Database(Arc<Inner>, Option<Arc<Background>>);
 
 pub(crate) struct Inner {
     pub(crate) id: u64,
-    pub(crate) epochs: Epochs<Workspace>,
+    pub(crate) epochs: Epochs<TxnContext>,
     shared: Box<[CachePadded<Shared>]>,
     pub(crate) options: Options,
     catalog: Mutex<Vec<Table>>,
@@ -153,53 +153,53 @@ impl Inner {
     }
 
     /// Whether the database may take this many bytes more, of which
-    /// `workspace` is told.
+    /// `txn_context` is told.
     #[inline]
     pub(crate) fn may_grow(
         &self,
         slot: usize,
-        workspace: &mut Workspace,
+        txn_context: &mut TxnContext,
         bytes: usize,
     ) -> Result<()> {
-        workspace.unchecked += bytes;
-        if workspace.unchecked < CHECK_EVERY {
+        txn_context.unchecked += bytes;
+        if txn_context.unchecked < CHECK_EVERY {
             return Ok(());
         }
-        self.check_limits(slot, workspace)
+        self.check_limits(slot, txn_context)
     }
 
     #[cold]
-    fn check_limits(&self, slot: usize, workspace: &mut Workspace) -> Result<()> {
-        workspace.account(self.shared(slot));
+    fn check_limits(&self, slot: usize, txn_context: &mut TxnContext) -> Result<()> {
+        txn_context.account(self.shared(slot));
         if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
-            self.limit_garbage(slot, workspace);
+            self.limit_garbage(slot, txn_context);
         }
         let mut used = self.held();
-        if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
-            self.reclaim(slot, workspace);
+        if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+            self.reclaim(slot, txn_context);
             used = self.held();
         }
         let garbage = self.sum(|shared| &shared.garbage);
-        if used + workspace.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+        if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
             return Err(Error::OutOfMemory {
                 used,
                 limit: self.options.memory_limit,
                 garbage,
             });
         }
-        workspace.unchecked = 0;
+        txn_context.unchecked = 0;
         Ok(())
     }
 
     /// There is too much garbage: frees what can be freed, and if that is all,
     /// ends who holds the rest back. The caller has an open transaction.
-    fn limit_garbage(&self, slot: usize, workspace: &mut Workspace) {
-        workspace.leave(&self.surplus);
+    fn limit_garbage(&self, slot: usize, txn_context: &mut TxnContext) {
+        txn_context.leave(&self.surplus);
         self.gather_surplus();
         let (oldest, holder) = self.epochs.oldest(None);
         let freed =
-            workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
-        workspace.account(self.shared(slot));
+            txn_context.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        txn_context.account(self.shared(slot));
         let garbage = self.sum(|shared| &shared.garbage);
         if freed == COLLECT_AT_LIMIT || garbage <= self.options.garbage_limit {
             // There is more to free, or that was enough.
@@ -207,7 +207,7 @@ impl Inner {
         }
         // What is left of the surplus waits for the oldest snapshot (X1). What
         // transactions keep until their end is nobody else's to give up.
-        let own = workspace.kept() as u64;
+        let own = txn_context.kept() as u64;
         let held = self.surplus.bytes();
         let doomed = match holder {
             _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
@@ -229,14 +229,14 @@ impl Inner {
 
     /// Memory is short: frees what can be freed, and gives the system back what slots
     /// and the heap keep. The caller has an open transaction.
-    fn reclaim(&self, slot: usize, workspace: &mut Workspace) {
-        workspace.leave(&self.surplus);
+    fn reclaim(&self, slot: usize, txn_context: &mut TxnContext) {
+        txn_context.leave(&self.surplus);
         self.gather_surplus();
         let (oldest, _) = self.epochs.oldest(None);
-        workspace.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
-        workspace.pool.trim();
+        txn_context.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        txn_context.pool.trim();
         self.heap.cool();
-        workspace.account(self.shared(slot));
+        txn_context.account(self.shared(slot));
     }
 
     /// Puts what slots without a transaction keep into the surplus, and gives back
@@ -245,10 +245,10 @@ impl Inner {
         for slot in 0..self.epochs.used() {
             if self.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
-                let workspace = unsafe { &mut *self.epochs.private(slot).get() };
-                workspace.leave(&self.surplus);
-                workspace.pool.trim();
-                workspace.account(self.shared(slot));
+                let txn_context = unsafe { &mut *self.epochs.private(slot).get() };
+                txn_context.leave(&self.surplus);
+                txn_context.pool.trim();
+                txn_context.account(self.shared(slot));
                 self.epochs.release(slot);
             }
         }
@@ -266,7 +266,7 @@ impl Database {
         let heap = Arc::default();
         let inner = Inner {
             id: NEXT_ID.fetch_add(1, Relaxed),
-            epochs: Epochs::new(|| Workspace::new(&heap)),
+            epochs: Epochs::new(|| TxnContext::new(&heap)),
             shared: (0..SLOTS).map(|_| Shared::new()).collect(),
             options,
             catalog: Mutex::new(Vec::new()),
@@ -410,13 +410,13 @@ impl Database {
         for slot in 0..self.0.epochs.used() {
             if self.0.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
-                let workspace = unsafe { &mut *self.0.epochs.private(slot).get() };
-                while workspace.collect(&self.0.epochs, slot, usize::MAX) {}
+                let txn_context = unsafe { &mut *self.0.epochs.private(slot).get() };
+                while txn_context.collect(&self.0.epochs, slot, usize::MAX) {}
                 let (oldest, _) = self.0.epochs.oldest(Some(slot));
                 let (surplus, epochs) = (&self.0.surplus, &self.0.epochs);
-                workspace.collect_surplus(surplus, epochs, oldest, usize::MAX);
-                workspace.pool.trim();
-                workspace.account(self.0.shared(slot));
+                txn_context.collect_surplus(surplus, epochs, oldest, usize::MAX);
+                txn_context.pool.trim();
+                txn_context.account(self.0.shared(slot));
                 self.0.epochs.release(slot);
             }
         }

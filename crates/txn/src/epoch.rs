@@ -4,7 +4,7 @@
 //! showed when it began. Memory that has been unlinked is stamped with what the
 //! clock shows then, and freed when every published number is larger: when all
 //! transactions that might have found it are over. One clock serves visibility
-//! and reclamation, so the oldest snapshot and who holds it are one look away.
+//! and reclamation, so the oldest snapshot and its holder are found in one pass.
 //!
 //! ```text
 //!  begin:   publish b = clock │ fence │ snapshot s = clock      (b <= s)
@@ -19,13 +19,18 @@
 //!   the two fences (both are sequentially consistent): if the transaction's
 //!   comes before that of the unlinking, then `b` was read no later than `r`, so
 //!   `b <= r`; and the collector, which comes after the latter, sees `b` and does
-//!   not free. If it comes after, the transaction sees the unlinking.
-//! - **E2** A slot's private part belongs to who claimed it, until released.
+//!   not free. If it comes after, the transaction sees the unlinking. (Asserted
+//!   in `Transaction::begin`: `b <= s`. Not asserted: reachability; Miri and the
+//!   model `nothing_is_freed_under_a_reader` find a use of freed memory.)
+//! - **E2** A slot's private part belongs to the transaction that claimed it, until
+//!   released.
+//!   (Asserted in `private`, `renew` and `release`.)
 //! - **E3** A version superseded at `c` is reachable only through versions that
 //!   are newer than `c`, which only snapshots below `c` pass. Such transactions
 //!   published before `c` was drawn, so the version is retired after they
 //!   began, and E1 keeps it for them. Its successor's `next` is left dangling
-//!   when it is freed; nobody follows it.
+//!   when it is freed; no reader follows it. (Asserted in `commit::settle`: a
+//!   version's predecessor is older.)
 //!
 //! Known weakness: one old snapshot, of a paused reader for instance, keeps
 //! everything retired since it began, also what no snapshot needs. What it
@@ -35,7 +40,7 @@ use std::cell::UnsafeCell;
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{Acquire, AtomicU64, Relaxed, Release, SLOTS, SeqCst, fence};
+use crate::sync::{Acquire, AtomicU64, MODEL, Relaxed, Release, SLOTS, SeqCst, fence};
 
 /// What a free slot publishes.
 const FREE: u64 = u64::MAX;
@@ -86,7 +91,7 @@ impl<P> Epochs<P> {
         self.clock.fetch_add(1, SeqCst) + 1
     }
 
-    /// Sets the clock. Nobody else uses it yet.
+    /// Sets the clock, before the database is used.
     pub(crate) fn set(&self, now: u64) {
         self.clock.store(now, Release);
     }
@@ -130,6 +135,7 @@ impl<P> Epochs<P> {
     /// is held back any more for what was found with it.
     #[inline]
     pub(crate) fn renew(&self, index: usize) {
+        debug_assert!(MODEL || self.is_claimed(index), "E2");
         self.slots[index].published.store(self.now(), Release);
         // Before anything is read (E1).
         fence(SeqCst);
@@ -138,12 +144,14 @@ impl<P> Epochs<P> {
     /// Ends the claim.
     #[inline]
     pub(crate) fn release(&self, index: usize) {
+        debug_assert!(MODEL || self.is_claimed(index), "E2");
         self.slots[index].published.store(FREE, Release);
     }
 
     /// The private part of a claimed slot.
     #[inline]
     pub(crate) fn private(&self, index: usize) -> &UnsafeCell<P> {
+        debug_assert!(MODEL || self.is_claimed(index), "E2");
         &self.slots[index].private
     }
 
@@ -154,9 +162,9 @@ impl<P> Epochs<P> {
         self.now()
     }
 
-    /// What was stamped with less than this can be freed; with it, who holds
-    /// the oldest snapshot: slot and published number. A slot does not count if
-    /// its holder says so, because it will not use what it has found.
+    /// Memory stamped with less than this can be freed; with it, the slot that has
+    /// the oldest snapshot and its published number. The slot `but` does not count:
+    /// its holder will not use what it has found.
     pub(crate) fn oldest(&self, but: Option<usize>) -> (u64, Option<(usize, u64)>) {
         // Needs no fence: the caller has the stamps from `stamp`, directly or
         // through a slot, and that has one.
@@ -175,7 +183,7 @@ impl<P> Epochs<P> {
         self.used.load(Relaxed) as usize
     }
 
-    /// Whether somebody holds the slot now.
+    /// Whether the slot is claimed now.
     pub(crate) fn is_claimed(&self, index: usize) -> bool {
         self.slots[index].published.load(Relaxed) != FREE
     }

@@ -4,7 +4,7 @@
 //! ```text
 //!  Pool, one a slot      list[16] ─► free ─► free        objects of 16 bytes
 //!                        list[32] ─► free                of 32 bytes, …
-//!                        fresh[32] ▒▒▒▒░░░░░░            what no object has had yet
+//!                        fresh[32] ▒▒▒▒░░░░░░            never in an object yet
 //!                          ▲                │ some of one size too many
 //!         a chunk, or what │                ▼
 //!         is free of one   │
@@ -20,25 +20,29 @@
 //! chunk. So it sees when all of a chunk is: then the chunk may serve any size, and
 //! if there are many of those, the system gets the memory back.
 //!
-//! A general allocator does the same at three times the cost, because it cannot
-//! know that nobody else is in the list, must find out sizes, merges neighbours
-//! that will be parted again, and has to be entered in a region.
+//! A general allocator takes three times as long, because its lists may be shared,
+//! it has to find out sizes, it merges neighbours that will be split again, and it
+//! has to be entered in a region.
 //!
 //! Invariants:
 //!
 //! - **H1** What a pool hands out lies in a block, and blocks live as long as the
 //!   heap, which the database and each of its tables hold. Objects above
-//!   [`LARGEST`] are the global allocator's.
-//! - **H2** A free object is in one list, of its size, and in use by nobody (E1).
-//! - **H3** A pool is used by who holds its slot (E2); objects pass from one to
-//!   another under the heap's lock, which is held in regions only (R1).
+//!   [`LARGEST`] are the global allocator's. (Asserted in `Shared::give`.)
+//! - **H2** A free object is in one list, of its size, and not in use (E1). (Asserted
+//!   in `List::push` and `Shared::give`, which find an object freed twice if the
+//!   second time is the next, or the chunk would have more than all objects.)
+//! - **H3** A pool is used by the holder of its slot (E2); objects pass from one to
+//!   another under the heap's lock, which is held in regions only (R1). (The first is
+//!   asserted as E2. Not asserted: the second, since `with` opens the region.)
 //! - **H4** A chunk begins at a multiple of its size, with its header, which is
-//!   looked at under the lock. It is in its size's list of partial chunks while it
-//!   has free objects and is not wholly free.
+//!   read under the lock. It is in its size's list of partial chunks while it
+//!   has free objects and is not wholly free. (Asserted in `begin` and
+//!   `Shared::give`.)
 //!
 //! Known weakness: one object in use keeps its chunk for its size, and so do the
-//! few that each pool holds back. Addresses are the system's again only when the
-//! database ends.
+//! few that each pool holds back. Addresses are unmapped only when the database
+//! ends.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -93,6 +97,7 @@ impl List {
     #[inline]
     fn push(&mut self, object: NonNull<u8>) {
         let object = object.cast::<Free>();
+        debug_assert_ne!(self.first, Some(object), "H2");
         let next = self.first.replace(object);
         // SAFETY: the object is free, and large enough and aligned for this (H2).
         unsafe { object.write(Free { next }) };
@@ -109,7 +114,7 @@ impl List {
     }
 }
 
-/// Memory that nobody has had yet.
+/// Memory that was never in an object.
 #[derive(Clone, Copy)]
 struct Fresh {
     next: NonNull<u8>,
@@ -178,6 +183,7 @@ impl ChunkAt {
     /// # Safety
     /// Nobody else has the chunk.
     unsafe fn begin(self, class: usize) -> Fresh {
+        debug_assert!(self.0.addr().get().is_multiple_of(CHUNK), "H4");
         let bytes = (CHUNK - HEADER) / (class * GRAIN) * (class * GRAIN);
         let header = Chunk {
             free: List::default(),
@@ -234,7 +240,7 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// A chunk that nobody has.
+    /// A free chunk.
     fn chunk(&mut self) -> ChunkAt {
         self.used += 1;
         if let Some(chunk) = self.warm.pop().or_else(|| self.cold.pop()) {
@@ -273,15 +279,18 @@ impl Shared {
 
     /// Takes an object back.
     fn give(&mut self, object: NonNull<u8>) {
+        debug_assert!(self.has(object), "H1");
         let chunk = ChunkAt::of(object);
         // SAFETY: the heap is locked, and a chunk with an object is begun (H4).
         let header = unsafe { chunk.header() };
         header.free.push(object);
+        debug_assert!(header.free.length <= header.capacity as usize, "H2");
         let partial = &mut self.partial[usize::from(header.class)];
         if header.free.length == header.capacity as usize {
             // It has been among them since its first: a chunk has several.
             let at = header.at as usize;
-            partial.swap_remove(at);
+            let removed = partial.swap_remove(at);
+            debug_assert!(removed == chunk, "H4");
             if let Some(moved) = partial.get(at) {
                 // SAFETY: as above; it is another one.
                 unsafe { moved.header() }.at = at as u32;
@@ -291,6 +300,13 @@ impl Shared {
             header.at = partial.len() as u32;
             partial.push(chunk);
         }
+    }
+
+    /// Whether an object lies in one of the blocks. For assertions.
+    fn has(&self, object: NonNull<u8>) -> bool {
+        let offset = |block: NonNull<u8>| object.addr().get().wrapping_sub(block.addr().get());
+        let mut blocks = self.blocks.iter();
+        blocks.any(|(block, layout)| offset(*block) < layout.size())
     }
 
     /// A chunk is wholly free.
@@ -336,7 +352,7 @@ impl Heap {
         result
     }
 
-    /// Gives the system all memory that nobody uses.
+    /// Gives the system all memory that is not in use.
     pub(crate) fn cool(&self) {
         self.with(|shared| shared.cool(0));
     }
@@ -347,7 +363,7 @@ impl Heap {
     }
 }
 
-/// Objects of a class that nobody has.
+/// Free objects of a class.
 struct Stock {
     list: List,
     fresh: Fresh,
@@ -358,8 +374,8 @@ pub(crate) struct Pool {
     heap: Arc<Heap>,
     /// By class; none before the first use, since most slots are never used.
     stocks: Vec<Stock>,
-    /// Bytes of objects of the heap taken, less those given back, since somebody
-    /// asked.
+    /// Bytes of objects of the heap taken, less those given back, since
+    /// [`growth`](Pool::growth) was called.
     taken: i64,
 }
 
@@ -502,7 +518,7 @@ mod tests {
     /// Objects that are in use do not overlap and keep what was written to them,
     /// while two pools take from and give to each other.
     #[test]
-    fn what_is_in_use_is_nobody_elses() {
+    fn objects_in_use_do_not_overlap() {
         let heap = Arc::default();
         let mut pools = [Pool::new(&heap), Pool::new(&heap)];
         let mut random = ChaCha8Rng::seed_from_u64(1);
@@ -549,7 +565,7 @@ mod tests {
 
     /// One slot allocates and another frees, for ever, in bounded memory.
     #[test]
-    fn what_one_frees_another_gets() {
+    fn memory_freed_in_one_pool_is_reused_by_another() {
         let heap: Arc<Heap> = Arc::default();
         let (mut one, mut other) = (Pool::new(&heap), Pool::new(&heap));
         let layout = Layout::from_size_align(512, 8).unwrap();

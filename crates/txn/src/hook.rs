@@ -8,10 +8,10 @@
 //!   └─────────────────────────────────────────────────┘
 //! ```
 //!
-//! A transaction is visible before it is durable, so that nobody waits for a
-//! disk with a conflict in hand. Whoever read it and wrote something has a later
-//! timestamp; a sink that makes timestamps durable in order therefore never
-//! keeps a transaction without what it read.
+//! A transaction is visible before it is durable, so that no conflict
+//! lasts as long as a sync. A transaction that has read it and writes has a later
+//! timestamp; so a sink that makes timestamps durable in order never keeps a
+//! transaction without what it read.
 
 use std::any::Any;
 use std::time::Instant;
@@ -53,7 +53,7 @@ pub(crate) trait CommitSink: Any + Send + Sync {
 
 /// What a transaction wrote, each row once, in no particular order.
 pub(crate) struct Writes<'a> {
-    pub(crate) list: &'a [crate::workspace::Write],
+    pub(crate) list: &'a [crate::txn_context::Write],
 }
 
 /// What a transaction did to one row.

@@ -10,14 +10,16 @@
 //! Invariants, which the tree cites:
 //!
 //! - **L1** Fields that a latch protects are atomics. They are written only by
-//!   the thread whose compare-and-swap set `LOCKED`.
+//!   the thread whose compare-and-swap set `LOCKED`. (Asserted in `tree::node`:
+//!   the latch of a node that changes is locked.)
 //! - **L2** A reader that gets the same word before and after reading fields has
-//!   read a state in which no writer was in between.
-//! - **L3** `OBSOLETE` is final: the node has left the tree, and nobody locks it
-//!   or trusts it again.
+//!   read a state in which no writer was in between. (Not asserted: readers keep
+//!   no copy to compare; the model `readers_of_a_latch_see_whole_states`.)
+//! - **L3** `OBSOLETE` is final: the node has left the tree, and is never locked or
+//!   read again. (Asserted in `upgrade`.)
 //! - **L4** A latch is held inside a non-preemptible region only (R1). The guard
 //!   holds the region, so waiting for a latch never means waiting for a paused
-//!   context.
+//!   context. (Asserted when the guard is dropped.)
 //!
 //! Why the fences: a writer's compare-and-swap alone does not keep its later
 //! relaxed stores from becoming visible before `LOCKED` does, so a release fence
@@ -35,7 +37,7 @@ const VERSION: u64 = 4;
 /// An optimistic latch. Zeroed memory is an unlocked one.
 pub(crate) struct Latch(AtomicU64);
 
-/// A latch as it was when nobody held it.
+/// The word of a latch while it was not locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen(u64);
 
@@ -60,7 +62,7 @@ impl Latch {
         (word & OBSOLETE == 0).then_some(Seen(word))
     }
 
-    /// Whether nobody has locked the latch since.
+    /// Whether no writer has locked the latch since.
     #[inline]
     #[must_use]
     pub(crate) fn validate(&self, seen: Seen) -> bool {
@@ -69,10 +71,11 @@ impl Latch {
         self.0.load(Relaxed) == seen.0
     }
 
-    /// Locks the latch if nobody has since.
+    /// Locks the latch if no writer has since.
     #[inline]
     pub(crate) fn upgrade(&self, seen: Seen) -> Option<Guard<'_>> {
         let region = preemption::region();
+        debug_assert_eq!(seen.0 & (LOCKED | OBSOLETE), 0, "L3");
         let locked = seen.0 | LOCKED;
         self.0
             .compare_exchange(seen.0, locked, Acquire, Relaxed)
@@ -84,6 +87,12 @@ impl Latch {
             unlocked: seen.0 + VERSION,
             _region: region,
         })
+    }
+
+    /// Whether a writer holds it. For assertions.
+    #[inline]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.0.load(Relaxed) & LOCKED != 0
     }
 
     /// Whether the node has left the tree.
@@ -117,6 +126,7 @@ impl Guard<'_> {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
+        debug_assert!(preemption::in_region(), "L4");
         self.latch.0.store(self.unlocked, Release);
     }
 }

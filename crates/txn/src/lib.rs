@@ -52,30 +52,29 @@
 //! | `error` | What can go wrong, and what does the caller do next? |
 //! | `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `tree` | Where is a key? |
-//! | `epoch`, `fate`, `record` | Which version does who see, and how long does it live? |
-//! | `announced`, `workspace`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
-//! | `txn`, `looks`, `scan`, `write`, `commit` | What does it do? |
+//! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
+//! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
+//! | `txn`, `node_set`, `scan`, `write`, `commit` | What does it do? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 //! | `submit` | Who runs it? |
 
-mod announced;
-#[cfg(test)]
-mod basics;
 mod checkpoint;
 mod commit;
 mod database;
 mod durable;
 mod epoch;
 mod error;
-mod fate;
 mod heap;
 mod hook;
 mod key;
 mod latch;
 mod log;
-mod looks;
+mod node_set;
 mod preemption;
+mod prefetch_cache;
+#[cfg(test)]
+mod protocol_tests;
 mod record;
 mod recovery;
 mod replay;
@@ -90,8 +89,9 @@ mod table;
 mod thin;
 mod tree;
 mod txn;
+mod txn_context;
+mod txn_status;
 mod value;
-mod workspace;
 mod write;
 
 pub use database::{Database, Options};

@@ -4,12 +4,14 @@
 //! The rules, from Section 4.4 of the paper and from what our own latches need:
 //!
 //! - **R1** A latch is held, and a commit timestamp is drawn and decided upon,
-//!   only inside a [`region`]. So nobody ever waits for a paused context, but
-//!   for record conflicts, which are errors and not waits.
+//!   only inside a [`region`]. So no thread ever waits for a paused context: record
+//!   conflicts are errors, not waits. (Asserted as L4 and F2.)
 //! - **R2** Reading needs no region. Index descents, version chains and scans
-//!   can be preempted at any instruction.
+//!   can be preempted at any instruction. (Not asserted: it is a permission;
+//!   `tests/paused.rs` uses it.)
 //! - **R3** Every record read and every step to another index node is a place
-//!   where a polling or cooperative policy may act.
+//!   where a polling or cooperative policy may act. (Not asserted: a missing place
+//!   costs latency only.)
 
 pub(crate) use giveway_preempt::{
     Region, in_region, poll_point, poll_record as record_read, region,

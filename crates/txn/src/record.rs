@@ -19,30 +19,34 @@
 //!
 //! - **V1** `head` is changed by compare-and-swap from a committed version to the
 //!   writer's own, and then only by that writer until it has committed or taken
-//!   its version back: first updater wins.
+//!   its version back: first updater wins. (Asserted in `push`, `replace_own` and
+//!   `kill_own`.)
 //! - **V2** A version's `next` never changes, and is the version that was the
-//!   newest committed one when the writer put its first version above it.
+//!   newest committed one when the writer put its first version above it. (Asserted
+//!   in `push`; that it does not change, by its type.)
 //! - **V3** `DEAD` as head is final: the record has left, or is about to leave,
 //!   the index. It gets there from a tombstone that no open snapshot is older
-//!   than, or from an insertion that was taken back.
+//!   than, or from an insertion that was taken back. (Asserted in `kill` and
+//!   `kill_own`.)
 //! - **V4** A record's note counts holds on it. One for every tombstone and every
-//!   end of a span that was retired and not looked at yet: so no index entry
+//!   end of a span that was retired and not processed yet: so no index entry
 //!   leads to a record that is gone. And one for a writer that puts a version
 //!   above a tombstone, from before it does until it has committed or aborted;
-//!   then the hold goes, or passes to the tombstone that it left. Who gives up
-//!   the last hold, and has seen a tombstone as head before, may make the record
-//!   dead by a compare-and-swap from that tombstone. That cannot succeed if
-//!   anybody has taken a hold since: such a writer either failed to put its
-//!   version there, or the head is not that tombstone any more; when it aborts
-//!   it leaves a copy. So a record outlives all that point to it.
+//!   then the hold goes, or passes to the tombstone that it left. A thread that
+//!   has seen a tombstone as head, and then gives up the last hold, may make the
+//!   record dead by a compare-and-swap from that tombstone. That fails if another
+//!   writer has put its version there since, under a hold of its own: an abort
+//!   leaves a copy of the tombstone, not the same one. So a record outlives all
+//!   that point to it. (Asserted in `unhold`, `TxnContext::bury` and
+//!   `Retired::free`.)
 
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use crate::fate::{Fate, Outcome};
 use crate::heap::Pool;
 use crate::sync::{Acquire, Relaxed, Release};
 use crate::thin::{self, Thick, Thin};
+use crate::txn_status::{Outcome, TxnStatus};
 
 /// A version: its row behind it, its place in the transaction's list of writes,
 /// and whether it is a tombstone, in the note.
@@ -53,8 +57,8 @@ pub(crate) type Record = Thin<RecordHead>;
 pub(crate) type IndexEntry = Thin<EntryHead>;
 
 pub(crate) struct VersionHead {
-    /// A timestamp, shifted left by one; or a `Fate`, with the lowest bit set.
-    begin: AtomicPtr<Fate>,
+    /// A timestamp, shifted left by one; or a `TxnStatus`, with the lowest bit set.
+    begin: AtomicPtr<TxnStatus>,
     /// The version before.
     next: *mut Thick<VersionHead>,
 }
@@ -80,8 +84,8 @@ const TOMBSTONE: u32 = 1 << 31;
 pub(crate) enum Begin<'a> {
     /// Since a commit.
     Committed(u64),
-    /// Depends on what becomes of a transaction.
-    By(&'a Fate),
+    /// Depends on the status of a transaction.
+    By(&'a TxnStatus),
 }
 
 /// What a record's head is.
@@ -100,13 +104,13 @@ pub(crate) enum Head {
 #[inline]
 pub(crate) fn new_version(
     pool: &mut Pool,
-    fate: *mut Fate,
+    status: *mut TxnStatus,
     next: Option<Version>,
     index: usize,
     row: Option<&[u8]>,
 ) -> Version {
     let head = VersionHead {
-        begin: AtomicPtr::new(fate.map_addr(|address| address | 1)),
+        begin: AtomicPtr::new(status.map_addr(|address| address | 1)),
         next: next.map_or(ptr::null_mut(), Thin::as_ptr),
     };
     let index = u32::try_from(index).ok().filter(|&index| index < TOMBSTONE);
@@ -135,10 +139,29 @@ pub(crate) fn copy_tombstone(pool: &mut Pool, tombstone: Version) -> Version {
     committed_version(pool, ts, next_of(tombstone), None)
 }
 
+/// Whether a version was committed before this time. For assertions.
+pub(crate) fn is_committed_before(version: Version, ts: u64) -> bool {
+    matches!(committed_at(version), Outcome::Committed(at) if at < ts)
+}
+
+/// Whether a version has committed by now. For assertions.
+fn is_committed(version: Version) -> bool {
+    match begin_of(version) {
+        Begin::Committed(_) => true,
+        Begin::By(status) => status.is_committed(),
+    }
+}
+
+/// Whether a record's newest version is of a transaction that has not committed.
+/// For assertions.
+fn has_uncommitted_head(record: Record) -> bool {
+    matches!(head_of(record), Head::Version(version) if !is_committed(version))
+}
+
 fn committed_at(version: Version) -> Outcome {
     match begin_of(version) {
         Begin::Committed(ts) => Outcome::Committed(ts),
-        Begin::By(fate) => fate.outcome(),
+        Begin::By(status) => status.outcome(),
     }
 }
 
@@ -157,7 +180,7 @@ pub(crate) fn begin_of<'a>(version: Version) -> Begin<'a> {
     if begin.addr() & 1 == 0 {
         Begin::Committed((begin.addr() >> 1) as u64)
     } else {
-        // SAFETY: a fate is retired after its versions were stamped or taken
+        // SAFETY: a status is retired after its versions were stamped or taken
         // back, so that of a version found by an open transaction is alive.
         Begin::By(unsafe { &*begin.map_addr(|address| address & !1) })
     }
@@ -221,6 +244,8 @@ pub(crate) fn prefetch_version(record: Record) {
 #[must_use]
 pub(crate) fn push(record: Record, above: Version, version: Version) -> bool {
     use crate::sync::AcqRel;
+    debug_assert!(is_committed(above), "V1");
+    debug_assert!(next_of(version) == Some(above), "V2");
     // SAFETY: see above.
     let head = unsafe { &record.head().head };
     head.compare_exchange(above.as_ptr(), version.as_ptr(), AcqRel, Relaxed)
@@ -237,11 +262,18 @@ pub(crate) fn hold(record: Record) {
 pub(crate) fn unhold(record: Record) {
     use crate::sync::AcqRel;
     // SAFETY: see above.
-    unsafe { record.note() }.fetch_sub(1, AcqRel);
+    let before = unsafe { record.note() }.fetch_sub(1, AcqRel);
+    debug_assert_ne!(before, 0, "V4");
 }
 
 /// Replaces the newest version, which is the caller's own (V1).
 pub(crate) fn replace_own(record: Record, version: Version) {
+    debug_assert!(has_uncommitted_head(record), "V1");
+    replace_alone(record, version);
+}
+
+/// Replaces the newest version while nothing else uses the database.
+pub(crate) fn replace_alone(record: Record, version: Version) {
     // SAFETY: see above.
     let head = unsafe { &record.head().head };
     head.store(version.as_ptr(), Release);
@@ -249,6 +281,7 @@ pub(crate) fn replace_own(record: Record, version: Version) {
 
 /// Ends a record whose only version is the caller's own (V3).
 pub(crate) fn kill_own(record: Record) {
+    debug_assert!(has_uncommitted_head(record), "V1, V3");
     // SAFETY: see above.
     unsafe { record.head() }.head.store(DEAD, Release);
 }
@@ -257,6 +290,7 @@ pub(crate) fn kill_own(record: Record) {
 #[must_use]
 pub(crate) fn kill(record: Record, tombstone: Version) -> bool {
     use crate::sync::AcqRel;
+    debug_assert!(is_tombstone(tombstone) && is_committed(tombstone), "V3");
     // SAFETY: see above.
     let head = unsafe { &record.head().head };
     head.compare_exchange(tombstone.as_ptr(), DEAD, AcqRel, Relaxed)
@@ -272,10 +306,10 @@ pub(crate) struct View {
     pub(crate) own: bool,
 }
 
-/// What a record is at `limit` for the transaction with this fate: the newest
+/// What a record is at `limit` for the transaction with this status: the newest
 /// version that committed by then, or its own. `own_counts`: whether the latter.
 #[inline]
-pub(crate) fn view(record: Record, limit: u64, mine: *const Fate, own_counts: bool) -> View {
+pub(crate) fn view(record: Record, limit: u64, mine: *const TxnStatus, own_counts: bool) -> View {
     let mut next = match head_of(record) {
         Head::Dead => None,
         Head::Version(version) => Some(version),
@@ -289,12 +323,12 @@ pub(crate) fn view(record: Record, limit: u64, mine: *const Fate, own_counts: bo
                 }
                 false
             }
-            Begin::By(fate) => {
-                let own = ptr::eq(fate, mine);
+            Begin::By(status) => {
+                let own = ptr::eq(status, mine);
                 if if own {
                     !own_counts
                 } else {
-                    !fate.committed_by(limit)
+                    !status.committed_by(limit)
                 } {
                     next = next_of(version);
                     continue;
@@ -323,7 +357,7 @@ pub(crate) fn seen_at(record: Record, limit: u64) -> Option<u64> {
     loop {
         match begin_of(version) {
             Begin::Committed(ts) if ts <= limit => return Some(ts),
-            Begin::By(fate) if fate.committed_by(limit) => match fate.outcome() {
+            Begin::By(status) if status.committed_by(limit) => match status.outcome() {
                 Outcome::Committed(ts) => return Some(ts),
                 Outcome::Active | Outcome::Aborted => unreachable!("it has committed"),
             },
@@ -344,8 +378,8 @@ pub(crate) enum Writable {
     Busy { level: u8 },
 }
 
-/// What the transaction with this fate may write over.
-pub(crate) fn writable(record: Record, mine: *const Fate) -> Writable {
+/// What the transaction with this status may write over.
+pub(crate) fn writable(record: Record, mine: *const TxnStatus) -> Writable {
     let mut wait = crate::sync::Wait::new();
     loop {
         let version = match head_of(record) {
@@ -354,11 +388,11 @@ pub(crate) fn writable(record: Record, mine: *const Fate) -> Writable {
         };
         match begin_of(version) {
             Begin::Committed(ts) => return Writable::Committed(version, ts),
-            Begin::By(fate) if ptr::eq(fate, mine) => return Writable::Own(version),
-            Begin::By(fate) => match fate.outcome() {
+            Begin::By(status) if ptr::eq(status, mine) => return Writable::Own(version),
+            Begin::By(status) => match status.outcome() {
                 Outcome::Active => {
                     return Writable::Busy {
-                        level: fate.level(),
+                        level: status.level(),
                     };
                 }
                 Outcome::Committed(ts) => return Writable::Committed(version, ts),

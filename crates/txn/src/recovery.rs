@@ -20,10 +20,11 @@
 //!
 //! - **V1** What is replayed is the database as of one timestamp, no earlier than
 //!   any acknowledged commit; or there is an error, and nothing is changed but for
-//!   step 1.
+//!   step 1. (Not asserted: only the tests know what was acknowledged.)
 //! - **V2** Recovery can itself be interrupted anywhere and begun again: a file is
 //!   replaced as a whole or not at all, and later ones are removed or set aside
-//!   before earlier ones change.
+//!   before earlier ones change. (Not asserted: the tests interrupt it at every
+//!   operation.)
 //!
 //! With `salvage`, damage ends the log as a torn end does. The damaged file and
 //! those behind it are kept under names that end in `.damaged`.

@@ -1,4 +1,4 @@
-//! Filling a database that nobody uses yet with what a log says.
+//! Filling a database that is not in use yet from a log.
 //!
 //! Operations may come in any order, each with the timestamp of its commit: of
 //! each key the latest wins. Each is a small transaction of its own, whose
@@ -15,7 +15,7 @@ use crate::row::Row;
 use crate::table::{TableId, TableInner};
 use crate::tree::Spot;
 use crate::txn::{Transaction, TxnOptions};
-use crate::workspace::Workspace;
+use crate::txn_context::TxnContext;
 
 impl Database {
     /// Makes the database be as if this had been committed at `ts`, unless
@@ -62,45 +62,45 @@ impl Database {
 impl Transaction<'_> {
     fn replay(&self, table: &TableInner, key: &[u8], row: Option<&[u8]>, ts: u64) -> Result<()> {
         let beside = Record::size(key.len());
-        self.with(|workspace| {
+        self.with(|txn_context| {
             let bytes = Version::size(row.unwrap_or_default().len()) + beside;
-            self.db.may_grow(self.slot, workspace, bytes)?;
+            self.db.may_grow(self.slot, txn_context, bytes)?;
             let spot = table.primary.spot(key, None);
             match spot.entry {
-                Some(record) => replace(workspace, table, record, row, ts),
-                None => add(workspace, table, &spot, key, row, ts),
+                Some(record) => replace(txn_context, table, record, row, ts),
+                None => add(txn_context, table, &spot, key, row, ts),
             }
-            workspace.seal(&self.db.epochs);
+            txn_context.seal(&self.db.epochs);
             Ok(())
         })
     }
 }
 
 fn add(
-    workspace: &mut Workspace,
+    txn_context: &mut TxnContext,
     table: &TableInner,
     spot: &Spot<RecordHead>,
     key: &[u8],
     row: Option<&[u8]>,
     ts: u64,
 ) {
-    let version = record::committed_version(&mut workspace.pool, ts, None, row);
-    let record = record::new_record(&mut workspace.pool, key, version);
-    workspace.allocated(Version::size(row.unwrap_or_default().len()) + Record::size(key.len()));
+    let version = record::committed_version(&mut txn_context.pool, ts, None, row);
+    let record = record::new_record(&mut txn_context.pool, key, version);
+    txn_context.allocated(Version::size(row.unwrap_or_default().len()) + Record::size(key.len()));
     // SAFETY: records are removed before they are retired.
-    let added = unsafe { table.primary.insert(record, spot, workspace) };
+    let added = unsafe { table.primary.insert(record, spot, txn_context) };
     assert!(added.is_ok(), "a key is replayed by one thread at a time");
     match row {
-        Some(row) => begin_spans(workspace, table, record, row),
+        Some(row) => begin_spans(txn_context, table, record, row),
         None => {
             record::hold(record);
-            workspace.retire_tombstone(table, record);
+            txn_context.retire_tombstone(table, record);
         }
     }
 }
 
 fn replace(
-    workspace: &mut Workspace,
+    txn_context: &mut TxnContext,
     table: &TableInner,
     record: Record,
     row: Option<&[u8]>,
@@ -115,31 +115,31 @@ fn replace(
     if before >= ts {
         return;
     }
-    let version = record::committed_version(&mut workspace.pool, ts, None, row);
-    workspace.allocated(Version::size(row.unwrap_or_default().len()));
-    record::replace_own(record, version);
+    let version = record::committed_version(&mut txn_context.pool, ts, None, row);
+    txn_context.allocated(Version::size(row.unwrap_or_default().len()));
+    record::replace_alone(record, version);
     if let Some(old) = record::row_of(base) {
         for (at, index) in table.indexes.iter().enumerate() {
             let key = span_key(table, index, record, old);
             let entry = index.tree.lookup(key.as_slice()).entry;
             record::hold(record);
-            workspace.retire_span(table, at, entry.expect("rows have entries"));
+            txn_context.retire_span(table, at, entry.expect("rows have entries"));
         }
     }
     match row {
-        Some(row) => begin_spans(workspace, table, record, row),
+        Some(row) => begin_spans(txn_context, table, record, row),
         None => {
             record::hold(record);
-            workspace.retire_tombstone(table, record);
+            txn_context.retire_tombstone(table, record);
         }
     }
-    workspace.retire_version(base);
+    txn_context.retire_version(base);
 }
 
-fn begin_spans(workspace: &mut Workspace, table: &TableInner, record: Record, row: &[u8]) {
+fn begin_spans(txn_context: &mut TxnContext, table: &TableInner, record: Record, row: &[u8]) {
     for index in &table.indexes {
         let key = span_key(table, index, record, row);
-        workspace.begin_span(index, record, key.as_slice());
+        txn_context.begin_span(index, record, key.as_slice());
     }
 }
 

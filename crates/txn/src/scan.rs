@@ -8,7 +8,7 @@
 
 use crate::error::Result;
 use crate::key::{Key, KeyBuf, KeyRange};
-use crate::looks::Place;
+use crate::node_set::IndexRead;
 use crate::preemption;
 use crate::record::{EntryHead, IndexEntry, Record, RecordHead};
 use crate::row::Row;
@@ -96,12 +96,12 @@ impl<'t> Scan<'t> {
             let txn = self.txn;
             let more = match &mut self.source {
                 Source::Primary(scan) => scan.next_leaf(&tables.primary, |leaf, from, to| {
-                    txn.note_scanned(Place::Primary(tables), leaf, from, to);
+                    txn.note_scanned(IndexRead::Primary(tables), leaf, from, to);
                 }),
                 Source::Index(index, scan) => {
                     let index = index.inner();
                     scan.next_leaf(&index.tree, |leaf, from, to| {
-                        txn.note_scanned(Place::Index(index), leaf, from, to);
+                        txn.note_scanned(IndexRead::Index(index), leaf, from, to);
                     })
                 }
             };

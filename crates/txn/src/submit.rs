@@ -10,9 +10,9 @@
 //!  Ticket ◀────────────── durable ◀── the log's writer ┘
 //! ```
 //!
-//! - **A1** Nothing waits in the dark: a transaction is in a bounded queue, or it
-//!   comes back at once with when to try again, or its submitter has said for how
-//!   long to wait ([`Executor::submit_within`]).
+//! - **A1** Every wait is bounded or asked for: a transaction is in a bounded
+//!   queue, or it comes back at once with when to try again, or its submitter has
+//!   said for how long to wait ([`Executor::submit_within`]).
 //! - **A2** What was admitted is run, or its ticket says why not. A transaction
 //!   that meets a conflict is run again until its deadline, however often, and
 //!   lets a lower one that is paused below it finish first; it is never dropped.
@@ -20,6 +20,9 @@
 //!   goes on; the ticket is good once the log says that it is durable.
 //! - **A4** If the disk falls behind, transactions that write are refused at the
 //!   door, before workers have to wait for it.
+//!
+//! These are promises to callers, which `tests/submit.rs` checks; no state shows that
+//! one is broken, so nothing asserts them.
 //!
 //! Departure: the paper's driver keeps a backlog at the scheduler and does not run
 //! an aborted high-priority transaction again.

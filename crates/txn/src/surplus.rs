@@ -1,11 +1,11 @@
-//! What slots could not free in time, for anybody to free.
+//! Garbage that slots could not free in time, for any slot to free.
 //!
 //! A transaction that ends frees what its slot keeps, as far as no open snapshot
 //! needs it. A purge leaves more than its end can free, and an old snapshot can
 //! hold back all of it. If that stayed in the slot, it would wait for the slot's
-//! next transactions, while others met the limit on garbage and could do nothing
-//! about it. So what is too much for a slot goes here, and every transaction that
-//! ends frees some of it, about twice as much as it has made itself.
+//! next transactions, while others met the limit on garbage and could not free it.
+//! So what is too much for a slot goes here, and every transaction that ends frees
+//! some of it, about twice as much as it has made itself.
 //!
 //! ```text
 //!  slot's limbo ──too long, or asked for──► surplus ──► freed by any slot
@@ -14,9 +14,10 @@
 //!
 //! - **X1** Within a limbo stamps ascend, so if its first piece is held back by a
 //!   snapshot, all of it is; and if the first piece of the first limbo is, all of
-//!   the surplus is.
+//!   the surplus is. (Asserted in `TxnContext::seal`.)
 //! - **X2** The lock is held in regions only (R1), for as long as it takes to move
-//!   [`AT_ONCE`] pieces. Nothing is freed under it.
+//!   [`AT_ONCE`] pieces. Nothing is freed under it. (Not asserted: `leave` and `take`
+//!   open the region themselves.)
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, VecDeque};
@@ -25,7 +26,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::preemption;
 use crate::sync::Relaxed;
-use crate::workspace::Retired;
+use crate::txn_context::Retired;
 
 /// Pieces that are taken at a time.
 pub(crate) const AT_ONCE: usize = 512;

@@ -1,4 +1,4 @@
-//! Objects with bytes behind them, in one allocation, behind one thin pointer.
+//! Objects followed by bytes, in one allocation, behind one thin pointer.
 //!
 //! Versions, records, index entries and separators all are a few words and a
 //! run of bytes of any length. One pointer of one word can be put into an atomic;
@@ -6,9 +6,11 @@
 //!
 //! - **P1** A [`Thin`] points to an allocation of [`Thin::layout`]'s size, whose
 //!   first part is initialised, followed by `length` initialised bytes. Neither
-//!   `length` nor the bytes ever change.
-//! - **P2** It is freed once, after nobody can reach it any more. Where that is
-//!   other than by ownership, E1 says so.
+//!   `length` nor the bytes ever change. (Not asserted: only `write` makes one, and
+//!   there is no way to change it.)
+//! - **P2** It is freed once, after no transaction can reach it any more. Where that is
+//!   other than by ownership, E1 says so. (Not asserted here: `heap` asserts H2 of what
+//!   it allocates; Miri.)
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{NonNull, slice_from_raw_parts};
@@ -216,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_parts_come_back() {
+    fn head_and_bytes_are_read_back() {
         for length in [0, 1, 7, 8, 1000] {
             let bytes: Vec<u8> = (0..length).map(|at| at as u8).collect();
             let thin = Thin::new(String::from("head"), 9, &bytes);

@@ -20,9 +20,8 @@ use giveway_tier::Tier;
 
 use crate::database::{Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};
-use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
-use crate::looks::Place;
+use crate::node_set::IndexRead;
 use crate::preemption;
 use crate::record::{self, Record, View};
 use crate::row::Row;
@@ -30,9 +29,10 @@ use crate::schema::Schema;
 use crate::sync::{Relaxed, SLOTS};
 use crate::table::{Table, TableInner};
 use crate::tree::LeafSeen;
-use crate::workspace::Workspace;
+use crate::txn_context::TxnContext;
+use crate::txn_status::TxnStatus;
 
-/// Deadlines are looked at in every so many operations.
+/// Deadlines are checked every so many operations.
 const DEADLINE_EVERY: u32 = 32;
 
 /// In place of the last durable timestamp: the log goes on.
@@ -60,10 +60,10 @@ pub enum Isolation {
 pub struct TxnOptions {
     /// Which anomalies it accepts.
     pub isolation: Isolation,
-    /// Who waits for it. Shown where the oldest snapshot is reported; which
-    /// level it runs on is decided by who runs it.
+    /// Its tier, shown where the oldest snapshot is reported. The level it runs on
+    /// is the caller's choice.
     pub tier: Tier,
-    /// When it is no longer wanted. Looked at now and then.
+    /// Abort after this instant; checked every 32 operations.
     pub deadline: Option<Instant>,
     /// It promises to write nothing. A serializable one then reads its snapshot
     /// without being certified: all others are in the order of their timestamps,
@@ -148,7 +148,7 @@ pub struct Transaction<'db> {
     /// What it published (E1); names it in its slot's `doomed`.
     published: u64,
     /// Made with the first write.
-    pub(crate) fate: Cell<*mut Fate>,
+    pub(crate) status: Cell<*mut TxnStatus>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
     pub(crate) deadline: Option<Instant>,
@@ -183,12 +183,14 @@ impl<'db> Transaction<'db> {
         shared.doomed.store(0, Relaxed);
         shared.tier.store(options.tier as u8, Relaxed);
         shared.since_ms.store(coarse_ms(), Relaxed);
+        let published = db.epochs.published(slot);
+        debug_assert!(published <= snapshot, "E1");
         Ok(Transaction {
             db,
             slot,
             snapshot: Cell::new(snapshot),
-            published: db.epochs.published(slot),
-            fate: Cell::new(ptr::null_mut()),
+            published,
+            status: Cell::new(ptr::null_mut()),
             isolation: options.isolation,
             read_only: options.read_only,
             deadline: options.deadline,
@@ -200,9 +202,9 @@ impl<'db> Transaction<'db> {
         })
     }
 
-    /// The workspace. The function must not use the transaction.
+    /// The txn_context. The function must not use the transaction.
     #[inline]
-    pub(crate) fn with<R>(&self, function: impl FnOnce(&mut Workspace) -> R) -> R {
+    pub(crate) fn with<R>(&self, function: impl FnOnce(&mut TxnContext) -> R) -> R {
         // SAFETY: the slot is this transaction's (E2), which belongs to one
         // context; calls do not nest, as nothing called from here comes back.
         function(unsafe { &mut *self.db.epochs.private(self.slot).get() })
@@ -219,7 +221,7 @@ impl<'db> Transaction<'db> {
         self.isolation == Isolation::Serializable && !self.read_only
     }
 
-    /// Before every operation: whether there is any sense in it.
+    /// Before every operation: whether the transaction can go on.
     #[inline]
     pub(crate) fn check(&self, table: &TableInner) -> Result<()> {
         assert!(
@@ -245,8 +247,8 @@ impl<'db> Transaction<'db> {
         self.failed.borrow().is_some()
     }
 
-    /// Now and then in a scan, which may be long: whether there is any sense in
-    /// going on.
+    /// For every row of a scan, which may be long: whether the transaction can go
+    /// on.
     #[inline]
     pub(crate) fn check_scan(&self) -> Result<()> {
         let operations = self.operations.get().wrapping_add(1);
@@ -295,8 +297,8 @@ impl<'db> Transaction<'db> {
         let mut bytes = KeyBuf::new();
         table.key.whole(&table.schema, &key, &mut bytes)?;
         preemption::record_read();
-        if let Some(record) = self.announced(table, bytes.as_slice()) {
-            let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
+        if let Some(record) = self.prefetched(table, bytes.as_slice()) {
+            let view = record::view(record, self.snapshot.get(), self.status.get(), true);
             if let Some(row) = self.row(&table.schema, view) {
                 self.note_doubt(record);
                 self.note_read(record, view);
@@ -311,11 +313,11 @@ impl<'db> Transaction<'db> {
         Ok(row)
     }
 
-    /// Announces that the rows with these keys will be read or changed soon, in
-    /// whatever order: their memory is asked for all at once. It changes how long
-    /// that takes and nothing else, pays where rows are many and cold, and costs
-    /// some 50 ns each where they are not. Keys of which there is no row, or that
-    /// do not fit the table, do no harm.
+    /// Prefetches the rows with these keys, which will be read or changed soon, in
+    /// any order: their cache lines are loaded in parallel. It changes only how
+    /// long that takes. It pays for many rows that are not in the cache, and costs
+    /// some 50 ns for each that is. Keys without a row, or that do not fit the
+    /// table, do no harm.
     pub fn prefetch<K: Key>(&self, table: &Table, keys: impl IntoIterator<Item = K>) {
         let table = &*table.0;
         let mut keys = keys.into_iter().peekable();
@@ -331,20 +333,20 @@ impl<'db> Transaction<'db> {
                 }
             }
             let records = leaves.map(|leaf| leaf.and_then(|leaf| leaf.entry()));
-            self.with(|workspace| {
+            self.with(|txn_context| {
                 for record in records.into_iter().flatten() {
                     record::prefetch_version(record);
-                    workspace.announced.add(table, record);
+                    txn_context.prefetched.add(table, record);
                 }
             });
         }
     }
 
-    /// The record with this key, if it was announced and may be read without
-    /// looking it up.
+    /// The record with this key, if [`prefetch`](Transaction::prefetch) has found
+    /// it.
     #[inline]
-    pub(crate) fn announced(&self, table: &TableInner, key: &[u8]) -> Option<Record> {
-        self.with(|workspace| workspace.announced.find(table, key))
+    pub(crate) fn prefetched(&self, table: &TableInner, key: &[u8]) -> Option<Record> {
+        self.with(|txn_context| txn_context.prefetched.find(table, key))
     }
 
     #[inline]
@@ -353,10 +355,10 @@ impl<'db> Transaction<'db> {
         Some(Row::new(schema, bytes))
     }
 
-    /// Looks at a record, and remembers what it saw.
+    /// NodeSet at a record, and remembers what it saw.
     #[inline]
     pub(crate) fn see(&self, record: Record) -> View {
-        let view = record::view(record, self.snapshot.get(), self.fate.get(), true);
+        let view = record::view(record, self.snapshot.get(), self.status.get(), true);
         self.note_doubt(record);
         self.note_read(record, view);
         view
@@ -386,7 +388,7 @@ impl<'db> Transaction<'db> {
     #[inline]
     pub(crate) fn note_read(&self, record: Record, view: View) {
         if self.is_certified() && !view.own {
-            self.with(|workspace| workspace.reads.push((record, view.version)));
+            self.with(|txn_context| txn_context.reads.push((record, view.version)));
         }
     }
 
@@ -395,8 +397,8 @@ impl<'db> Transaction<'db> {
     #[inline]
     pub(crate) fn note_absent(&self, table: &TableInner, leaf: LeafSeen, key: &[u8]) {
         if self.is_certified() {
-            let place = Place::Primary(table);
-            self.with(|workspace| workspace.looks.push_key(place, leaf, key));
+            let index = IndexRead::Primary(table);
+            self.with(|txn_context| txn_context.node_set.add_absent(index, leaf, key));
         }
     }
 
@@ -404,13 +406,13 @@ impl<'db> Transaction<'db> {
     #[inline]
     pub(crate) fn note_scanned(
         &self,
-        place: Place,
+        index: IndexRead,
         leaf: LeafSeen,
         from: &[u8],
         to: Option<&[u8]>,
     ) {
         if self.is_certified() {
-            self.with(|workspace| workspace.looks.push(place, leaf, from, to));
+            self.with(|txn_context| txn_context.node_set.add_range(index, leaf, from, to));
         }
     }
 

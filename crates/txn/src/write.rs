@@ -13,7 +13,6 @@
 //! hang, and one on the same worker can let it go on (`Database::run`).
 
 use crate::error::{Error, Result, SchemaError};
-use crate::fate::Fate;
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
@@ -22,7 +21,8 @@ use crate::sync::Wait;
 use crate::table::{Table, TableInner};
 use crate::tree::Spot;
 use crate::txn::{Isolation, Transaction};
-use crate::workspace::{SpanChange, Workspace, Write};
+use crate::txn_context::{SpanChange, TxnContext, Write};
+use crate::txn_status::TxnStatus;
 
 /// A version that may be written over.
 enum Base {
@@ -68,11 +68,11 @@ impl Transaction<'_> {
     /// As [`insert`](Transaction::insert).
     pub fn insert_with(&self, table: &Table, fill: impl FnOnce(&mut RowBuf<'_>)) -> Result<()> {
         let table = &*table.0;
-        let buffer = self.with(|workspace| std::mem::take(&mut workspace.row));
+        let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
         let mut row = RowBuf::new_in(&table.schema, buffer);
         fill(&mut row);
         let done = self.insert_row(table, &row);
-        self.with(|workspace| workspace.row = row.into_buffer());
+        self.with(|txn_context| txn_context.row = row.into_buffer());
         done
     }
 
@@ -86,7 +86,7 @@ impl Transaction<'_> {
         table.key.of_row(row.as_row(), &mut key);
         let mut wait = Wait::new();
         loop {
-            let spot = self.with(|workspace| workspace.spot(table, key.as_slice()));
+            let spot = self.with(|txn_context| txn_context.spot(table, key.as_slice()));
             let Some(record) = spot.entry else {
                 if self.insert_new(table, &spot, key.as_slice(), row)? {
                     return Ok(());
@@ -131,7 +131,7 @@ impl Transaction<'_> {
         loop {
             let (record, base, version) = self.existing(table, bytes.as_slice())?;
             let before = record::row_of(version).expect("an existing row");
-            let buffer = self.with(|workspace| std::mem::take(&mut workspace.row));
+            let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
             let mut row = RowBuf::to_change(&table.schema, buffer, before);
             change(&mut row);
             let done = check_update(table, &row, bytes.as_slice())
@@ -139,7 +139,7 @@ impl Transaction<'_> {
             if let Ok(true) = done {
                 self.move_spans(table, record, Row::new(&table.schema, before), &row);
             }
-            self.with(|workspace| workspace.row = row.into_buffer());
+            self.with(|txn_context| txn_context.row = row.into_buffer());
             if done? {
                 return Ok(());
             }
@@ -175,7 +175,7 @@ impl Transaction<'_> {
     /// written over.
     fn existing(&self, table: &TableInner, key: &[u8]) -> Result<(Record, Base, Version)> {
         preemption::record_read();
-        if let Some(record) = self.announced(table, key) {
+        if let Some(record) = self.prefetched(table, key) {
             let base = self.base(record)?;
             if let Some(version) = base.row() {
                 return Ok((record, base, version));
@@ -206,7 +206,7 @@ impl Transaction<'_> {
 
     /// What may be written over: first updater wins.
     fn base(&self, record: Record) -> Result<Base> {
-        match record::writable(record, self.fate.get()) {
+        match record::writable(record, self.status.get()) {
             Writable::Dead => Ok(Base::Dead),
             Writable::Own(version) => Ok(Base::Own(version)),
             Writable::Committed(version, ts) => {
@@ -221,25 +221,25 @@ impl Transaction<'_> {
         }
     }
 
-    /// The transaction's fate, from its first write on.
-    fn fate(&self) -> *mut Fate {
-        if self.fate.get().is_null() {
-            let fate = Box::into_raw(Box::new(Fate::new(preemption::level())));
-            self.fate.set(fate);
-            self.with(|workspace| workspace.allocated(size_of::<Fate>()));
+    /// The transaction's status, from its first write on.
+    fn status(&self) -> *mut TxnStatus {
+        if self.status.get().is_null() {
+            let status = Box::into_raw(Box::new(TxnStatus::new(preemption::level())));
+            self.status.set(status);
+            self.with(|txn_context| txn_context.allocated(size_of::<TxnStatus>()));
         }
-        self.fate.get()
+        self.status.get()
     }
 
     /// Whether there is memory for a version of this row. For a tombstone there
     /// always is: deleting is the way to get memory back.
     fn reserve(&self, row: Option<&[u8]>, beside: usize) -> Result<()> {
         let bytes = Version::size(row.unwrap_or_default().len()) + beside;
-        let reserved = self.with(|workspace| {
+        let reserved = self.with(|txn_context| {
             if row.is_some() {
-                self.db.may_grow(self.slot, workspace, bytes)?;
+                self.db.may_grow(self.slot, txn_context, bytes)?;
             }
-            workspace.allocated(bytes);
+            txn_context.allocated(bytes);
             Ok(())
         });
         reserved.map_err(|error| self.fail(error))
@@ -254,25 +254,25 @@ impl Transaction<'_> {
         row: &RowBuf<'_>,
     ) -> Result<bool> {
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
-        let fate = self.fate();
-        let inserted = self.with(|workspace| {
-            let (pool, index) = (&mut workspace.pool, workspace.writes.len());
-            let version = record::new_version(pool, fate, None, index, Some(row.raw()));
+        let status = self.status();
+        let inserted = self.with(|txn_context| {
+            let (pool, index) = (&mut txn_context.pool, txn_context.writes.len());
+            let version = record::new_version(pool, status, None, index, Some(row.raw()));
             let record = record::new_record(pool, key, version);
             // SAFETY: records are removed before they are retired.
-            let inserted = unsafe { table.primary.insert(record, spot, workspace) };
+            let inserted = unsafe { table.primary.insert(record, spot, txn_context) };
             let Ok(finger) = inserted else {
                 // SAFETY: nobody has seen them.
                 unsafe {
-                    version.free_in(&mut workspace.pool);
-                    record.free_in(&mut workspace.pool);
+                    version.free_in(&mut txn_context.pool);
+                    record.free_in(&mut txn_context.pool);
                 }
                 let unused = Version::size(row.raw().len()) + Record::size(key.len());
-                workspace.freed(unused);
+                txn_context.freed(unused);
                 return None;
             };
-            workspace.finger = finger.map(|finger| (std::ptr::from_ref(table), finger));
-            workspace.writes.push(Write {
+            txn_context.finger = finger.map(|finger| (std::ptr::from_ref(table), finger));
+            txn_context.writes.push(Write {
                 table,
                 record,
                 base: None,
@@ -296,29 +296,29 @@ impl Transaction<'_> {
         row: Option<&[u8]>,
     ) -> Result<bool> {
         self.reserve(row, 0)?;
-        let fate = self.fate();
-        Ok(self.with(|workspace| match *base {
+        let status = self.status();
+        Ok(self.with(|txn_context| match *base {
             Base::Dead => unreachable!("dead records are looked up again"),
             // An update's function has written the row, too.
             Base::Own(old) if record::head_of(record) != Head::Version(old) => false,
             Base::Own(old) => {
                 let index = record::write_index(old);
                 let version = record::new_version(
-                    &mut workspace.pool,
-                    fate,
+                    &mut txn_context.pool,
+                    status,
                     record::next_of(old),
                     index,
                     row,
                 );
                 record::replace_own(record, version);
-                workspace.writes[index].new = version;
-                workspace.retire_version(old);
+                txn_context.writes[index].new = version;
+                txn_context.retire_version(old);
                 true
             }
             Base::Committed(base) => {
-                let index = workspace.writes.len();
+                let index = txn_context.writes.len();
                 let version =
-                    record::new_version(&mut workspace.pool, fate, Some(base), index, row);
+                    record::new_version(&mut txn_context.pool, status, Some(base), index, row);
                 let on_tombstone = record::is_tombstone(base);
                 if on_tombstone {
                     record::hold(record);
@@ -328,11 +328,11 @@ impl Transaction<'_> {
                         record::unhold(record);
                     }
                     // SAFETY: nobody has seen it.
-                    unsafe { version.free_in(&mut workspace.pool) };
-                    workspace.freed(Version::size(row.unwrap_or_default().len()));
+                    unsafe { version.free_in(&mut txn_context.pool) };
+                    txn_context.freed(Version::size(row.unwrap_or_default().len()));
                     return false;
                 }
-                workspace.writes.push(Write {
+                txn_context.writes.push(Write {
                     table,
                     record,
                     base: Some(base),
@@ -346,14 +346,14 @@ impl Transaction<'_> {
     /// The spans of a row that there was not before.
     fn begin_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
         for at in 0..table.indexes.len() {
-            self.with(|workspace| change_span(workspace, table, at, record, row, true));
+            self.with(|txn_context| change_span(txn_context, table, at, record, row, true));
         }
     }
 
     /// The spans of a row that there is no more.
     fn end_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
         for at in 0..table.indexes.len() {
-            self.with(|workspace| change_span(workspace, table, at, record, row, false));
+            self.with(|txn_context| change_span(txn_context, table, at, record, row, false));
         }
     }
 
@@ -369,9 +369,9 @@ impl Transaction<'_> {
             index.key.of_row(before, &mut old);
             index.key.of_row(after, &mut new);
             if old.as_slice() != new.as_slice() {
-                self.with(|workspace| {
-                    change_span(workspace, table, at, record, before, false);
-                    change_span(workspace, table, at, record, after, true);
+                self.with(|txn_context| {
+                    change_span(txn_context, table, at, record, before, false);
+                    change_span(txn_context, table, at, record, after, true);
                 });
             }
         }
@@ -380,7 +380,7 @@ impl Transaction<'_> {
 
 /// Begins or ends the span of a row in one of its table's indexes.
 fn change_span(
-    workspace: &mut Workspace,
+    txn_context: &mut TxnContext,
     table: &TableInner,
     at: usize,
     record: Record,
@@ -393,12 +393,12 @@ fn change_span(
     // SAFETY: the record is part of the open transaction.
     key.push(unsafe { record.bytes() });
     let entry = if begins {
-        workspace.begin_span(index, record, key.as_slice())
+        txn_context.begin_span(index, record, key.as_slice())
     } else {
         let entry = index.tree.lookup(key.as_slice()).entry;
         entry.expect("a row has its index entries until no snapshot needs them")
     };
-    workspace.spans.push(SpanChange {
+    txn_context.spans.push(SpanChange {
         table,
         at,
         entry,

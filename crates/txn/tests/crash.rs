@@ -183,7 +183,7 @@ impl Bank {
 
 /// The work that the other tests interrupt, to its end; as a child, without end.
 #[test]
-fn transfers_keep_the_books() {
+fn transfers_keep_the_sum() {
     let acknowledge = |thread: i32, number: i64| {
         // In one write, so that the parent never reads half of it.
         let line = format!("ack {thread} {number}\n");
@@ -204,7 +204,7 @@ fn transfers_keep_the_books() {
 
 fn start(directory: &Path, policy: u32) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "transfers_keep_the_books", "--nocapture"])
+        .args(["--exact", "transfers_keep_the_sum", "--nocapture"])
         .env(DIRECTORY, directory)
         .env(POLICY, policy.to_string())
         .stdout(Stdio::piped())

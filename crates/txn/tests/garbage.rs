@@ -54,7 +54,7 @@ fn updates(db: &Database, table: &Table, count: i64) -> Vec<u32> {
 }
 
 #[test]
-fn after_a_purge_with_nothing_open_writers_go_on() {
+fn writers_continue_after_a_purge_with_no_open_transaction() {
     let (db, table) = database();
     // An older snapshot, so that the purge cannot free anything itself.
     let old = db.begin(TxnOptions::read_only()).unwrap();
@@ -71,7 +71,7 @@ fn after_a_purge_with_nothing_open_writers_go_on() {
 }
 
 #[test]
-fn who_holds_no_garbage_back_is_not_ended_for_it() {
+fn a_transaction_that_holds_back_no_garbage_is_not_aborted() {
     let (db, table) = database();
     let old = db.begin(TxnOptions::read_only()).unwrap();
     let purging = db.begin(TxnOptions::default()).unwrap();
@@ -87,7 +87,7 @@ fn who_holds_no_garbage_back_is_not_ended_for_it() {
 }
 
 #[test]
-fn a_purge_frees_what_it_has_made() {
+fn a_purge_frees_its_own_garbage() {
     let (db, table) = database();
     let purging = db.begin(TxnOptions::default()).unwrap();
     purge(&purging, &table);
@@ -97,7 +97,7 @@ fn a_purge_frees_what_it_has_made() {
 }
 
 #[test]
-fn who_keeps_too_much_for_itself_is_ended_and_nobody_else() {
+fn a_transaction_above_the_garbage_limit_is_aborted_and_no_other() {
     let (db, table) = database();
     let reader = db.begin(TxnOptions::read_only()).unwrap();
     let greedy = db.begin(TxnOptions::default()).unwrap();

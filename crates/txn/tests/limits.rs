@@ -85,7 +85,7 @@ fn memory_ends_with_an_error_and_nothing_else() {
 }
 
 #[test]
-fn an_old_snapshot_is_named_and_then_ended() {
+fn the_oldest_snapshot_is_reported_and_then_aborted() {
     let (db, table) = database(Options {
         garbage_limit: 1 << 20,
         ..Options::default()
@@ -139,7 +139,7 @@ fn a_scan_notices_that_it_was_ended() {
 }
 
 #[test]
-fn a_deadline_ends_what_it_should() {
+fn a_deadline_aborts_the_transaction() {
     let (db, table) = database(Options::default());
     insert(&db, &table, 1, "a").unwrap();
     let past = TxnOptions::default().deadline(Instant::now());
@@ -262,10 +262,10 @@ fn tables_of_other_databases_are_a_bug() {
     let _ = db.begin(TxnOptions::default()).unwrap().get(&table, 1);
 }
 
-/// Announcing rows is no reading: it finds what is there, minds nothing that is
+/// Prefetching rows does not read them: it finds what is there, minds nothing that is
 /// not, and does not make a transaction depend on them.
 #[test]
-fn announced_rows_are_not_read() {
+fn prefetched_rows_are_not_read() {
     let (db, table) = database(Options::default());
     for id in 0..40 {
         insert(&db, &table, id, "a").unwrap();
@@ -284,10 +284,10 @@ fn announced_rows_are_not_read() {
     txn.commit().unwrap();
 }
 
-/// A row that was announced is read as any other: as of the snapshot, and what was
+/// A row that was prefetched is read as any other: as of the snapshot, and what was
 /// read must still hold at the commit.
 #[test]
-fn announced_rows_are_read_as_others_are() {
+fn prefetched_rows_are_read_as_of_the_snapshot() {
     let (db, table) = database(Options::default());
     for id in 0..3 {
         insert(&db, &table, id, "a").unwrap();
@@ -311,9 +311,9 @@ fn announced_rows_are_read_as_others_are() {
     assert!(matches!(late, Err(Error::Conflict { .. })));
 }
 
-/// A row that was announced may have gone, and another have taken its place.
+/// A row that was prefetched may have gone, and another have taken its place.
 #[test]
-fn announced_rows_that_have_gone_are_looked_for_again() {
+fn prefetched_rows_that_were_removed_are_looked_up_again() {
     let (db, table) = database(Options::default());
     let begin = |options| db.begin(options).unwrap();
     let txn = begin(TxnOptions::read_committed());

@@ -8,10 +8,10 @@
 
 #[path = "../src/epoch.rs"]
 mod epoch;
-#[path = "../src/fate.rs"]
-mod fate;
 #[path = "../src/latch.rs"]
 mod latch;
+#[path = "../src/txn_status.rs"]
+mod txn_status;
 
 /// In the place of `src/sync.rs`.
 mod sync {
@@ -19,6 +19,7 @@ mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, fence};
 
     pub(crate) const SLOTS: usize = 2;
+    pub(crate) const MODEL: bool = true;
 
     pub(crate) struct Wait;
 
@@ -39,6 +40,9 @@ mod preemption {
         Region
     }
     pub(crate) fn poll_point() {}
+    pub(crate) fn in_region() -> bool {
+        true
+    }
 }
 
 use loom::cell::UnsafeCell;
@@ -47,9 +51,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use epoch::Epochs;
-use fate::Fate;
 use latch::Latch;
 use sync::{Acquire, AtomicU64, Relaxed, Release};
+use txn_status::TxnStatus;
 
 /// Switches of threads that are tried beyond those that must be.
 fn model(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
@@ -120,23 +124,27 @@ fn writers_of_a_latch_exclude_each_other() {
 #[test]
 fn a_snapshot_does_not_change() {
     model(3, || {
-        let shared = Arc::new((Epochs::<()>::new(|| ()), Fate::new(0), AtomicU64::new(0)));
+        let shared = Arc::new((
+            Epochs::<()>::new(|| ()),
+            TxnStatus::new(0),
+            AtomicU64::new(0),
+        ));
         let writer = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let (epochs, fate, done) = &*shared;
-                fate.prepare();
+                let (epochs, status, done) = &*shared;
+                status.prepare();
                 let ts = epochs.draw();
-                fate.prepare_at(ts);
-                fate.commit(ts);
+                status.prepare_at(ts);
+                status.commit(ts);
                 done.store(1, Release);
             })
         };
-        let (epochs, fate, done) = &*shared;
+        let (epochs, status, done) = &*shared;
         let ended = done.load(Acquire) == 1;
         let (slot, snapshot) = epochs.claim(0).expect("a free slot");
-        let first = fate.committed_by(snapshot);
-        let second = fate.committed_by(snapshot);
+        let first = status.committed_by(snapshot);
+        let second = status.committed_by(snapshot);
         assert_eq!(first, second);
         assert!(first || !ended);
         epochs.release(slot);
@@ -149,18 +157,21 @@ fn a_snapshot_does_not_change() {
 #[test]
 fn write_skew_is_refused() {
     model(2, || {
-        let shared = Arc::new((Epochs::<()>::new(|| ()), [Fate::new(0), Fate::new(0)]));
-        let commit = |shared: &(Epochs<()>, [Fate; 2]), mine: usize| {
-            let (epochs, fates) = shared;
-            fates[mine].prepare();
+        let shared = Arc::new((
+            Epochs::<()>::new(|| ()),
+            [TxnStatus::new(0), TxnStatus::new(0)],
+        ));
+        let commit = |shared: &(Epochs<()>, [TxnStatus; 2]), mine: usize| {
+            let (epochs, statuses) = shared;
+            statuses[mine].prepare();
             let ts = epochs.draw();
-            fates[mine].prepare_at(ts);
+            statuses[mine].prepare_at(ts);
             // Each has read, before the other wrote, what the other writes.
-            let certified = !fates[1 - mine].committed_by(ts - 1);
+            let certified = !statuses[1 - mine].committed_by(ts - 1);
             if certified {
-                fates[mine].commit(ts);
+                statuses[mine].commit(ts);
             } else {
-                fates[mine].abort();
+                statuses[mine].abort();
             }
             certified
         };

@@ -48,7 +48,7 @@ fn durability() -> DurabilityOptions {
 }
 
 #[test]
-fn what_was_committed_comes_back_and_what_was_not_does_not() {
+fn committed_transactions_are_recovered_and_others_are_not() {
     let directory = tempfile::tempdir().unwrap();
     let open = || Database::open(directory.path(), Options::default(), durability()).unwrap();
     let db = open();
@@ -190,7 +190,7 @@ impl DiskFile for FailingFile {
 }
 
 #[test]
-fn when_the_disk_fails_the_database_is_read_only_and_says_why() {
+fn a_disk_failure_makes_the_database_read_only() {
     let path = tempfile::tempdir().unwrap();
     let fails = Arc::new(AtomicBool::new(false));
     let disk = Failing {

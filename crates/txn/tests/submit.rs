@@ -180,7 +180,7 @@ fn options() -> TxnOptions {
 }
 
 #[test]
-fn who_finds_no_place_hears_when_to_come_back_and_gets_in_then() {
+fn a_refused_transaction_is_admitted_after_its_retry_time() {
     let (executor, counters) = in_memory(1);
     let (begun, gate) = (Gate::default(), Gate::default());
     let _opens = Opens(gate.clone());

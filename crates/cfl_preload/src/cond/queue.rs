@@ -1,9 +1,9 @@
-//! The queue of a condition variable: who waits, who is woken, who has left.
+//! The queue of a condition variable: its waiters, and how they are woken and leave.
 //!
 //! ```text
 //! byte  0  lock      generation << 2 | free, held or contended
 //!       4  pins      signalled waiters that have not seen it yet; the top bit is
-//!                    set while somebody waits to destroy
+//!                    set while a thread waits to destroy
 //!       8  first     the waiter that has waited longest, or null
 //!      16  last
 //!      24  flags     four words, of which the one where glibc has its flags has
@@ -25,25 +25,30 @@
 //!
 //! Invariants:
 //!
-//! 1. The queue is read and changed only with `lock` held.
+//! 1. The queue is read and changed only with `lock` held. (Asserted in `join` and
+//!    `is_being_destroyed`.)
 //! 2. A waiter in the queue is WAITING or LEAVING, and its frame is alive: it
 //!    returns only after it was made SIGNALLED or RELEASED, or took itself out.
-//! 3. Who makes a waiter SIGNALLED or RELEASED does not touch it afterwards,
-//!    except to wake the address, which needs no memory there.
+//!    (Asserted in `take`.)
+//! 3. The thread that makes a waiter SIGNALLED or RELEASED does not touch it
+//!    afterwards, except to wake the address, which needs no memory there. (Not
+//!    asserted: nothing marks a frame that is gone.)
 //! 4. A RELEASED waiter does not touch the condition variable, so that may be
 //!    destroyed as soon as a broadcast returns. For waiters that are LEAVING or
-//!    hold a pin, destroying waits, asleep; they are on their way out.
+//!    hold a pin, destroying waits, asleep; they are on their way out. (Not asserted,
+//!    as 3; the test `destroying_sleeps_until_all_have_left_and_seen`.)
 //! 5. A waiter that was signalled and is cancelled passes the signal on, and
-//!    holds its pin until it has.
+//!    holds its pin until it has. (Not asserted: `abandon` does both in this order.)
 //! 6. While DESTROYING is set, every waiter in the queue holds a pin, too: so the
-//!    pins are all that is waited for. Who drops the last one touches nothing
-//!    afterwards and wakes the address.
-//! 7. Whoever holds `lock` cannot be cancelled and runs a bounded number of
-//!    steps.
+//!    pins are all that is waited for. The thread that drops the last one touches
+//!    nothing afterwards and wakes the address. (Asserted in `unpin`: as many pins
+//!    were held.)
+//! 7. A thread that holds `lock` cannot be cancelled and runs a bounded number of
+//!    steps. (Not asserted: no cancellation point is called under it.)
 //!
 //! Fork: the child has the queue but not the threads in it, whose stacks glibc
 //! reuses. The lock therefore carries the generation, a count of forks
-//! (`fork.rs`); who finds another one empties the queue and drops the pins.
+//! (`fork.rs`); a thread that finds another one empties the queue and drops the pins.
 //!
 //! Weakness: a broadcast wakes with one system call per waiter.
 
@@ -160,8 +165,8 @@ impl Cond {
         self.flags_place().store(flags, Relaxed);
     }
 
-    /// Sleeps until no thread touches the memory any more (4). Nobody may be
-    /// waiting, so whoever is still there is on its way out.
+    /// Sleeps until no thread touches the memory any more (4). No thread may be
+    /// waiting, so those still there are on their way out.
     pub(super) fn await_unused(&self) {
         self.lock();
         let mut queued = 0;
@@ -186,13 +191,16 @@ impl Cond {
 
     /// Whether somebody waits to destroy. The lock is held (1).
     fn is_being_destroyed(&self) -> bool {
+        debug_assert!(self.is_locked(), "1");
         self.pins.load(Relaxed) & DESTROYING != 0
     }
 
     /// Drops pins. The last touch of the condition variable.
     fn unpin(&self, pins: u32) {
         let address: *const AtomicU32 = &self.pins;
-        if self.pins.fetch_sub(pins, Release) == DESTROYING | pins {
+        let before = self.pins.fetch_sub(pins, Release);
+        debug_assert!(before & !DESTROYING >= pins, "6");
+        if before == DESTROYING | pins {
             futex::wake(address, 1);
         }
     }
@@ -200,7 +208,7 @@ impl Cond {
     fn lock(&self) {
         let generation = fork::generation() << GENERATION_SHIFT;
         let mut spins = 0;
-        // Who has slept cannot know whether others still do.
+        // A thread that has slept cannot know whether others still do.
         let mut taken = HELD;
         loop {
             let word = self.lock.load(Relaxed);
@@ -241,6 +249,11 @@ impl Cond {
         }
     }
 
+    /// Whether some thread holds `lock`. For assertions.
+    fn is_locked(&self) -> bool {
+        self.lock.load(Relaxed) & 0b11 != FREE
+    }
+
     fn unlock(&self) {
         let generation = fork::generation() << GENERATION_SHIFT;
         if self.lock.swap(generation | FREE, Release) & 0b11 == CONTENDED {
@@ -271,6 +284,7 @@ impl Cond {
 
     /// Closes the gap between two neighbours. The lock is held (1).
     fn join(&self, previous: *mut Waiter, next: *mut Waiter) {
+        debug_assert!(self.is_locked(), "1");
         // SAFETY: both are in the queue, hence alive (2).
         unsafe {
             match previous.as_ref() {
@@ -286,7 +300,7 @@ impl Cond {
 
     /// The waiter gives up. Whether it did: if not, it was woken before.
     pub(super) fn leave(&self, waiter: &Waiter) -> bool {
-        // From here on nobody wakes it, and destroying waits for it (4).
+        // From here on it is not woken, and destroying waits for it (4).
         let left = waiter
             .state
             .compare_exchange(WAITING, LEAVING, Acquire, Acquire);
@@ -377,8 +391,11 @@ impl Cond {
                 self.join(previous, next);
                 woken[count] = address;
                 count += 1;
-            } else if keeps_pin && !has_pin {
-                // LEAVING: it takes itself out.
+                continue;
+            }
+            // It takes itself out.
+            debug_assert_eq!(won, Err(LEAVING), "2");
+            if keeps_pin && !has_pin {
                 self.pins.fetch_sub(1, Relaxed);
             }
         }
@@ -448,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_wakes_who_has_waited_longest_and_a_broadcast_the_rest() {
+    fn a_signal_wakes_the_longest_waiter_and_a_broadcast_the_rest() {
         let cond = cond();
         let waiters = three(&cond);
         cond.signal();
@@ -487,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_leaves_is_passed_over_and_keeps_the_memory_in_use() {
+    fn a_leaving_waiter_is_skipped_and_keeps_the_memory_in_use() {
         let cond = cond();
         let waiters = three(&cond);
         // Between giving up and taking itself out of the queue.
@@ -504,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_signalled_keeps_the_memory_in_use_until_it_knows_and_who_was_released_does_not() {
+    fn signalled_waiters_pin_the_memory_and_released_ones_do_not() {
         let cond = cond();
         let waiters = three(&cond);
         cond.signal();
@@ -518,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_its_receiver_does_not_want_goes_to_the_next() {
+    fn a_signal_to_a_cancelled_waiter_passes_to_the_next() {
         let cond = cond();
         let waiters = three(&cond);
         cond.signal();
@@ -532,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_from_before_a_fork_is_given_up_even_if_it_was_locked() {
+    fn a_queue_from_before_a_fork_is_emptied_even_if_locked() {
         let cond = cond();
         let stack = three(&cond);
         cond.signal();

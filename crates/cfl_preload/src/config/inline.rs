@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_statement_is_refused_in_words() {
+    fn an_invalid_statement_is_refused_with_the_reason() {
         let refused = |text| table(text).unwrap_err();
         assert_eq!(
             refused("group weight=3"),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_nothing() {
+    fn empty_statements_are_ignored() {
         assert_eq!(table(" ; ;; "), Ok(Table::new()));
     }
 }

@@ -39,7 +39,7 @@ fn a_cancelled_thread_takes_no_signal_with_it() {
 }
 
 #[test]
-fn what_belongs_to_glibc_goes_together_with_what_is_ours() {
+fn objects_of_glibc_work_together_with_ours() {
     same_as_glibc("forwarded");
 }
 

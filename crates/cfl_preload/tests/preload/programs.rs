@@ -141,7 +141,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn memcached_keeps_what_it_was_given() {
+fn memcached_keeps_its_values() {
     if !installed("memcached", "memcached") || !installed("python3", "python3") {
         return;
     }
@@ -252,7 +252,7 @@ fn mariadb(directory: &Path, prepare: &dyn Fn(&mut Command)) -> String {
 }
 
 #[test]
-fn mariadb_keeps_its_books() {
+fn mariadb_keeps_its_data() {
     if !installed("mariadbd", "mariadb-server-core mariadb-client") {
         return;
     }

@@ -29,7 +29,7 @@ fn counted(reports: &[Value], name: &str, acquisitions: u64) -> bool {
 }
 
 #[test]
-fn a_mistake_is_told_and_the_program_runs_on_glibcs_locks() {
+fn a_mistake_is_reported_and_the_program_runs_on_glibcs_locks() {
     let directory = tempdir().unwrap();
     let program = program("whose", directory.path());
     assert_eq!(with(&program, "").good(), "ours\n");
@@ -54,7 +54,7 @@ fn a_mistake_is_told_and_the_program_runs_on_glibcs_locks() {
 }
 
 #[test]
-fn a_mistake_in_the_file_is_told_with_its_line() {
+fn a_mistake_in_the_file_is_reported_with_its_line() {
     let directory = tempdir().unwrap();
     let file = directory.path().join("cfl.toml");
     fs::write(&file, "ungrouped = 'alone'\n[lock]\nspin_us = 'long'\n").unwrap();
@@ -67,7 +67,7 @@ fn a_mistake_in_the_file_is_told_with_its_line() {
 }
 
 #[test]
-fn other_programs_than_those_meant_are_left_alone() {
+fn programs_that_are_not_selected_are_left_alone() {
     let directory = tempdir().unwrap();
     let program = program("whose", directory.path());
     for (programs, whose) in [("x,who?e", "ours\n"), ("x,who?", "glibc's\n")] {

@@ -1,14 +1,15 @@
-//! Acquiring without a queue: because nobody waits, or before those who do.
+//! Acquiring without a queue: because there is none, or before its waiters.
 //!
-//! A thread that finds the lock free takes it if nobody waits; if somebody does,
-//! if it may steal (Section 3.3) and the head has not claimed the lock. Where
+//! A thread that finds the lock free takes it if there is no queue; if there is one,
+//! it must be allowed to steal (Section 3.3), and the head must not have claimed the
+//! lock. Where
 //! spinning pays it looks for about as long as a switch would take, then queues.
 //!
-//! To ask who may go first takes longer than a short critical section. So who has
-//! acquired without a queue gets a *lease*: while its holds go unmeasured (see
-//! [`release`](crate::release)), for 8 µs at most, it acquires by one exchange if
-//! the lock is free and nobody has queued since, nor has the head woken up or
-//! fallen asleep.
+//! Deciding whether a thread may go first takes longer than a short critical
+//! section. So a thread that has acquired without a queue gets a *lease*: while its
+//! holds go unmeasured (see [`release`](crate::release)), for 8 µs at most, it
+//! acquires by one exchange if the lock is free and no thread has queued since, nor
+//! has the head woken up or fallen asleep.
 
 use super::spin::{self, Backoff};
 use crate::criteria::Policy;

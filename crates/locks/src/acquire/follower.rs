@@ -40,6 +40,7 @@ impl Waiter<'_> {
             before => {
                 self.node.prev.store(before, Relaxed);
                 // N3: this thread has replaced `before` as the tail.
+                debug_assert!(MODEL || node(before).next.load(Relaxed) == 0, "N3");
                 node(before).next.store(self.me, Release);
                 End::GaveWay
             }

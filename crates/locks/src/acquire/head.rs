@@ -3,9 +3,9 @@
 //! ```text
 //! watches ── spins, sleeps
 //!    │ free, the role says others first  ► gives way
-//!    │ free, had too much, nobody behind ► idles (strict guarantee only)
+//!    │ free, over-served, no waiters     ► idles (strict guarantee only)
 //!    │ free                              ► acquires, passes role and place on
-//!    │ waited for long                   ► claims the lock: nobody may pass
+//!    │ waited for long                   ► claims the lock: none may pass
 //!    └ deadline                          ► leaves, passes its place on
 //! ```
 
@@ -14,6 +14,7 @@ use super::role::Seen;
 use super::spin::{self, Backoff};
 use super::{End, Waiter};
 use crate::links::replace_tail;
+use crate::node::HEAD;
 use crate::options::sched_latency_ns;
 use crate::raw::Kind;
 use crate::state::{self, ALONE, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, WATCHED};
@@ -113,8 +114,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Strict guarantee: whether to leave the free lock to threads that are not
-    /// even here. Who has waiters behind it could only keep them waiting too.
+    /// Strict guarantee: whether to leave the free lock to threads that have not
+    /// come yet. A head with waiters behind it would only keep them waiting too.
     fn should_idle(&self, state: u64, watch: &Watch) -> bool {
         self.policy.settings.strict()
             && state::tail(state) == self.me
@@ -135,8 +136,8 @@ impl Waiter<'_> {
         }
         let enough = watch.idle_ns() >= sched_latency_ns();
         if enough {
-            // Nobody came: what it had is forgiven, and what it will have until
-            // somebody comes.
+            // No thread came: what it has held is forgiven, and what it will hold
+            // until one comes.
             self.thread.is_alone_at(self.policy.lock.key());
             self.policy.lock.core.state.fetch_or(ALONE, Relaxed);
             let sid = self.standing.sid;
@@ -153,6 +154,7 @@ impl Waiter<'_> {
     /// `learnt` is the state with what the wait has taught about spinning.
     pub(super) fn acquire(&mut self, state: u64, learnt: u64) -> bool {
         let alone = state::tail(state) == self.me;
+        debug_assert!(MODEL || self.node.word.load(Relaxed) & HEAD != 0, "N5");
         let mut new = (learnt | LOCKED) & !(CLAIMED | WATCHED | HEAD_PARKED);
         if alone {
             new = state::with_tail(new, 0) & !LS_TAKEN;

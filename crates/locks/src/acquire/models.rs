@@ -191,7 +191,7 @@ fn a_new_head_sees_the_queue_as_the_old_one_left_it() {
 
 /// Role: who is given it sees the links that the one before wrote.
 #[test]
-fn an_heir_sees_the_queue_as_the_scheduler_left_it() {
+fn the_next_scheduler_sees_the_queue_as_the_last_left_it() {
     let seats = [
         seat(HEAD | ROLE, POOR),
         seat(0, RICH),
@@ -206,7 +206,7 @@ fn an_heir_sees_the_queue_as_the_scheduler_left_it() {
 
 /// The same where the heir goes on from the memo, and takes no census first.
 #[test]
-fn an_heir_sees_the_rest_of_the_queue_as_the_scheduler_left_it() {
+fn the_next_scheduler_sees_the_rest_as_the_last_left_it() {
     let seats = [
         seat(HEAD | ROLE, RICH),
         seat(0, POOR),
@@ -234,7 +234,7 @@ fn inherit(lock: &Arc<Lock>) -> End {
 
 /// Vacant role: who takes it sees the links that the one who dropped it wrote.
 #[test]
-fn a_role_dropped_is_a_role_taken_with_its_links() {
+fn a_dropped_role_is_taken_with_its_links() {
     let seats = [
         seat(HEAD, POOR),
         seat(ROLE, POOR),
@@ -254,7 +254,7 @@ fn a_role_dropped_is_a_role_taken_with_its_links() {
 
 /// The same when the role is vacant because its heir sleeps.
 #[test]
-fn a_role_that_its_heir_sleeps_through_is_taken_with_its_links() {
+fn a_role_refused_by_a_sleeper_is_taken_with_its_links() {
     let seats = [
         seat(HEAD, RICH),
         seat(ROLE, RICH),

@@ -1,4 +1,4 @@
-//! The lock scheduler's role: who has it, when it walks, who has it next.
+//! The lock scheduler's role: how it is taken, used and passed on.
 //!
 //! ```text
 //! vacant ── the head takes it ──► a waiter walks ── moved some ──► the last of them
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `LS_TAKEN` in the lock is set from taking to dropping, `ROLE` in the word of
-//! whoever has it (N4). All links that a scheduler writes are written before it
+//! the waiter that has it (N4). All links that a scheduler writes are written before it
 //! gives up either, and read after getting either: a release and an acquire on
 //! that word.
 
@@ -42,7 +42,8 @@ impl Waiter<'_> {
             return false;
         }
         self.node.memo.store(0, Relaxed);
-        self.node.tell(ROLE);
+        let word = self.node.tell(ROLE);
+        debug_assert_eq!(word & ROLE, 0, "N4");
         true
     }
 
@@ -56,7 +57,9 @@ impl Waiter<'_> {
     /// The scheduler's walk, if the queue has changed since the last one.
     /// Returns whether it walked.
     pub(super) fn schedule(&mut self, seen: &mut Seen, is_head: bool) -> bool {
-        let tail = state::tail(self.policy.lock.core.load());
+        let state = self.policy.lock.core.load();
+        debug_assert_ne!(state & LS_TAKEN, 0, "N4");
+        let tail = state::tail(state);
         seen.looks += 1;
         // A group's vLHT moves while its threads wait.
         let stale = self.policy.by_group() && seen.looks.is_multiple_of(GROUP_LOOKS);
@@ -116,6 +119,7 @@ impl Waiter<'_> {
         heir.memo.store(if memo == to { 0 } else { memo }, Relaxed);
         let mut word = heir.word.load(Relaxed);
         while word & (PARKED | ABANDONED) == 0 {
+            debug_assert_eq!(word & ROLE, 0, "N4");
             match heir
                 .word
                 .compare_exchange_weak(word, word | ROLE, AcqRel, Relaxed)

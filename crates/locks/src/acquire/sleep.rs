@@ -1,9 +1,9 @@
-//! Sleeping, such that whoever has something to say sees that it must wake.
+//! Sleeping so that no message is missed.
 //!
 //! A waiter sleeps on its own word, in which it first sets `PARKED`: a message
-//! that comes before keeps it awake, one that comes after finds the bit. For the
-//! head the news is that the lock is free, which is not in its word, so it also
-//! names itself in the lock; the release that clears `HEAD_PARKED` wakes it.
+//! that comes before keeps it awake, one that comes after finds the bit. The
+//! head waits for the lock to be free, which is not in its word, so it also names
+//! itself in the lock; the release that clears `HEAD_PARKED` wakes it.
 
 use super::{Waiter, spin};
 use crate::node::PARKED;

@@ -10,9 +10,9 @@
 //! level 0 a head does not spin, but for one time in 16, to find out whether
 //! spinning pays again.
 //!
-//! Each look at a lock takes its cache line from the holder, who then waits for
-//! it twice, when it releases and when it acquires again. So looks become rarer
-//! the longer one has waited.
+//! Each look at a lock takes its cache line from the holder, which then misses it
+//! twice, when it releases and when it acquires again. So looks become rarer with
+//! the time waited.
 
 use crate::options::Settings;
 use crate::state::{spin_level, with_spin_level};
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learnt_changes_nothing_else_in_the_state() {
+    fn the_spin_level_changes_nothing_else_in_the_state() {
         let state = !0;
         for learnt in [paid(state), in_vain(state)] {
             assert_eq!(learnt | crate::state::LEVEL, state);

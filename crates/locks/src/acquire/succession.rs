@@ -1,10 +1,10 @@
-//! Who is head next.
+//! How the head of the queue is succeeded.
 //!
 //! There is exactly one head, or a waiter that is making the next one (N5). It
-//! passes its place on when it has acquired or gives up, and to the waiters
-//! moved behind it when it has had more than they. Whoever is told finds out by
-//! its word; who sleeps is woken, at once or, when the holder says so, by the
-//! next release.
+//! passes its place on when it has acquired or gives up; and to the waiters moved
+//! behind it, when it has held the lock for longer than they. The new head sees it
+//! in its word. If it sleeps it is woken, at once or, when the holder says so, by
+//! the next release.
 
 use super::{End, Waiter};
 use crate::links::{replace_tail, step_behind, wait_for_next};
@@ -22,6 +22,7 @@ impl Waiter<'_> {
         let mut next = wait_for_next(self.me);
         loop {
             let word = node(next).tell(HEAD);
+            debug_assert_eq!(word & HEAD, 0, "N5");
             if word & ABANDONED == 0 {
                 if word & PARKED != 0 {
                     self.wake_head(next, later);
@@ -50,7 +51,8 @@ impl Waiter<'_> {
         }
     }
 
-    /// Whether the head has had so much that those behind it should go first.
+    /// Whether the head has held the lock so long that those behind it should go
+    /// first.
     /// It is compared with what they are compared with: who qualifies is below
     /// the mean, so no two heads give way to each other.
     pub(super) fn may_give_way(&self) -> bool {
@@ -83,6 +85,7 @@ impl Waiter<'_> {
         let mut next = first;
         loop {
             let word = node(next).tell(HEAD);
+            debug_assert_eq!(word & HEAD, 0, "N5");
             if word & ABANDONED == 0 {
                 if word & PARKED != 0 {
                     self.wake_head(next, false);
@@ -96,7 +99,7 @@ impl Waiter<'_> {
         }
     }
 
-    /// The head is none any more: others need not heed it.
+    /// The waiter is no longer head: others need not let it go first.
     pub(super) fn stop_watching(&mut self) {
         self.claimed = false;
         let state = &self.policy.lock.core.state;

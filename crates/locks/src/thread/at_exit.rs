@@ -16,8 +16,9 @@
 //! ([`give_back`]). Without a key the ends of threads go unnoticed, and slots of
 //! threads that the kernel does not know any more are freed from time to time.
 //!
-//! - **E1** After `give_back` has returned true nobody uses the key: who is about
-//!   to is counted in `ARMING` before it reads `KEY`.
+//! - **E1** After `give_back` has returned true no thread uses the key: a thread that
+//!   is about to is counted in `ARMING` before it reads `KEY`. (Not asserted: a key
+//!   that was deleted cannot be told from another.)
 
 use super::{LATE, SLOT, free_slot};
 use giveway_machine::futex::{self, Deadline};

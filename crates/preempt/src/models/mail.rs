@@ -113,7 +113,7 @@ fn a_request_for_the_handler_is_opened() {
 
 /// M3, for what poll points take and for what the handler takes.
 #[test]
-fn who_takes_a_level_sees_what_its_requester_did() {
+fn a_worker_that_takes_a_level_sees_what_its_requester_did() {
     for how in [How::Flag, How::Interrupt] {
         loom::model(move || {
             let shared = Arc::new((Desk::new(), UnsafeCell::new(0)));
@@ -151,7 +151,7 @@ fn who_takes_a_level_sees_what_its_requester_did() {
 /// A context that withdraws its requests looks at its queue after that: what was
 /// pushed before a request that it withdrew, it finds.
 #[test]
-fn what_was_acknowledged_is_found() {
+fn an_acknowledged_push_is_found() {
     loom::model(|| {
         let mut consumer = queue::<Box<u32>>(std::num::NonZeroU32::MIN);
         let desk = Desk::new();

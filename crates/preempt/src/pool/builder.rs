@@ -28,10 +28,10 @@ use crate::worker::Worker;
 /// Why there is no pool.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Nobody would work.
+    /// There would be no workers.
     #[error("a pool needs workers: give PoolBuilder::workers at least 1")]
     NoWorkers,
-    /// There is nothing to preempt for, or more than there can be.
+    /// Fewer than two levels, or more than there can be.
     #[error("{0} levels: give PoolBuilder::levels 2 to {max}", max = Level::MAX.get() + 1)]
     Levels(usize),
     /// A queue that is always full.
@@ -74,8 +74,8 @@ pub enum BuildError {
     Thread(#[from] io::Error),
 }
 
-/// How a pool is made. What is not said is as in the paper's experiments
-/// (Section 6.1), but for the delivery.
+/// How a pool is made. Defaults are those of the paper's experiments (Section 6.1),
+/// except for the delivery.
 #[derive(Clone, Debug)]
 pub struct PoolBuilder {
     workers: usize,
@@ -87,6 +87,7 @@ pub struct PoolBuilder {
     since: Since,
     goal: Option<Goal>,
     spin: Duration,
+    signal: Option<i32>,
     stack_bytes: Option<usize>,
     ticker: Ticker,
     lowering: Option<Plan>,
@@ -108,6 +109,7 @@ impl Default for PoolBuilder {
             since: Since::FirstInLine,
             goal: None,
             spin: Duration::from_micros(20),
+            signal: None,
             stack_bytes: None,
             ticker: Ticker::Thread,
             lowering: None,
@@ -116,7 +118,7 @@ impl Default for PoolBuilder {
 }
 
 impl PoolBuilder {
-    /// How many worker threads; one less than CPUs, at least 1, if nobody says.
+    /// How many worker threads; one less than CPUs, at least 1, by default.
     pub fn workers(mut self, workers: usize) -> PoolBuilder {
         self.workers = workers;
         self
@@ -135,13 +137,13 @@ impl PoolBuilder {
     }
 
     /// How many tasks of a level may wait for each worker: 1 at the base and 4
-    /// above it if nobody says.
+    /// above it by default.
     pub fn capacity(mut self, level: Level, places: u32) -> PoolBuilder {
         self.capacities.push((level, places));
         self
     }
 
-    /// When workers leave background work; [`Policy::best`] if nobody says.
+    /// When workers leave background work; [`Policy::best`] by default.
     pub fn policy(mut self, policy: Policy) -> PoolBuilder {
         self.policy = policy;
         self
@@ -166,10 +168,17 @@ impl PoolBuilder {
     }
 
     /// For how long a worker without work looks for some before it sleeps: 20 µs
-    /// if nobody says. Being woken costs the worker about 50 µs, and the submitter
+    /// by default. Being woken costs the worker about 50 µs, and the submitter
     /// a system call.
     pub fn spin(mut self, spin: Duration) -> PoolBuilder {
         self.spin = spin;
+        self
+    }
+
+    /// Which signal preempts, for policies that use one; SIGURG by default. The
+    /// whole process must leave it alone.
+    pub fn signal(mut self, signal: i32) -> PoolBuilder {
+        self.signal = Some(signal);
         self
     }
 
@@ -179,7 +188,7 @@ impl PoolBuilder {
         self
     }
 
-    /// Who sees to what takes time: a thread of the pool, if nobody says.
+    /// What does the periodic work: a thread of the pool, by default.
     pub fn ticker(mut self, ticker: Ticker) -> PoolBuilder {
         self.ticker = ticker;
         self
@@ -187,7 +196,7 @@ impl PoolBuilder {
 
     /// Has each worker tell the kernel, by what `make` returns, when it runs
     /// background work only: when it begins a background task and nothing was
-    /// urgent for as long as `after`. Nobody is told if nobody says. For UFS,
+    /// urgent for as long as `after`. By default the kernel is not told. For UFS,
     /// `make` returns a [`HintSlot`](crate::HintSlot).
     ///
     /// `make` is called on the worker's thread, with the worker's number, before it
@@ -299,6 +308,7 @@ impl PoolBuilder {
             cpu: self.pin.as_ref().map(|cpus| cpus[worker]),
             // A worker that may be interrupted later has to be ready for it.
             delivery: self.policy.delivery().unwrap_or(Delivery::best()),
+            signal: self.signal,
             stack_bytes: self.stack_bytes,
             lowering: self.lowering.clone(),
             station: Arc::clone(&station),
@@ -331,6 +341,7 @@ struct Recruit {
     worker: usize,
     cpu: Option<usize>,
     delivery: Delivery,
+    signal: Option<i32>,
     stack_bytes: Option<usize>,
     lowering: Option<Plan>,
     station: Arc<Station>,
@@ -340,7 +351,7 @@ struct Recruit {
 impl Recruit {
     /// The whole life of the thread.
     fn work(self, tell: &mpsc::Sender<Result<Remote, BuildError>>) {
-        // Who builds the pool waits for the answer, so the channel is open.
+        // The builder waits for the answer, so the channel is open.
         let say = |what| tell.send(what).expect("the builder waits");
         if let Err(error) = self.pin() {
             return say(Err(error));
@@ -350,6 +361,9 @@ impl Recruit {
             standing.attach(make(self.worker), *after, clock::now());
         }
         let mut builder = Worker::builder().delivery(self.delivery);
+        if let Some(signal) = self.signal {
+            builder = builder.signal(signal);
+        }
         if let Some(bytes) = self.stack_bytes {
             builder = builder.stack_bytes(bytes);
         }

@@ -3,16 +3,16 @@
 //! **Placement.** Workers take turns. Of a batch, a worker gets as many tasks as
 //! its queue has places for, then the next worker gets the rest; every worker
 //! that got some is notified once: *batched on-demand preemption*. Unlike the
-//! paper, whose workers are always busy, idle workers come first: to preempt one
-//! worker while another one spins helps nobody.
+//! paper, whose workers are always busy, idle workers come first: preempting
+//! one worker while another one spins has no use.
 //!
 //! **Starvation.** A worker whose background work has waited too long gets no
 //! urgent task, and is not interrupted.
 //!
 //! **Notification.** An idle worker is woken if it sleeps. One that has told the
 //! kernel that it runs background work only is raised first (`lowering`). A busy
-//! one is sent a request, if the policy interrupts, unless the context of the level is at work:
-//! it will look at its queue again before it stops (P2 of `station`).
+//! one is sent a request, if the policy interrupts, unless the context of the level
+//! is at work: it will look at its queue again before it stops (P2 of `station`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

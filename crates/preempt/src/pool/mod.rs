@@ -13,14 +13,14 @@
 //! ```
 //!
 //! The paper's scheduling thread (Section 4.1) dispatches what its admission
-//! control lets through. Here whoever submits does so: pushing is lock-free, any
+//! control lets through. Here the submitter does so: pushing is lock-free, any
 //! number of threads may do it, and a task that is not admitted comes back as a
 //! value. What needs a clock is [`Pool::tick`], called by a thread of the pool
 //! or, with [`Ticker::Caller`], by a scheduling thread that its user has anyway.
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `request` | What does a submitter say, and hear? |
+//! | `request` | What does a submitter give, and get? |
 //! | `common`, `station` | What does a worker know, what do its contexts run? |
 //! | `dispatch` | Which worker gets a task, and how does it learn of it? |
 //! | `tick` | What needs a clock? |

@@ -1,8 +1,7 @@
-//! One worker: its queues, its books, and what its contexts run.
+//! One worker: its queues, its statistics, and what its contexts run.
 //!
-//! Every task runs in the context of its level, wherever it was found. So a task
-//! is preempted by more urgent ones only, and the worker never has to know on
-//! which path a task came:
+//! Every task runs in the context of its level. So a task is preempted by more
+//! urgent ones only:
 //!
 //! ```text
 //!   level 2   queue ───▶ context 2:  serve()      runs until the queue is empty,
@@ -19,19 +18,23 @@
 //! Invariants:
 //!
 //! - **P1** The queue of a level is taken from by the context of that level alone.
+//!   (Asserted in both `next`.)
 //! - **P2** A context that leaves its level has taken it out of `serving` first,
-//!   and looked at its queue after that. So what is pushed is found by the
-//!   context, or found missing from `serving` by who pushes.
+//!   and looked at its queue after that. So a push is either found by the context,
+//!   or finds the context missing from `serving`. (Asserted in `Serving::end`: it
+//!   was there. The order: the model
+//!   `a_context_that_is_serving_finds_what_was_pushed`.)
 //! - **P3** The account of a background task is open from when it is first in
-//!   line, or starts, until it has ended; the worker is up from when a context
-//!   above the base looks for work until no such context is left.
+//!   line, or starts, until it has ended. (Asserted in `run_task`.) The worker is up
+//!   from when a context above the base looks for work until no such context is
+//!   left. (Asserted in `Base::next`.)
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::backlog::Backlog;
 use crate::clock;
-use crate::context::{task_boundary, yield_to};
+use crate::context::{current_level, task_boundary, yield_to};
 use crate::level::Level;
 use crate::lowering::Standing;
 use crate::pool::Occupation;
@@ -139,6 +142,7 @@ impl Station {
         let run_ns = now - started;
         self.occupations[level.index()].end();
         if base {
+            debug_assert!(self.starvation.is_open(), "P3");
             self.starvation.close(now);
         }
         books.close(ended, run_ns, now.saturating_sub(entry.arrival));
@@ -180,6 +184,7 @@ impl Server {
     /// The next task, or nothing: then the context leaves its level.
     fn next(&mut self, level: Level) -> Option<Entry> {
         let _region = region();
+        debug_assert_eq!(current_level(), Some(level), "P1");
         let station = &*self.station;
         station.serving.begin(level);
         acknowledge();
@@ -276,6 +281,11 @@ impl Base {
     fn next(&mut self) -> Next {
         let _region = region();
         let station = &*self.station;
+        debug_assert_eq!(current_level(), Some(Level::BASE), "P1");
+        debug_assert!(
+            !station.serving.is_empty() || !station.starvation.is_up(),
+            "P3"
+        );
         while let Some(entry) = self.queue.take() {
             self.backlog.put(entry.weight, entry);
         }

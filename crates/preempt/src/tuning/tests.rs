@@ -43,7 +43,7 @@ fn search(tuner: &mut Tuner, edge: f64, bad: f64, windows: usize) -> Vec<(f64, b
 }
 
 #[test]
-fn the_edge_is_found_wherever_it_is_and_hardly_ever_crossed_again() {
+fn the_tuner_finds_the_edge_and_rarely_crosses_it_again() {
     for bad in [1.1, 50.0] {
         for hundredths in (5..=100).step_by(5) {
             let edge = f64::from(hundredths) / 100.0;
@@ -141,7 +141,7 @@ fn windows_wait_for_samples_and_for_long_background_tasks() {
 }
 
 #[test]
-fn goals_that_make_no_sense_are_refused() {
+fn invalid_goals_are_refused() {
     let second = Duration::from_secs(1);
     for bad in [
         Goal::Latency {

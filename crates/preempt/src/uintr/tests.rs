@@ -191,7 +191,7 @@ fn the_area_has_room_for_what_is_saved() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn the_error_names_what_is_missing() {
     // Where there is hardware and driver, the first worker is the test.
     if let Err(missing) = detect() {
         let error = Delivery::UserInterrupt.check().unwrap_err();

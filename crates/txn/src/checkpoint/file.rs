@@ -10,8 +10,9 @@
 //!
 //! - **C1** A block's checksum starts from that of the block before, the first
 //!   one's from that of the header, and the end's covers the number of changes. So
-//!   a file whose end fits is whole, and its blocks are in order.
-//! - **C2** A table comes before its rows.
+//!   a file whose end fits is whole, and its blocks are in order. (Checked when the
+//!   file is read, always.)
+//! - **C2** A table comes before its rows. (Checked in the same way.)
 
 use std::io::{self, Read};
 

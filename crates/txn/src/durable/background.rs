@@ -2,8 +2,8 @@
 //!
 //! A thread sleeps until the log has grown by what the options say, makes a
 //! checkpoint, and sleeps again. When the last handle of the database is dropped,
-//! the thread gives up what it does, and is waited for: then nobody has the
-//! database open any more.
+//! the thread abandons its checkpoint and is joined: then the database is no longer
+//! open.
 //!
 //! A checkpoint that fails is tried again after an eighth of the growth; what
 //! was wrong can be seen in the statistics. Nothing is lost but time and space.

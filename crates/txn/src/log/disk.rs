@@ -14,7 +14,10 @@
 //!   later changes of names, any part may be; each is whole or absent.
 //! - **D3** After a failed `sync` nothing is promised about bytes that were not
 //!   synced before, not even by a later `sync` that succeeds: Linux drops the
-//!   error with the dirty pages. Nobody retries.
+//!   error with the dirty pages. So no sync is tried again.
+//!
+//! These are assumptions about the system, so nothing here asserts them. The disk of
+//! the recovery tests promises exactly this much.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! How the writer sleeps, and who wakes it.
+//! How the writer sleeps and is woken.
 //!
 //! Committing threads should not pay for a system call unless the writer sleeps
 //! for want of work. One word says which:
@@ -9,10 +9,11 @@
 //! | `IDLE` | sleeps until there is work | wakes | wakes |
 //! | `PAUSING` | lets work gather until a moment | nothing | wakes |
 //!
-//! - **B1** Who leaves work leaves it before ringing; the writer says that it
-//!   sleeps before it looks for work a last time. Both orders are store then
+//! - **B1** Work is left before the bell is rung; the writer says that it sleeps
+//!   before it looks for work a last time. Both orders are store then
 //!   load, so all accesses are `SeqCst`, those to the work's counter included:
-//!   one of the two sees the other.
+//!   one of the two sees the other. (Not asserted: a lost wake-up shows as a wait
+//!   that does not end, in any test with a log.)
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;

@@ -19,18 +19,19 @@
 //! told from damage. `after` is a timestamp that all of the segment's
 //! transactions are beyond, `last` that of the batch's last one. `synced` is the
 //! number of the first batch that was not known to be on disk when this one was
-//! written: who finds it knows that all before that one are.
+//! written: all before that one are.
 //!
 //! Version 1 has no `synced`, so its batches have 8 bytes less in front. They are
 //! read as if each had been written after a sync. Versions are a segment's: a log
 //! may have segments of several.
 //!
 //! - **F1** Batches are numbered without gaps from 1, across segments. A gap is
-//!   a lost batch.
+//!   a lost batch. (Checked by `reader` and `recovery::chain`, always.)
 //! - **F2** A batch's two checksums start from the database's number, so that a
 //!   batch of another database, or bytes of a row that look like one, do not
-//!   pass for a batch.
-//! - **F3** A batch is whole or worthless: it is acknowledged as one.
+//!   pass for a batch. (Checked by `reader`, always.)
+//! - **F3** A batch is whole or worthless: it is acknowledged as one. (Asserted as
+//!   T1 of `writer`.)
 
 use super::error::Flaw;
 

@@ -1,17 +1,20 @@
-//! How far the log is durable, and who waits for it.
+//! How far the log is durable, and how transactions wait for it.
 //!
 //! One number: all transactions up to that timestamp have reached what the sync
-//! policy promises. Those who wait sleep on a counter of rounds, without a lock,
+//! policy promises. Waiters sleep on a counter of rounds, without a lock,
 //! since a context may be preempted while it waits and another of the same
-//! worker may wait too. Those who do not want to block leave a function, which
-//! the writer calls.
+//! worker may wait too. A caller that does not want to block leaves a function,
+//! which the writer calls.
 //!
-//! - **W1** The number only grows, and only the writer changes it.
+//! - **W1** The number only grows, and only the writer changes it. (Asserted in
+//!   `advance`.)
 //! - **W2** After a failure it never moves again; every wait beyond it, and every
-//!   function left for it, ends with [`InDoubt`](DurabilityError::InDoubt).
+//!   function left for it, ends with [`InDoubt`](DurabilityError::InDoubt). (Asserted
+//!   in `advance`.)
 //! - **W3** A function is called exactly once. It is added and taken with the
 //!   list locked, and the list is looked at after the number has moved or the
-//!   failure is set, so none is left behind.
+//!   failure is set, so none is left behind. (Once, by its type, `FnOnce`. Not
+//!   asserted: that none is left, since one may come until the end.)
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -136,6 +139,7 @@ impl Frontier {
     /// For the writer: all up to this timestamp is durable.
     pub(crate) fn advance(&self, timestamp: u64) {
         debug_assert!(timestamp >= self.reached(), "W1");
+        debug_assert!(self.failure().is_none(), "W2");
         self.reached.store(timestamp, Ordering::Release);
         self.announce();
     }

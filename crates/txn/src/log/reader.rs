@@ -1,8 +1,8 @@
 //! Reading a segment back, and telling a torn end from damage.
 //!
 //! A crash can leave the end of the last segment in any state: what was written
-//! and not yet synced may be there in part, in any order, or as zeros. Nobody was
-//! told that those transactions are safe, so the end is cut. The same bytes in
+//! and not yet synced may be there in part, in any order, or as zeros. Those
+//! transactions were not acknowledged, so the end is cut. The same bytes in
 //! front of something that *was* promised are damage, and must not be cut
 //! silently. Which of the two it is follows from the order of writing:
 //!
@@ -13,6 +13,9 @@
 //! - **R2** A segment is made after the one before was synced (G2). So a broken
 //!   batch in a segment that is not the last had been whole.
 //! - **R3** Whatever has the right checksum and makes no sense was not torn.
+//!
+//! These are rules of inference, so nothing asserts them; they are as good as G2 to
+//! G4. `recovery::tests` cuts and damages logs everywhere and compares.
 //!
 //! Known weakness: if a batch of the very last round that was synced is damaged
 //! while the database is not closed properly, it looks as if it had been torn, and

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_decoded_and_what_is_cut_is_refused() {
+    fn encoded_values_are_decoded_and_cut_ones_refused() {
         let all = [
             Change::Table {
                 table: 7,

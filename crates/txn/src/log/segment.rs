@@ -1,14 +1,17 @@
 //! Files of the log as they are written: made, appended to, finished, removed.
 //!
 //! - **G1** A segment has its name only once its header is on disk: it is made
-//!   under another name and renamed. So a segment's header is whole, or somebody
-//!   has damaged it.
+//!   under another name and renamed. So a segment's header is whole, or it was
+//!   damaged later. (Not asserted: [`Aside`] is the only way to make one.)
 //! - **G2** A segment is synced before the next one is made, whatever the sync
-//!   policy. So only the last segment can have a torn end.
+//!   policy. So only the last segment can have a torn end. (Not asserted: `rotate` does
+//!   both; recovery takes a torn end elsewhere for damage.)
 //! - **G3** A log that is closed ends with a *mark*, a batch without payload, put
-//!   there after a sync. Whoever finds it knows that all before it is on disk.
+//!   there after a sync. If it is there, all before it is on disk. (Not asserted:
+//!   `close` does both.)
 //! - **G4** A batch says how far the log was synced when it was written: up to the
-//!   last sync that succeeded, which a segment begins with (G2).
+//!   last sync that succeeded, which a segment begins with (G2). (Asserted in
+//!   `append`.)
 
 use std::sync::Arc;
 
@@ -76,6 +79,7 @@ impl Segment {
     /// What could not be done; part of the batch may be there.
     pub(crate) fn append(&mut self, batch: &mut [u8], last: u64) -> Result<(), Failure> {
         let database = self.header.database;
+        debug_assert!((self.header.first..=self.next).contains(&self.synced), "G4");
         seal_batch(batch, database, self.next, last, self.synced);
         self.file
             .append(batch)
@@ -95,6 +99,11 @@ impl Segment {
         synced.map_err(|source| self.failure("syncing", source))?;
         self.synced = self.next;
         Ok(())
+    }
+
+    /// Whether everything that was appended is on disk.
+    pub(crate) fn is_synced(&self) -> bool {
+        self.synced == self.next
     }
 
     /// Goes on in a new segment (G2).

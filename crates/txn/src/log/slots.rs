@@ -6,7 +6,7 @@
 //! transaction draws its timestamp, becomes certain to commit, appends its
 //! record to the slot, and becomes visible, all in one non-preemptible region.
 //! Timestamps are dense: each that is drawn is either appended or skipped. So
-//! the writer needs no agreement with anybody to put the records of all slots
+//! the writer needs no agreement with other threads to put the records of all slots
 //! into the order of their timestamps: it goes on as long as the next one is
 //! there.
 //!
@@ -17,12 +17,15 @@
 //! ```
 //!
 //! - **S1** A slot has *runs*, in each of which timestamps rise. A record goes to
-//!   the end of the last run, or begins a new one if that is full or ahead.
-//! - **S2** A transaction is visible only after its record was appended. So who
-//!   depends on it has a later timestamp, and every prefix of the log is a state
-//!   that transactions could have seen.
+//!   the end of the last run, or begins a new one if that is full or ahead. (Asserted
+//!   in `drain`.)
+//! - **S2** A transaction is visible only after its record was appended. So a
+//!   transaction that depends on it has a later timestamp, and every prefix of the
+//!   log is a state that transactions could have seen. (Not asserted:
+//!   `commit::decide` appends before it commits; `tests/crash.rs`.)
 //! - **S3** A slot is locked inside a region only, for as long as it takes to
-//!   copy a record. Nobody waits for a paused context.
+//!   copy a record. No thread waits for a paused context. (Asserted in
+//!   `Durable::append`.)
 //!
 //! Known weakness: a thread that the operating system stops between drawing and
 //! appending holds back all later records, and their acknowledgements, until it
@@ -184,6 +187,7 @@ impl Gathered {
             self.next += 1;
             run.at += length;
             if let Some((head, _)) = peek_record(&run.bytes[run.at..]) {
+                debug_assert!(head > timestamp, "S1");
                 run.head = head;
                 self.runs.push(run);
             }

@@ -6,12 +6,14 @@
 //! timer. The policy `Group` adds one, for disks on which a sync is dear.
 //!
 //! - **T1** What is acknowledged has been written, and synced if the policy says
-//!   so, in an operation that succeeded.
+//!   so, in an operation that succeeded. (Asserted in `round`.)
 //! - **T2** The first operation that fails is the last. The thread says why,
-//!   and ends; nothing is written again to a file in an unknown state (D3).
+//!   and ends; nothing is written again to a file in an unknown state (D3). (Asserted
+//!   as W2.)
 //! - **T3** The record of a new table is written before records of transactions
 //!   that use it. These are appended after the table's was left here, and a round
-//!   looks at the slots before it looks here, but writes this first.
+//!   looks at the slots before it looks here, but writes this first. (Not asserted:
+//!   recovery refuses a log with a row of a table that it does not have.)
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -121,7 +123,7 @@ impl Writer {
                 self.output.sync()?;
             }
         }
-        // T1.
+        debug_assert!(self.output.is_written(shared.options.sync.syncs()), "T1");
         shared.frontier.advance(reached);
         for creator in self.creators.drain(..) {
             creator(Ok(()));
@@ -184,6 +186,11 @@ impl Output {
         self.batch.truncate(BATCH_HEADER);
         self.batch.shrink_to(2 * BATCH_BYTES);
         Ok(())
+    }
+
+    /// Whether all records are in the segment, and synced if asked. For assertions.
+    fn is_written(&self, synced: bool) -> bool {
+        self.batch.len() == BATCH_HEADER && (!synced || self.segment.is_synced())
     }
 
     fn sync(&mut self) -> Result<(), Failure> {

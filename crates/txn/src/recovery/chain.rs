@@ -2,9 +2,10 @@
 //!
 //! - **H1** The chain begins with the segment that the checkpoint names, or with
 //!   the first of all; each next one begins where the one before ends, in batches
-//!   and in timestamps. Older ones are left over from a truncation.
+//!   and in timestamps. Older ones are left over from a truncation. (Checked, always:
+//!   a gap is damage.)
 //! - **H2** A segment's header may say a later timestamp than the segment before
-//!   ends with, if a checkpoint has everything in between.
+//!   ends with, if a checkpoint has everything in between. (Checked, always.)
 
 use super::report::{Cut, RecoveryReport};
 use super::{Replay, Target};

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_transactions_is_counted() {
+    fn outcomes_of_transactions_are_counted() {
         let admission = Admission::new(2);
         assert_eq!(admission.timed(Level::BASE, || Ok(5)), Ok(5));
         let late: Result<()> = admission.timed(Level::BASE, || Err(Error::Timeout));

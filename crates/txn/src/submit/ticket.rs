@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `Running` | the worker | the transaction is visible, or has failed |
 //! | `Settling` | the log's writer | it is durable, or in doubt |
-//! | `Taken` | nobody | |
+//! | `Taken` | nothing | |
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -16,6 +16,7 @@
 //!   there; or, where nothing is, below the separator that bounded the leaf. What
 //!   takes keys from a leaf, or takes the leaf away, locks it. A leaf may get keys
 //!   from its right neighbour without being locked, which moves the bound up only.
+//!   (Asserted in `insert`: the keys beside the slot enclose the new one.)
 
 use super::node::Separator;
 use super::{Keeper, NodeRef, Path, Target, Tree};
@@ -79,7 +80,7 @@ impl<E> Finger<E> {
 }
 
 impl<E> Tree<E> {
-    /// Looks for the place of a key that is to be inserted. It may be right behind
+    /// NodeSet for the place of a key that is to be inserted. It may be right behind
     /// what this transaction inserted last.
     #[inline]
     pub(crate) fn spot(&self, key: &[u8], last: Option<&Finger<E>>) -> Spot<E> {
@@ -134,6 +135,8 @@ impl<E> Tree<E> {
         if !leaf.is_full()
             && let Some(latched) = leaf.latch().upgrade(seen)
         {
+            // SAFETY: the entry is the caller's, hence alive.
+            debug_assert!(leaf.is_place(index, unsafe { entry.bytes() }), "T3");
             leaf.put_entry(index, entry);
             leaf.count_insert();
             return Ok(Some(Finger {

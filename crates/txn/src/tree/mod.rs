@@ -11,8 +11,8 @@
 //! ```
 //!
 //! After Leis et al., "The ART of practical synchronization" (DaMoN 2016).
-//! Readers write nothing at all: they can be preempted anywhere, and nobody has
-//! to wait for them. Writers hold one latch, or two or a few along one path for
+//! Readers write nothing at all: they can be preempted anywhere, and no thread
+//! waits for them. Writers hold one latch, or two or a few along one path for
 //! a split or the removal of a leaf, for tens of instructions, in a region.
 //!
 //! Differences, and why:
@@ -235,7 +235,7 @@ impl<E> Tree<E> {
         }
     }
 
-    /// Looks for a key.
+    /// NodeSet for a key.
     #[inline]
     pub(crate) fn lookup(&self, key: &[u8]) -> Found<E> {
         let target = Target::new(key);

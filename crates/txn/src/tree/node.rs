@@ -6,10 +6,10 @@
 //! ```
 //!
 //! `first` is the first 16 bytes of the key as two big-endian numbers, padded with
-//! zeros, in one cache line: it decides nearly every comparison without leaving the node.
-//! When they are equal, the whole keys do; those lie behind the objects: in a
-//! leaf the entries, in an inner node separators, which are keys and nothing
-//! else. Child `i` has the keys below separator `i` and not below `i - 1`.
+//! zeros, in one cache line: it decides nearly every comparison without leaving the
+//! node. When they are equal, the whole keys do; those lie behind the objects: in a
+//! leaf the entries, in an inner node separators, which are keys and nothing else.
+//! Child `i` has the keys below separator `i` and not below `i - 1`.
 //!
 //! Invariants:
 //!
@@ -18,9 +18,10 @@
 //!   or later, also if the node has changed meanwhile: slots are never cleared,
 //!   and what lies beyond `count` was in the tree as long as it was counted. The
 //!   reader began before that, so the object is alive (E1). The same holds for
-//!   child pointers.
+//!   child pointers. (Asserted in `entry` and `separator`: the slot was filled.)
 //! - **T2** Every field is an atomic and written under the node's latch (L1),
-//!   or before the node is published.
+//!   or before the node is published. (Asserted where entries are put, moved and
+//!   taken, and where insertions are counted.)
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::cmp::Ordering;
@@ -207,6 +208,7 @@ impl<E> NodeRef<E> {
 
     /// Counts an addition. Latched.
     pub(super) fn count_insert(self) {
+        debug_assert!(self.latch().is_locked(), "T2");
         self.inserts.store(self.inserts() + 1, Relaxed);
     }
 
@@ -305,6 +307,12 @@ impl<E> NodeRef<E> {
         }
     }
 
+    /// Whether a key belongs into this slot, by its neighbours. For assertions.
+    pub(super) fn is_place(self, index: usize, key: &[u8]) -> bool {
+        (index == 0 || self.key(index - 1) < key)
+            && (index >= self.count() || key < self.key(index))
+    }
+
     /// The first slot whose key does not begin with less than this, and the node's
     /// count.
     #[inline]
@@ -372,6 +380,7 @@ impl<E> NodeRef<E> {
 
     /// Puts an entry into a leaf that is not full. Latched.
     pub(super) fn put_entry(self, index: usize, entry: Thin<E>) {
+        debug_assert!(self.latch().is_locked(), "T2");
         // SAFETY: the entry is the caller's, hence alive.
         let key = unsafe { entry.bytes() };
         self.put(index, key, entry.as_ptr().cast());
@@ -393,6 +402,7 @@ impl<E> NodeRef<E> {
 
     /// Takes a slot out. Latched.
     pub(super) fn take(self, index: usize) {
+        debug_assert!(self.latch().is_locked(), "T2");
         let count = self.count();
         for from in index + 1..count {
             self.copy_slot(from, self, from - 1);
@@ -417,6 +427,7 @@ impl<E> NodeRef<E> {
     /// the two. Room is wanted at `index`: if that is the end, `right` gets as
     /// little as possible, because more will probably follow there. Latched.
     pub(super) fn move_upper(self, right: NodeRef<E>, index: usize) -> Separator {
+        debug_assert!(self.latch().is_locked(), "T2");
         let count = self.count();
         let half = match (index == count, self.is_inner()) {
             (false, _) => count / 2,

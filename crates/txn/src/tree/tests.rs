@@ -44,7 +44,7 @@ fn entry(key: &[u8]) -> Entry {
     Thin::new(AtomicU64::new(0), 0, key)
 }
 
-/// Looks for the entry's key and adds the entry.
+/// NodeSet for the entry's key and adds the entry.
 fn put(tree: &Tree<AtomicU64>, entry: Entry, hoard: &mut Hoard) -> Result<(), Entry> {
     // SAFETY: the tests free entries at their end.
     let spot = tree.spot(unsafe { entry.bytes() }, None);

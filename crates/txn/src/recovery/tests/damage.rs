@@ -76,7 +76,7 @@ fn a_torn_end_is_cut_at_any_byte_and_said_to_be() {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_made_up_for_and_never_silent() {
+fn a_flipped_bit_is_reported_or_repaired_never_silent() {
     let sim = used(true);
     let (segments, checkpoints) = files(&sim);
     assert!(segments.len() > 3 && checkpoints.len() == 2);

@@ -1,4 +1,4 @@
-//! What becomes of a transaction, for those that meet its versions.
+//! The status of a transaction, which readers of its versions look at.
 //!
 //! ```text
 //!            ┌───────────► aborted
@@ -9,19 +9,22 @@
 //!
 //! Invariants:
 //!
-//! - **F1** A transaction is `preparing` before it draws its timestamp. So who
-//!   holds a limit that was read from, or drawn on, the clock, and sees
-//!   `active`, knows that the timestamp will be above the limit: had it been
-//!   drawn before the limit, reading the clock would have made `preparing`
-//!   visible.
-//! - **F2** The way from `preparing` to the end is one region (R1), so waiting
-//!   for it never means waiting for a paused context. A preparing transaction
-//!   waits only for transactions with smaller timestamps, so waits have no cycle.
+//! - **F1** A transaction is `preparing` before it draws its timestamp. So a reader
+//!   whose limit was read from the clock, and that sees `active`, knows that the
+//!   timestamp will be above its limit: if it had been drawn before, reading the
+//!   clock would have made `preparing` visible. (Asserted in `prepare` and
+//!   `prepare_at`; that the draw comes between them, by the model
+//!   `a_snapshot_does_not_change`.)
+//! - **F2** The steps from `preparing` to the end are one region (R1), so waiting
+//!   for them never means waiting for a paused context. (Asserted in `prepare`,
+//!   `commit` and `abort`.) A preparing transaction waits only for transactions
+//!   with smaller timestamps, so waits have no cycle. (Not asserted: it is the
+//!   condition under which `committed_by` waits.)
 //! - **F3** The one store of `committed` makes all of the transaction's versions
-//!   visible.
+//!   visible. (Asserted in `commit`.)
 
 use crate::preemption;
-use crate::sync::{Acquire, AtomicU64, Release, Wait};
+use crate::sync::{Acquire, AtomicU64, MODEL, Relaxed, Release, Wait};
 
 const ACTIVE: u64 = 0;
 const PREPARING: u64 = 1;
@@ -30,17 +33,17 @@ const ABORTED: u64 = 3;
 const STATE: u64 = 3;
 const TS_SHIFT: u32 = 2;
 
-/// A transaction's state, shared with those that meet its versions.
+/// The status word, which all versions of the transaction point to.
 ///
 /// Aligned, so that a pointer to it can be told from a timestamp.
 #[repr(align(8))]
-pub(crate) struct Fate {
+pub(crate) struct TxnStatus {
     word: AtomicU64,
     /// The level of the context the transaction runs in.
     level: u8,
 }
 
-/// What a writer has to know of a version's transaction.
+/// The status as a writer needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It has not begun to commit.
@@ -51,9 +54,9 @@ pub(crate) enum Outcome {
     Aborted,
 }
 
-impl Fate {
-    pub(crate) fn new(level: u8) -> Fate {
-        Fate {
+impl TxnStatus {
+    pub(crate) fn new(level: u8) -> TxnStatus {
+        TxnStatus {
             word: AtomicU64::new(ACTIVE),
             level,
         }
@@ -65,21 +68,30 @@ impl Fate {
 
     /// Before the timestamp is drawn (F1). In a region.
     pub(crate) fn prepare(&self) {
+        debug_assert!(preemption::in_region(), "F2");
+        debug_assert!(MODEL || self.word.load(Relaxed) == ACTIVE, "F1");
         self.word.store(PREPARING, Release);
     }
 
     /// The timestamp, once drawn.
     pub(crate) fn prepare_at(&self, ts: u64) {
+        debug_assert!(MODEL || self.word.load(Relaxed) == PREPARING, "F1");
         self.word.store(PREPARING | ts << TS_SHIFT, Release);
     }
 
     /// Makes everything visible (F3).
     pub(crate) fn commit(&self, ts: u64) {
+        let prepared = PREPARING | ts << TS_SHIFT;
+        debug_assert!(MODEL || self.word.load(Relaxed) == prepared, "F3");
+        debug_assert!(preemption::in_region(), "F2");
         self.word.store(COMMITTED | ts << TS_SHIFT, Release);
     }
 
     /// Makes sure that nothing ever is.
     pub(crate) fn abort(&self) {
+        let state = || self.word.load(Relaxed) & STATE;
+        debug_assert!(MODEL || matches!(state(), ACTIVE | PREPARING), "F3");
+        debug_assert!(preemption::in_region(), "F2");
         self.word.store(ABORTED, Release);
     }
 
@@ -102,7 +114,12 @@ impl Fate {
         }
     }
 
-    /// What became of the transaction. Waits for one that prepares (F2).
+    /// Whether it has committed by now. Does not wait; for assertions.
+    pub(crate) fn is_committed(&self) -> bool {
+        self.word.load(Acquire) & STATE == COMMITTED
+    }
+
+    /// The outcome of the transaction. Waits while it prepares (F2).
     pub(crate) fn outcome(&self) -> Outcome {
         let mut wait = Wait::new();
         loop {

@@ -1,7 +1,7 @@
-//! What a transaction works with: its lists, and memory that waits to be freed.
+//! The context of a transaction: its lists, and memory that waits to be freed.
 //!
-//! Lives in the transaction's slot and passes to the next one there (E2), so
-//! that a transaction allocates nothing but what it stores.
+//! It lives in the transaction's slot and passes to the next transaction there
+//! (E2), so a transaction allocates only what it stores.
 //!
 //! Memory that was unlinked goes through two lists:
 //!
@@ -16,23 +16,23 @@
 
 use std::sync::Arc;
 
-use crate::announced::Announced;
 use crate::database::Shared;
 use crate::epoch::Epochs;
-use crate::fate::Fate;
 use crate::heap::{Heap, Pool};
 use crate::hook;
-use crate::looks::Looks;
+use crate::node_set::NodeSet;
 use crate::preemption;
+use crate::prefetch_cache::PrefetchCache;
 use crate::record::{self, Head, IndexEntry, Record, RecordHead, Version};
 use crate::surplus::{self, Limbo, Surplus};
 use crate::sync::{AcqRel, Acquire, Relaxed};
 use crate::table::{IndexInner, TableInner};
 use crate::thin::Thin;
 use crate::tree::{self, Finger, Keeper, Node, Spot};
+use crate::txn_status::TxnStatus;
 
 /// How much the end of a transaction frees at least, if it is there. One that has
-/// made more frees more, so that garbage shrinks whoever makes it.
+/// made more frees more, so that garbage shrinks.
 const COLLECT_AT_LEAST: usize = 512;
 /// How much of the surplus the end of a transaction frees at least.
 const SURPLUS_AT_LEAST: usize = 64;
@@ -63,7 +63,7 @@ pub(crate) struct Write {
 
 impl Write {
     pub(crate) fn table(&self) -> &TableInner {
-        // SAFETY: tables live as long as their database, and so do workspaces.
+        // SAFETY: tables live as long as their database, and so do these contexts.
         unsafe { &*self.table }
     }
 
@@ -99,7 +99,7 @@ pub(crate) enum Retired {
     Entry(IndexEntry),
     Node(*mut Node),
     Separator(Thin<()>),
-    Fate(*mut Fate),
+    Status(*mut TxnStatus),
     /// A committed tombstone of this record.
     Tombstone(*const TableInner, Record),
     /// The end of a span in this index of the table, with a hold on its record.
@@ -117,7 +117,7 @@ impl Retired {
                 Retired::Entry(entry) => IndexEntry::size(entry.bytes().len()),
                 Retired::Node(node) => tree::node_size(node),
                 Retired::Separator(key) => Thin::<()>::size(key.bytes().len()),
-                Retired::Fate(_) => size_of::<Fate>(),
+                Retired::Status(_) => size_of::<TxnStatus>(),
                 Retired::Tombstone(..) | Retired::Span(..) => 0,
             }
         }
@@ -129,6 +129,10 @@ impl Retired {
     /// Nobody can find it any more (E1). With no pool, the heap goes away.
     #[inline]
     pub(crate) unsafe fn free(self, pool: Option<&mut Pool>) {
+        if let Retired::Record(record) = &self {
+            // SAFETY: it is alive until it is freed.
+            debug_assert_eq!(unsafe { record.note() }.load(Relaxed), 0, "V4");
+        }
         // SAFETY: by the caller.
         unsafe {
             match (self, pool) {
@@ -153,7 +157,7 @@ impl Retired {
                 Retired::Entry(entry) => entry.free(),
                 Retired::Node(node) => tree::free_node(node),
                 Retired::Separator(key) => key.free(),
-                Retired::Fate(fate) => drop(Box::from_raw(fate)),
+                Retired::Status(status) => drop(Box::from_raw(status)),
                 Retired::Tombstone(..) | Retired::Span(..) => {}
             }
         }
@@ -161,16 +165,16 @@ impl Retired {
 }
 
 /// The private part of a transaction's slot.
-pub(crate) struct Workspace {
+pub(crate) struct TxnContext {
     /// Memory for records and versions.
     pub(crate) pool: Pool,
     /// What a serializable transaction has read: which version, or that there
     /// was none.
     pub(crate) reads: Vec<(Record, Option<Version>)>,
-    /// Where it has looked for what might have been there.
-    pub(crate) looks: Looks,
-    /// Rows that it has found already.
-    pub(crate) announced: Announced,
+    /// The ranges that it has scanned.
+    pub(crate) node_set: NodeSet,
+    /// Records that `prefetch` has found.
+    pub(crate) prefetched: PrefetchCache,
     /// The row that it has inserted last, in which table.
     pub(crate) finger: Option<(*const TableInner, Finger<RecordHead>)>,
     pub(crate) writes: Vec<Write>,
@@ -195,9 +199,9 @@ pub(crate) struct Workspace {
 
 // SAFETY: its pointers are to shared objects, or to what its holder alone may
 // free, whichever thread that is.
-unsafe impl Send for Workspace {}
+unsafe impl Send for TxnContext {}
 
-impl Keeper for Workspace {
+impl Keeper for TxnContext {
     fn retire_node(&mut self, node: *mut Node) {
         self.retire(Retired::Node(node));
     }
@@ -210,13 +214,13 @@ impl Keeper for Workspace {
     }
 }
 
-impl Workspace {
-    pub(crate) fn new(heap: &Arc<Heap>) -> Workspace {
-        Workspace {
+impl TxnContext {
+    pub(crate) fn new(heap: &Arc<Heap>) -> TxnContext {
+        TxnContext {
             pool: Pool::new(heap),
             reads: Vec::new(),
-            looks: Looks::default(),
-            announced: Announced::new(),
+            node_set: NodeSet::default(),
+            prefetched: PrefetchCache::new(),
             finger: None,
             writes: Vec::new(),
             spans: Vec::new(),
@@ -246,8 +250,8 @@ impl Workspace {
     /// Forgets the transaction, and keeps what waits.
     pub(crate) fn clear(&mut self) {
         clear(&mut self.reads);
-        self.looks.clear();
-        self.announced.clear();
+        self.node_set.clear();
+        self.prefetched.clear();
         self.finger = None;
         clear(&mut self.writes);
         clear(&mut self.spans);
@@ -261,7 +265,7 @@ impl Workspace {
             list.capacity() * size_of::<T>()
         }
         bytes(&self.reads)
-            + self.looks.bytes()
+            + self.node_set.bytes()
             + bytes(&self.writes)
             + bytes(&self.spans)
             + bytes(&self.row)
@@ -302,9 +306,11 @@ impl Workspace {
     }
 
     /// Stamps what was retired.
-    pub(crate) fn seal(&mut self, epochs: &Epochs<Workspace>) {
+    pub(crate) fn seal(&mut self, epochs: &Epochs<TxnContext>) {
         if !self.fresh.is_empty() {
             let stamp = epochs.stamp();
+            let last = self.limbo.back().map(|(stamp, _)| *stamp);
+            debug_assert!(last.is_none_or(|last| last <= stamp), "X1");
             let stamped = self.fresh.drain(..).map(|retired| (stamp, retired));
             self.limbo.extend(stamped);
             self.limbo_bytes += std::mem::take(&mut self.fresh_bytes);
@@ -330,11 +336,11 @@ impl Workspace {
         self.limbo.len() >= COLLECT_FROM
     }
 
-    /// At the end of a transaction, or for a slot that none has: frees what nobody
+    /// At the end of a transaction, or for a free slot: frees what no transaction
     /// can find any more, about twice what the transaction has made, first of the
     /// slot's own, then of the surplus; and leaves there what is too much to keep.
     /// The caller holds the slot, and nothing that it found with it.
-    pub(crate) fn tidy(&mut self, surplus: &Surplus, epochs: &Epochs<Workspace>, slot: usize) {
+    pub(crate) fn tidy(&mut self, surplus: &Surplus, epochs: &Epochs<TxnContext>, slot: usize) {
         let twice = 2 * std::mem::take(&mut self.made);
         // It is at an end, so what it began with need not be kept for it.
         epochs.renew(slot);
@@ -350,7 +356,12 @@ impl Workspace {
     }
 
     /// Frees of the slot's own, at most so many pieces; whether there is more.
-    pub(crate) fn collect(&mut self, epochs: &Epochs<Workspace>, slot: usize, most: usize) -> bool {
+    pub(crate) fn collect(
+        &mut self,
+        epochs: &Epochs<TxnContext>,
+        slot: usize,
+        most: usize,
+    ) -> bool {
         let mut left = most;
         while left > 0 && !self.limbo.is_empty() {
             // Anew now and then, since others come and go.
@@ -379,7 +390,7 @@ impl Workspace {
     pub(crate) fn collect_surplus(
         &mut self,
         surplus: &Surplus,
-        epochs: &Epochs<Workspace>,
+        epochs: &Epochs<TxnContext>,
         oldest: u64,
         most: usize,
     ) -> usize {
@@ -401,14 +412,14 @@ impl Workspace {
         count
     }
 
-    /// Leaves everything that is sealed to whoever comes first.
+    /// Leaves everything that is sealed to the surplus.
     pub(crate) fn leave(&mut self, surplus: &Surplus) {
         let bytes = std::mem::take(&mut self.limbo_bytes);
         surplus.leave(std::mem::take(&mut self.limbo), bytes);
     }
 
-    /// Frees a piece that nobody can find any more, or looks at what it leads to;
-    /// how many bytes that were.
+    /// Frees a piece that no transaction can find any more, or processes what it
+    /// leads to; how many bytes were freed.
     fn free(&mut self, retired: Retired) -> usize {
         match retired {
             Retired::Tombstone(table, record) => {
@@ -446,15 +457,17 @@ impl Workspace {
     }
 
     /// Gives up a hold on a record, now that no open snapshot is older than the
-    /// tombstone, or the end of a span, that it was for. If nobody else has one,
-    /// and a tombstone is the record's head, the record can go.
+    /// tombstone, or the end of a span, that it was for. If it was the
+    /// last, and a tombstone is the record's head, the record is removed.
     fn bury(&mut self, table: *const TableInner, record: Record) {
         let _region = preemption::region();
-        // The head first: with the hold still ours, whoever makes another
-        // tombstone the head later has a hold, too (V4).
+        // The head first: while the hold is still ours, a writer that makes
+        // another tombstone the head has a hold too (V4).
         let head = record::head_of(record);
         // SAFETY: the record lives while there are holds on it (V4).
-        if unsafe { record.note() }.fetch_sub(1, AcqRel) != 1 {
+        let holds = unsafe { record.note() }.fetch_sub(1, AcqRel);
+        debug_assert_ne!(holds, 0, "V4");
+        if holds != 1 {
             return;
         }
         let Head::Version(tombstone) = head else {
@@ -472,7 +485,7 @@ impl Workspace {
     }
 
     /// One span less for an index entry, which goes with its last one. In a
-    /// region, since whoever wants to begin a span waits for that.
+    /// region, since a writer that begins a span waits for that.
     pub(crate) fn end_span(&mut self, table: *const TableInner, at: usize, entry: IndexEntry) {
         let _region = preemption::region();
         // SAFETY: the entry lives while it has spans.
@@ -527,7 +540,7 @@ impl Workspace {
     }
 }
 
-impl Drop for Workspace {
+impl Drop for TxnContext {
     fn drop(&mut self) {
         let limbo = self.limbo.drain(..).map(|(_, retired)| retired);
         for retired in self.fresh.drain(..).chain(limbo) {

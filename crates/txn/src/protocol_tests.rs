@@ -1,10 +1,11 @@
-//! Tests of `latch`, `fate` and `epoch` in one thread. They are not in those
+//! Tests of `latch`, `txn_status` and `epoch` in one thread. They are not in those
 //! files because the model checker of `tests/models.rs` includes these.
 
 use crate::epoch::Epochs;
-use crate::fate::{Fate, Outcome};
 use crate::latch::Latch;
+use crate::preemption;
 use crate::sync::SLOTS;
+use crate::txn_status::{Outcome, TxnStatus};
 
 #[test]
 fn a_reader_notices_a_writer_and_an_end() {
@@ -22,20 +23,21 @@ fn a_reader_notices_a_writer_and_an_end() {
 
 #[test]
 fn only_a_commit_up_to_the_limit_counts() {
-    let fate = Fate::new(0);
-    assert!(!fate.committed_by(9));
-    assert_eq!(fate.outcome(), Outcome::Active);
-    fate.prepare();
-    fate.prepare_at(5);
-    assert!(!fate.committed_by(4));
-    fate.commit(5);
-    assert!(!fate.committed_by(4));
-    assert!(fate.committed_by(5));
-    assert_eq!(fate.outcome(), Outcome::Committed(5));
-    let fate = Fate::new(0);
-    fate.abort();
-    assert!(!fate.committed_by(u64::MAX >> 2));
-    assert_eq!(fate.outcome(), Outcome::Aborted);
+    let _region = preemption::region();
+    let status = TxnStatus::new(0);
+    assert!(!status.committed_by(9));
+    assert_eq!(status.outcome(), Outcome::Active);
+    status.prepare();
+    status.prepare_at(5);
+    assert!(!status.committed_by(4));
+    status.commit(5);
+    assert!(!status.committed_by(4));
+    assert!(status.committed_by(5));
+    assert_eq!(status.outcome(), Outcome::Committed(5));
+    let status = TxnStatus::new(0);
+    status.abort();
+    assert!(!status.committed_by(u64::MAX >> 2));
+    assert_eq!(status.outcome(), Outcome::Aborted);
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn the_oldest_snapshot_holds_back_what_it_might_need() {
 }
 
 #[test]
-fn there_are_only_so_many() {
+fn a_claim_fails_when_all_slots_are_taken() {
     let epochs: Epochs<()> = Epochs::new(|| ());
     for _ in 0..SLOTS {
         epochs.claim(3).unwrap();
