@@ -123,6 +123,12 @@ impl Cache {
         Ok(path)
     }
 
+    /// The entry `name`, if it is there.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.dir.join(name);
+        path.is_dir().then_some(path)
+    }
+
     /// The most recently made entry whose name begins with `prefix`.
     pub(crate) fn newest(&self, prefix: &str) -> Option<PathBuf> {
         fs::read_dir(&self.dir)
