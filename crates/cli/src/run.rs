@@ -82,7 +82,7 @@ fn prepare(args: &RunArgs) -> Result<crate::cgroup::Leaf, Failure> {
         true => tier::rule(&kernel).unwrap_or_default(),
         false => tier::rule_or_default(&kernel),
     };
-    permit(args.tier, caller.tier(&rule), caller.is_root)?;
+    permit(args.tier, caller.tier(&hierarchy, &rule), caller.is_root)?;
     if !args.quiet {
         note(&kernel.state());
     }

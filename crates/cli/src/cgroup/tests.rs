@@ -190,11 +190,36 @@ fn status_lists_marked_cgroups_in_the_tier_that_counts() {
 }
 
 #[test]
-fn the_caller_s_tier_is_that_of_its_cgroup() {
+fn callers_tier_is_that_of_its_cgroup() {
+    let (_dir, hierarchy) = hierarchy("cpu");
     let text = "1:name=systemd:/\n0::/giveway/background/run-3\n";
     let caller = Caller {
         cgroup: cgroup::path_in(text.as_bytes()).unwrap().to_path_buf(),
         ..caller(3)
     };
-    assert_eq!(caller.tier(&Rule::default()), Tier::Background);
+    let tier = caller.tier(&hierarchy, &Rule::default());
+    assert_eq!(tier, Tier::Background);
+}
+
+#[test]
+fn tier_follows_marks_then_countable_names_then_cpu_idle() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    let (high, low) = (Tier::TimeSensitive, Tier::Background);
+    for (path, idle) in [("a/plain", "1\n"), ("a/time_sensitive", "1\n"), ("b/x", "0\n")] {
+        fs::create_dir_all(dir.path().join(path)).unwrap();
+        fs::write(dir.path().join(path).join("cpu.idle"), idle).unwrap();
+    }
+    let mark = |dir: &Path| dir.ends_with("b").then_some(low);
+    let tier = |path: &str, heeds_marks, by_root: bool| {
+        hierarchy.tier_at_by(Path::new(path), &heeding(heeds_marks), &mark, &|_| by_root)
+    };
+    assert_eq!(tier("/a", true, true), high);
+    assert_eq!(tier("/a/plain/below", true, true), low);
+    // A name counts before cpu.idle.
+    assert_eq!(tier("/a/time_sensitive", true, true), high);
+    assert_eq!(tier("/b/x", true, true), low);
+    assert_eq!(tier("/b/x", false, true), high);
+    // A name that raises counts only if root has chosen it.
+    assert_eq!(tier("/b/time_sensitive", true, true), high);
+    assert_eq!(tier("/b/time_sensitive", true, false), low);
 }
