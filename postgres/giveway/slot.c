@@ -8,10 +8,10 @@
  * processes needs: names that tell clusters apart, slots on behalf of others,
  * and a broom for those of the dead.
  *
- * WHAT IS TRUSTED.  Any member of the table's group may write any byte of it at any
- * time.  How many slots there are is known from when the table was mapped, and a
- * slot is ours while its owner word says so; nothing else that is read here
- * decides anything (invariant 4 of giveway.c).
+ * WHAT IS TRUSTED.  Each user has a table of its own.  Processes of the same user,
+ * and root, may write any byte of it at any time.  How many slots there are is known
+ * from when the table was mapped, and a slot is ours while its owner word says so;
+ * nothing else that is read here decides anything (invariant 4 of giveway.c).
  *
  * NOBODY WAITS.  A server that may not enter the table's directory asks a daemon
  * for it (giveway/hints.h).  Its answer is awaited by looking again: at the end
@@ -164,7 +164,7 @@ slot_open_remedy(int error)
 			return "there is no table yet: load UFS with \"giveway start\"";
 		case EACCES:
 		case EPERM:
-			return "the server may not use the table: add its user to the group that owns it";
+			return "the server's user has no table: load UFS with \"giveway start\", or add the user to the group \"giveway\" (scx_ufs --hint-group)";
 		case EAGAIN:
 			return "the daemon that passes the table on has not answered: restart it with \"giveway stop\" and \"giveway start\"";
 		case EPROTO:
