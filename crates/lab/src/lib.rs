@@ -168,7 +168,9 @@ pub fn cached_parts(layer: Option<&Layer>) -> CachedParts {
     };
     let kernel = Kernel::existing(&cache);
     CachedParts {
-        kvm_usable: kernel.as_ref().and_then(|kernel| vm::kvm_known(&cache, kernel)),
+        kvm_usable: kernel
+            .as_ref()
+            .and_then(|kernel| vm::kvm_known(&cache, kernel)),
         kernel,
         qemu: Qemu::existing(&cache).map(|qemu| qemu.binary()),
         image: Image::existing(&cache, layer).map(|image| image.path().to_owned()),
