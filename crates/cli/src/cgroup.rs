@@ -16,7 +16,7 @@
 //! background work 1 part of 10001 when both tiers are busy, the nearest it
 //! can come (and, as the paper shows, not near enough).
 //!
-//! Root uses the top of the hierarchy. Anybody else may move a process only
+//! Root uses the top of the hierarchy. Other users may move a process only
 //! inside a part whose `cgroup.procs` they may write, up to the common
 //! ancestor (cgroup-v2.rst, "Delegation Containment"); BASE is then the
 //! highest such ancestor of the caller's own cgroup.
@@ -265,7 +265,7 @@ fn own_tier(
         .or_else(|| is_idle().then_some(Tier::Background))
 }
 
-/// Who asks for a leaf.
+/// The process that asks for a leaf.
 pub(crate) struct Caller {
     /// Path in the hierarchy, as `/proc/self/cgroup` has it.
     pub(crate) cgroup: PathBuf,

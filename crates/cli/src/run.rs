@@ -89,7 +89,7 @@ fn prepare(args: &RunArgs) -> Result<crate::cgroup::Leaf, Failure> {
     hierarchy.leaf(args.tier, args.weight, &caller, &rule)
 }
 
-/// Anybody may step back; only root may step ahead.
+/// Any user may lower a tier; only root may raise it.
 fn permit(wanted: Tier, own: Tier, is_root: bool) -> Result<(), Failure> {
     if is_root || wanted <= own {
         return Ok(());

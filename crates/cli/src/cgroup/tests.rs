@@ -38,7 +38,7 @@ fn batch(default_tier: Tier) -> Rule {
 }
 
 #[test]
-fn a_leaf_lies_in_a_directory_whose_name_is_the_tier_s_for_the_loaded_ufs() {
+fn leaf_is_created_under_a_label_of_the_loaded_ufs() {
     let (dir, hierarchy) = hierarchy("cpu");
     let leaf = |tier, rule: &Rule| hierarchy.leaf(tier, None, &caller(7), rule);
     let is_at = |leaf: Leaf, path: &str| assert_eq!(leaf.dir(), dir.path().join(path));
@@ -59,7 +59,7 @@ fn a_leaf_lies_in_a_directory_whose_name_is_the_tier_s_for_the_loaded_ufs() {
 }
 
 #[test]
-fn status_goes_by_the_labels_and_the_default_tier_of_the_loaded_ufs() {
+fn status_uses_the_loaded_labels_and_default_tier() {
     let (dir, hierarchy) = hierarchy("cpu");
     for name in ["background-x", "batch-y"] {
         fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -119,7 +119,7 @@ fn a_weight_that_cannot_be_set_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn leaves_of_dead_supervisors_are_swept_and_of_living_ones_kept() {
+fn leaves_of_dead_supervisors_are_removed() {
     let (dir, hierarchy) = hierarchy("");
     let tier = dir.path().join("giveway/background");
     let alive = format!("run-{}.1", std::process::id());
@@ -205,7 +205,11 @@ fn callers_tier_is_that_of_its_cgroup() {
 fn tier_follows_marks_then_countable_names_then_cpu_idle() {
     let (dir, hierarchy) = hierarchy("cpu");
     let (high, low) = (Tier::TimeSensitive, Tier::Background);
-    for (path, idle) in [("a/plain", "1\n"), ("a/time_sensitive", "1\n"), ("b/x", "0\n")] {
+    for (path, idle) in [
+        ("a/plain", "1\n"),
+        ("a/time_sensitive", "1\n"),
+        ("b/x", "0\n"),
+    ] {
         fs::create_dir_all(dir.path().join(path)).unwrap();
         fs::write(dir.path().join(path).join("cpu.idle"), idle).unwrap();
     }
