@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use super::read::read_reports;
-use crate::runner::keep::print;
+use crate::runner::results::print;
 use clap::Args;
 
 use giveway_command::{Context, Failure};

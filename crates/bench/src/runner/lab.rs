@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
 
-use crate::runner::place::image_layer;
+use crate::runner::executors::image_layer;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure, program};
 
