@@ -35,7 +35,7 @@
  *      an absence; tests run servers in each of these states).
  *   3. The server's lock record is in the slot only while the slot is attached:
  *      it is moved there after attaching and moved back before detaching
- *      (asserted in hints_apply() and slot_detach()).
+ *      (asserted in slot_detach()).
  *   4. Nothing that is read from the table decides anything in the server but
  *      whether to look for a slot again.  A process that may write the table can
  *      change how UFS treats its processes and what the view shows, and nothing

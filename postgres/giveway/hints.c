@@ -147,7 +147,6 @@ hints_describe(struct giveway_reader *reader, HintsMode mode, bool heavyweight)
 void
 hints_apply(struct giveway_slot *slot, HintsMode mode, bool heavyweight)
 {
-	Assert(slot == slot_mine());
 	hints_describe(&slot->reader, mode, heavyweight);
 	if (mode == HINTS_PATCHED)
 		set_storage() (&slot->locks);
