@@ -360,7 +360,9 @@ mod tests {
         let variable = |step: &Step, jobs, name: &str| {
             let command = step.command(root, jobs).unwrap();
             let mut set = command.get_envs().filter(|(key, _)| *key == name);
-            set.next().and_then(|(_, value)| value).map(|value| value.to_owned())
+            set.next()
+                .and_then(|(_, value)| value)
+                .map(|value| value.to_owned())
         };
         for step in LINTS {
             let target = variable(step, None, "CARGO_TARGET_DIR").unwrap();

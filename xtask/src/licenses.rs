@@ -9,6 +9,7 @@
 //! What our own files say must agree with what their packages declare (`files`), also
 //! where another package embeds them (`embedded`), and the texts of these licences must be there (`texts`).
 
+mod declared;
 mod embedded;
 mod files;
 mod texts;

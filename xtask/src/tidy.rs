@@ -2,9 +2,12 @@
 //!
 //! The rules (`rules`) are functions from a path and a text to complaints, so
 //! each is tested on a few lines of bad input. This file decides which files
-//! they see: those that git tracks, since only these are shared. `promises` is the
-//! one rule that takes more than a file.
+//! they see: those that git tracks, since only these are shared. What takes more than a
+//! file has a module of its own: `promises` (guarantees and their tests), `modules` (which
+//! file uses which), `pages` (the documentation as a whole).
 
+mod modules;
+mod pages;
 mod promises;
 mod rules;
 
@@ -27,6 +30,7 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
     complaints.extend(package_licences(workspace));
     let mut tests = BTreeSet::new();
     let mut promises = String::new();
+    let mut texts = Vec::new();
     for path in tracked(root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else {
             // Deleted, or not text.
@@ -37,9 +41,17 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
         }));
         tests.append(&mut promises::defined(&path, &text));
         if path == Path::new(promises::PAGE) {
-            promises = text;
+            promises.clone_from(&text);
         }
+        texts.push((path, text));
     }
+    let texts = || {
+        texts
+            .iter()
+            .map(|(path, text): &(PathBuf, String)| (path.as_path(), text.as_str()))
+    };
+    complaints.extend(modules::complaints(texts()));
+    complaints.extend(pages::complaints(texts()));
     complaints.extend(promises::complaints(&promises, &tests));
     verdict("tidy", &complaints)
 }

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Each layer knows those below it and none above; `cargo xtask tidy` checks it. Only
-//! `runner` knows of virtual machines. A sched_ext scheduler is to all of them a program
-//! to start.
+//! `runner` and `experiments` know of virtual machines: a cell runs where it is started.
+//! A sched_ext scheduler is to all of them a program to start.
 
 // A program without an engine has less use for what experiments share. What nobody uses
 // is found in the whole one.

@@ -21,7 +21,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::files::{self, Owners};
+use super::declared::{self, Owners};
 use crate::tidy;
 
 const MACROS: [&str; 3] = [
@@ -48,8 +48,8 @@ impl Tree<'_> {
         if path.extension().is_none_or(|extension| extension != "rs") {
             return Vec::new();
         }
-        let package = files::dir_around(self.owners, path);
-        let ours = files::licence_around(self.owners, path);
+        let package = declared::dir_around(self.owners, path);
+        let ours = declared::licence_around(self.owners, path);
         let mut found = Vec::new();
         let mut embedded = Vec::new();
         for (line, what) in by_macro(text).into_iter().chain(by_attribute(text)) {
@@ -81,7 +81,7 @@ impl Tree<'_> {
             let parts = self.files.iter().filter(|file| file.starts_with(&embedded));
             for part in parts {
                 let theirs = self.licence(part);
-                if !files::is_covered(ours, &theirs) {
+                if !declared::is_covered(ours, &theirs) {
                     found.push(format!(
                         "{}:{line}: embeds {}, which is '{theirs}'; '{ours}', which is \
                          declared around it, does not cover that",
@@ -98,8 +98,8 @@ impl Tree<'_> {
 
     fn licence(&self, path: &Path) -> String {
         let text = (self.read)(path).unwrap_or_default();
-        let said = files::said(&text).map(str::to_owned);
-        said.unwrap_or_else(|| files::licence_around(self.owners, path).to_owned())
+        let said = declared::said(&text).map(str::to_owned);
+        said.unwrap_or_else(|| declared::licence_around(self.owners, path).to_owned())
     }
 }
 

@@ -18,18 +18,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use cargo_metadata::Metadata;
-use spdx::{Expression, LicenseReq};
+use spdx::Expression;
 
+use super::declared::{LINES, Owners, TAG, covers, licence_around, said, terms};
 use super::embedded::Tree;
 use crate::tidy;
 
-const TAG: &str = "SPDX-License-Identifier:";
-/// The line stands among the first lines of a file, this many.
-const LINES: usize = 5;
 /// Names of files that must have the line end in one of these.
 const MUST_SAY: &[&str] = &["c", "h", "patch"];
-/// What is in no package.
-const OTHERS: &str = "MIT OR Apache-2.0";
 /// What is in no package and has another licence: a change to PostgreSQL has PostgreSQL's.
 const APART: &[(&str, &str)] = &[("postgres/patches", "PostgreSQL")];
 
@@ -59,13 +55,6 @@ pub(super) fn check(workspace: &Metadata) -> Result<(Vec<String>, BTreeSet<Strin
     Ok((complaints, names))
 }
 
-/// The names of the licences in an expression; none if it cannot be read.
-pub(super) fn terms(licence: &str) -> Vec<String> {
-    let expression = Expression::parse(licence);
-    let terms = expression.iter().flat_map(Expression::requirements);
-    terms.map(|term| term.req.to_string()).collect()
-}
-
 /// Build scripts of our packages.
 fn scripts(workspace: &Metadata) -> Vec<PathBuf> {
     let packages = workspace.workspace_packages().into_iter();
@@ -75,9 +64,6 @@ fn scripts(workspace: &Metadata) -> Vec<PathBuf> {
         scripts.filter_map(|target| target.src_path.strip_prefix(&workspace.workspace_root).ok());
     paths.map(|path| path.as_std_path().to_owned()).collect()
 }
-
-/// Directories and the licence that is declared for each.
-pub(super) type Owners = Vec<(PathBuf, String)>;
 
 fn owners(workspace: &Metadata) -> Owners {
     let root = &workspace.workspace_root;
@@ -94,25 +80,6 @@ fn owners(workspace: &Metadata) -> Owners {
         .iter()
         .map(|(dir, licence)| (PathBuf::from(dir), (*licence).to_owned()));
     packages.chain(apart).collect()
-}
-
-pub(super) fn licence_around<'a>(owners: &'a Owners, path: &Path) -> &'a str {
-    let found = owners.iter().find(|(dir, _)| path.starts_with(dir));
-    found.map_or(OTHERS, |(_, licence)| licence)
-}
-
-/// The directory of a file's package; the top of the tree if it is in none.
-pub(super) fn dir_around<'a>(owners: &'a Owners, path: &Path) -> &'a Path {
-    let found = owners.iter().find(|(dir, _)| path.starts_with(dir));
-    found.map_or(Path::new(""), |(dir, _)| dir)
-}
-
-/// What a file says of its licence.
-pub(super) fn said(text: &str) -> Option<&str> {
-    let mut lines = text.lines().take(LINES);
-    let (_, licence) = lines.find_map(|line| line.split_once(TAG))?;
-    let licence = licence.trim();
-    Some(licence.strip_suffix("*/").unwrap_or(licence).trim())
 }
 
 /// Why a file cannot be where it is, if it cannot. `around` is its package's licence.
@@ -132,33 +99,6 @@ fn complaint(path: &Path, text: &str, around: &str) -> Option<String> {
         format!(
             "'{licence}' is not covered by '{around}', which is declared around it; declare both"
         )
-    })
-}
-
-/// Whether a package with the licence `around` may embed what has another one. A package
-/// that is under the GPL alone may embed what can be had under MIT, which asks for
-/// nothing that the GPL forbids. What cannot be read is complained about elsewhere.
-pub(super) fn is_covered(around: &str, part: &str) -> bool {
-    let is_gpl = terms(around).iter().all(|term| term.starts_with("GPL-"));
-    let around = match is_gpl {
-        true => format!("({around}) AND MIT"),
-        false => around.to_owned(),
-    };
-    match (Expression::parse(&around), Expression::parse(part)) {
-        (Ok(around), Ok(part)) => covers(&around, &part),
-        _ => true,
-    }
-}
-
-/// Whether every choice of licences that satisfies `whole` satisfies `part`.
-fn covers(whole: &Expression, part: &Expression) -> bool {
-    let terms: Vec<&LicenseReq> = whole.requirements().map(|term| &term.req).collect();
-    (0..1_u32 << terms.len()).all(|choice| {
-        let taken = |asked: &LicenseReq| {
-            let mut each = (0..).zip(&terms);
-            each.any(|(bit, term)| choice >> bit & 1 == 1 && *term == asked)
-        };
-        !whole.evaluate(taken) || part.evaluate(taken)
     })
 }
 

@@ -15,7 +15,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
 
-use super::{GPL_PACKAGE, files, shipped};
+use super::{GPL_PACKAGE, declared, shipped};
 
 /// A licence, the file that has its text, and words that stand in it.
 const TEXTS: &[(&str, &str, &str)] = &[
@@ -60,7 +60,9 @@ const REST: [&str; 2] = ["Apache-2.0", "MIT"];
 pub(super) fn check(workspace: &Metadata, mut names: BTreeSet<String>) -> Result<Vec<String>> {
     let root = workspace.workspace_root.as_std_path();
     for package in workspace.workspace_packages() {
-        names.extend(files::terms(package.license.as_deref().unwrap_or_default()));
+        names.extend(declared::terms(
+            package.license.as_deref().unwrap_or_default(),
+        ));
     }
     let mut complaints = without_text(&names, |file| read(root, file));
     let [copyright, readme, container] =
@@ -140,7 +142,7 @@ fn not_in_readme(readme: &str, program: &str, licences: &BTreeSet<String>) -> Ve
 fn not_on_label(container: &str, licences: &BTreeSet<String>) -> Option<String> {
     let label = container.split_once(LABEL).map_or("", |(_, rest)| rest);
     let label = label.split('"').next().unwrap_or_default();
-    let said: BTreeSet<String> = files::terms(label).into_iter().collect();
+    let said: BTreeSet<String> = declared::terms(label).into_iter().collect();
     (said != *licences).then(|| {
         format!("{CONTAINER}: the label says {said:?}, and the programs have {licences:?}")
     })
@@ -177,7 +179,7 @@ fn licences_in(workspace: &Metadata, package: &str) -> Result<BTreeSet<String>> 
     let ours = ours.iter().filter(|package| package.source.is_none());
     let ours = ours.filter(|ours| package != GPL_PACKAGE || *ours.name == package);
     Ok(ours
-        .flat_map(|package| files::terms(package.license.as_deref().unwrap_or_default()))
+        .flat_map(|package| declared::terms(package.license.as_deref().unwrap_or_default()))
         .collect())
 }
 
@@ -302,7 +304,7 @@ mod tests {
     #[test]
     fn every_licence_of_the_tree_has_its_text_and_debian_s_copyright_says_all() {
         let workspace = crate::workspace().unwrap();
-        let (_, names) = files::check(&workspace).unwrap();
+        let (_, names) = super::super::files::check(&workspace).unwrap();
         assert_eq!(check(&workspace, names).unwrap(), Vec::<String>::new());
     }
 }

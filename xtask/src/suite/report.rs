@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use super::outcome::{Outcome, Verdict};
 use super::plan::{self, Unit};
-use super::{Outcome, Verdict};
 
 /// How many of the slowest tests are named.
 const SLOWEST: usize = 15;

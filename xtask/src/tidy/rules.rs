@@ -139,7 +139,7 @@ fn starts_a_path(line: &str, at: usize) -> bool {
 }
 
 /// Relative targets of Markdown links, with their lines; not inside code.
-fn links(text: &str) -> Vec<(usize, String)> {
+pub(super) fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut in_block = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -166,7 +166,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
 }
 
 /// A link's target as a path from the top of the tree.
-fn resolve(file: &Path, target: &str) -> PathBuf {
+pub(super) fn resolve(file: &Path, target: &str) -> PathBuf {
     let joined = match target.strip_prefix('/') {
         Some(from_top) => PathBuf::from(from_top),
         None => file.parent().unwrap_or(Path::new("")).join(target),

@@ -16,6 +16,7 @@
 //! counts as done.
 
 pub(crate) mod all;
+mod docs;
 pub(crate) mod page;
 mod read;
 pub(crate) mod report;

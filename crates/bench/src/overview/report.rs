@@ -1,8 +1,9 @@
 //! `giveway report`: result files as a table, a page, or both.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::docs;
 use super::read::read_reports;
 use crate::runner::results::print;
 use clap::Args;
@@ -16,11 +17,14 @@ use giveway_command::{Context, Failure};
 #[derive(Args, Debug)]
 pub(crate) struct ReportArgs {
     /// Result files, as 'giveway bench' writes them
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "docs", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Write a self-contained page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write a page for each experiment into docs/results, from all files below results
+    #[arg(long, conflicts_with_all = ["files", "html", "table"])]
+    docs: bool,
     /// Print the table (the default without --html)
     #[arg(long)]
     table: bool,
@@ -28,6 +32,12 @@ pub(crate) struct ReportArgs {
 
 /// Renders the files.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    if args.docs {
+        for page in docs::write(Path::new("results"), Path::new("docs/results"))? {
+            eprintln!("page: {}", page.display());
+        }
+        return Ok(());
+    }
     let whole = read_reports(&args.files)?;
     if let Some(path) = &args.html {
         fs::write(path, whole.page()).cannot(format_args!("write {}", path.display()))?;

@@ -104,11 +104,14 @@ impl Registered {
     }
 }
 
+/// What a hidden command does with the options that it is given.
+type Run = Box<dyn Fn(&ArgMatches) -> Result<(), Failure>>;
+
 /// A hidden command: what this program is asked for in a guest.
 pub(crate) struct GuestCommand {
     pub(crate) name: &'static str,
     pub(crate) command: Command,
-    run: Box<dyn Fn(&ArgMatches) -> Result<(), Failure>>,
+    run: Run,
 }
 
 impl GuestCommand {

@@ -7,7 +7,7 @@ use giveway_tasks::{Decay, Policy};
 
 /// Who runs the queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Arm {
+pub(crate) enum Arm {
     /// Our engine under a policy.
     Policy(Policy),
     /// The same plans on stock DataFusion, whose tasks Tokio spreads over threads.
@@ -35,7 +35,7 @@ impl Arm {
     ];
 
     /// Fixed parameters, among which the best is what tuning is to come near.
-    pub fn grid() -> impl Iterator<Item = Arm> {
+    pub(crate) fn grid() -> impl Iterator<Item = Arm> {
         Arm::GRID.into_iter().map(|(lambda, d_start)| {
             let decay = Decay::new(lambda, d_start).expect("lambdas are below 1");
             Arm::Policy(Policy::Decay(decay))
@@ -60,7 +60,7 @@ impl Arm {
     ///
     /// # Errors
     /// The names that there are.
-    pub fn parse(text: &str) -> Result<Vec<Arm>, String> {
+    pub(crate) fn parse(text: &str) -> Result<Vec<Arm>, String> {
         match text {
             "grid" => Ok(Arm::grid().collect()),
             name => name.parse().map(|arm| vec![arm]),

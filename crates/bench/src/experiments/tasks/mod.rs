@@ -44,15 +44,15 @@ use crate::runner::experiment::Experiment;
 use giveway_command::Failure;
 
 #[cfg(feature = "sql")]
-pub use arm::Arm;
+pub(crate) use arm::Arm;
 pub(crate) use experiment::TasksExperiment;
 pub(crate) use row::{Arrived, Cost, Measured, Pair, Sample, TasksRow};
 pub(crate) use row::{TURN_CLASSES, within};
 
 #[cfg(feature = "sql")]
-pub use plan::{TasksCell, TasksPlan};
+pub(crate) use plan::{TasksCell, TasksPlan};
 #[cfg(feature = "sql")]
-pub use run::TasksBench;
+pub(crate) use run::TasksBench;
 
 /// The experiment, as the registry knows it.
 pub(crate) struct Tasks;

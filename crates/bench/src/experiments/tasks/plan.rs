@@ -8,7 +8,7 @@ use super::{Arm, TasksExperiment};
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TasksPlan {
+pub(crate) struct TasksPlan {
     /// Which experiments.
     pub experiments: Vec<TasksExperiment>,
     /// Who is compared in `answers`, `mix`, `shift` and `load`; none: whoever belongs
@@ -55,7 +55,7 @@ impl Default for TasksPlan {
 
 /// One arm of one experiment, at one load, in one repeat.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TasksCell {
+pub(crate) struct TasksCell {
     /// The experiment.
     pub experiment: TasksExperiment,
     /// Who runs the queries, where that is a choice.
@@ -70,7 +70,7 @@ pub struct TasksCell {
 
 impl TasksCell {
     /// What it is called while it is measured.
-    pub fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let mut title = self.experiment.to_string();
         if let Some(load) = self.load {
             title.push_str(&format!(" at {load}"));
@@ -85,7 +85,7 @@ impl TasksCell {
 
 impl TasksPlan {
     /// A first look: little data, short runs, the extremes of the policies.
-    pub fn quick(self) -> Self {
+    pub(crate) fn quick(self) -> Self {
         TasksPlan {
             scale: 0.01,
             seconds: 5.0,
@@ -95,7 +95,7 @@ impl TasksPlan {
 
     /// The cells, repeats outside and arms inside, so that what is compared is measured
     /// close together.
-    pub fn cells(&self) -> Vec<TasksCell> {
+    pub(crate) fn cells(&self) -> Vec<TasksCell> {
         let mut cells = Vec::new();
         for repeat in 0..self.repeat {
             let seed = self.seed + u64::from(repeat);

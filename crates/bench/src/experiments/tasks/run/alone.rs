@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use super::failed;
 use super::host::{Host, block_on};
-use crate::experiments::tasks::failed;
 use crate::experiments::tasks::kind::Kind;
 use crate::harness::Progress;
 use crate::harness::error::Result;

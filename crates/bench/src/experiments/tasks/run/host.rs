@@ -12,10 +12,10 @@ use datafusion::physical_plan::displayable;
 use giveway_sql::{Engine, EngineStats, Policy, Query, Report, SqlError, Stock, tpch};
 
 use super::data::Sizes;
+use super::failed;
 use super::settings::Settings;
 use super::usage::CpuTimes;
 use crate::experiments::tasks::arm::Arm;
-use crate::experiments::tasks::failed;
 use crate::experiments::tasks::kind::Kind;
 use crate::harness::error::{Error, Result};
 

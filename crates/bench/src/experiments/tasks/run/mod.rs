@@ -24,13 +24,10 @@ use self::data::{Data, LARGE, Sizes, scale};
 use self::duckdb::DuckDb;
 use self::host::{Host, SharedHost};
 use self::settings::Settings;
-use self::{arrivals, overhead, usage};
-use super::TasksCell;
-use super::TasksExperiment;
-use super::TasksPlan;
 use super::TasksRow;
 use super::arm::Arm;
 use super::kind::Kind;
+use super::{TasksCell, TasksExperiment, TasksPlan};
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
 
@@ -45,7 +42,7 @@ impl TasksPlan {
     ///
     /// # Errors
     /// Something makes no sense, with what to write instead.
-    pub(super) fn settings(&self) -> Result<Settings> {
+    fn settings(&self) -> Result<Settings> {
         let refuse = |text: String| Err(Error::Config(text));
         scale(self.scale)?;
         scale(self.scale * LARGE)?;
@@ -91,22 +88,22 @@ impl TasksPlan {
 }
 
 /// What every cell needs, made when the first one needs it.
-pub struct TasksBench {
-    pub(super) settings: Settings,
-    pub(super) seconds: f64,
-    pub(super) scale: f64,
-    pub(super) python: PathBuf,
-    pub(super) sizes: OnceLock<Sizes>,
-    pub(super) reference: OnceLock<Arc<Data>>,
+pub(crate) struct TasksBench {
+    settings: Settings,
+    seconds: f64,
+    scale: f64,
+    python: PathBuf,
+    sizes: OnceLock<Sizes>,
+    reference: OnceLock<Arc<Data>>,
     /// Whether queries have run beside each other, for the first trace not to be the one
     /// that has all memory to ask for.
-    pub(super) is_warm: OnceLock<()>,
+    is_warm: OnceLock<()>,
     /// Whether a trace has been played, for the same reason.
-    pub(super) is_rehearsed: OnceLock<()>,
-    pub(super) alone: Mutex<HashMap<(String, u32), Arc<Alone>>>,
-    pub(super) duckdb: OnceLock<Arc<DuckDb>>,
+    is_rehearsed: OnceLock<()>,
+    alone: Mutex<HashMap<(String, u32), Arc<Alone>>>,
+    duckdb: OnceLock<Arc<DuckDb>>,
     /// The plan that the first host made of each query: all others are to make the same.
-    pub(super) plans: Mutex<BTreeMap<Kind, String>>,
+    plans: Mutex<BTreeMap<Kind, String>>,
 }
 
 impl TasksBench {
@@ -114,7 +111,7 @@ impl TasksBench {
     ///
     /// # Errors
     /// Something in the plan makes no sense, with what to write instead.
-    pub fn new(plan: &TasksPlan) -> Result<TasksBench> {
+    pub(crate) fn new(plan: &TasksPlan) -> Result<TasksBench> {
         Ok(TasksBench {
             settings: plan.settings()?,
             seconds: plan.seconds,
@@ -134,7 +131,7 @@ impl TasksBench {
     ///
     /// # Errors
     /// A query failed where none may; an engine or its data cannot be had.
-    pub fn run(&self, cell: &TasksCell, progress: Progress<'_>) -> Result<Vec<TasksRow>> {
+    pub(crate) fn run(&self, cell: &TasksCell, progress: Progress<'_>) -> Result<Vec<TasksRow>> {
         let measured = match cell.experiment {
             TasksExperiment::Answers => {
                 let arm = cell.arm.expect("answers are somebody's");
@@ -162,7 +159,7 @@ impl TasksBench {
         Ok(measured.into_iter().map(row).collect())
     }
 
-    pub(super) fn data(&self, progress: Progress<'_>) -> Result<&Sizes> {
+    fn data(&self, progress: Progress<'_>) -> Result<&Sizes> {
         if self.sizes.get().is_none() {
             let mut make = |factor| Data::generate(scale(factor)?, progress).map(Arc::new);
             let made = Sizes {
@@ -176,7 +173,7 @@ impl TasksBench {
     }
 
     /// The data that answers are known of.
-    pub(super) fn reference_data(&self, progress: Progress<'_>) -> Result<Arc<Data>> {
+    fn reference_data(&self, progress: Progress<'_>) -> Result<Arc<Data>> {
         const REFERENCE: f64 = 1.0;
         if let Some(made) = self.reference.get() {
             return Ok(Arc::clone(made));
@@ -190,7 +187,7 @@ impl TasksBench {
     }
 
     /// An engine on both sizes of data.
-    pub(super) fn host(
+    fn host(
         &self,
         arm: Arm,
         threads: u32,
@@ -214,12 +211,7 @@ impl TasksBench {
     }
 
     /// What each query takes alone on so many threads of somebody.
-    pub(super) fn alone(
-        &self,
-        arm: Arm,
-        threads: u32,
-        progress: Progress<'_>,
-    ) -> Result<Arc<Alone>> {
+    fn alone(&self, arm: Arm, threads: u32, progress: Progress<'_>) -> Result<Arc<Alone>> {
         let key = (arm.to_string(), threads);
         let known = || {
             self.alone
@@ -248,10 +240,7 @@ impl TasksBench {
     }
 
     /// DuckDB, or why it cannot be had.
-    pub(super) fn duckdb(
-        &self,
-        progress: Progress<'_>,
-    ) -> Result<std::result::Result<Arc<DuckDb>, String>> {
+    fn duckdb(&self, progress: Progress<'_>) -> Result<std::result::Result<Arc<DuckDb>, String>> {
         if let Some(made) = self.duckdb.get() {
             return Ok(Ok(Arc::clone(made)));
         }
@@ -265,7 +254,7 @@ impl TasksBench {
 }
 
 /// A query, or an engine, that failed where none may.
-pub(super) fn failed(who: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
+fn failed(who: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
     Error::Queries {
         who: who.to_string(),
         reason: why.to_string(),

@@ -11,13 +11,14 @@ use giveway_tasks::{Decay, Pool};
 
 use super::answers::difference;
 use super::data::Sizes;
+use super::failed;
 use super::host::{Host, block_on};
+use crate::experiments::tasks::TasksBench;
 use crate::experiments::tasks::arm::Arm;
 use crate::experiments::tasks::kind::Kind;
 use crate::experiments::tasks::row::{
     Answers, Cost, Decision, Measured, Operators, Pair, Share, Turns,
 };
-use crate::experiments::tasks::{TasksBench, failed};
 use crate::harness::Progress;
 use crate::harness::error::Result;
 

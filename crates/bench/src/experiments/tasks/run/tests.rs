@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::alone::Alone;
+use std::path::PathBuf;
+
+use super::alone::{self, Alone};
+use crate::experiments::tasks::kind::Kind;
 use crate::experiments::tasks::*;
 
 /// Too little data to wait for: all tables have rows, and queries answers.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::experiments::tasks::Kind;
+use crate::experiments::tasks::kind::Kind;
 
 /// Of so many queries, one is long.
 const LONG_ONE_OF: u32 = 4;
