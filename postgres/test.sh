@@ -27,7 +27,7 @@ if [ -z "$pg_config" ]; then
 fi
 bin=$("$pg_config" --bindir)
 
-# A server refuses to run as root: go on as somebody else.
+# A server refuses to run as root: go on as another user.
 if [ "$(id -u)" = 0 ] && [ -z "${GIVEWAY_TEST_DIR:-}" ]; then
 	user=postgres
 	id "$user" >/dev/null 2>&1 || user=nobody

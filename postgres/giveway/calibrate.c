@@ -19,7 +19,7 @@
  * A server with the lock-hint patch publishes a copy of the list; that copy is
  * left out of the search.
  *
- * Addresses found in the postmaster are those of all its children, who are
+ * Addresses found in the postmaster are those of all its children, which are
  * forks of it.  A library that a session loads for itself calibrates there.
  *
  * The search reads every word of .data and .bss once and a few thousand words

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * giveway.c
- *		PostgreSQL tells UFS what is urgent, and who holds up whom.
+ *		Tells UFS which PostgreSQL processes are urgent, and which locks they hold.
  *
  * THE PROBLEM.  UFS runs background work only on CPU time that time-sensitive
- * work leaves.  Only the database knows which session is which, and which
- * background backend holds a lock that an urgent one waits for and so has to
- * finish first.  This extension says both, in a slot per process of a table
- * that UFS reads (giveway/slot.h): paper 000, Sections 5.2 and 5.3.
+ * work leaves.  Only the database knows the tier of each session, and which
+ * background backend holds a lock that an urgent one waits for and so has to run
+ * first.  This extension writes both into a table with a slot for each process,
+ * which UFS reads (giveway/slot.h): paper 000, Sections 5.2 and 5.3.
  *
  * THE LIFE OF A SLOT
  *
@@ -17,26 +17,29 @@
  *		   |			end of its transaction: ATTACH, publish everything
  *		   |			SET and the like: publish the change (settings.c)
  *		   |			end of a transaction: attach, if it could not before;
- *		   |			attach anew, if UFS has made another table, or if
- *		   |			somebody has taken the slot
+ *		   |			attach again, if UFS has made another table, or if
+ *		   |			another process has taken the slot
  *		   v
  *		proc_exit		take the lock record back, DETACH
  *
  * Every process that runs transactions passes the end of InitPostgres()'s, with
  * its settings applied and its kind known: client backends, parallel workers,
- * WAL senders, autovacuum.  The launcher speaks for the others.
+ * WAL senders, autovacuum.  The launcher claims slots for the others.
  *
  * INVARIANTS
- *   1. The postmaster has no slot: its children would share it.
+ *   1. The postmaster has no slot: its children would share it (asserted in
+ *      slot_attach()).
  *   2. Nothing here raises an error or waits, but for bad values of settings
  *      and SQL functions called with the wrong rights.  Without UFS, without
- *      the table, without room in it, the server runs as ever.
+ *      the table, or with a full table, the server runs as before (not asserted:
+ *      an absence; tests run servers in each of these states).
  *   3. The server's lock record is in the slot only while the slot is attached:
- *      it is moved there after attaching and moved back before detaching.
+ *      it is moved there after attaching and moved back before detaching
+ *      (asserted in slot_detach()).
  *   4. Nothing that is read from the table decides anything in the server but
- *      whether to look for a slot again, so whoever may write the table can
- *      change its processes' treatment by UFS and what the view shows, and
- *      nothing else.
+ *      whether to look for a slot again.  A process that may write the table can
+ *      change how UFS treats its processes and what the view shows, and nothing
+ *      else (not asserted: an absence; tests write random bytes to the table).
  *
  * DEPARTURES FROM THE PAPER.  The paper's extension moves backends between
  * cgroups made for each tier and weight.  A move takes tens of microseconds to

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * giveway.h
- *		What the files of the extension know of one another.
+ *		The interfaces between the extension's files.
  *
  *	file			question					uses
- *	giveway.c		when does a process get its slot, when is it told?	all
- *	launcher.c		who speaks for processes that run no SQL?			slot, hints, kind
+ *	giveway.c		when does a process get a slot and write to it?		all
+ *	launcher.c		how do processes that run no SQL get slots?			slot, hints, kind
  *	view.c			what do slots say now?								slot, hints
  *	settings.c		what was asked for, what is allowed?				publish
  *	publish.c		what does this process's slot say?					slot, hints, kind
  *	hints.c			how does UFS learn of locks?						calibrate
  *	calibrate.c		where does a stock server keep them?
  *	kind.c			which kind of process is this, and is it special?
- *	slot.c			where is the table, which slot is whose?
+ *	slot.c			where is the table, which slots are claimed?		(asserts by hints)
  *
  * giveway.c opens with the protocol.
  */
@@ -24,11 +24,11 @@
 #include <giveway/slot.h>
 #include <giveway/tier.h>
 
-/* One store, one load: UFS and other processes look on meanwhile. */
+/* One store, one load: UFS and other processes read meanwhile. */
 #define SLOT_STORE(field, value) __atomic_store_n(&(field), (value), __ATOMIC_RELAXED)
 #define SLOT_LOAD(field) __atomic_load_n(&(field), __ATOMIC_RELAXED)
 
-/* The library's own business: other libraries may use the same names. */
+/* Hidden: other libraries may use the same names. */
 #pragma GCC visibility push(hidden)
 
 /* slot.c */
@@ -98,6 +98,7 @@ extern HintsMode hints_resolve(HintsMode asked, const char **reason);
 extern const char *hints_name(HintsMode mode);
 extern void hints_describe(struct giveway_reader *reader, HintsMode mode, bool heavyweight);
 extern void hints_apply(struct giveway_slot *slot, HintsMode mode, bool heavyweight);
+extern bool hints_are_in(const struct giveway_slot *slot);
 extern void hints_take_back(void);
 
 /* settings.c */

@@ -5,7 +5,7 @@
  *
  *	patched		The server publishes what it does in a record that can be moved
  *				(patches/lockhint.patch): we move it into the slot.  The server
- *				never reads it, so nobody who scribbles there can harm it.
+ *				never reads it, so bytes that others write there cannot harm it.
  *	stock		The slot's reader says where the server's own list is; UFS reads
  *				it when it takes the process off its CPU (calibrate.c).
  *	off			UFS is told nothing; tiers and weights still hold.
@@ -29,7 +29,7 @@
 
 #include "giveway.h"
 
-/* The number of the bit of LWLock.state that says somebody waits; lwlock.c's. */
+/* The number of the bit of LWLock.state that says that a process waits; lwlock.c's. */
 #if PG_VERSION_NUM >= 180000
 #define HAS_WAITERS_BIT	31
 #else
@@ -160,6 +160,13 @@ hints_apply(struct giveway_slot *slot, HintsMode mode, bool heavyweight)
 		SLOT_STORE(slot->locks.wait_spin, 0);
 		SLOT_STORE(slot->locks.spin, 0);
 	}
+}
+
+/* Whether the server writes its lock record into slot. */
+bool
+hints_are_in(const struct giveway_slot *slot)
+{
+	return my_lock_hint() && *my_lock_hint() == &slot->locks;
 }
 
 /* Move the server's record out of the slot, if it is there. */

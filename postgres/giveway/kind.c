@@ -3,10 +3,10 @@
  * kind.c
  *		Which kind of process is this, and is it special?
  *
- * Nobody gives the checkpointer a role or a SET command, and yet transactions
- * wait for it; the WAL writer, WAL senders and 18's I/O workers likewise.
- * Autovacuum is the opposite: nobody waits for it.  giveway.system_processes
- * names kinds of processes and their tiers:
+ * The checkpointer has no role and runs no SET command, and yet transactions wait
+ * for it; the WAL writer, WAL senders and 18's I/O workers likewise.  No session
+ * waits for autovacuum.  giveway.system_processes names kinds of processes and their
+ * tiers:
  *
  *		walwriter=time_sensitive, autovacuum worker=background
  *

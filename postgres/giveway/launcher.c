@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * launcher.c
- *		A background worker that speaks for processes that run no SQL, and says
- *		in the log what the server has of UFS.
+ *		A background worker that claims slots for processes that run no SQL, and
+ *		logs whether the server can use UFS.
  *
  * Once a second:
  *	- opens the table, if it is not open, and reports when that changes;
@@ -18,7 +18,7 @@
  * for want of max_worker_processes, sessions are served all the same.
  *
  * WEAKNESS.  A special process is in its cgroup's tier for its first second.
- * Those whose lives are short (autovacuum) attach themselves.
+ * Short-lived ones (autovacuum) attach themselves.
  */
 #include "postgres.h"
 
@@ -117,7 +117,7 @@ report_hints(void)
 							 hints_name(mode))));
 }
 
-/* Whom we spoke for in the latest round; more special processes are left out. */
+/* Processes with slots claimed in the latest round; more are left out. */
 static int	spoken_for[64];
 static int	spoken_count = 0;
 
@@ -181,7 +181,7 @@ giveway_launcher_main(Datum arg)
 		if (ConfigReloadPending)
 		{
 			ConfigReloadPending = false;
-			/* Who is not listed any more is in its cgroup's tier. */
+			/* A process that is no longer listed is in its cgroup's tier. */
 			fall_silent();
 			ProcessConfigFile(PGC_SIGHUP);
 		}

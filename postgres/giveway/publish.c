@@ -10,10 +10,10 @@
  *		 SQL of a user	min(these, ceiling)		100			as giveway.hints
  *		enabled = off	the cgroup's			cgroup's	none
  *
- * The order is background, cgroup, time_sensitive: who asks for nothing is what
- * its cgroup is, and a ceiling of background holds that down, too.  Of a special
- * process only its own settings tell it to yield, such as those of a pg_basebackup
- * connection; what postgresql.conf has as giveway.tier is meant for sessions.
+ * The order is background, cgroup, time_sensitive: a process that asks for no
+ * tier has its cgroup's, and a ceiling of background lowers that, too.  A special
+ * process is lowered only by settings of its own, such as those of a pg_basebackup
+ * connection; giveway.tier in postgresql.conf is meant for sessions.
  *
  * These are stores; without a slot they are nothing.  Called from assign hooks.
  */

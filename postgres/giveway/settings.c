@@ -3,12 +3,11 @@
  * settings.c
  *		What was asked for, and what is allowed.
  *
- * A session asks for a tier and a weight (anybody may); a ceiling for each says
- * what it can get (whoever has the right may set it: a superuser, ALTER ROLE or
- * ALTER DATABASE by one, or those granted SET ON PARAMETER).  What holds is the
- * lower of the two.  Asking for more is no error: the order in which role,
+ * Any session may ask for a tier and a weight.  A ceiling for each limits what it
+ * gets; superusers set ceilings, also by ALTER ROLE and ALTER DATABASE, and so do
+ * roles granted SET ON PARAMETER.  The lower of the two holds.  Asking for more is no error: the order in which role,
  * database and session settings are applied does not matter then, and a lifted
- * ceiling takes effect by itself.  Who asks for no tier is what its cgroup is.
+ * ceiling takes effect by itself.  A session that asks for no tier has its cgroup's.
  *
  * Assign hooks run in SET, at the end of SET LOCAL and of functions with a SET
  * clause, in rollback, reload, parallel workers and the postmaster.  They may

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * slot.c
- *		Where the table is, and which slot is whose.
+ *		Maps the table, and claims and releases slots.
  *
  * The one file that maps the table.  The client in giveway/hints.h does the
  * mapping and claiming for the calling process; this adds what a cluster of
- * processes needs: names that tell clusters apart, slots on behalf of others,
- * and a broom for those of the dead.
+ * processes needs: names that tell clusters apart, slots on behalf of other
+ * processes, and the release of slots of processes that have ended.
  *
- * WHAT IS TRUSTED.  Any member of the table's group may write any byte of it at any
- * time.  How many slots there are is known from when the table was mapped, and a
- * slot is ours while its owner word says so; nothing else that is read here
- * decides anything (invariant 4 of giveway.c).
+ * WHAT IS TRUSTED.  Each user has a table of its own.  Processes of the same user,
+ * and root, may write any byte of it at any time.  How many slots there are is known
+ * from when the table was mapped, and a slot is ours while its owner word says so;
+ * nothing else that is read here decides anything (invariant 4 of giveway.c).
  *
- * NOBODY WAITS.  A server that may not enter the table's directory asks a daemon
+ * NO WAITING.  A server that may not enter the table's directory asks a daemon
  * for it (giveway/hints.h).  Its answer is awaited by looking again: at the end
  * of later transactions, in later rounds of the launcher.
  *
@@ -25,10 +25,10 @@
  * postmaster: process id, namespace and start time.
  *
  * ON BEHALF.  A process that runs no SQL never calls us, so the launcher
- * claims for it: the owner word is that process's name, and UFS goes by that,
- * not by who wrote it.
+ * claims for it: the owner word is that process's name, and UFS obeys that,
+ * whichever process wrote it.
  *
- * THE BROOM.  A process killed by SIGKILL leaves its slot.  UFS clears it when
+ * SWEEPING.  A process killed by SIGKILL leaves its slot.  UFS clears it when
  * it sees the exit; slot_sweep() does the same where UFS was not there to see.
  * It takes the slot over before wiping it, so that of two sweepers, or of a
  * sweeper and a new process of the same number, one has it at a time:
@@ -164,7 +164,7 @@ slot_open_remedy(int error)
 			return "there is no table yet: load UFS with \"giveway start\"";
 		case EACCES:
 		case EPERM:
-			return "the server may not use the table: add its user to the group that owns it";
+			return "the server's user has no table: load UFS with \"giveway start\", or add the user to the group \"giveway\" (scx_ufs --hint-group)";
 		case EAGAIN:
 			return "the daemon that passes the table on has not answered: restart it with \"giveway stop\" and \"giveway start\"";
 		case EPROTO:
@@ -192,7 +192,7 @@ slot_mine(void)
 	return giveway_my_slot();
 }
 
-/* Whether this process has a slot that nobody has taken from it. */
+/* Whether this process has a slot that no other has taken from it. */
 bool
 slot_is_held(void)
 {
@@ -217,7 +217,7 @@ count_without_room(void)
 }
 
 /* How many processes have found no room since the server was started; -1 where
- * nobody counts. */
+ * they are not counted. */
 int64
 slot_without_room(void)
 {
@@ -239,13 +239,15 @@ claimed(struct giveway_slot *slot)
 struct giveway_slot *
 slot_attach(void)
 {
+	Assert(IsUnderPostmaster);
 	return claimed(giveway_attach_());
 }
 
-/* Give up this process's slot, which is left to whoever may have taken it. */
+/* Give up this process's slot; one that another process has taken is left alone. */
 void
 slot_detach(void)
 {
+	Assert(slot_mine() == NULL || !hints_are_in(slot_mine()));
 	giveway_hints_detach();
 }
 
@@ -272,7 +274,7 @@ slot_claim_for(int pid)
 	return claimed(giveway_hints_attach_for(pid));
 }
 
-/* Give back a slot in whoever's name. */
+/* Give back a slot, whatever its owner. */
 void
 slot_release(struct giveway_slot *slot)
 {
@@ -298,7 +300,7 @@ is_gone(int pid)
 	return pid <= 0 || (kill(pid, 0) != 0 && errno == ESRCH);
 }
 
-/* Give back the cluster's slots whose owners are gone; returns how many. */
+/* Give back the cluster's slots whose owners have ended; returns how many. */
 int
 slot_sweep(void)
 {
@@ -320,7 +322,7 @@ slot_sweep(void)
 			continue;
 		if (!is_gone(pid))
 		{
-			/* Born since, and perhaps attached: it is its own. */
+			/* A new process has the number and may have attached: the slot is its. */
 			SLOT_STORE(slot->owner, owner);
 			continue;
 		}

@@ -70,7 +70,7 @@ tier_text(unsigned char tier)
 	}
 }
 
-/* The report's columns; null where nobody writes it. */
+/* The report's columns; null where no UFS writes it. */
 static void
 add_report(Row *row, const struct giveway_report *report)
 {
@@ -185,7 +185,7 @@ add_table_items(ReturnSetInfo *result)
 			 "UFS is not attached: load it with \"giveway start\"");
 	add_item(result, "this session",
 			 slot_is_held() ? "has a slot" :
-			 slot_mine() ? "has lost its slot to somebody else; it will get another" :
+			 slot_mine() ? "has lost its slot to another process; it will get another" :
 			 "has no slot: there was no room; it will try again");
 }
 

@@ -106,7 +106,7 @@ case_without_a_table() {
 	stop bare
 }
 
-# Who sets nothing is what its cgroup is; who sets background for a role lowers it.
+# A session that sets nothing has its cgroup's tier; background for a role lowers it.
 case_nothing_is_set() {
 	sql main "CREATE ROLE plain LOGIN" >/dev/null
 	open_session main plain
@@ -118,7 +118,7 @@ case_nothing_is_set() {
 	say "$session" "SET giveway.tier = cgroup"
 	check "SET to the default" "cgroup 100" "$(tier "$session_pid")"
 	close_session "$session"
-	# A ceiling also holds those down who ask for nothing.
+	# A ceiling also lowers sessions that ask for nothing.
 	sql main "ALTER ROLE plain RESET giveway.tier;
 		ALTER ROLE plain SET giveway.max_tier = background" >/dev/null
 	open_session main plain
@@ -168,7 +168,7 @@ case_role_and_database_defaults() {
 	check_soon "slots after the sessions" "" "slot $session_pid"
 }
 
-# Nobody gets more than the ceiling, however the settings are ordered.
+# No session gets more than the ceiling, in whatever order settings are made.
 case_ceilings() {
 	sql main "ALTER ROLE report SET giveway.max_tier = background;
 		ALTER ROLE report SET giveway.max_weight = 100" >/dev/null
@@ -302,7 +302,7 @@ case_heavyweight_locks_are_seen() {
 	close_session "$session"
 }
 
-# waited RESULT: whether it was a waiter's, who had to wait for half a second.
+# waited RESULT: whether it is of a waiter that had to wait for half a second.
 waited() {
 	awk -F'|' '{ print ($1 > 0.2 ? "waited" : "did not wait: " $0) }' <<<"$1"
 }
@@ -404,7 +404,7 @@ end_receiver() {
 	check_soon "receivers that have ended" "" "system main walsender"
 }
 
-# A sender is time-sensitive, unless its own client says that nobody waits.
+# A sender is time-sensitive, unless its own client sets background.
 case_walsender() {
 	receive
 	check_soon "walsender" time_sensitive "system main walsender"
@@ -458,7 +458,7 @@ launcher() {
 		awk '/giveway launcher/ { print $1 }'
 }
 
-# A table that says it is replaced, and is not: nobody maps it again, or leaves it.
+# A table that says it is replaced, and is not: no process maps it again, or leaves it.
 case_table_says_replaced() {
 	local speaker
 	replace_table
@@ -477,7 +477,7 @@ case_table_says_replaced() {
 	replace_table
 }
 
-# A session whose slot somebody has taken gets another, and leaves that one alone.
+# A session whose slot another process has taken gets another, and leaves that one alone.
 case_slot_taken() {
 	open_session main app
 	check_soon "a slot" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
@@ -593,7 +593,7 @@ case_every_slot_is_found() {
 case_daemon_asked() {
 	local how daemon at=$work/asked began
 	unprivileged mkdir -p "$at/bpf"
-	# It is no table, and who opens it is refused.
+	# It is no table, and opening it is refused.
 	unprivileged mkfifo "$at/bpf/giveway_slots"
 	for how in deaf full slow close answer; do
 		rm -f "$at/table"

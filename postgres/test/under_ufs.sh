@@ -116,7 +116,7 @@ case_boosted() {
 	reload main
 }
 
-# SIGKILL of a boosted holder, and of who waits for it: the server restarts its
+# SIGKILL of a boosted holder, and of its waiter: the server restarts its
 # processes, their slots come free, and nothing of the boost is left.
 case_killed_in_a_boost() {
 	local victim pid loads
@@ -208,7 +208,7 @@ cgroup() {
 	sed 's/^0:://' "/proc/$1/cgroup"
 }
 
-# With the option, sessions are in cgroups by tier and weight; nobody else is.
+# With the option, sessions are in cgroups by tier and weight; no other process is.
 case_session_cgroups() {
 	local top=/sys/fs/cgroup/pg postmaster pid foreign
 	ready
@@ -231,7 +231,7 @@ case_session_cgroups() {
 	say "$session" "SELECT giveway_test_burn(0.01)"
 	check "as UFS has it" "background 450" "$(obeyed "$pid")"
 
-	# A number that somebody wrote into a slot moves nobody from elsewhere.
+	# A process number written into a slot moves no process from elsewhere.
 	sleep 1000 &
 	foreign=$!
 	"$table" plant "$slots" "$foreign" "$pid"
@@ -245,11 +245,11 @@ case_session_cgroups() {
 	say "$session" "SET giveway.tier = background"
 	say "$session" "SET giveway.enabled = off"
 	sleep 3
-	check "who says nothing" /pg/server "$(cgroup "$session_pid")"
+	check "a session without settings" /pg/server "$(cgroup "$session_pid")"
 	say "$session" "SET giveway.enabled = on"
-	check_soon "who says something" /pg/background/weight-100 "cgroup $session_pid"
+	check_soon "a session with a tier" /pg/background/weight-100 "cgroup $session_pid"
 	say "$session" "SET giveway.enabled = off"
-	check_soon "who says nothing any more" /pg/server "cgroup $session_pid"
+	check_soon "a session that has reset its tier" /pg/server "cgroup $session_pid"
 	close_session "$session"
 	unload_ufs
 	load_ufs "$ufs_slots"

@@ -16,19 +16,21 @@
 //! background work 1 part of 10001 when both tiers are busy, the nearest it
 //! can come (and, as the paper shows, not near enough).
 //!
-//! Root uses the top of the hierarchy. Anybody else may move a process only
+//! Root uses the top of the hierarchy. Other users may move a process only
 //! inside a part whose `cgroup.procs` they may write, up to the common
 //! ancestor (cgroup-v2.rst, "Delegation Containment"); BASE is then the
 //! highest such ancestor of the caller's own cgroup.
 //!
-//! Known weakness: a run whose supervisor dies of SIGKILL leaves its leaf
-//! behind; the next run in the tier removes the leaves of dead supervisors.
+//! Known weaknesses: a run whose supervisor dies of SIGKILL leaves its leaf
+//! behind; the next run in the tier removes the leaves of dead supervisors. An
+//! unprivileged caller cannot read the marks on its own cgroups, so `run` may accept a
+//! tier above its own; UFS does not raise the leaf then, for root has not named it.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::iter;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -178,7 +180,7 @@ impl Hierarchy {
         dirs.find(|dir| rule.of_path(self.relative(dir)) == tier)
     }
 
-    /// Every cgroup whose own name gives it a tier by this rule, or which is marked, the
+    /// Every cgroup that has a tier of its own by this rule, or which is marked, the
     /// outermost first. Only root can see marks.
     pub(crate) fn labelled(&self, rule: &Rule) -> Vec<Labelled> {
         let mark = |dir: &Path| mark::read(dir).ok().flatten();
@@ -195,11 +197,8 @@ impl Hierarchy {
         let mut queue = VecDeque::from([(self.mount.clone(), rule.default_tier, false)]);
         while let Some((dir, inherited, inside)) = queue.pop_front() {
             for child in Cgroup::at(&dir).children() {
-                let name = child.file_name().unwrap_or_default().to_string_lossy();
                 let mark = mark(&child);
-                let counts = |&tier: &Tier| tier <= inherited || by_root(&child);
-                let named = || rule.of_name(&name).filter(counts);
-                let own = mark.filter(|_| rule.heeds_marks).or_else(named);
+                let own = own_tier(&child, inherited, rule, mark, by_root);
                 let tier = own.unwrap_or(inherited);
                 // A labelled cgroup and its direct children are worth a line
                 // each: the children are what weights divide the tier between.
@@ -218,12 +217,55 @@ impl Hierarchy {
         found
     }
 
+    /// The tier of the cgroup at `path` (as in `/proc/self/cgroup`), by the cgroups on the
+    /// way to it. Only root can see marks.
+    pub(crate) fn tier_at(&self, path: &Path, rule: &Rule) -> Tier {
+        let mark = |dir: &Path| mark::read(dir).ok().flatten();
+        self.tier_at_by(path, rule, &mark, &mark::named_by_root)
+    }
+
+    fn tier_at_by(
+        &self,
+        path: &Path,
+        rule: &Rule,
+        mark: &dyn Fn(&Path) -> Option<Tier>,
+        by_root: &dyn Fn(&Path) -> bool,
+    ) -> Tier {
+        let mut dir = self.mount.clone();
+        let mut tier = rule.default_tier;
+        for component in path.components() {
+            if let Component::Normal(name) = component {
+                dir.push(name);
+                tier = own_tier(&dir, tier, rule, mark(&dir), by_root).unwrap_or(tier);
+            }
+        }
+        tier
+    }
+
     fn relative<'a>(&self, dir: &'a Path) -> &'a Path {
         dir.strip_prefix(&self.mount).unwrap_or(dir)
     }
 }
 
-/// Who asks for a leaf.
+/// The tier that a cgroup has of its own, as UFS decides it: by a mark, else by its name
+/// if that may count, else background if its `cpu.idle` is 1.
+fn own_tier(
+    dir: &Path,
+    inherited: Tier,
+    rule: &Rule,
+    mark: Option<Tier>,
+    by_root: &dyn Fn(&Path) -> bool,
+) -> Option<Tier> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let counts = |&tier: &Tier| tier <= inherited || by_root(dir);
+    let named = || rule.of_name(&name).filter(counts);
+    let is_idle = || Cgroup::at(dir).read("cpu.idle").is_ok_and(|it| it == "1");
+    mark.filter(|_| rule.heeds_marks)
+        .or_else(named)
+        .or_else(|| is_idle().then_some(Tier::Background))
+}
+
+/// The process that asks for a leaf.
 pub(crate) struct Caller {
     /// Path in the hierarchy, as `/proc/self/cgroup` has it.
     pub(crate) cgroup: PathBuf,
@@ -242,9 +284,9 @@ impl Caller {
         })
     }
 
-    /// The tier the caller runs in, by its cgroup's name.
-    pub(crate) fn tier(&self, rule: &Rule) -> Tier {
-        rule.of_path(&self.cgroup)
+    /// The tier the caller runs in.
+    pub(crate) fn tier(&self, hierarchy: &Hierarchy, rule: &Rule) -> Tier {
+        hierarchy.tier_at(&self.cgroup, rule)
     }
 }
 

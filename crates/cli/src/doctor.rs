@@ -1,15 +1,15 @@
-//! `giveway doctor`: what this machine has, what it lacks, what mends it.
+//! `giveway doctor`: what this machine has, what it lacks, and the remedies.
 //!
 //! Each line is one finding of `probes`. A finding counts for one of the two
 //! ways in which Giveway runs: natively (sched_ext in this kernel, root, cgroup
 //! v2) or in the lab (QEMU, disk, memory). The exit status is 0 if one of them
-//! is open, and the last line says which one `giveway bench` takes: it asks here, by
-//! `giveway doctor --json`. What the scheduler and the lab know best, they are asked
+//! is usable, and the last line says which one `giveway bench` takes: it runs
+//! `giveway doctor --json`. The scheduler and the lab are asked for what they use
 //! (`kernel`, `lab`).
 //!
 //! Nothing here changes the machine: no scheduler is loaded, no guest booted,
-//! no package fetched. What only an attempt would tell (whether a scheduler
-//! loads, whether KVM can boot a kernel) is reported as far as files tell.
+//! no package fetched. What only a trial would show (whether a scheduler loads, whether
+//! KVM can boot a kernel) is reported as far as files show it.
 
 mod kernel;
 mod lab;

@@ -2,9 +2,9 @@
 //!
 //! `main` parses, hands over to one module per subcommand, and turns the answer
 //! into an exit status. What a subcommand does lives in the crates below
-//! (`scx_ufs` schedules, `giveway-watch` looks on, `giveway-pods` marks,
-//! `giveway-metasched` swaps) or in other programs (`subprogram`); the modules here
-//! decide only what to ask of them and how to say what came of it.
+//! (`scx_ufs` schedules, `giveway-watch` observes, `giveway-pods` marks pods,
+//! `giveway-metasched` swaps schedulers) or in other programs (`subprogram`); the modules
+//! here only call them and print the results.
 
 mod args;
 mod cgroup;

@@ -1,16 +1,15 @@
-//! `giveway meta`: the right scheduler for what runs.
+//! `giveway meta`: swaps schedulers by what runs.
 //!
 //! ```text
-//!   schedulers   what there is, and why something cannot be used
+//!   schedulers   what can be used, and why the others cannot
 //!   measure      applications × schedulers ──► measurements
 //!   tune         policies × base timeslices ──► which to configure
 //!   plan         measurements, policy      ──► the schedule, in print
-//!   run          the schedule, followed: the daemon
-//!   pause, resume, status                      orders to it, and its answer
+//!   run          the daemon, which follows the schedule
+//!   pause, resume, status                      commands for the daemon
 //! ```
 //!
-//! What these do is in `giveway-metasched`; here is how they are asked for and
-//! how their answers look.
+//! `giveway-metasched` does the work; this module has options and output.
 
 mod daemon;
 mod install;
@@ -109,7 +108,7 @@ fn privileged() -> Result<(), Failure> {
     }
 }
 
-/// Refuses them, and machines on which somebody else swaps schedulers.
+/// Refuses them, and machines on which another program swaps schedulers.
 fn entitled() -> Result<(), Failure> {
     privileged()?;
     service::alone()

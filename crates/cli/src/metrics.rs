@@ -1,4 +1,4 @@
-//! `giveway metrics`: what UFS has counted, for Prometheus and its kin.
+//! `giveway metrics`: UFS's counters, for Prometheus and similar systems.
 
 use std::io::{Write as _, stdout};
 use std::net::{SocketAddr, TcpListener};
@@ -20,7 +20,7 @@ use crate::top::unanswered;
 pub(crate) struct MetricsArgs {
     /// Serve http://ADDRESS:PORT/metrics instead of printing once
     ///
-    /// Whoever can connect can read: cgroup names are among it.
+    /// Any client that can connect can read it, names of cgroups included.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Where UFS serves its statistics

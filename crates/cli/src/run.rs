@@ -82,14 +82,14 @@ fn prepare(args: &RunArgs) -> Result<crate::cgroup::Leaf, Failure> {
         true => tier::rule(&kernel).unwrap_or_default(),
         false => tier::rule_or_default(&kernel),
     };
-    permit(args.tier, caller.tier(&rule), caller.is_root)?;
+    permit(args.tier, caller.tier(&hierarchy, &rule), caller.is_root)?;
     if !args.quiet {
         note(&kernel.state());
     }
     hierarchy.leaf(args.tier, args.weight, &caller, &rule)
 }
 
-/// Anybody may step back; only root may step ahead.
+/// Any user may lower a tier; only root may raise it.
 fn permit(wanted: Tier, own: Tier, is_root: bool) -> Result<(), Failure> {
     if is_root || wanted <= own {
         return Ok(());

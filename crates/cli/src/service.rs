@@ -1,4 +1,4 @@
-//! `giveway start` and `giveway stop`: load and unload UFS, and see it done.
+//! `giveway start` and `giveway stop`: load and unload UFS, and verify it.
 //!
 //! ```text
 //!              start                                  stop
@@ -13,8 +13,8 @@
 //!   first: show the end of its log
 //! ```
 //!
-//! The kernel's word decides, never that of a process: a scheduler may run and
-//! not be loaded, or be thrown out and still run. One lock, which only root can
+//! The kernel's state decides, never that of a process: a scheduler's process may run
+//! before its scheduler is loaded, and after the kernel has detached it. One lock, which only root can
 //! open, serialises starts and stops; waiting for it counts towards the timeout.
 //! Both are idempotent.
 
@@ -219,7 +219,7 @@ fn failed_start(state: &State, log: &str, where_log: &str) -> Failure {
     let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
     let tail = lines[lines.len().saturating_sub(8)..].join("\n  ");
     let failure = Failure::new(format_args!(
-        "scx_ufs was not loaded (sched_ext is {}); its last words:\n  {tail}",
+        "scx_ufs was not loaded (sched_ext is {}); the end of its log:\n  {tail}",
         match state {
             State::Enabled(ops) => ops,
             State::Changing(word) => word,

@@ -1,10 +1,10 @@
 //! Subcommands that are programs of their own: `giveway sql` starts `giveway-sql`, as
 //! git starts its subcommands.
 //!
-//! `giveway` is on every node that UFS runs on, so it has only what operating a node
-//! takes. What compiles and weighs much (a SQL engine, experiments, the lab) is in
-//! programs that are built and installed where they are wanted. The program replaces
-//! this one, so that signals, terminal and exit status are its own.
+//! `giveway` is on every node that UFS runs on, so it contains only what a node needs.
+//! Large parts (a SQL engine, experiments, the lab) are programs that are built and
+//! installed separately. The program replaces this one by `exec`, so it gets the signals
+//! and the terminal, and its exit status is the command's.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;

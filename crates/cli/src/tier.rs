@@ -1,9 +1,9 @@
-//! The tiers of cgroups as the UFS that is loaded decides them.
+//! The rule by which the loaded UFS gives cgroups their tiers.
 //!
-//! `run` must know the caller's tier and which name puts a cgroup into the one asked
-//! for; `status`, `trace` and `pods` speak of tiers. Labels and default tier are options
-//! of `scx_ufs`, which says them when it comes into force ([`giveway_tier::rule`]).
-//! Where UFS is not loaded the rule is that of one without options.
+//! `run` needs the caller's tier and a name for the tier asked for; `status`, `trace` and
+//! `pods` show tiers. Labels and default tier are options of `scx_ufs`, which publishes
+//! them when it attaches ([`giveway_tier::rule`]). Without UFS, the rule is that of a UFS
+//! without options.
 
 use std::path::Path;
 use std::thread;
@@ -14,7 +14,7 @@ use giveway_tier::rule::{PATH, Rule};
 
 use crate::service::UFS;
 
-/// How long one that has just come into force may take to say its rule.
+/// How long a UFS that has just attached may take to publish its rule.
 const SAID_AFTER: Duration = Duration::from_secs(1);
 const RETRY: Duration = Duration::from_millis(20);
 

@@ -13,7 +13,7 @@ use giveway_watch::top::run::{self, Error, Printing, Sampler};
 
 use giveway_command::Failure;
 
-/// Show who runs, who waits and who is preempted under UFS
+/// Show what runs, waits and is preempted under UFS
 ///
 /// By tier, cgroup, backend (a thread with a hint slot) and CPU: CPU time in per
 /// cent of one CPU, the background's part of it, median and 99th percentile of

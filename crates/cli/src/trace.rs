@@ -1,4 +1,4 @@
-//! `giveway trace`: who ran and who waited, recorded for Perfetto.
+//! `giveway trace`: which threads ran and waited, recorded for Perfetto.
 
 use std::fs::File;
 use std::io::BufWriter;
@@ -18,7 +18,7 @@ use crate::tier;
 use crate::top::seconds;
 use giveway_command::{Context, Failure};
 
-/// Record who runs, waits and is preempted, for a look in Perfetto
+/// Record which threads run, wait and are preempted, for Perfetto
 ///
 /// Records every switch and wake-up of the machine and writes them as JSON that
 /// ui.perfetto.dev and chrome://tracing open. Each CPU shows the tier and
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_said_with_what_helps() {
+    fn missing_features_name_the_remedy() {
         let summary = Summary {
             events: 10,
             lost: 3,

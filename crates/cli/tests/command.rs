@@ -71,7 +71,7 @@ fn one_line(text: &'static str) -> &'static str {
 }
 
 #[test]
-fn eyes_see_what_ufs_answers() {
+fn top_and_metrics_show_what_ufs_answers() {
     let dir = tempfile::tempdir().unwrap();
     let socket = answering(dir.path(), one_line(ANSWER));
     let socket = socket.to_str().unwrap();
@@ -106,7 +106,7 @@ fn eyes_see_what_ufs_answers() {
 }
 
 #[test]
-fn eyes_that_see_nothing_say_what_helps() {
+fn top_and_metrics_without_ufs_name_the_remedy() {
     for command in ["top", "metrics"] {
         let output = giveway(&[command, "--socket", "/no/such/socket"]);
         // `top` looks for a terminal first.

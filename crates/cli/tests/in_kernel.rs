@@ -26,13 +26,13 @@ fn a_signal_to_the_supervisor_reaches_the_command() {
 }
 
 #[test]
-fn no_cgroup_is_left_behind() {
+fn runs_leave_no_cgroup_behind() {
     held(&["leaf_removed", "leaf_removed_after_failure"]);
     held(&["orphan_kept", "orphan_swept", "left_running"]);
 }
 
 #[test]
-fn without_ufs_a_note_says_so_unless_told_to_be_quiet() {
+fn run_without_ufs_prints_a_note_unless_quiet() {
     held(&["note", "quiet", "no_note"]);
 }
 
@@ -88,40 +88,40 @@ fn a_killed_scheduler_can_be_started_again() {
 }
 
 #[test]
-fn what_any_user_can_lock_keeps_root_from_nothing() {
+fn files_any_user_can_lock_do_not_block_root() {
     held(&["start_beside_a_holder", "stop_beside_a_holder"]);
     held(&["locks_are_root_s"]);
 }
 
 #[test]
-fn a_command_waits_for_another_no_longer_than_its_timeout_and_names_it() {
+fn command_waits_at_most_its_timeout_and_names_the_lock_holder() {
     held(&["stop_waits", "stop_names_the_holder", "start_goes_on"]);
 }
 
 #[test]
-fn a_process_s_name_makes_it_neither_a_scheduler_nor_a_loader() {
+fn process_names_alone_are_not_trusted() {
     held(&["doctor_beside_a_namesake", "start_beside_namesakes"]);
     held(&["status_beside_a_namesake", "stop_beside_namesakes"]);
     held(&["namesakes_are_left_alone"]);
 }
 
 #[test]
-fn run_and_status_go_by_the_labels_of_the_loaded_ufs() {
+fn run_and_status_use_the_loaded_labels() {
     held(&["run_label", "run_label_of_others", "run_label_counts"]);
     held(&["status_labelled", "status_labels", "run_label_of_the_next"]);
 }
 
 #[test]
-fn run_and_status_go_by_the_default_tier_of_the_loaded_ufs() {
+fn run_and_status_use_the_loaded_default_tier() {
     held(&["run_default", "raising_above_the_default", "status_default"]);
 }
 
 #[test]
-fn whoever_marks_a_cgroup_is_told_that_the_loaded_ufs_does_not_heed_it() {
+fn marking_warns_if_loaded_ufs_ignores_marks() {
     held(&["mark_note", "mark_without_note"]);
 }
 
 #[test]
-fn a_marked_cgroup_is_in_its_tier_by_ufs_s_own_statistics() {
+fn marked_cgroup_counts_in_its_tier_in_ufs_statistics() {
     held(&["mark_counts", "status_marked"]);
 }

@@ -72,16 +72,16 @@ giveway start >/dev/null
 giveway meta measure --config measure.toml >/tmp/measured 2>&1
 claim measure_occupied "$?" 1
 giveway meta run --config meta.toml 2>$log & daemon=$!
-until_said "loaded by somebody else"
-has aside "$(giveway meta status)" "which somebody else loaded"
+until_said "loaded by another program"
+has aside "$(giveway meta status)" "which another program loaded"
 claim one_process "$(processes)" 1
 giveway stop >/dev/null
-until_said "going on"
+until_said "resuming"
 claim one_daemon "$(giveway meta run --config meta.toml 2>&1 | grep -c 'runs already')" 1
 
 # Turns: the state is what the log says, and never two.
-until_said "scx_ufs is in force"
-has bad_said "$(until_said 'bad failed to load'; cat $log)" "last words: the verifier says no; not tried again"
+until_said "scx_ufs is attached"
+has bad_said "$(until_said 'bad failed to load'; cat $log)" "last output: the verifier says no; not tried again"
 until_turn
 has ops "$(cat $ext/root/ops)" ufs
 claim one_at_a_time "$(processes)" 1
@@ -91,13 +91,13 @@ pkill -u 65534
 
 # The scheduler is killed in its turn: Linux's own, and it is tried again.
 until_turn
-before=$(said "scx_ufs is in force")
+before=$(said "scx_ufs is attached")
 kill -9 $(pgrep -x scx_ufs)
-until_said "scx_ufs left: killed by SIGKILL"
-has killed_said "$(cat $log)" "scx_ufs left: killed by SIGKILL"
+until_said "scx_ufs exited: killed by SIGKILL"
+has killed_said "$(cat $log)" "scx_ufs exited: killed by SIGKILL"
 has killed_status "$(giveway meta status)" "fault          scx_ufs (1 so far)"
-for _ in $(seq 200); do [ "$(said 'scx_ufs is in force')" -gt "$before" ] && break; sleep 0.05; done
-claim killed_tried_again "$([ "$(said 'scx_ufs is in force')" -gt "$before" ] && echo yes)" yes
+for _ in $(seq 200); do [ "$(said 'scx_ufs is attached')" -gt "$before" ] && break; sleep 0.05; done
+claim killed_tried_again "$([ "$(said 'scx_ufs is attached')" -gt "$before" ] && echo yes)" yes
 
 # A scheduler that hangs (stopped) in its turn does not answer and is killed.
 sed -i 's/^back_off_s.*/&\nstop_s = 0.3/' meta.toml
@@ -115,9 +115,9 @@ until_said "paused: "; sleep 1
 claim paused "$(cat $ext/state) $(processes)" "disabled 0"
 has paused_status "$(giveway meta status)" "metascheduler  paused"
 giveway meta resume
-before=$(said "scx_ufs is in force")
-for _ in $(seq 200); do [ "$(said 'scx_ufs is in force')" -gt "$before" ] && break; sleep 0.05; done
-claim resumed "$([ "$(said 'scx_ufs is in force')" -gt "$before" ] && echo yes)" yes
+before=$(said "scx_ufs is attached")
+for _ in $(seq 200); do [ "$(said 'scx_ufs is attached')" -gt "$before" ] && break; sleep 0.05; done
+claim resumed "$([ "$(said 'scx_ufs is attached')" -gt "$before" ] && echo yes)" yes
 has metrics "$(cat /run/giveway/meta/metrics.prom)" 'faults_total{scheduler="bad"}'
 
 # The daemon is killed while a scheduler is in force: the scheduler goes, too.
@@ -128,6 +128,6 @@ claim daemon_killed "$(cat $ext/state) $(processes)" "disabled 0"
 
 # Told to end, it leaves Linux's own in force.
 giveway meta run --config meta.toml 2>$log & daemon=$!
-until_said "scx_ufs is in force"
+until_said "scx_ufs is attached"
 kill -TERM $daemon; wait $daemon; claim ended "$?" 0
 claim ended_leaves "$(cat $ext/state) $(processes)" "disabled 0"

@@ -24,7 +24,7 @@ fn a_scheduler_that_fails_to_load_is_measured_as_such() {
 }
 
 #[test]
-fn somebody_else_s_scheduler_is_left_alone() {
+fn foreign_scheduler_is_left_alone() {
     held(&["measure_occupied", "aside", "one_process"]);
 }
 
@@ -34,7 +34,7 @@ fn schedulers_take_turns_one_at_a_time() {
 }
 
 #[test]
-fn a_killed_scheduler_is_told_of_and_tried_again() {
+fn killed_scheduler_is_reported_and_restarted() {
     held(&["killed_said", "killed_status", "killed_tried_again"]);
 }
 
@@ -44,17 +44,17 @@ fn a_scheduler_that_does_not_answer_is_killed() {
 }
 
 #[test]
-fn a_pause_leaves_linux_s_own_scheduler_until_it_is_over() {
+fn pause_keeps_the_kernel_default_scheduler() {
     held(&["status_when_out", "paused", "paused_status", "resumed"]);
     held(&["metrics"]);
 }
 
 #[test]
-fn however_the_daemon_ends_no_scheduler_outlives_it() {
+fn no_scheduler_outlives_the_daemon() {
     held(&["daemon_killed", "ended", "ended_leaves"]);
 }
 
 #[test]
-fn nobody_else_can_hold_the_daemon_s_lock_and_everybody_sees_that_it_runs() {
+fn only_root_can_lock_the_daemon_and_any_user_sees_it_run() {
     held(&["one_daemon", "lock_is_root_s", "status_by_others"]);
 }

@@ -193,7 +193,7 @@ fn systemd_takes_the_units() {
 }
 
 #[test]
-fn both_units_that_load_a_scheduler_mount_the_hint_table_where_all_see_it() {
+fn scheduler_units_mount_the_hint_table_in_the_host_namespace() {
     let mounts = |unit: &str| {
         let unit = unpacked().join("lib/systemd/system").join(unit);
         let unit = fs::read_to_string(unit).unwrap();
@@ -212,7 +212,7 @@ fn both_units_that_load_a_scheduler_mount_the_hint_table_where_all_see_it() {
 }
 
 #[test]
-fn lintian_has_nothing_to_say() {
+fn lintian_reports_nothing() {
     if !has("lintian") {
         return;
     }
@@ -351,7 +351,7 @@ fn the_metascheduler_s_unit_runs_what_was_installed_and_shares_its_hint_table() 
 }
 
 #[test]
-fn removal_leaves_the_machine_to_linux_s_own_scheduler() {
+fn removal_restores_the_kernel_default_scheduler() {
     held(&["plain_start", "plain_remove", "plain_purge"]);
     held(&["start_again", "remove", "purge"]);
 }

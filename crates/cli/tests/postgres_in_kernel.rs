@@ -92,7 +92,7 @@ fn pass(cases: &[&str]) {
 }
 
 #[test]
-fn sessions_are_obeyed_and_boosted_whoever_is_killed_or_restarted() {
+fn sessions_stay_prioritised_across_kills_and_restarts() {
     pass(&[
         "case_obeyed",
         "case_boosted",

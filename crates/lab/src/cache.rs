@@ -7,9 +7,11 @@
 //! 2. build in `.partial-NAME-*`, beside the entry,
 //! 3. flush it to disk, then rename it to its name.
 //!
-//! Invariant: a directory without the `.partial-` or `.work-` prefix is whole. What
-//! a killed build left behind is removed by the next build of the same entry, but
-//! for its [workshop](Cache::workshop), if it has one, in which it goes on.
+//! Invariant: a directory without the `.partial-` or `.work-` prefix is whole (not
+//! asserted: only its build knows what it has to hold; that two builds of an entry
+//! never meet is asserted in `entry`). What a killed build left behind is removed by
+//! the next build of the same entry, but for its [workshop](Cache::workshop), if it
+//! has one, in which it goes on.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -58,7 +60,7 @@ impl Cache {
         Ok(Cache { dir })
     }
 
-    /// The cache if it is there. Whoever only looks makes none.
+    /// The cache, if it is there; it is not made.
     pub(crate) fn existing() -> Option<Cache> {
         let dir = cache_root().join("lab");
         dir.is_dir().then_some(Cache { dir })
@@ -119,8 +121,18 @@ impl Cache {
         let built = partial.keep();
         fs::set_permissions(&built, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .map_err(LabError::io("changing the mode of", &built))?;
+        debug_assert!(
+            !path.exists(),
+            "{name} was built twice, in spite of its lock"
+        );
         fs::rename(&built, &path).map_err(LabError::io("renaming a build to", &path))?;
         Ok(path)
+    }
+
+    /// The entry `name`, if it is there.
+    pub(crate) fn find(&self, name: &str) -> Option<PathBuf> {
+        let path = self.dir.join(name);
+        path.is_dir().then_some(path)
     }
 
     /// The most recently made entry whose name begins with `prefix`.

@@ -91,31 +91,38 @@ impl Image {
         progress: &dyn Progress,
     ) -> Result<Image> {
         let packages = packages(layer);
-        let key = layer.map(Layer::name).unwrap_or_default();
-        let name = format!(
-            "image-{}",
-            digest([
-                INIT.as_bytes(),
-                packages.as_bytes(),
-                LEFT_OUT.concat().as_bytes(),
-                key.as_bytes()
-            ])
-        );
-        let dir = cache.entry(&name, |dir| {
+        let dir = cache.entry(&entry_name(&packages, layer), |dir| {
             let apt = Apt::open(cache, progress)?;
             progress.begin("making the guest image");
             build(&apt, &packages, layer, dir, progress)?;
             progress.end("made");
             Ok(())
         })?;
-        Ok(Image {
+        Ok(Image::in_entry(&dir))
+    }
+
+    /// The image of the cache with this layer, if it is there.
+    pub(crate) fn existing(cache: &Cache, layer: Option<&Layer>) -> Option<Image> {
+        let dir = cache.find(&entry_name(&packages(layer), layer))?;
+        Some(Image::in_entry(&dir))
+    }
+
+    fn in_entry(dir: &Path) -> Image {
+        Image {
             path: dir.join("root.img"),
-        })
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn entry_name(packages: &str, layer: Option<&Layer>) -> String {
+    let left_out = LEFT_OUT.concat();
+    let key = layer.map(Layer::name).unwrap_or_default();
+    let parts = [INIT, packages, &left_out, &key];
+    format!("image-{}", digest(parts.map(str::as_bytes)))
 }
 
 fn build(

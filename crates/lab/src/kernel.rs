@@ -46,8 +46,8 @@ impl Kernel {
         progress: &dyn Progress,
         probe: impl Fn(&Kernel) -> Result<Option<String>>,
     ) -> Result<Kernel> {
-        if !refresh && let Some(dir) = cache.newest(&entry_prefix()) {
-            return Ok(Kernel { dir });
+        if !refresh && let Some(kernel) = Kernel::existing(cache) {
+            return Ok(kernel);
         }
         let apt = Apt::open(cache, progress)?;
         let mut tried = String::new();
@@ -74,6 +74,12 @@ impl Kernel {
             }
         }
         Err(LabError::NoKernel { tried })
+    }
+
+    /// The kernel of the cache that guests boot unless told otherwise, if it is there.
+    pub(crate) fn existing(cache: &Cache) -> Option<Kernel> {
+        let dir = cache.newest(&entry_prefix())?;
+        Some(Kernel { dir })
     }
 
     /// The kernel of a series such as `6.12`, from the cache, fetched or built.

@@ -146,6 +146,37 @@ impl Lab {
     }
 }
 
+/// The parts of a lab that are in the cache.
+#[derive(Debug, Default)]
+pub struct CachedParts {
+    /// The kernel that guests boot unless told otherwise.
+    pub kernel: Option<Kernel>,
+    /// The emulator's program.
+    pub qemu: Option<PathBuf>,
+    /// The guest's root file system, with the layer asked for.
+    pub image: Option<PathBuf>,
+    /// Whether this kernel boots with KVM; none if it was not tried since the host
+    /// was booted.
+    pub kvm_usable: Option<bool>,
+}
+
+/// The parts that [`Lab::open`] with this layer would find. Nothing is made, and no
+/// guest booted.
+pub fn cached_parts(layer: Option<&Layer>) -> CachedParts {
+    let Some(cache) = Cache::existing() else {
+        return CachedParts::default();
+    };
+    let kernel = Kernel::existing(&cache);
+    CachedParts {
+        kvm_usable: kernel
+            .as_ref()
+            .and_then(|kernel| vm::kvm_known(&cache, kernel)),
+        kernel,
+        qemu: Qemu::existing(&cache).map(|qemu| qemu.binary()),
+        image: Image::existing(&cache, layer).map(|image| image.path().to_owned()),
+    }
+}
+
 /// The series of kernels that Debian's archive has builds of, such as `6.12`, oldest
 /// first. Not each of them can load a scheduler; see [`LabSpec::series`].
 ///

@@ -19,7 +19,7 @@ pub struct Lines;
 
 impl Progress for Lines {
     fn begin(&self, step: &str) {
-        // Nobody may be reading.
+        // The reader may be gone.
         let _ = writeln!(std::io::stderr(), "lab: {step} ...");
     }
     fn detail(&self, _line: &str) {}

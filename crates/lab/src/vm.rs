@@ -259,13 +259,8 @@ pub(crate) fn kvm_usable(lab: &Lab) -> bool {
     {
         return false;
     }
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let verdict = lab
-        .cache
-        .dir()
-        .join(format!("kvm-{}-{}", boot.trim(), lab.kernel.release()));
-    if let Ok(known) = fs::read_to_string(&verdict) {
-        return known == "usable";
+    if let Some(known) = kvm_known(&lab.cache, &lab.kernel) {
+        return known;
     }
     let machine = Machine {
         cpus: 2,
@@ -282,8 +277,23 @@ pub(crate) fn kvm_usable(lab: &Lab) -> bool {
     )
     .is_ok_and(|outcome| outcome.status == 0);
     // An unwritten verdict only means that it is tried again.
-    let _ = fs::write(&verdict, if usable { "usable" } else { "unusable" });
+    let _ = fs::write(
+        kvm_verdict(&lab.cache, &lab.kernel),
+        if usable { "usable" } else { "unusable" },
+    );
     usable
+}
+
+/// The verdict of the boot with KVM since the host was booted, if there was one.
+pub(crate) fn kvm_known(cache: &Cache, kernel: &Kernel) -> Option<bool> {
+    let verdict = fs::read_to_string(kvm_verdict(cache, kernel)).ok()?;
+    Some(verdict == "usable")
+}
+
+fn kvm_verdict(cache: &Cache, kernel: &Kernel) -> PathBuf {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let name = format!("kvm-{}-{}", boot.trim(), kernel.release());
+    cache.dir().join(name)
 }
 
 fn execution(lab: &Lab, clock: Clock) -> Execution {

@@ -4,8 +4,8 @@
 //! A command says what it found in one of two ways. `json`: the last line of its
 //! output that is an object with `throughput_per_s` and `p99_s`, so any benchmark
 //! fits behind a line of shell. `wrk`: what `wrk --latency` prints, since that is
-//! what the paper measures with; a run in which requests failed is none, since wrk
-//! counts an answer that says "error" like any other.
+//! what the paper measures with; runs with failed requests are discarded, since
+//! wrk counts errors as responses.
 //!
 //! Each command leads a process group of its own, which is killed whole when it
 //! has to end early.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_wrk_in_which_requests_failed_is_none() {
+    fn wrk_runs_with_failed_requests_are_discarded() {
         let text = |errors: &str| {
             format!("     99%    5.50ms\n{errors}Requests/sec:   4523.18\nTransfer/sec:  1.02MB\n")
         };

@@ -9,7 +9,7 @@
 //! swap_ms = 133                  # what a swap counts as, for phase_aware; as measured, if absent
 //! measurements = "/var/lib/giveway/meta.json"
 //! schedulers = ["eevdf", "scx_ufs", "scx_rusty"]    # all known, if absent
-//! through = "scx_loader"         # who starts them for 'giveway meta run'; itself, if absent
+//! through = "scx_loader"         # what starts them for 'giveway meta run'; itself, if absent
 //!
 //! [[application]]
 //! name = "frontend"
@@ -40,8 +40,8 @@
 //! proven_s = 60.0
 //! ```
 //!
-//! Whatever is wrong in it is said with what to write instead, when it is read:
-//! nothing is found out later, in the middle of a swap.
+//! Errors are found when it is read, never in the middle of a swap, and each says what to
+//! write instead.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,12 +50,12 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::application::Application;
-use crate::course::{Course, Rotation, Watch};
 use crate::error::{Error, Result};
 use crate::measurements::Measurements;
 use crate::phase::Phases;
 use crate::policy::{self, Choice, Goal, Normalisation, Policy, Schedule, Turn};
 use crate::scheduler::{EEVDF, Scheduler, Table};
+use crate::selector::{Rotation, Selector, Watch};
 use crate::supervisor::Limits;
 
 /// A configuration that makes sense.
@@ -63,7 +63,7 @@ use crate::supervisor::Limits;
 pub struct Config {
     /// Where it was read.
     pub path: PathBuf,
-    /// How it is decided who is in force.
+    /// How the attached scheduler is selected.
     pub policy: Rule,
     /// What is to become better.
     pub goal: Goal,
@@ -77,7 +77,7 @@ pub struct Config {
     pub measurements: PathBuf,
     /// The schedulers that may be used, EEVDF first.
     pub schedulers: Vec<Scheduler>,
-    /// Who starts and ends them; none: the metascheduler itself.
+    /// What starts and ends them; none: the metascheduler itself.
     pub through: Option<Through>,
     /// The applications to be measured.
     pub applications: Vec<Application>,
@@ -91,7 +91,7 @@ pub struct Config {
     pub table: Table,
 }
 
-/// How it is decided who is in force.
+/// How the attached scheduler is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Rule {
@@ -125,7 +125,7 @@ impl TryFrom<String> for Rule {
     }
 }
 
-/// Who starts and ends schedulers for the metascheduler.
+/// What starts and ends schedulers for the metascheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Through {
@@ -280,10 +280,10 @@ impl Config {
     ///
     /// # Errors
     /// Those of [`Measurements::read`], [`policy::choose`] and [`Phases::new`].
-    pub fn course(&self) -> Result<Course> {
+    pub fn selector(&self) -> Result<Selector> {
         match self.schedule()? {
-            Some((schedule, _)) => Ok(Course::Turns(Rotation::new(schedule))),
-            None => self.watch().map(Course::Phases),
+            Some((schedule, _)) => Ok(Selector::Turns(Rotation::new(schedule))),
+            None => self.watch().map(Selector::Phases),
         }
     }
 
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_to_write() {
+    fn invalid_configuration_is_refused_with_the_remedy() {
         for (text, says) in [
             ("policy = 'best'", "round_robin"),
             (

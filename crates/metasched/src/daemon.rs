@@ -1,7 +1,7 @@
 //! Follows a schedule for months: turns, reloading, pausing, telling.
 //!
 //! ```text
-//!   meta.toml, measurements ──► Course ──► Supervisor ──► Host
+//!   meta.toml, measurements ──► Selector ──► Supervisor ──► Host
 //!   DIR/paused (a file)     ──►  nothing but Linux's own scheduler
 //!   DIR/status.json, DIR/metrics.prom    what `status` and a monitor read
 //!   DIR/lock                             held while the daemon runs, by root alone
@@ -9,13 +9,13 @@
 //!
 //! A turn's time begins when its scheduler is in force: a timeslice is what the
 //! scheduler gets, and what a swap takes comes on top. The turn of a scheduler
-//! that is barred or absent is spent under Linux's own; the others keep theirs.
+//! that is barred or absent is spent under Linux's own scheduler; the others keep theirs.
 //!
 //! Orders are files. A pause survives a restart of the daemon, needs no
 //! connection, and can be given while no daemon runs. A configuration that has
-//! changed is read again within a second; one that makes no sense is told of in
-//! the status, and the old one stays in force. So is one with another `through`: who
-//! starts the schedulers is settled before the first of them.
+//! changed is read again within a second. An invalid one is rejected and reported in
+//! the status, and the previous one stays active; so is one with another `through`,
+//! which is fixed when the daemon starts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -26,33 +26,33 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
-use crate::course::Course;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::host::Host;
 use crate::lock::{self, Lock};
 use crate::scheduler::Scheduler;
+use crate::selector::Selector;
 use crate::supervisor::{Standing, Supervisor};
 
 /// How often files are looked at and written.
 const FILES: Duration = Duration::from_secs(1);
 /// A daemon that has not written for so long is none.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// For how long whoever asks whether a daemon runs has its lock at most.
+/// How long a process that asks whether a daemon runs holds the lock at most.
 const GLANCE: Duration = Duration::from_millis(200);
 
 /// The only daemon of a directory.
 #[derive(Debug)]
-pub struct Claim(#[allow(dead_code, reason = "held until it is dropped")] Lock);
+pub struct DaemonLock(#[allow(dead_code, reason = "held until it is dropped")] Lock);
 
-impl Claim {
+impl DaemonLock {
     /// # Errors
     /// [`Error::Occupied`] if there is one already, [`Error::File`] if the directory or
     /// the lock cannot be made.
-    pub fn take(dir: &Path) -> Result<Claim> {
+    pub fn take(dir: &Path) -> Result<DaemonLock> {
         fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
         match Lock::take(&dir.join("lock"), GLANCE) {
-            Ok(lock) => Ok(Claim(lock)),
+            Ok(lock) => Ok(DaemonLock(lock)),
             Err(Error::Held { pid, .. }) => {
                 let process = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
                 Err(Error::Occupied(format!(
@@ -137,7 +137,7 @@ pub struct Status {
 /// What one scheduler did wrong.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FaultStatus {
-    /// Who.
+    /// Its name.
     pub scheduler: String,
     /// How often.
     pub faults: u64,
@@ -206,7 +206,7 @@ impl Status {
 pub struct Daemon {
     config: Config,
     dir: PathBuf,
-    course: Course,
+    selector: Selector,
     supervisor: Supervisor,
     paused: bool,
     config_error: Option<String>,
@@ -222,10 +222,10 @@ impl Daemon {
     /// Of this configuration, with its files in `dir`.
     ///
     /// # Errors
-    /// Those of [`Config::course`].
+    /// Those of [`Config::selector`].
     pub fn new(config: Config, dir: &Path) -> Result<Daemon> {
         Ok(Daemon {
-            course: config.course()?,
+            selector: config.selector()?,
             supervisor: Supervisor::new(config.limits),
             seen: stamps(&config),
             config,
@@ -258,7 +258,7 @@ impl Daemon {
             let wanted = self.wanted().cloned().unwrap_or_else(|| own.clone());
             pause = pause.min(self.supervisor.step(&wanted, host));
             let is_settled = self.supervisor.is_settled(&wanted, host.now());
-            if self.paused || !self.course.advance(host, is_settled) {
+            if self.paused || !self.selector.advance(host, is_settled) {
                 break;
             }
         }
@@ -271,7 +271,7 @@ impl Daemon {
             self.tell(host.now(), log);
         }
         self.keep_ready(host);
-        let left = self.course.left(host.now());
+        let left = self.selector.left(host.now());
         match left.filter(|left| !left.is_zero() && !self.paused) {
             Some(left) => pause.min(left),
             None => pause,
@@ -289,8 +289,8 @@ impl Daemon {
         is_gone
     }
 
-    /// Has those loaded ahead whose turn is to come. Not during a swap, which
-    /// takes as long as it takes a CPU to see to it.
+    /// Loads the schedulers of later turns ahead; not during a swap, which would wait
+    /// for a CPU meanwhile.
     fn keep_ready(&self, host: &mut impl Host) {
         if !matches!(
             self.supervisor.standing(),
@@ -298,7 +298,7 @@ impl Daemon {
         ) {
             return;
         }
-        // None while paused: nobody is wanted, and waiting takes memory.
+        // None while paused: no scheduler is wanted, and standby takes memory.
         let rows = self.schedulers().filter(|_| !self.paused);
         let in_force = self.supervisor.in_force();
         let rest: Vec<&Scheduler> = rows.filter(|row| row.name != in_force).collect();
@@ -307,13 +307,13 @@ impl Daemon {
 
     /// Those whose turn may come.
     pub fn schedulers(&self) -> impl Iterator<Item = &Scheduler> {
-        let names = self.course.schedulers().into_iter();
+        let names = self.selector.schedulers().into_iter();
         names.filter_map(|name| self.config.table.get(name))
     }
 
     /// The scheduler that should be in force; none while paused.
     fn wanted(&self) -> Option<&Scheduler> {
-        let row = self.config.table.get(self.course.wanted());
+        let row = self.config.table.get(self.selector.wanted());
         row.filter(|_| !self.paused)
     }
 
@@ -324,7 +324,7 @@ impl Daemon {
             log(if paused {
                 "paused: Linux's own scheduler until 'giveway meta resume'"
             } else {
-                "going on"
+                "resuming"
             });
         }
         let seen = stamps(&self.config);
@@ -333,9 +333,9 @@ impl Daemon {
         }
         self.seen = seen;
         match self.reread() {
-            Ok((course, config)) => {
+            Ok((selector, config)) => {
                 log("the configuration has changed and is in force");
-                self.course.replace(course);
+                self.selector.replace(selector);
                 self.supervisor.set_limits(config.limits);
                 self.config = config;
                 self.config_error = None;
@@ -347,13 +347,13 @@ impl Daemon {
         }
     }
 
-    fn reread(&self) -> Result<(Course, Config)> {
+    fn reread(&self) -> Result<(Selector, Config)> {
         let config = Config::read(&self.config.path)?;
         if config.through != self.config.through {
             let what = "another 'through' takes a new start: systemctl restart giveway-meta";
             return Err(Error::content(&config.path, what));
         }
-        Ok((config.course()?, config))
+        Ok((config.selector()?, config))
     }
 
     fn count_time(&mut self, now: Duration) {
@@ -371,7 +371,7 @@ impl Daemon {
         let seconds = |duration: &Duration| duration.as_secs_f64();
         let costs = self.supervisor.costs();
         let records = self.supervisor.records().iter();
-        let rotation = self.course.rotation();
+        let rotation = self.selector.rotation();
         Status {
             pid: std::process::id(),
             standing: self.supervisor.standing(),

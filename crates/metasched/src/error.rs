@@ -19,8 +19,8 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
-    /// A configuration or a measurement file says something that makes no
-    /// sense: tell the user, who wrote it. The text says what would.
+    /// A configuration or a measurement file is invalid: show its author the text,
+    /// which says what would be valid.
     #[error("{}: {what}", path.display())]
     Content {
         /// The file.
@@ -32,7 +32,7 @@ pub enum Error {
     /// choose another policy. The text says which.
     #[error("{0}")]
     Unmeasured(String),
-    /// Somebody else decides on this machine's schedulers: stop it first.
+    /// Another program decides on this machine's schedulers: stop it first.
     #[error("{0}")]
     Occupied(String),
     /// Another process has held a lock for as long as we were to wait: try again later.
@@ -62,7 +62,7 @@ impl Error {
         }
     }
 
-    /// A file whose content does not serve.
+    /// A file with invalid content.
     pub(crate) fn content(path: &Path, what: impl ToString) -> Error {
         Error::Content {
             path: path.to_owned(),

@@ -93,7 +93,7 @@ impl Fake {
         self.conduct.entry(name.to_owned()).or_default()
     }
 
-    /// Somebody else loads a scheduler.
+    /// Another program loads a scheduler.
     pub(crate) fn load_foreign(&mut self, ops: &str) {
         assert!(self.loaded.is_none(), "the kernel says EBUSY");
         self.loaded = Some((ops.to_owned(), false));
@@ -256,7 +256,7 @@ impl Host for Fake {
     }
 }
 
-/// The made-up kernel, and somebody who looks at it whenever time has passed.
+/// The made-up kernel, and a supervisor's step whenever time has passed.
 pub(crate) struct Watched {
     pub(crate) fake: Fake,
     pub(crate) look: Box<dyn FnMut(&mut Fake)>,

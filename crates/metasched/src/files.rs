@@ -1,4 +1,5 @@
-//! Files that somebody may read at any moment: whole or as they were.
+//! Files that other processes may read at any moment: they see the old content or
+//! the new one, never a part.
 
 use std::fs;
 use std::path::Path;

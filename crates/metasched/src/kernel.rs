@@ -1,12 +1,10 @@
-//! What the kernel says, whoever starts and ends schedulers: what is in force, what
-//! tasks demand of CPUs, and whether they get it.
+//! What the kernel tells, whichever program starts and ends schedulers: which scheduler
+//! is attached, what tasks demand of CPUs, and whether they get it.
 //!
 //! The *canary* is a thread of the ordinary class that does nothing but count.
-//! How long its count stands still tells how long an ordinary task that wants to
-//! run may be kept from it. That says something only if the reader is
-//! not kept from running, too, so the daemon puts itself into a class above
-//! ([`rise`]); without that a stall is noticed when the kernel's watchdog ends
-//! it.
+//! While its count stands still, ordinary tasks that want to run may be starved. The
+//! reader of the count must not be starved, too, so the daemon puts itself into a class
+//! above ([`rise`]); otherwise a stall is noticed only when the kernel's watchdog ends it.
 //!
 //! Known weakness: the canary is one task. A scheduler that starves only tasks
 //! pinned to one CPU, or those of a cgroup, is left to the kernel's watchdog.
@@ -67,7 +65,7 @@ impl Kernel {
     }
 
     /// Unloads whatever scheduler is in force, if this kernel has the key for that
-    /// (SysRq-S). Needs nobody's answer.
+    /// (SysRq-S). No other process has to answer.
     #[cfg_attr(not(feature = "scx-loader"), allow(dead_code))]
     pub(crate) fn throw_out(&self) {
         // One that could not be thrown out is still named by the kernel.
@@ -92,7 +90,7 @@ fn demanded(root: &Path, group: &Path) -> f64 {
     used.as_secs_f64() + waited_us.unwrap_or(0.0) / 1e6
 }
 
-/// An ordinary task that shows that ordinary tasks run, and who listens to it.
+/// An ordinary task that shows that ordinary tasks run, and its reader.
 #[derive(Debug)]
 struct Canary {
     shared: Arc<Beat>,
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_s_silence_counts_while_somebody_listens() {
+    fn canary_silence_counts_only_while_watched() {
         let mut canary = Canary::new();
         // Silence it.
         canary.shared = Arc::new(Beat {
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_canary_sings() {
+    fn canary_thread_reports() {
         let canary = Canary::new();
         let first = canary.shared.count.load(Relaxed);
         while canary.shared.count.load(Relaxed) < first + 2 {

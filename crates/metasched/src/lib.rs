@@ -1,4 +1,4 @@
-//! Metascheduling: which scheduler is in force when.
+//! Metascheduling: which scheduler is attached when.
 //!
 //! Specialised schedulers beat the general one on the programs they were made
 //! for and lose on others. Where dissimilar programs share a machine, a
@@ -8,25 +8,24 @@
 //!
 //! `docs/operate/metascheduler.md` explains the design. The modules from the bottom up:
 //!
-//! | module | question |
+//! | module | content |
 //! | --- | --- |
-//! | [`error`], `files`, [`lock`] | What do we stand on? |
-//! | [`scheduler`] | What is a scheduler, and can this machine run it? |
-//! | [`measurements`] | What does an application do under a scheduler? |
-//! | [`application`] | How is that found out? |
-//! | [`policy`] | Who runs for how long? |
-//! | [`phase`] | Who should run now? |
-//! | [`course`] | Turns by the clock, or phases: who should be in force? |
-//! | [`host`], [`kernel`] | What does the kernel say, and what can be done? |
-//! | [`system`], [`scx_loader`] | Who does it: processes of ours, or scx_loader? |
-//! | [`supervisor`] | How is one scheduler swapped for another, whatever happens? |
-//! | [`measure`] | How are all schedulers measured, though some misbehave? |
-//! | [`tune`] | Which base timeslice is best? |
-//! | [`config`], [`daemon`] | What does the operator want, and who sees to it? |
+//! | [`error`], `files`, [`lock`] | Errors, whole files, locks among processes |
+//! | [`scheduler`] | A scheduler's description, and whether this machine can run it |
+//! | [`measurements`] | Throughput and latency of each application under each scheduler |
+//! | [`application`] | The command that benchmarks an application |
+//! | [`policy`] | The paper's policies: the time of each scheduler |
+//! | [`phase`] | A phase-aware policy: the best scheduler for the current demand |
+//! | [`selector`] | The wanted scheduler, by the clock or by phases |
+//! | [`host`], [`kernel`] | The machine's state, and the operations on it |
+//! | [`system`], [`scx_loader`] | Its implementations: our own processes, or scx_loader |
+//! | [`supervisor`] | Swaps one scheduler for another, whatever fails |
+//! | [`measure`] | Measures all schedulers, although some misbehave |
+//! | [`tune`] | Finds the best base timeslice |
+//! | [`config`], [`daemon`] | The operator's configuration, and the daemon that follows it |
 
 pub mod application;
 pub mod config;
-pub mod course;
 pub mod daemon;
 pub mod error;
 #[cfg(test)]
@@ -42,6 +41,7 @@ pub mod policy;
 pub mod scheduler;
 #[cfg(feature = "scx-loader")]
 pub mod scx_loader;
+pub mod selector;
 pub mod supervisor;
 pub mod system;
 pub mod tune;

@@ -1,9 +1,9 @@
 //! Locks among the processes of one user, usually root, which no other user can hold.
 //!
-//! flock(2) asks for a descriptor and nothing else: whoever can open a file, if only to
-//! read it, can lock it for ever. So a lock's file belongs to its user alone (0600) from
+//! flock(2) takes any descriptor: a user who can open a file, even only for reading,
+//! can lock it for ever. So a lock's file belongs to its user alone (0600) from
 //! the moment it is made. A file that others can open is made anew, because a
-//! descriptor that somebody has outlives a change of the file's mode.
+//! descriptor that a process has outlives a change of the file's mode.
 //!
 //! ```text
 //!   open, make ──► only ours? ──no──► remove ──► open again
@@ -68,7 +68,7 @@ impl Lock {
             };
             if is_at(&locked, path) {
                 let mut lock = Lock(locked);
-                // A full disk keeps nobody from the lock: it then has no name.
+                // On a full disk the lock is taken all the same; it then names no process.
                 let _ = lock.sign();
                 return Ok(lock);
             }
@@ -85,7 +85,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Whoever has it next may not have said so yet.
+        // The next holder may not have written its number yet.
         let _ = self.0.set_len(0);
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn is_held(path: &Path) -> io::Result<bool> {
     Ok(is_private(&file)? && Flock::lock(file, FlockArg::LockSharedNonblock).is_err())
 }
 
-/// The file, which nobody else can have opened.
+/// The file, which no other user can have opened.
 fn open(path: &Path) -> io::Result<File> {
     for _ in 0..REPAIRS_MAX {
         let file = OpenOptions::new()
@@ -158,7 +158,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(100);
 
     #[test]
-    fn a_second_taker_waits_no_longer_than_its_patience_and_names_the_holder() {
+    fn lock_wait_is_bounded_and_names_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         assert!(!is_held(&path).unwrap());
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_its_user_s_alone_and_one_that_was_open_to_others_is_made_anew() {
+    fn lock_file_others_can_open_is_recreated() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         fs::write(&path, "").unwrap();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_no_link_to_another_file() {
+    fn lock_file_is_never_a_symlink() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         std::os::unix::fs::symlink(dir.path().join("elsewhere"), &path).unwrap();

@@ -13,9 +13,9 @@
 //!
 //! Repetitions are outermost, so drift and a budget that runs out take from all
 //! schedulers alike. One that misbehaved in two repetitions is not tried again.
-//! Nothing blocks: bringing up, benchmarks and leaving each have a limit, and the
-//! budget is one over all. A run that the budget cuts short is no fault; it is
-//! dropped and counted as left out. The same goes for an interrupt.
+//! Nothing blocks: starts, benchmarks and stops have a limit each, and the budget
+//! limits all together. A run that the budget or an interrupt cuts short is dropped and
+//! counted as left out; it is no fault.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct Plan<'a> {
     pub limits: Limits,
 }
 
-/// What is going on, for whoever watches.
+/// The progress, for observers.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress<'a> {
     /// A run begins: application, or all together.
@@ -87,7 +87,7 @@ pub struct Summary {
 enum Cut {
     /// The scheduler, in these words.
     Scheduler(String),
-    /// Time is up, or somebody wants us to stop.
+    /// Time is up, or an interrupt came.
     Budget,
 }
 
@@ -95,7 +95,7 @@ enum Cut {
 /// is asked often; once it says so, measuring ends as if the budget had.
 ///
 /// # Errors
-/// [`Error::Occupied`] if somebody else has a scheduler loaded, or a scheduler's
+/// [`Error::Occupied`] if another program has a scheduler loaded, or a scheduler's
 /// process cannot be got rid of.
 pub fn measure(
     plan: &Plan<'_>,
@@ -289,6 +289,7 @@ impl<B: Benchmarks> Round<'_, B> {
                 Ok(reading) => {
                     let (application, scheduler, company) = cell;
                     let cell = self.measurements.cell_mut(application, scheduler, company);
+                    debug_assert!(reading.is_sound(), "M2: {reading:?}");
                     cell.runs.push(reading);
                     self.summary.readings += 1;
                 }

@@ -4,8 +4,8 @@
 //! under every scheduler and has policies decide by them (sections 2.2, 3.2).
 //! Here that is a file, JSON, written by `giveway meta measure` and read by
 //! everything else, so that a pipeline can make it on one machine and ship it to
-//! others. It holds the single runs, not their summary: who reads it can judge
-//! the spread.
+//! others. It holds the single runs, not their summary, so that readers can judge the
+//! spread.
 //!
 //! ```text
 //! Measurements ─ version, machine, clock
@@ -15,11 +15,13 @@
 //!   swaps: scheduler ─ start_s, stop_s              what coming and going took
 //! ```
 //!
-//! Numbered invariants, which [`Measurements::read`] checks:
+//! Numbered invariants. [`Measurements::read`] refuses a file that breaks one, since
+//! files come from other machines; `giveway meta measure` asserts them where it makes
+//! what they are about:
 //!
-//! - **M1** A cell is there once.
-//! - **M2** Every number is finite and above 0.
-//! - **M3** The version is this one: a file of another is refused, not guessed at.
+//! - **M1** No cell is there twice (asserted in `cell_mut`).
+//! - **M2** Every number is finite and above 0 (asserted in `measure`).
+//! - **M3** The version is this program's (not asserted: `new` alone sets it).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,7 +70,7 @@ pub struct MachineNote {
     pub cpus: usize,
     /// Seconds since 1970.
     pub unix_time_s: u64,
-    /// Whose seconds: `native`, or the clock of the lab's guest.
+    /// The clock of its seconds: `native`, or the clock of the lab's guest.
     pub clock: String,
 }
 
@@ -113,13 +115,13 @@ pub struct Reading {
 pub struct FaultNote {
     /// Which repetition, from 0.
     pub repetition: usize,
-    /// Who is at fault.
+    /// What is at fault.
     pub blame: Blame,
     /// What happened, in words.
     pub what: String,
 }
 
-/// Who kept a run from its reading.
+/// What kept a run from its reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
@@ -252,6 +254,12 @@ impl Measurements {
             });
             self.cells.len() - 1
         });
+        debug_assert!(
+            !self.cells[index + 1..]
+                .iter()
+                .any(|cell| cell.is(application, scheduler, company)),
+            "M1: {application} under {scheduler} is there twice"
+        );
         &mut self.cells[index]
     }
 
@@ -417,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_drives_all_applications_is_none_of_them() {
+    fn shared_benchmark_is_no_application() {
         let mut all = measured();
         all.cell_mut("shop", "eevdf", Company::Together);
         assert_eq!(all.applications(), ["web"]);

@@ -1,32 +1,30 @@
-//! The core of a phase-aware policy: which scheduler for what runs *now*.
+//! The core of a phase-aware policy: the best scheduler for what runs *now*.
 //!
-//! The paper's policies divide time by fixed slices, whatever runs in a slice,
-//! and it names recent activity as what a better one would look at (section 5).
-//! This one is shown, sample by sample, how much each application demands, and
-//! knows from the measurements how good each application is under each
-//! scheduler. The *score* of a scheduler in a sample is what the applications do
+//! The paper's policies divide time into fixed slices, whatever runs in a slice; the
+//! paper proposes to use recent activity instead (section 5). This policy gets samples
+//! of each application's demand, and from the measurements it knows each application's
+//! performance under each scheduler. The *score* of a scheduler in a sample is what the applications do
 //! under it, each relative to EEVDF, weighted by demand.
 //!
-//! Following the best score would swap at every whim. A swap must pay, and
-//! nobody knows how long a phase will last. That is the problem of metrical task
-//! systems, and the answer here is its work function algorithm:
+//! Following the best score would swap too often. A swap has to pay, and how long a
+//! phase will last is unknown. This is the problem of metrical task systems; here its
+//! work function algorithm decides:
 //!
 //! ```text
 //!   loss(s) = best score − score(s), times the sample's length
-//!   w(s)    = the least that anybody could have lost so far who ends under s,
+//!   w(s)    = the least loss so far of any schedule that ends under s,
 //!             swaps included
 //!           = min( w(s) + loss(s),  min over all w + c )       c: a swap
 //!   swap    when w(current) = min w + c, to a scheduler of least w
 //! ```
 //!
-//! That is hysteresis with a reason: after a swap the new scheduler has to lose
+//! This is hysteresis with a bound: after a swap the new scheduler has to lose
 //! by 2c before it is swapped back, and with n schedulers the sum of losses and
-//! swaps is at most 2n − 1 times that of somebody who knows the future, plus a
-//! constant. A swap is counted as if nothing were done while it takes, at
-//! EEVDF's rate: c is the measured time of a swap.
+//! swaps is at most 2n − 1 times that of the offline optimum, plus a constant. A swap
+//! costs c, its measured time: as if nothing ran meanwhile, at EEVDF's rate.
 //!
 //! Nothing here looks at a machine: demand comes from the caller
-//! ([`Watch`](crate::course::Watch)).
+//! ([`Watch`](crate::selector::Watch)).
 
 use std::time::Duration;
 
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_is_followed_once_a_swap_would_have_paid() {
+    fn phase_change_swaps_once_the_loss_exceeds_its_cost() {
         let mut phases = phases(&["w", "b"]);
         // The wrong scheduler loses one second per second: first c, then, from
         // having been right, 2c.
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_faster_than_a_swap_pays_changes_nothing() {
+    fn phases_shorter_than_a_swap_pays_are_ignored() {
         let mut phases = phases(&["w", "b"]);
         for _ in 0..1000 {
             for demand in [WEB, BATCH] {
@@ -227,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn dearer_swaps_are_rarer() {
+    fn costlier_swaps_are_rarer() {
         let samples = |swap| {
             let all = measured();
             let names = ["web", "batch"];
@@ -278,7 +276,7 @@ mod tests {
         assert!(error.contains("under eevdf"), "{error}");
     }
 
-    /// The least loss of somebody who knows all samples, beginning under the
+    /// The least loss of a schedule made with all samples known, beginning under the
     /// first scheduler.
     fn clairvoyant(losses: &[Vec<f64>], swap: f64) -> f64 {
         let mut work = vec![swap; losses[0].len()];
@@ -296,7 +294,7 @@ mod tests {
         /// Losses and swaps together stay within 2n − 1 times the least
         /// possible, plus what beginning and the size of a sample may cost.
         #[test]
-        fn nobody_who_knows_the_future_does_much_better(
+        fn loss_is_within_the_bound_of_the_offline_optimum(
             samples in prop::collection::vec(
                 prop::collection::vec(0.5..1.5f64, 3), 1..400,
             ),

@@ -40,7 +40,7 @@
 //!   normalised weights; that they are normalised before changes nothing.
 //! - *Repetitions* are summed up by their median. Of schedulers that are equally
 //!   good EEVDF is preferred, for which nothing is loaded, then the one measured
-//!   first. A scheduler that misbehaved in any run is preferred by nobody.
+//!   first. A scheduler that misbehaved in any run is never preferred.
 //! - *Applications that agree* share a turn: their slices are added, and no
 //!   switch lies between. If all agree there is one turn that never ends.
 
@@ -105,7 +105,7 @@ pub enum Normalisation {
     /// Best over EEVDF.
     #[default]
     Ratio,
-    /// Best over EEVDF, minus 1. If nobody gains anything, all are equal.
+    /// Best over EEVDF, minus 1. If no application gains anything, all are equal.
     Gain,
     /// As printed: the best value itself (of tail latency, its inverse).
     Raw,
@@ -216,7 +216,7 @@ fn shares(values: Vec<f64>) -> Vec<f64> {
     values.into_iter().map(share).collect()
 }
 
-/// Who runs for how long, again and again.
+/// Turns of schedulers with their lengths, repeated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Schedule {
     /// The turns of a round: at least one, each scheduler once.
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_misbehaved_once_is_preferred_by_nobody() {
+    fn misbehaving_scheduler_is_never_preferred() {
         let mut all = measured();
         let cell = all.cell_mut("other", "x", Company::Together);
         cell.faults.push(FaultNote {

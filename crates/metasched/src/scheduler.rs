@@ -2,8 +2,8 @@
 //!
 //! `schedulers.toml`, which is part of the program, has a row for each
 //! scheduler of the paper's section 2.1 and for those that have come since. A
-//! configuration adds rows or replaces them, so a scheduler nobody here has
-//! heard of is a row as well.
+//! configuration adds rows or replaces them, so unknown schedulers
+//! are rows as well.
 //!
 //! Whether a row can be used on this machine is asked in two steps. Files tell
 //! what is plainly missing ([`obstacle`]): the kernel, the program, the rights.

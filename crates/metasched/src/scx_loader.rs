@@ -1,39 +1,41 @@
 //! The host beside scx_loader: it starts and ends schedulers, and we say which.
 //!
 //! scx_loader is the sched_ext project's service for that (`org.scx.Loader` on the
-//! system bus). Two cannot decide on one machine's schedulers: where it runs
-//! ([`rival`]) we refuse to, or, with `through = "scx_loader"` in the configuration,
-//! it obeys us:
+//! system bus). Only one program can decide on a machine's schedulers: where it runs
+//! ([`rival`]) we refuse to start, or, with `through = "scx_loader"` in the configuration,
+//! we give it orders:
 //!
 //! ```text
 //!   connect   StopScheduler             what it has in force makes room
 //!   spawn     SwitchSchedulerWithArgs   program and options of the row
-//!   child     CurrentScheduler          only while the kernel names nobody of ours
+//!   child     CurrentScheduler          only while the kernel does not name ours
 //!   end       StopScheduler             to kill: by the kernel, SysRq-S, and then this
 //!   drop      RestoreDefault            its own default comes back, if it has one
 //! ```
 //!
-//! An answer says that an order was heard, not that it was carried out, and
-//! CurrentScheduler is what was ordered last; newer versions go back to `unknown`
-//! when it has failed for good. So the kernel's word decides, as everywhere, and a
-//! process is known by it: one that has been told to stop runs for as long as the
-//! kernel names its scheduler.
+//! A reply says that an order was received, not that it was carried out, and
+//! CurrentScheduler is the last order; newer versions go back to `unknown` when it has
+//! failed for good. So the kernel decides what is attached: a scheduler that was told to
+//! stop counts as running while the kernel names it.
 //!
-//! 1. *Switch*, never start: for as long as scx_loader remembers a scheduler, even
-//!    one that has ended, it hears an order to start and does nothing.
-//! 2. While ours is in force nobody is asked. A scheduler that starves tasks starves
-//!    scx_loader and the bus as well, and we would wait for them instead of ending
-//!    it. To end it takes only the kernel.
-//! 3. What somebody else has told scx_loader to start is not stopped.
+//! 1. The order is to switch, never to start: while scx_loader remembers a scheduler,
+//!    even one that has ended, it ignores an order to start (not asserted: `spawn`
+//!    has the only order).
+//! 2. While our scheduler is attached, scx_loader is not asked about it. A scheduler
+//!    that starves tasks starves scx_loader and the bus as well, and we would wait for
+//!    them instead of ending it. The kernel alone can end it (not asserted: the
+//!    scheduler may attach between look and question).
+//! 3. A scheduler that another program had scx_loader start is not stopped (not
+//!    asserted: that program's order may come between question and stop).
 //!
 //! If we die, scx_loader keeps what it has: the machine is scheduled, by the
 //! scheduler whose turn it was. The next [`ScxLoader::connect`] takes over.
 //!
-//! Known weaknesses: one that is told to stop before it is loaded may come into force
-//! for a moment, and is taken for somebody else's until it goes. So is the default
-//! of an scx_loader that is started anew, for which there is no moment to go. A
-//! scheduler that SysRq-S unloads while its process hangs keeps scx_loader waiting
-//! for that process: all that is ordered afterwards is late.
+//! Known weaknesses: a scheduler that is told to stop before it is loaded may attach for
+//! a moment, and counts as another program's until it detaches. The default scheduler of
+//! a restarted scx_loader counts as another program's and stays. If SysRq-S unloads a
+//! scheduler while its process hangs, scx_loader waits for that process, and later
+//! orders are late.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -64,24 +66,24 @@ const RIVAL_MAX: Duration = Duration::from_secs(3);
 /// How often it is asked at most how a start goes.
 const ASK: Duration = Duration::from_millis(100);
 
-/// Who is scx_loader, if it runs: `scx_loader (process 17)`.
+/// The scx_loader that runs, if any: `scx_loader (process 17)`.
 ///
-/// It is whoever owns its name on the system bus, which lets nobody but root do so; the
-/// name of a process says nothing, since anybody can choose it. A bus that is not there
-/// has no scx_loader on it, and one that does not answer is not waited for: what is in
-/// force is the kernel's word in any case.
+/// It is the owner of that name on the system bus, which only root can own; the name of
+/// a process proves nothing, since any user can choose it. Without a bus there is no
+/// scx_loader. A bus that does not answer is not waited for: the kernel tells what is
+/// attached in any case.
 pub fn rival() -> Option<String> {
     let (tell, told) = mpsc::channel();
     // Not joined: it may wait for the bus for longer than we do.
     thread::spawn(move || {
         let bus = Builder::system().and_then(|bus| bus.method_timeout(RIVAL_MAX).build());
-        // Nobody may be waiting any more.
+        // The receiver may have given up.
         let _ = tell.send(bus.ok().and_then(|bus| owner(&bus)));
     });
     told.recv_timeout(RIVAL_MAX).ok().flatten()
 }
 
-/// Who owns scx_loader's name on this bus.
+/// The owner of scx_loader's name on this bus.
 fn owner(bus: &Connection) -> Option<String> {
     let names = DBusProxy::new(bus).ok()?;
     let owner = names.get_name_owner(SERVICE.try_into().ok()?).ok()?;
@@ -162,7 +164,7 @@ impl ScxLoader {
         }
         self.stop()?;
         let deadline = self.kernel.now() + ANSWER_MAX;
-        // What is not gone by then is taken for somebody else's.
+        // What is attached after that counts as another program's.
         while matches!(self.kernel.state(), State::Enabled(_) | State::Changing(_))
             && self.kernel.now() < deadline
         {
@@ -226,7 +228,9 @@ impl ScxLoader {
                  ('journalctl -u scx_loader' says why)"
                     .to_owned(),
             ),
-            Ok(program) => Some(format!("somebody told scx_loader to start {program}")),
+            Ok(program) => Some(format!(
+                "another program told scx_loader to start {program}"
+            )),
             Err(error) => Some(silent(error)),
         }
     }
@@ -262,7 +266,7 @@ impl Host for ScxLoader {
         let order = self.order(scheduler)?;
         let answer: zbus::Result<()> = self.proxy.call("SwitchSchedulerWithArgs", &order);
         if let Err(error) = answer {
-            // It may hear that later, when nobody waits for the scheduler any more.
+            // It may carry the order out later, when the scheduler is no longer wanted.
             let _ = self.proxy.call_noreply("StopScheduler", &());
             return Err(format!("scx_loader refuses to: {error}"));
         }

@@ -1,10 +1,10 @@
-//! Swaps schedulers, and sees that the machine always has one.
+//! Swaps schedulers, and makes sure that the machine always has one.
 //!
-//! The kernel takes one scheduler at a time and passes through its own on every
-//! swap. Stock schedulers load and attach in one go, so a swap is: ask the old
-//! one's process to end, wait until the kernel says that nothing is loaded, start
-//! the new one's, wait until the kernel names it. What is told of a scheduler
-//! comes from the kernel; what its process does is only a hint.
+//! The kernel takes one scheduler at a time, and its own schedules between two of them.
+//! Stock schedulers load and attach in one go, so a swap is: ask the old scheduler's
+//! process to end, wait until the kernel says that nothing is loaded, start the new
+//! one's process, wait until the kernel names its scheduler. Only the kernel says
+//! whether a scheduler is attached; the state of its process is a hint.
 //!
 //! ```text
 //!            want X, X not barred, nothing loaded
@@ -14,31 +14,31 @@
 //!      ▲     nothing loaded and      │  ended, late, or  │  │ the kernel names X
 //!      │     the process reaped      │  not wanted now   │  ▼
 //!      │                        ┌──────────┐ ◄──────────┘ ┌─────────┐
-//!   somebody else's             │ Stopping │              │ Running │
-//!   scheduler: stand aside      └──────────┘ ◄─────────── └─────────┘
-//!                        SIGINT, then SIGKILL   ended, thrown out, starves
-//!                                               others, or not wanted now
+//!   another program's           │ Stopping │              │ Running │
+//!   scheduler: wait             └──────────┘ ◄─────────── └─────────┘
+//!                        SIGINT, then SIGKILL   ended, detached, starves
+//!                                               tasks, or not wanted now
 //! ```
 //!
-//! A scheduler that misbehaves has a [`Fault`]. It is barred for a time that
-//! doubles with each fault in a row, and the machine runs under its own
-//! scheduler where the barred one is wanted. A scheduler that has run for
-//! [`Limits::proven`] since its last fault starts over.
+//! A [`Fault`] bars a scheduler for a time that doubles with each fault in a row;
+//! Linux's own scheduler runs instead of a barred one. After [`Limits::proven`] of
+//! running without a fault the count of faults starts again at 0.
 //!
 //! Numbered invariants:
 //!
-//! - **V1** A process is started, or told to go on if it waits loaded, in `Idle`
-//!   only, when there is no other and the kernel says that nothing is in force:
-//!   never two schedulers.
-//! - **V2** `Idle` is entered with the process reaped, or among those that wait.
-//!   What is in force then, if anything, is somebody else's and is left alone.
-//! - **V3** From every phase some step leads to `Idle` after a bounded time, if
-//!   the kernel reaps what was killed: never a machine that waits for a
-//!   scheduler. Until the kernel names the next one it schedules by its own.
-//! - **V4** `Running` is entered and kept on the kernel's word.
+//! - **V1** A process is started, or a loaded one on standby attached, in `Idle`
+//!   only, when there is no other process and the kernel says that no scheduler is
+//!   attached: never two schedulers (asserted in `start`).
+//! - **V2** `Idle` is entered with the process reaped or on standby. A scheduler that
+//!   is attached then is not ours and is left alone (asserted in `stopping`).
+//! - **V3** Every phase leads to `Idle` within a bounded time, if the kernel reaps
+//!   what was killed: the machine never waits for a scheduler. Until the next one is
+//!   attached, Linux's own schedules (asserted in `assert_in_time`).
+//! - **V4** `Running` is entered, and lasts, only while the kernel names the
+//!   scheduler (entry asserted in `starting`, the rest in `assert_in_time`).
 //!
-//! Known weakness: if somebody loads a scheduler of the same name in the moment
-//! between ours being started and loaded, ours is blamed for not loading.
+//! Known weakness: if another program attaches a scheduler of the same name between
+//! the start of ours and its attaching, ours is blamed for not loading.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -102,13 +102,13 @@ pub enum Fault {
     /// It was not loaded in time.
     LateToLoad(Duration),
     /// Its process ended while it was loaded: how, and last words.
-    Left(String),
+    Exited(String),
     /// The kernel dropped it and its process went on.
-    ThrownOut,
+    Detached,
     /// A task that wanted to run did not for so long.
     Starves(Duration),
     /// It did not stop when asked.
-    Deaf,
+    IgnoredStop,
 }
 
 impl fmt::Display for Fault {
@@ -117,10 +117,10 @@ impl fmt::Display for Fault {
             Fault::CannotRun(why) => write!(f, "cannot be started: {why}"),
             Fault::FailedToLoad(how) => write!(f, "failed to load: {how}"),
             Fault::LateToLoad(limit) => write!(f, "was not loaded within {limit:?}"),
-            Fault::Left(how) => write!(f, "left: {how}"),
-            Fault::ThrownOut => write!(f, "was thrown out by the kernel"),
+            Fault::Exited(how) => write!(f, "exited: {how}"),
+            Fault::Detached => write!(f, "was detached by the kernel"),
             Fault::Starves(wait) => write!(f, "stalled: a task has waited for {wait:?}"),
-            Fault::Deaf => write!(f, "did not stop when asked and was killed"),
+            Fault::IgnoredStop => write!(f, "did not stop when asked and was killed"),
         }
     }
 }
@@ -128,13 +128,13 @@ impl fmt::Display for Fault {
 /// What happened, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A scheduler is in force, so long after its process was started.
+    /// A scheduler is attached, this long after its process was started.
     Started(String, Duration),
-    /// A scheduler is gone, so long after it was to go.
+    /// A scheduler is detached, this long after it was asked to stop.
     Stopped(String, Duration),
-    /// A scheduler misbehaved and is barred for so long.
+    /// A scheduler had a fault and is barred for this long.
     Failed(String, Fault, Duration),
-    /// Somebody else's scheduler, of this ops name, is in force.
+    /// Another program's scheduler, of this ops name, is attached.
     Aside(String),
     /// That is over.
     Resumed,
@@ -143,13 +143,19 @@ pub enum Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Started(name, took) => write!(f, "{name} is in force (took {took:.0?})"),
-            Event::Stopped(name, took) => write!(f, "{name} is gone (took {took:.0?})"),
+            Event::Started(name, took) => write!(f, "{name} is attached (took {took:.0?})"),
+            Event::Stopped(name, took) => write!(f, "{name} is detached (took {took:.0?})"),
             Event::Failed(name, fault, barred) => {
                 write!(f, "{name} {fault}; not tried again for {barred:.1?}")
             }
-            Event::Aside(ops) => write!(f, "{ops} was loaded by somebody else: standing aside"),
-            Event::Resumed => write!(f, "nobody else's scheduler is loaded any more: going on"),
+            Event::Aside(ops) => write!(
+                f,
+                "{ops} was loaded by another program: waiting until it detaches"
+            ),
+            Event::Resumed => write!(
+                f,
+                "no other program's scheduler is loaded any more: resuming"
+            ),
         }
     }
 }
@@ -189,7 +195,7 @@ pub struct Costs {
     pub switch: Cost,
 }
 
-/// A scheduler's misconduct.
+/// The faults of a scheduler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Faults in all.
@@ -226,7 +232,7 @@ enum Phase {
     },
 }
 
-/// What is in force, for whoever asks.
+/// Which scheduler is attached, for reports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "phase", content = "scheduler")]
 pub enum Standing {
@@ -238,7 +244,7 @@ pub enum Standing {
     Running(String),
     /// This one or Linux's own: it is being stopped.
     Stopping(String),
-    /// Somebody else's, of this ops name.
+    /// Another program's, of this ops name.
     Aside(String),
 }
 
@@ -247,7 +253,7 @@ pub enum Standing {
 pub struct Supervisor {
     limits: Limits,
     phase: Phase,
-    /// Somebody else's scheduler.
+    /// Another program's scheduler.
     aside: Option<String>,
     records: BTreeMap<String, Record>,
     costs: Costs,
@@ -278,8 +284,10 @@ impl Supervisor {
     /// Looks, and does the next thing towards `wanted`. Call it again after the
     /// time that it answers with, at the latest.
     pub fn step(&mut self, wanted: &Scheduler, host: &mut impl Host) -> Duration {
+        let begun = host.now();
         // The end of a stop and the start after it fall into one step.
         while self.turn(wanted, host) {}
+        self.assert_in_time(begun);
         match self.phase {
             Phase::Running { missing: None, .. } => WATCH,
             Phase::Idle if self.is_settled(wanted, host.now()) => WATCH,
@@ -287,8 +295,25 @@ impl Supervisor {
         }
     }
 
+    /// V3 and V4: no phase that had used up its time when the step began is left as it was.
+    fn assert_in_time(&self, begun: Duration) {
+        let lasts = |since: Duration| begun.saturating_sub(since);
+        let limits = &self.limits;
+        debug_assert!(
+            match &self.phase {
+                Phase::Idle => true,
+                Phase::Starting { since, .. } => lasts(*since) < limits.start,
+                Phase::Running { missing, .. } =>
+                    missing.is_none_or(|missing| lasts(missing) < limits.reload),
+                Phase::Stopping { since, killed, .. } => *killed || lasts(*since) < 2 * limits.stop,
+            },
+            "V3: {:?} outlasts its limit at {begun:?}",
+            self.phase
+        );
+    }
+
     /// Whether nothing better can be had for `wanted` now: it is in force, or
-    /// Linux's own is because it is barred, or somebody else's is.
+    /// Linux's own is because it is barred, or another program's is.
     pub fn is_settled(&self, wanted: &Scheduler, now: Duration) -> bool {
         match &self.phase {
             Phase::Idle => {
@@ -327,7 +352,7 @@ impl Supervisor {
         }
     }
 
-    /// Who has misbehaved, and how.
+    /// The faults of each scheduler.
     pub fn records(&self) -> &BTreeMap<String, Record> {
         &self.records
     }
@@ -402,7 +427,19 @@ impl Supervisor {
             self.switch_since = None;
             return false;
         }
-        assert_eq!(host.child(), Child::None, "V2");
+        self.start(wanted, &state, host);
+        true
+    }
+
+    fn start(&mut self, wanted: &Scheduler, state: &State, host: &mut impl Host) {
+        let now = host.now();
+        let is_free = matches!(state, State::Disabled | State::Unsupported);
+        assert!(
+            is_free && self.phase == Phase::Idle && host.child() == Child::None,
+            "V1: a start in {:?}, kernel {state:?}, process {:?}",
+            self.phase,
+            host.child()
+        );
         let spawned = match state {
             State::Unsupported => Err("this kernel has no sched_ext".to_owned()),
             _ => host.spawn(wanted),
@@ -414,9 +451,8 @@ impl Supervisor {
                     since: now,
                 }
             }
-            Err(why) => self.convict(&wanted.name, Fault::CannotRun(why), now),
+            Err(why) => self.record_fault(&wanted.name, Fault::CannotRun(why), now),
         }
-        true
     }
 
     fn starting(
@@ -430,13 +466,14 @@ impl Supervisor {
         let now = host.now();
         let is_other = matches!(&state, State::Enabled(ops) if !scheduler.is_ops(ops));
         if is_other || wanted != &scheduler {
-            // Somebody was quicker, or the wish has changed: nobody's fault.
+            // Another program attached first, or another scheduler is wanted: no fault.
             return self.stop(scheduler, None, host);
         }
         if let Child::Ended(how) = host.child() {
             return self.stop(scheduler, Some(Fault::FailedToLoad(how)), host);
         }
-        if matches!(state, State::Enabled(_)) {
+        if let State::Enabled(ops) = &state {
+            debug_assert!(scheduler.is_ops(ops), "V4: the kernel names {ops}");
             let took = now - since;
             self.costs.start.pay(took);
             if let Some(since) = self.switch_since.take() {
@@ -468,17 +505,17 @@ impl Supervisor {
     ) -> bool {
         let now = host.now();
         if let Child::Ended(how) = host.child() {
-            return self.stop(scheduler, Some(Fault::Left(how)), host);
+            return self.stop(scheduler, Some(Fault::Exited(how)), host);
         }
         let is_there = match &state {
             State::Enabled(ops) if scheduler.is_ops(ops) => true,
-            // Ours went for whatever reason, and somebody was quicker.
+            // Ours detached, and another program attached first.
             State::Enabled(_) => return self.stop(scheduler, None, host),
             _ => false,
         };
         let missing = (!is_there).then(|| missing.unwrap_or(now));
         if missing.is_some_and(|missing| now - missing >= self.limits.reload) {
-            return self.stop(scheduler, Some(Fault::ThrownOut), host);
+            return self.stop(scheduler, Some(Fault::Detached), host);
         }
         let starved = host.starved();
         if starved >= self.limits.starved {
@@ -496,8 +533,8 @@ impl Supervisor {
         false
     }
 
-    /// Begins a stop. One that starves others is not asked: it would have to
-    /// answer.
+    /// Begins a stop. A scheduler that starves tasks is killed at once: its own process
+    /// may be starved, too, and could not answer.
     fn stop(&mut self, scheduler: Scheduler, fault: Option<Fault>, host: &mut impl Host) -> bool {
         if let Phase::Running { since, .. } = &self.phase
             && let Some(record) = self.records.get_mut(&scheduler.name)
@@ -533,6 +570,7 @@ impl Supervisor {
         // A scheduler that outlives its process is pinned: not ours to remove.
         if has_ended && (!is_loaded || waited >= 2 * self.limits.stop) {
             let words = host.reap();
+            debug_assert_eq!(host.child(), Child::None, "V2");
             self.stopped(&scheduler.name, fault, &words, waited, host.now());
             return true;
         }
@@ -542,7 +580,7 @@ impl Supervisor {
                 scheduler,
                 since,
                 killed: true,
-                fault: fault.or(Some(Fault::Deaf)),
+                fault: fault.or(Some(Fault::IgnoredStop)),
             };
         }
         false
@@ -566,20 +604,20 @@ impl Supervisor {
             Some(fault) => {
                 let with_words = |how: String| match words {
                     "" => how,
-                    _ => format!("{how}; last words: {words}"),
+                    _ => format!("{how}; last output: {words}"),
                 };
                 let fault = match fault {
                     Fault::FailedToLoad(how) => Fault::FailedToLoad(with_words(how)),
-                    Fault::Left(how) => Fault::Left(with_words(how)),
+                    Fault::Exited(how) => Fault::Exited(with_words(how)),
                     other => other,
                 };
-                self.convict(name, fault, now);
+                self.record_fault(name, fault, now);
             }
         }
     }
 
-    /// Enters a fault and bars the scheduler.
-    fn convict(&mut self, name: &str, fault: Fault, now: Duration) {
+    /// Records a fault and bars the scheduler.
+    fn record_fault(&mut self, name: &str, fault: Fault, now: Duration) {
         let record = self.records.entry(name.to_owned()).or_default();
         if record.ran >= self.limits.proven {
             record.in_a_row = 0;

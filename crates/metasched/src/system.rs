@@ -1,15 +1,14 @@
 //! The real host: the kernel, and processes of ours.
 //!
-//! A scheduler's process is a child of ours. If we die, however we die, the
-//! kernel ends it with us (`PR_SET_PDEATHSIG`), and with it its scheduler: a
-//! machine that nobody supervises is under Linux's own scheduler. What the
-//! process prints goes to a file, whose end is its last words.
-//! The kernel means the thread by that: a [`System`] is used by the one that
-//! made it, and that thread lives as long as the program.
+//! A scheduler's process is a child of ours. If we die, in whatever way, the kernel ends
+//! it (`PR_SET_PDEATHSIG`) and so its scheduler: an unsupervised machine runs Linux's own
+//! scheduler. What the process prints goes to a file; faults quote the end of it.
+//! The kernel applies `PR_SET_PDEATHSIG` to the parent thread, not to the process: the
+//! thread that made a [`System`] uses it and lives as long as the program.
 //!
-//! A scheduler that can wait is kept *ready*: its process has loaded it, which is
-//! most of a start, and attaches it when it reads a line. At another line it leaves
-//! and is ready again, so it is loaded once for all its turns:
+//! A scheduler with standby is kept *ready*: its process has loaded it, which is most of
+//! a start, and attaches it when it reads a line. At another line it detaches it and is
+//! ready again, so the scheduler is loaded once for all its turns:
 //!
 //! ```text
 //!           started          "attach"               "leave"
@@ -18,9 +17,8 @@
 //!                       └───────► ready ──────┘ ◄─────────────┘ "attach"
 //! ```
 //!
-//! One that ended while it waited is not replaced: its turn begins with a start,
-//! whose failure is seen by all. Nothing else is ended by a line: who misbehaves is
-//! killed.
+//! A process that ended on standby is not replaced: its turn begins with a start, whose
+//! failure is recorded as any other. A scheduler that misbehaves is killed, not asked.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -293,7 +291,7 @@ impl Host for System {
             };
             match fs::rename(&self.log, &ready.log) {
                 Ok(()) => self.ready.push(ready),
-                // Nobody could tell that it is ready.
+                // Its log could not show that it is ready.
                 Err(_) => ready.give_up(),
             }
         } else {
@@ -438,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_ready_comes_and_goes_by_the_word() {
+    fn standby_process_attaches_and_detaches_on_command() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
         let log = |name: &str| tail(&dir.path().join(name));
@@ -470,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_not_in_force_is_not_told_to_wait() {
+    fn unattached_process_is_not_put_on_standby() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
         in_force(dir.path(), None);
@@ -487,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ended_while_it_waited_is_started_at_its_turn() {
+    fn ended_standby_process_is_restarted_at_its_turn() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
         let mut scheduler = patient();
@@ -505,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_hear_is_killed() {
+    fn process_ignoring_sigint_is_killed() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
         let scheduler = script("trap '' INT; echo deaf; while :; do sleep 0.02; done");

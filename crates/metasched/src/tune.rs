@@ -1,9 +1,9 @@
-//! Finds the base timeslice (section 3.3): a parameter of each policy, which the
-//! paper tunes by trying, since nothing is known that it could be derived from.
+//! Finds the base timeslice (section 3.3): a parameter of each policy that the paper
+//! finds by trying, since no formula for it is known.
 //!
 //! ```text
 //!   for each repetition
-//!     EEVDF alone                                     what all is relative to
+//!     EEVDF alone                                     the reference
 //!     for each policy, for each base timeslice, beginning elsewhere each time
 //!       all applications together, while schedulers take turns by its schedule:
 //!       their benchmarks side by side, or the one that drives all of them
@@ -14,9 +14,8 @@
 //! tunes by throughput and leaves tail latency open; the goal is the
 //! configuration's.
 //!
-//! A try in which an application fails, or a scheduler misbehaves, has no
-//! reading and a fault instead: a policy is not held to be good for what it does
-//! while its schedulers are barred.
+//! A try in which an application fails or a scheduler misbehaves has a fault and no
+//! reading, so a policy gets no score from time in which its schedulers are barred.
 
 use std::time::Duration;
 
@@ -24,12 +23,12 @@ use serde::Serialize;
 
 use crate::application::{Application, Benchmarks};
 use crate::config::Config;
-use crate::course::Rotation;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::measurements::{Measurements, Reading, Spread};
 use crate::policy::{Policy, Schedule, value};
 use crate::scheduler::{EEVDF, Scheduler};
+use crate::selector::Rotation;
 use crate::supervisor::{Event, Standing, Supervisor};
 
 /// Longest pause between two looks at a benchmark.
@@ -91,7 +90,7 @@ impl Tuned {
 /// # Errors
 /// [`Error::Unmeasured`] if the configuration has no applications or EEVDF gave
 /// no reading; those of [`Config::choices`]; [`Error::Occupied`] if a scheduler
-/// of somebody else's is loaded, or one of ours cannot be got rid of.
+/// of another program is loaded, or one of ours cannot be unloaded.
 pub fn tune(
     plan: &Plan<'_>,
     measured: &Measurements,

@@ -1,4 +1,4 @@
-//! One round: the marks of all pods' cgroups are made what the pods may have.
+//! One round: sets the marks of all pods' cgroups to what the pods may have.
 
 use std::collections::HashMap;
 use std::io;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use giveway_tier::Tier;
 
-use crate::place;
+use crate::pod_cgroup;
+use crate::request::{Request, Rights};
 use crate::runtime::Sandbox;
-use crate::wish::{Rights, Wish};
 
 /// A mark that was set, changed or taken away.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Change {
 pub struct Round {
     /// Pods that are in another tier than before.
     pub changes: Vec<Change>,
-    /// Pods whose wish does not count, or could not be carried out, and why.
+    /// Pods whose request does not count, or could not be carried out, and why.
     pub refused: Vec<(String, String)>,
 }
 
@@ -44,20 +44,20 @@ pub fn round(
     let running: HashMap<&str, &Sandbox> =
         running.iter().map(|pod| (pod.uid.as_str(), pod)).collect();
     let mut done = Round::default();
-    for (uid, dir) in place::pods(top, by_root) {
+    for (uid, dir) in pod_cgroup::pods(top, by_root) {
         let pod = running.get(uid.as_str()).copied();
         let name = pod.map_or_else(
             || dir.display().to_string(),
             |pod| format!("{}/{}", pod.namespace, pod.name),
         );
-        let wish = pod.map_or(Wish::None, |pod| Wish::of(pod, rights));
-        if let Wish::Refused(why) = &wish {
+        let request = pod.map_or(Request::None, |pod| Request::of(pod, rights));
+        if let Request::Refused(why) = &request {
             done.refused.push((name.clone(), why.clone()));
         }
-        match settle(&dir, wish.mark(), read, write) {
+        match settle(&dir, request.mark(), read, write) {
             Ok(true) => done.changes.push(Change {
                 pod: name,
-                tier: wish.mark(),
+                tier: request.mark(),
             }),
             Ok(false) => {}
             // It has ended meanwhile.
@@ -101,7 +101,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::wish::ANNOTATION;
+    use crate::request::ANNOTATION;
 
     /// Pods that exist, and the marks of their cgroups.
     struct Node {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_rise_is_named_and_stays() {
+    fn pods_without_the_right_are_reported_and_not_raised() {
         let mut node = Node::new();
         node.start(1, "shop", "time_sensitive");
         let done = node.round();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_cannot_be_marked_is_told_and_one_that_has_ended_is_not() {
+    fn unmarkable_cgroup_is_reported_unless_it_ended() {
         let mut node = Node::new();
         node.start(1, "shop", "background");
         let fails = |kind: io::ErrorKind| {

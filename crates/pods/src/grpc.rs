@@ -20,13 +20,12 @@
 //!   frame:  0 (not compressed) │ length, 4 bytes, big-endian │ message
 //! ```
 //!
-//! EACH CALL HAS A CONNECTION OF ITS OWN. A runtime that was restarted between two
-//! questions is found again without further ado, nothing has to be polled between
-//! them, and no answer can belong to an earlier question. The price is a connect and
-//! two small frames every few seconds.
+//! EACH CALL HAS A CONNECTION OF ITS OWN. So a runtime that was restarted between two
+//! calls is found again, nothing has to be polled between them, and no answer can
+//! belong to an earlier call. It costs a connect and two small frames every few seconds.
 //!
 //! LIMITS. One deadline covers connecting and the whole answer, so a server that sends
-//! a byte now and then does not hold us. The answer's length is checked as soon as its
+//! a byte now and then does not block us. The answer's length is checked as soon as its
 //! five bytes are there, before the message is read.
 //!
 //! Known weakness: no TLS, no TCP, no compression, no details beyond `grpc-message`. A
@@ -138,7 +137,7 @@ fn name(code: u32) -> String {
     known.unwrap_or_else(|| format!("status {code}"))
 }
 
-/// Whom to ask, and how long to wait and read.
+/// The server's address, and how long to wait and read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) socket: &'a Path,
@@ -263,7 +262,7 @@ impl Call<'_> {
         Ok(answer)
     }
 
-    /// What an error of the connection says about who is at its other end.
+    /// What an error of the connection says about the server.
     fn broken(self, error: &h2::Error) -> Unanswered {
         // We broke it off: what came were no frames.
         if error.is_go_away() && error.is_library() {

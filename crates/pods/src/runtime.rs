@@ -25,7 +25,7 @@ pub enum Error {
     /// The address is none.
     #[error("'{0}' is no address of a container runtime: write unix:///PATH")]
     Address(String),
-    /// Nobody answers there, or not this question.
+    /// No answer from there, or none to this question.
     #[error("the container runtime does not say which pods run: {0}")]
     Silent(Unanswered),
 }
@@ -54,7 +54,7 @@ impl Runtime {
     /// The runtime at `address`, such as `unix:///run/containerd/containerd.sock`.
     ///
     /// # Errors
-    /// [`Error::Address`]. Whether anybody is there shows with the first question.
+    /// [`Error::Address`]. The first question shows whether a runtime is there.
     pub fn at(address: &str) -> Result<Self, Error> {
         let socket = address
             .strip_prefix("unix://")

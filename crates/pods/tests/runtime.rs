@@ -184,13 +184,13 @@ impl Service<http::Request<Body>> for Older {
 }
 
 /// A socket of its own for a runtime.
-struct Place {
+struct SocketDir {
     dir: tempfile::TempDir,
 }
 
-impl Place {
+impl SocketDir {
     fn new() -> Self {
-        Place {
+        SocketDir {
             dir: tempfile::tempdir().unwrap(),
         }
     }
@@ -263,7 +263,7 @@ async fn unanswered(runtime: &Runtime) -> Unanswered {
 
 #[tokio::test]
 async fn running_pods_come_with_their_annotations() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let _runtime = Process::start(&place.socket(), || Ok(answer("background")));
     let pods = place.runtime().pods().await.unwrap();
     assert_eq!(pods.len(), 1);
@@ -277,7 +277,7 @@ async fn running_pods_come_with_their_annotations() {
 
 #[tokio::test]
 async fn runtime_that_comes_later_is_found_then() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let runtime = place.runtime();
     let why = unanswered(&runtime).await;
     assert!(matches!(why, Unanswered::NotThere { .. }), "{why}");
@@ -287,7 +287,7 @@ async fn runtime_that_comes_later_is_found_then() {
 
 #[tokio::test]
 async fn runtime_that_restarts_between_two_questions_is_asked_anew() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let runtime = place.runtime();
     let tier = async || {
         let pods = runtime.pods().await.unwrap();
@@ -304,7 +304,7 @@ async fn runtime_that_restarts_between_two_questions_is_asked_anew() {
 
 #[tokio::test]
 async fn runtime_that_never_answers_is_given_up() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let _runtime = Process::serve(&place.socket(), Played { reply: None });
     let patience = Duration::from_millis(200);
     let runtime = place.runtime().with_patience(patience);
@@ -319,7 +319,7 @@ async fn runtime_that_never_answers_is_given_up() {
 
 #[tokio::test]
 async fn reason_of_an_error_is_passed_on() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let _runtime = Process::start(&place.socket(), || {
         Err(Status::unavailable("starting: 5 % done, über\nall"))
     });
@@ -333,7 +333,7 @@ async fn reason_of_an_error_is_passed_on() {
 
 #[tokio::test]
 async fn runtime_of_another_version_is_told_apart() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let _runtime = Process::serve(&place.socket(), Older(Played { reply: None }));
     let why = unanswered(&place.runtime()).await;
     assert!(matches!(why, Unanswered::Unimplemented(_)), "{why}");
@@ -343,7 +343,7 @@ async fn runtime_of_another_version_is_told_apart() {
 /// Far more than a connection's window, so it must be opened again and again.
 #[tokio::test]
 async fn long_answer_is_read_to_its_end() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let text = "x".repeat(12 << 20);
     let said = answer(&text);
     let _runtime = Process::start(&place.socket(), move || Ok(said.clone()));
@@ -353,7 +353,7 @@ async fn long_answer_is_read_to_its_end() {
 
 #[tokio::test]
 async fn answer_beyond_the_limit_is_refused() {
-    let place = Place::new();
+    let place = SocketDir::new();
     let said = answer(&"x".repeat(16 << 20));
     let length = said.len();
     let _runtime = Process::start(&place.socket(), move || Ok(said.clone()));

@@ -1,4 +1,4 @@
-//! What UFS does, for people and programs that look on.
+//! Shows what UFS does, to people and to programs.
 //!
 //! ```text
 //!   scx_ufs ── statistics, a Unix socket ──► source ──► sample ──► top
@@ -12,9 +12,8 @@
 //! [`metrics`] has the totals, in the text that Prometheus reads.
 //! [`trace`] goes by the kernel's own events.
 //!
-//! Nothing here changes how anything is scheduled. Everything that reads the
-//! machine is behind a small interface, so that tests put recorded data in its
-//! place.
+//! Nothing here changes how tasks are scheduled. Everything that reads the machine is
+//! behind a small interface, so tests can use recorded data instead.
 
 pub mod metrics;
 pub mod names;

@@ -1,12 +1,11 @@
-//! What UFS has counted as OpenMetrics text, for Prometheus and its kin.
+//! UFS's counters as OpenMetrics text, for Prometheus and similar systems.
 //!
-//! Everything is a total since UFS was loaded, as such systems want it; rates and
-//! percentiles are their work. `giveway_up` is 0, and all else absent, while UFS
-//! does not answer: its absence is what an alarm is for, not a failed scrape.
+//! All values are totals since UFS was loaded; such systems compute rates and percentiles
+//! from them. While UFS does not answer, `giveway_up` is 0 and all else is absent: alarms
+//! watch this metric, not failed scrapes.
 //!
-//! Left out: numbers by backend, of which each connection would make a new series
-//! for ever, and waits by cgroup, which are dozens of series each. `giveway top`
-//! has both.
+//! Left out: numbers by backend, since each connection would add a permanent series, and
+//! waits by cgroup, which are dozens of series each. `giveway top` shows both.
 
 pub mod server;
 
@@ -190,7 +189,7 @@ impl Families<'_> {
     }
 
     fn cgroups(&mut self, sample: &Sample) -> fmt::Result {
-        // The number tells two apart whose names were cut to the same.
+        // The number tells two truncated names apart.
         let labels = |(id, cgroup): (&u64, &CgroupSample)| {
             let labels = vec![("cgroup", cgroup.path.clone()), ("id", id.to_string())];
             (labels, cgroup.work.clone())
@@ -232,7 +231,7 @@ impl Families<'_> {
         ];
         self.counter(
             "boosts",
-            "Boosts, by what links the holder to who waits",
+            "Boosts, by the link between holder and waiter",
             kinds.map(|(kind, count)| (vec![("kind", kind.to_owned())], count)),
         )?;
         self.counter(
@@ -242,12 +241,12 @@ impl Families<'_> {
         )?;
         self.counter(
             "lock_holders_preempted",
-            "Background tasks preempted with a lock in hand",
+            "Background tasks preempted while holding a lock",
             [(vec![], hints.holders_preempted)],
         )?;
         self.counter(
             "lock_holders_awaited",
-            "Those whose lock time-sensitive work then waited for",
+            "Preempted lock holders that time-sensitive work then waited for",
             [(vec![], hints.holders_awaited)],
         )
     }

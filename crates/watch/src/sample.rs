@@ -30,7 +30,7 @@ pub struct Sample {
     /// Threads with a hint slot, by number of the slot.
     #[serde(default)]
     pub threads: BTreeMap<u32, ThreadSample>,
-    /// Boosts, and who holds locks.
+    /// Boosts and lock holders.
     #[serde(default)]
     pub hints: HintSample,
 }
@@ -51,9 +51,9 @@ pub struct HintSample {
     pub boosts_blocker: u64,
     /// Boosts that lasted too long.
     pub expired: u64,
-    /// Background tasks preempted with a lock in hand.
+    /// Background tasks preempted while holding a lock.
     pub holders_preempted: u64,
-    /// Those whose lock time-sensitive work then waited for.
+    /// Preempted holders whose lock time-sensitive work then waited for.
     pub holders_awaited: u64,
 }
 

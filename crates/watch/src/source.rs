@@ -33,8 +33,8 @@ pub trait Source {
 /// Why there is no sample.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Nobody answers.
-    #[error("nobody serves statistics at {path}")]
+    /// No answer.
+    #[error("no scheduler serves statistics at {path}")]
     Absent {
         /// Where the socket should be.
         path: PathBuf,

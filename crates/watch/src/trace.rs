@@ -1,4 +1,4 @@
-//! Who ran where and who waited for whom, recorded for Perfetto.
+//! Records which thread ran where, and which waited for which, for Perfetto.
 //!
 //! ```text
 //!   tracefs ──► feed: lines ──► event ──► timeline ──► marks ──► chrome: a file
@@ -11,10 +11,10 @@
 //! Chrome read; these three are pure. [`tracefs`] and [`tasks`] read the machine,
 //! behind the interfaces of [`record`], which puts all of it together.
 //!
-//! The kernel tells of switches and wake-ups, with a resolution of a microsecond.
-//! It does not know tiers and boosts: a task's tier is that of its cgroup's name
-//! or its hint slot when it is first seen and whenever the slots are looked at, a
-//! hundred times a second; a boost is seen in the same looks.
+//! The kernel reports switches and wake-ups, with a resolution of a microsecond. It does
+//! not know tiers and boosts. A task's tier is read from its cgroup's name when the task
+//! is first seen, and from its hint slot a hundred times a second; boosts are read from
+//! the slots, too.
 //!
 //! Known weakness: a thread that has ended before it was looked up has no tier.
 

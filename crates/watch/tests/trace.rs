@@ -153,7 +153,7 @@ fn slices_of_a_cpu_follow_one_another() {
 }
 
 #[test]
-fn preemptions_tell_who_gave_way() {
+fn preemptions_name_the_preempted_thread() {
     let (summary, entries) = recorded(false);
     let instants = |name: &str| {
         let all = entries.iter().filter(|entry| entry["ph"] == "i");

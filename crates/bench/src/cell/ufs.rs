@@ -21,9 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct LockCounts {
-    /// Background tasks preempted with a lightweight lock or spinlock in hand.
+    /// Background tasks preempted while holding a lightweight lock or spinlock.
     pub holders_preempted: u64,
-    /// Those whose lock time-sensitive work waited for before they ran again.
+    /// Preempted holders whose lock time-sensitive work waited for before they ran again.
     pub holders_awaited: u64,
     /// Boosts for the very lock, for one of its tranche, and for a group's
     /// leader.

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use crate::experiments::ALL;
 use crate::harness::environment::{COMMIT, Environment};
 use crate::overview::{Origin, Outcome, Overview, Run, Runs};
-use crate::runner::keep::interruptible;
+use crate::runner::results::interruptible;
 use clap::Args;
 use giveway_command::output::human;
 use giveway_command::{Context, Failure};

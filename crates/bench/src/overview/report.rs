@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::docs;
 use super::read::read_reports;
-use crate::runner::keep::print;
+use crate::runner::results::print;
 use clap::Args;
 
 use giveway_command::{Context, Failure};

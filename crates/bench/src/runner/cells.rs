@@ -5,9 +5,9 @@
 use crate::cell::config::CellConfig;
 use crate::cell::frame::Frame;
 use crate::cell::record::CellRecord;
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
+use crate::runner::executors::{Guests, Native, dataset_for};
 use crate::runner::native;
-use crate::runner::place::{Guests, Native, dataset_for};
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -30,7 +30,7 @@ impl WhereArgs {
     pub(crate) fn measure<R: CellRecord + Send>(
         self,
         cells: &[CellConfig],
-        keep: &KeepArgs,
+        results: &ResultArgs,
     ) -> Result<u8, Failure> {
         match self.obstacle()? {
             None => {
@@ -38,10 +38,10 @@ impl WhereArgs {
                 enough_cpus(cells)?;
                 let stop = interruptible()?;
                 eprintln!("measuring on this machine itself, {} cells", cells.len());
-                let place = Native::open(&dataset_for(cells), cells)?;
-                keep.measure::<_, R>(cells, CellConfig::title, &place, 1, &stop)
+                let executor = Native::open(&dataset_for(cells), cells)?;
+                results.run::<_, R>(cells, CellConfig::title, &executor, 1, &stop)
             }
-            Some(reason) => in_lab::<R>(cells, keep, &reason),
+            Some(reason) => in_lab::<R>(cells, results, &reason),
         }
     }
 
@@ -74,7 +74,7 @@ pub(crate) struct CellsArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
     #[command(flatten)]
     place: WhereArgs,
 }
@@ -99,7 +99,7 @@ impl CellsArgs {
         &self,
         cells: &[CellConfig],
     ) -> Result<u8, Failure> {
-        self.place.measure::<R>(cells, &self.keep)
+        self.place.measure::<R>(cells, &self.results)
     }
 }
 
@@ -109,7 +109,7 @@ impl CellsArgs {
 /// As [`WhereArgs::measure`].
 pub(crate) fn in_lab<R: CellRecord + Send>(
     cells: &[CellConfig],
-    keep: &KeepArgs,
+    results: &ResultArgs,
     reason: &str,
 ) -> Result<u8, Failure> {
     validate(cells)?;
@@ -120,8 +120,8 @@ pub(crate) fn in_lab<R: CellRecord + Send>(
         "measuring in the lab ({reason}): {} cells, {width} at a time",
         cells.len()
     );
-    let place = Guests::open(&spec, cells)?;
-    keep.measure::<_, R>(cells, CellConfig::title, &place, width, &stop)
+    let executor = Guests::open(&spec, cells)?;
+    results.run::<_, R>(cells, CellConfig::title, &executor, width, &stop)
 }
 
 fn validate(cells: &[CellConfig]) -> Result<(), Failure> {

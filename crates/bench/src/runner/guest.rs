@@ -1,7 +1,7 @@
 //! What an experiment does in virtual machines, from outside and from inside.
 //!
 //! ```text
-//!   host    plan ─► file, with programs ─► Host::play ──────────► report, signed
+//!   host    plan ─► file, with programs ─► Host::run_plan ──────────► report, signed
 //!                                              │                     ▲
 //!   guest                   `giveway-bench COMMAND --config plan` ─► report
 //! ```
@@ -69,7 +69,7 @@ impl Host {
     ///
     /// # Errors
     /// A guest that failed, or a command in it, with its last lines.
-    pub(crate) fn play<R: Record>(
+    pub(crate) fn run_plan<R: Record>(
         &self,
         machine: &Machine,
         command: &str,
@@ -127,7 +127,7 @@ impl Host {
     }
 }
 
-/// The command line, without the program, that plays a plan in a guest.
+/// The command line, without the program, that runs a plan in a guest.
 fn cell_arguments(command: &str, clock: &str) -> Vec<String> {
     let plan = format!("{GUEST_FILES}/{PLAN}");
     let line = [command, "--config", &plan, "--out", GUEST_REPORT];
@@ -217,9 +217,9 @@ pub(crate) fn prepare(args: &PrepareArgs) -> Result<(), Failure> {
     })?)
 }
 
-/// Plays a plan on this machine and leaves its report: what a hidden command
+/// Runs a plan on this machine and leaves its report: what a hidden command
 /// does. `measure` gets the plan and the clock's name.
-pub(crate) fn play<Plan: DeserializeOwned, R: Record>(
+pub(crate) fn run_plan<Plan: DeserializeOwned, R: Record>(
     args: &CellArgs,
     measure: impl FnOnce(&Plan, &str, Progress<'_>) -> crate::harness::error::Result<Report<R>>,
 ) -> Result<(), Failure> {
@@ -232,7 +232,7 @@ pub(crate) fn play<Plan: DeserializeOwned, R: Record>(
 
 /// Measures one cell of a database workload: what the hidden `cell` does.
 pub(crate) fn cell(args: &CellArgs) -> Result<(), Failure> {
-    play(args, measure)
+    run_plan(args, measure)
 }
 
 /// One cell of a database workload as a report of one row.

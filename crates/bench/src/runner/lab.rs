@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
 
-use crate::runner::place::image_layer;
+use crate::runner::executors::image_layer;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure, program};
 
@@ -36,7 +36,7 @@ enum LabCommand {
     Shell(ShellArgs),
     /// Build whatever of the lab is missing
     Build(BuildArgs),
-    /// Say what the lab consists of
+    /// Say what of the lab is built, without building anything
     Info,
     /// Say what the lab has and lacks here, as JSON, without building anything
     #[command(hide = true)]
@@ -224,14 +224,18 @@ fn run(args: RunArgs) -> Result<u8, Failure> {
 }
 
 fn info() -> Result<u8, Failure> {
-    let lab = open(false)?;
+    let lab = giveway_lab::cached_parts(Some(&image_layer()?));
+    let built = |part: Option<String>| part.unwrap_or("not built yet".to_owned());
+    let path = |path: PathBuf| path.display().to_string();
     let mut out = std::io::stdout().lock();
-    writeln!(out, "kernel    {}", lab.kernel().release())?;
-    writeln!(out, "emulator  {}", lab.qemu().display())?;
-    writeln!(out, "image     {}", lab.image().display())?;
-    let kvm = match lab.kvm_usable() {
-        true => "used by the real clock",
-        false => "not usable: no kernel boots with it here; guests are emulated",
+    writeln!(out, "kernel    {}", built(lab.kernel.map(|k| k.release())))?;
+    writeln!(out, "emulator  {}", built(lab.qemu.map(path)))?;
+    writeln!(out, "image     {}", built(lab.image.map(path)))?;
+    let kvm = match lab.kvm_usable {
+        _ if !Path::new("/dev/kvm").exists() => "not there: guests are emulated",
+        Some(true) => "used by the real clock",
+        Some(false) => "not usable: the kernel does not boot with it; guests are emulated",
+        None => "not tried since this machine was booted",
     };
     writeln!(out, "KVM       {kvm}")?;
     for entry in giveway_lab::cache_entries()? {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where cells run.
-pub(crate) trait Place<Cell, Answer>: Sync {
+/// Runs cells: on this machine, or each in a guest.
+pub(crate) trait Executor<Cell, Answer>: Sync {
     /// Runs one cell to its end, telling `line` what it prints; the error is
     /// text for the user.
     fn run(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Answer, String>;
@@ -28,7 +28,7 @@ pub(crate) trait Observer<Answer>: Sync {
 /// once `stop` is set.
 pub(crate) fn run_all<Cell: Sync, Answer>(
     cells: &[Cell],
-    place: &dyn Place<Cell, Answer>,
+    executor: &dyn Executor<Cell, Answer>,
     width: usize,
     stop: &AtomicBool,
     observer: &dyn Observer<Answer>,
@@ -40,7 +40,7 @@ pub(crate) fn run_all<Cell: Sync, Answer>(
             let Some(cell) = cells.get(index) else { break };
             let begun = Instant::now();
             observer.started(index);
-            let answer = place.run(cell, &mut |line| observer.line(index, line));
+            let answer = executor.run(cell, &mut |line| observer.line(index, line));
             observer.ended(index, answer, begun.elapsed());
         }
     };
@@ -60,7 +60,7 @@ mod tests {
     /// Answers with ten times the cell; fails on 3.
     struct Tens;
 
-    impl Place<u32, u32> for Tens {
+    impl Executor<u32, u32> for Tens {
         fn run(&self, cell: &u32, line: &mut dyn FnMut(&str)) -> Result<u32, String> {
             line("working");
             match cell {
@@ -99,12 +99,12 @@ mod tests {
     /// What cells answered, by their position.
     fn answers(
         cells: &[u32],
-        place: &dyn Place<u32, u32>,
+        executor: &dyn Executor<u32, u32>,
         width: usize,
         stop: &AtomicBool,
     ) -> BTreeMap<usize, Result<u32, String>> {
         let log = Log::default();
-        run_all(cells, place, width, stop, &log);
+        run_all(cells, executor, width, stop, &log);
         log.answers.into_inner().unwrap()
     }
 
@@ -129,7 +129,7 @@ mod tests {
     /// Ends only when two cells are inside at the same time.
     struct Meet(Barrier);
 
-    impl Place<u32, u32> for Meet {
+    impl Executor<u32, u32> for Meet {
         fn run(&self, cell: &u32, _line: &mut dyn FnMut(&str)) -> Result<u32, String> {
             self.0.wait();
             Ok(*cell)
@@ -138,15 +138,15 @@ mod tests {
 
     #[test]
     fn as_many_cells_run_at_once_as_the_pool_is_wide() {
-        let place = Meet(Barrier::new(2));
+        let executor = Meet(Barrier::new(2));
         let stop = AtomicBool::new(false);
-        assert_eq!(answers(&[1, 2, 3, 4], &place, 2, &stop).len(), 4);
+        assert_eq!(answers(&[1, 2, 3, 4], &executor, 2, &stop).len(), 4);
     }
 
     /// Sets the flag in its first cell.
     struct Interrupted<'a>(&'a AtomicBool);
 
-    impl Place<u32, u32> for Interrupted<'_> {
+    impl Executor<u32, u32> for Interrupted<'_> {
         fn run(&self, cell: &u32, _line: &mut dyn FnMut(&str)) -> Result<u32, String> {
             self.0.store(true, Ordering::Relaxed);
             Ok(*cell)

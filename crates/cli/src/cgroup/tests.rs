@@ -38,7 +38,7 @@ fn batch(default_tier: Tier) -> Rule {
 }
 
 #[test]
-fn a_leaf_lies_in_a_directory_whose_name_is_the_tier_s_for_the_loaded_ufs() {
+fn leaf_is_created_under_a_label_of_the_loaded_ufs() {
     let (dir, hierarchy) = hierarchy("cpu");
     let leaf = |tier, rule: &Rule| hierarchy.leaf(tier, None, &caller(7), rule);
     let is_at = |leaf: Leaf, path: &str| assert_eq!(leaf.dir(), dir.path().join(path));
@@ -59,7 +59,7 @@ fn a_leaf_lies_in_a_directory_whose_name_is_the_tier_s_for_the_loaded_ufs() {
 }
 
 #[test]
-fn status_goes_by_the_labels_and_the_default_tier_of_the_loaded_ufs() {
+fn status_uses_the_loaded_labels_and_default_tier() {
     let (dir, hierarchy) = hierarchy("cpu");
     for name in ["background-x", "batch-y"] {
         fs::create_dir_all(dir.path().join(name)).unwrap();
@@ -119,7 +119,7 @@ fn a_weight_that_cannot_be_set_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn leaves_of_dead_supervisors_are_swept_and_of_living_ones_kept() {
+fn leaves_of_dead_supervisors_are_removed() {
     let (dir, hierarchy) = hierarchy("");
     let tier = dir.path().join("giveway/background");
     let alive = format!("run-{}.1", std::process::id());
@@ -190,11 +190,40 @@ fn status_lists_marked_cgroups_in_the_tier_that_counts() {
 }
 
 #[test]
-fn the_caller_s_tier_is_that_of_its_cgroup() {
+fn callers_tier_is_that_of_its_cgroup() {
+    let (_dir, hierarchy) = hierarchy("cpu");
     let text = "1:name=systemd:/\n0::/giveway/background/run-3\n";
     let caller = Caller {
         cgroup: cgroup::path_in(text.as_bytes()).unwrap().to_path_buf(),
         ..caller(3)
     };
-    assert_eq!(caller.tier(&Rule::default()), Tier::Background);
+    let tier = caller.tier(&hierarchy, &Rule::default());
+    assert_eq!(tier, Tier::Background);
+}
+
+#[test]
+fn tier_follows_marks_then_countable_names_then_cpu_idle() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    let (high, low) = (Tier::TimeSensitive, Tier::Background);
+    for (path, idle) in [
+        ("a/plain", "1\n"),
+        ("a/time_sensitive", "1\n"),
+        ("b/x", "0\n"),
+    ] {
+        fs::create_dir_all(dir.path().join(path)).unwrap();
+        fs::write(dir.path().join(path).join("cpu.idle"), idle).unwrap();
+    }
+    let mark = |dir: &Path| dir.ends_with("b").then_some(low);
+    let tier = |path: &str, heeds_marks, by_root: bool| {
+        hierarchy.tier_at_by(Path::new(path), &heeding(heeds_marks), &mark, &|_| by_root)
+    };
+    assert_eq!(tier("/a", true, true), high);
+    assert_eq!(tier("/a/plain/below", true, true), low);
+    // A name counts before cpu.idle.
+    assert_eq!(tier("/a/time_sensitive", true, true), high);
+    assert_eq!(tier("/b/x", true, true), low);
+    assert_eq!(tier("/b/x", false, true), high);
+    // A name that raises counts only if root has chosen it.
+    assert_eq!(tier("/b/time_sensitive", true, true), high);
+    assert_eq!(tier("/b/time_sensitive", true, false), low);
 }

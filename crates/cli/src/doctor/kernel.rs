@@ -1,5 +1,4 @@
-//! What UFS does without on this kernel, by its own word (`scx_ufs --kernel-lacks`):
-//! it knows what it uses, and this program would only repeat it.
+//! The features that UFS lacks on this kernel, as `scx_ufs --kernel-lacks` lists them.
 
 use std::path::Path;
 use std::process::Command;

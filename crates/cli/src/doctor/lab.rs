@@ -1,5 +1,5 @@
-//! Whether the lab can be used, by its own word (`giveway-bench lab lacks`): the lab
-//! knows what it takes, and is a program that need not be here.
+//! Whether the lab can be used, as `giveway-bench lab lacks` says. That program need not
+//! be installed.
 
 use std::path::Path;
 use std::process::Command;

@@ -83,7 +83,7 @@ fn features(root: &Path) -> Vec<Finding> {
     }
 }
 
-/// Nobody else may decide; who is not there takes no line.
+/// Another program that decides on schedulers; no line without one.
 fn loader(rival: &str) -> Finding {
     missing(
         Way::Native,

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_metasched::config::{Config, Through};
-use giveway_metasched::daemon::{self, Claim, Daemon, Status};
+use giveway_metasched::daemon::{self, Daemon, DaemonLock, Status};
 use giveway_metasched::host::Host;
 use giveway_metasched::kernel::rise;
 use giveway_metasched::scx_loader::ScxLoader;
@@ -68,7 +68,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         alone(&config)?;
     }
     let dir = dir();
-    let _claim = Claim::take(&dir)?;
+    let _claim = DaemonLock::take(&dir)?;
     if SchedExt::this().state() == State::Unsupported {
         return Err(Failure::new("this kernel has no sched_ext")
             .with_remedy("boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y"));
@@ -222,7 +222,7 @@ fn standing(standing: &Standing) -> String {
         Standing::Starting(name) => format!("Linux's own scheduler; {name} is coming"),
         Standing::Running(name) => name.clone(),
         Standing::Stopping(name) => format!("{name}, which is going"),
-        Standing::Aside(ops) => format!("{ops}, which somebody else loaded"),
+        Standing::Aside(ops) => format!("{ops}, which another program loaded"),
     }
 }
 

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! DIR is [`install_dir`], where every command of 'giveway meta' and 'giveway
-//! bench meta' looks. What the compilers say is shown as they say it: it takes
-//! minutes, and what is missing is best told by them.
+//! bench meta' looks. The compilers' output is shown unchanged: it takes
+//! minutes, and they say best what is missing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,7 @@ fn from_kernel(program: &str, source: &Path, dir: &Path) -> Result<(), Failure> 
         .cannot(format_args!("copy {}", made.display()))
 }
 
-/// A kernel's types: the running one's, or those somebody put into `dir`.
+/// A kernel's types: the running one's, or those found in `dir`.
 fn types(dir: &Path) -> Result<PathBuf, Failure> {
     let put = dir.join("vmlinux.btf");
     let known = [PathBuf::from(TYPES), put.clone()];

@@ -1,7 +1,7 @@
 //! `giveway meta measure`: applications under schedulers, into a file.
 //!
 //! The file is saved whenever a scheduler has been left, so what was measured
-//! before a power cut or an impatient Ctrl-C is there. A file of an earlier run
+//! before a power cut or Ctrl-C is kept. A file of an earlier run
 //! is replaced unless `--add` says to add to it.
 
 use std::path::{Path, PathBuf};
@@ -135,7 +135,7 @@ pub(super) fn measure(args: &MeasureArgs) -> Result<u8, Failure> {
     Ok(u8::from(summary.readings == 0))
 }
 
-/// Set when somebody wants this to end.
+/// Set by the first interrupt.
 pub(super) fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stopped = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stopped);

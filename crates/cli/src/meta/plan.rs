@@ -59,7 +59,7 @@ impl Plan {
             Some((schedule, choices)) => (Some(schedule), choices),
             None => {
                 // Whatever keeps the daemon from following phases is said here, too.
-                config.course().map_err(failure)?;
+                config.selector().map_err(failure)?;
                 let measured = Measurements::read(&config.measurements)?;
                 (None, config.choices(&measured)?)
             }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_chance_is_said() {
+    fn results_within_the_spread_are_marked() {
         assert!(text(&tuned([1.0, 1.2])).contains("may be chance"));
     }
 }

@@ -1,8 +1,7 @@
-//! `scx_ufs` as a process of ours: found, started as a daemon, remembered in a
-//! pid file, ended.
+//! The `scx_ufs` process: finds it, starts it as a daemon with a pid file, ends it.
 //!
 //! The pid file is a hint: a process counts only if the kernel says that it is
-//! called `scx_ufs`, and that root has started it, not in a container. Anybody can give
+//! called `scx_ufs`, and that root has started it, not in a container. Any user can give
 //! a process that name. Without a file (a scheduler started by hand) the process
 //! table is searched.
 
@@ -176,8 +175,8 @@ fn is_root_s(status: &str) -> bool {
     uids.is_some_and(|uids| uids.split_whitespace().all(|uid| uid == "0"))
 }
 
-/// Whether it has the process numbers that we have. Only root is told, and nobody else
-/// ends processes by what is found here.
+/// Whether it has the process numbers that we have. Only root can read this, and only
+/// root ends processes by it.
 fn is_outside_containers(dir: &Path) -> bool {
     let number = |dir: &Path| fs::metadata(dir.join("ns/pid")).map(|about| about.ino());
     match (number(dir), number(Path::new("/proc/self"))) {

@@ -1,9 +1,10 @@
 //! UFS as a systemd unit: `giveway.service`.
 //!
-//! Options for one load travel in an environment file that lives no longer
-//! than the boot; the unit reads it after `/etc/default/giveway`, which holds
-//! the administrator's. systemd splits the variable at blanks, so an option
-//! with a blank or a quote in it is refused; `scx_ufs` has none.
+//! `giveway start -- OPTIONS` writes the options to an environment file in /run, which
+//! lasts until the next `giveway start` or reboot. The unit reads it after
+//! `/etc/default/giveway`, which has the administrator's options. systemd splits the
+//! variable at blanks, so an option with a blank or a quote is refused; `scx_ufs` has
+//! no such options.
 
 use std::fs;
 use std::path::Path;

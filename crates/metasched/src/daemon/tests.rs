@@ -3,10 +3,10 @@
 use giveway_machine::sched_ext::State;
 
 use super::*;
-use crate::course::Rotation;
 use crate::fake::{Fake, ms, row};
 use crate::measurements::{Company, MachineNote, Measurements, Reading};
 use crate::policy::{Schedule, Turn};
+use crate::selector::Rotation;
 
 struct World {
     dir: tempfile::TempDir,
@@ -70,7 +70,7 @@ fn a_turn_lasts_its_timeslice_from_when_its_scheduler_is_in_force() {
     assert!((a / rounds - 3.0).abs() < 0.1, "{a} s in {rounds} rounds");
     let told = world.status().in_force_s["a"];
     assert!((told - a).abs() < 1.0, "{told} told, {a} in force");
-    assert!(world.log.iter().any(|line| line.contains("a is in force")));
+    assert!(world.log.iter().any(|line| line.contains("a is attached")));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn phases_are_followed_by_what_their_cgroups_demand() {
 }
 
 #[test]
-fn a_pause_leaves_linux_s_own_until_it_is_over() {
+fn pause_keeps_the_kernel_default() {
     let mut world = World::new(TWO);
     world.run(3 * SECOND);
     assert!(matches!(world.host.state(), State::Enabled(_)));
@@ -212,7 +212,7 @@ fn the_way_out_leaves_linux_s_own_and_says_so() {
 }
 
 #[test]
-fn a_status_that_cannot_be_written_is_told_of_once_and_the_turns_go_on() {
+fn unwritable_status_is_reported_once_and_turns_continue() {
     let mut world = World::new(TWO);
     // In the way of the file that is renamed into place.
     fs::create_dir(world.dir.path().join("status.json.new")).unwrap();
@@ -226,17 +226,17 @@ fn a_status_that_cannot_be_written_is_told_of_once_and_the_turns_go_on() {
 fn there_is_one_daemon() {
     let dir = tempfile::tempdir().unwrap();
     assert!(!is_running(dir.path()));
-    let claim = Claim::take(dir.path()).unwrap();
+    let claim = DaemonLock::take(dir.path()).unwrap();
     assert!(is_running(dir.path()));
-    let error = Claim::take(dir.path()).unwrap_err();
+    let error = DaemonLock::take(dir.path()).unwrap_err();
     assert!(error.to_string().contains("runs already"), "{error}");
     drop(claim);
     assert!(!is_running(dir.path()));
-    Claim::take(dir.path()).unwrap();
+    DaemonLock::take(dir.path()).unwrap();
 }
 
 #[test]
-fn who_cannot_look_at_the_lock_goes_by_what_the_daemon_wrote_last() {
+fn unreadable_lock_falls_back_to_the_status_file() {
     let mut world = World::new(TWO);
     assert!(!has_spoken(world.dir.path()));
     world.run(SECOND);

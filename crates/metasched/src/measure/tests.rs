@@ -245,7 +245,7 @@ fn without_sched_ext_linux_s_own_is_measured_and_the_others_do_not_block() {
 }
 
 #[test]
-fn somebody_else_s_scheduler_is_not_measured_over() {
+fn foreign_scheduler_stops_a_measurement() {
     let mut world = world();
     world.host.fake.load_foreign("theirs");
     let error = world.measure(&["x"], 1, 100).unwrap_err().to_string();

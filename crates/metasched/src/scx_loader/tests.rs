@@ -331,7 +331,8 @@ fn scx_loader_may_go_and_come_back() {
     // Its schedulers go with it.
     world.fake.story().in_force(None);
     let fault = world.want_fault(&mut host, &rusty);
-    let is_told = matches!(&fault, Fault::Left(how) if how.contains("scx_loader does not answer"));
+    let is_told =
+        matches!(&fault, Fault::Exited(how) if how.contains("scx_loader does not answer"));
     assert!(is_told, "{fault}");
     assert_eq!(world.supervisor.standing(), Standing::Own);
     world.fake.story().current = None;
@@ -347,12 +348,12 @@ fn one_that_does_not_stop_is_unloaded_by_the_kernel() {
     world.want_running(&mut host, &lavd);
     world.fake.story().is_deaf = true;
     let fault = world.want_fault(&mut host, &Scheduler::eevdf());
-    assert_eq!(fault, Fault::Deaf);
+    assert_eq!(fault, Fault::IgnoredStop);
     assert_eq!(world.state(), State::Disabled);
 }
 
 #[test]
-fn a_silent_scx_loader_does_not_keep_us_from_ending_one_that_starves() {
+fn starving_scheduler_is_ended_while_scx_loader_hangs() {
     let mut world = World::new();
     let mut host = world.connect().unwrap();
     let lavd = program("lavd");
@@ -381,7 +382,7 @@ fn a_silent_scx_loader_does_not_keep_us_from_ending_one_that_starves() {
 }
 
 #[test]
-fn what_somebody_else_orders_is_left_alone() {
+fn orders_of_other_clients_are_left_alone() {
     let mut world = World::new();
     let mut host = world.connect().unwrap();
     let lavd = program("lavd");

@@ -80,7 +80,7 @@ fn a_swap_passes_through_linux_s_own_scheduler_and_its_cost_is_counted() {
 }
 
 #[test]
-fn a_killed_scheduler_is_barred_for_twice_as_long_each_time() {
+fn backoff_doubles_with_each_fault() {
     let mut world = World::new();
     let a = row("a");
     for _ in 0..3 {
@@ -99,7 +99,7 @@ fn a_killed_scheduler_is_barred_for_twice_as_long_each_time() {
 }
 
 #[test]
-fn the_bar_has_an_upper_limit() {
+fn backoff_has_an_upper_limit() {
     let mut world = World::new();
     world.host.conduct("a").missing = true;
     world.want(&row("a"), 4 * 3600 * SECOND);
@@ -109,7 +109,7 @@ fn the_bar_has_an_upper_limit() {
 }
 
 #[test]
-fn a_scheduler_that_proves_itself_starts_over_even_in_short_turns() {
+fn proven_scheduler_resets_its_backoff() {
     let mut world = World::new();
     let (a, own) = (row("a"), Scheduler::eevdf());
     world.want(&a, SECOND);
@@ -126,7 +126,7 @@ fn a_scheduler_that_proves_itself_starts_over_even_in_short_turns() {
 }
 
 #[test]
-fn one_that_fails_to_load_leaves_linux_s_own_with_its_words() {
+fn failed_load_keeps_the_kernel_default_and_reports_output() {
     let mut world = World::new();
     world.host.conduct("bad").refused = true;
     world.want(&row("bad"), SECOND);
@@ -140,7 +140,7 @@ fn one_that_fails_to_load_leaves_linux_s_own_with_its_words() {
 }
 
 #[test]
-fn one_that_hangs_while_loading_is_ended_in_time() {
+fn hanging_load_is_ended_at_the_limit() {
     let mut world = World::new();
     world.host.conduct("slow").loads_after = None;
     world.host.conduct("slow").deaf = true;
@@ -151,28 +151,28 @@ fn one_that_hangs_while_loading_is_ended_in_time() {
 }
 
 #[test]
-fn one_that_does_not_stop_is_killed_and_the_next_comes() {
+fn scheduler_ignoring_stop_is_killed_and_replaced() {
     let mut world = World::new();
     world.host.conduct("deaf").deaf = true;
     world.want(&row("deaf"), SECOND);
     world.want(&row("a"), Limits::default().stop + SECOND);
     assert!(world.runs("a"));
-    assert_eq!(world.faults("deaf"), [&Fault::Deaf]);
+    assert_eq!(world.faults("deaf"), [&Fault::IgnoredStop]);
 }
 
 #[test]
-fn one_that_the_kernel_throws_out_is_ended() {
+fn scheduler_detached_by_the_kernel_is_ended() {
     let mut world = World::new();
     let a = row("a");
     world.want(&a, SECOND);
     world.host.throw_out();
     world.want(&a, 2 * SECOND);
-    assert_eq!(world.faults("a"), [&Fault::ThrownOut]);
+    assert_eq!(world.faults("a"), [&Fault::Detached]);
     assert_eq!(world.supervisor.standing(), Standing::Own);
 }
 
 #[test]
-fn one_that_reloads_itself_is_left_to_it() {
+fn scheduler_may_reload_itself() {
     let mut world = World::new();
     let a = row("a");
     world.want(&a, SECOND);
@@ -185,7 +185,7 @@ fn one_that_reloads_itself_is_left_to_it() {
 }
 
 #[test]
-fn one_that_starves_others_is_killed_without_asking() {
+fn starving_scheduler_is_killed_at_once() {
     let mut world = World::new();
     world.host.conduct("stalls").starves = true;
     world.host.conduct("stalls").deaf = true;
@@ -196,7 +196,7 @@ fn one_that_starves_others_is_killed_without_asking() {
 }
 
 #[test]
-fn somebody_else_s_scheduler_is_left_alone_until_it_goes() {
+fn foreign_scheduler_is_left_alone_until_it_detaches() {
     let mut world = World::new();
     let a = row("a");
     world.host.load_foreign("theirs");
@@ -214,7 +214,7 @@ fn somebody_else_s_scheduler_is_left_alone_until_it_goes() {
 }
 
 #[test]
-fn somebody_else_who_is_quicker_is_nobody_s_fault() {
+fn foreign_scheduler_attached_first_is_no_fault() {
     let mut world = World::new();
     let a = row("a");
     world.want(&a, ms(50));
@@ -237,7 +237,7 @@ fn without_sched_ext_nothing_is_started() {
 }
 
 #[test]
-fn the_way_out_leads_to_linux_s_own() {
+fn leaving_restores_the_kernel_default() {
     let mut world = World::new();
     world.host.conduct("deaf").deaf = true;
     for name in ["a", "deaf"] {
@@ -275,7 +275,7 @@ proptest! {
     /// that there are never two, and once the mishaps end the wanted scheduler
     /// comes into force.
     #[test]
-    fn whatever_happens_there_are_never_two_and_in_the_end_the_wanted_one(
+    fn random_faults_never_run_two_and_converge_to_the_wanted_one(
         script in prop::collection::vec(
             (0..4usize, prop::sample::select(vec![
                 Mishap::None, Mishap::None, Mishap::None, Mishap::Killed,

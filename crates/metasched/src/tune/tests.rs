@@ -143,7 +143,7 @@ fn tuned_by(config: &str, fake: Fake, fails: bool, budget: Duration) -> Result<T
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn the_best_gives_most_time_to_who_is_worth_it_and_least_to_swaps() {
+fn best_try_gives_time_to_the_best_scheduler_with_few_swaps() {
     let tuned = tuned(Fake::default(), false, HOUR).unwrap();
     assert_eq!(tuned.tried.len(), 5, "EEVDF and two of each");
     assert!(
@@ -165,7 +165,7 @@ fn the_best_gives_most_time_to_who_is_worth_it_and_least_to_swaps() {
 }
 
 #[test]
-fn one_that_drives_all_applications_is_all_that_is_run() {
+fn shared_benchmark_runs_alone() {
     let config = format!("{CONFIG}[together]\nname = 'shop'\ncommand = ['x']\n");
     let tuned = tuned_by(&config, Fake::default(), false, HOUR).unwrap();
     let all = tuned.tried.iter().flat_map(|tried| &tried.readings);
@@ -219,7 +219,7 @@ fn the_budget_ends_it_and_what_was_cut_has_no_reading() {
 }
 
 #[test]
-fn somebody_else_s_scheduler_is_left_alone() {
+fn foreign_scheduler_is_left_alone() {
     let mut fake = Fake::default();
     fake.load_foreign("x");
     let config = Config::parse(CONFIG, Path::new("f")).unwrap();

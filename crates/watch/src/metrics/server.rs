@@ -1,6 +1,6 @@
-//! Serves the exposition over HTTP: as much of it as a scraper needs.
+//! Serves the metrics over as much of HTTP as a scraper needs.
 //!
-//! One thread talks to all clients and waits for none of them alone:
+//! One thread serves all clients and never waits for a single one:
 //!
 //! ```text
 //!   accept ──► asking ──request is whole──► answering ──all is sent──► closed
@@ -8,13 +8,12 @@
 //!                └── PATIENCE is over, or more than CLIENTS_MAX are there┘
 //! ```
 //!
-//! The time limit is for a conversation as a whole, so that a client which reads or
-//! writes a little now and then gets no more of it. Where there are too many clients the
-//! oldest goes: one that does not dawdle is gone long before. A request that is not `GET
-//! /metrics` gets an answer that says so.
+//! The time limit is for a connection as a whole, so a client that reads or writes slowly
+//! gets no more time. With too many clients the oldest connection is closed: a normal
+//! client is done long before. A request other than `GET /metrics` gets an error that
+//! says so.
 //!
-//! Known weakness: all clients wait while UFS is asked for a sample, which takes it 0.2 s,
-//! and two seconds at most.
+//! Known weakness: all clients wait while UFS takes a sample: 0.2 s, at most 2 s.
 
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
@@ -35,7 +34,7 @@ const CLIENTS_MAX: usize = 64;
 /// Longer requests are refused.
 const REQUEST_MAX: usize = 8192;
 
-/// Answers whoever connects to `listener`, until it fails or `is_over` says so,
+/// Answers the clients that connect to `listener`, until it fails or `is_over` says so,
 /// which is asked whenever a client has moved. A failed connection ends that one alone.
 /// The listener does not block from then on.
 ///
@@ -60,14 +59,14 @@ fn serve_within(
     let mut clients = VecDeque::new();
     while !is_over() {
         wait(listener, &clients)?;
-        // No more at a time, so that a crowd at the door does not hide who is inside.
+        // No more at a time, so that new connections do not delay the accepted ones.
         for _ in 0..CLIENTS_MAX {
             match listener.accept() {
                 Ok((stream, _)) => {
                     if clients.len() == CLIENTS_MAX {
                         clients.pop_front();
                     }
-                    // Whom an answer does not reach has its own words for it.
+                    // A client that is gone already gets no answer.
                     clients.extend(Client::new(stream, patience).ok());
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -88,7 +87,7 @@ fn is_passing(error: &io::Error) -> bool {
     )
 }
 
-/// Waits until somebody connects, a client can go on, or one has had its time.
+/// Waits until a client connects, one can go on, or one has had its time.
 fn wait(listener: &TcpListener, clients: &VecDeque<Client>) -> io::Result<()> {
     let mut watched = vec![PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
     watched.extend(clients.iter().map(|client| {
@@ -113,7 +112,7 @@ fn wait(listener: &TcpListener, clients: &VecDeque<Client>) -> io::Result<()> {
     }
 }
 
-/// Somebody who has connected.
+/// A client that has connected.
 struct Client {
     stream: TcpStream,
     /// When it is hung up on.
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_reader_keeps_nobody_waiting() {
+    fn slow_client_delays_no_other() {
         served(PATIENCE, Some(large()), |connect| {
             let mut slow = connect();
             slow.write_all(GET.as_bytes()).unwrap();
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_say_nothing_are_hung_up_on_and_the_oldest_goes_first() {
+    fn silent_clients_are_closed_oldest_first() {
         served(Duration::from_secs(60), Some(sample()), |connect| {
             let mut silent: Vec<TcpStream> = (0..2 * CLIENTS_MAX).map(|_| connect()).collect();
             assert!(asked(connect(), GET).ends_with("# EOF\n"));
@@ -390,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_says_nothing_does_not_end_the_server() {
+    fn silent_connection_does_not_end_the_server() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(TcpStream::connect(address).unwrap());

@@ -11,7 +11,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::model::{Column, View, Wanted};
 
-/// The keys, for whoever asks.
+/// The keys, for the help line.
 pub const HELP: &str = "Tab view  </> column  i invert  / filter  a all  p pause  q quit";
 
 /// What the user has asked for.

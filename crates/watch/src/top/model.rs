@@ -463,7 +463,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_slot_s_next_owner_does_not_inherit() {
+    fn reused_slot_starts_from_zero() {
         let before = sample();
         let mut now = sample();
         let other = now.threads.get_mut(&5).unwrap();

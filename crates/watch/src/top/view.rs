@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_page_stays() {
+    fn last_frame_stays_on_screen() {
         let mut controls = controls(View::Cgroups);
         controls.skipped = 1000;
         let mut terminal = Terminal::new(TestBackend::new(80, 6)).unwrap();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_cut_where_it_says_least() {
+    fn long_names_are_truncated_at_their_least_specific_end() {
         assert_eq!(fitted("/system.slice/x", 8), "…slice/x");
         assert_eq!(fitted("postgres: app", 8), "postgre…");
         assert_eq!(fitted("/a", 8), "/a");

@@ -28,7 +28,7 @@ const CPUS: u32 = (1 << 22) + 1;
 /// The process that holds the boosts.
 const BOOSTS: u32 = CPUS + 1;
 
-/// To whom a thread belongs, and what both are called.
+/// A thread's process, and the names of both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The process's number.
@@ -181,7 +181,7 @@ impl<W: Write> Writer<W> {
         owner: impl Fn(u32) -> Option<Owner>,
     ) -> io::Result<(u32, u32)> {
         let tid = thread.tid;
-        // One that nobody knows any more is its own process.
+        // A thread that is no longer known is its own process.
         let owner = owner(tid).unwrap_or_else(|| Owner {
             pid: tid,
             process: thread.name.clone(),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_on_its_cpu_by_tier_and_on_its_thread() {
+    fn run_slice_is_on_the_cpu_track_and_the_thread_track() {
         let entries = entries(&[Mark::Ran {
             thread: thread(11, "train"),
             tier: Some(Tier::Background),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preemption_says_who_gave_way_to_whom() {
+    fn preemption_names_both_threads() {
         let preempted = |by_tier| Mark::Preempted {
             thread: thread(11, "train"),
             tier: Some(Tier::Background),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn boosts_and_losses_have_their_tracks() {
+    fn boosts_and_lost_events_have_tracks() {
         let entries = entries(&[
             Mark::Boosted {
                 tid: 11,

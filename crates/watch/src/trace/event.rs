@@ -57,11 +57,11 @@ pub struct Thread {
 pub enum What {
     /// The CPU went from one thread to another.
     Switch {
-        /// Who left the CPU.
+        /// The thread that left the CPU.
         prev: Thread,
         /// It would have gone on.
         is_runnable: bool,
-        /// Who runs now.
+        /// The thread that runs now.
         next: Thread,
     },
     /// A thread was woken up, or is new.

@@ -29,7 +29,7 @@ pub trait Feed {
     fn stop(&mut self) -> io::Result<()>;
 }
 
-/// Who knows threads.
+/// Looks up threads.
 pub trait Tasks {
     /// A thread that is met for the first time; none if it is gone.
     fn about(&mut self, tid: u32) -> Option<About>;

@@ -1,4 +1,4 @@
-//! Slices of time, made of events.
+//! Turns events into slices of time.
 //!
 //! ```text
 //!               wake-up                 switch to it
@@ -9,9 +9,9 @@
 //!      └────────────────── switch from it, not runnable ──────┘
 //! ```
 //!
-//! A thread may be met in any state: what began before the record did has no
-//! slice. Events of different CPUs may come a moment out of order; no slice is
-//! shorter than nothing.
+//! A thread may be in any state when the record begins: what began before has no slice.
+//! Events of different CPUs may be out of order by microseconds; a slice's length is
+//! then 0, never negative.
 
 use std::collections::HashMap;
 
@@ -61,11 +61,11 @@ pub enum Mark {
     },
     /// A thread lost its CPU to another.
     Preempted {
-        /// Who lost it, and its tier.
+        /// The thread that lost it, and its tier.
         thread: Thread,
         /// See [`thread`](Mark::Preempted::thread).
         tier: Option<Tier>,
-        /// Who got it, and its tier.
+        /// The thread that got it, and its tier.
         by: Thread,
         /// See [`by`](Mark::Preempted::by).
         by_tier: Option<Tier>,

@@ -1,5 +1,5 @@
-//! The kernel's tracer, in an instance of its own, so that nobody else's
-//! recording is disturbed.
+//! The kernel's tracer, in an instance of its own, so that no other recording is
+//! disturbed.
 //!
 //! ```text
 //!   tracefs/instances/giveway-PID
@@ -158,7 +158,7 @@ impl Feed for Tracefs {
 
 impl Drop for Tracefs {
     fn drop(&mut self) {
-        // An instance that is read cannot be removed. Nobody can be told what fails.
+        // An instance that is being read cannot be removed; a drop cannot report that.
         self.pipe = None;
         let _ = fs::remove_dir(&self.dir);
     }

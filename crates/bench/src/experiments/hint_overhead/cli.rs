@@ -6,7 +6,7 @@ use crate::experiments::hint_overhead::{HintPlan, HintRow};
 use crate::report::Report;
 use crate::runner::cells::in_lab;
 use crate::runner::experiment::Experiment;
-use crate::runner::keep::{KeepArgs, positive};
+use crate::runner::results::{ResultArgs, positive};
 use crate::workload::background::Job;
 use clap::Args;
 use giveway_command::Failure;
@@ -45,7 +45,7 @@ pub(crate) struct HintArgs {
     #[arg(long)]
     no_callbacks: bool,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 impl HintArgs {
@@ -72,7 +72,7 @@ pub(crate) fn hints(args: &HintArgs) -> Result<u8, Failure> {
         );
     }
     let reason = "its servers are made for it";
-    in_lab::<HintRow>(&args.plan().cells(), &args.keep, reason)
+    in_lab::<HintRow>(&args.plan().cells(), &args.results, reason)
 }
 
 /// The experiment, as the registry knows it.

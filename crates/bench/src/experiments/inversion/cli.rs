@@ -16,8 +16,8 @@ use crate::harness::scheduler::Scheduler;
 use clap::Args;
 
 use super::guests::{GUEST_PROGRAM, GUEST_SERVER, Guests};
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
-use crate::runner::place::GUEST_DATA;
+use crate::runner::executors::GUEST_DATA;
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
 /// What is compared by default: the paper's, without IDLE, which it leaves out.
@@ -54,7 +54,7 @@ pub(crate) struct InversionArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 fn scheduler(text: &str) -> Result<Scheduler, Error> {
@@ -75,7 +75,7 @@ pub(crate) fn inversion(args: &InversionArgs) -> Result<u8, Failure> {
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()
     );
-    args.keep.measure(&plans, title, &guests, width, &stop)
+    args.results.run(&plans, title, &guests, width, &stop)
 }
 
 fn title(plan: &InversionPlan) -> String {

@@ -10,10 +10,10 @@ use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
+use crate::runner::executors::{scheduler_file, server_dir};
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
 use crate::runner::lab;
-use crate::runner::place::{scheduler_file, server_dir};
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
 /// Where a guest has the server and the scheduler's program.
@@ -69,7 +69,7 @@ impl Guests {
     }
 }
 
-impl Place<InversionPlan, Report<InversionRow>> for Guests {
+impl Executor<InversionPlan, Report<InversionRow>> for Guests {
     fn run(
         &self,
         plan: &InversionPlan,
@@ -77,7 +77,7 @@ impl Place<InversionPlan, Report<InversionRow>> for Guests {
     ) -> Result<Report<InversionRow>, String> {
         let (machine, files) = (machine(plan), self.files(plan));
         self.host
-            .play(&machine, "inversion-cell", plan, &files, line)
+            .run_plan(&machine, "inversion-cell", plan, &files, line)
             .map_err(|failure| failure.message())
     }
 }
@@ -100,7 +100,7 @@ fn machine(plan: &InversionPlan) -> Machine {
 
 /// Plays a plan on this machine: what runs in each guest.
 pub(crate) fn cell(args: &CellArgs) -> Result<(), Failure> {
-    guest::play(args, |plan: &InversionPlan, clock, line| {
+    guest::run_plan(args, |plan: &InversionPlan, clock, line| {
         plan.run(clock, line)
     })
 }

@@ -18,8 +18,8 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`self`] | what is compared |
-//! | `stage` | scheduler, server and cgroups of one [`Treatment`] |
-//! | `play` | one cell: sessions in turn, their times, the limit |
+//! | `setup` | scheduler, server and cgroups of one [`Treatment`] |
+//! | `run` | one cell: sessions in turn, their times, the limit |
 //! | `row` | what is stored |
 //!
 //! How sessions get their tiers: without hints by cgroups and classes as in
@@ -33,10 +33,10 @@
 
 pub(crate) mod cli;
 mod guests;
-mod play;
 pub(crate) mod report;
 mod row;
-mod stage;
+mod run;
+mod setup;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -250,7 +250,7 @@ impl InversionPlan {
     /// panicked is no error but a row that says so.
     pub(crate) fn run(&self, clock: &str, progress: Progress<'_>) -> Result<Report<InversionRow>> {
         self.validate()?;
-        stage::measure(self, clock, progress)
+        setup::measure(self, clock, progress)
     }
 }
 

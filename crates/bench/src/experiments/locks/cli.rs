@@ -12,8 +12,8 @@ use crate::report::Report;
 use clap::{Args, ValueEnum};
 
 use super::guests::Guests;
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
 /// The experiment's name.
@@ -68,7 +68,7 @@ pub(crate) struct LocksArgs {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 /// What time is where the locks are measured.
@@ -129,8 +129,8 @@ pub(crate) fn locks(args: &LocksArgs) -> Result<u8, Failure> {
         Clock::Native => {
             let rows = plan.rows()?;
             eprintln!("measuring on this machine itself, {rows} rows");
-            let keep = &args.keep;
-            keep.measure(&cells, Cell::title, &Native, 1, &stop)
+            let results = &args.results;
+            results.run(&cells, Cell::title, &Native, 1, &stop)
         }
         Clock::Lockstep => {
             let guests = Guests::open(args.cpus.unwrap_or(16), args.numa_nodes.unwrap_or(1))?;
@@ -139,8 +139,8 @@ pub(crate) fn locks(args: &LocksArgs) -> Result<u8, Failure> {
                 "measuring in the lab, {} guests, {width} at a time",
                 cells.len()
             );
-            let keep = &args.keep;
-            keep.measure(&cells, Cell::title, &guests, width, &stop)
+            let results = &args.results;
+            results.run(&cells, Cell::title, &guests, width, &stop)
         }
     }
 }
@@ -223,7 +223,7 @@ pub(super) fn numbered(mut report: Report<LockRow>, cell: &Cell) -> Report<LockR
 /// This machine.
 struct Native;
 
-impl Place<Cell, Report<LockRow>> for Native {
+impl Executor<Cell, Report<LockRow>> for Native {
     fn run(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Report<LockRow>, String> {
         let environment = Environment::probe("native");
         let mut report = Report::new(NAME, environment);

@@ -11,7 +11,7 @@ use giveway_lab::{Clock, Machine};
 use crate::experiments::locks::cli::{Cell, numbered};
 use crate::runner::guest::{GUEST_REPORT, Host, HostFile, width};
 use crate::runner::lab;
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
 /// Memory of a guest: threads, their stacks, and little else.
@@ -53,7 +53,7 @@ impl Guests {
     }
 }
 
-impl Place<Cell, Report<LockRow>> for Guests {
+impl Executor<Cell, Report<LockRow>> for Guests {
     fn run(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Report<LockRow>, String> {
         self.measure(cell, line)
             .map_err(|failure| failure.message())

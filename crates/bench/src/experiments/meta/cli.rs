@@ -12,9 +12,9 @@ use crate::experiments::meta::{MetaPlan, Part, applications};
 use clap::Args;
 use giveway_metasched::scheduler::Table;
 
+use crate::runner::executors::find_scheduler;
 use crate::runner::guest::{self, CellArgs, width};
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
-use crate::runner::place::find_scheduler;
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
 use super::guests::{self, GUEST_MIB, Guests};
@@ -76,7 +76,7 @@ pub(crate) struct MetaArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 /// Measures and reports; answers with the exit status.
@@ -90,7 +90,7 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     let width = width(GUEST_MIB).min(plans.len());
     eprintln!("schedulers: eevdf, scx_ufs, {}", schedulers.join(", "));
     let title = |plan: &MetaPlan| format!("{}, repeat {}", plan.part, plan.repeat + 1);
-    args.keep.measure(&plans, title, &guests, width, &stop)
+    args.results.run(&plans, title, &guests, width, &stop)
 }
 
 impl MetaArgs {
@@ -158,7 +158,7 @@ impl MetaArgs {
 
 /// Runs a plan on this machine: what runs in each guest.
 pub(crate) fn cell(args: &CellArgs) -> Result<(), Failure> {
-    guest::play(args, |plan: &MetaPlan, clock, line| plan.run(clock, line))
+    guest::run_plan(args, |plan: &MetaPlan, clock, line| plan.run(clock, line))
 }
 
 /// Where the application is to be, and what from.

@@ -19,9 +19,9 @@ use crate::harness::error::{Error, Result};
 
 const NAME: &str = "giveway-meta";
 
-/// A place for threads.
+/// A cgroup for threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ThreadGroup {
     /// Of OLTP's clients and servers.
     Serve,
     /// Of OLTP's upkeep.
@@ -32,13 +32,13 @@ pub(super) enum Place {
     BatchUpkeep,
 }
 
-impl Place {
+impl ThreadGroup {
     fn path(self) -> &'static str {
         match self {
-            Place::Serve => "oltp/serve",
-            Place::OltpUpkeep => "oltp/upkeep",
-            Place::Jobs => "batch/jobs",
-            Place::BatchUpkeep => "batch/upkeep",
+            ThreadGroup::Serve => "oltp/serve",
+            ThreadGroup::OltpUpkeep => "oltp/upkeep",
+            ThreadGroup::Jobs => "batch/jobs",
+            ThreadGroup::BatchUpkeep => "batch/upkeep",
         }
     }
 
@@ -89,10 +89,10 @@ impl Groups {
             group.set("cgroup.subtree_control", "+cpu")?;
         }
         for place in [
-            Place::Serve,
-            Place::OltpUpkeep,
-            Place::Jobs,
-            Place::BatchUpkeep,
+            ThreadGroup::Serve,
+            ThreadGroup::OltpUpkeep,
+            ThreadGroup::Jobs,
+            ThreadGroup::BatchUpkeep,
         ] {
             groups.insert(0, threaded(top.join(place.path()))?);
         }

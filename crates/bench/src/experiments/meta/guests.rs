@@ -11,10 +11,10 @@ use giveway_metasched::policy::Policy;
 use giveway_metasched::scheduler::Table;
 
 use crate::experiments::meta::cli::CORPUS_SEED;
+use crate::runner::executors::find_scheduler;
 use crate::runner::guest::{Host, HostFile};
 use crate::runner::lab;
-use crate::runner::place::find_scheduler;
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure};
 
@@ -69,7 +69,7 @@ impl Guests {
     }
 }
 
-impl Place<MetaPlan, Report<MetaRow>> for Guests {
+impl Executor<MetaPlan, Report<MetaRow>> for Guests {
     fn run(&self, plan: &MetaPlan, line: &mut dyn FnMut(&str)) -> Result<Report<MetaRow>, String> {
         let host = match plan.part {
             Part::Applications => &self.application,
@@ -77,7 +77,7 @@ impl Place<MetaPlan, Report<MetaRow>> for Guests {
         };
         host.as_ref()
             .expect("opened for all parts of the plans")
-            .play(&machine(plan), "meta-cell", plan, &self.programs, line)
+            .run_plan(&machine(plan), "meta-cell", plan, &self.programs, line)
             .map_err(|failure| failure.message())
     }
 }

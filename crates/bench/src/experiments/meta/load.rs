@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::groups::Place;
+use super::groups::ThreadGroup;
 use crate::harness::error::{Error, Result};
 
 /// Clients of OLTP.
@@ -61,14 +61,14 @@ pub(super) enum Phase {
 
 /// What one application did.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Done {
+pub(super) struct Outcome {
     /// Nanoseconds, one per transaction or job.
     latencies_ns: Vec<u64>,
     /// Wrong answers and missing ones.
     pub(super) errors: u64,
 }
 
-impl Done {
+impl Outcome {
     /// How many were done.
     pub(super) fn count(&self) -> u64 {
         self.latencies_ns.len() as u64
@@ -82,7 +82,7 @@ impl Done {
         Some(sorted[rank] as f64 * 1e-9)
     }
 
-    fn add(&mut self, other: Done) {
+    fn add(&mut self, other: Outcome) {
         self.latencies_ns.extend(other.latencies_ns);
         self.errors += other.errors;
     }
@@ -118,8 +118,8 @@ impl Board {
 #[derive(Debug)]
 pub(super) struct Load {
     board: Arc<Board>,
-    oltp: Vec<JoinHandle<Result<Done>>>,
-    batch: Vec<JoinHandle<Result<Done>>>,
+    oltp: Vec<JoinHandle<Result<Outcome>>>,
+    batch: Vec<JoinHandle<Result<Outcome>>>,
     others: Vec<JoinHandle<Result<()>>>,
 }
 
@@ -143,27 +143,27 @@ impl Load {
             let pair = UnixStream::pair();
             let (near, far) = pair.map_err(|error| Error::Meta(format!("no socket: {error}")))?;
             load.others.push(thread::spawn(move || {
-                Place::Serve.enter()?;
+                ThreadGroup::Serve.enter()?;
                 serve(far);
                 Ok(())
             }));
             let board = Arc::clone(&load.board);
             let random = ChaCha8Rng::seed_from_u64(seed ^ (number << 32));
             load.oltp.push(thread::spawn(move || {
-                Place::Serve.enter()?;
+                ThreadGroup::Serve.enter()?;
                 Ok(client(&board, near, random))
             }));
         }
         for _ in 0..WORKERS {
             let board = Arc::clone(&load.board);
             load.batch.push(thread::spawn(move || {
-                Place::Jobs.enter()?;
+                ThreadGroup::Jobs.enter()?;
                 Ok(worker(&board))
             }));
         }
         let hungry = [
-            (Place::OltpUpkeep, Phase::Window),
-            (Place::BatchUpkeep, Phase::Burst),
+            (ThreadGroup::OltpUpkeep, Phase::Window),
+            (ThreadGroup::BatchUpkeep, Phase::Burst),
         ];
         for (place, phase) in hungry {
             for _ in 0..HUNGRY {
@@ -189,14 +189,14 @@ impl Load {
     ///
     /// # Errors
     /// That of a thread which could not enter its cgroup.
-    pub(super) fn end(self) -> Result<(Done, Done)> {
+    pub(super) fn end(self) -> Result<(Outcome, Outcome)> {
         self.board.set(Phase::Over);
-        let sum = |threads: Vec<JoinHandle<Result<Done>>>| {
-            let mut all = Done::default();
+        let sum = |threads: Vec<JoinHandle<Result<Outcome>>>| {
+            let mut all = Outcome::default();
             for thread in threads {
                 all.add(thread.join().expect("it does not panic")?);
             }
-            Ok::<Done, Error>(all)
+            Ok::<Outcome, Error>(all)
         };
         let done = (sum(self.oltp)?, sum(self.batch)?);
         for thread in self.others {
@@ -232,8 +232,8 @@ fn serve(mut stream: UnixStream) {
     }
 }
 
-fn client(board: &Board, mut stream: UnixStream, mut random: ChaCha8Rng) -> Done {
-    let mut done = Done::default();
+fn client(board: &Board, mut stream: UnixStream, mut random: ChaCha8Rng) -> Outcome {
+    let mut done = Outcome::default();
     // If it cannot be set, a missing answer hangs the run, which has a limit too.
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let mut request = 0u64;
@@ -260,8 +260,8 @@ fn client(board: &Board, mut stream: UnixStream, mut random: ChaCha8Rng) -> Done
     done
 }
 
-fn worker(board: &Board) -> Done {
-    let mut done = Done::default();
+fn worker(board: &Board) -> Outcome {
+    let mut done = Outcome::default();
     while board.wait_for(Phase::Window) {
         let began = Instant::now();
         work(JOB);
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_percentile_is_by_rank() {
-        let done = |latencies_ns: Vec<u64>| Done {
+        let done = |latencies_ns: Vec<u64>| Outcome {
             latencies_ns,
             errors: 0,
         };

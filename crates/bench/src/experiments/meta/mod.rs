@@ -9,17 +9,17 @@
 //! | applications | The paper's web application under each scheduler, its parts alone and together, and while schedulers take turns: who is best, and by how much? |
 //!
 //! The metascheduler is the daemon of `giveway meta run`, on a thread of its own
-//! (`pilot`); the applications are threads of this process in cgroups
+//! (`driver`); the applications are threads of this process in cgroups
 //! (`load`). The last part is the metascheduler's own measuring and tuning, of
 //! programs ([`applications`]).
 
 pub(crate) mod applications;
 pub(crate) mod cli;
+mod driver;
 mod groups;
 mod guests;
 mod load;
 mod phases;
-mod pilot;
 pub(crate) mod report;
 mod row;
 mod swaps;

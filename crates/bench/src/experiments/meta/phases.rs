@@ -24,9 +24,9 @@ use giveway_metasched::scheduler::EEVDF;
 use serde::{Deserialize, Serialize};
 
 use super::MetaPlan;
-use super::groups::{Groups, Place};
+use super::driver::{Driver, Seen};
+use super::groups::{Groups, ThreadGroup};
 use super::load::{Load, Phase};
-use super::pilot::{Pilot, Seen};
 use super::row::{MetaRow, PhaseRow};
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
@@ -98,7 +98,7 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     let path = dir.path().join("measurements.json");
     let written = measurements(&rows).write(&path);
     written.map_err(|error| Error::Meta(error.to_string()))?;
-    let applications = [("oltp", Place::Serve), ("batch", Place::Jobs)]
+    let applications = [("oltp", ThreadGroup::Serve), ("batch", ThreadGroup::Jobs)]
         .map(|(name, place)| {
             let cgroup = place.cgroup();
             format!("[[application]]\nname = '{name}'\ncommand = ['true']\ncgroup = '{cgroup}'\n")
@@ -174,10 +174,10 @@ fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> R
     line(&format!("phases: {under}"));
     let _groups = Groups::make()?;
     let load = Load::start(plan.seed)?;
-    let pilot = Pilot::start(config)?;
+    let driver = Driver::start(config)?;
     match &under {
         Under::Single { name } if name != EEVDF => {
-            pilot.wait(name, LIMIT, |seen| {
+            driver.wait(name, LIMIT, |seen| {
                 let faulty = seen.faults().next().is_some();
                 faulty || seen.status.as_ref().is_some_and(|s| s.in_force(name))
             })?;
@@ -185,10 +185,10 @@ fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> R
         Under::Single { .. } => {}
         // All that may be wanted waits loaded, but what is in force.
         Under::Fixed { .. } | Under::PhaseAware { .. } => {
-            pilot.wait("schedulers loaded ahead", LIMIT, Seen::is_at_rest)?;
+            driver.wait("schedulers loaded ahead", LIMIT, Seen::is_at_rest)?;
         }
     }
-    let starts = pilot.seen().starts();
+    let starts = driver.seen().starts();
     let phase = Duration::from_secs_f64(plan.phase_s);
     for _ in 0..plan.cycles {
         for now in [Phase::Burst, Phase::Window] {
@@ -197,9 +197,9 @@ fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> R
         }
     }
     load.enter(Phase::Rest);
-    let starts = pilot.seen().starts() - starts;
+    let starts = driver.seen().starts() - starts;
     // A scheduler that starves an application keeps it from ending, too.
-    let seen = pilot.end()?;
+    let seen = driver.end()?;
     let (oltp, batch) = load.end()?;
     let switch_mean_s = seen.status.as_ref().and_then(|status| status.switch_mean_s);
     if oltp.errors > 0 {

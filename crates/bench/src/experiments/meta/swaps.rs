@@ -17,10 +17,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::MetaPlan;
+use super::driver::Driver;
 use super::groups::Groups;
 use super::load::{Load, Phase};
 use super::phases::UFS_ROWS;
-use super::pilot::Pilot;
 use super::row::{MetaRow, SwapsRow};
 use crate::harness::Progress;
 use crate::harness::error::Result;
@@ -53,16 +53,16 @@ fn config(plan: &MetaPlan) -> String {
 pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     let _groups = Groups::make()?;
     let load = Load::start(plan.seed)?;
-    let pilot = Pilot::start(&config(plan))?;
+    let driver = Driver::start(&config(plan))?;
     let over = AtomicBool::new(false);
     let began = Instant::now();
     let (mishaps, honesty, gap, waited) = thread::scope(|scope| {
-        let mishaps = scope.spawn(|| mishaps(&pilot, &over));
-        let honesty = scope.spawn(|| honesty(&pilot, &over));
+        let mishaps = scope.spawn(|| mishaps(&driver, &over));
+        let honesty = scope.spawn(|| honesty(&driver, &over));
         let gap = scope.spawn(|| longest_gap(&over));
         load.enter(Phase::Burst);
         let enough = u64::from(plan.count);
-        let waited = pilot.wait("end of it", PATIENCE * plan.count, |seen| {
+        let waited = driver.wait("end of it", PATIENCE * plan.count, |seen| {
             seen.starts() >= enough
         });
         over.store(true, Relaxed);
@@ -77,7 +77,7 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     waited?;
     load.enter(Phase::Rest);
     let seconds = began.elapsed().as_secs_f64();
-    let seen = pilot.end()?;
+    let seen = driver.end()?;
     let (oltp, _) = load.end()?;
     let mut faults: BTreeMap<String, u64> = BTreeMap::new();
     for fault in seen.faults() {
@@ -116,12 +116,12 @@ struct Mishaps {
 }
 
 /// Kills and stops processes of schedulers that are in force, in turn.
-fn mishaps(pilot: &Pilot, over: &AtomicBool) -> Mishaps {
+fn mishaps(driver: &Driver, over: &AtomicBool) -> Mishaps {
     let mut done = Mishaps { kills: 0, stops: 0 };
     let mut next = MISHAP_EVERY;
     while !over.load(Relaxed) {
         thread::sleep(Duration::from_millis(10));
-        let seen = pilot.seen();
+        let seen = driver.seen();
         let runs = matches!(
             seen.status.as_ref().map(|status| &status.standing),
             Some(Standing::Running(_))
@@ -131,7 +131,7 @@ fn mishaps(pilot: &Pilot, over: &AtomicBool) -> Mishaps {
         }
         thread::sleep(BEFORE);
         // Another one may be in force by now: that is as good.
-        let Some(process) = pilot.seen().process else {
+        let Some(process) = driver.seen().process else {
             continue;
         };
         next += MISHAP_EVERY;
@@ -152,12 +152,12 @@ struct Honesty {
 }
 
 /// Compares what is said to be in force with the kernel's word.
-fn honesty(pilot: &Pilot, over: &AtomicBool) -> Honesty {
+fn honesty(driver: &Driver, over: &AtomicBool) -> Honesty {
     let mut found = Honesty { looks: 0, lies: 0 };
     let mut since: Option<Instant> = None;
     while !over.load(Relaxed) {
         thread::sleep(Duration::from_millis(20));
-        let Some(status) = pilot.seen().status else {
+        let Some(status) = driver.seen().status else {
             continue;
         };
         let kernel = SchedExt::this().state().to_string();

@@ -10,7 +10,7 @@ use crate::report::Report;
 use crate::runner::cells::WhereArgs;
 use crate::runner::experiment::{Experiment, GuestCommand};
 use crate::runner::guest::CellArgs;
-use crate::runner::keep::{KeepArgs, positive};
+use crate::runner::results::{ResultArgs, positive};
 use crate::workload::background::Job;
 use clap::Args;
 use giveway_command::Failure;
@@ -67,7 +67,7 @@ pub(crate) struct MixedArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
     #[command(flatten)]
     place: WhereArgs,
 }
@@ -90,7 +90,7 @@ pub(crate) fn mixed(args: &MixedArgs) -> Result<u8, Failure> {
             ),
         );
     }
-    args.place.measure::<Row>(&cells, &args.keep)
+    args.place.measure::<Row>(&cells, &args.results)
 }
 
 impl MixedArgs {

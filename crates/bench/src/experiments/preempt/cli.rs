@@ -12,9 +12,9 @@ use crate::report::Report;
 use clap::{Args, ValueEnum};
 
 use super::guests::Guests;
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
-use crate::runner::place::scheduler_file;
-use crate::runner::pool::Place;
+use crate::runner::executors::scheduler_file;
+use crate::runner::pool::Executor;
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
 /// What the paper's batch every millisecond takes of a worker natively, so that
@@ -78,7 +78,7 @@ pub(crate) struct PreemptArgs {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 /// What time is where the transactions are measured.
@@ -127,13 +127,13 @@ pub(super) fn preempt(args: &PreemptArgs) -> Result<u8, Failure> {
     let plan = args.plan()?;
     let cells = cells(&plan);
     let stop = interruptible()?;
-    let keep = &args.keep;
+    let results = &args.results;
     match args.clock {
         Clock::Native => {
             plan.validate()?;
             let rows = plan.rows()?;
             eprintln!("measuring on this machine itself, {rows} rows");
-            keep.measure(&cells, Cell::title, &Native, 1, &stop)
+            results.run(&cells, Cell::title, &Native, 1, &stop)
         }
         Clock::Lockstep => {
             let guests = Guests::open(args.cpus.unwrap_or(2))?;
@@ -142,7 +142,7 @@ pub(super) fn preempt(args: &PreemptArgs) -> Result<u8, Failure> {
                 "measuring in the lab, {} guests, {width} at a time",
                 cells.len()
             );
-            keep.measure(&cells, Cell::title, &guests, width, &stop)
+            results.run(&cells, Cell::title, &guests, width, &stop)
         }
     }
 }
@@ -236,7 +236,7 @@ pub(super) fn numbered(mut report: Report<PreemptRow>, cell: &Cell) -> Report<Pr
 /// This machine.
 struct Native;
 
-impl Place<Cell, Report<PreemptRow>> for Native {
+impl Executor<Cell, Report<PreemptRow>> for Native {
     fn run(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Report<PreemptRow>, String> {
         let environment = Environment::probe("native");
         let mut report = Report::new(NAME, environment);

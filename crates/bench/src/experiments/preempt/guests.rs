@@ -10,7 +10,7 @@ use giveway_lab::{Clock, Machine};
 use crate::experiments::preempt::cli::{Cell, numbered};
 use crate::runner::guest::{GUEST_REPORT, Host, HostFile, width};
 use crate::runner::lab;
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
 /// Memory of a guest: a database in memory, twice where one is being replaced by
@@ -60,7 +60,7 @@ impl Guests {
     }
 }
 
-impl Place<Cell, Report<PreemptRow>> for Guests {
+impl Executor<Cell, Report<PreemptRow>> for Guests {
     fn run(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Report<PreemptRow>, String> {
         self.measure(cell, line)
             .map_err(|failure| failure.message())

@@ -46,7 +46,7 @@ pub(crate) use experiment::PreemptExperiment;
 #[cfg(feature = "engines")]
 pub(crate) use plan::PreemptPlan;
 pub(crate) use row::{
-    Delivery as DeliveryRow, Hiccups, Latency, Measured, Mixed, Operation, Overhead, PreemptRow,
+    Delivery as DeliveryRow, Latency, Measured, Mixed, Operation, Overhead, PreemptRow, Stalls,
     Throughput,
 };
 pub(crate) use service::Service;

@@ -78,10 +78,10 @@ pub(crate) struct Mixed {
     pub dropped: u64,
     /// How late the scheduling thread made batches; their latencies include it.
     pub late: Latency,
-    /// When it stood still, and what is left without that; none in rows of
-    /// before it was watched.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub hiccups: Option<Hiccups>,
+    /// Stalls of that thread, and latencies without them; none in rows from before
+    /// stalls were recorded.
+    #[serde(rename = "hiccups", skip_serializing_if = "Option::is_none", default)]
+    pub stalls: Option<Stalls>,
     /// What was offered; none in rows of before it was measured.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub offered: Option<Offered>,
@@ -112,14 +112,15 @@ pub(crate) struct Offered {
     pub stretch: f64,
 }
 
-/// What the machine did to a run.
+/// Stalls of the scheduling thread, and latencies without them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Hiccups {
+pub(crate) struct Stalls {
     /// When the scheduling thread, which spins, did not look at the clock for
     /// longer than this, it was a stall; in µs.
     pub over_us: f64,
     /// Stalls in the window.
-    pub stalls: u64,
+    #[serde(rename = "stalls")]
+    pub count: u64,
     /// How long they were together, in ms.
     pub total_ms: f64,
     /// The longest, in µs.

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::experiments::rocksdb::{RocksPlan, RocksRow, WORKLOADS};
 use crate::harness::environment::Environment;
 use crate::report::Report;
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible};
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -62,14 +62,14 @@ pub(crate) struct RocksArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 /// Measures and reports; answers with the exit status.
 pub(crate) fn rocksdb(args: &RocksArgs) -> Result<u8, Failure> {
     let plan = args.plan()?;
     let stop = interruptible()?;
-    let keep = &args.keep;
+    let results = &args.results;
     // One cell for each repeat: settings that are compared run close together.
     let cells: Vec<RocksPlan> = (0..plan.repeat)
         .map(|repeat| RocksPlan {
@@ -79,7 +79,7 @@ pub(crate) fn rocksdb(args: &RocksArgs) -> Result<u8, Failure> {
         })
         .collect();
     let title = |cell: &RocksPlan| format!("rocksdb, seed {}", cell.seed);
-    keep.measure(&cells, title, &Here { first: plan.seed }, 1, &stop)
+    results.run(&cells, title, &Here { first: plan.seed }, 1, &stop)
 }
 
 impl RocksArgs {
@@ -124,7 +124,7 @@ struct Here {
     first: u64,
 }
 
-impl Place<RocksPlan, Report<RocksRow>> for Here {
+impl Executor<RocksPlan, Report<RocksRow>> for Here {
     fn run(
         &self,
         cell: &RocksPlan,

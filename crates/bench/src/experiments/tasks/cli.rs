@@ -10,9 +10,9 @@ use crate::experiments::tasks::{Arm, TasksExperiment, TasksPlan};
 use crate::experiments::tasks::{TasksBench, TasksCell, TasksRow};
 use crate::harness::environment::Environment;
 use crate::report::Report;
-use crate::runner::keep::interruptible;
-use crate::runner::keep::{KeepArgs, RepeatArgs, positive};
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
+use crate::runner::results::interruptible;
+use crate::runner::results::{RepeatArgs, ResultArgs, positive};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -67,7 +67,7 @@ pub(crate) struct TasksArgs {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 /// One experiment, or all.
@@ -162,8 +162,8 @@ pub(crate) fn measure(args: &TasksArgs) -> Result<u8, Failure> {
     let cells = plan.cells();
     let stop = interruptible()?;
     eprintln!("measuring on this machine itself, {} cells", cells.len());
-    args.keep
-        .measure(&cells, TasksCell::title, &Native { bench }, 1, &stop)
+    args.results
+        .run(&cells, TasksCell::title, &Native { bench }, 1, &stop)
 }
 
 /// This machine.
@@ -171,7 +171,7 @@ struct Native {
     bench: TasksBench,
 }
 
-impl Place<TasksCell, Report<TasksRow>> for Native {
+impl Executor<TasksCell, Report<TasksRow>> for Native {
     fn run(
         &self,
         cell: &TasksCell,

@@ -12,11 +12,11 @@ use crate::report::Report;
 use clap::Args;
 use giveway_lab::{Clock, Machine};
 
+use crate::runner::executors::scheduler_file;
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
-use crate::runner::keep::{KeepArgs, RepeatArgs, interruptible, positive};
 use crate::runner::lab;
-use crate::runner::place::scheduler_file;
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
+use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
 /// Where a guest has the scheduler's program.
@@ -70,7 +70,7 @@ pub(crate) struct WakeupArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
-    keep: KeepArgs,
+    results: ResultArgs,
 }
 
 /// Measures and reports; answers with the exit status.
@@ -92,8 +92,8 @@ pub(crate) fn wakeup(args: &WakeupArgs) -> Result<u8, Failure> {
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()
     );
-    args.keep
-        .measure(&plans, WakeupPlan::title, &guests, width, &stop)
+    args.results
+        .run(&plans, WakeupPlan::title, &guests, width, &stop)
 }
 
 impl WakeupArgs {
@@ -133,7 +133,7 @@ struct Guests {
     programs: Vec<(Scheduler, PathBuf)>,
 }
 
-impl Place<WakeupPlan, Report<WakeupRow>> for Guests {
+impl Executor<WakeupPlan, Report<WakeupRow>> for Guests {
     fn run(
         &self,
         plan: &WakeupPlan,
@@ -144,7 +144,7 @@ impl Place<WakeupPlan, Report<WakeupRow>> for Guests {
         let program: Option<HostFile> =
             program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
         self.host
-            .play(
+            .run_plan(
                 &machine(plan),
                 "wakeup-cell",
                 plan,
@@ -177,7 +177,7 @@ fn machine(plan: &WakeupPlan) -> Machine {
 
 /// Measures a plan on this machine: what runs in each guest.
 pub(crate) fn cell(args: &CellArgs) -> Result<(), Failure> {
-    guest::play(args, |plan: &WakeupPlan, clock, line| plan.run(clock, line))
+    guest::run_plan(args, |plan: &WakeupPlan, clock, line| plan.run(clock, line))
 }
 
 /// The experiment, as the registry knows it.

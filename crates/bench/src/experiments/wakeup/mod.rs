@@ -25,9 +25,9 @@
 //! compiled differently.
 
 pub(crate) mod cli;
-mod play;
 pub(crate) mod report;
 mod row;
+mod run;
 mod tools;
 mod work;
 
@@ -195,7 +195,7 @@ impl WakeupPlan {
             Duration::from_secs_f64(self.warmup_s),
             Duration::from_secs_f64(self.seconds),
         );
-        let recorded = play::play(self, window);
+        let recorded = run::run(self, window);
         progress(&format!("{}: hackbench and cyclictest", self.title()));
         let hackbench = tools::hackbench(self)?;
         let cyclictest = tools::cyclictest(self)?;

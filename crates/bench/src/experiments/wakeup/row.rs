@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::WakeupPlan;
-use super::play::Recorded;
+use super::run::Recorded;
 use super::tools::{Cyclictest, Hackbench};
 use crate::harness::error::{Error, Result};
 use crate::harness::number::quantile;

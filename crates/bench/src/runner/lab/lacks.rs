@@ -81,7 +81,7 @@ fn parts_of(cache: &Path, absent: &[&str]) -> Finding {
 
 fn kvm(root: &Path) -> Finding {
     let detail = match fs::metadata(root.join("dev/kvm")) {
-        Ok(_) => "/dev/kvm is there; 'giveway lab info' tells whether a kernel boots with it",
+        Ok(_) => "/dev/kvm is there; the first guest tries whether a kernel boots with it",
         Err(_) => "not there; guests are emulated, which is slower",
     };
     Finding::new("KVM", Health::Note, detail)

@@ -30,7 +30,8 @@ pub(crate) fn consistency<E: Engine>(engine: &E, size: Size) -> Result<()> {
     }
 }
 
-type Place = (i32, i32);
+/// Warehouse and district.
+type DistrictId = (i32, i32);
 
 /// What tables say of a warehouse.
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ struct CustomerBook {
 #[derive(Debug, Default)]
 struct Books {
     warehouses: BTreeMap<i32, WarehouseBook>,
-    districts: BTreeMap<Place, DistrictBook>,
+    districts: BTreeMap<DistrictId, DistrictBook>,
     orders: BTreeMap<(i32, i32, i32), OrderBook>,
     customers: BTreeMap<(i32, i32, i32), CustomerBook>,
 }

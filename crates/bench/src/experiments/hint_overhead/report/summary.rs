@@ -200,7 +200,7 @@ pub(super) fn sentence(report: &Report<HintRow>) -> String {
     let awaited = counted(|row| Some(row.ufs.as_ref()?.locks.holders_awaited));
     if let (Some(preempted), Some(awaited)) = (preempted, awaited) {
         text.push_str(&format!(
-            "; background work lost its CPU with a lock in hand {preempted:.1} times a second, \
+            "; background work was preempted while holding a lock {preempted:.1} times a second, \
              and TPC-C came to wait for {awaited:.2} of them"
         ));
     }

@@ -39,8 +39,8 @@ pub(super) fn render(report: &Report<HintRow>) -> String {
     }
     let _ = write!(
         text,
-        "\nBackground work that lost its CPU with a lightweight lock in hand, and TPC-C's\n\
-         waits for such locks: a second of the window\n  {:<16} {:>9} {:>9} {:>9} {:>9} {:>9} \
+        "\nBackground work preempted with a lightweight lock or spinlock held, and TPC-C's\n\
+         sleeps for lightweight locks, per second of the window\n  {:<16} {:>9} {:>9} {:>9} {:>9} {:>9} \
          {:>9}\n",
         "", "preempted", "awaited", "boosts", "waits", "p99 us", "p99.9 us"
     );

@@ -9,10 +9,12 @@
 //! ```
 //!
 //! 1. A node belongs to one handle and is in one queue at most, from `lock` to
-//!    the end of `unlock`.
-//! 2. Whoever swapped a node out of `tail` sets that node's `next`; its owner
-//!    waits for that before it leaves. So nobody touches a node after its owner's
-//!    `unlock` has returned, but for a wake-up, which uses only an address.
+//!    the end of `unlock` (not asserted: handles are borrowed mutably, which the
+//!    compiler checks).
+//! 2. The thread that swapped a node out of `tail` sets that node's `next`; the node's
+//!    owner waits for that before it leaves. So no thread touches a node after its
+//!    owner's `unlock` has returned, except for a wake-up, which uses only an address
+//!    (not asserted: a node does not say who uses it; the locks' tests run this one).
 
 use std::marker::PhantomData;
 use std::ptr;

@@ -24,9 +24,10 @@
 //! takes it by an exchange holds the lock.
 //!
 //! 1. Nodes belong to the lock and are freed with it; a handle takes one and
-//!    gives it back. A stale pointer to a node thus reads some node's state.
+//!    gives it back. A stale pointer to a node thus reads some node's state (not
+//!    asserted: nothing takes a node out of `Nodes::all`).
 //! 2. `next` is written by the holder only, and by an arrival that found the
-//!    queue empty or only owned.
+//!    queue empty or only owned (not asserted: the lock does not record its holder).
 //!
 //! Departures from the published code (facts about it: slice 2 ms, 8 µs sleeping
 //! grain, 20 looks before a yield, weights of nice values, total weight never

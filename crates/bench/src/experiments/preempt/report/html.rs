@@ -6,7 +6,7 @@ use super::plots::{colour, figures};
 use super::summary::{Cell, LONG, Summary, Transaction, URGENT};
 use super::table::heading;
 use super::targets::{against_threads, sentence, targets};
-use crate::experiments::preempt::{Hiccups, Latency, Mixed, PreemptExperiment, PreemptRow};
+use crate::experiments::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow, Stalls};
 use crate::harness::number::{Spread, large, short};
 use crate::render::page::{self, escape};
 use crate::render::target;
@@ -133,17 +133,17 @@ fn numbers(page: &mut String, cells: &[Cell<'_>]) {
 }
 
 /// Latencies of calm requests, in the order of the transactions.
-const CALM: [fn(&Hiccups) -> Latency; 3] = [
-    |hiccups| hiccups.new_order,
-    |hiccups| hiccups.payment,
-    |hiccups| hiccups.q2,
+const CALM: [fn(&Stalls) -> Latency; 3] = [
+    |stalls| stalls.new_order,
+    |stalls| stalls.payment,
+    |stalls| stalls.q2,
 ];
 
 fn row(
     page: &mut String,
     cell: &Cell<'_>,
     (kind, of): Transaction,
-    calm_of: fn(&Hiccups) -> Latency,
+    calm_of: fn(&Stalls) -> Latency,
 ) {
     let spread = |number: fn(&Latency) -> f64| match cell.spread(|mixed| number(&of(mixed))) {
         None => "–".to_owned(),
@@ -158,8 +158,8 @@ fn row(
         }
     };
     let number = |of: fn(&Mixed) -> f64| cell.median(of).map_or("–".to_owned(), short);
-    let hiccup = |of: &dyn Fn(&Hiccups) -> f64| {
-        let watched = cell.mixed().filter_map(|mixed| mixed.hiccups.as_ref());
+    let stall = |of: &dyn Fn(&Stalls) -> f64| {
+        let watched = cell.mixed().filter_map(|mixed| mixed.stalls.as_ref());
         let spread = Spread::of(watched.map(of));
         spread.map_or("–".to_owned(), |spread| large(spread.median))
     };
@@ -178,15 +178,15 @@ fn row(
         spread(|latency| latency.max_us),
         format!(
             "{}; {}",
-            hiccup(&|hiccups| calm_of(hiccups).p999_us),
-            hiccup(&|hiccups| calm_of(hiccups).count as f64)
+            stall(&|stalls| calm_of(stalls).p999_us),
+            stall(&|stalls| calm_of(stalls).count as f64)
         ),
         format!(
             "{}; {}, {}; {}",
             number(|mixed| mixed.dropped as f64),
             number(|mixed| mixed.late.p99_us),
             number(|mixed| mixed.late.p999_us),
-            hiccup(&|hiccups| hiccups.stalls as f64)
+            stall(&|stalls| stalls.count as f64)
         ),
     ];
     let own = match cell.method {

@@ -4,8 +4,8 @@ use giveway_preempt::{Delivery as Way, Latency as Delivered};
 
 use crate::experiments::preempt::row::{Offered, Placement};
 use crate::experiments::preempt::{
-    DeliveryRow, Hiccups, Latency, Measured, Mixed, Operation, Overhead, POLL_POINT, POLL_RECORD,
-    PreemptExperiment, PreemptRow, REGION, SWITCH, Service, Throughput,
+    DeliveryRow, Latency, Measured, Mixed, Operation, Overhead, POLL_POINT, POLL_RECORD,
+    PreemptExperiment, PreemptRow, REGION, SWITCH, Service, Stalls, Throughput,
 };
 use crate::harness::environment::Environment;
 use crate::report::Report;
@@ -43,7 +43,7 @@ fn mixed(us: f64, q2_per_s: f64) -> Measured {
         urgent: 80_000,
         dropped: 8,
         late: latency(1.0, 1_000.0),
-        hiccups: Some(Hiccups {
+        stalls: Some(Stalls {
             over_us: 200.0,
             stalls: 50,
             total_ms: 40.0,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::summary::{Cell, Summary};
 use super::targets::{against_threads, targets};
-use crate::experiments::preempt::{Hiccups, Measured, Mixed, PreemptExperiment, PreemptRow};
+use crate::experiments::preempt::{Measured, Mixed, PreemptExperiment, PreemptRow, Stalls};
 use crate::harness::environment::Environment;
 use crate::harness::number::{Middle, Spread, large, short};
 use crate::report::Report;
@@ -182,23 +182,23 @@ fn mixed(text: &mut String, cells: &[Cell<'_>], columns: &[Column]) {
 /// What the highest percentile is made of: of how many requests it is, and what
 /// it is without those that met a stall of the machine.
 fn tails(text: &mut String, cells: &[Cell<'_>]) {
-    type Number = fn(&Mixed, &Hiccups) -> f64;
+    type Number = fn(&Mixed, &Stalls) -> f64;
     const COLUMNS: [(&str, usize, Number); 8] = [
         ("NO n", 6, |mixed, _| mixed.new_order.count as f64),
         ("p99.9", 6, |mixed, _| mixed.new_order.p999_us),
-        ("calm n", 6, |_, hiccups| hiccups.new_order.count as f64),
-        ("p99.9", 6, |_, hiccups| hiccups.new_order.p999_us),
+        ("calm n", 6, |_, stalls| stalls.new_order.count as f64),
+        ("p99.9", 6, |_, stalls| stalls.new_order.p999_us),
         ("Pay p99.9", 9, |mixed, _| mixed.payment.p999_us),
-        ("calm", 6, |_, hiccups| hiccups.payment.p999_us),
-        ("stalls/s", 8, |mixed, hiccups| {
-            hiccups.stalls as f64 / mixed.seconds
+        ("calm", 6, |_, stalls| stalls.payment.p999_us),
+        ("stalls/s", 8, |mixed, stalls| {
+            stalls.count as f64 / mixed.seconds
         }),
-        ("longest", 7, |_, hiccups| hiccups.longest_us),
+        ("longest", 7, |_, stalls| stalls.longest_us),
     ];
-    let watched = |mixed: &&Mixed| mixed.hiccups.is_some();
+    let watched = |mixed: &&Mixed| mixed.stalls.is_some();
     let Some(over_us) = cells.iter().find_map(|cell| {
         let mixed = cell.mixed().find(watched)?;
-        Some(mixed.hiccups?.over_us)
+        Some(mixed.stalls?.over_us)
     }) else {
         return;
     };
@@ -216,7 +216,7 @@ fn tails(text: &mut String, cells: &[Cell<'_>]) {
         let _ = write!(text, "  {:<13}", cell.method);
         for (_, width, number) in COLUMNS {
             let repeats = cell.mixed().filter(watched);
-            let numbers = repeats.filter_map(|mixed| Some(number(mixed, mixed.hiccups.as_ref()?)));
+            let numbers = repeats.filter_map(|mixed| Some(number(mixed, mixed.stalls.as_ref()?)));
             let number = Spread::of(numbers).map_or("-".to_owned(), |spread| large(spread.median));
             let _ = write!(text, " {number:>width$}");
         }

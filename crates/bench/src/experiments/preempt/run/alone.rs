@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::place::{Pinned, Place};
+use super::cpus::{CpuPlan, Pinned};
 use super::workload::Workload;
 use crate::experiments::preempt::Service;
 use crate::harness::error::{Error, Result};
@@ -18,8 +18,8 @@ const ROUNDS: usize = 15;
 const OF_EACH: usize = 10;
 /// Measures on a worker's CPU, with nobody on the others. The database is
 /// one that nothing else is measured on.
-pub(super) fn measure(workload: &Workload, seed: u64, place: &Place) -> Result<Service> {
-    let _pinned = Pinned::to(place.workers[0])?;
+pub(super) fn measure(workload: &Workload, seed: u64, cpus: &CpuPlan) -> Result<Service> {
+    let _pinned = Pinned::to(cpus.workers[0])?;
     let mut inputs = Inputs::sized(seed, 0, workload.warehouses, workload.size);
     let mut terminal = Terminal::new(inputs.home(), 0);
     let engine = &workload.engine;

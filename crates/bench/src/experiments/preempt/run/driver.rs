@@ -14,7 +14,7 @@
 //! would be late by more than what is measured. Where it is late itself, requests
 //! carry the time at which they were due, so its delay is part of their latency
 //! and is reported beside it, as are the latencies of requests that met no stall
-//! of it (`hiccups`).
+//! of it (`stalls`).
 //!
 //! A request belongs to the window if it was due in it. After the window no more
 //! come, and those in the queues are awaited, so that slow ones are not lost.
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::hiccups::Watch;
+use super::stalls::Watch;
 use super::workload::{Kind, Request, Requests};
-use crate::experiments::preempt::row::{Hiccups, Latency, Mixed, latencies};
+use crate::experiments::preempt::row::{Latency, Mixed, Stalls, latencies};
 use crate::harness::error::{Error, Result};
 
 /// After the window, requests in queues have this long to end.
@@ -223,9 +223,9 @@ impl Driven {
             urgent: self.urgent,
             dropped: self.dropped,
             late: Latency::of(&self.late_ns, 1.0 / arrivals.interval.as_secs_f64()),
-            hiccups: Some(Hiccups {
+            stalls: Some(Stalls {
                 over_us: us(self.watch.over()),
-                stalls: stalls.len() as u64,
+                count: stalls.len() as u64,
                 total_ms: us(stalls.iter().sum()) / 1e3,
                 longest_us: us(stalls.iter().copied().max().unwrap_or_default()),
                 new_order: calm(&new_order),

@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::place::{Pinned, cpus};
+use super::cpus::{Pinned, allowed};
 use crate::experiments::preempt::row::Throughput;
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
@@ -151,7 +151,7 @@ pub(crate) fn measure(
     turns: Turns,
     progress: Progress<'_>,
 ) -> Result<Vec<(&'static str, Throughput)>> {
-    let cpu = *cpus()?.last().expect("this thread has a CPU");
+    let cpu = *allowed()?.last().expect("this thread has a CPU");
     let _pinned = Pinned::to(cpu)?;
     let failed = |engine: &'static str, error: &dyn std::fmt::Display| Error::Engine {
         engine,

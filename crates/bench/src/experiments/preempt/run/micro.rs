@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use giveway_preempt::{Delivery, Level, Worker, poll_point, poll_record, region, yield_to};
 
-use super::place::{Pinned, Place};
+use super::cpus::{CpuPlan, Pinned};
 use crate::experiments::preempt::row::{Delivery as DeliveryRow, Measured, Operation};
 use crate::experiments::preempt::{POLL_POINT, POLL_RECORD, REGION, SWITCH};
 use crate::harness::error::{Error, Result};
@@ -26,8 +26,8 @@ pub(crate) fn rows() -> usize {
 }
 
 /// Measures everything on the first worker's CPU.
-pub(crate) fn measure(place: &Place, rounds: u32) -> Result<Vec<(String, Measured)>> {
-    let mut rows = operations(place, rounds)?;
+pub(crate) fn measure(cpus: &CpuPlan, rounds: u32) -> Result<Vec<(String, Measured)>> {
+    let mut rows = operations(cpus, rounds)?;
     for delivery in Delivery::available() {
         let latency = delivery
             .measure(REQUESTS)
@@ -40,8 +40,8 @@ pub(crate) fn measure(place: &Place, rounds: u32) -> Result<Vec<(String, Measure
     Ok(rows)
 }
 
-fn operations(place: &Place, rounds: u32) -> Result<Vec<(String, Measured)>> {
-    let _pinned = Pinned::to(place.workers[0])?;
+fn operations(cpus: &CpuPlan, rounds: u32) -> Result<Vec<(String, Measured)>> {
+    let _pinned = Pinned::to(cpus.workers[0])?;
     let _worker = Worker::builder()
         .delivery(Delivery::Poll)
         .level("urgent", |_| ())

@@ -3,24 +3,24 @@
 //! | module | question |
 //! | --- | --- |
 //! | `cases`, `method` | which runs, and how do urgent transactions get to run? |
-//! | `place` | which CPU does what? |
+//! | `cpus` | which CPU does what? |
 //! | `workload` | what is one request? |
 //! | `driver` | when do requests come? |
 //! | `alone` | how long do they take alone? |
-//! | `hiccups` | what did the machine do meanwhile? |
+//! | `stalls` | what did the machine do meanwhile? |
 //! | `pool`, `threads` | where do they run? |
 //! | `overhead`, `engines`, `micro` | the experiments without the mix |
 
 mod alone;
 mod cases;
+mod cpus;
 mod driver;
 mod engines;
-mod hiccups;
 mod method;
 mod micro;
 mod overhead;
-mod place;
 mod pool;
+mod stalls;
 #[cfg(test)]
 mod tests;
 mod threads;
@@ -41,11 +41,11 @@ use crate::harness::scheduler::Scheduler;
 use crate::workload::oltp::check::consistency;
 
 use cases::Case;
+use cpus::{CpuPlan, Pinned};
 use driver::{Arrivals, drive};
 use engines::{ENGINES, Mix, Turns};
 use method::{How, Method, Priority};
 use overhead::Slices;
-use place::{Pinned, Place};
 use pool::PoolWorkers;
 use threads::ThreadWorkers;
 use workload::{Requests, Workload};
@@ -67,7 +67,7 @@ impl PreemptPlan {
     /// # Errors
     /// Fewer CPUs than workers and a scheduling thread need.
     pub(crate) fn validate(&self) -> Result<()> {
-        self.place(self.most_workers()?).map(|_| ())
+        self.cpu_plan(self.most_workers()?).map(|_| ())
     }
 
     /// How many rows it makes.
@@ -91,7 +91,7 @@ impl PreemptPlan {
             return Ok(self.workers.clone());
         }
         // Machines have fewer than 2^32 CPUs.
-        let most = (place::cpus()?.len() as u32).saturating_sub(1).max(1);
+        let most = (cpus::allowed()?.len() as u32).saturating_sub(1).max(1);
         Ok((1..=most).collect())
     }
 
@@ -99,8 +99,8 @@ impl PreemptPlan {
         Ok(self.workers()?.into_iter().max().unwrap_or(1))
     }
 
-    fn place(&self, workers: u32) -> Result<Place> {
-        Place::of(&place::cpus()?, workers)
+    fn cpu_plan(&self, workers: u32) -> Result<CpuPlan> {
+        CpuPlan::of(&cpus::allowed()?, workers)
     }
 
     fn threads(&self) -> Vec<Method> {
@@ -147,7 +147,7 @@ impl PreemptPlan {
         keep: &mut dyn FnMut(&str, Option<f64>, Measured),
         progress: Progress<'_>,
     ) -> Result<()> {
-        let place = self.place(self.most_workers()?)?;
+        let plan = self.cpu_plan(self.most_workers()?)?;
         let part = |parts: u32| Duration::from_secs_f64(self.seconds / f64::from(parts));
         match experiment {
             PreemptExperiment::Overhead => {
@@ -160,7 +160,7 @@ impl PreemptPlan {
                         length: part(PAIRS),
                         pairs: PAIRS,
                     };
-                    let measured = overhead::measure(&workload, delivery, &place, slices)?;
+                    let measured = overhead::measure(&workload, delivery, &plan, slices)?;
                     keep(&delivery.to_string(), None, Measured::Overhead(measured));
                 }
                 consistency(&workload.engine, self.size)
@@ -180,14 +180,14 @@ impl PreemptPlan {
             }
             PreemptExperiment::Micro => {
                 progress("micro: operations, then deliveries");
-                for (name, measured) in micro::measure(&place, self.rounds)? {
+                for (name, measured) in micro::measure(&plan, self.rounds)? {
                     keep(&name, None, measured);
                 }
                 Ok(())
             }
             mixed => {
                 progress(&format!("{mixed}: requests alone"));
-                let service = alone::measure(&*self.load(seed, 1, progress)?, seed, &place)?;
+                let service = alone::measure(&*self.load(seed, 1, progress)?, seed, &plan)?;
                 let stretch = self.load.map_or(1.0, |load| service.stretch(load));
                 for case in mixed.cases(&self.workers()?, &self.threads()) {
                     let case = case.stretched(stretch);
@@ -220,7 +220,7 @@ impl PreemptPlan {
     ) -> Result<Mixed> {
         let title = format!("{experiment}: {}", case.title());
         progress(&format!("{title}, loading"));
-        let place = self.place(case.workers)?;
+        let plan = self.cpu_plan(case.workers)?;
         let workload = self.load(seed, case.workers, progress)?;
         let window = Duration::from_secs_f64(self.seconds).mul_f64(offered.stretch);
         let arrivals = Arrivals {
@@ -240,15 +240,15 @@ impl PreemptPlan {
             }
             _ => None,
         };
-        let pinned = Pinned::to(place.scheduler)?;
+        let pinned = Pinned::to(plan.scheduler)?;
         let (driven, pool) = match &case.method.how {
             How::Pool(policy) => {
-                let mut workers = PoolWorkers::start(case, *policy, &place)?;
+                let mut workers = PoolWorkers::start(case, *policy, &plan)?;
                 let driven = drive(&arrivals, &mut requests, &mut workers)?;
                 (driven, Some(workers.stop()))
             }
             How::Threads(priority) => {
-                let mut workers = ThreadWorkers::start(*priority, case.high_queue, &place)?;
+                let mut workers = ThreadWorkers::start(*priority, case.high_queue, &plan)?;
                 (drive(&arrivals, &mut requests, &mut workers)?, None)
             }
         };
@@ -259,8 +259,8 @@ impl PreemptPlan {
         progress(&format!("{title}, checking"));
         consistency(&workload.engine, self.size)?;
         let placement = Placement {
-            worker_cpus: place.workers,
-            scheduler_cpu: place.scheduler,
+            worker_cpus: plan.workers,
+            scheduler_cpu: plan.scheduler,
         };
         let run = Mixed {
             placement,

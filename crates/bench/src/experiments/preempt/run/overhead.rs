@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use giveway_preempt::{Delivery, Level, Worker};
 
-use super::place::{Pinned, Place};
+use super::cpus::{CpuPlan, Pinned};
 use super::workload::Workload;
 use crate::experiments::preempt::row::{Overhead, Placement};
 use crate::harness::error::{Error, Result};
@@ -44,10 +44,10 @@ pub(crate) struct Slices {
 pub(crate) fn measure(
     workload: &Workload,
     delivery: Delivery,
-    place: &Place,
+    cpus: &CpuPlan,
     slices: Slices,
 ) -> Result<Overhead> {
-    let cpu = place.workers[0];
+    let cpu = cpus.workers[0];
     let _pinned = Pinned::to(cpu)?;
     let taken = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&taken);
@@ -61,7 +61,7 @@ pub(crate) fn measure(
         .map_err(|error| Error::Config(format!("cannot become a worker: {error}")))?;
     let remote = worker.remote();
     let orders = Orders::default();
-    let scheduler = place.scheduler;
+    let scheduler = cpus.scheduler;
     let measured = std::thread::scope(|scope| {
         let interrupting = scope.spawn(|| -> Result<()> {
             let _pinned = Pinned::to(scheduler)?;

@@ -6,22 +6,22 @@ use giveway_preempt::{Goal, Level, Policy, Pool, PoolStats, Request, Shutdown, T
 use giveway_tier::Tier;
 
 use super::cases::{Case, Sharing};
+use super::cpus::CpuPlan;
 use super::driver::{Task, Workers};
-use super::place::Place;
 use crate::harness::error::{Error, Result};
 
 /// The pool, with the calling thread as its scheduling thread.
 pub(crate) struct PoolWorkers(Pool);
 
 impl PoolWorkers {
-    pub(crate) fn start(case: &Case, policy: Policy, place: &Place) -> Result<Self> {
+    pub(crate) fn start(case: &Case, policy: Policy, cpus: &CpuPlan) -> Result<Self> {
         let failed = |error: &dyn std::fmt::Display| {
             Error::Config(format!("the pool cannot run '{}': {error}", case.title()))
         };
         let places = u32::try_from(case.high_queue).map_err(|error| failed(&error))?;
         let mut pool = Pool::builder()
-            .workers(place.workers.len())
-            .pin(place.workers.iter().copied())
+            .workers(cpus.workers.len())
+            .pin(cpus.workers.iter().copied())
             .capacity(Level::new(0), 1)
             .capacity(Level::new(1), places)
             .policy(policy)

@@ -22,7 +22,7 @@ fn rows(experiment: PreemptExperiment) -> Vec<PreemptRow> {
 
 /// The rows of a plan, as above.
 fn measured(plan: &PreemptPlan) -> Vec<PreemptRow> {
-    if place::cpus().unwrap().len() < 2 {
+    if cpus::allowed().unwrap().len() < 2 {
         eprintln!("skipped: a worker and a scheduling thread need two CPUs");
         return Vec::new();
     }
@@ -49,7 +49,7 @@ fn served(experiment: PreemptExperiment) -> Vec<PreemptRow> {
             payment,
             urgent,
             dropped,
-            hiccups,
+            stalls,
             ..
         } = mixed(row);
         let of_row = new_order.count + payment.count;
@@ -57,7 +57,7 @@ fn served(experiment: PreemptExperiment) -> Vec<PreemptRow> {
         assert!(new_order.p50_us <= new_order.max_us, "{row:?}");
         assert_eq!(new_order.p50_us > 0.0, new_order.count > 0, "{row:?}");
         // Calm requests are some of them.
-        let calm = hiccups.as_ref().unwrap();
+        let calm = stalls.as_ref().unwrap();
         assert!(calm.new_order.count <= new_order.count, "{row:?}");
         assert!(calm.payment.count <= payment.count, "{row:?}");
         ended += of_row;
@@ -116,7 +116,7 @@ fn a_load_stretches_all_times_by_what_requests_take_here() {
             near(mixed.seconds, plan.seconds * offered.stretch),
             "{row:?}"
         );
-        let over_us = mixed.hiccups.as_ref().unwrap().over_us;
+        let over_us = mixed.stalls.as_ref().unwrap().over_us;
         assert!(near(over_us, 200.0 * offered.stretch), "{row:?}");
         assert!(offered.service.q2_us > 0.0, "{offered:?}");
     }

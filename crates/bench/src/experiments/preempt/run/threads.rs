@@ -17,9 +17,9 @@ use std::time::Instant;
 use giveway_tier::Tier;
 use nix::unistd::gettid;
 
+use super::cpus::{CpuPlan, Pinned};
 use super::driver::{Task, Workers};
 use super::method::Priority;
-use super::place::{Pinned, Place};
 use crate::cell::cgroup::ThreadGroup;
 use crate::cell::policy::Class;
 use crate::harness::error::{Error, Result};
@@ -140,13 +140,13 @@ impl ThreadWorkers {
     ///
     /// # Errors
     /// The priority needs a privilege or a cgroup that is not to be had.
-    pub(crate) fn start(priority: Priority, places: usize, place: &Place) -> Result<Self> {
+    pub(crate) fn start(priority: Priority, places: usize, cpus: &CpuPlan) -> Result<Self> {
         let group = match priority {
             Priority::Ufs => Some(ThreadGroup::create(Tier::Background)?),
             Priority::Equal | Priority::Nice | Priority::Fifo => None,
         };
         let start = |duty, places| -> Result<Vec<Member>> {
-            let cpus = place.workers.iter();
+            let cpus = cpus.workers.iter();
             let file = || group.as_ref().map(ThreadGroup::file);
             cpus.map(|cpu| Member::start(*cpu, duty, places, priority, file()))
                 .collect()
@@ -204,11 +204,11 @@ mod tests {
 
     #[test]
     fn queues_are_as_long_as_asked_for_and_order_is_kept() {
-        let place = Place {
-            workers: vec![crate::experiments::preempt::run::place::cpus().unwrap()[0]],
+        let plan = CpuPlan {
+            workers: vec![crate::experiments::preempt::run::cpus::allowed().unwrap()[0]],
             scheduler: 0,
         };
-        let mut workers = ThreadWorkers::start(Priority::Equal, 2, &place).unwrap();
+        let mut workers = ThreadWorkers::start(Priority::Equal, 2, &plan).unwrap();
         let busy = Arc::new(Barrier::new(2));
         let held = Arc::clone(&busy);
         let (begun, has_begun) = sync_channel(1);

@@ -1,18 +1,18 @@
-//! Who says which scheduler should be in force: the clock, or what runs.
+//! Selects the scheduler that should be attached: by the clock, or by demand.
 //!
 //! ```text
 //!   four policies, hand ──► Schedule ──► Rotation ─┐
-//!                                                  ├─► Course ──► the wanted one
+//!                                                  ├─► Selector ──► the wanted one
 //!   phase_aware: Phases ◄── demand ◄──── Watch ────┘
 //! ```
 //!
 //! A [`Rotation`] passes turns on by the clock. A [`Watch`] samples what each
-//! application demands and lets [`Phases`] decide. Its samples are taken while
-//! what it wants is in force, or stands in for it: what runs during a swap tells
-//! more of the swap than of a phase.
+//! application demands and lets [`Phases`] decide. It samples only while
+//! the wanted scheduler, or its substitute, is attached: demand during a swap tells of
+//! the swap and not of a phase.
 //!
-//! Known weakness of `Watch`: a scheduler that is barred stays wanted, and Linux's
-//! own stands in, while a third might be better.
+//! Known weakness of `Watch`: a barred scheduler stays wanted, and Linux's own runs
+//! instead, although a third one might be better.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,32 +24,32 @@ use crate::policy::{Schedule, Turn};
 /// How often demand is sampled. A phase is followed after a few samples at best.
 const SAMPLE: Duration = Duration::from_millis(20);
 
-/// What is followed.
+/// How the wanted scheduler is selected.
 #[derive(Debug)]
-pub enum Course {
+pub enum Selector {
     /// Turns by the clock.
     Turns(Rotation),
     /// What runs now.
     Phases(Watch),
 }
 
-impl Course {
+impl Selector {
     /// The scheduler that should be in force.
     pub fn wanted(&self) -> &str {
         match self {
-            Course::Turns(rotation) => &rotation.turn().scheduler,
-            Course::Phases(watch) => watch.phases.current(),
+            Selector::Turns(rotation) => &rotation.turn().scheduler,
+            Selector::Phases(watch) => watch.phases.current(),
         }
     }
 
     /// All schedulers that may come to be wanted.
     pub fn schedulers(&self) -> Vec<&str> {
         match self {
-            Course::Turns(rotation) => {
+            Selector::Turns(rotation) => {
                 let turns = rotation.schedule.turns.iter();
                 turns.map(|turn| turn.scheduler.as_str()).collect()
             }
-            Course::Phases(watch) => watch.phases.schedulers().collect(),
+            Selector::Phases(watch) => watch.phases.schedulers().collect(),
         }
     }
 
@@ -58,41 +58,41 @@ impl Course {
     /// in for it.
     pub fn advance(&mut self, host: &mut impl Host, is_settled: bool) -> bool {
         match self {
-            Course::Turns(rotation) => {
+            Selector::Turns(rotation) => {
                 let before = rotation.at;
                 rotation.advance(host.now(), is_settled);
                 rotation.at != before
             }
-            Course::Phases(watch) => watch.advance(host, is_settled),
+            Selector::Phases(watch) => watch.advance(host, is_settled),
         }
     }
 
     /// How long from now until it should be looked at again, if that is known.
     pub fn left(&self, now: Duration) -> Option<Duration> {
         match self {
-            Course::Turns(rotation) => rotation.left(now),
-            Course::Phases(_) => Some(SAMPLE),
+            Selector::Turns(rotation) => rotation.left(now),
+            Selector::Phases(_) => Some(SAMPLE),
         }
     }
 
     /// The rotation, where turns are followed.
     pub fn rotation(&self) -> Option<&Rotation> {
         match self {
-            Course::Turns(rotation) => Some(rotation),
-            Course::Phases(_) => None,
+            Selector::Turns(rotation) => Some(rotation),
+            Selector::Phases(_) => None,
         }
     }
 
-    /// Goes by another course; a turn that both have goes on.
-    pub fn replace(&mut self, next: Course) {
+    /// Goes by another selector; a turn that both have goes on.
+    pub fn replace(&mut self, next: Selector) {
         match (self, next) {
-            (Course::Turns(rotation), Course::Turns(next)) => rotation.replace(next.schedule),
+            (Selector::Turns(rotation), Selector::Turns(next)) => rotation.replace(next.schedule),
             (old, next) => *old = next,
         }
     }
 }
 
-/// Whose turn it is.
+/// The current turn.
 #[derive(Debug)]
 pub struct Rotation {
     schedule: Schedule,

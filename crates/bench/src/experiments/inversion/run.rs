@@ -44,7 +44,7 @@ const HOLD: &str =
     "SELECT acquire_s, total_s FROM giveway_test_hold($1::text, $2::int4[], $3::float8)";
 const BURN: &str = "SELECT giveway_test_burn($1::float8)";
 
-/// What is played.
+/// What is result.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) lock: ContendedLock,
@@ -54,7 +54,7 @@ pub(super) struct Cell {
 }
 
 /// How it went.
-pub(super) struct Played {
+pub(super) struct CellResult {
     pub(super) outcome: Outcome,
     pub(super) holder: Option<Times>,
     pub(super) waiter: Option<Times>,
@@ -64,7 +64,7 @@ pub(super) struct Played {
 }
 
 /// How a session's tier and weight are made known.
-pub(super) trait Place {
+pub(super) trait Placement {
     /// Settings with which it connects.
     fn options(&self, tier: Tier, weight: Weight) -> Vec<(&'static str, String)>;
 
@@ -72,7 +72,7 @@ pub(super) trait Place {
     fn place(&self, backend: i32, tier: Tier) -> Result<()>;
 }
 
-/// Who says something, and what.
+/// The answer of a session.
 type Said = (Role, Result<Option<Times>, tokio_postgres::Error>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Role {
 }
 
 /// A session that is ready to start.
-struct Player {
+struct Connected {
     role: Role,
     session: Arc<Session>,
     statement: Statement,
@@ -121,10 +121,10 @@ enum Work {
     },
 }
 
-impl Player {
-    fn connect(server: &Server, place: &dyn Place, role: Role, work: Work) -> Result<Self> {
+impl Connected {
+    fn connect(server: &Server, placement: &dyn Placement, role: Role, work: Work) -> Result<Self> {
         let (tier, weight) = role.priority();
-        let options = place.options(tier, weight);
+        let options = placement.options(tier, weight);
         let options = options.iter().map(|(name, value)| (*name, value.as_str()));
         let session = Session::connect(server, role.name(), &Vec::from_iter(options))?;
         let sql = match work {
@@ -134,8 +134,8 @@ impl Player {
         let statement = session
             .wait(session.client.prepare(sql))
             .map_err(Error::sql(format!("preparing the {}", role.name())))?;
-        place.place(session.backend_pid(), tier)?;
-        Ok(Player {
+        placement.place(session.backend_pid(), tier)?;
+        Ok(Connected {
             role,
             session: Arc::new(session),
             statement,
@@ -175,8 +175,8 @@ impl Player {
     }
 }
 
-/// The players of a cell, in the order of their starts.
-fn cast(server: &Server, place: &dyn Place, cell: &Cell) -> Result<Vec<Player>> {
+/// The sessions of a cell, in the order of their starts.
+fn connect_all(server: &Server, placement: &dyn Placement, cell: &Cell) -> Result<Vec<Connected>> {
     let kind = cell.lock.kind();
     let holders = cell.lock.holders();
     let hold = |locks: &[i32], cpu_s| Work::Hold {
@@ -184,25 +184,25 @@ fn cast(server: &Server, place: &dyn Place, cell: &Cell) -> Result<Vec<Player>> 
         locks: locks.to_vec(),
         cpu_s,
     };
-    let mut players = Vec::new();
+    let mut sessions = Vec::new();
     for locks in holders {
         let work = hold(locks, cell.hold_s / holders.len() as f64);
-        players.push(Player::connect(server, place, Role::Holder, work)?);
+        sessions.push(Connected::connect(server, placement, Role::Holder, work)?);
     }
     let wanted = &holders[holders.len() - 1][..1];
     let work = hold(wanted, WAITER_WORK_S);
-    players.push(Player::connect(server, place, Role::Waiter, work)?);
+    sessions.push(Connected::connect(server, placement, Role::Waiter, work)?);
     if cell.scenario == Scenario::Burner {
         // It is ended before it has burnt all that.
         let cpu_s = 10.0 * cell.limit_s;
-        players.push(Player::connect(
+        sessions.push(Connected::connect(
             server,
-            place,
+            placement,
             Role::Burner,
             Work::Burn { cpu_s },
         )?);
     }
-    Ok(players)
+    Ok(sessions)
 }
 
 /// What was heard of a cell's sessions.
@@ -267,20 +267,20 @@ fn is_crash(error: &tokio_postgres::Error) -> bool {
     error.is_closed() || error.as_db_error().is_some_and(down)
 }
 
-/// Plays the cell.
-pub(super) fn play(server: &Server, place: &dyn Place, cell: &Cell) -> Result<Played> {
-    let players = cast(server, place, cell)?;
-    let sessions = Vec::from_iter(players.iter().map(|player| Arc::clone(&player.session)));
+/// Runs the cell.
+pub(super) fn run(server: &Server, placement: &dyn Placement, cell: &Cell) -> Result<CellResult> {
+    let connected = connect_all(server, placement, cell)?;
+    let sessions = Vec::from_iter(connected.iter().map(|each| Arc::clone(&each.session)));
     let backends = |role| {
-        let of_role = players.iter().filter(move |player| player.role == role);
-        Vec::from_iter(of_role.map(|player| player.session.backend_pid()))
+        let of_role = connected.iter().filter(move |each| each.role == role);
+        Vec::from_iter(of_role.map(|each| each.session.backend_pid()))
     };
     let (holders, burners) = (backends(Role::Holder), backends(Role::Burner));
 
     let (say, said) = mpsc::channel();
     let limit = Instant::now() + Duration::from_secs_f64(cell.limit_s);
-    for player in players {
-        player.start(&say);
+    for each in connected {
+        each.start(&say);
         thread::sleep(GAP);
     }
     let mut heard = Heard::default();
@@ -308,7 +308,7 @@ pub(super) fn play(server: &Server, place: &dyn Place, cell: &Cell) -> Result<Pl
         }
         had_to_wait(cell, heard.waiter)?;
     }
-    Ok(Played {
+    Ok(CellResult {
         outcome: match (heard.panicked, in_time) {
             (true, _) => Outcome::Panic,
             (false, true) => Outcome::Finished,

@@ -172,7 +172,7 @@ fn unpark(thread: &OnceLock<Thread>) {
 }
 
 /// What the threads of all teams share.
-struct Stage<'a> {
+struct Setup<'a> {
     plan: &'a WakeupPlan,
     window: Window,
     clock: Clock,
@@ -181,7 +181,7 @@ struct Stage<'a> {
     stop: AtomicBool,
 }
 
-impl Stage<'_> {
+impl Setup<'_> {
     /// A worker's thread.
     fn work(&self, team: &Team, number: usize) -> Recorded {
         let mut recorded = Recorded::default();
@@ -209,11 +209,11 @@ impl Stage<'_> {
 }
 
 /// Runs all threads to the end of the window, and adds up what they recorded.
-pub(super) fn play(plan: &WakeupPlan, window: Window) -> Recorded {
+pub(super) fn run(plan: &WakeupPlan, window: Window) -> Recorded {
     let teams = (0..plan.message_threads).map(|_| Team::new(plan.workers()));
     let teams: Vec<Team> = teams.collect();
     let threads = plan.message_threads * (plan.workers() + 1);
-    let stage = Stage {
+    let setup = Setup {
         plan,
         window,
         clock: Clock(Instant::now()),
@@ -223,19 +223,19 @@ pub(super) fn play(plan: &WakeupPlan, window: Window) -> Recorded {
     };
     let mut sum = Recorded::default();
     thread::scope(|scope| {
-        let stage = &stage;
+        let setup = &setup;
         let mut workers = Vec::new();
         for team in &teams {
             scope.spawn(|| {
                 let _ = team.message.set(thread::current());
-                stage.ready.wait();
-                team.deliver(stage.clock, &stage.stop);
+                setup.ready.wait();
+                team.deliver(setup.clock, &setup.stop);
             });
             let numbers = 0..team.workers.len();
-            workers.extend(numbers.map(|number| scope.spawn(move || stage.work(team, number))));
+            workers.extend(numbers.map(|number| scope.spawn(move || setup.work(team, number))));
         }
         thread::sleep(window.end.saturating_duration_since(Instant::now()));
-        stage.stop.store(true, Ordering::SeqCst);
+        setup.stop.store(true, Ordering::SeqCst);
         teams.iter().for_each(|team| unpark(&team.message));
         for worker in workers {
             sum.add(&worker.join().expect("a worker does not panic"));
@@ -263,7 +263,7 @@ mod tests {
     fn all_workers_are_woken_again_and_again_and_all_threads_end() {
         let length = Duration::from_millis(300);
         let before = Instant::now();
-        let recorded = play(&plan(), Window::after(Duration::ZERO, length));
+        let recorded = run(&plan(), Window::after(Duration::ZERO, length));
         assert!(before.elapsed() >= length);
         // Six workers, a request in some 200 µs: a few for each on any machine.
         assert!(recorded.requests.len() > 30, "{}", recorded.requests.len());
@@ -282,7 +282,7 @@ mod tests {
             end: Instant::now() + Duration::from_millis(50),
             ..late
         };
-        assert_eq!(play(&plan(), closed).requests.len(), 0);
+        assert_eq!(run(&plan(), closed).requests.len(), 0);
     }
 
     #[test]

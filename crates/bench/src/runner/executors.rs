@@ -1,7 +1,7 @@
-//! The two places where a cell can run: this machine, and a virtual one.
+//! The two executors of cells: this machine, and virtual ones.
 //!
 //! The lab's guests get this program, the schedulers and the cell as a file;
-//! the data lies in the image. Both places produce the same report of one row,
+//! the data lies in the image. Both produce the same report of one row,
 //! which each experiment takes as a row of its own kind.
 
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use giveway_metasched::scheduler::{self, Table};
 
 use crate::runner::guest::{self, GUEST_FILES, Host, HostFile, width};
 use crate::runner::lab;
-use crate::runner::pool::Place;
+use crate::runner::pool::Executor;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure};
 
@@ -206,7 +206,7 @@ impl Native {
     }
 }
 
-impl<R: CellRecord> Place<CellConfig, Report<R>> for Native {
+impl<R: CellRecord> Executor<CellConfig, Report<R>> for Native {
     fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report<R>, String> {
         let mut cell = cell.clone();
         cell.data_dir.clone_from(&self.data);
@@ -257,7 +257,7 @@ impl Guests {
     }
 }
 
-impl<R: CellRecord> Place<CellConfig, Report<R>> for Guests {
+impl<R: CellRecord> Executor<CellConfig, Report<R>> for Guests {
     fn run(&self, cell: &CellConfig, line: &mut dyn FnMut(&str)) -> Result<Report<R>, String> {
         let in_guest = CellConfig {
             data_dir: GUEST_DATA.into(),
@@ -265,8 +265,9 @@ impl<R: CellRecord> Place<CellConfig, Report<R>> for Guests {
             ..cell.clone()
         };
         let (machine, files) = (machine(cell, self.clock, self.memory_mib), self.files(cell));
-        let report: Result<Report<Row>, Failure> =
-            self.host.play(&machine, "cell", &in_guest, &files, line);
+        let report: Result<Report<Row>, Failure> = self
+            .host
+            .run_plan(&machine, "cell", &in_guest, &files, line);
         report
             .map(Report::of_kind)
             .map_err(|failure| failure.message())

@@ -1,4 +1,4 @@
-//! Which cgroup is which pod's.
+//! The cgroups of pods.
 //!
 //! The kubelet makes one for each pod, by one of two drivers, below a cgroup of its
 //! choice (`--cgroup-root`), with the pod's UID in its name:
@@ -12,8 +12,8 @@
 //! Guaranteed pods have no `burstable` or `besteffort` in it, and kind puts
 //! `kubelet-` before each. Static pods' UIDs are 32 digits without a dash.
 //!
-//! Whoever has been given a part of the hierarchy could make a `kubepods/podUID` in it,
-//! with the UID of a pod that may be more than he: only what root has named is looked at.
+//! A user with a delegated part of the hierarchy could make a `kubepods/podUID` in it,
+//! with the UID of a pod that has more rights: only names that root has chosen count.
 
 use std::path::{Path, PathBuf};
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn what_only_looks_like_a_pod_is_none() {
-        // One that somebody has made in his part of the hierarchy.
+        // One made by a user in a delegated part of the hierarchy.
         let pretended = format!("user/kubepods/pod{UID}");
         assert_eq!(made(&[&pretended]), [""; 0]);
         let elsewhere = format!("system.slice/pod{UID}");

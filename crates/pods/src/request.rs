@@ -1,4 +1,4 @@
-//! What a pod asks for, and whether it may.
+//! The tier that a pod asks for, and whether it may have it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::runtime::Sandbox;
 /// The annotation of a pod that says its tier.
 pub const ANNOTATION: &str = "giveway/tier";
 
-/// Who may ask for more than their place gives them.
+/// Which pods may raise themselves above the tier of their parent cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
     namespaces: BTreeSet<String>,
@@ -26,8 +26,8 @@ impl Rights {
 
 /// What becomes of a pod's annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// There is none: the pod is as its place in the hierarchy is.
+pub enum Request {
+    /// There is none: the pod has the tier of its parent cgroup.
     None,
     /// It counts.
     Tier(Tier),
@@ -35,30 +35,30 @@ pub enum Wish {
     Refused(String),
 }
 
-impl Wish {
+impl Request {
     /// Reads the annotation of a pod.
     pub fn of(pod: &Sandbox, rights: &Rights) -> Self {
         let Some(text) = pod.annotations.get(ANNOTATION) else {
-            return Wish::None;
+            return Request::None;
         };
         match text.parse() {
             Ok(Tier::TimeSensitive) if !rights.namespaces.contains(&pod.namespace) => {
-                Wish::Refused(format!(
+                Request::Refused(format!(
                     "pods of namespace {} may not be time_sensitive by annotation: \
                      --may-raise {0} gives the right",
                     pod.namespace
                 ))
             }
-            Ok(tier) => Wish::Tier(tier),
-            Err(error) => Wish::Refused(format!("annotation {ANNOTATION}: {error}")),
+            Ok(tier) => Request::Tier(tier),
+            Err(error) => Request::Refused(format!("annotation {ANNOTATION}: {error}")),
         }
     }
 
     /// What its cgroup is to be marked with.
     pub fn mark(&self) -> Option<Tier> {
         match self {
-            Wish::Tier(tier) => Some(*tier),
-            Wish::None | Wish::Refused(_) => None,
+            Request::Tier(tier) => Some(*tier),
+            Request::None | Request::Refused(_) => None,
         }
     }
 }
@@ -67,7 +67,7 @@ impl Wish {
 mod tests {
     use super::*;
 
-    fn wish(namespace: &str, annotation: Option<&str>) -> Wish {
+    fn request(namespace: &str, annotation: Option<&str>) -> Request {
         let pod = Sandbox {
             namespace: namespace.into(),
             annotations: annotation
@@ -76,28 +76,28 @@ mod tests {
                 .collect(),
             ..Sandbox::default()
         };
-        Wish::of(&pod, &Rights::new(["trusted".to_owned()]))
+        Request::of(&pod, &Rights::new(["trusted".to_owned()]))
     }
 
     #[test]
-    fn anybody_may_lower_and_only_those_listed_may_raise() {
-        let low = Wish::Tier(Tier::Background);
-        assert_eq!(wish("shop", Some("background")), low);
-        assert_eq!(wish("trusted", Some("background")), low);
-        let high = Wish::Tier(Tier::TimeSensitive);
-        assert_eq!(wish("trusted", Some("time_sensitive")), high);
+    fn any_pod_may_lower_and_only_listed_namespaces_may_raise() {
+        let low = Request::Tier(Tier::Background);
+        assert_eq!(request("shop", Some("background")), low);
+        assert_eq!(request("trusted", Some("background")), low);
+        let high = Request::Tier(Tier::TimeSensitive);
+        assert_eq!(request("trusted", Some("time_sensitive")), high);
         for namespace in ["shop", "trusted2", ""] {
-            let refused = wish(namespace, Some("time-sensitive"));
+            let refused = request(namespace, Some("time-sensitive"));
             assert_eq!(refused.mark(), None);
-            assert!(matches!(&refused, Wish::Refused(why) if why.contains("--may-raise")));
+            assert!(matches!(&refused, Request::Refused(why) if why.contains("--may-raise")));
         }
     }
 
     #[test]
-    fn a_pod_that_says_nothing_or_nonsense_gets_nothing() {
-        assert_eq!(wish("trusted", None), Wish::None);
-        let refused = wish("trusted", Some("urgent"));
-        assert!(matches!(&refused, Wish::Refused(why) if why.contains("background")));
+    fn missing_or_invalid_annotation_gives_no_mark() {
+        assert_eq!(request("trusted", None), Request::None);
+        let refused = request("trusted", Some("urgent"));
+        assert!(matches!(&refused, Request::Refused(why) if why.contains("background")));
         assert_eq!(refused.mark(), None);
     }
 }

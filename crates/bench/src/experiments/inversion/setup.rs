@@ -1,4 +1,4 @@
-//! What the cells of one treatment are played on: scheduler, server, cgroups.
+//! What the cells of one treatment are result on: scheduler, server, cgroups.
 //!
 //! The server's processes are on [`SERVER_CPU`], clients, UFS's program and this
 //! process on [`CLIENT_CPU`]. The scheduler comes before the server, so that the
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use giveway_tier::{Tier, Weight};
 
-use super::play::{self, Cell, Place, Played};
 use super::row::{InversionRow, Outcome};
+use super::run::{self, Cell, CellResult, Placement};
 use super::{InversionPlan, NAME, Scenario};
 use crate::cell::cgroup::{Share, Tree};
 use crate::cell::policy;
@@ -35,7 +35,7 @@ const CLIENT_CPU: u32 = 0;
 /// How long a server may take to come back after a panic.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// Plays all cells of the plan.
+/// Runs all cells of the plan.
 pub(super) fn measure(
     plan: &InversionPlan,
     clock: &str,
@@ -78,11 +78,11 @@ pub(super) fn measure(
                 hold_s: plan.hold_s,
                 limit_s: plan.limit_s,
             };
-            let played = play::play(&server, &sessions, &cell)?;
+            let result = run::run(&server, &sessions, &cell)?;
             let version = scheduler.as_ref().map(Loaded::confirm).transpose()?;
-            let boosts = boosts(&server, plan.treatment.hints, &played)?;
-            report.rows.push(row(plan, &cell, &played, version, boosts));
-            drop(played);
+            let boosts = boosts(&server, plan.treatment.hints, &result)?;
+            report.rows.push(row(plan, &cell, &result, version, boosts));
+            drop(result);
             recovered(&server)?;
         }
     }
@@ -163,15 +163,15 @@ fn recovered(server: &Server) -> Result<()> {
 }
 
 /// How often and for how long (ns) UFS has boosted the holders.
-fn boosts(server: &Server, hints: Hints, played: &Played) -> Result<Option<(i64, i64)>> {
-    if !hints.are_on() || played.outcome == Outcome::Panic {
+fn boosts(server: &Server, hints: Hints, result: &CellResult) -> Result<Option<(i64, i64)>> {
+    if !hints.are_on() || result.outcome == Outcome::Panic {
         return Ok(None);
     }
     let control = Session::connect(server, "control", &[])?;
     let sql = "SELECT sum(boosts)::int8, (sum(boosted_ms) * 1e6)::int8 \
                FROM giveway_stat_activity WHERE pid = ANY($1)";
     let row = control
-        .wait(control.client.query_one(sql, &[&played.holders]))
+        .wait(control.client.query_one(sql, &[&result.holders]))
         .map_err(Error::sql("reading what was boosted".to_owned()))?;
     let (count, ns): (Option<i64>, Option<i64>) = (row.get(0), row.get(1));
     Ok(count.zip(ns))
@@ -180,7 +180,7 @@ fn boosts(server: &Server, hints: Hints, played: &Played) -> Result<Option<(i64,
 fn row(
     plan: &InversionPlan,
     cell: &Cell,
-    played: &Played,
+    result: &CellResult,
     scheduler_version: Option<String>,
     boosts: Option<(i64, i64)>,
 ) -> InversionRow {
@@ -194,11 +194,11 @@ fn row(
         seed: plan.seed,
         hold_s: cell.hold_s,
         limit_s: cell.limit_s,
-        outcome: played.outcome,
-        holder_acquire_s: played.holder.map(|times| times.acquire_s),
-        holder_total_s: played.holder.map(|times| times.total_s),
-        waiter_acquire_s: played.waiter.map(|times| times.acquire_s),
-        waiter_total_s: played.waiter.map(|times| times.total_s),
+        outcome: result.outcome,
+        holder_acquire_s: result.holder.map(|times| times.acquire_s),
+        holder_total_s: result.holder.map(|times| times.total_s),
+        waiter_acquire_s: result.waiter.map(|times| times.acquire_s),
+        waiter_total_s: result.waiter.map(|times| times.total_s),
         boosts: boosts.map(|(count, _)| count),
         boosted_ns: boosts.map(|(_, ns)| ns),
     }
@@ -211,7 +211,7 @@ struct Sessions<'a> {
     tree: &'a Tree,
 }
 
-impl Place for Sessions<'_> {
+impl Placement for Sessions<'_> {
     fn options(&self, tier: Tier, weight: Weight) -> Vec<(&'static str, String)> {
         if !self.hints.are_on() {
             return Vec::new();
@@ -228,7 +228,7 @@ impl Place for Sessions<'_> {
         }
         let high = tier == Tier::TimeSensitive;
         let [urgent, low] = self.tree.groups() else {
-            unreachable!("the play has two shares");
+            unreachable!("the experiment has two shares");
         };
         let group = if high { urgent } else { low };
         group.add(backend)?;

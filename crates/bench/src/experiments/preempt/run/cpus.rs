@@ -7,20 +7,20 @@ use crate::harness::error::{Error, Result};
 
 /// CPUs of the workers and of the scheduling thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CpuPlan {
     pub(crate) workers: Vec<usize>,
     pub(crate) scheduler: usize,
 }
 
 /// The CPUs that this process may use.
-pub(crate) fn cpus() -> Result<Vec<usize>> {
+pub(crate) fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(Pid::from_raw(0)).map_err(pinning)?;
     Ok((0..CpuSet::count())
         .filter(|cpu| set.is_set(*cpu).unwrap_or(false))
         .collect())
 }
 
-impl Place {
+impl CpuPlan {
     /// The first CPU schedules, the next ones work.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Place {
     pub(crate) fn of(cpus: &[usize], workers: u32) -> Result<Self> {
         match cpus.split_first() {
             Some((scheduler, others)) if others.len() >= workers as usize && workers > 0 => {
-                Ok(Place {
+                Ok(CpuPlan {
                     workers: others[..workers as usize].to_vec(),
                     scheduler: *scheduler,
                 })
@@ -76,19 +76,19 @@ mod tests {
 
     #[test]
     fn everybody_has_a_cpu() {
-        let place = Place::of(&[2, 5, 6], 2).unwrap();
-        assert_eq!((place.scheduler, place.workers), (2, vec![5, 6]));
-        let error = Place::of(&[2, 5], 2).unwrap_err().to_string();
+        let plan = CpuPlan::of(&[2, 5, 6], 2).unwrap();
+        assert_eq!((plan.scheduler, plan.workers), (2, vec![5, 6]));
+        let error = CpuPlan::of(&[2, 5], 2).unwrap_err().to_string();
         assert!(error.contains("--workers at most 1"), "{error}");
-        assert!(Place::of(&[2, 5], 0).is_err());
+        assert!(CpuPlan::of(&[2, 5], 0).is_err());
     }
 
     #[test]
     fn pinning_ends() {
-        let before = cpus().unwrap();
+        let before = allowed().unwrap();
         let pinned = Pinned::to(before[0]).unwrap();
-        assert_eq!(cpus().unwrap(), [before[0]]);
+        assert_eq!(allowed().unwrap(), [before[0]]);
         drop(pinned);
-        assert_eq!(cpus().unwrap(), before);
+        assert_eq!(allowed().unwrap(), before);
     }
 }

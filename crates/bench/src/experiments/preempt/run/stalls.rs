@@ -1,8 +1,8 @@
-//! What the machine did to a run: when the scheduling thread stood still.
+//! Stalls: times in which the machine did not run the scheduling thread.
 //!
-//! On a virtual machine the tail of every latency is the machine's: a CPU is
-//! taken away for milliseconds, and what was under way then takes so much
-//! longer, whatever the policy. The scheduling thread spins, so it sees this
+//! On a virtual machine the hypervisor takes a CPU away for milliseconds, and every
+//! request under way then takes that much longer, whatever the policy: the tail of
+//! every latency is the machine's. The scheduling thread spins, so it sees this
 //! happen to its own CPU: the time between two of its looks at the clock is a
 //! fraction of a µs, or a *stall*.
 //!
@@ -16,10 +16,9 @@
 //! Latencies are therefore given twice: of all requests, and of *calm* ones,
 //! between whose due time and end there was no stall.
 //!
-//! Known weakness, twice. A worker's CPU that is taken away while the scheduling
-//! thread's is not is seen by nobody: calm latencies still contain that. And who
-//! takes long is more likely to meet a stall, so calm latencies flatter what is
-//! slow; they answer what a tail is made of, not which method is better.
+//! Known weaknesses. A stall of a worker's CPU alone is not seen, so calm latencies
+//! still contain it. A long request is more likely to meet a stall, so calm latencies
+//! favour slow methods: they show what a tail consists of, not which method is better.
 
 use std::time::{Duration, Instant};
 
@@ -42,14 +41,14 @@ impl Watch {
         }
     }
 
-    /// The time, for whoever spins: to be called more often than stalls are long.
+    /// The time. A spinning thread calls this more often than stalls are long.
     pub(crate) fn now(&mut self) -> Instant {
         let now = Instant::now();
         self.see(now);
         now
     }
 
-    /// Somebody has looked.
+    /// Records a look at the clock.
     pub(crate) fn see(&mut self, now: Instant) {
         if now.saturating_duration_since(self.last) > self.over {
             self.stalls.push((self.last, now));

@@ -1,5 +1,5 @@
-//! What all experiments have in common once rows are there, and before: where
-//! results are kept, repeats and their seeds, interrupts, numbers of seconds.
+//! Options and steps that all experiments share: where results are kept, repeats and
+//! their seeds, interrupts, parsing of numbers.
 
 use std::fs;
 use std::io::Write;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::report::{AnyReport, Record, Report};
-use crate::runner::pool::{self, Observer, Place};
+use crate::runner::pool::{self, Executor, Observer};
 use crate::runner::progress::Board;
 use crate::runner::rows::{Gathered, Rows};
 use clap::Args;
@@ -17,7 +17,7 @@ use giveway_command::{Context, Failure};
 
 /// Where results go.
 #[derive(Args, Debug)]
-pub(crate) struct KeepArgs {
+pub(crate) struct ResultArgs {
     /// Write the results here, too
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -48,9 +48,9 @@ impl RepeatArgs {
     }
 }
 
-impl KeepArgs {
+impl ResultArgs {
     /// Writes the files that were asked for; the raw rows are there.
-    fn keep<R: Record>(&self, Gathered { whole, raw, .. }: &Gathered<R>) -> Result<(), Failure> {
+    fn write<R: Record>(&self, Gathered { whole, raw, .. }: &Gathered<R>) -> Result<(), Failure> {
         eprintln!("results: {}", raw.display());
         if let Some(path) = &self.json {
             whole.write(path)?;
@@ -65,11 +65,11 @@ impl KeepArgs {
     /// Measures every cell, keeps the rows of each as it ends and prints the
     /// report; answers with the exit status. A failed cell fails the command
     /// after the report.
-    pub(crate) fn measure<Cell: Sync, R: Record + Send>(
+    pub(crate) fn run<Cell: Sync, R: Record + Send>(
         &self,
         cells: &[Cell],
         title: impl Fn(&Cell) -> String,
-        place: &dyn Place<Cell, Report<R>>,
+        executor: &dyn Executor<Cell, Report<R>>,
         width: usize,
         stop: &AtomicBool,
     ) -> Result<u8, Failure> {
@@ -77,12 +77,12 @@ impl KeepArgs {
             board: Board::new(cells.iter().map(title).collect()),
             rows: Rows::new(&self.results),
         };
-        pool::run_all(cells, place, width, stop, &watch);
+        pool::run_all(cells, executor, width, stop, &watch);
         watch.board.finish();
         let Some(gathered) = watch.rows.finish()? else {
             return Err(Failure::new("no cell was measured"));
         };
-        self.keep(&gathered)?;
+        self.write(&gathered)?;
         print(&gathered.whole)?;
         let failed = cells.len() - gathered.cells();
         if failed > 0 {

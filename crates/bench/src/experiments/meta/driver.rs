@@ -39,7 +39,7 @@ impl Seen {
         let starts = self
             .log
             .iter()
-            .filter(|line| line.contains("is in force (took"));
+            .filter(|line| line.contains("is attached (took"));
         starts.count() as u64
     }
 
@@ -62,19 +62,19 @@ impl Seen {
 
 /// A metascheduler at work.
 #[derive(Debug)]
-pub(super) struct Pilot {
+pub(super) struct Driver {
     seen: Arc<Mutex<Seen>>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<bool, giveway_metasched::Error>>,
     _dir: TempDir,
 }
 
-impl Pilot {
+impl Driver {
     /// Starts one by this configuration.
     ///
     /// # Errors
     /// [`Error::Meta`] if the configuration makes no sense.
-    pub(super) fn start(config: &str) -> Result<Pilot> {
+    pub(super) fn start(config: &str) -> Result<Driver> {
         let failed = |error: &dyn std::fmt::Display| Error::Meta(error.to_string());
         let dir = tempfile::tempdir().map_err(|error| failed(&error))?;
         let path = dir.path().join("meta.toml");
@@ -106,7 +106,7 @@ impl Pilot {
                 .append(&mut lines);
             Ok(is_gone)
         });
-        Ok(Pilot {
+        Ok(Driver {
             seen,
             stop,
             thread,
