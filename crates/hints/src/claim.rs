@@ -9,17 +9,19 @@
 //! ```
 //!
 //! Invariants, numbered as in the header:
-//! 1. Only whoever moved `owner` from 0 to its name writes the slot, until it
-//!    moves it back.
-//! 2. `version` is 0 whenever `owner` is 0, and while a claim wipes.
+//! 1. Only the thread that changed `owner` from 0 to its name writes the slot, until it
+//!    changes it back. (asserted by the model checker only: in a real table any
+//!    program of the user may write any word)
+//! 2. `version` is 0 whenever `owner` is 0, and while a claim wipes. (asserted in the
+//!    model's `wipe`; in a real table not, as above)
 //!
 //! A reader that finds its thread's name in `owner` and then [`VERSION`] in
 //! `version` sees what that thread, or one of the same name before it, wrote:
 //! `version` is stored with release after the wipe, and 0 before it.
 //!
-//! Known weakness: a name can come back (thread numbers are reused) while a
-//! slot of that name is still claimed. The new thread takes the slot over and
-//! wipes it; until it does, it is treated as its predecessor asked.
+//! Known weakness: the kernel may reuse a thread number, and so a name, while a slot of
+//! that name is still claimed. The new thread takes the slot over and wipes it; until
+//! then UFS applies the old thread's hints to it.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -171,6 +173,8 @@ mod model {
             &self.slots[index as usize - 1].1
         }
         fn wipe(&self, index: u32) {
+            let version = self.version(index).load(Relaxed);
+            assert_eq!(version, 0, "slot {index} counts while it is wiped");
             self.contents(index).store(0, Relaxed);
         }
         fn claims(&self) -> &AtomicU64 {

@@ -1,7 +1,7 @@
-//! Who may still write a slot that its thread is about to give back.
+//! Keeps other threads from writing a slot after its owner has released it.
 //!
-//! A slot is its thread's, and goes with it. Others may write it meanwhile, from
-//! inside the gate, and never afterwards: by then it may be a stranger's.
+//! Other threads may write a slot only while they are inside its gate. The owner
+//! closes the gate before it releases the slot, which another thread may then claim.
 //!
 //! ```text
 //!   another thread                       the slot's thread
@@ -13,12 +13,13 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Who is counted inside and has seen no `CLOSED` is waited for, and what it
-//!    wrote happens before `close` returns.
-//! 2. Entering and leaving wait for nothing.
+//! 1. `close` waits for every writer that is counted inside and has not seen `CLOSED`;
+//!    what the writer wrote happens before `close` returns. (asserted in `inside`: a
+//!    writer is counted until it leaves; the order of the stores by loom)
+//! 2. Entering and leaving never wait. (not asserted: neither has a loop)
 //!
-//! Known weakness: a writer that loses its CPU inside is waited for until it has
-//! one again. It is inside for a few stores.
+//! Known weakness: if a writer is preempted inside, `close` waits until the writer runs
+//! again. A writer is inside for a few stores.
 
 #[cfg(loom)]
 use loom::{sync::atomic::AtomicU32, thread::yield_now};
@@ -45,7 +46,8 @@ impl Gate {
         let was = self.0.fetch_add(INSIDE, Acquire);
         let done = (was & CLOSED == 0).then(act);
         // Pairs with the look in `close` (invariant 1).
-        self.0.fetch_sub(INSIDE, Release);
+        let was = self.0.fetch_sub(INSIDE, Release);
+        debug_assert!(was >= INSIDE, "a writer inside was not counted: {was}");
         done
     }
 

@@ -176,7 +176,7 @@ pub struct Report {
     pub wakes: u64,
     /// See [`wakes`](Self::wakes).
     pub wake_ns: u64,
-    /// Times the owner left a CPU that it would have gone on using.
+    /// Involuntary context switches.
     pub preempted: u64,
     /// Boosts, the CPU time they gave, and how many lasted too long.
     pub boosts: u64,

@@ -6,10 +6,10 @@
 //! may have one. A daemon that does not answer is waited for [`PATIENCE`], no longer.
 //!
 //! Invariants
-//! 1. A mapping is as long as `nr_slots` pages, was checked to be so when it
-//!    was made, and is never unmapped.
-//! 2. All of it is written by several processes at any time: it is only ever
-//!    seen as atomics, for which every bit pattern is a value.
+//! 1. A mapping has at least `nr_slots` pages, which is checked when it is made, and it
+//!    is never unmapped. (asserted in `Mapping::page`: no index beyond it)
+//! 2. Several processes may write any of it at any time, so it is accessed only as
+//!    atomics, for which every bit pattern is valid. (not asserted: the types say so)
 //!
 //! Known weakness: whoever may write a plain file may also shorten it, and the
 //! kernel then ends those that touch the lost pages. A BPF map keeps its size.

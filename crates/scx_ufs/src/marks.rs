@@ -9,9 +9,10 @@
 //! looks its cgroup's tier up, at its next wake-up, enqueue, tick or switch.
 //!
 //! Invariants
-//! 1. Marks alone make a difference: without any, the walk arrives at the tiers
-//!    that the program gave.
-//! 2. The root's tier is never written: kernel threads are its tasks.
+//! 1. Only marks make a difference: without any, the walk computes the tiers that the
+//!    program gave. (not asserted: `cpu.idle` and cgroups change during a walk)
+//! 2. The root's tier is never written: kernel threads are its tasks. (asserted in
+//!    `round`: the walk gives the root no tier)
 //!
 //! Known weaknesses: the program may give the number of a cgroup that ends during
 //! the walk to another, which then has the wrong tier for a second. A task that
@@ -54,7 +55,11 @@ impl Marks {
         let idle = idle(&bss.groups[1..]);
         let (tiers, failure) =
             self.tiers(Path::new(MOUNT), &idle, &mark::read, &mark::named_by_root);
-        let moved = bring(&tiers, &mut bss.groups[1..]);
+        debug_assert!(
+            !tiers.contains_key(&bss.groups[0].cgid),
+            "the walk gave the root cgroup a tier"
+        );
+        let moved = write_tiers(&tiers, &mut bss.groups[1..]);
         if moved > 0 {
             info!("{moved} cgroups are in another tier than before");
             // SAFETY: a live, aligned integer, which both sides change by atomic
@@ -129,8 +134,8 @@ fn idle(groups: &[types::group]) -> HashSet<u64> {
         .collect()
 }
 
-/// Writes the tiers of those groups that have another; answers with their number.
-fn bring(tiers: &HashMap<u64, Tier>, groups: &mut [types::group]) -> usize {
+/// Writes the tier of each group that has another; returns how many there were.
+fn write_tiers(tiers: &HashMap<u64, Tier>, groups: &mut [types::group]) -> usize {
     let mut moved = 0;
     for group in groups {
         // SAFETY: live, aligned integers; volatile, because the kernel writes them.

@@ -243,6 +243,16 @@ pub struct Metrics {
     pub nr_rescue_kicks: u64,
     #[stat(desc = "callbacks for tasks without a context, treated as time-sensitive")]
     pub nr_no_context: u64,
+    #[stat(desc = "counts of waiting tasks or throttled cgroups found below 0: a bug in UFS")]
+    pub nr_broken_counts: u64,
+    #[stat(desc = "CPUs found marked as running background work while they do not: a bug in UFS")]
+    pub nr_broken_bg_cpus: u64,
+    #[stat(desc = "locks read of a task that is not the current one: a bug in UFS")]
+    pub nr_broken_snapshots: u64,
+    #[stat(desc = "groups whose node was found lost or twice in the tree: a bug in UFS")]
+    pub nr_broken_trees: u64,
+    #[stat(desc = "throttled cgroups whose timer could not be set: a bug in UFS")]
+    pub nr_broken_throttles: u64,
     #[stat(desc = "hint slots and boosts")]
     pub hints: HintStats,
     #[stat(desc = "by callback, while the kernel times BPF programs (kernel.bpf_stats_enabled)")]
@@ -378,6 +388,11 @@ impl Metrics {
             nr_enq_last: all.get(ufs_stat_UFS_ENQ_LAST),
             nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
             nr_no_context: all.get(ufs_stat_UFS_NO_CTX),
+            nr_broken_counts: all.get(ufs_stat_UFS_BROKEN_COUNT),
+            nr_broken_bg_cpus: all.get(ufs_stat_UFS_BROKEN_BG_CPU),
+            nr_broken_snapshots: all.get(ufs_stat_UFS_BROKEN_SNAPSHOT),
+            nr_broken_trees: all.get(ufs_stat_UFS_BROKEN_TREE),
+            nr_broken_throttles: all.get(ufs_stat_UFS_BROKEN_THROTTLE),
             hints: HintStats::new(&all),
             callbacks: callbacks::measured(),
             tiers: Tier::ALL

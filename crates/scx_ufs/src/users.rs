@@ -15,11 +15,13 @@
 //! clients notice, and are not pinned any more.
 //!
 //! Invariants
-//! 1. A map is handed to the user whose table it is, and to no other.
-//! 2. What is found pinned with another owner or mode is not gone on with: others may
-//!    have it mapped.
-//! 3. A table is entered for the program when it has a header and before its user
-//!    gets it; numbers do not change while the program is attached.
+//! 1. A map is passed only to the user whose table it is. (asserted in `of`: no two
+//!    users have the same map)
+//! 2. A pinned map with another owner or mode is not used again, since others may have
+//!    it mapped. (not asserted: `is_private` asks the file system, which may change)
+//! 3. A table is entered for the program after it has its header and before its user
+//!    gets it (asserted in `enter`); numbers do not change while the program is attached
+//!    (not asserted: tables are only appended then).
 //!
 //! Known weaknesses: a process that maps its table and then becomes another user keeps
 //! the mapping. There are [`TABLES_MAX`] tables at most, of 16384 pages together:
@@ -150,7 +152,15 @@ impl Tables {
     pub(crate) fn of(&mut self, uid: u32) -> Result<&MapHandle> {
         self.add(uid)?;
         let found = self.tables.iter().find(|table| table.uid == uid);
-        Ok(&found.context("it was made just now")?.map)
+        let found = found.context("it was made just now")?;
+        let same = |table: &&UserTable| table.number == found.number;
+        debug_assert_eq!(
+            self.tables.iter().filter(same).count(),
+            1,
+            "two users have the map {}",
+            found.number
+        );
+        Ok(&found.map)
     }
 
     /// Bytes of each.
@@ -271,6 +281,12 @@ impl Tables {
         for (number, table) in self.tables.iter().enumerate() {
             list[1 + number] = table.uid;
             if number >= first {
+                debug_assert!(
+                    lookup_header(&table.map)
+                        .is_some_and(|page| page.starts_with(&header(self.nr_slots))),
+                    "the table of user {} is entered without a header",
+                    table.uid
+                );
                 let descriptor = table.map.as_fd().as_raw_fd();
                 maps.update(
                     &(number as u32).to_ne_bytes(),

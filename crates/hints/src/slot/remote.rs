@@ -5,9 +5,10 @@
 //! the slot (`gate`).
 //!
 //! Invariants, where one thread sets and any number reset:
-//! 1. Weight is written before the tier by who sets, and after it by who resets,
-//!    and tiers are exchanged, so that who comes later has seen all that came
-//!    before. So if the tier was reset last, the weight was, too.
+//! 1. `set` writes the weight before the tier, `reset` after it, and both exchange the
+//!    tier, so that the later one has seen the stores of the earlier one. So if the tier
+//!    was reset last, the weight was, too. (not asserted: no thread sees the order of
+//!    the others' stores)
 //!
 //! Known weakness: a `reset` that runs while the thread is set anew may take its
 //! weight away and not its tier; then it has the default weight in that tier until

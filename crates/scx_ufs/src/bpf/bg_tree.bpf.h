@@ -172,11 +172,15 @@ __once int tree_insert(u32 index)
 	struct stash *stash;
 
 	stash = bpf_map_lookup_elem(&stashes, &index);
-	if (!stash)
+	if (!stash) {
+		scx_bpf_error("group %u has no stash", index);
 		return 0;
+	}
 	node = bpf_kptr_xchg(&stash->node, NULL);
-	if (!node)
+	if (!node) {
+		stat_inc(UFS_BROKEN_TREE);
 		return 0;
+	}
 	reprice(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	node->vtime = g->vtime;
@@ -250,11 +254,14 @@ __once s32 tree_pop(void)
 	stash = bpf_map_lookup_elem(&stashes, &index);
 	if (!stash) {
 		bpf_obj_drop(node);
+		scx_bpf_error("group %u has no stash", index);
 		return -1;
 	}
 	node = bpf_kptr_xchg(&stash->node, node);
-	if (node)
+	if (node) {
 		bpf_obj_drop(node);
+		stat_inc(UFS_BROKEN_TREE);
+	}
 	return index & (UFS_GROUPS_MAX - 1);
 }
 

@@ -367,6 +367,13 @@ static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 	return true;
 }
 
+/* Take one off a count, which must include that one. */
+#define count_down(count)								\
+	do {										\
+		if (unlikely(__sync_fetch_and_sub(count, 1) == 0))			\
+			stat_inc(UFS_BROKEN_COUNT);					\
+	} while (0)
+
 /* One task more in the queue that @waits names. */
 static __always_inline void count_waiting(u32 waits)
 {
@@ -392,13 +399,13 @@ static __always_inline void enter_queue(struct task_ctx *tc, u32 waits)
 static __always_inline void uncount_waiting(u32 waits)
 {
 	if (waits & WAITS_PARKED) {
-		__sync_fetch_and_sub(&nr_parked, 1);
+		count_down(&nr_parked);
 	} else if (waits & WAITS_TS) {
-		__sync_fetch_and_sub(&cpu_ctx(waits)->ts_waiting, 1);
-		__sync_fetch_and_sub(&ts_waiting, 1);
+		count_down(&cpu_ctx(waits)->ts_waiting);
+		count_down(&ts_waiting);
 	} else if (waits & WAITS_BG) {
-		__sync_fetch_and_sub(&group(waits)->nr_waiting, 1);
-		__sync_fetch_and_sub(&bg_waiting, 1);
+		count_down(&group(waits)->nr_waiting);
+		count_down(&bg_waiting);
 	}
 }
 
@@ -437,7 +444,7 @@ static __always_inline void turn_to(u32 *mark, u64 *count, u32 now)
 		return;
 	before = __sync_lock_test_and_set(mark, now);
 	if (before == PAST_WAITS || before == PAST_MOVED)
-		__sync_fetch_and_sub(count, 1);
+		count_down(count);
 }
 
 static __always_inline void leave_queue(struct task_ctx *tc)

@@ -137,6 +137,15 @@ enum ufs_stat {
 	UFS_LIMIT_CHANGE,
 	/* Walks of the floor's queue that found nobody for the CPU. */
 	UFS_FLOOR_MISS,
+	/* Invariants found broken: 0, unless UFS has a bug. A count of waiting tasks, or of
+	 * throttled groups, below 0; bg_cpus shows a CPU that runs no background work; a
+	 * snapshot of a task that is not the current one; a group whose node is not where
+	 * it must be; a throttled group without a timer. */
+	UFS_BROKEN_COUNT,
+	UFS_BROKEN_BG_CPU,
+	UFS_BROKEN_SNAPSHOT,
+	UFS_BROKEN_TREE,
+	UFS_BROKEN_THROTTLE,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,

@@ -145,10 +145,13 @@ static __always_inline void spend(u32 index, u64 used, u64 now)
 	l->throttles++;
 	stat_inc(UFS_THROTTLE);
 	entry = bpf_map_lookup_elem(&limit_timers, &index);
+	if (!entry) {
+		scx_bpf_error("group %u has no entry for its timer", index);
+		return;
+	}
 	/* Another CPU's refill may have come in between: then for no period. */
-	if (entry)
-		bpf_timer_start(&entry->timer, READ_ONCE(l->left_ns) > 0 ? 0 : until_refill(l, now),
-				0);
+	if (bpf_timer_start(&entry->timer, READ_ONCE(l->left_ns) > 0 ? 0 : until_refill(l, now), 0))
+		stat_inc(UFS_BROKEN_THROTTLE);
 }
 
 /* Take @used nanoseconds from the budgets of a group and of all above it. */
@@ -205,12 +208,13 @@ static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 	if (READ_ONCE(l->quota_ns)) {
 		refill(l, now);
 		if (READ_ONCE(l->left_ns) <= 0) {
-			bpf_timer_start(timer, until_refill(l, now), 0);
+			if (bpf_timer_start(timer, until_refill(l, now), 0))
+				stat_inc(UFS_BROKEN_THROTTLE);
 			return 0;
 		}
 	}
 	if (__sync_lock_test_and_set(&l->throttled, 0)) {
-		__sync_fetch_and_sub(&nr_throttled, 1);
+		count_down(&nr_throttled);
 		l->throttled_ns += time_delta(now, l->throttled_since);
 	}
 	/* As in on_timer(). */

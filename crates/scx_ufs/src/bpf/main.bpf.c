@@ -346,6 +346,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		charge(prev, tc, scx_bpf_now());
 		heed(prev, tc);
 		if (unlikely(tc->slot)) {
+			if (bpf_get_current_task_btf() != prev)
+				stat_inc(UFS_BROKEN_SNAPSHOT);
 			leave_cpu(tc, true);
 			prev_boosted = is_boosted(tc);
 		}
@@ -522,8 +524,12 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 	}
 	/* Background work goes back to dispatch while anything better waits, and is
 	 * claimable again if a claim came to nothing. */
-	if (cpu_ctx(cpu)->runs != RUNS_BG)
+	if (cpu_ctx(cpu)->runs != RUNS_BG) {
+		/* Both change under the rq lock, except that a waker clears the bit. */
+		if (unlikely(READ_ONCE(bg_cpus[cpu >> 6]) & (1ULL << (cpu & 63))))
+			stat_inc(UFS_BROKEN_BG_CPU);
 		return;
+	}
 	settle_core(cpu);
 	if (READ_ONCE(ts_waiting))
 		scx_bpf_task_set_slice(p, 0);

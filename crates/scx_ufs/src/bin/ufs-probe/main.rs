@@ -7,7 +7,8 @@
 //!
 //! Each claim is a scenario of its name: it loads `scx_ufs`, runs workers in
 //! cgroups of its own below `/sys/fs/cgroup/ufs-probe`, measures, and prints
-//! `PASS name: numbers` or `FAIL name: reason`. Exit status 1 if any failed.
+//! `PASS name: numbers` or `FAIL name: reason`. A claim also fails if UFS counted a
+//! broken invariant meanwhile. Exit status 1 if any failed.
 //! The tests in `tests/` run it in a virtual machine.
 //!
 //! ```text
@@ -280,7 +281,11 @@ fn run() -> Result<bool> {
         let Some((name, claim)) = CLAIMS.iter().find(|(name, _)| name == wanted) else {
             bail!("there is no claim '{wanted}'; --list names them all");
         };
-        match claim(&mut ufs) {
+        let outcome = claim(&mut ufs).and_then(|numbers| {
+            ufs.check_invariants()?;
+            Ok(numbers)
+        });
+        match outcome {
             Ok(numbers) => println!("PASS {name}: {numbers}"),
             Err(reason) => {
                 passed = false;
