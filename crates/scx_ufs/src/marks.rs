@@ -1,8 +1,8 @@
-//! Tiers that root has marked cgroups with, brought to the BPF program.
+//! Writes the tiers of cgroups that root has marked into the BPF program.
 //!
-//! The program decides on a cgroup's tier by its name when the cgroup is made. A
-//! mark ([`giveway_tier::mark`]) may come and go later, and the kernel tells
-//! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
+//! The program gives a cgroup its tier by its name when the cgroup is made. A mark
+//! ([`giveway_tier::mark`]) may be set or removed later, and the kernel does not tell. So
+//! once a second the hierarchy is walked from the top: a cgroup's tier
 //! is that of its mark, else of its name if that may count, else background if the
 //! program knows that its `cpu.idle` is 1, else its parent's. Where
 //! the program has another one, it is written there, and `tier_moves` is moved on: every task then
@@ -65,7 +65,7 @@ impl Marks {
             // SAFETY: a live, aligned integer, which both sides change by atomic
             // additions only.
             let moves = unsafe { AtomicU64::from_ptr(&raw mut bss.tier_moves) };
-            // The tiers before the word that they have changed.
+            // The tiers before the number that says they have changed.
             moves.fetch_add(1, Ordering::Release);
         }
         if failure != self.failure && !failure.is_empty() {

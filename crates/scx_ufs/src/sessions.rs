@@ -71,7 +71,7 @@ pub(crate) struct Sessions {
     dir: PathBuf,
     /// Names of the tiers' directories, indexed by tier.
     names: [String; 2],
-    /// DIR's own tier: by its name, until UFS is heard to have put it into another.
+    /// DIR's own tier: by its name, until UFS reports another.
     tier: Tier,
     raise_gid: u32,
     /// What the latest round failed of, so that it is said once.
@@ -124,8 +124,8 @@ impl Sessions {
         Some(about.ino())
     }
 
-    /// Heeds the tier in which UFS has DIR.
-    pub(crate) fn heed(&mut self, tier: Tier) {
+    /// Sets the tier that DIR has in UFS.
+    pub(crate) fn set_tier(&mut self, tier: Tier) {
         self.tier = tier;
     }
 
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_rises_above_the_server_s_tier_without_the_right() {
+    fn sessions_rise_above_the_server_s_tier_only_with_the_right() {
         let sessions = sessions("background/pg");
         let asked = Some((Tier::TimeSensitive, weight(100)));
         let place =
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_on_the_server_s_cgroup_binds_its_sessions() {
+    fn a_mark_on_the_server_s_cgroup_limits_its_sessions() {
         let mut sessions = sessions("pg");
         let asked = Some((Tier::TimeSensitive, weight(100)));
         let place = |sessions: &Sessions, may_rise| {
@@ -401,13 +401,13 @@ mod tests {
         };
         let (high, low) = ("/pg/time_sensitive/weight-100", "/pg/background/weight-100");
         assert_eq!(place(&sessions, false), Some(high.into()));
-        sessions.heed(Tier::Background);
+        sessions.set_tier(Tier::Background);
         assert_eq!(place(&sessions, false), Some(low.into()));
         assert_eq!(place(&sessions, true), Some(high.into()));
     }
 
     #[test]
-    fn who_says_nothing_goes_back_to_its_parent_unless_that_is_a_session() {
+    fn sessions_without_a_tier_return_to_their_parent_s_cgroup() {
         let sessions = sessions("pg");
         let place = |now: &str, parent: &str| {
             sessions.place(Path::new(now), None, false, Some(Path::new(parent)))
