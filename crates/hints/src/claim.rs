@@ -41,7 +41,7 @@ pub(crate) const PROBES: u32 = if cfg!(loom) { 1 } else { 32 };
 pub(crate) trait Slots {
     /// Pages, the header included; at least 2.
     fn nr_slots(&self) -> u32;
-    /// Whose slot `index` (from 1) is; 0 is nobody's.
+    /// Name of the owner of slot `index` (from 1); 0: free.
     fn owner(&self, index: u32) -> &AtomicU64;
     /// [`VERSION`] while what is in the slot counts.
     fn version(&self, index: u32) -> &AtomicU32;
@@ -78,7 +78,7 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
         if word.load(Relaxed) != 0 {
             return false;
         }
-        // First, so that whoever sees the claim searches far enough.
+        // First, so that a reader which sees the claim searches far enough.
         if *step >= PROBES {
             table.reach().fetch_max(step + 1, AcqRel);
         }
@@ -99,7 +99,7 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
     Some(index)
 }
 
-/// Gives `owner`'s slot back, unless somebody else has taken it.
+/// Releases `owner`'s slot, unless another thread has taken it.
 pub(crate) fn release(table: &impl Slots, index: u32, owner: u64) {
     let word = table.owner(index);
     if word.load(Relaxed) != owner {
@@ -140,7 +140,7 @@ pub(crate) fn find(table: &impl Slots, owner: u64) -> Option<u32> {
 mod model {
     use super::*;
 
-    /// Slots whose contents are one word: the name of whoever wrote it last.
+    /// Slots whose contents are one word: the name of the thread that wrote it last.
     pub(super) struct Table {
         claims: AtomicU64,
         reach: AtomicU32,
@@ -201,7 +201,7 @@ mod interleavings {
         }
     }
 
-    /// Two threads, one slot: never both in it.
+    /// Two threads claim one slot: at most one has it.
     #[test]
     fn a_slot_has_one_owner() {
         loom::model(|| {
@@ -213,9 +213,9 @@ mod interleavings {
         });
     }
 
-    /// A reader obeys only what the thread it asks about, or the wipe, wrote.
+    /// A reader uses only what the thread that it looks for, or the wipe, wrote.
     #[test]
-    fn a_reader_never_takes_one_owner_s_word_for_another_s() {
+    fn a_reader_never_applies_one_owner_s_hint_to_another() {
         loom::model(|| {
             let table = Arc::new(Table::new(1));
             let (one, two) = (table.clone(), table.clone());
@@ -231,7 +231,7 @@ mod interleavings {
     }
 
     /// With one step for a search, the second owner of two slots with one home
-    /// is found by its reach: whoever sees that it has claimed sees it far enough.
+    /// is found by its reach: a reader that sees the claim also sees the reach.
     #[test]
     fn a_slot_beyond_the_first_steps_is_found_once_it_is_claimed() {
         loom::model(|| {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_somebody_has_taken_is_left_to_them() {
+    fn release_leaves_a_slot_that_another_thread_has_taken() {
         let table = Table::new(1);
         let index = claim(&table, 7).unwrap();
         table.owner(index).store(8, Relaxed);

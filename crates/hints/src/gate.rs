@@ -7,7 +7,7 @@
 //!   another thread                       the slot's thread
 //!   ──────────────                       ─────────────────
 //!   enter: one more inside               close: CLOSED, from now on
-//!     └ CLOSED? leave, write nothing            wait until nobody is inside
+//!     └ CLOSED? leave, write nothing            wait until no writer is inside
 //!   write                                       give the slot back
 //!   leave: one less inside
 //! ```
@@ -51,7 +51,7 @@ impl Gate {
         done
     }
 
-    /// Returns when nobody is inside, and nobody will be.
+    /// Returns when no writer is inside, and none can enter.
     pub(crate) fn close(&self) {
         self.0.fetch_or(CLOSED, AcqRel);
         while self.0.load(Acquire) != CLOSED {
@@ -71,7 +71,7 @@ mod model {
     /// What is written from inside is there when the gate is closed, and nothing
     /// is written after it.
     #[test]
-    fn nobody_writes_behind_a_closed_gate() {
+    fn no_write_follows_a_closed_gate() {
         loom::model(|| {
             let shared = Arc::new((Gate::new(), AtomicU64::new(0)));
             let writers = [1, 2].map(|name| {

@@ -292,7 +292,7 @@ impl Table {
     }
 
     /// Takes back the slots whose owner, a thread number and the inode number
-    /// of its pid namespace, `is_alive` denies. For whoever keeps the table.
+    /// of its pid namespace, `is_alive` denies. For the process that keeps the table.
     /// Returns how many.
     pub fn reclaim(&self, mut is_alive: impl FnMut(u32, u32) -> bool) -> usize {
         let mut is_dead = |owner: u64| !is_alive(owner as u32, (owner >> 32) as u32);

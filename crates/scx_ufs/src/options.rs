@@ -25,7 +25,7 @@ const WATCHDOG_MS: u64 = 30_000;
     name = "scx_ufs",
     disable_version_flag = true,
     about = "UFS, the unfair scheduler: background work gives way to work that users wait for.",
-    long_about = "UFS, the unfair scheduler: background work gives way to work that somebody waits \
+    long_about = "UFS, the unfair scheduler: background work gives way to work that users wait \
 for.\n\n\
 A task's tier is that of its cgroup. A cgroup whose name is a tier's label, or starts with the \
 label followed by one of . - _ @ : is in that tier; any other is in its parent's; at the top \
@@ -142,7 +142,7 @@ pub(crate) struct Opts {
     hint_group: Option<String>,
 
     /// Group whose members' slots may raise them above their cgroup's tier, by name or number
-    /// [default: nobody's but root's].
+    /// [default: root only].
     #[arg(long, value_name = "GROUP")]
     hint_raise_group: Option<String>,
 

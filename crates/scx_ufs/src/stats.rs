@@ -531,7 +531,7 @@ pub(crate) fn server_data() -> StatsServerData<(), Metrics> {
 }
 
 /// Prints the differences between samples taken every `interval`, until
-/// `shutdown` or until nobody reads them.
+/// `shutdown` or until its output is closed.
 pub(crate) fn monitor(interval: Duration, shutdown: Arc<AtomicBool>) -> Result<()> {
     let mut before = Metrics::default();
     scx_utils::monitor_stats::<Metrics>(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The hint slot: what a thread tells the scheduler, in memory that both see.
+ * The hint slot: a thread's hints to the scheduler, in memory that both map.
  *
  * A table of pages, mapped by the clients of one user and read by UFS. Page 0 is the
  * header; each other page is the slot of one thread, which writes its tier,
@@ -18,7 +18,7 @@
  * table: a thread's slot is found by probing, see giveway_slot_probe(), which
  * comes to every slot. A thread claims the first free one, so most slots lie
  * within GIVEWAY_SLOT_PROBES steps; header.reach says how many steps the farthest
- * took, and nobody searches beyond that.
+ * took, and no search goes beyond that.
  *
  *	claim:		reach >= steps; owner 0 -> me (compare and swap); wipe;
  *			version = 1; claims += 1
@@ -39,7 +39,7 @@
  *      the verifier rejects the rest)
  *   5. Page 0 is no safer than a slot. A client reads magic, version and nr_slots
  *      once, when it maps the table, compares nr_slots with the size that the
- *      kernel gives, and goes by its own copy from then on. What else it reads
+ *      kernel gives, and uses its own copy from then on. What else it reads
  *      there is a hint: any value of it costs time, no more.
  *
  * WEAKNESS. A table is one mapping: each program of the user may write every slot in

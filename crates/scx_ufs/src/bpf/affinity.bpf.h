@@ -44,9 +44,9 @@
 
 /*
  * Nothing is further from its clock than this, in either direction, in slices.
- * Behind: one slice after sleeping, so that sleep earns no more than that; more
- * for what stayed runnable, since it was made to wait. Ahead: so that whoever
- * had idle CPUs to itself is not starved for it later; for a background group a
+ * Behind: one slice after sleeping, so that sleep earns no more than that; more for
+ * tasks that stayed runnable, since they had to wait. Ahead: so that a task which had
+ * idle CPUs to itself is not starved for it later; for a background group a
  * slice more for each CPU, since it may have been charged that in advance and gets
  * back what it does not use. Without that the group with the most tasks on CPUs, that
  * of the highest weight, loses charges here and is given them back all the same.

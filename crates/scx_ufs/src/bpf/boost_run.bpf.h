@@ -4,7 +4,7 @@
  *
  * Boosted tasks wait in BOOST_DSQ, first come first served, which every CPU
  * serves after the floor's queue and before its own work. Like a floor run, a
- * boosted run counts as time-sensitive for whoever wakes up, and is never ahead
+ * boosted run counts as time-sensitive for tasks that wake up, and is never ahead
  * of a task; unlike it, it yields to a waiter that wakes up.
  *
  *	stops while boosted	enqueue: BOOST_DSQ; interrupt its CPU, unless its

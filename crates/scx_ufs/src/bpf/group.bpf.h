@@ -306,7 +306,7 @@ static bool belongs_to_root(struct kernfs_node *dir)
 }
 
 /* Whether root has named the cgroup with the directory @dir, which is in @above: it
- * is root's, or nobody else can make any there. giveway_tier::mark has the same. */
+ * is root's, or only root can make cgroups there. giveway_tier::mark has the same. */
 static bool named_by_root(struct kernfs_node *dir, struct kernfs_node *above)
 {
 	return belongs_to_root(dir) ||

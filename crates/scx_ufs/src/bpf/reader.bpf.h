@@ -46,7 +46,7 @@ enum asks {
 	ASKS_NOTHING = 0,
 	ASKS_TRANCHE,		/* holders in its tranche */
 	ASKS_LEADER,		/* holders of anything */
-	ASKS_RESCUE,		/* whoever was preempted */
+	ASKS_RESCUE,		/* preempted tasks */
 	ASKS_BLOCKERS,		/* the tasks in .blocker */
 };
 
