@@ -208,7 +208,7 @@ impl<'a> Loaded<'a> {
         // Statistics are a convenience: a full /run must not stop scheduling.
         let server = StatsServer::new(stats::server_data()).launch();
         let server = server.unwrap_or_else(|error| {
-            warn!("there are no statistics, which 'giveway top' needs: {error:#}");
+            warn!("UFS runs without statistics, which 'giveway top' needs: {error:#}");
             // Nobody can reach it.
             StatsServer::new(stats::server_data())
         });
