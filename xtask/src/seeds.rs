@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! claim                                        held   numbers, least to greatest
-//! cpu_max_of_a_crowd_stalls_nobody            20/20   1.1..1.9, 1, 0..0, 40
+//! cpu_max_on_many_tasks_stalls_none            20/20   1.1..1.9, 1, 0..0, 40
 //! ```
 //!
 //! Every line that the probe printed is kept in the file that `--out` names.

@@ -9,17 +9,19 @@
 //! ```
 //!
 //! Invariants, numbered as in the header:
-//! 1. Only whoever moved `owner` from 0 to its name writes the slot, until it
-//!    moves it back.
-//! 2. `version` is 0 whenever `owner` is 0, and while a claim wipes.
+//! 1. Only the thread that changed `owner` from 0 to its name writes the slot, until it
+//!    changes it back. (asserted by the model checker only: in a real table any
+//!    program of the user may write any word)
+//! 2. `version` is 0 whenever `owner` is 0, and while a claim wipes. (asserted in the
+//!    model's `wipe`; in a real table not, as above)
 //!
 //! A reader that finds its thread's name in `owner` and then [`VERSION`] in
 //! `version` sees what that thread, or one of the same name before it, wrote:
 //! `version` is stored with release after the wipe, and 0 before it.
 //!
-//! Known weakness: a name can come back (thread numbers are reused) while a
-//! slot of that name is still claimed. The new thread takes the slot over and
-//! wipes it; until it does, it is treated as its predecessor asked.
+//! Known weakness: the kernel may reuse a thread number, and so a name, while a slot of
+//! that name is still claimed. The new thread takes the slot over and wipes it; until
+//! then UFS applies the old thread's hints to it.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -39,7 +41,7 @@ pub(crate) const PROBES: u32 = if cfg!(loom) { 1 } else { 32 };
 pub(crate) trait Slots {
     /// Pages, the header included; at least 2.
     fn nr_slots(&self) -> u32;
-    /// Whose slot `index` (from 1) is; 0 is nobody's.
+    /// Name of the owner of slot `index` (from 1); 0: free.
     fn owner(&self, index: u32) -> &AtomicU64;
     /// [`VERSION`] while what is in the slot counts.
     fn version(&self, index: u32) -> &AtomicU32;
@@ -76,7 +78,7 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
         if word.load(Relaxed) != 0 {
             return false;
         }
-        // First, so that whoever sees the claim searches far enough.
+        // First, so that a reader which sees the claim searches far enough.
         if *step >= PROBES {
             table.reach().fetch_max(step + 1, AcqRel);
         }
@@ -97,7 +99,7 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
     Some(index)
 }
 
-/// Gives `owner`'s slot back, unless somebody else has taken it.
+/// Releases `owner`'s slot, unless another thread has taken it.
 pub(crate) fn release(table: &impl Slots, index: u32, owner: u64) {
     let word = table.owner(index);
     if word.load(Relaxed) != owner {
@@ -138,7 +140,7 @@ pub(crate) fn find(table: &impl Slots, owner: u64) -> Option<u32> {
 mod model {
     use super::*;
 
-    /// Slots whose contents are one word: the name of whoever wrote it last.
+    /// Slots whose contents are one word: the name of the thread that wrote it last.
     pub(super) struct Table {
         claims: AtomicU64,
         reach: AtomicU32,
@@ -171,6 +173,8 @@ mod model {
             &self.slots[index as usize - 1].1
         }
         fn wipe(&self, index: u32) {
+            let version = self.version(index).load(Relaxed);
+            assert_eq!(version, 0, "slot {index} counts while it is wiped");
             self.contents(index).store(0, Relaxed);
         }
         fn claims(&self) -> &AtomicU64 {
@@ -197,7 +201,7 @@ mod interleavings {
         }
     }
 
-    /// Two threads, one slot: never both in it.
+    /// Two threads claim one slot: at most one has it.
     #[test]
     fn a_slot_has_one_owner() {
         loom::model(|| {
@@ -209,9 +213,9 @@ mod interleavings {
         });
     }
 
-    /// A reader obeys only what the thread it asks about, or the wipe, wrote.
+    /// A reader uses only what the thread that it looks for, or the wipe, wrote.
     #[test]
-    fn a_reader_never_takes_one_owner_s_word_for_another_s() {
+    fn a_reader_never_applies_one_owner_s_hint_to_another() {
         loom::model(|| {
             let table = Arc::new(Table::new(1));
             let (one, two) = (table.clone(), table.clone());
@@ -227,7 +231,7 @@ mod interleavings {
     }
 
     /// With one step for a search, the second owner of two slots with one home
-    /// is found by its reach: whoever sees that it has claimed sees it far enough.
+    /// is found by its reach: a reader that sees the claim also sees the reach.
     #[test]
     fn a_slot_beyond_the_first_steps_is_found_once_it_is_claimed() {
         loom::model(|| {
@@ -281,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_somebody_has_taken_is_left_to_them() {
+    fn release_leaves_a_slot_that_another_thread_has_taken() {
         let table = Table::new(1);
         let index = claim(&table, 7).unwrap();
         table.owner(index).store(8, Relaxed);

@@ -1,24 +1,25 @@
-//! Who may still write a slot that its thread is about to give back.
+//! Keeps other threads from writing a slot after its owner has released it.
 //!
-//! A slot is its thread's, and goes with it. Others may write it meanwhile, from
-//! inside the gate, and never afterwards: by then it may be a stranger's.
+//! Other threads may write a slot only while they are inside its gate. The owner
+//! closes the gate before it releases the slot, which another thread may then claim.
 //!
 //! ```text
 //!   another thread                       the slot's thread
 //!   ──────────────                       ─────────────────
 //!   enter: one more inside               close: CLOSED, from now on
-//!     └ CLOSED? leave, write nothing            wait until nobody is inside
+//!     └ CLOSED? leave, write nothing            wait until no writer is inside
 //!   write                                       give the slot back
 //!   leave: one less inside
 //! ```
 //!
 //! Invariants:
-//! 1. Who is counted inside and has seen no `CLOSED` is waited for, and what it
-//!    wrote happens before `close` returns.
-//! 2. Entering and leaving wait for nothing.
+//! 1. `close` waits for every writer that is counted inside and has not seen `CLOSED`;
+//!    what the writer wrote happens before `close` returns. (asserted in `inside`: a
+//!    writer is counted until it leaves; the order of the stores by loom)
+//! 2. Entering and leaving never wait. (not asserted: neither has a loop)
 //!
-//! Known weakness: a writer that loses its CPU inside is waited for until it has
-//! one again. It is inside for a few stores.
+//! Known weakness: if a writer is preempted inside, `close` waits until the writer runs
+//! again. A writer is inside for a few stores.
 
 #[cfg(loom)]
 use loom::{sync::atomic::AtomicU32, thread::yield_now};
@@ -45,11 +46,12 @@ impl Gate {
         let was = self.0.fetch_add(INSIDE, Acquire);
         let done = (was & CLOSED == 0).then(act);
         // Pairs with the look in `close` (invariant 1).
-        self.0.fetch_sub(INSIDE, Release);
+        let was = self.0.fetch_sub(INSIDE, Release);
+        debug_assert!(was >= INSIDE, "a writer inside was not counted: {was}");
         done
     }
 
-    /// Returns when nobody is inside, and nobody will be.
+    /// Returns when no writer is inside, and none can enter.
     pub(crate) fn close(&self) {
         self.0.fetch_or(CLOSED, AcqRel);
         while self.0.load(Acquire) != CLOSED {
@@ -69,7 +71,7 @@ mod model {
     /// What is written from inside is there when the gate is closed, and nothing
     /// is written after it.
     #[test]
-    fn nobody_writes_behind_a_closed_gate() {
+    fn no_write_follows_a_closed_gate() {
         loom::model(|| {
             let shared = Arc::new((Gate::new(), AtomicU64::new(0)));
             let writers = [1, 2].map(|name| {

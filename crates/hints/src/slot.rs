@@ -176,7 +176,7 @@ pub struct Report {
     pub wakes: u64,
     /// See [`wakes`](Self::wakes).
     pub wake_ns: u64,
-    /// Times the owner left a CPU that it would have gone on using.
+    /// Involuntary context switches.
     pub preempted: u64,
     /// Boosts, the CPU time they gave, and how many lasted too long.
     pub boosts: u64,
@@ -292,7 +292,7 @@ impl Table {
     }
 
     /// Takes back the slots whose owner, a thread number and the inode number
-    /// of its pid namespace, `is_alive` denies. For whoever keeps the table.
+    /// of its pid namespace, `is_alive` denies. For the process that keeps the table.
     /// Returns how many.
     pub fn reclaim(&self, mut is_alive: impl FnMut(u32, u32) -> bool) -> usize {
         let mut is_dead = |owner: u64| !is_alive(owner as u32, (owner >> 32) as u32);

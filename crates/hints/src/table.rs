@@ -6,13 +6,13 @@
 //! may have one. A daemon that does not answer is waited for [`PATIENCE`], no longer.
 //!
 //! Invariants
-//! 1. A mapping is as long as `nr_slots` pages, was checked to be so when it
-//!    was made, and is never unmapped.
-//! 2. All of it is written by several processes at any time: it is only ever
-//!    seen as atomics, for which every bit pattern is a value.
+//! 1. A mapping has at least `nr_slots` pages, which is checked when it is made, and it
+//!    is never unmapped. (asserted in `Mapping::page`: no index beyond it)
+//! 2. Several processes may write any of it at any time, so it is accessed only as
+//!    atomics, for which every bit pattern is valid. (not asserted: the types say so)
 //!
-//! Known weakness: whoever may write a plain file may also shorten it, and the
-//! kernel then ends those that touch the lost pages. A BPF map keeps its size.
+//! Known weakness: a process that may write a plain file may also truncate it, and the
+//! kernel then kills processes that touch the lost pages. A BPF map keeps its size.
 
 use std::ffi::CString;
 use std::io;
@@ -81,7 +81,7 @@ pub enum OpenError {
         /// Where it is.
         path: PathBuf,
     },
-    /// The process may not enter the directory, and the daemon is silent.
+    /// The process may not enter the directory, and the daemon does not answer.
     #[error(
         "{socket} has not answered: 'giveway status' tells whether UFS is loaded, \
          'giveway start' loads it again"
@@ -130,7 +130,7 @@ impl Mapping {
                     Err(silence) if silence.kind() == io::ErrorKind::WouldBlock => {
                         return Err(OpenError::Silent { socket });
                     }
-                    // Without an answer it is as if nobody had been asked.
+                    // Without an answer the first error counts.
                     answer => answer.map_err(|_| error),
                 }
             }
@@ -176,7 +176,7 @@ impl Mapping {
             || header.version.load(Relaxed) != TABLE_VERSION
             || !fits
         {
-            // SAFETY: the mapping was made above, and nobody else knows it.
+            // SAFETY: the mapping was made above, and nothing else refers to it.
             unsafe { libc::munmap(base.as_ptr().cast(), size) };
             return Err(foreign());
         }

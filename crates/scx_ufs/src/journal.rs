@@ -17,7 +17,7 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 
 /// Where messages go.
 struct Journal {
-    /// Whether somebody there understands levels.
+    /// Whether standard error is the journal, which understands levels.
     is_journal: bool,
 }
 
@@ -25,7 +25,7 @@ struct Journal {
 pub(crate) fn open(level: LevelFilter) {
     let stream = std::env::var("JOURNAL_STREAM").ok();
     let is_journal = stream.is_some() && stream == standard_error();
-    log::set_boxed_logger(Box::new(Journal { is_journal })).expect("nobody else has set one");
+    log::set_boxed_logger(Box::new(Journal { is_journal })).expect("no other logger is set");
     log::set_max_level(level);
 }
 

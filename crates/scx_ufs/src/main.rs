@@ -6,23 +6,24 @@
 //! features.rs   what older kernels lack, and what UFS does without it
 //! kconfig.rs    settings of the kernel where there is no file of them
 //! topology.rs   which CPUs share a core, a cache, a NUMA node
-//! verified.rs   what the kernel's verifier has made of the program
-//! standby.rs    what is waited for: the word to come or go, the word to stop
-//! again.rs      the program's memory, as new for its next time
+//! verified.rs   how much work verifying the program was
+//! standby.rs    commands to attach and detach on stdin; stop by signal
+//! reattach.rs   resets the program's memory between two attachments
 //! snapshot.rs   what the BPF program has counted, copied
 //! stats.rs      counters as described statistics
-//! table.rs      the hint table that programs write
-//! turn.rs       one loader at a time publishes it and attaches
+//! table.rs      where hint tables are pinned; slots of dead threads
+//! users.rs      one hint table for each user
+//! loader_lock.rs  one loader at a time publishes tables and attaches
 //! journal.rs    messages, with their levels where the journal takes them
-//! door.rs       its descriptor, for programs that cannot open it
+//! fd_server.rs  passes table fds to programs that cannot open the pin
 //! marks.rs      tiers that root has marked cgroups with
 //! sessions.rs   owners of slots moved to cgroups, where that is wanted
 //! bpf/          the scheduler
 //! ```
 //!
 //! Exit status: 0 after SIGINT or SIGTERM; 1, with the reason on stderr, when
-//! UFS could not be loaded or the kernel threw it out. A change of the set of
-//! CPUs throws UFS out with a request to restart, which is done here.
+//! UFS could not be loaded or the kernel ejected it. After a change of the set of
+//! CPUs the kernel ejects UFS with a request to restart, which is done here.
 
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
@@ -32,15 +33,16 @@ use anyhow::{Context, Result};
 use clap::{CommandFactory as _, Parser as _};
 use log::{LevelFilter, error, info, warn};
 
-mod again;
 mod bpf_intf;
 mod bpf_skel;
-mod door;
+mod fd_server;
 mod features;
 mod journal;
 mod kconfig;
+mod loader_lock;
 mod marks;
 mod options;
+mod reattach;
 mod scheduler;
 mod sessions;
 mod snapshot;
@@ -48,13 +50,12 @@ mod standby;
 mod stats;
 mod table;
 mod topology;
-mod turn;
 mod users;
 mod verified;
 
 use options::Opts;
-use scheduler::{Left, Loaded};
-use standby::{Stop, Word};
+use scheduler::{Exit, Loaded};
+use standby::{Commands, Stop};
 
 fn main() -> ExitCode {
     let opts = Opts::parse();
@@ -118,30 +119,29 @@ fn run(opts: &Opts) -> Result<()> {
         println!("{}", serde_json::to_string(&verified::instructions())?);
         return Ok(());
     }
-    let word = opts.standby.then(Word::on_stdin);
-    // Whoever is to give the word has not given it yet.
-    let mut waits = word.as_ref();
+    let commands = opts.standby.then(Commands::on_stdin);
+    // With --standby the first command attaches.
+    let mut waits = commands.as_ref();
     loop {
         let mut loaded = Loaded::load(opts, &config, &mut open_object)?;
         loop {
-            if let Some(word) = waits.take() {
-                // Whoever waits for it may go by this line, and need not wait for
-                // the rest.
+            if let Some(commands) = waits.take() {
+                // The parent may go by this line, and need not wait for the rest.
                 println!("ready");
-                loaded.renew()?;
-                if !word.wait(&stop) {
+                loaded.reset()?;
+                if !commands.wait(&stop) {
                     return Ok(());
                 }
             }
-            match loaded.attach()?.run(&stop, word.as_ref())? {
-                Left::ForGood => return Ok(()),
-                Left::ToLoad => {
+            match loaded.attach()?.run(&stop, commands.as_ref())? {
+                Exit::Stop => return Ok(()),
+                Exit::Reload => {
                     info!("the set of CPUs has changed: loading again");
                     break;
                 }
-                Left::ToWait(left) => {
-                    loaded = *left;
-                    waits = word.as_ref();
+                Exit::Standby(detached) => {
+                    loaded = *detached;
+                    waits = commands.as_ref();
                 }
             }
         }

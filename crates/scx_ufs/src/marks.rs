@@ -1,17 +1,18 @@
-//! Tiers that root has marked cgroups with, brought to the BPF program.
+//! Writes the tiers of cgroups that root has marked into the BPF program.
 //!
-//! The program decides on a cgroup's tier by its name when the cgroup is made. A
-//! mark ([`giveway_tier::mark`]) may come and go later, and the kernel tells
-//! nobody. So once a second the hierarchy is walked from the top: a cgroup's tier
+//! The program gives a cgroup its tier by its name when the cgroup is made. A mark
+//! ([`giveway_tier::mark`]) may be set or removed later, and the kernel does not tell. So
+//! once a second the hierarchy is walked from the top: a cgroup's tier
 //! is that of its mark, else of its name if that may count, else background if the
 //! program knows that its `cpu.idle` is 1, else its parent's. Where
 //! the program has another one, it is written there, and `tier_moves` is moved on: every task then
 //! looks its cgroup's tier up, at its next wake-up, enqueue, tick or switch.
 //!
 //! Invariants
-//! 1. Marks alone make a difference: without any, the walk arrives at the tiers
-//!    that the program gave.
-//! 2. The root's tier is never written: kernel threads are its tasks.
+//! 1. Only marks make a difference: without any, the walk computes the tiers that the
+//!    program gave. (not asserted: `cpu.idle` and cgroups change during a walk)
+//! 2. The root's tier is never written: kernel threads are its tasks. (asserted in
+//!    `round`: the walk gives the root no tier)
 //!
 //! Known weaknesses: the program may give the number of a cgroup that ends during
 //! the walk to another, which then has the wrong tier for a second. A task that
@@ -54,13 +55,17 @@ impl Marks {
         let idle = idle(&bss.groups[1..]);
         let (tiers, failure) =
             self.tiers(Path::new(MOUNT), &idle, &mark::read, &mark::named_by_root);
-        let moved = bring(&tiers, &mut bss.groups[1..]);
+        debug_assert!(
+            !tiers.contains_key(&bss.groups[0].cgid),
+            "the walk gave the root cgroup a tier"
+        );
+        let moved = write_tiers(&tiers, &mut bss.groups[1..]);
         if moved > 0 {
             info!("{moved} cgroups are in another tier than before");
             // SAFETY: a live, aligned integer, which both sides change by atomic
             // additions only.
             let moves = unsafe { AtomicU64::from_ptr(&raw mut bss.tier_moves) };
-            // The tiers before the word that they have changed.
+            // The tiers before the number that says they have changed.
             moves.fetch_add(1, Ordering::Release);
         }
         if failure != self.failure && !failure.is_empty() {
@@ -129,8 +134,8 @@ fn idle(groups: &[types::group]) -> HashSet<u64> {
         .collect()
 }
 
-/// Writes the tiers of those groups that have another; answers with their number.
-fn bring(tiers: &HashMap<u64, Tier>, groups: &mut [types::group]) -> usize {
+/// Writes the tier of each group that has another; returns how many there were.
+fn write_tiers(tiers: &HashMap<u64, Tier>, groups: &mut [types::group]) -> usize {
     let mut moved = 0;
     for group in groups {
         // SAFETY: live, aligned integers; volatile, because the kernel writes them.

@@ -24,15 +24,14 @@ const WATCHDOG_MS: u64 = 30_000;
 #[command(
     name = "scx_ufs",
     disable_version_flag = true,
-    about = "UFS, the unfair scheduler: background work gives way to work that somebody waits for.",
-    long_about = "UFS, the unfair scheduler: background work gives way to work that somebody waits \
+    about = "UFS, the unfair scheduler: background work gives way to work that users wait for.",
+    long_about = "UFS, the unfair scheduler: background work gives way to work that users wait \
 for.\n\n\
 A task's tier is that of its cgroup. A cgroup whose name is a tier's label, or starts with the \
 label followed by one of . - _ @ : is in that tier; any other is in its parent's; at the top \
 --default-tier holds. Kernel threads and scx_ufs itself are always time-sensitive. Inside a tier \
 CPU time is shared by cpu.weight, hierarchically.\n\n\
-UFS stays loaded until it is interrupted; the kernel's own scheduler takes over when it leaves, \
-however it leaves."
+UFS stays loaded until it is interrupted; however it ends, the kernel's own scheduler takes over."
 )]
 pub(crate) struct Opts {
     /// Time slice of time-sensitive tasks, in microseconds.
@@ -84,11 +83,12 @@ pub(crate) struct Opts {
     )]
     time_sensitive_label: Vec<String>,
 
-    /// Longest wait before a starving task gets CPU time all the same, in milliseconds.
+    /// Longest wait before a starving task gets CPU time regardless of its tier, in
+    /// milliseconds.
     ///
     /// The kernel ejects a scheduler that lets a task wait for 30 s, so this can be a third of
-    /// that at most. A longer deadline keeps background work out of the way for longer; a shorter
-    /// one lets it make progress under saturation.
+    /// that at most. A longer deadline delays background work for longer under saturation; a
+    /// shorter one gives it CPU time more often.
     #[arg(long, default_value_t = 5000, value_name = "MS")]
     floor_deadline_ms: u64,
 
@@ -102,18 +102,18 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 1000, value_name = "US")]
     floor_slice_us: u64,
 
-    /// Heed tiers that root has marked cgroups with while they exist ('giveway mark').
+    /// Apply the marks that root sets on cgroups ('giveway mark').
     ///
-    /// Once a second every cgroup is looked at. A mark, the extended attribute
-    /// trusted.giveway.tier, counts before the name; cgroups below take it over unless they have a
-    /// label or a mark themselves.
+    /// Every cgroup is read once a second. A mark, the extended attribute trusted.giveway.tier,
+    /// takes precedence over the name; cgroups below inherit it unless they have a label or a mark
+    /// themselves.
     #[arg(long)]
     cgroup_marks: bool,
 
-    /// Take all CPUs to be alike, whatever cores, caches and NUMA nodes they share.
+    /// Ignore which cores, caches and NUMA nodes CPUs share.
     ///
     /// For virtual machines whose topology is not that of the hardware below, and for comparison.
-    /// The kernel's search for an idle CPU still heeds topology.
+    /// The kernel's search for an idle CPU still uses topology.
     #[arg(long)]
     pub flat: bool,
 
@@ -142,7 +142,7 @@ pub(crate) struct Opts {
     hint_group: Option<String>,
 
     /// Group whose members' slots may raise them above their cgroup's tier, by name or number
-    /// [default: nobody's but root's].
+    /// [default: root only].
     #[arg(long, value_name = "GROUP")]
     hint_raise_group: Option<String>,
 
@@ -161,16 +161,16 @@ pub(crate) struct Opts {
     /// Cgroup of a server whose processes are moved, once a second, to cgroups below it by the
     /// tier and weight in their slots [default: no process is moved].
     ///
-    /// For tools that go by cgroups; UFS itself needs it not. The cgroup must have the cpu
+    /// For tools that know cgroups only; UFS itself does not need it. The cgroup must have the cpu
     /// controller (Delegate=cpu in the server's unit). Processes elsewhere are left alone.
     #[arg(long, value_name = "DIR", conflicts_with = "no_hints")]
     session_cgroups: Option<PathBuf>,
 
     /// Load, print 'ready', then wait for a line on standard input before scheduling.
     ///
-    /// For whoever swaps schedulers: what takes long is done ahead, while another one schedules.
-    /// Another line makes it leave, print 'ready' and wait again. If standard input ends while it
-    /// waits, so does scx_ufs.
+    /// For programs that swap schedulers: loading, which takes long, is done while another one
+    /// schedules. Another line detaches UFS, which prints 'ready' and waits again. If standard
+    /// input ends while it waits, scx_ufs exits.
     #[arg(long)]
     pub standby: bool,
 
@@ -190,10 +190,10 @@ pub(crate) struct Opts {
     #[arg(long)]
     pub help_stats: bool,
 
-    /// Say in JSON what UFS does without on this kernel; do not schedule.
+    /// Print in JSON which features this kernel lacks; do not schedule.
     ///
-    /// A list of objects: what is concerned ('name'), what happens for lack of it ('without'),
-    /// and the first version of Linux that is no such kernel ('since').
+    /// A list of objects: the feature ('name'), what UFS does without it ('without'), and the
+    /// first version of Linux that has it ('since').
     #[arg(long)]
     pub kernel_lacks: bool,
 
@@ -205,7 +205,7 @@ pub(crate) struct Opts {
     #[arg(long, value_name = "CPUS", hide = true, conflicts_with = "standby")]
     pub verify_for: Option<usize>,
 
-    /// Say more, including libbpf's messages.
+    /// Log more, including libbpf's messages.
     #[arg(short, long)]
     pub verbose: bool,
 
@@ -236,7 +236,7 @@ pub(crate) struct Config {
     pub rule: Rule,
     /// Whether cpu.max is enforced, if the kernel tells of it.
     pub cpu_max: bool,
-    /// None: marks are not heeded.
+    /// None: marks are ignored.
     pub marks: Option<Marks>,
     /// None: hints are off.
     pub table: Option<TableOpts>,

@@ -1,9 +1,9 @@
-//! Loads the BPF program, keeps it loaded, and says why it left.
+//! Loads, attaches and detaches the BPF program, and reports why it was detached.
 //!
-//! [`Loaded`] is verified by the kernel and schedules nothing; [`Scheduler`] is in
-//! force. The program lives as long as that: dropping its link, or the death of
-//! this process, makes the kernel move every task back to its own scheduler. What
-//! has left by its link can come into force again ([`Left::ToWait`]).
+//! [`Loaded`] is verified by the kernel and schedules nothing; [`Scheduler`] is attached.
+//! When its link is dropped, or this process ends, the kernel moves every task back to
+//! its own scheduler. A program that was detached by its link can be attached again
+//! ([`Exit::Standby`]).
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -21,27 +21,27 @@ use scx_utils::{
     try_set_rlimit_infinity, uei_exited, uei_report,
 };
 
-use crate::again::Fresh;
 use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::features;
 use crate::kconfig::Settings;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
+use crate::reattach::InitialState;
 use crate::sessions::Sessions;
 use crate::snapshot::{self, Snapshot};
-use crate::standby::{Stop, Word};
+use crate::standby::{Commands, Stop};
 use crate::stats::{self, Metrics};
 use crate::table::Keeper;
 use crate::topology::Shape;
 use crate::users::slot_bits;
 use crate::verified;
 
-/// UFS, loaded: all but the last step is done.
+/// UFS, loaded but not attached.
 pub(crate) struct Loaded<'a> {
     skel: BpfSkel<'a>,
-    /// Its memory before it was first in force.
-    fresh: Fresh,
+    /// Its memory before it was first attached.
+    initial: InitialState,
     cpus: Vec<u32>,
     /// None: hints are off.
     keeper: Option<Keeper>,
@@ -52,24 +52,24 @@ pub(crate) struct Loaded<'a> {
     rule: Rule,
 }
 
-/// UFS, in force.
+/// UFS, attached.
 pub(crate) struct Scheduler<'a> {
     loaded: Loaded<'a>,
     link: Option<libbpf_rs::Link>,
     stats_server: StatsServer<(), Metrics>,
 }
 
-/// How it left, which says what is next.
-pub(crate) enum Left<'a> {
+/// Why UFS was detached, which says what is next.
+pub(crate) enum Exit<'a> {
     /// It was told to stop.
-    ForGood,
+    Stop,
     /// The kernel asks for another load.
-    ToLoad,
-    /// It was told to wait for its next time.
-    ToWait(Box<Loaded<'a>>),
+    Reload,
+    /// It was told to detach and wait for the next command.
+    Standby(Box<Loaded<'a>>),
 }
 
-/// How often it is seen whether the kernel has thrown UFS out.
+/// How often to check whether the kernel has ejected UFS.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often slots of threads that have ended are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
@@ -157,7 +157,7 @@ impl<'a> Loaded<'a> {
             keeper.serve(MapHandle::try_from(tables)?, MapHandle::try_from(users)?);
         }
         Ok(Self {
-            fresh: Fresh::of(&skel)?,
+            initial: InitialState::of(&skel)?,
             skel,
             cpus,
             keeper,
@@ -167,18 +167,18 @@ impl<'a> Loaded<'a> {
         })
     }
 
-    /// Has it as it was before it was first in force.
-    pub(crate) fn renew(&mut self) -> Result<()> {
-        self.fresh
+    /// Resets its memory to what it was before it was first attached.
+    pub(crate) fn reset(&mut self) -> Result<()> {
+        self.initial
             .restore(&self.skel)
             .context("cannot clear the program's memory")
     }
 
-    /// Puts UFS in force.
+    /// Attaches UFS.
     pub(crate) fn attach(mut self) -> Result<Scheduler<'a>> {
-        // Of loaders that attach at the same moment the second finds the first in force,
-        // whose table and socket it must not publish over.
-        let turn = self.keeper.as_ref().map(Keeper::take_turn).transpose()?;
+        // Of two loaders that attach at the same moment, the second finds the first
+        // attached, and must not replace its tables and socket.
+        let lock = self.keeper.as_ref().map(Keeper::lock_loaders).transpose()?;
         refuse_beside_another()?;
         if let Some(keeper) = &mut self.keeper {
             // Before UFS reads them: a table without its header is none.
@@ -192,7 +192,7 @@ impl<'a> Loaded<'a> {
             None => scx_ops_attach!(skel, ufs_ops)?,
             Some(_) => skel.maps.ufs_ops.attach_struct_ops()?,
         });
-        drop(turn);
+        drop(lock);
         let published = self
             .rule
             .publish(Path::new(rule::PATH), SchedExt::this().loads());
@@ -208,7 +208,7 @@ impl<'a> Loaded<'a> {
         // Statistics are a convenience: a full /run must not stop scheduling.
         let server = StatsServer::new(stats::server_data()).launch();
         let server = server.unwrap_or_else(|error| {
-            warn!("UFS goes without statistics, on which 'giveway top' lives: {error:#}");
+            warn!("UFS runs without statistics, which 'giveway top' needs: {error:#}");
             // Nobody can reach it.
             StatsServer::new(stats::server_data())
         });
@@ -233,7 +233,7 @@ impl<'a> Loaded<'a> {
         if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
             let number = sessions.number();
             if let Some(tier) = number.and_then(|number| snapshot::tier_of(&self.skel, number)) {
-                sessions.heed(tier);
+                sessions.set_tier(tier);
             }
             keeper.place(sessions);
         }
@@ -246,20 +246,20 @@ impl<'a> Loaded<'a> {
 }
 
 impl<'a> Scheduler<'a> {
-    /// Serves statistics until UFS is told to leave, or thrown out.
+    /// Serves statistics until UFS is told to detach or stop, or is ejected.
     ///
     /// # Errors
     /// When the kernel ejected UFS: the reason, and the kernel's dump on stderr.
-    pub(crate) fn run(mut self, stop: &Stop, word: Option<&Word>) -> Result<Left<'a>> {
+    pub(crate) fn run(mut self, stop: &Stop, commands: Option<&Commands>) -> Result<Exit<'a>> {
         let (answers, requests) = self.stats_server.channels();
         let loaded = &mut self.loaded;
-        let mut word = word.map_or_else(never, |word| word.given().clone());
-        let mut is_to_wait = false;
+        let mut command = commands.map_or_else(never, |commands| commands.received().clone());
+        let mut is_told_to_detach = false;
         let mut swept = Instant::now();
         // Marks count from the start.
         loaded.place();
         let mut placed = Instant::now();
-        while !stop.is_asked() && !is_to_wait && !uei_exited!(&loaded.skel, uei) {
+        while !stop.is_asked() && !is_told_to_detach && !uei_exited!(&loaded.skel, uei) {
             if let Some(keeper) = &loaded.keeper
                 && swept.elapsed() > SWEEP_EVERY
             {
@@ -279,32 +279,32 @@ impl<'a> Scheduler<'a> {
                         std::thread::sleep(LOOK_EVERY);
                     }
                 },
-                // Whoever asks waits for Linux's own scheduler, or for the next.
+                // The sender waits for Linux's own scheduler, or for the next one.
                 recv(stop.asked()) -> _ => {}
-                recv(word) -> line => match line {
-                    Ok(()) => is_to_wait = true,
-                    // Its end is none: UFS stays, as one that nobody talks to.
+                recv(command) -> line => match line {
+                    Ok(()) => is_told_to_detach = true,
+                    // The end of the input is no command: UFS stays attached.
                     Err(_) => is_silent = true,
                 },
                 default(LOOK_EVERY) => {}
             }
             if is_silent {
-                word = never();
+                command = never();
             }
         }
         drop(self.link.take());
-        // Its path is the next one's from the moment in which this one is ready.
+        // The next scheduler may use its path as soon as this one is ready.
         drop(self.stats_server);
         let exit = uei_report!(&self.loaded.skel, uei)?;
         Ok(match exit.should_restart() {
-            true => Left::ToLoad,
-            false if is_to_wait => Left::ToWait(Box::new(self.loaded)),
-            false => Left::ForGood,
+            true => Exit::Reload,
+            false if is_told_to_detach => Exit::Standby(Box::new(self.loaded)),
+            false => Exit::Stop,
         })
     }
 }
 
-/// The kernel runs one scheduler at a time, and does not let a second one in.
+/// The kernel attaches one scheduler at a time.
 fn refuse_beside_another() -> Result<()> {
     if compat::is_sched_ext_enabled().unwrap_or(false) {
         let name = SchedExt::this().ops().unwrap_or_default();

@@ -23,16 +23,17 @@
 //! remembered, so a restart goes on where the load before was.
 //!
 //! Invariants
-//! 1. A process is moved only from DIR or below to a place below DIR: never out
-//!    of a foreign cgroup, whoever wrote its number into a slot.
-//! 2. A slot moves the process that it names as its owner, in this pid
-//!    namespace, if that is a whole process of the table's user: a number of another
-//!    thread, user or namespace moves nobody.
-//! 3. Nobody rises above DIR's own tier, that of a mark included, by a move who has
-//!    not the right to rise by a slot: root, and the group of `--hint-raise-group`.
-//! 4. A process in the tree whose slot says nothing, or is gone, goes back to
-//!    the cgroup of its parent if that is in DIR and outside of the tree. A
-//!    child that a session started has its parent in the tree, and stays.
+//! 1. A process is moved only from DIR or below to a place in DIR, never out of a
+//!    foreign cgroup, whatever slots say. (asserted in `try_round`)
+//! 2. A slot moves only the process that it names as its owner, in this pid namespace,
+//!    and only if that is a whole process of the table's user. (not asserted: `/proc`
+//!    decides, and a number may come into use again)
+//! 3. A move raises a process above DIR's own tier, that of a mark included, only if the
+//!    process may rise by a slot: root, and the group of `--hint-raise-group`.
+//!    (asserted in `try_round`)
+//! 4. A process in the tree without a slot, or whose slot has no tier, goes back to its
+//!    parent's cgroup if that is in DIR and outside the tree. A child of a session has
+//!    its parent in the tree, and stays. (not asserted: `place` says just this; tested)
 //!
 //! Departure from the paper: there any weight gets a cgroup of its own when it
 //! is first used; here there are a few, so that what users set cannot fill the
@@ -70,7 +71,7 @@ pub(crate) struct Sessions {
     dir: PathBuf,
     /// Names of the tiers' directories, indexed by tier.
     names: [String; 2],
-    /// DIR's own tier: by its name, until UFS is heard to have put it into another.
+    /// DIR's own tier: by its name, until UFS reports another.
     tier: Tier,
     raise_gid: u32,
     /// What the latest round failed of, so that it is said once.
@@ -123,8 +124,8 @@ impl Sessions {
         Some(about.ino())
     }
 
-    /// Heeds the tier in which UFS has DIR.
-    pub(crate) fn heed(&mut self, tier: Tier) {
+    /// Sets the tier that DIR has in UFS.
+    pub(crate) fn set_tier(&mut self, tier: Tier) {
         self.tier = tier;
     }
 
@@ -178,6 +179,20 @@ impl Sessions {
             let may_rise = person.may_rise(self.raise_gid);
             let parent = of_process(person.parent);
             if let Some(place) = self.place(&now, asked, may_rise, parent.as_deref()) {
+                debug_assert!(
+                    now.starts_with(&self.dir) && place.starts_with(&self.dir),
+                    "process {pid} moved from {} to {}",
+                    now.display(),
+                    place.display()
+                );
+                debug_assert!(
+                    may_rise
+                        || self.tier == Tier::TimeSensitive
+                        || !place
+                            .starts_with(self.dir.join(&self.names[Tier::TimeSensitive as usize])),
+                    "process {pid} raised to {} without the right",
+                    place.display()
+                );
                 self.put(pid, &place)?;
             }
         }
@@ -367,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_rises_above_the_server_s_tier_without_the_right() {
+    fn sessions_rise_above_the_server_s_tier_only_with_the_right() {
         let sessions = sessions("background/pg");
         let asked = Some((Tier::TimeSensitive, weight(100)));
         let place =
@@ -378,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_on_the_server_s_cgroup_binds_its_sessions() {
+    fn a_mark_on_the_server_s_cgroup_limits_its_sessions() {
         let mut sessions = sessions("pg");
         let asked = Some((Tier::TimeSensitive, weight(100)));
         let place = |sessions: &Sessions, may_rise| {
@@ -386,13 +401,13 @@ mod tests {
         };
         let (high, low) = ("/pg/time_sensitive/weight-100", "/pg/background/weight-100");
         assert_eq!(place(&sessions, false), Some(high.into()));
-        sessions.heed(Tier::Background);
+        sessions.set_tier(Tier::Background);
         assert_eq!(place(&sessions, false), Some(low.into()));
         assert_eq!(place(&sessions, true), Some(high.into()));
     }
 
     #[test]
-    fn who_says_nothing_goes_back_to_its_parent_unless_that_is_a_session() {
+    fn sessions_without_a_tier_return_to_their_parent_s_cgroup() {
         let sessions = sessions("pg");
         let place = |now: &str, parent: &str| {
             sessions.place(Path::new(now), None, false, Some(Path::new(parent)))

@@ -1,4 +1,4 @@
-//! What the BPF program has counted, copied while it goes on counting.
+//! Copies of the BPF program's counters, taken while it runs.
 //!
 //! All of it lies in the program's own memory, which is mapped here: a copy takes
 //! no system call. A copy may be a few events apart from itself, and a group or a
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_leads_from_the_top_and_never_in_circles() {
+    fn paths_begin_at_the_root_and_never_loop() {
         let place = |name: &str, parent| Place {
             name: name.into(),
             parent,

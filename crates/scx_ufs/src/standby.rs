@@ -1,17 +1,17 @@
-//! What `scx_ufs` waits for: the word to come into force, or to leave and wait
-//! for its next time, and the word to stop.
+//! Attach and detach commands on standard input, and stop by signal.
 //!
-//! Somebody waits for the end of each: whoever swaps schedulers has none but
-//! Linux's own in between. So none is polled for. A thread sleeps in each, and
-//! what it hears ends the main thread's wait at once.
+//! With `--standby` each line on standard input is a command: attach if UFS is
+//! detached, else detach. Linux's own scheduler runs until the command has taken effect,
+//! so commands are not polled for: a thread reads them, and the main thread wakes at
+//! once.
 //!
 //! ```text
 //!                    a line                      SIGINT, SIGTERM ─► stop
 //!              ┌────────────────►┐
-//!   ── ready ──┤                 in force
+//!   ── ready ──┤                 attached
 //!         │    └◄────────────────┘
 //!         │          a line
-//!         └─ the input's end ─► stop: whoever would give the word is gone
+//!         └─ end of the input ─► stop: no command can come any more
 //! ```
 
 use std::io::{BufRead as _, BufReader, Read};
@@ -20,77 +20,77 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::{Receiver, bounded};
 
-/// The word to stop. Once given it stays given.
+/// A request to stop, which is never withdrawn.
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
-    /// Ends a wait; the flag counts.
+    /// Ends a wait; the flag decides.
     asked: Receiver<()>,
 }
 
 impl Stop {
-    /// Given by SIGINT and SIGTERM.
+    /// Made by SIGINT and SIGTERM.
     pub(crate) fn on_signals() -> Result<Stop, ctrlc::Error> {
         let flag = Arc::new(AtomicBool::new(false));
         let (tell, asked) = bounded(1);
         let set = Arc::clone(&flag);
         ctrlc::set_handler(move || {
             set.store(true, Ordering::Relaxed);
-            // One that has not been taken yet is as good.
+            // Full: a request that was not received yet ends the wait as well.
             let _ = tell.try_send(());
         })?;
         Ok(Stop { flag, asked })
     }
 
-    /// Whether it has been given.
+    /// Whether a stop was requested.
     pub(crate) fn is_asked(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// To wait for it among other things.
+    /// The channel on which to wait for it.
     pub(crate) fn asked(&self) -> &Receiver<()> {
         &self.asked
     }
 
-    /// For those who look at it now and then.
+    /// For code that polls it.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.flag)
     }
 }
 
-/// The word to come, and to go.
-pub(crate) struct Word(Receiver<()>);
+/// Commands to attach or detach, in turn.
+pub(crate) struct Commands(Receiver<()>);
 
-impl Word {
-    /// Given by each line on standard input.
-    pub(crate) fn on_stdin() -> Word {
-        Word::on(std::io::stdin())
+impl Commands {
+    /// Each line on standard input is one.
+    pub(crate) fn on_stdin() -> Commands {
+        Commands::on(std::io::stdin())
     }
 
-    fn on(input: impl Read + Send + 'static) -> Word {
+    fn on(input: impl Read + Send + 'static) -> Commands {
         let (tell, told) = bounded(1);
         std::thread::spawn(move || {
             for _ in BufReader::new(input)
                 .lines()
                 .take_while(|line| line.is_ok())
             {
-                // Nobody listens any more: this process ends.
+                // The receiver is gone: this process ends.
                 if tell.send(()).is_err() {
                     return;
                 }
             }
         });
-        Word(told)
+        Commands(told)
     }
 
-    /// To wait for it among other things. It ends with standard input.
-    pub(crate) fn given(&self) -> &Receiver<()> {
+    /// The channel on which to wait for one. It closes with standard input.
+    pub(crate) fn received(&self) -> &Receiver<()> {
         &self.0
     }
 
-    /// Waits for it; false if it will not come, or `stop` was given.
+    /// Waits for one; false if none will come, or a stop was requested.
     pub(crate) fn wait(&self, stop: &Stop) -> bool {
         crossbeam_channel::select! {
-            recv(self.0) -> word => word.is_ok() && !stop.is_asked(),
+            recv(self.0) -> line => line.is_ok() && !stop.is_asked(),
             recv(stop.asked) -> _ => false,
         }
     }
@@ -109,25 +109,25 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_the_word_and_an_end_without_one_is_not() {
+    fn a_line_is_a_command_and_the_end_of_input_is_not() {
         let (_tell, stop) = never();
-        assert!(Word::on(Cursor::new("attach\n")).wait(&stop));
-        assert!(!Word::on(Cursor::new("")).wait(&stop));
+        assert!(Commands::on(Cursor::new("attach\n")).wait(&stop));
+        assert!(!Commands::on(Cursor::new("")).wait(&stop));
     }
 
     #[test]
-    fn each_line_is_a_word_of_its_own() {
+    fn each_line_is_one_command() {
         let (_tell, stop) = never();
-        let word = Word::on(Cursor::new("attach\nleave\nattach"));
-        let heard = (0..4).map(|_| word.wait(&stop));
+        let commands = Commands::on(Cursor::new("attach\ndetach\nattach"));
+        let heard = (0..4).map(|_| commands.wait(&stop));
         assert_eq!(Vec::from_iter(heard), [true, true, true, false]);
     }
 
     #[test]
-    fn a_stop_ends_the_wait_for_the_word() {
+    fn a_stop_ends_the_wait_for_a_command() {
         let (tell, stop) = never();
         let (_open, told) = bounded(1);
         tell.send(()).unwrap();
-        assert!(!Word(told).wait(&stop));
+        assert!(!Commands(told).wait(&stop));
     }
 }

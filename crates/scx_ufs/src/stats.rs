@@ -1,10 +1,10 @@
 //! Statistics: what the BPF program counts, with descriptions, on the socket
 //! that the scx tools know.
 //!
-//! All counters are totals since UFS was loaded, so that a reader may sample as
-//! it likes; `--monitor` prints the differences between its samples. Counters
-//! are read while CPUs write them: a sample may be a few events apart from
-//! itself, never lower than the one before.
+//! All counters are totals since UFS was loaded, so that any reader may sample at any
+//! interval; `--monitor` prints the differences between its samples. Counters are read
+//! while CPUs write them: the counters of a sample may disagree by a few events, but no
+//! counter decreases.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -127,15 +127,15 @@ pub struct TierStats {
     pub dispatches: u64,
     #[stat(desc = "those of them that came from another CPU's queue")]
     pub steals: u64,
-    #[stat(desc = "slices renewed because nobody waiting was further behind")]
+    #[stat(desc = "slices renewed because no waiting task was further behind")]
     pub keeps: u64,
-    #[stat(desc = "virtual runtimes raised to one slice behind")]
+    #[stat(desc = "virtual runtimes raised to the clock minus the largest lag allowed")]
     pub clamps: u64,
     #[stat(desc = "CPU time in nanoseconds")]
     pub run_ns: u64,
-    #[stat(desc = "times that a task left a CPU which it would have gone on using")]
+    #[stat(desc = "involuntary context switches of its tasks")]
     pub preempted: u64,
-    #[stat(desc = "runs ahead of the tier because urgent work waited for the task")]
+    #[stat(desc = "boosted runs: urgent work waited for a lock of the task")]
     pub boosted_runs: u64,
     #[stat(desc = "runs because the task had waited for the floor's deadline")]
     pub floor_runs: u64,
@@ -173,7 +173,7 @@ pub struct CpuStats {
     pub background_dispatches: u64,
     #[stat(desc = "overdue tasks run")]
     pub floor_runs: u64,
-    #[stat(desc = "times that a task left this CPU which it would have gone on using")]
+    #[stat(desc = "involuntary context switches on this CPU")]
     pub preempted: u64,
     #[stat(desc = "boosted tasks run")]
     pub boosted_runs: u64,
@@ -207,15 +207,15 @@ pub struct Metrics {
     pub nr_weight_changes: u64,
     #[stat(desc = "changes of cpu.max")]
     pub nr_limit_changes: u64,
-    #[stat(desc = "times that a cgroup had used up its cpu.max before the period was over")]
+    #[stat(desc = "times that a cgroup was throttled: it had used up its cpu.max")]
     pub nr_throttles: u64,
-    #[stat(desc = "tasks made to wait for that")]
+    #[stat(desc = "tasks throttled for cpu.max")]
     pub nr_parked: u64,
-    #[stat(desc = "of them, tasks that came to a CPU first, since they had been queued before")]
+    #[stat(desc = "throttled tasks that had to be preempted first, since they were queued before")]
     pub nr_parked_late: u64,
     #[stat(desc = "background CPUs taken after the wake-up itself found none")]
     pub nr_late_preemptions: u64,
-    #[stat(desc = "time-sensitive wake-ups that had to share a core with time-sensitive work")]
+    #[stat(desc = "time-sensitive wake-ups on a core that runs other time-sensitive work")]
     pub nr_shared_cores: u64,
     #[stat(desc = "tasks moved at the end of a slice to a core without time-sensitive work")]
     pub nr_moved_apart: u64,
@@ -223,17 +223,17 @@ pub struct Metrics {
     pub nr_left_llc: u64,
     #[stat(desc = "time-sensitive wake-ups that left their NUMA node")]
     pub nr_left_node: u64,
-    #[stat(desc = "groups found without tasks in the runnable tree")]
+    #[stat(desc = "groups of the runnable tree found without tasks")]
     pub nr_tree_empty: u64,
     #[stat(desc = "looks at the queue of a group that had no task for the CPU")]
     pub nr_tree_ineligible: u64,
-    #[stat(desc = "tasks that waited for the floor's deadline")]
+    #[stat(desc = "tasks that waited until the floor's deadline")]
     pub nr_floor_moves: u64,
     #[stat(desc = "runs given to such tasks")]
     pub nr_floor_runs: u64,
     #[stat(desc = "runs given to such tasks beyond the floor's share")]
     pub nr_floor_hurried: u64,
-    #[stat(desc = "walks of the queue of such tasks that found nobody for the CPU")]
+    #[stat(desc = "walks of the queue of such tasks that found none for the CPU")]
     pub nr_floor_misses: u64,
     #[stat(desc = "CPUs that UFS takes to be idle now")]
     pub nr_idle_cpus: u64,
@@ -243,6 +243,16 @@ pub struct Metrics {
     pub nr_rescue_kicks: u64,
     #[stat(desc = "callbacks for tasks without a context, treated as time-sensitive")]
     pub nr_no_context: u64,
+    #[stat(desc = "counts of waiting tasks or throttled cgroups found below 0: a bug in UFS")]
+    pub nr_broken_counts: u64,
+    #[stat(desc = "CPUs found marked as running background work while they do not: a bug in UFS")]
+    pub nr_broken_bg_cpus: u64,
+    #[stat(desc = "locks read of a task that is not the current one: a bug in UFS")]
+    pub nr_broken_snapshots: u64,
+    #[stat(desc = "groups whose node was found lost or twice in the tree: a bug in UFS")]
+    pub nr_broken_trees: u64,
+    #[stat(desc = "throttled cgroups whose timer could not be set: a bug in UFS")]
+    pub nr_broken_throttles: u64,
     #[stat(desc = "hint slots and boosts")]
     pub hints: HintStats,
     #[stat(desc = "by callback, while the kernel times BPF programs (kernel.bpf_stats_enabled)")]
@@ -361,8 +371,8 @@ impl Metrics {
             nr_weight_changes: all.get(ufs_stat_UFS_WEIGHT_CHANGE),
             nr_limit_changes: all.get(ufs_stat_UFS_LIMIT_CHANGE),
             nr_throttles: all.get(ufs_stat_UFS_THROTTLE),
-            nr_parked: all.get(ufs_stat_UFS_PARK),
-            nr_parked_late: all.get(ufs_stat_UFS_PARK_LATE),
+            nr_parked: all.get(ufs_stat_UFS_THROTTLED_TASK),
+            nr_parked_late: all.get(ufs_stat_UFS_THROTTLED_LATE),
             nr_late_preemptions: all.get(ufs_stat_UFS_LATE_PREEMPT),
             nr_shared_cores: all.get(ufs_stat_UFS_TS_SHARED_CORE),
             nr_moved_apart: all.get(ufs_stat_UFS_MOVED_APART),
@@ -378,6 +388,11 @@ impl Metrics {
             nr_enq_last: all.get(ufs_stat_UFS_ENQ_LAST),
             nr_rescue_kicks: all.get(ufs_stat_UFS_RESCUE_KICK),
             nr_no_context: all.get(ufs_stat_UFS_NO_CTX),
+            nr_broken_counts: all.get(ufs_stat_UFS_BROKEN_COUNT),
+            nr_broken_bg_cpus: all.get(ufs_stat_UFS_BROKEN_BG_CPU),
+            nr_broken_snapshots: all.get(ufs_stat_UFS_BROKEN_SNAPSHOT),
+            nr_broken_trees: all.get(ufs_stat_UFS_BROKEN_TREE),
+            nr_broken_throttles: all.get(ufs_stat_UFS_BROKEN_THROTTLE),
             hints: HintStats::new(&all),
             callbacks: callbacks::measured(),
             tiers: Tier::ALL
@@ -419,7 +434,7 @@ impl Metrics {
         if self.nr_throttles > before.nr_throttles {
             writeln!(
                 out,
-                "  cpu.max: throttled {} parked {}, {} of them late",
+                "  cpu.max: throttled {} tasks {}, {} of them late",
                 self.nr_throttles - before.nr_throttles,
                 self.nr_parked - before.nr_parked,
                 self.nr_parked_late - before.nr_parked_late,
@@ -516,7 +531,7 @@ pub(crate) fn server_data() -> StatsServerData<(), Metrics> {
 }
 
 /// Prints the differences between samples taken every `interval`, until
-/// `shutdown` or until nobody reads them.
+/// `shutdown` or until its output is closed.
 pub(crate) fn monitor(interval: Duration, shutdown: Arc<AtomicBool>) -> Result<()> {
     let mut before = Metrics::default();
     scx_utils::monitor_stats::<Metrics>(
@@ -586,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_come_by_tier_are_told_apart() {
+    fn counters_by_tier_are_not_mixed_up() {
         let mut counters = Counters::default();
         counters.count[ufs_stat_UFS_BG_PREEMPTED as usize] = 5;
         counters.count[ufs_stat_UFS_TS_PREEMPTED as usize] = 7;
@@ -605,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_is_what_giveway_top_reads() {
+    fn published_statistics_are_what_giveway_top_reads() {
         let mut counters = Counters {
             run_ns: [3, 4],
             wake_ns: [0, 5],

@@ -1,23 +1,22 @@
-//! Where clients find the tables of hint slots, and what becomes of dead ones' slots.
+//! Where clients find the tables of hint slots, and how slots of dead threads become free.
 //!
 //! ```text
 //! /run/giveway/bpf   a bpf file system of our own, root:GROUP 0750
 //!   giveway_slots    root's table, and in directories those of others: see users.rs
-//! /run/giveway/hints.sock   passes each user's on, see door.rs
+//! /run/giveway/hints.sock   passes the fds of users' tables, see fd_server.rs
 //! ```
 //!
-//! Preparing changes nothing that a UFS in force or its clients rely on;
-//! publishing does, and is for whoever is about to attach.
+//! Preparing changes nothing that an attached UFS or its clients rely on; publishing
+//! does, so it is done just before attaching.
 //!
-//! Slots of tasks that exit are taken back by UFS as they exit; those of tasks
-//! that ended while UFS was not loaded, by the sweep here.
+//! UFS frees the slot of a task when the task exits; the sweep here frees those of tasks
+//! that ended while UFS was not loaded.
 //!
-//! Loaders publish and attach by turns, so that the one which the kernel refuses has
+//! Loaders publish and attach one at a time, so a loader that the kernel refuses has
 //! published nothing.
 //!
-//! Known weaknesses: of two loaders of which each is in force for a while, the one that
-//! came later answers at the socket; when it ends, nobody does until the next one is
-//! loaded. A thread number that comes into use again within the moment of a sweep may
+//! Known weaknesses: of two loaders that are attached in turn, the later one serves the
+//! socket; when it ends, none does until the next one is loaded. A thread number that comes into use again within the moment of a sweep may
 //! lose its slot; it is treated as its cgroup is until it claims another.
 
 use std::collections::HashSet;
@@ -36,9 +35,9 @@ use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 
-use crate::door;
+use crate::fd_server;
+use crate::loader_lock;
 use crate::sessions::Sessions;
-use crate::turn;
 use crate::users::Tables;
 
 /// How the table is to be.
@@ -56,7 +55,7 @@ pub(crate) struct Keeper {
     dir: PathBuf,
     nr_slots: u32,
     gid: Gid,
-    /// None until the program is loaded. Its door has it, too.
+    /// None until the program is loaded. The fd server has it, too.
     tables: Option<Arc<Mutex<Tables>>>,
 }
 
@@ -111,9 +110,9 @@ impl Keeper {
 
     /// Waits until no other loader publishes and attaches; none does until what is
     /// returned is dropped, or this process ends.
-    pub(crate) fn take_turn(&self) -> Result<Flock<File>> {
+    pub(crate) fn lock_loaders(&self) -> Result<Flock<File>> {
         // What it publishes lies in this directory and below it.
-        turn::take(self.dir.parent().unwrap_or(&self.dir))
+        loader_lock::take(self.dir.parent().unwrap_or(&self.dir))
     }
 
     /// A bpf file system at the directory; a new one is open to root alone.
@@ -140,26 +139,26 @@ impl Keeper {
         fs::set_permissions(&self.dir, fs::Permissions::from_mode(0o750))?;
         let socket = self.dir.with_file_name("hints.sock");
         // Root's programs open the pin.
-        if let Err(error) = door::serve(&socket, tables, self.gid) {
-            warn!("the hint tables are not passed on: {error:#}");
+        if let Err(error) = fd_server::serve(&socket, tables, self.gid) {
+            warn!("only root gets hint tables: cannot serve their fds: {error:#}");
         }
         Ok(())
     }
 
-    /// Takes back the slots of threads that are no more.
+    /// Frees the slots of threads that have ended.
     pub(crate) fn sweep(&self) {
-        let mut everybody = None;
+        let mut all = None;
         let mut may_live = |tid: u32, namespace| {
             let here = Path::new("/proc").join(tid.to_string()).exists();
             here && namespace == own_namespace()
-                || everybody
-                    .get_or_insert_with(Everybody::now)
+                || all
+                    .get_or_insert_with(AllThreads::now)
                     .may_have(tid, namespace)
         };
         let tables = self.tables().into_iter();
         let swept: usize = tables.map(|(_, table)| table.reclaim(&mut may_live)).sum();
         if swept > 0 {
-            info!("took back {swept} hint slots of threads that have ended");
+            info!("freed {swept} hint slots of threads that have ended");
         }
     }
 
@@ -180,13 +179,13 @@ fn own_namespace() -> u32 {
 }
 
 /// Every thread of the machine, by its number in its own namespace.
-struct Everybody {
+struct AllThreads {
     names: HashSet<(u32, u32)>,
-    /// Some process's namespace is hidden from us: whoever is missing may live.
+    /// Some process's namespace is hidden from us: a missing thread may be alive.
     is_partial: bool,
 }
 
-impl Everybody {
+impl AllThreads {
     fn now() -> Self {
         let mut names = HashSet::new();
         let mut is_partial = false;
@@ -242,13 +241,13 @@ mod tests {
     }
 
     #[test]
-    fn every_thread_of_this_process_is_found_alive() {
+    fn threads_of_this_process_are_alive() {
         let tid = nix::unistd::gettid().as_raw() as u32;
-        assert!(Everybody::now().names.contains(&(tid, own_namespace())));
+        assert!(AllThreads::now().names.contains(&(tid, own_namespace())));
     }
 
     #[test]
-    fn a_group_that_is_missing_is_named_with_the_remedy() {
+    fn error_for_a_missing_group_names_the_remedy() {
         assert_eq!(gid_of("0").unwrap(), Gid::from_raw(0));
         let error = gid_of("no-such-group").unwrap_err().to_string();
         assert!(error.contains("groupadd"), "{error}");

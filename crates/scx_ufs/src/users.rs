@@ -1,25 +1,27 @@
 //! A table of hint slots for each user.
 //!
-//! Whoever maps a table may write all of it, so what is said in it counts for its
-//! user's tasks only (`bpf/hints.bpf.h`), and nobody but the user may map it:
+//! A process that maps a table may write all of it, so its hints apply to its user's
+//! tasks only (`bpf/hints.bpf.h`), and only that user may map it:
 //!
 //! ```text
 //! DIR/giveway_slots        root's table
 //! DIR/1000/giveway_slots   that of user 1000
 //! ```
 //!
-//! All pins are root's, with mode 0600. Root has a table from the start; the door makes
-//! one for whoever else may have one and asks for it. Pins outlive UFS: the next load
-//! goes on with the same tables if they have the wanted size, are of the same version,
-//! and nobody else can have opened them. Others are marked as replaced, which their
-//! clients notice, and are not pinned any more.
+//! All pins belong to root, with mode 0600. Root has a table from the start; the fd server
+//! makes one for each other user with the right at its first request. Pins outlive UFS:
+//! the next load uses the same tables if they have the right size and version and no
+//! other user can have opened them. Others are marked as replaced, which their clients
+//! notice, and unpinned.
 //!
 //! Invariants
-//! 1. A map is handed to the user whose table it is, and to no other.
-//! 2. What is found pinned with another owner or mode is not gone on with: others may
-//!    have it mapped.
-//! 3. A table is entered for the program when it has a header and before its user
-//!    gets it; numbers do not change while the program is attached.
+//! 1. A map is passed only to the user whose table it is. (asserted in `of`: no two
+//!    users have the same map)
+//! 2. A pinned map with another owner or mode is not used again, since others may have
+//!    it mapped. (not asserted: `is_private` asks the file system, which may change)
+//! 3. A table is entered for the program after it has its header and before its user
+//!    gets it (asserted in `enter`); numbers do not change while the program is attached
+//!    (not asserted: tables are only appended then).
 //!
 //! Known weaknesses: a process that maps its table and then becomes another user keeps
 //! the mapping. There are [`TABLES_MAX`] tables at most, of 16384 pages together:
@@ -150,7 +152,15 @@ impl Tables {
     pub(crate) fn of(&mut self, uid: u32) -> Result<&MapHandle> {
         self.add(uid)?;
         let found = self.tables.iter().find(|table| table.uid == uid);
-        Ok(&found.context("it was made just now")?.map)
+        let found = found.context("it was made just now")?;
+        let same = |table: &&UserTable| table.number == found.number;
+        debug_assert_eq!(
+            self.tables.iter().filter(same).count(),
+            1,
+            "two users have the map {}",
+            found.number
+        );
+        Ok(&found.map)
     }
 
     /// Bytes of each.
@@ -234,7 +244,7 @@ impl Tables {
         let table = self.make(uid)?;
         self.tables.push(table);
         self.enter(number)?;
-        self.say_who_reads(number)
+        self.write_load_number(number)
     }
 
     fn make(&self, uid: u32) -> Result<UserTable> {
@@ -271,6 +281,12 @@ impl Tables {
         for (number, table) in self.tables.iter().enumerate() {
             list[1 + number] = table.uid;
             if number >= first {
+                debug_assert!(
+                    lookup_header(&table.map)
+                        .is_some_and(|page| page.starts_with(&header(self.nr_slots))),
+                    "the table of user {} is entered without a header",
+                    table.uid
+                );
                 let descriptor = table.map.as_fd().as_raw_fd();
                 maps.update(
                     &(number as u32).to_ne_bytes(),
@@ -291,9 +307,9 @@ impl Tables {
         Ok(())
     }
 
-    /// A table that comes while UFS is attached bears the number of the load, as root's
-    /// does. UFS strikes it off each table that it knows when it leaves.
-    fn say_who_reads(&self, number: usize) -> Result<()> {
+    /// Writes the number of the load into a table that is made while UFS is attached, as
+    /// in root's. UFS clears it in every table when it detaches.
+    fn write_load_number(&self, number: usize) -> Result<()> {
         let (Some(root), Some(own)) = (self.tables.first(), self.tables.get(number)) else {
             return Ok(());
         };
@@ -331,14 +347,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_a_page_has_its_own_bits() {
+    fn slot_bits_cover_every_page_of_a_table() {
         for (nr_slots, bits) in [(2, 1), (3, 2), (64, 6), (65, 7), (1024, 10), (4096, 12)] {
             assert_eq!(slot_bits(nr_slots), bits, "{nr_slots}");
         }
     }
 
     #[test]
-    fn a_pin_that_others_may_open_is_not_gone_on_with() {
+    fn pins_that_others_may_open_are_not_reused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         fs::write(&path, "").unwrap();
@@ -349,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_by_their_directories_and_root_is_the_first() {
+    fn users_are_found_by_their_directories_with_root_first() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["26", "1000", "other"] {
             fs::create_dir(dir.path().join(name)).unwrap();

@@ -1,5 +1,5 @@
-//! What the kernel's verifier has made of the program: how much work it was, and
-//! what can be done where it was too much.
+//! How many instructions the kernel's verifier processed for the program, and what to
+//! try where they were too many.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ pub(crate) fn instructions() -> BTreeMap<String, u32> {
     sums
 }
 
-/// The verifier has limits. Where the program is beyond them the kernel says that an
-/// argument list is too long, in which nobody recognizes that.
+/// Beyond the verifier's limits the kernel returns E2BIG, "argument list too long", which
+/// says nothing of the verifier. This adds what to try.
 pub(crate) fn with_remedy(error: Error, cpus: usize) -> Error {
     if !is_too_large(&error) {
         return error;
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_beyond_the_verifiers_limits_reads_what_to_try() {
+    fn error_beyond_the_verifiers_limits_names_the_remedy() {
         let text = format!("{:#}", failed_with(Errno::E2BIG));
         assert!(
             text.contains("96 CPUs") && text.contains("--flat"),
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn other_reasons_stay_as_they_are() {
+    fn other_errors_stay_unchanged() {
         let text = format!("{:#}", failed_with(Errno::EPERM));
         assert!(!text.contains("--flat"), "{text}");
     }

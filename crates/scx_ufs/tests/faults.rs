@@ -23,13 +23,13 @@ claims! {
     stopped_tasks_come_back_to_their_tier
     a_debugger_may_come_and_go
     a_frozen_cgroup_thaws_in_its_tier
-    what_can_change_live_takes_effect_and_can_be_changed_back
-    a_stopped_holder_keeps_the_cpu_from_nobody
+    changes_of_tasks_and_cgroups_take_effect_and_revert
+    stopped_lock_holder_uses_no_cpu_time
     a_fork_bomb_in_the_background_leaves_urgent_work_its_cpu
     thousands_of_cgroups_come_and_go
     invariants_hold_under_random_stress
     a_killed_loader_leaves_the_machine_to_eevdf
-    who_dies_with_a_hint_leaves_none_behind
+    dead_threads_leave_no_hints
     a_loader_out_of_memory_leaves_the_machine_to_eevdf
     an_error_in_bpf_leaves_the_machine_to_eevdf
     a_second_loader_is_turned_away_and_takes_nothing

@@ -21,7 +21,7 @@ const CLAIMS: &[&str] = &[
     "nested_weights_compound",
     "mark_moves_a_cgroup_that_runs",
     "slot_lowers_a_thread",
-    "slot_speaks_for_tasks_of_its_user_only",
+    "slot_applies_to_tasks_of_its_user_only",
     "threads_and_children_follow_their_process",
     "sched_idle_is_background_while_it_lasts",
     "boosted_holder_of_a_mutex",

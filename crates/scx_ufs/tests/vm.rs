@@ -25,24 +25,24 @@ mod basics {
     claims! {
         || crate::claims::cpus(2);
         verifying_is_bounded
-        what_is_loaded_comes_and_goes
-        pinned_background_keeps_no_other_from_an_idle_cpu
+        standby_reattach_resets_state
+        idle_cpu_runs_background_beside_pinned_cgroups
         weights_hold_within_and_between_pinned_and_unpinned_background
         background_weights_2_3_within_a_restricted_set_of_cpus
         background_weights_2_3_with_1_and_3_tasks
         time_sensitive_weights_6667_10000
         time_sensitive_weights_6667_10000_with_1_and_3_tasks
         nested_weights_compound
-        bursty_work_gets_its_share_whatever_others_use_elsewhere
+        bursty_tasks_get_their_share
         weight_change_takes_effect_at_once
         cpu_idle_is_background_while_it_lasts
         threads_and_children_follow_their_process
         cpu_idle_is_background_where_marks_count
-        a_name_raises_only_where_root_has_chosen_it
+        names_raise_a_tier_only_if_root_chose_them
         mark_moves_a_cgroup_that_runs
         mark_moves_a_cgroup_without_hints
-        overdue_tasks_pinned_elsewhere_cost_a_cpu_one_look_each
-        cpus_that_are_not_there_are_not_idle
+        cpu_checks_overdue_tasks_pinned_elsewhere_once
+        absent_cpus_do_not_count_as_idle
     }
 }
 
@@ -51,17 +51,17 @@ mod hints {
     claims! {
         || crate::claims::cpus(2);
         sched_idle_is_background_while_it_lasts
-        slot_speaks_for_tasks_of_its_user_only
+        slot_applies_to_tasks_of_its_user_only
         table_is_passed_to_its_group_only
         slot_lowers_a_thread
         slot_weights_2_3_within_a_cgroup
-        kin_rise_by_their_own_right_only
+        inherited_hints_raise_only_tasks_with_the_right
         slot_raises_with_the_right_and_not_without
-        restart_keeps_what_clients_have_said
+        slots_survive_a_restart_of_ufs
         hostile_slots_change_nothing_for_others
         kill9_of_a_client_frees_its_slot
         slots_run_out_without_harm
-        a_right_that_is_gone_raises_nobody
+        losing_the_group_ends_the_right_to_rise
         boosted_holder_of_a_mutex
         boosted_holder_of_a_spinlock
         boosted_chain_of_three
@@ -85,8 +85,8 @@ mod limits {
         cpu_max_leaves_the_weights_of_others_alone
         cpu_max_gives_way_to_a_boost
         cpu_max_can_be_switched_off
-        cpu_max_of_a_long_period_stalls_nobody
-        cpu_max_of_a_crowd_stalls_nobody
+        cpu_max_with_a_long_period_stalls_no_task
+        cpu_max_on_many_tasks_stalls_none
         floor_keeps_ufs_loaded
         hotplug_restarts_ufs
         sysrq_ends_ufs_with_the_reason

@@ -41,7 +41,7 @@
  *
  * WHEN UFS IS LOADED AGAIN it goes on with the same table. If it had to make
  * another, because it was told another size, attach notices and maps that one;
- * a thread that stays attached to the old one speaks to nobody.
+ * a thread that stays attached to the old one is no longer read.
  *
  * The few variables are weak definitions, so that a program may include this in
  * any number of its files. A library that hides its symbols has its own.
@@ -442,7 +442,7 @@ static inline struct giveway_slot *giveway_take_(const struct giveway_mapping_ *
 					giveway_slot_probe(owner, probe, mapping->nr_slots));
 		if (GIVEWAY_LOAD_(slot->owner))
 			continue;
-		/* First, so that whoever sees the claim searches far enough. */
+		/* First, so that a reader which sees the claim searches far enough. */
 		seen = GIVEWAY_LOAD_(*reach);
 		while (probe >= GIVEWAY_SLOT_PROBES && seen <= probe &&
 		       !__atomic_compare_exchange_n(reach, &seen, probe + 1, 0, __ATOMIC_ACQ_REL,
@@ -476,7 +476,7 @@ static inline struct giveway_slot *giveway_claim_(const struct giveway_mapping_ 
 	return slot;
 }
 
-/* Give back a slot of this name, unless somebody else has taken it. */
+/* Release a slot of this name, unless another thread has taken it. */
 static inline void giveway_give_back_(const struct giveway_mapping_ *mapping,
 				      struct giveway_slot *slot, unsigned long long owner)
 {

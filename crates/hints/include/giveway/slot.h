@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The hint slot: what a thread tells the scheduler, in memory that both see.
+ * The hint slot: a thread's hints to the scheduler, in memory that both map.
  *
  * A table of pages, mapped by the clients of one user and read by UFS. Page 0 is the
  * header; each other page is the slot of one thread, which writes its tier,
@@ -18,26 +18,28 @@
  * table: a thread's slot is found by probing, see giveway_slot_probe(), which
  * comes to every slot. A thread claims the first free one, so most slots lie
  * within GIVEWAY_SLOT_PROBES steps; header.reach says how many steps the farthest
- * took, and nobody searches beyond that.
+ * took, and no search goes beyond that.
  *
  *	claim:		reach >= steps; owner 0 -> me (compare and swap); wipe;
  *			version = 1; claims += 1
  *	release:	version = 0; owner = 0; claims += 1
  *	reclaim:	the same, by UFS, when the owner has exited
  *
- * INVARIANTS
- *   1. Only whoever moved owner from 0 to its name writes the slot, until it
- *      moves it back; UFS does so for an owner that has exited.
+ * INVARIANTS (1, 2 and 5 are not asserted as they run, since any program of the user
+ * may write any word; src/claim.rs has the protocol checked by a model checker)
+ *   1. Only the thread that changed owner from 0 to its name writes the slot, until it
+ *      changes it back; UFS does so for an owner that has exited.
  *   2. version is 0 whenever owner is 0, and while a claim wipes: what a slot
  *      holds counts only while version is GIVEWAY_SLOT_VERSION.
  *   3. UFS obeys a slot for a task only if owner is that task's name, and the
- *      table that of its effective user, as the kernel has them. So nobody speaks
- *      for another user's thread.
- *   4. Nothing in a slot is an address for UFS, nor an index: it compares, and
- *      reads the owner's memory with calls that may fail.
+ *      table that of its effective user, as the kernel has them. So no user's hints
+ *      apply to another user's thread. (not asserted: it is compared before each use)
+ *   4. UFS uses nothing in a slot as an index or as an address in the kernel: it
+ *      compares, and reads the owner's memory with calls that may fail. (not asserted:
+ *      the verifier rejects the rest)
  *   5. Page 0 is no safer than a slot. A client reads magic, version and nr_slots
  *      once, when it maps the table, compares nr_slots with the size that the
- *      kernel gives, and goes by its own copy from then on. What else it reads
+ *      kernel gives, and uses its own copy from then on. What else it reads
  *      there is a hint: any value of it costs time, no more.
  *
  * WEAKNESS. A table is one mapping: each program of the user may write every slot in
@@ -75,7 +77,7 @@ struct giveway_header {
 	unsigned int nr_slots;
 	/* Moved on by every claim and release: UFS looks for owners anew. */
 	unsigned long long claims;
-	/* Which load of UFS reads the table; 0 while none does. */
+	/* Number of the UFS load that reads the table; 0 while none does. */
 	unsigned long long scheduler;
 	/* Another table has taken this one's place: open again. */
 	unsigned int replaced;
@@ -145,7 +147,7 @@ struct giveway_report {
 	unsigned long long wakes;
 	/* From wake-up to run, summed. */
 	unsigned long long wake_ns;
-	/* Times the owner left a CPU that it would have gone on using. */
+	/* Involuntary context switches. */
 	unsigned long long preempted;
 	unsigned long long boosts;
 	unsigned long long boosted_ns;

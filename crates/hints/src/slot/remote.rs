@@ -1,13 +1,13 @@
-//! A thread's slot in the hands of other threads.
+//! Lets other threads write tier and weight of a thread's slot.
 //!
-//! A thread that waits for a CPU cannot say that it should have one. So whoever
-//! gives it something urgent to do may say so in its place, for as long as it has
-//! the slot (`gate`).
+//! A thread that waits for a CPU cannot write its slot. So the thread that gives it
+//! urgent work may write the slot instead, until the owner releases it (`gate`).
 //!
 //! Invariants, where one thread sets and any number reset:
-//! 1. Weight is written before the tier by who sets, and after it by who resets,
-//!    and tiers are exchanged, so that who comes later has seen all that came
-//!    before. So if the tier was reset last, the weight was, too.
+//! 1. `set` writes the weight before the tier, `reset` after it, and both exchange the
+//!    tier, so that the later one has seen the stores of the earlier one. So if the tier
+//!    was reset last, the weight was, too. (not asserted: no thread sees the order of
+//!    the others' stores)
 //!
 //! Known weakness: a `reset` that runs while the thread is set anew may take its
 //! weight away and not its tier; then it has the default weight in that tier until
@@ -33,8 +33,8 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Has the thread be in this tier, with this weight, until told otherwise.
-    /// False if its slot is given back.
+    /// Puts the thread into this tier, with this weight, until it is set again.
+    /// False if its slot is released.
     pub fn set(&self, tier: Tier, weight: Weight) -> bool {
         self.write(|page| {
             page.weight.store(weight.get() as u16, Release);
@@ -42,7 +42,7 @@ impl Remote {
         })
     }
 
-    /// Has it be what its cgroup is again. False if its slot is given back.
+    /// Gives it its cgroup's tier again. False if its slot is released.
     pub fn reset(&self) -> bool {
         self.write(|page| {
             page.tier.swap(0, AcqRel);

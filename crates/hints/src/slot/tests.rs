@@ -77,7 +77,7 @@ fn stores_land_where_the_header_says() {
 }
 
 #[test]
-fn a_new_owner_starts_from_nothing_and_a_full_table_gives_none() {
+fn a_new_owner_gets_a_zeroed_slot_and_a_full_table_gives_none() {
     let dir = file(2);
     let table = Table::open(Some(dir.path())).unwrap();
     let slot = table.attach().unwrap();
@@ -93,7 +93,7 @@ fn a_new_owner_starts_from_nothing_and_a_full_table_gives_none() {
 }
 
 #[test]
-fn another_thread_speaks_for_the_owner_until_the_slot_is_given_back() {
+fn a_remote_writes_the_slot_until_its_owner_releases_it() {
     let dir = file(2);
     let table = Table::open(Some(dir.path())).unwrap();
     let slot = table.attach().unwrap();
@@ -111,7 +111,7 @@ fn another_thread_speaks_for_the_owner_until_the_slot_is_given_back() {
     assert!(slot.remote().reset());
     assert_eq!(said(&slot), (0, 0));
     drop(slot);
-    // The slot is somebody else's now, whom the handle is not for.
+    // The slot belongs to another thread now, for which the handle is not valid.
     let slot = table.attach().unwrap();
     assert!(!remote.set(Tier::Background, Weight::MAX));
     assert!(!remote.reset());
@@ -119,7 +119,7 @@ fn another_thread_speaks_for_the_owner_until_the_slot_is_given_back() {
 }
 
 #[test]
-fn slots_of_the_dead_are_taken_back_and_no_others() {
+fn only_slots_of_dead_threads_are_reclaimed() {
     let dir = file(4);
     let table = Table::open(Some(dir.path())).unwrap();
     let slot = table.attach().unwrap();
@@ -138,7 +138,7 @@ fn slots_of_the_dead_are_taken_back_and_no_others() {
 }
 
 #[test]
-fn more_locks_than_fit_are_forgotten_and_their_release_is_nothing() {
+fn locks_beyond_the_limit_are_not_recorded_and_release_has_no_effect() {
     let dir = file(2);
     let slot = Table::open(Some(dir.path())).unwrap().attach().unwrap();
     for lock in 1..=HELD_MAX as u64 + 5 {
@@ -151,7 +151,7 @@ fn more_locks_than_fit_are_forgotten_and_their_release_is_nothing() {
 }
 
 #[test]
-fn a_table_that_is_none_is_refused_with_the_reason() {
+fn invalid_tables_are_refused_with_the_reason() {
     let dir = file(4);
     let open = || Table::open(Some(dir.path())).unwrap_err();
     let path = dir.path().join(NAME);

@@ -20,8 +20,9 @@
  * The charge is made when the task is dispatched, so that other CPUs see it,
  * and settled to what was used when the task stops.
  *
- * A node's life: allocated in cgroup_init, parked in the group's stash while the
- * group has no waiting task, in the tree otherwise. group.queued says which:
+ * A node's life: allocated in cgroup_init, kept in the group's stash while the
+ * group has no waiting task, in the tree otherwise. group.queued says which. (asserted
+ * in tree_insert() and tree_pop(): UFS_BROKEN_TREE)
  *
  *	enqueue:	nr_waiting += 1;  if queued 0 -> 1: stash to tree
  *	dispatch:	take from tree;   if nr_waiting == 0: to stash, queued = 0,
@@ -32,30 +33,29 @@
  * returned; the queue's own length would lose tasks here.
  *
  * Restricted tasks compete with all others: a cpuset restricts every task of a workload,
- * and a side queue that is served first would be the end of weights. A group of which
- * some CPU can serve no task waits in a set beside the tree (reach.bpf.h), and a CPU
- * takes the first of the tree or, of those in the set that have a task for it, the one
- * that is most behind, whichever is further behind. So no CPU has to go past groups
- * that it has no use for, however many they are.
+ * and a separate queue that is served first would break weights. A group that has no
+ * task for some CPU waits in a set beside the tree (affinity.bpf.h). A CPU compares the
+ * first group of the tree with the one of the set that has a task for it and is most
+ * behind, and takes the one that is further behind. So no CPU has to search past groups
+ * that have no task for it.
  *
- * A key in the tree is of the time when it was made, and its group may have run since.
- * Whoever sees that at the head of the tree makes it anew.
+ * The key of a group is computed at insertion, and its group may have run since. A CPU
+ * that finds an old key at the head of the tree inserts the group again.
  *
- * A group in somebody's hands is invisible to other CPUs for that moment. Two
- * that are woken together for two tasks of one group meet there, and the kernel
- * asks an idle CPU that found nothing no second time. So whoever finds the tree
- * empty while tasks wait leaves its bit in missed_cpus and looks once more, and
- * whoever puts a group into the tree then wakes those CPUs. tree_lock orders the
- * two: the second look sees the group, or tree_insert() sees the bit.
+ * A group that a CPU has taken out is invisible to other CPUs for that moment. If two
+ * idle CPUs are woken for two tasks of one group, one may find nothing, and the kernel
+ * does not ask it again. So a CPU that finds the tree empty while tasks wait sets its
+ * bit in missed_cpus and looks once more, and the CPU that inserts a group wakes those.
+ * tree_lock orders the two: the second look sees the group, or tree_insert() sees the
+ * bit.
  *
  * Known weakness: a queue with many tasks pinned elsewhere is walked from its head.
  */
 #ifndef UFS_BG_TREE_H
 #define UFS_BG_TREE_H
 
-/* Groups that a CPU looks at before it lets others of its callbacks have a turn. All but
- * a few are what it will not see again: groups without tasks, keys of yesterday, groups
- * that have lost their last task for it. */
+/* Groups that a CPU looks at in one dispatch. It sees most of them once only: groups
+ * without tasks, with old keys, or that have lost their last task for it. */
 #define SEARCH_MAX 32
 
 struct tree_node {
@@ -100,7 +100,7 @@ static s32 ready_bg_group(u32 index)
 	struct stash *stash;
 	s32 err;
 
-	reach_of(index)->home = 0;
+	affinity_of(index)->clock_id = 0;
 	if (g->has_dsq)
 		return 0;
 	err = scx_bpf_create_dsq(BG_DSQ + index, -1);
@@ -162,7 +162,7 @@ static __noinline int wake_missed(void)
 	return 0;
 }
 
-__once int reprice(u32 index);
+__once int reweight(u32 index);
 
 /* Move the group's node from the stash into the tree. */
 __once int tree_insert(u32 index)
@@ -172,12 +172,16 @@ __once int tree_insert(u32 index)
 	struct stash *stash;
 
 	stash = bpf_map_lookup_elem(&stashes, &index);
-	if (!stash)
+	if (!stash) {
+		scx_bpf_error("group %u has no stash", index);
 		return 0;
+	}
 	node = bpf_kptr_xchg(&stash->node, NULL);
-	if (!node)
+	if (!node) {
+		stat_inc(UFS_BROKEN_TREE);
 		return 0;
-	reprice(index);
+	}
+	reweight(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	node->vtime = g->vtime;
 	bpf_spin_lock(&tree_lock);
@@ -188,17 +192,17 @@ __once int tree_insert(u32 index)
 	return 0;
 }
 
-/* Let CPUs find the group, which is in nobody's hands but ours. */
+/* Let CPUs find the group, which this CPU has taken out or queued. */
 __once int show_group(u32 index)
 {
 	bool wide = is_wide(index);
 
-	settle_home(index, wide);
+	choose_clock(index, wide);
 	if (wide) {
 		tree_insert(index);
 		return 0;
 	}
-	reprice(index);
+	reweight(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	show_narrow(index);
 	return 0;
@@ -210,24 +214,24 @@ static __always_inline void group_has_work(u32 index)
 		show_group(index);
 }
 
-/* The group, which is in our hands, had no waiting task. */
+/* The group, which this CPU has taken out, had no waiting task. */
 __once int retire_shown(u32 index)
 {
 	struct group *g = group(index);
 
 	stat_inc(UFS_TREE_EMPTY);
-	reset_reach(index, false);
+	reset_affinity(index, false);
 	/* A full barrier, paired with the additions in bg_enqueue(). */
 	__sync_fetch_and_and(&g->queued, 0);
 	if (READ_ONCE(g->nr_waiting)) {
-		/* The new task's reach may be what was just cleared. */
-		reset_reach(index, true);
+		/* The new task's affinity may have just been cleared. */
+		reset_affinity(index, true);
 		group_has_work(index);
 	}
 	return 0;
 }
 
-/* Take the first node out of the tree and park it. Returns its group, or -1. */
+/* Move the first node from the tree to its stash. Returns its group, or -1. */
 __once s32 tree_pop(void)
 {
 	struct bpf_rb_node *rb;
@@ -250,11 +254,14 @@ __once s32 tree_pop(void)
 	stash = bpf_map_lookup_elem(&stashes, &index);
 	if (!stash) {
 		bpf_obj_drop(node);
+		scx_bpf_error("group %u has no stash", index);
 		return -1;
 	}
 	node = bpf_kptr_xchg(&stash->node, node);
-	if (node)
+	if (node) {
 		bpf_obj_drop(node);
+		stat_inc(UFS_BROKEN_TREE);
+	}
 	return index & (UFS_GROUPS_MAX - 1);
 }
 
@@ -287,16 +294,16 @@ static __always_inline void charge_group(u32 index, s64 ns)
 	u64 scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 cost = scaled(ns < 0 ? -ns : ns, scale);
 
-	if (unlikely(group(index)->price != scale))
-		reprice(index);
+	if (unlikely(group(index)->lag_scale != scale))
+		reweight(index);
 	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);
 }
 
 enum pick {
-	PICK_NONE,	/* nobody is to be picked */
+	PICK_NONE,	/* no group to pick */
 	PICK_DONE,	/* a task is in the local queue */
 	PICK_AGAIN,	/* something was put right: look again */
-	PICK_ASIDE,	/* as PICK_AGAIN, and the group is in our hands */
+	PICK_ASIDE,	/* as PICK_AGAIN, and this CPU has taken the group out */
 };
 
 /* Take the first group of the tree and its first task for @cpu. */
@@ -317,7 +324,7 @@ __once u32 pick_wide(u32 cpu, u32 *picked __arg_nonnull)
 		return PICK_DONE;
 	}
 	stat_inc(UFS_TREE_INELIGIBLE);
-	if (!reaches_cpu(index, cpu)) {
+	if (!has_task_for(index, cpu)) {
 		show_group(index);
 		return PICK_AGAIN;
 	}
@@ -325,7 +332,7 @@ __once u32 pick_wide(u32 cpu, u32 *picked __arg_nonnull)
 	return PICK_ASIDE;
 }
 
-/* Take the first task for @cpu of a narrow group. It stays where all can see it. */
+/* Take the first task for @cpu of a narrow group, which stays in the set. */
 __once u32 pick_narrow(u32 cpu, u32 index)
 {
 	struct group *g = group(index);
@@ -347,16 +354,16 @@ __once u32 pick_narrow(u32 cpu, u32 index)
 	}
 	if (!take_task(cpu, index)) {
 		stat_inc(UFS_TREE_INELIGIBLE);
-		return reaches_cpu(index, cpu) ? PICK_ASIDE : PICK_AGAIN;
+		return has_task_for(index, cpu) ? PICK_ASIDE : PICK_AGAIN;
 	}
 	charge_group(index, bg_slice_ns);
-	reprice(index);
+	reweight(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	return PICK_DONE;
 }
 
-/* Let @cpu take the next task of the group that is most behind, if it is further behind
- * than @than, whose task would go on otherwise; -1: nobody would. */
+/* Let @cpu take the next task of the group that is most behind, if that is further behind
+ * than the group @than, whose task would continue otherwise; -1: there is none. */
 __once bool bg_pick(u32 cpu, s32 than)
 {
 	u32 aside = unknown_zero(), how = PICK_AGAIN, i;
@@ -408,7 +415,7 @@ __once bool bg_pick(u32 cpu, s32 than)
 			but = index;
 			continue;
 		}
-		/* Out of the tree and not in anybody's hands but ours: the link is
+		/* Out of the tree, and taken by this CPU only: the link is
 		 * private. Numbers are stored plus one, so that 0 ends the list. */
 		group(whose)->next_aside = aside;
 		aside = whose + 1;
@@ -422,7 +429,7 @@ __once bool bg_pick(u32 cpu, s32 than)
 		aside = group(index)->next_aside;
 		show_group(index);
 	}
-	/* There is more to look at: what has been put right will not be met again. */
+	/* There is more to look at: what was corrected is not seen again. */
 	if (how == PICK_AGAIN || how == PICK_ASIDE)
 		scx_bpf_kick_cpu(cpu, 0);
 	return how == PICK_DONE;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Boosts: a background task runs on while time-sensitive work waits for what it
- * holds (UFS paper, Sections 4 and 5.2).
+ * Boosts: a background task runs before its tier while time-sensitive work waits for a
+ * lock that it holds (UFS paper, Sections 4 and 5.2).
  *
- * Priority inversion takes three: a background task that holds a lock, a
- * time-sensitive one that waits for it, and others that keep the first from its
- * CPU. UFS takes a copy of what a task says it holds and awaits (its snapshot)
- * whenever it leaves a CPU. Off its CPU it can change neither, so until it runs
- * again the snapshot is the truth. Two sets of slots, two questions:
+ * A priority inversion needs three tasks: a background task that holds a lock, a
+ * time-sensitive one that waits for it, and others that keep the holder from a CPU.
+ * When a task leaves a CPU, UFS copies from its slot which locks it holds and waits for
+ * (its snapshot). Off its CPU a task can change neither, so the snapshot is valid until
+ * it runs again. There are two sets of slots, and two questions:
  *
  *	holders   background, off its CPU, holds something
  *	waiters   off its CPU, waits for something
  *
- *	a task leaves its CPU	puts itself into the sets, then asks
- *	  as a holder		does a waiter of the other tier wait for mine?
- *	  as a waiter		who holds what I wait for?
+ *	a task leaves its CPU	is added to the sets, then is asked
+ *	  as a holder		does an urgent waiter wait for one of its locks?
+ *	  as a waiter		which task holds the lock that it waits for?
  *
- * Each enters its set before it looks at the other (a full barrier between), so
+ * Each is added to its set before the other set is read (a full barrier between), so
  * of a holder and a waiter that leave at the same time one sees the other.
  *
- * A boosted task stays in the background in all that is counted and charged. It
- * goes to a queue of its own, which every CPU serves before its tier's work:
+ * A boosted task is still counted and charged as background. It waits in a queue of its
+ * own, which every CPU serves before its tier's work:
  *
  *	holder was	becomes boosted		runs
  *	preempted	as it leaves		from BOOST_DSQ, at once
@@ -30,37 +30,39 @@
  *	boosted itself,	(chains)		what it waits for is boosted too
  *	 and waiting
  *
- * It runs for short slices; at the end of each the question is asked again, so
- * a boost ends when the lock is free or nobody waits. A waiter that wakes up
+ * It runs for short slices; at the end of each the question is asked again, so a boost
+ * ends when the lock is free or no urgent task waits for it. A waiter that wakes up
  * preempts a boosted task at once: it was probably given its lock.
  *
- * BOUNDS. After BOOST_ROW boosted slices in a row time-sensitive work of the
- * CPU gets one. A boost lasts for boost_ns at most, and then there is none for
- * the holder for as long again. Holder and waiter must have the same user and
- * domain. All of this is counted.
+ * BOUNDS. After BOOST_ROW boosted slices in a row time-sensitive work of the CPU gets
+ * one slice. A boost lasts for at most boost_ns; then the holder is not boosted for as
+ * long again. Holder and waiter must have the same user and domain. All of this is
+ * counted.
  *
  * INVARIANTS
- *   1. Sets are supersets; matches() compares snapshots, and a task that runs
- *      has left the waiters.
- *   2. A snapshot is taken of the current task only, clipped, and not written
- *      again before the task has run.
+ *   1. The sets are supersets: matches() compares snapshots. A task that starts to run
+ *      leaves the waiters. (not asserted: a superset may have any member)
+ *   2. A snapshot is taken of the current task only, is bounded, and is not written
+ *      again before the task has run. (asserted in ufs_dispatch: UFS_BROKEN_SNAPSHOT;
+ *      ufs_stopping skips other tasks)
  *   3. A task in BOOST_DSQ is counted in boost_waiting (task_ctx.boost)
- *      from before it is inserted until it runs or leaves.
- *   4. Whoever makes .boosted non-zero, with a compare and swap, sees to it that
- *      the task runs.
+ *      from before it is inserted until it runs or leaves. (asserted in turn_to())
+ *   4. The CPU that makes .boosted non-zero, with a compare and swap, has the task run.
+ *      (not asserted: it concerns what follows; tests measure the waits)
  *
- * DEPARTURES. The paper lets a boosted task compete in its new tier; here it
- * runs ahead of it, since half a share of a busy CPU is twice the wait. The
- * paper looks locks up in its map; comparing the few tasks that are off their
- * CPU with a lock in hand takes no table to keep right.
+ * DEPARTURES. The paper lets a boosted task compete in its new tier; here it runs before
+ * that tier, since half a share of a busy CPU would double the wait. The paper looks
+ * locks up in its map; here the few tasks that are off their CPU and hold a lock are
+ * compared, which needs no map.
  *
- * WEAKNESSES: a holder that runs is not protected before it is preempted, so
- * that an inversion costs a switch. A holder of more than UFS_HELD_SEEN locks
- * is seen with its latest. Chains are followed for CHAIN_MAX holders. A task
- * that another CPU stops (a change of affinity) keeps its older snapshot until
- * it next leaves by itself. Slices end at a tick. A lock freed in the middle of
- * a slice is noticed when its waiter wakes up. With --boost-ms 0 nobody is
- * boosted and everything is counted, which shows what boosts are worth.
+ * WEAKNESSES: a running holder is protected only after it is preempted, so an inversion
+ * costs a switch. Of a holder's locks the latest UFS_HELD_SEEN are seen. Chains are
+ * followed for CHAIN_MAX holders. A task that another CPU stops (a change of affinity)
+ * keeps its older snapshot until it next leaves by itself. A waiter that spins, and that
+ * dispatch lets run on, stays in the waiters until it stops. Slices end at a tick. A
+ * lock released in the middle of a slice is noticed when its waiter wakes up. With
+ * --boost-ms 0 no task is boosted and everything is counted, which shows what boosts
+ * achieve.
  */
 #ifndef UFS_BOOST_H
 #define UFS_BOOST_H
@@ -68,8 +70,8 @@
 #define CHAIN_MAX 8
 
 struct slot_set holders;
-/* Boosted tasks that wait in a group's queue: to be fetched by dispatch. */
-struct slot_set wanted;
+/* Boosted tasks in their group's queue, which dispatch is to move to BOOST_DSQ. */
+struct slot_set to_fetch;
 
 static __always_inline bool is_boosted(struct task_ctx *tc)
 {
@@ -79,7 +81,7 @@ static __always_inline bool is_boosted(struct task_ctx *tc)
 
 /* ---- Snapshots ---- */
 
-/* What the current task, owner of @index, holds and awaits. */
+/* The locks that the current task, owner of @index, holds and waits for. */
 __once int take_snapshot(u32 index, bool runnable)
 {
 	struct giveway_slot *slot = slot_at(index);
@@ -97,7 +99,7 @@ __once int take_snapshot(u32 index, bool runnable)
 	state->event = 0;
 	state->asks = ASKS_NOTHING;
 	state->runnable = runnable;
-	/* Nothing held is the rule, and an iterator costs three calls even then. */
+	/* Mostly no lock is held, and an iterator costs three calls even then. */
 	n = READ_ONCE(slot->locks.nheld);
 	if (READ_ONCE(slot->reader.nheld_addr)) {
 		read_held(index);
@@ -113,13 +115,13 @@ __once int take_snapshot(u32 index, bool runnable)
 			state->nheld = i + 1;
 		}
 	}
-	/* A task that goes on wanting its CPU waits for nobody's event. */
+	/* A runnable task waits for no event. */
 	if (!runnable && READ_ONCE(slot->reader.wait_event_ptr_addr))
 		read_event(index);
 	return 0;
 }
 
-/* ---- Who waits for whom ---- */
+/* ---- Matching waiters with holders ---- */
 
 /* Whether the owner of @waiter waits for what the owner of @holder holds. */
 __once u32 matches(u32 waiter, u32 holder)
@@ -169,8 +171,8 @@ static __always_inline bool is_urgent(struct slot_state *w)
 
 /* ---- Beginning and end ---- */
 
-/* Urgent work waits for a task that was preempted with a lightweight lock in
- * hand. Counted once for each time that it was, boosted or not. */
+/* Urgent work waits for a task that was preempted while it held a lightweight lock.
+ * Counted once for each preemption, boosted or not. */
 static __always_inline void note_awaited(struct slot_state *h, u32 kind)
 {
 	if (kind > UFS_BOOST_LEADER || !h->runnable || h->awaited)
@@ -180,13 +182,13 @@ static __always_inline void note_awaited(struct slot_state *h, u32 kind)
 }
 
 /* Boost the owner of @holder, for the owner of @waiter. True: it was not so before. */
-static __always_inline bool lend(u32 waiter, u32 holder, u32 kind)
+static __always_inline bool boost_holder(u32 waiter, u32 holder, u32 kind)
 {
 	struct slot_state *h = state_of(holder);
 	u64 now = scx_bpf_now();
 
 	note_awaited(h, kind);
-	if (!boost_ns || time_before(now, h->barred_until))
+	if (!boost_ns || time_before(now, h->no_boost_until))
 		return false;
 	if (__sync_val_compare_and_swap(&h->boosted, UFS_BOOST_NONE, kind) != UFS_BOOST_NONE)
 		return false;
@@ -240,10 +242,10 @@ __once int review_holder(u32 holder)
 			if (!kind)
 				continue;
 			if (!h->boosted) {
-				lend(waiter, holder, kind);
+				boost_holder(waiter, holder, kind);
 			} else if (time_delta(scx_bpf_now(), h->boost_since) > boost_ns) {
 				end_boost(h);
-				h->barred_until = scx_bpf_now() + boost_ns;
+				h->no_boost_until = scx_bpf_now() + boost_ns;
 				h->report.expired++;
 				stat_inc(UFS_BOOST_EXPIRED);
 			}
@@ -254,14 +256,14 @@ __once int review_holder(u32 holder)
 	return 0;
 }
 
-/* A boosted task is in the queue of its group: dispatch is to fetch it. */
-static __always_inline void want(u32 slot)
+/* A boosted task is in the queue of its group: have dispatch fetch it. */
+static __always_inline void request_fetch(u32 slot)
 {
-	set_put(&wanted, slot, true);
+	set_put(&to_fetch, slot, true);
 }
 
 /* The owner of @slot has become boosted while off its CPU: have it run. */
-__once int call_up(u32 slot)
+__once int wake_boosted(u32 slot)
 {
 	struct task_struct *p = bpf_task_from_pid(state_of(slot)->pid);
 	struct task_ctx *tc;
@@ -270,10 +272,10 @@ __once int call_up(u32 slot)
 	if (!p)
 		return 0;
 	tc = task_ctx(p);
-	/* Asleep: it comes when it wakes up. In flight to a queue: dispatch finds
+	/* Asleep: it is boosted when it wakes up. On its way to a queue: dispatch finds
 	 * it there. This CPU is about to look for work. */
 	if (tc && (tc->waits & WAITS_BG)) {
-		want(slot);
+		request_fetch(slot);
 		cpu = scx_bpf_task_cpu(p);
 		if (!allowed_on(p, here) || (is_migration_disabled(p) && cpu != here))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -282,8 +284,8 @@ __once int call_up(u32 slot)
 	return 0;
 }
 
-/* The owner of @from waits, and is urgent: boost whoever keeps it waiting. */
-__once int lend_to_holders(u32 from)
+/* The owner of @from waits, and is urgent: boost the holders that it waits for. */
+__once int boost_holders(u32 from)
 {
 	u32 chain[CHAIN_MAX] = {}, n = 1, words = slot_words(), at, word, i;
 
@@ -310,9 +312,9 @@ __once int lend_to_holders(u32 from)
 				holder = (word << 6) + ctzll(bits);
 				bits &= bits - 1;
 				kind = matches(waiter, holder);
-				if (!kind || !lend(waiter, holder, kind))
+				if (!kind || !boost_holder(waiter, holder, kind))
 					continue;
-				call_up(holder);
+				wake_boosted(holder);
 				if (set_has(&waiters, holder) && n < CHAIN_MAX) {
 					chain[n & (CHAIN_MAX - 1)] = holder;
 					n++;
@@ -335,7 +337,7 @@ static __always_inline void note_sleep(struct slot_state *state)
 		state->sleeps_since = scx_bpf_now();
 }
 
-/* The slot is its owner's no more. */
+/* The slot no longer belongs to its owner. */
 __once int forget_slot(u32 slot)
 {
 	set_put(&holders, slot, false);
@@ -355,7 +357,7 @@ __once int leave_cpu(struct task_ctx *tc __arg_nonnull, bool runnable)
 	if (!slot)
 		return 0;
 	if (!is_own_slot(tc)) {
-		/* Given up since; heed() will draw the conclusions. */
+		/* Released since; apply_hints() will notice. */
 		forget_slot(slot);
 		return 0;
 	}
@@ -377,7 +379,7 @@ __once int leave_cpu(struct task_ctx *tc __arg_nonnull, bool runnable)
 		if (!runnable)
 			note_sleep(state);
 		if (is_urgent(state))
-			lend_to_holders(slot);
+			boost_holders(slot);
 	}
 	publish_report(tc);
 	return 0;

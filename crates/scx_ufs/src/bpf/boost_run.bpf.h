@@ -4,21 +4,21 @@
  *
  * Boosted tasks wait in BOOST_DSQ, first come first served, which every CPU
  * serves after the floor's queue and before its own work. Like a floor run, a
- * boosted run counts as time-sensitive for whoever wakes up, and is never ahead
- * of anybody; unlike it, it yields to a waiter that wakes up.
+ * boosted run counts as time-sensitive for tasks that wake up, and is never ahead
+ * of a task; unlike it, it yields to a waiter that wakes up.
  *
  *	stops while boosted	enqueue: BOOST_DSQ; interrupt its CPU, unless its
- *				latest run was boosted: then somebody was let in
- *	boosted in its queue	dispatch fetches it from there (fetch_wanted), also
- *				from where cpu.max has parked it
+ *				latest run was boosted: then another task runs
+ *	boosted in its queue	dispatch fetches it from there (fetch_boosted), also
+ *				from THROTTLED_DSQ
  *	slice over		dispatch keeps it, or after BOOST_ROW slices lets
  *				the CPU's time-sensitive work have one
  *
- * fetch_wanted() may look between the moment in which a task is counted as
- * waiting and that in which the kernel inserts it; it then stays wanted.
+ * fetch_boosted() may look between the moment in which a task is counted as
+ * waiting and that in which the kernel inserts it; it then stays in to_fetch.
  *
- * WEAKNESS: a task that stays wanted is fetched by whichever CPU dispatches
- * next; if none does, by the timer's wake-up of an idle one.
+ * WEAKNESS: such a task is fetched by the CPU that dispatches next; if none does, by
+ * an idle one that the timer wakes.
  */
 #ifndef UFS_BOOST_RUN_H
 #define UFS_BOOST_RUN_H
@@ -42,7 +42,7 @@ __once int boost_enqueue(struct task_struct *p __arg_trusted, struct task_ctx *t
 		return 0;
 	}
 	__sync_fetch_and_add(&boost_waiting, 1);
-	turn_to(&tc->boost, &boost_waiting, PAST_WAITS);
+	turn_to(&tc->boost, &boost_waiting, OVERRIDE_QUEUED);
 	scx_bpf_dsq_insert(p, BOOST_DSQ, boost_slice_ns, enq_flags);
 	/* The idle CPU found is this one, and it is woken for the enqueue. */
 	if (waking && tc->idle_found)
@@ -59,7 +59,7 @@ __once int boost_enqueue(struct task_struct *p __arg_trusted, struct task_ctx *t
 			return 0;
 		}
 	}
-	/* After a boosted slice whoever runs now was let in: see BOOST_ROW. */
+	/* After a boosted slice another task has its turn: see BOOST_ROW. */
 	if (cc->runs == RUNS_OTHER)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (!again && !cc->runs_boosted)
@@ -70,11 +70,11 @@ __once int boost_enqueue(struct task_struct *p __arg_trusted, struct task_ctx *t
 /* The queue of a background task that waits for its group's turn. */
 static __always_inline u64 bg_queue_of(u32 waits)
 {
-	return waits & WAITS_PARKED ? PARK_DSQ : BG_DSQ + (waits & (UFS_GROUPS_MAX - 1));
+	return waits & WAITS_THROTTLED ? THROTTLED_DSQ : BG_DSQ + (waits & (UFS_GROUPS_MAX - 1));
 }
 
 /* Fetch the boosted tasks that wait in the queues of groups. */
-__once int fetch_wanted(u32 cpu)
+__once int fetch_boosted(u32 cpu)
 {
 	u32 words = slot_words(), word, i;
 
@@ -83,7 +83,7 @@ __once int fetch_wanted(u32 cpu)
 
 		if (word >= words)
 			break;
-		bits = set_word(&wanted, word);
+		bits = set_word(&to_fetch, word);
 		bpf_for(i, 0, 64) {
 			struct task_struct *p, *first;
 			struct task_ctx *tc;
@@ -93,7 +93,7 @@ __once int fetch_wanted(u32 cpu)
 				break;
 			slot = (word << 6) + ctzll(bits);
 			bits &= bits - 1;
-			if (!set_put(&wanted, slot, false))
+			if (!set_put(&to_fetch, slot, false))
 				continue;
 			p = bpf_task_from_pid(state_of(slot)->pid);
 			if (!p)
@@ -122,7 +122,7 @@ __once int fetch_wanted(u32 cpu)
 					scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 			} else if ((tc->waits & WAITS_BG) && is_boosted(tc) && !tc->boost) {
 				/* It is not in its queue yet. */
-				want(slot);
+				request_fetch(slot);
 			}
 			bpf_task_release(p);
 		}
@@ -141,8 +141,8 @@ static __always_inline bool boosts_turn(struct cpu_ctx *cc)
 
 static __always_inline bool boost_dispatch(u32 cpu, struct cpu_ctx *cc)
 {
-	if (unlikely(!set_is_empty(&wanted)))
-		fetch_wanted(cpu);
+	if (unlikely(!set_is_empty(&to_fetch)))
+		fetch_boosted(cpu);
 	if (likely(!READ_ONCE(boost_waiting)))
 		return false;
 	if (!scx_bpf_dsq_move_to_local(BOOST_DSQ, 0))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which CPU: the search, for whoever has a task and wants a place for it.
+ * The search for a CPU on which a task is to run.
  *
  * A CPU is claimed, never just found: idle ones by the kernel's test-and-clear
  * of the idle mask, background ones by the same on bg_cpus. A waker that wins
@@ -20,19 +20,19 @@
  * Background tasks take the idle CPUs of this order: 1a, 1b, 2, 3. At each step
  * the previous CPU comes first, then those above it in number.
  *
- * Two time-sensitive tasks on one core make each other slower; a background task
- * beside one does that too, but a core that runs background work alone can be
- * had, and its slowdown is one that nobody waits for. So another core is better
- * than a sibling, even if a background task must go (1c before 3).
+ * Two time-sensitive tasks on one core slow each other down; so does a background task
+ * beside one. But a core that runs only background work can be taken, and delaying
+ * background work is acceptable. So another core is better than a sibling, even if a
+ * background task is preempted (1c before 3).
  *
- * Background work beside a time-sensitive task goes on. Stopping it would take an
- * interrupt and a switch on a second CPU for each burst of a few hundred
- * microseconds, leave up to half of the machine idle while it is wanted, and
- * stop whoever holds a lock there. Instead it moves when that is free: see below.
+ * Background work beside a time-sensitive task continues. Stopping it would take an
+ * interrupt and a switch on a second CPU for each burst of a few hundred microseconds,
+ * leave up to half of the machine idle while there is work, and stop lock holders.
+ * Instead it moves when a better CPU is idle: see below.
  *
- * MOVING APART. The order is kept at wake-up; later others sleep, and better
- * places come up. A task that is alone on its CPU when its slice ends, shares the
- * core with time-sensitive work, and could have a CPU of 1a to 2, goes there:
+ * MOVING APART. The order holds at wake-up; later other tasks sleep, and better CPUs
+ * become free. A task that is alone on its CPU when its slice ends, shares the core
+ * with time-sensitive work, and could have a CPU of 1a to 2, moves there:
  * dispatch leaves it without a slice, enqueue gets it with SCX_ENQ_LAST and puts
  * it into the other CPU's local queue. Background moves only to idle CPUs.
  *

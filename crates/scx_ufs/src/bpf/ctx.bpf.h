@@ -59,7 +59,7 @@ u32 nought;
 enum ufs_dsq {
 	FLOOR_DSQ = 1,
 	BOOST_DSQ = 2,
-	PARK_DSQ = 3,		/* of groups that have used up their cpu.max */
+	THROTTLED_DSQ = 3,		/* of groups that have used up their cpu.max */
 	TS_DSQ = 1 << 16,	/* + CPU, in order of virtual runtime */
 	BG_DSQ = 1 << 17,	/* + group, in order of virtual runtime */
 };
@@ -96,22 +96,22 @@ struct cpu_ctx {
 struct cpu_ctx cpus[UFS_CPUS_MAX];
 struct ufs_cpu_stats cpu_stats[UFS_CPUS_MAX];
 
-/* CPUs that run background work and may be claimed. Set in running, cleared by
- * whoever claims the CPU, or in stopping. */
+/* CPUs that run background work and may be claimed. Set in running, dispatch and tick,
+ * cleared when another CPU claims it, or in stopping. */
 u64 bg_cpus[UFS_CPU_WORDS];
 
 /* Idle CPUs: a cheap superset of the kernel's mask, which costs a call to ask.
- * A CPU sets its bit in update_idle and then looks for waiting work; whoever
- * makes work wait raises a count and then looks here. One sees the other. */
+ * A CPU sets its bit in update_idle and then looks for waiting work; enqueue
+ * raises a count of waiting tasks and then looks here. One of the two sees the other. */
 u64 idle_cpus[UFS_CPU_WORDS];
 
 /* Tasks that were given to a queue and have not run since: a little more than
- * the queues hold, never less (see enqueue). */
+ * the queues hold, never less (invariant 2 of main.bpf.c). */
 u64 ts_waiting;
 u64 bg_waiting;
 u64 floor_waiting;
 u64 boost_waiting;
-u64 nr_parked;
+u64 nr_throttled_tasks;
 u64 ts_enq_seq;
 u64 floor_seq;
 /* CPUs, modulo 64, on which some waiting background task may run: a superset,
@@ -164,7 +164,7 @@ struct group {
 	/* Background only: virtual runtime of the group, and of its tasks. */
 	u64 vtime;
 	u64 task_clock;
-	u64 price;		/* of .vtime's distance to the clock: see price.bpf.h */
+	u64 lag_scale;		/* at which .vtime's distance to the clock counts: reweight.bpf.h */
 	char name[UFS_NAME_LEN];
 } __attribute__((aligned(64)));
 
@@ -173,18 +173,18 @@ struct ufs_work group_work[UFS_GROUPS_MAX][UFS_SHARDS];
 u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
 u32 live_groups = 1;
 u64 hweight_gen = 1;
-/* Moved on by whoever has put a cgroup into another tier, the loader too. */
+/* Incremented after a cgroup was put into another tier, also by the loader. */
 u64 tier_moves;
 
 /* -- Tasks. -- */
 
-/* A task that runs past its tier, for the floor's sake or boosted: task_ctx.floor
- * and .boost. */
-enum past_tier {
-	PAST_NOT = 0,
-	PAST_WAITS,		/* in the queue for it, by its own enqueue */
-	PAST_RUNS,
-	PAST_MOVED,		/* to that queue, or about to be, by another CPU */
+/* Whether a task waits or runs regardless of its tier, from the floor's queue
+ * (task_ctx.floor) or boosted (task_ctx.boost). */
+enum tier_override {
+	OVERRIDE_NONE = 0,
+	OVERRIDE_QUEUED,		/* in the queue for it, by its own enqueue */
+	OVERRIDE_RUNNING,
+	OVERRIDE_MOVED,		/* to that queue, or about to be, by another CPU */
 };
 
 /* Where a task waits: a kind, and the number of the queue. */
@@ -192,14 +192,14 @@ enum waits_in {
 	WAITS_NOT = 0,
 	WAITS_TS = 1 << 16,	/* + CPU */
 	WAITS_BG = 2 << 16,	/* + group */
-	/* With one of the above: parked, and will go there (see park.bpf.h). */
-	WAITS_PARKED = 4 << 16,
+	/* With one of the above: throttled, and will go there (throttle_queue.bpf.h). */
+	WAITS_THROTTLED = 4 << 16,
 	WAITS_NUMBER = 0xffff,
 };
 
 struct task_ctx {
-	/* enum waits_in, and above it .stays. One word, since whoever moves a waiting
-	 * task to another queue races with whoever takes it out of its queue. */
+	/* enum waits_in, and above it .stays. One word, since a CPU that moves a waiting
+	 * task to another queue races with one that takes it out of its queue. */
 	u64 waits;
 	u64 vtime;
 	u64 vtime_elsewhere;	/* in the other tier, where it may come back to */
@@ -214,7 +214,7 @@ struct task_ctx {
 	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
 	u32 prepaid;		/* its group was charged for a whole slice */
-	u32 floor;		/* enum past_tier, as is .boost */
+	u32 floor;		/* enum tier_override, as is .boost */
 	/* Hints: see hints.bpf.h and boost.bpf.h. */
 	u32 slot;		/* verified to be its own; 0: none */
 	u32 boost;
@@ -227,10 +227,10 @@ struct task_ctx {
 	u64 looked_at;
 	u32 looks;		/* since then */
 	u64 moves_seen;		/* tier_moves when the cgroup's tier was last looked up */
-	/* Of kin: see hints.bpf.h. */
-	u32 kin;		/* the slot of its process's first thread; 0: none */
-	u32 inherited;		/* what was said of its parent at fork: enum said */
-	u64 kin_owner;		/* that thread's name in the table */
+	/* INHERITANCE in hints.bpf.h. */
+	u32 process_slot;		/* the slot of its process's first thread; 0: none */
+	u32 inherited;		/* its parent's hint at fork: enum hint */
+	u64 process_owner;		/* that thread's name in the table */
 	u32 idle_policy;	/* SCHED_IDLE, when .tier was found */
 };
 
@@ -367,11 +367,18 @@ static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 	return true;
 }
 
+/* Take one off a count, which must include that one. */
+#define count_down(count)								\
+	do {										\
+		if (unlikely(__sync_fetch_and_sub(count, 1) == 0))			\
+			stat_inc(UFS_BROKEN_COUNT);					\
+	} while (0)
+
 /* One task more in the queue that @waits names. */
 static __always_inline void count_waiting(u32 waits)
 {
-	if (waits & WAITS_PARKED) {
-		__sync_fetch_and_add(&nr_parked, 1);
+	if (waits & WAITS_THROTTLED) {
+		__sync_fetch_and_add(&nr_throttled_tasks, 1);
 	} else if (waits & WAITS_TS) {
 		__sync_fetch_and_add(&cpu_ctx(waits)->ts_waiting, 1);
 		__sync_fetch_and_add(&ts_enq_seq, 1);
@@ -391,43 +398,43 @@ static __always_inline void enter_queue(struct task_ctx *tc, u32 waits)
 
 static __always_inline void uncount_waiting(u32 waits)
 {
-	if (waits & WAITS_PARKED) {
-		__sync_fetch_and_sub(&nr_parked, 1);
+	if (waits & WAITS_THROTTLED) {
+		count_down(&nr_throttled_tasks);
 	} else if (waits & WAITS_TS) {
-		__sync_fetch_and_sub(&cpu_ctx(waits)->ts_waiting, 1);
-		__sync_fetch_and_sub(&ts_waiting, 1);
+		count_down(&cpu_ctx(waits)->ts_waiting);
+		count_down(&ts_waiting);
 	} else if (waits & WAITS_BG) {
-		__sync_fetch_and_sub(&group(waits)->nr_waiting, 1);
-		__sync_fetch_and_sub(&bg_waiting, 1);
+		count_down(&group(waits)->nr_waiting);
+		count_down(&bg_waiting);
 	}
 }
 
 /*
- * Whoever moves a waiting task past its tier is in a race with whoever takes it out
- * of its queue. So @mark, its .floor or .boost, changes by atomic exchanges only:
- * what is added to the @count of those that wait is taken off once. A task that is
- * counted no more while it waits would wait for ever.
+ * A CPU that moves a waiting task to the floor's or the boosted queue races with a CPU
+ * that takes it out of its queue. So @mark, its .floor or .boost, changes by atomic
+ * exchanges only: what is added to @count, the tasks that wait there, is taken off once.
+ * A task that waits without being counted would wait for ever.
  */
 
-/* Before another CPU moves a task, and after its look at the queue began. False: it
- * is past its tier already. */
+/* Before another CPU moves a task, and after its look at the queue began. False: the
+ * task has been moved already. */
 static __always_inline bool begin_move(u32 *mark, u64 *count)
 {
 	__sync_fetch_and_add(count, 1);
-	if (__sync_val_compare_and_swap(mark, PAST_NOT, PAST_MOVED) == PAST_NOT)
+	if (__sync_val_compare_and_swap(mark, OVERRIDE_NONE, OVERRIDE_MOVED) == OVERRIDE_NONE)
 		return true;
 	__sync_fetch_and_sub(count, 1);
 	return false;
 }
 
-/* It could not be moved; its own callbacks may have seen to the mark already. */
+/* It could not be moved; its own callbacks may have reset the mark already. */
 static __always_inline void undo_move(u32 *mark, u64 *count)
 {
-	if (__sync_val_compare_and_swap(mark, PAST_MOVED, PAST_NOT) == PAST_MOVED)
+	if (__sync_val_compare_and_swap(mark, OVERRIDE_MOVED, OVERRIDE_NONE) == OVERRIDE_MOVED)
 		__sync_fetch_and_sub(count, 1);
 }
 
-/* In the task's own callbacks: it is @now, and where it was it waits no more. */
+/* In the task's own callbacks: set the mark; if it waited, it no longer does. */
 static __always_inline void turn_to(u32 *mark, u64 *count, u32 now)
 {
 	u32 before;
@@ -436,17 +443,17 @@ static __always_inline void turn_to(u32 *mark, u64 *count, u32 now)
 	if (READ_ONCE(*mark) == now)
 		return;
 	before = __sync_lock_test_and_set(mark, now);
-	if (before == PAST_WAITS || before == PAST_MOVED)
-		__sync_fetch_and_sub(count, 1);
+	if (before == OVERRIDE_QUEUED || before == OVERRIDE_MOVED)
+		count_down(count);
 }
 
 static __always_inline void leave_queue(struct task_ctx *tc)
 {
-	/* The exchange: paired with release_parked(). */
+	/* The exchange: paired with release_throttled(). */
 	if (tc->waits)
 		uncount_waiting(__sync_lock_test_and_set(&tc->waits, WAITS_NOT));
-	turn_to(&tc->floor, &floor_waiting, PAST_NOT);
-	turn_to(&tc->boost, &boost_waiting, PAST_NOT);
+	turn_to(&tc->floor, &floor_waiting, OVERRIDE_NONE);
+	turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
 }
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * The floor: no task waits for ever (a departure from the paper).
  *
- * The kernel throws a scheduler out when any of its tasks has been runnable for
+ * The kernel ejects a scheduler when any of its tasks has been runnable for
  * 30 s (or ops.timeout_ms) without running. Strict tiers do that to background
  * work under time-sensitive saturation, and weights of 1 to 10000 do it inside
  * a tier. So:
@@ -16,8 +16,8 @@
  *   3. From there it runs for the floor's slice as if time-sensitive, so that
  *      the next wake-up does not take the CPU back at once.
  *
- * A CPU that finds nobody for itself there, since all are pinned elsewhere, does not
- * walk the queue again until another task has come.
+ * A CPU that finds no task for itself there, since all are pinned elsewhere, does not
+ * walk the queue again until another task has been added.
  *
  * If N tasks are overdue, an interval longer than deadline / N would not serve
  * them in time; it is shortened to that, down to the slice, and the runs that
@@ -30,9 +30,9 @@
  * Known weaknesses: slices end at the timer tick, so a floor run lasts up to one
  * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit.
  *
- * The same timer does what has no better place: it retires idle groups, and, the
- * last resort of the protocols in placement.bpf.h, bg_tree.bpf.h and park.bpf.h,
- * releases parked tasks that need not wait and wakes an idle CPU if work waits.
+ * The same timer retires idle groups and, as the last resort of the protocols in
+ * placement.bpf.h, bg_tree.bpf.h and throttle_queue.bpf.h, releases tasks that are no
+ * longer throttled and wakes an idle CPU if work waits.
  */
 #ifndef UFS_FLOOR_H
 #define UFS_FLOOR_H
@@ -141,20 +141,20 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 		retire_idle_group(i, GIVEWAY_TIER_BACKGROUND, now);
 		retire_idle_group(i, GIVEWAY_TIER_TIME_SENSITIVE, now);
 	}
-	if (limits_on && READ_ONCE(nr_parked)) {
-		floor_collect(PARK_DSQ);
-		release_parked();
+	if (limits_on && READ_ONCE(nr_throttled_tasks)) {
+		floor_collect(THROTTLED_DSQ);
+		release_throttled();
 	}
 	bpf_rcu_read_unlock();
-	renew_reach(nr);
-	reckon_parts(nr);
+	renew_affinity(nr);
+	compute_parts(nr);
 	if (READ_ONCE(ts_waiting) || READ_ONCE(bg_waiting) || READ_ONCE(floor_waiting)) {
 		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 
 		bpf_for(i, 0, nr_cpu_ids) {
 			if (!bpf_cpumask_test_cpu(i, idle))
 				continue;
-			/* Parked tasks may be overdue while CPUs are idle. */
+			/* Throttled tasks may be overdue while CPUs are idle. */
 			if (READ_ONCE(ts_waiting) || bg_work_for(i))
 				stat_inc(UFS_RESCUE_KICK);
 			else if (!READ_ONCE(floor_waiting))

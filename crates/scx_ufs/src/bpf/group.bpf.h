@@ -4,12 +4,11 @@
  *
  * TIER. Resolved in cgroup_init, from the cgroup's own name: equal to a
  * label, or a label followed by one of . - _ @ : and anything. Without a label
- * a cgroup is background while its cpu.idle is 1, and else in its parent's tier;
- * cgroup_init visits parents first, and cpu.idle that changes has all resolved anew. A name that
- * would put it above its parent's counts if it was root's choice: whoever has been
- * given a part of the hierarchy may step back in it, and not ahead. The loader may
- * write another tier later, of which tasks hear by tier_moves (hints.bpf.h,
- * heed_cgroup()).
+ * a cgroup is background while its cpu.idle is 1, and else in its parent's tier:
+ * cgroup_init visits parents first. A change of cpu.idle resolves all tiers again.
+ * A name raises a cgroup above its parent's tier only if root has chosen it; in a
+ * delegated subtree names can only lower. The loader may write another tier later and
+ * increments tier_moves, at which tasks read it (hints.bpf.h, apply_cgroup_tier()).
  *
  * WEIGHT. The weights of nested groups are compounded into one number, the
  * hierarchical weight (hweight): the part of the whole tier that a group owns
@@ -22,10 +21,10 @@
  * Only active groups count, separately for each tier: if C sleeps, B owns 3/4
  * and D still 1/4. A group is active from its first runnable task until it has
  * had none for IDLE_NS, so that work which sleeps between requests does not
- * make every weight in the system change with each of them. Tasks that cpu.max
- * has parked do not compete: their group is inactive at once. Every change moves
- * hweight_gen on, and a group computes its hweight anew when it notices. What groups
- * are ahead of others then has another price: see price.bpf.h.
+ * make every weight in the system change with each of them. Throttled tasks do not
+ * compete: their group is inactive at once. Every change increments hweight_gen, and a
+ * group computes its hweight again when it notices. The lag of groups is then rescaled:
+ * see reweight.bpf.h.
  *
  * What is used is the inverse: "scale", the virtual nanoseconds that one real
  * nanosecond costs.
@@ -60,8 +59,8 @@ struct {
 	__type(value, struct cgroup_slot);
 } cgroup_slots SEC(".maps");
 
-/* Groups that were given back, oldest first: late reuse means that a task that
- * outlives its cgroup by a moment does not meet the number's next owner. */
+/* Groups that were given back, oldest first: they are reused late, so that a task which
+ * outlives its cgroup by a moment is not counted in the number's next group. */
 struct {
 	__uint(type, BPF_MAP_TYPE_QUEUE);
 	__uint(max_entries, UFS_GROUPS_MAX);
@@ -96,7 +95,7 @@ static __always_inline void propagate(u32 index, u32 tier, s32 sign)
 }
 
 static __always_inline u64 group_scale(u32 index, u32 tier);
-__once int reprice_soon(void);
+__once int reweight_soon(void);
 
 __once int set_active(u32 index, u32 tier, bool active)
 {
@@ -110,7 +109,7 @@ __once int set_active(u32 index, u32 tier, bool active)
 	bpf_spin_unlock(&weight_lock);
 	__sync_fetch_and_add(&hweight_gen, 1);
 	if (tier == GIVEWAY_TIER_BACKGROUND && group_scale(index, tier) <= LIGHT_SCALE)
-		reprice_soon();
+		reweight_soon();
 	return 0;
 }
 
@@ -184,9 +183,9 @@ static __always_inline void count_runnable(struct task_ctx *tc)
 		bg_clamp(tc->group, 1);
 	if (unlikely(!share->active)) {
 		set_active(tc->group, tier, true);
-		/* Its distance to the clock is what the clamp has left, at this price. */
+		/* Its distance to the clock is what the clamp has left, at this scale. */
 		if (tier == GIVEWAY_TIER_BACKGROUND)
-			group(tc->group)->price = group_scale(tc->group, tier);
+			group(tc->group)->lag_scale = group_scale(tc->group, tier);
 	}
 }
 
@@ -248,7 +247,7 @@ __once u32 resolve_tier(u32 index)
 	return group(at)->tier & 1;
 }
 
-/* After a change: tasks hear of it by tier_moves. */
+/* After a change: tasks notice it by tier_moves. */
 __once int renew_tiers(void)
 {
 	u32 nr = READ_ONCE(nr_groups), i;
@@ -259,7 +258,7 @@ __once int renew_tiers(void)
 		if (group(i)->cgid)
 			group(i)->tier = resolve_tier(i);
 	}
-	/* A full barrier: the tiers before the word that they have changed. */
+	/* A full barrier: the tiers before the number that says they have changed. */
 	__sync_fetch_and_add(&tier_moves, 1);
 	return 0;
 }
@@ -307,7 +306,7 @@ static bool belongs_to_root(struct kernfs_node *dir)
 }
 
 /* Whether root has named the cgroup with the directory @dir, which is in @above: it
- * is root's, or nobody else can make any there. giveway_tier::mark has the same. */
+ * is root's, or only root can make cgroups there. giveway_tier::mark has the same. */
 static bool named_by_root(struct kernfs_node *dir, struct kernfs_node *above)
 {
 	return belongs_to_root(dir) ||
@@ -396,7 +395,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_cgroup_init, struct cgroup *cgrp, struct scx_cg
 	g->weight = args->weight;
 	bpf_probe_read_kernel_str(g->name, sizeof(g->name), BPF_CORE_READ(cgrp, kn, name));
 	label = tier_by_name(g->name);
-	/* It may step back on its own, and not ahead. */
+	/* Without root's choice a name only lowers. */
 	if (label == GIVEWAY_TIER_TIME_SENSITIVE && !may_rise)
 		label = NO_LABEL;
 	g->label = label;

@@ -3,55 +3,58 @@
  * Hint slots: what a task says about itself (UFS paper, Sections 4 and 5.2).
  *
  * giveway/slot.h is the contract: a mapped table in which a thread writes its
- * tier, its weight and its locks with plain stores. Nothing tells UFS of a
- * store. It looks where it has to decide anyway: at wake-up, at enqueue, when a
- * CPU chooses between its task and others, when a task stops, and at the tick.
+ * tier, its weight and its locks with plain stores. UFS is not told of a store. It
+ * reads slots where it has to decide anyway: at wake-up, at enqueue, when a CPU
+ * chooses between its task and others, when a task stops, and at the tick.
  *
- * A TABLE FOR EACH USER. Whoever maps a table may write all of it, so a table says
- * something of its user's tasks only: a task is looked for in the table of its
- * effective user, as the kernel has it. The loader makes tables, hands each to its
- * user alone, and enters it in table_users. A slot's number is that of its table,
- * and in the lower slot_bits that of its page.
+ * A TABLE FOR EACH USER. A process that maps a table may write all of it, so a table
+ * applies to its user's tasks only: UFS searches for a task in the table of the task's
+ * effective user, as the kernel has it. The loader makes tables, passes each to its user only,
+ * and enters it in table_users. A slot's number is that of its table, and in the lower
+ * slot_bits that of its page.
  *
- * FINDING THE SLOT. A task looks for a slot of its own name when header.claims
- * has moved since it last looked, when it has another user, or when there are more
- * tables; LOOKS_MAX times per LOOK_NS at most (once where the table has been so full
- * that a search is long). It keeps the number. Without one, all that hints cost it is
+ * FINDING THE SLOT. A task searches for a slot of its name when header.claims has
+ * changed since its last search, when its user has changed, or when there are more
+ * tables; at most LOOKS_MAX times per LOOK_NS (once if the table has been so full that
+ * a search is long). It keeps the number. For a task without a slot, hints cost only
  * that comparison.
  *
- *	             claims moved, slot of my name found
+ *	             claims changed, slot of my name found
  *	  slot 0  <------------------------------------->  slot n
  *	             owner is not me, version is 0, or my user has changed
  *
- * WHAT IS OBEYED. background: always. time_sensitive above the cgroup's tier:
- * if the task's real user is root, or its groups contain --hint-raise-gid, each
- * time anew: nothing that a verdict could be kept with is never used again.
+ * WHICH HINTS APPLY. background: always. time_sensitive above the cgroup's tier: if
+ * the task's real user is root, or its groups contain --hint-raise-gid. This is checked
+ * each time, since credentials have no identity with which a result could be kept.
  * A weight from 1 to 10000; anything else is the default. A task of the policy
  * SCHED_IDLE is background as if its cgroup were.
  *
- * KIN. What is said of a task is what its own slot says; else, of a thread, what the
- * slot of its process's first thread says; else what was said of its parent when that
- * forked it, or its process. So threads follow their process at once, and a child
- * keeps what it was born with, as it keeps a nice value, until its process has a slot
- * of its own. Rights are always the task's own, so nobody rises by kin.
+ * INHERITANCE. A task has the hint of its own slot; else, if it is a thread, that of the
+ * slot of its process's first thread; else the hint that its process, or the parent of
+ * that, had at fork. So threads follow their process at once, and a child keeps its
+ * parent's hint, as it keeps a nice value, until its process has a slot. The right to
+ * rise is always checked for the task itself, so inheritance alone raises no task.
  *
- * A CHANGE OF TIER never touches a task that waits in a queue: it takes effect
- * when the task is enqueued, or when it is running and dispatch looks at it.
- * The virtual runtimes of the two tiers do not compare, so a task has one in
- * each and comes back to what it left: changing to and fro earns nothing.
+ * A CHANGE OF TIER never affects a task that waits in a queue: it takes effect when the
+ * task is enqueued, or when it is running and dispatch looks at it. The virtual runtimes
+ * of the two tiers do not compare, so a task keeps one for each and continues with it:
+ * changing the tier and back gains nothing.
  *
  * INVARIANTS
- *   1. task_ctx.slot is 0 or was found to bear the task's name as the kernel
- *      has it; it is compared again before every use.
- *   2. No number from the table is used as an index or an address here.
- *   3. state_of(slot) is written by UFS only; what a program scribbles into the
- *      table reaches it by heed() and take_snapshot(), which clip it.
+ *   1. task_ctx.slot is 0 or was found to have the task's name as the kernel has it; it
+ *      is compared again before every use. (not asserted: that comparison may fail at
+ *      any time, since the user's programs write the table)
+ *   2. No number from the table is used as an index or an address here. (not asserted:
+ *      the verifier rejects an index without a bound)
+ *   3. Only UFS writes state_of(slot); what a program writes into the table gets there
+ *      by apply_hints() and take_snapshot(), which bound it. (not asserted: user space
+ *      cannot map it)
  *
- * WEAKNESSES: what a child has inherited is in no slot, so it is gone when UFS is
- * loaded anew. A task that sleeps, or that waits in a queue, changes its tier
- * when it next wakes up or runs, though another may have written its slot. A
- * claim among many is noticed late. A program that moves header.claims all the
- * time makes every task look LOOKS_MAX times per LOOK_NS.
+ * WEAKNESSES: an inherited hint is in no slot, so it is lost when UFS is loaded again. A
+ * task that sleeps, or that waits in a queue, changes its tier when it next wakes up or
+ * runs, even if another thread writes its slot. A claim among many is noticed late. A
+ * program that changes header.claims all the time makes every task search LOOKS_MAX
+ * times per LOOK_NS.
  */
 #ifndef UFS_HINTS_H
 #define UFS_HINTS_H
@@ -65,11 +68,11 @@
 #define SCHED_IDLE 5
 #endif
 
-/* What is said of a task, in one word: a slot's tier, and above it the weight. */
-enum said {
-	SAID_NOTHING = 0,
-	SAID_TIER = 0xff,
-	SAID_WEIGHT_SHIFT = 16,
+/* A task's hint in one word: a slot's tier, and above it the weight. */
+enum hint {
+	HINT_NONE = 0,
+	HINT_TIER = 0xff,
+	HINT_WEIGHT_SHIFT = 16,
 };
 
 /* A user's table. How long each is the loader decides. */
@@ -95,8 +98,8 @@ struct {
 	__type(value, struct ufs_tables);
 } table_users SEC(".maps");
 
-/* A copy of what a task said when it last left a CPU, and what UFS made of it.
- * Everything but .boosted is written by the owner's callbacks alone. */
+/* A snapshot of a task's slot when it last left a CPU, and what UFS derives from it.
+ * Everything but .boosted is written by the owner's callbacks only. */
 struct slot_state {
 	u64 domain;
 	u64 wait;		/* locks waited for: asleep, spinning */
@@ -117,13 +120,13 @@ struct slot_state {
 	u32 uid;
 	u32 pid;
 	u32 tier;
-	/* By whoever lends it a boost; see boost.bpf.h. */
+	/* By the task that boosts it; see boost.bpf.h. */
 	u32 boosted;		/* enum ufs_boost */
 	u64 boost_lock;
 	u64 boost_since;
-	u64 barred_until;
+	u64 no_boost_until;
 	struct giveway_report report;
-	/* What the loader tells of the owner beside its report. */
+	/* Published by the loader beside the owner's report. */
 	u64 boosted_runs;
 	u64 floor_runs;
 	u32 wake_ns_log2[UFS_HIST_BUCKETS];
@@ -132,9 +135,9 @@ struct slot_state {
 struct slot_state slot_states[UFS_SLOTS_MAX];
 u64 nr_looks;
 
-/* Some of the slots. A slot comes and goes by its owner's callbacks, one after the
- * other; .members is moved after the bit, so it is 0 only while nobody is in the
- * set who was put there before it was read. */
+/* A set of slots. A slot is added and removed by its owner's callbacks, one after the
+ * other; .members is changed after the bit, so it is 0 only while the set has no slot
+ * that was added before it was read. */
 struct slot_set {
 	u64 words[UFS_SLOT_WORDS];
 	u64 members;
@@ -208,7 +211,7 @@ static __always_inline u32 slot_words(void)
 	return list ? ((READ_ONCE(list->nr) << slot_bits) + 63) >> 6 : 0;
 }
 
-/* The table of this user; UFS_TABLES_MAX: he has none. */
+/* The table of this user; UFS_TABLES_MAX: none. */
 __once u32 find_table(u32 uid)
 {
 	struct ufs_tables *list = tables();
@@ -247,7 +250,7 @@ static __always_inline u64 name_of(struct task_struct *p)
 	return giveway_owner(upid.nr, BPF_CORE_READ(upid.ns, ns.inum));
 }
 
-/* The slot of this name in this table, if its owner has made it count; else 0. */
+/* The slot of this name in this table, if its version is valid; else 0. */
 __once u32 find_slot(u32 table, u64 owner)
 {
 	struct giveway_header *head = header_of(table);
@@ -271,7 +274,7 @@ __once u32 find_slot(u32 table, u64 owner)
 
 __once int forget_slot(u32 slot);
 
-__once int look_for_slot(struct task_struct *p __arg_trusted)
+__once int search_slot(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
 	struct ufs_tables *list = tables();
@@ -298,17 +301,17 @@ __once int look_for_slot(struct task_struct *p __arg_trusted)
 		tc->looks = LOOKS_MAX;
 	/* A full barrier: what is found is as new as claims. */
 	__sync_fetch_and_add(&nr_looks, 1);
-	/* Anew each time: exec() in a thread gives it another number. */
+	/* Each time: exec() in a thread gives it another number. */
 	tc->owner = name_of(p);
 	found = find_slot(tc->table, tc->owner);
-	tc->kin = 0;
+	tc->process_slot = 0;
 	if (p->pid != p->tgid) {
-		tc->kin_owner = name_of(BPF_CORE_READ(p, group_leader));
-		tc->kin = find_slot(tc->table, tc->kin_owner);
+		tc->process_owner = name_of(BPF_CORE_READ(p, group_leader));
+		tc->process_slot = find_slot(tc->table, tc->process_owner);
 	}
-	/* The process has spoken. */
-	if (p->pid == p->tgid ? found : tc->kin)
-		tc->inherited = SAID_NOTHING;
+	/* A slot of the process replaces the inherited hint. */
+	if (p->pid == p->tgid ? found : tc->process_slot)
+		tc->inherited = HINT_NONE;
 	if (found == tc->slot)
 		return 0;
 	if (tc->slot)
@@ -374,31 +377,30 @@ static __always_inline bool is_own_slot(struct task_ctx *tc)
 	return is_slot_of(tc->slot, tc->owner);
 }
 
-static __always_inline u32 said_in(u32 index)
+static __always_inline u32 hint_in(u32 index)
 {
 	struct giveway_slot *slot = slot_at(index);
 
-	return slot ? READ_ONCE(slot->tier) | (u32)READ_ONCE(slot->weight) << SAID_WEIGHT_SHIFT :
-		      SAID_NOTHING;
+	return slot ? READ_ONCE(slot->tier) | (u32)READ_ONCE(slot->weight) << HINT_WEIGHT_SHIFT :
+		      HINT_NONE;
 }
 
-/* What is said of the task, in its slot or of its kin. False: a slot by which it went
- * is lost. */
-static __always_inline bool said_of(struct task_struct *p, struct task_ctx *tc, u32 *said)
+/* The task's hint: of its slot, or inherited. False: the slot that it came from is lost. */
+static __always_inline bool hint_of(struct task_struct *p, struct task_ctx *tc, u32 *hint)
 {
-	if (tc->slot || tc->kin) {
+	if (tc->slot || tc->process_slot) {
 		if (user_of(p) != tc->uid)
 			return false;
-		if (tc->slot ? !is_own_slot(tc) : !is_slot_of(tc->kin, tc->kin_owner))
+		if (tc->slot ? !is_own_slot(tc) : !is_slot_of(tc->process_slot, tc->process_owner))
 			return false;
-		*said = said_in(tc->slot ? tc->slot : tc->kin);
+		*hint = hint_in(tc->slot ? tc->slot : tc->process_slot);
 	} else {
-		*said = tc->inherited;
+		*hint = tc->inherited;
 	}
 	return true;
 }
 
-/* The tier that the task is in unless more is said of it. */
+/* The tier that the task is in without a hint. */
 static __always_inline u32 plain_tier(struct task_struct *p, struct task_ctx *tc)
 {
 	if (unlikely(p->policy == SCHED_IDLE) && !(p->flags & PF_KTHREAD) &&
@@ -412,19 +414,19 @@ static __always_inline bool has_idle_policy(struct task_struct *p)
 	return p->policy == SCHED_IDLE;
 }
 
-/* Where the task is to be, as far as it has a right to it. False: a slot by which it
- * went is lost. */
-static __always_inline bool asks_for(struct task_struct *p, struct task_ctx *tc, u32 *tier,
+/* The tier and weight that the task is to have by its hint, as far as it has the right.
+ * False: the slot that the hint came from is lost. */
+static __always_inline bool resolve_hint(struct task_struct *p, struct task_ctx *tc, u32 *tier,
 				     u32 *load)
 {
-	u32 said = SAID_NOTHING, asked;
+	u32 hint = HINT_NONE, asked;
 
 	*tier = plain_tier(p, tc);
 	*load = LOAD_ONE;
-	if (!said_of(p, tc, &said))
+	if (!hint_of(p, tc, &hint))
 		return false;
-	asked = said & SAID_TIER;
-	*load = load_of(said >> SAID_WEIGHT_SHIFT);
+	asked = hint & HINT_TIER;
+	*load = load_of(hint >> HINT_WEIGHT_SHIFT);
 	if (asked == GIVEWAY_SLOT_TIER_BACKGROUND) {
 		*tier = GIVEWAY_TIER_BACKGROUND;
 	} else if (asked == GIVEWAY_SLOT_TIER_TIME_SENSITIVE && *tier == GIVEWAY_TIER_BACKGROUND) {
@@ -439,9 +441,9 @@ static __always_inline bool asks_for(struct task_struct *p, struct task_ctx *tc,
 	return true;
 }
 
-/* Whether the task should look for a slot: somebody has claimed or released one in its
- * user's table, it has another user, or there are more tables. */
-static __always_inline bool should_look(struct task_struct *p, struct task_ctx *tc)
+/* Whether the task should search for a slot: one was claimed or released in its user's
+ * table, its user has changed, or there are more tables. */
+static __always_inline bool should_search(struct task_struct *p, struct task_ctx *tc)
 {
 	struct ufs_tables *list = tables();
 	struct giveway_header *head;
@@ -455,29 +457,29 @@ static __always_inline bool should_look(struct task_struct *p, struct task_ctx *
 	return head && unlikely(READ_ONCE(head->claims) != tc->claims_seen);
 }
 
-/* What a task that is being born has from the one that bears it: a process what is said
- * of its parent, a thread what its process was born with. */
-__once u32 legacy_of(struct task_struct *p __arg_trusted, bool is_thread)
+/* The hint that a new task inherits from the task that forks it: a process its parent's
+ * hint, a thread what its process inherited. */
+__once u32 inherited_hint(struct task_struct *p __arg_trusted, bool is_thread)
 {
 	struct task_ctx *tc = task_ctx(p);
 	u32 slot, table;
 
 	if (!tc)
-		return SAID_NOTHING;
+		return HINT_NONE;
 	if (is_thread)
 		return tc->inherited;
-	slot = tc->slot ? tc->slot : tc->kin;
-	/* It has not been scheduled since it claimed its slot. */
-	if (should_look(p, tc)) {
+	slot = tc->slot ? tc->slot : tc->process_slot;
+	/* It may have claimed a slot since it was last scheduled. */
+	if (should_search(p, tc)) {
 		table = find_table(user_of(p));
 		slot = find_slot(table, name_of(p));
 		if (!slot && p->pid != p->tgid)
 			slot = find_slot(table, name_of(BPF_CORE_READ(p, group_leader)));
 	}
-	return slot ? said_in(slot) : tc->inherited;
+	return slot ? hint_in(slot) : tc->inherited;
 }
 
-/* Put a task that is in no queue, and is charged up to now, elsewhere. */
+/* Change tier and weight of a task that is in no queue, and is charged up to now. */
 __once int retier(struct task_ctx *tc __arg_nonnull, u32 tier, u32 load)
 {
 	bool counted = tc->counted;
@@ -497,7 +499,7 @@ __once int retier(struct task_ctx *tc __arg_nonnull, u32 tier, u32 load)
 	return 0;
 }
 
-__once int heed_slot(struct task_struct *p __arg_trusted)
+__once int apply_slot(struct task_struct *p __arg_trusted)
 {
 	struct task_ctx *tc = task_ctx(p);
 	u32 tier, load;
@@ -505,11 +507,11 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 	if (!tc)
 		return 0;
 	tc->idle_policy = has_idle_policy(p);
-	if (!asks_for(p, tc, &tier, &load)) {
+	if (!resolve_hint(p, tc, &tier, &load)) {
 		if (tc->slot)
 			forget_slot(tc->slot);
 		tc->slot = 0;
-		tc->kin = 0;
+		tc->process_slot = 0;
 	} else if (tc->slot) {
 		state_of(tc->slot)->tier = tier;
 	}
@@ -518,28 +520,28 @@ __once int heed_slot(struct task_struct *p __arg_trusted)
 	return 0;
 }
 
-/* Whether anything is to be said of the task beside its cgroup. */
-static __always_inline bool has_word(struct task_ctx *tc)
+/* Whether anything but its cgroup may decide the task's tier. */
+static __always_inline bool has_hint(struct task_ctx *tc)
 {
-	return tc->slot || tc->kin || tc->inherited;
+	return tc->slot || tc->process_slot || tc->inherited;
 }
 
-/* Whether what is said of the task asks for anything but what it has, or is lost. */
+/* Whether the task's hint differs from what the task has, or is lost. */
 __once bool slot_differs(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull)
 {
 	u32 tier, load;
 
-	return !asks_for(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
+	return !resolve_hint(p, tc, &tier, &load) || tier != tc->tier || load != tc->load;
 }
 
-/* Some cgroup is in another tier than it was: its own, maybe. Tasks of the root,
- * kernel threads among them, stay as they were put there. */
-static __always_inline void heed_cgroup(struct task_struct *p, struct task_ctx *tc)
+/* Some cgroup has changed its tier, maybe the task's. Tasks of the root, kernel threads
+ * among them, keep theirs. */
+static __always_inline void apply_cgroup_tier(struct task_struct *p, struct task_ctx *tc)
 {
 	tc->moves_seen = READ_ONCE(tier_moves);
 	if (tc->group)
 		tc->cgroup_tier = READ_ONCE(group(tc->group)->tier) & 1;
-	heed_slot(p);
+	apply_slot(p);
 }
 
 /* Whether the task has become SCHED_IDLE, or has been. */
@@ -548,35 +550,35 @@ static __always_inline bool policy_changed(struct task_struct *p, struct task_ct
 	return has_idle_policy(p) != (bool)tc->idle_policy;
 }
 
-/* See what the task has to say. It is in no queue, and charged up to now. Mostly
- * that is nothing new: this is found out here, since heed_slot() has to look its
- * context up again. */
-static __always_inline void heed(struct task_struct *p, struct task_ctx *tc)
+/* Apply what has changed of the task's hint, cgroup and policy. It is in no queue, and
+ * charged up to now. Mostly nothing has changed; that is checked here, since
+ * apply_slot() has to look its context up again. */
+static __always_inline void apply_hints(struct task_struct *p, struct task_ctx *tc)
 {
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
-		heed_cgroup(p, tc);
+		apply_cgroup_tier(p, tc);
 	if (unlikely(policy_changed(p, tc)))
-		heed_slot(p);
+		apply_slot(p);
 	if (!hints_on)
 		return;
-	if (should_look(p, tc)) {
-		look_for_slot(p);
-		heed_slot(p);
-	} else if (unlikely(has_word(tc)) && slot_differs(p, tc)) {
-		heed_slot(p);
+	if (should_search(p, tc)) {
+		search_slot(p);
+		apply_slot(p);
+	} else if (unlikely(has_hint(tc)) && slot_differs(p, tc)) {
+		apply_slot(p);
 	}
 }
 
-/* Whether heed() would do something for the task that runs. */
-static __always_inline bool says_otherwise(struct task_struct *p, struct task_ctx *tc)
+/* Whether apply_hints() would do something for the task that runs. */
+static __always_inline bool hints_changed(struct task_struct *p, struct task_ctx *tc)
 {
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen || policy_changed(p, tc)))
 		return true;
 	if (!hints_on)
 		return false;
-	if (should_look(p, tc))
+	if (should_search(p, tc))
 		return true;
-	return unlikely(has_word(tc)) && slot_differs(p, tc);
+	return unlikely(has_hint(tc)) && slot_differs(p, tc);
 }
 
 /* The task has exited: its slot is free. */
@@ -603,7 +605,7 @@ static __always_inline bool was_waiting(struct task_ctx *tc)
 	return tc->slot && set_has(&waiters, tc->slot);
 }
 
-/* Tell the owner what became of it. */
+/* Write the owner's report into its slot. */
 static __always_inline void publish_report(struct task_ctx *tc)
 {
 	struct giveway_slot *slot = slot_at(tc->slot);

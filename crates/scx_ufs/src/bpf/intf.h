@@ -53,14 +53,14 @@ enum ufs_boost {
 	UFS_BOOST_LOCK,		/* the very lock, by number */
 	UFS_BOOST_TRANCHE,	/* a lightweight lock of the tranche, with waiters */
 	UFS_BOOST_LEADER,	/* the waiter's work is done by some holder */
-	UFS_BOOST_RESCUE,	/* the waiter spins, and nobody knows for whom */
+	UFS_BOOST_RESCUE,	/* the waiter spins, and its lock's holder is not known */
 	UFS_BOOST_BLOCKER,	/* a heavyweight lock, by its list of holders */
 };
 
 /* One counter for every branch that a reader of the statistics asks about. */
 enum ufs_stat {
 	/* Where a time-sensitive wake-up went; the four add up to its wake-ups, but for
-	 * those that were parked. */
+	 * those that were throttled. */
 	UFS_TS_WAKE_IDLE,
 	UFS_TS_WAKE_PREEMPT_BG,
 	UFS_TS_WAKE_PREEMPT_TS,
@@ -115,11 +115,11 @@ enum ufs_stat {
 	UFS_BOOST_RUN,
 	UFS_BOOST_FETCH,
 	UFS_BOOST_YIELD,
-	/* Background tasks preempted with a lock in hand; those of them whose lock
-	 * time-sensitive work came to wait for before they ran again. */
+	/* Background tasks preempted while they held a lock; those of them whose lock
+	 * time-sensitive work waited for before they ran again. */
 	UFS_HOLDER_PREEMPTED,
 	UFS_HOLDER_AWAITED,
-	/* Tasks that left a CPU which they would have gone on using: by tier, as above. */
+	/* Involuntary context switches: by tier, as above. */
 	UFS_BG_PREEMPTED,
 	UFS_TS_PREEMPTED,
 	/* Several threads to a core: wake-ups that had to share one with time-sensitive
@@ -129,14 +129,23 @@ enum ufs_stat {
 	/* Wake-ups whose CPU is not in the previous one's cache, or node. */
 	UFS_TS_LEFT_LLC,
 	UFS_TS_LEFT_NODE,
-	/* cpu.max: budgets used up; tasks parked for it; tasks that came to a CPU
-	 * from a queue and were sent away. */
+	/* cpu.max: budgets used up; tasks throttled for it; those of them that had to be
+	 * preempted, since they were queued before. */
 	UFS_THROTTLE,
-	UFS_PARK,
-	UFS_PARK_LATE,
+	UFS_THROTTLED_TASK,
+	UFS_THROTTLED_LATE,
 	UFS_LIMIT_CHANGE,
-	/* Walks of the floor's queue that found nobody for the CPU. */
+	/* Walks of the floor's queue that found no task for the CPU. */
 	UFS_FLOOR_MISS,
+	/* Invariants found broken: 0, unless UFS has a bug. A count of waiting tasks, or of
+	 * throttled groups, below 0; bg_cpus shows a CPU that runs no background work; a
+	 * snapshot of a task that is not the current one; a group whose node is not where
+	 * it must be; a throttled group without a timer. */
+	UFS_BROKEN_COUNT,
+	UFS_BROKEN_BG_CPU,
+	UFS_BROKEN_SNAPSHOT,
+	UFS_BROKEN_TREE,
+	UFS_BROKEN_THROTTLE,
 	UFS_NR_STATS,
 	/* A power of two, so that an index can be masked. */
 	UFS_STAT_SLOTS = 64,

@@ -6,42 +6,43 @@
  * is told the numbers. Here a limited group has a budget. Whatever its tasks and
  * those of the groups below it use is taken from it, and from every limited
  * group's above it. At the beginning of each period a quota is added. A group
- * with nothing left is throttled: it and all below it are held until it has
- * something again (park.bpf.h says how).
+ * with nothing left is throttled: its tasks and those of all groups below do not run
+ * until it has budget again (throttle_queue.bpf.h says how).
  *
  *	quota 30 ms of 100 ms
  *
  *	left	 30 \          28 \          30 \
  *		     \             \             \
  *		  0 --\-------------\-------------\-----
- *		     -2 held         0 held      ...
+ *		  -2 throttled    0 throttled    ...
  *		  0            100           200          ms
  *
- * OVERRUN IS DEBT. Use is billed when a task leaves its CPU and at every tick, so
- * each CPU that runs the group may overrun by a tick. What is left then is below
- * zero, and the next quota pays for it: over several periods the group has its
- * quota exactly. Who runs though held (the floor's tasks, a boosted holder of a
- * lock) makes debts too. What quotas would not pay in half of the floor's deadline
- * is forgiven, so that the tasks of a crowd come to their turns before the floor
- * has to see to it.
+ * OVERRUN IS DEBT. CPU time is billed when a task leaves its CPU and at every tick, so
+ * each CPU that runs the group may overrun by a tick. The budget is then negative, and
+ * the next quota pays for it: over several periods the group gets exactly its quota.
+ * Tasks that run although they are throttled (from the floor, or boosted lock holders)
+ * make debts too. Debt that quotas would not pay in half of the floor's deadline is
+ * forgiven, so that each of many tasks runs before the floor has to run it.
  *
  * A budget is refilled when it is next looked at, so a group that is not
- * throttled costs no timer. One that is has a timer set to its next period.
+ * throttled needs no timer. A throttled one has a timer set to its next period.
  *
- * What is not used in a period is lost, but for cpu.max.burst.
+ * Budget that is not used in a period is lost, except for cpu.max.burst.
  *
  * INVARIANTS
  *   1. .throttled goes from 0 to 1 by a compare and swap in spend(), which arms the
- *      timer afterwards, and from 1 to 0 in the timer's callback only.
- *   2. nr_throttled is the number of groups with .throttled, from before anybody
- *      is held for it.
- *   3. A timer re-arms itself until its group is not throttled.
+ *      timer afterwards, and from 1 to 0 in the timer's callback only. (not asserted:
+ *      each change is one atomic operation; another one would break 2)
+ *   2. nr_throttled_groups is the number of groups with .throttled, and is raised before
+ *      .throttled is. (asserted in count_down(): it does not fall below 0)
+ *   3. A throttled group's timer is armed: by spend(), then by its own callback until
+ *      the group is not throttled. (asserted there: UFS_BROKEN_THROTTLE)
  *
  * WEAKNESSES: a cgroup that shares its parent's group (UFS_GROUP_OVERFLOW) has no
  * limit of its own, nor does one UFS_DEPTH_MAX levels above the task. On a CPU
- * without a tick (nohz_full) use is billed at the end of a slice. Many CPUs and a
- * quota of less than a tick on each: more than the quota is used, since debts are
- * forgiven.
+ * without a tick (nohz_full) CPU time is billed at the end of a slice. On many CPUs with
+ * a quota of less than a tick on each, the group uses more than its quota, since debts
+ * are forgiven.
  */
 #ifndef UFS_LIMIT_H
 #define UFS_LIMIT_H
@@ -69,7 +70,7 @@ struct limit limits[UFS_GROUPS_MAX];
 /* Groups that are limited, and that are throttled. While they are 0, all that
  * cpu.max costs is to find that out. */
 u32 nr_limits;
-u32 nr_throttled;
+u32 nr_throttled_groups;
 
 struct limit_timer {
 	struct bpf_timer timer;
@@ -104,7 +105,7 @@ static __always_inline void refill(struct limit *l, u64 now)
 	if (!period || time_delta(now, start) < period)
 		return;
 	periods = (now - start) / period;
-	/* Lets one of several through. */
+	/* Lets one of several callers through. */
 	if (__sync_val_compare_and_swap(&l->period_start, start, start + periods * period) != start)
 		return;
 	if (periods > REFILLS_MAX)
@@ -136,19 +137,22 @@ static __always_inline void spend(u32 index, u64 used, u64 now)
 	refill(l, now);
 	if (READ_ONCE(l->left_ns) > 0 || READ_ONCE(l->throttled))
 		return;
-	__sync_fetch_and_add(&nr_throttled, 1);
+	__sync_fetch_and_add(&nr_throttled_groups, 1);
 	if (__sync_val_compare_and_swap(&l->throttled, 0, 1)) {
-		__sync_fetch_and_sub(&nr_throttled, 1);
+		__sync_fetch_and_sub(&nr_throttled_groups, 1);
 		return;
 	}
 	l->throttled_since = now;
 	l->throttles++;
 	stat_inc(UFS_THROTTLE);
 	entry = bpf_map_lookup_elem(&limit_timers, &index);
+	if (!entry) {
+		scx_bpf_error("group %u has no entry for its timer", index);
+		return;
+	}
 	/* Another CPU's refill may have come in between: then for no period. */
-	if (entry)
-		bpf_timer_start(&entry->timer, READ_ONCE(l->left_ns) > 0 ? 0 : until_refill(l, now),
-				0);
+	if (bpf_timer_start(&entry->timer, READ_ONCE(l->left_ns) > 0 ? 0 : until_refill(l, now), 0))
+		stat_inc(UFS_BROKEN_THROTTLE);
 }
 
 /* Take @used nanoseconds from the budgets of a group and of all above it. */
@@ -166,7 +170,7 @@ __once int spend_upwards(u32 index, u64 used, u64 now)
 	return 0;
 }
 
-/* Have the budgets pay for what a task has used since they last did. */
+/* Take what a task has used since it was last billed from the budgets. */
 static __always_inline void bill(struct task_ctx *tc, u64 now)
 {
 	u64 used = time_delta(now, tc->billed_at);
@@ -177,7 +181,7 @@ static __always_inline void bill(struct task_ctx *tc, u64 now)
 }
 
 /* Whether a group or one above it is throttled. */
-__once u32 is_throttled(u32 index)
+__once u32 group_is_throttled(u32 index)
 {
 	u32 level;
 
@@ -192,9 +196,9 @@ __once u32 is_throttled(u32 index)
 	return false;
 }
 
-/* ---- Limits come, change and go ---- */
+/* ---- Setting, changing and removing limits ---- */
 
-static __noinline int release_parked(void);
+static __noinline int release_throttled(void);
 
 /* A throttled group's next period has begun, or its limit has changed. */
 static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
@@ -205,17 +209,18 @@ static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 	if (READ_ONCE(l->quota_ns)) {
 		refill(l, now);
 		if (READ_ONCE(l->left_ns) <= 0) {
-			bpf_timer_start(timer, until_refill(l, now), 0);
+			if (bpf_timer_start(timer, until_refill(l, now), 0))
+				stat_inc(UFS_BROKEN_THROTTLE);
 			return 0;
 		}
 	}
 	if (__sync_lock_test_and_set(&l->throttled, 0)) {
-		__sync_fetch_and_sub(&nr_throttled, 1);
+		count_down(&nr_throttled_groups);
 		l->throttled_ns += time_delta(now, l->throttled_since);
 	}
 	/* As in on_timer(). */
 	bpf_rcu_read_lock();
-	release_parked();
+	release_throttled();
 	bpf_rcu_read_unlock();
 	return 0;
 }
@@ -257,7 +262,7 @@ static __noinline int set_limit(u32 index, u64 period_us, u64 quota_us, u64 burs
 		__sync_fetch_and_add(&nr_limits, 1);
 	else if (before && !quota_ns)
 		__sync_fetch_and_sub(&nr_limits, 1);
-	/* The callback draws the conclusions. */
+	/* The callback releases the tasks, or sets the timer again. */
 	if (READ_ONCE(l->throttled))
 		bpf_timer_start(&entry->timer, 0, 0);
 	return 0;

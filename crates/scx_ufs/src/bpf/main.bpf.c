@@ -28,29 +28,33 @@
  *	                 +---- preempted, or slice over -----+
  *
  *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
- *   background that urgent work waits for: BOOST_DSQ ---> RUNNING.
- *   either, of a cgroup that has used up its cpu.max: PARK_DSQ ---> its queue above.
+ *   background that holds a lock urgent work waits for: BOOST_DSQ ---> RUNNING.
+ *   either, of a cgroup that has used up its cpu.max: THROTTLED_DSQ ---> its queue above.
  *
- * WHAT A CPU DOES WHEN IT NEEDS WORK (dispatch), first match wins: an overdue
- * task, if the floor's share allows; a boosted one, if it is their turn; the
- * waiting time-sensitive task that is most behind, in any queue, or the previous one if that is behind it; the
- * background group that is most behind, or the previous task likewise; idle.
+ * DISPATCH takes the first of these that exists: an overdue task, if the floor's share
+ * allows; a boosted task, if it is their turn; the waiting time-sensitive task that is
+ * most behind, in any queue, or the previous one if that is further behind; a task of
+ * the background group that is most behind, or the previous task likewise. Else idle.
  *
  * INVARIANTS
- *   1. A background task never sits in a local queue while it could be left in
- *      its group's: the local queue is served before dispatch can choose. One
- *      that moves apart (claim.bpf.h) goes into that of an idle CPU it has claimed.
- *   2. A task in a queue of ours is counted (task_ctx.waits) from before it is
+ *   1. A background task is never put into a local queue, which the kernel serves
+ *      before it calls dispatch. Exceptions: dispatch moves one there to run it next;
+ *      one that moves apart (claim.bpf.h) goes to an idle CPU that it has claimed.
+ *      (not asserted: a program cannot look into local queues; tests look at traces)
+ *   2. A task in one of UFS's queues is counted (task_ctx.waits) from before it is
  *      inserted until it runs, moves or leaves; emptiness is judged by counts.
- *   3. A bit in bg_cpus is set only while that CPU runs background work.
- *   4. Nothing that a cgroup or a task can do is an error: a missing context
- *      means time-sensitive, in the root group.
+ *      (asserted in count_down(): no count falls below 0)
+ *   3. A bit in bg_cpus is set only while that CPU runs background work. (asserted in
+ *      ufs_tick)
+ *   4. Nothing that a cgroup or a task can do is an error: a task without a context
+ *      counts as time-sensitive, in the root group. (UFS_NO_CTX counts such tasks;
+ *      tests require that there are none)
  *
- * VERIFICATION is most of what loading takes. A function that is __once is verified
- * once for each callback, whoever calls it and whatever is known there; another one anew
- * for each state in which each caller reaches it. So what is long, has loops, or is
- * called from several places is __once. It takes numbers, the memory of a context, or a
- * task that the kernel vouches for, and cannot be called under a lock.
+ * VERIFICATION takes most of the time of loading. The verifier follows a __once function
+ * once for each callback, with unknown arguments; any other function anew for each
+ * state in which a caller reaches it. So functions that are long, have loops, or are
+ * called from several places are __once. They take numbers, memory of a context, or a
+ * task that the kernel trusts, and cannot be called under a lock.
  *
  * WEAKNESSES: slices end at the timer tick; a time-sensitive task preempted by
  * a real-time one waits for it on its CPU; each of the headers names its own.
@@ -63,7 +67,7 @@
 #include "ctx.bpf.h"
 #include "limit.bpf.h"
 #include "group.bpf.h"
-#include "reach.bpf.h"
+#include "affinity.bpf.h"
 #include "bg_tree.bpf.h"
 #include "hints.bpf.h"
 #include "reader.bpf.h"
@@ -72,9 +76,9 @@
 #include "placement.bpf.h"
 #include "boost.bpf.h"
 #include "boost_run.bpf.h"
-#include "park.bpf.h"
+#include "throttle_queue.bpf.h"
 #include "floor.bpf.h"
-#include "price.bpf.h"
+#include "reweight.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -92,13 +96,13 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 		stat_inc(UFS_BG_CLAMP);
 	}
 	enter_queue(tc, WAITS_BG | index);
-	add_reach(p, index);
+	add_affinity(p, index);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
 	group_has_work(index);
 	/* Boosted just now, by a waiter that did not find it in a queue: paired with
-	 * lend() and call_up(), as is the addition to bg_waiting. */
+	 * boost_holder() and wake_boosted(), as is the addition to bg_waiting. */
 	if (unlikely(is_boosted(tc))) {
-		want(tc->slot);
+		request_fetch(tc->slot);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	}
 
@@ -114,11 +118,11 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 /* ---- Charging ---- */
 
 /*
- * How many times a tier is owned. A tier's clock, the mean virtual runtime, moves on by
- * what is used divided by that. The groups below the root own 1 together, each task of
- * the root owns 1 by itself; without the root's part the clock would run ahead of
- * everybody whenever a kernel thread runs, and the clamp would eat the lag that weights
- * are made of.
+ * The sum of the parts of a tier that are owned. A tier's clock, the mean virtual runtime,
+ * advances by the CPU time used divided by that. The groups below the root own 1
+ * together, each task of the root owns 1 by itself. Without the root's part the clock
+ * would run ahead of all groups whenever a kernel thread runs, and clamping would remove
+ * the lag by which weights work.
  */
 static __always_inline u64 owners_of(u32 tier)
 {
@@ -146,7 +150,7 @@ static __always_inline u32 fine_bucket(u64 ns)
 	return bucket < UFS_FINE_BUCKETS ? bucket : UFS_FINE_BUCKETS - 1;
 }
 
-/* A task with a slot starts to run: it waits no more. */
+/* A task with a slot starts to run: it no longer waits. */
 static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 {
 	struct slot_state *state = state_of(tc->slot);
@@ -181,7 +185,7 @@ static __always_inline void count_run(struct task_ctx *tc, u64 used)
 	struct giveway_report *report = &state_of(tc->slot)->report;
 
 	report->run_ns[tc->tier & 1] += used;
-	if (tc->boost == PAST_RUNS) {
+	if (tc->boost == OVERRIDE_RUNNING) {
 		report->boosted_ns += used;
 		stats()->boosted_ns += used;
 	}
@@ -215,7 +219,7 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
-		/* Before the clock moves on: the group may be repriced. */
+		/* Before the clock advances: the group may be reweighted. */
 		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
 		advance_bg_clock(tc->group, used, group_scale(tc->group, GIVEWAY_TIER_BACKGROUND),
 				 owners_of(GIVEWAY_TIER_BACKGROUND));
@@ -245,12 +249,12 @@ static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 
 	core_turns(cc, cpu, true);
 }
 
-/* From the floor, or boosted: as if time-sensitive, and never ahead of anybody. */
+/* From the floor, or boosted: as if time-sensitive, and ahead of no task. */
 static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc)
 {
 	runs_ts(cc, cpu, tc->started, 0, ts_clock - (1ULL << 60));
 	if (is_boosted(tc)) {
-		turn_to(&tc->boost, &boost_waiting, PAST_RUNS);
+		turn_to(&tc->boost, &boost_waiting, OVERRIDE_RUNNING);
 		cc->runs_boosted = 1;
 		state_of(tc->slot)->boosted_runs++;
 		__sync_fetch_and_add(&work_of(tc->group)->boosted_runs, 1);
@@ -277,9 +281,9 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		stat_inc(UFS_NO_CTX);
 		return prev_cpu;
 	}
-	heed(p, tc);
-	if (unlikely(is_held(tc))) {
-		/* Enqueue parks it: no CPU is to be looked for. */
+	apply_hints(p, tc);
+	if (unlikely(is_throttled(tc))) {
+		/* Enqueue puts it into THROTTLED_DSQ: it needs no CPU. */
 		tc->wake_at = scx_bpf_now();
 		tc->idle_found = false;
 		return prev_cpu;
@@ -303,11 +307,11 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (unlikely(tc->waits || tc->floor || tc->boost))
 		leave_queue(tc);
-	heed(p, tc);
+	apply_hints(p, tc);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
 		tc->wake_at = scx_bpf_now();
-	if (unlikely(is_held(tc))) {
-		park(p, tc, enq_flags);
+	if (unlikely(is_throttled(tc))) {
+		enqueue_throttled(p, tc, enq_flags);
 		return;
 	}
 	count_runnable(tc);
@@ -342,19 +346,21 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	/* The previous task competes with those in the queues. */
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		tc = task_ctx(prev);
-	if (tc && tc->floor != PAST_RUNS && allowed_on(prev, cpu)) {
+	if (tc && tc->floor != OVERRIDE_RUNNING && allowed_on(prev, cpu)) {
 		charge(prev, tc, scx_bpf_now());
-		heed(prev, tc);
+		apply_hints(prev, tc);
 		if (unlikely(tc->slot)) {
+			if (bpf_get_current_task_btf() != prev)
+				stat_inc(UFS_BROKEN_SNAPSHOT);
 			leave_cpu(tc, true);
 			prev_boosted = is_boosted(tc);
 		}
-		if (likely(!is_held(tc))) {
+		if (likely(!is_throttled(tc))) {
 			prev_ts = tc->tier == GIVEWAY_TIER_TIME_SENSITIVE;
 			prev_bg = !prev_ts;
 		}
 	}
-	if (unlikely(READ_ONCE(boost_waiting) || !set_is_empty(&wanted) || prev_boosted) &&
+	if (unlikely(READ_ONCE(boost_waiting) || !set_is_empty(&to_fetch) || prev_boosted) &&
 	    boosts_turn(cc)) {
 		if (boost_dispatch(cpu, cc))
 			return;
@@ -397,7 +403,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		stat_inc(UFS_BG_KEEP);
 		prepay(tc);
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
-		turn_to(&tc->boost, &boost_waiting, PAST_NOT);
+		turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
 		if (unlikely(cc->runs != RUNS_BG))
 			runs_bg(cc, cpu);
 		return;
@@ -418,7 +424,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	cc->claimed = 0;
 	if (unlikely(!tc))
 		return;
-	/* A task that changes its cgroup while it runs comes back without enqueue. */
+	/* A task that changes its cgroup while it runs gets here without enqueue. */
 	if (unlikely(!tc->counted))
 		count_runnable(tc);
 	from_floor = tc->floor;
@@ -437,15 +443,15 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		tc->wake_at = 0;
 	}
 	if (from_floor) {
-		turn_to(&tc->floor, &floor_waiting, PAST_RUNS);
+		turn_to(&tc->floor, &floor_waiting, OVERRIDE_RUNNING);
 		stats()->count[UFS_BG_FLOOR_RUN + (tc->tier & 1)]++;
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
 		if (tc->slot)
 			state_of(tc->slot)->floor_runs++;
 	}
-	if (unlikely(is_held(tc))) {
-		/* It waited in a queue when the budget was used up: see park.bpf.h. */
-		stat_inc(UFS_PARK_LATE);
+	if (unlikely(is_throttled(tc))) {
+		/* It waited in a queue when the budget was used up: see throttle_queue.bpf.h. */
+		stat_inc(UFS_THROTTLED_LATE);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 	if (tc->tier == GIVEWAY_TIER_BACKGROUND) {
@@ -487,15 +493,15 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	if (unlikely(!tc))
 		return;
 	charge(p, tc, now);
-	tc->boost_ran = tc->boost == PAST_RUNS;
-	turn_to(&tc->floor, &floor_waiting, PAST_NOT);
-	turn_to(&tc->boost, &boost_waiting, PAST_NOT);
+	tc->boost_ran = tc->boost == OVERRIDE_RUNNING;
+	turn_to(&tc->floor, &floor_waiting, OVERRIDE_NONE);
+	turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
 	if (runnable) {
 		stats()->count[UFS_BG_PREEMPTED + (tc->tier & 1)]++;
 		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
 	}
 	/* A thread may claim its slot and sleep at once. */
-	heed(p, tc);
+	apply_hints(p, tc);
 	if (unlikely(tc->slot)) {
 		state_of(tc->slot)->report.preempted += runnable;
 		/* Another CPU's doing otherwise: what the task says cannot be read. */
@@ -515,15 +521,19 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 
 	if (tc)
 		bill(tc, scx_bpf_now());
-	/* Dispatch will heed it. */
-	if (tc && unlikely(says_otherwise(p, tc) || is_held(tc))) {
+	/* Dispatch will apply it. */
+	if (tc && unlikely(hints_changed(p, tc) || is_throttled(tc))) {
 		scx_bpf_task_set_slice(p, 0);
 		return;
 	}
 	/* Background work goes back to dispatch while anything better waits, and is
 	 * claimable again if a claim came to nothing. */
-	if (cpu_ctx(cpu)->runs != RUNS_BG)
+	if (cpu_ctx(cpu)->runs != RUNS_BG) {
+		/* Both change under the rq lock, except that a waker clears the bit. */
+		if (unlikely(READ_ONCE(bg_cpus[cpu >> 6]) & (1ULL << (cpu & 63))))
+			stat_inc(UFS_BROKEN_BG_CPU);
 		return;
+	}
 	settle_core(cpu);
 	if (READ_ONCE(ts_waiting))
 		scx_bpf_task_set_slice(p, 0);
@@ -548,9 +558,9 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
-/* ---- Tasks come, go and move ---- */
+/* ---- Creation, exit and moves of tasks ---- */
 
-static void settle_in(struct task_struct *p, struct task_ctx *tc, u32 index)
+static void assign_group(struct task_struct *p, struct task_ctx *tc, u32 index)
 {
 	u32 tier;
 
@@ -582,9 +592,9 @@ s32 BPF_STRUCT_OPS(ufs_init_task, struct task_struct *p, struct scx_init_task_ar
 		return -ENOMEM;
 	/* The task's own of an earlier attachment, maybe. */
 	__builtin_memset(tc, 0, sizeof(*tc));
-	settle_in(p, tc, group_of_cgroup(args->cgroup));
+	assign_group(p, tc, group_of_cgroup(args->cgroup));
 	if (hints_on && args->fork)
-		tc->inherited = legacy_of(bpf_get_current_task_btf(), p->pid != p->tgid);
+		tc->inherited = inherited_hint(bpf_get_current_task_btf(), p->pid != p->tgid);
 	return 0;
 }
 
@@ -623,7 +633,7 @@ void BPF_STRUCT_OPS(ufs_cgroup_move, struct task_struct *p, struct cgroup *from,
 		return;
 	leave_queue(tc);
 	uncount_runnable(tc, scx_bpf_now());
-	settle_in(p, tc, group_of_cgroup(to));
+	assign_group(p, tc, group_of_cgroup(to));
 	stat_inc(UFS_CGROUP_MOVE);
 }
 
@@ -647,7 +657,7 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_weight, struct cgroup *cgrp, u32 weight)
 	__sync_fetch_and_add(&hweight_gen, 1);
 	stat_inc(UFS_WEIGHT_CHANGE);
 	WRITE_ONCE(rekey_ts_wanted, 1);
-	reprice_soon();
+	reweight_soon();
 }
 
 void BPF_STRUCT_OPS(ufs_cgroup_set_idle, struct cgroup *cgrp, bool idle)
@@ -672,9 +682,9 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us
 	stat_inc(UFS_LIMIT_CHANGE);
 }
 
-/* ---- The scheduler comes and goes ---- */
+/* ---- Attaching and detaching ---- */
 
-/* What an earlier attachment has left where the loader cannot reach: see again.rs.
+/* What an earlier attachment has left where the loader cannot clear it: see reattach.rs.
  * Nodes of the tree go back to their groups' stashes. */
 static void clear_leftovers(void)
 {
@@ -690,7 +700,7 @@ static void clear_leftovers(void)
 	}
 }
 
-/* Tell the clients of every table who reads it: 0 is nobody. */
+/* Tell the clients of every table which UFS load reads it; 0: none. */
 static void tell_clients(u64 scheduler)
 {
 	struct giveway_header *head;
@@ -726,11 +736,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	err = scx_bpf_create_dsq(BOOST_DSQ, -1);
 	if (err)
 		return err;
-	err = scx_bpf_create_dsq(PARK_DSQ, -1);
+	err = scx_bpf_create_dsq(THROTTLED_DSQ, -1);
 	if (err)
 		return err;
 	tell_clients(load_number);
-	err = init_price_timer();
+	err = init_reweight_timer();
 	return err ?: start_timer();
 }
 
@@ -747,7 +757,8 @@ void BPF_STRUCT_OPS(ufs_dump, struct scx_dump_ctx *dctx)
 
 	scx_bpf_dump("ufs: waiting ts=%llu bg=%llu floor=%llu, clocks ts=%llu bg=%llu", ts_waiting,
 		     bg_waiting, floor_waiting, ts_clock, bg_clock);
-	scx_bpf_dump("ufs: limits %u throttled %u parked %llu", nr_limits, nr_throttled, nr_parked);
+	scx_bpf_dump("ufs: limits %u throttled %u tasks %llu", nr_limits, nr_throttled_groups,
+		     nr_throttled_tasks);
 	bpf_for(i, 0, UFS_GROUPS_MAX) {
 		struct group *g = group(i);
 
@@ -757,9 +768,9 @@ void BPF_STRUCT_OPS(ufs_dump, struct scx_dump_ctx *dctx)
 			continue;
 		scx_bpf_dump("ufs group %u: cgroup %llu tier %u weight %u scales %llu %llu", i,
 			     g->cgid, g->tier, g->weight, g->in[0].scale, g->in[1].scale);
-		scx_bpf_dump("  loads %u %u waiting %u queued %u vtime %llu home %u cpus %llx", g->in[0].load,
-			     g->in[1].load, g->nr_waiting, g->queued, g->vtime, reach_of(i)->home,
-			     reach_of(i)->cpus[0]);
+		scx_bpf_dump("  loads %u %u waiting %u queued %u vtime %llu clock %u cpus %llx", g->in[0].load,
+			     g->in[1].load, g->nr_waiting, g->queued, g->vtime, affinity_of(i)->clock_id,
+			     affinity_of(i)->cpus[0]);
 	}
 }
 

@@ -4,7 +4,7 @@
  *
  * At wake-up a task goes to, in this order:
  *   1. an idle CPU, or one that runs background work, which is preempted at once:
- *      which of them is claim.bpf.h's to say;
+ *      claim.bpf.h chooses it;
  *   2. a CPU whose time-sensitive task is ahead in virtual runtime by more than
  *      the preemption lag, which is preempted too;
  *   3. the queue of its previous CPU, in order of virtual runtime.
@@ -15,13 +15,13 @@
  *
  * Virtual runtime is comparable in the whole tier (see task_scale), and ts_clock
  * is its mean: active tasks' shares add up to one, so the mean moves by the real
- * time spent. Where tasks compete it is put right (see ts_meet). A waking task
+ * time spent. Where tasks compete it is corrected (see ts_meet). A waking task
  * is at most one slice behind the clock.
  *
  * No time-sensitive task waits while a CPU that it may use is idle or runs
- * background work. Whoever puts a task into a queue raises ts_waiting and then
- * looks at the idle mask and at bg_cpus; whoever starts background work or goes
- * idle sets its bit there and then looks at ts_waiting. One of them sees the
+ * background work. A CPU that puts a task into a queue raises ts_waiting and then
+ * looks at the idle mask and at bg_cpus; one that starts background work or goes
+ * idle sets its bit there and then looks at ts_waiting. One of the two sees the
  * other.
  *
  * Known weakness: the kernel inserts a task into a queue only after enqueue has
@@ -34,8 +34,8 @@
 /* CPUs looked at for a preemptible task, and queues compared in dispatch. */
 #define SCAN_MAX 8
 
-/* The CPU @steps after @cpu, in a circle: reckoned anew in each round of a loop, since
- * one that is carried along is a constant to the verifier (see nought). */
+/* The CPU @steps after @cpu, in a circle: computed in each round of a loop, since a
+ * variable that is carried along is a constant to the verifier (see nought). */
 static __always_inline u32 cpu_after(u32 cpu, u32 steps)
 {
 	u32 sum = cpu + steps;
@@ -44,20 +44,20 @@ static __always_inline u32 cpu_after(u32 cpu, u32 steps)
 }
 
 /* How far the time-sensitive task on @cc is ahead of @vtime; 0 if it is not. */
-static __always_inline u64 lead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
+static __always_inline u64 ahead_of(struct cpu_ctx *cc, u64 vtime, u64 now)
 {
-	s64 lead;
+	s64 ahead;
 
 	if (cc->runs != RUNS_TS)
 		return 0;
-	lead = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale) - vtime;
-	return lead > 0 ? lead : 0;
+	ahead = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale) - vtime;
+	return ahead > 0 ? ahead : 0;
 }
 
 /* Of @prev and a few CPUs after it, the one whose task is furthest ahead of @tc. */
 __once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime, u64 now)
 {
-	u64 most = unknown_zero(), lead;
+	u64 most = unknown_zero(), ahead;
 	s32 best = prev;
 	u32 i;
 
@@ -70,9 +70,9 @@ __once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime,
 		cpu = cpu_after(prev, i);
 		cc = cpu_ctx(cpu);
 		if (!cc->claimed) {
-			lead = lead_of(cc, vtime, now);
-			if (lead > most && allowed_on(p, cpu)) {
-				most = lead;
+			ahead = ahead_of(cc, vtime, now);
+			if (ahead > most && allowed_on(p, cpu)) {
+				most = ahead;
 				best = cpu;
 			}
 		}
@@ -84,10 +84,10 @@ __once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime,
  * Take the clock back to the later of the task that wakes up for @cc and the
  * one that runs there, if it is ahead of both.
  *
- * ts_clock is the mean of the whole tier, and runs away from tasks that compete
- * when others get more than their weights would give them, on CPUs that nobody
- * else may use. Where two tasks meet, time is between theirs. It is not taken
- * forward likewise: those others meet too, far ahead of everybody.
+ * ts_clock is the mean of the whole tier. It runs ahead of tasks that compete when
+ * others get more than their weights would give them, on CPUs that no other task may
+ * use. Where two tasks compete, the right time is between theirs. The clock is not moved
+ * forward likewise: those others compete too, far ahead of all tasks.
  */
 static __always_inline void ts_meet(struct cpu_ctx *cc, u64 vtime, u64 now)
 {
@@ -99,7 +99,7 @@ static __always_inline void ts_meet(struct cpu_ctx *cc, u64 vtime, u64 now)
 	later = cc->curr_vtime + scaled(time_delta(now, cc->curr_start), cc->curr_scale);
 	if ((s64)(vtime - later) > 0)
 		later = vtime;
-	/* A lost race leaves somebody else's meeting, or an advance: as good. */
+	/* If the race is lost, another CPU has corrected or advanced it: as good. */
 	if ((s64)(clock - later) > 0)
 		__sync_val_compare_and_swap(&ts_clock, clock, later);
 }
@@ -203,7 +203,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 		return;
 	}
 	if (waking && !cc->claimed &&
-	    lead_of(cc, tc->vtime, scx_bpf_now()) > scaled(preempt_lag_ns, scale)) {
+	    ahead_of(cc, tc->vtime, scx_bpf_now()) > scaled(preempt_lag_ns, scale)) {
 		cc->claimed = 1;
 		stat_inc(UFS_TS_WAKE_PREEMPT_TS);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);

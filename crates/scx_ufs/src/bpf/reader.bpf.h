@@ -12,19 +12,22 @@
  *	holder:	nheld, held[] -> {lock, tranche} of the last few
  *	waiter:	*my_wait_event_info -> an event, which is one of
  *		a lightweight lock	its tranche; the address is not known
- *		group commit		the leader holds something: whoever does
- *		a spinlock		nobody knows who holds it
+ *		group commit		any holder may be the leader
+ *		a spinlock		its holder is not known
  *		a heavyweight lock	MyProc -> waitLock -> holders' processes
  *
  * Shared memory is mapped at the same address in every backend of a server, so
  * a waiter can look whether a holder's lock has waiters at all.
  *
  * INVARIANTS
- *   1. Memory is read of the current task only, by a call that fails softly; a
- *      read that fails means "no lock" and is counted.
- *   2. What was read is compared, or looked up in the table. A server that lies
- *      gets its own backends boosted wrongly, within the bounds of boosts.
- *   3. Every walk has a bound: UFS_HELD_SEEN locks, HOLDERS_WALKED holders.
+ *   1. Memory is read of the current task only, by a call that may fail; a failed
+ *      read means "no lock" and is counted. (asserted in ufs_dispatch:
+ *      UFS_BROKEN_SNAPSHOT)
+ *   2. What was read is only compared, or looked up in the table. A server that writes
+ *      false values gets its own backends boosted wrongly, within the bounds of boosts.
+ *      (not asserted: the verifier rejects its use as an address)
+ *   3. Every walk has a bound: UFS_HELD_SEEN locks, HOLDERS_WALKED holders. (not
+ *      asserted: the verifier rejects a walk without one)
  *
  * WEAKNESSES: a tranche stands for many locks (all buffers'), so a holder of
  * another lock of it that has waiters too may be boosted. A page that is
@@ -43,7 +46,7 @@ enum asks {
 	ASKS_NOTHING = 0,
 	ASKS_TRANCHE,		/* holders in its tranche */
 	ASKS_LEADER,		/* holders of anything */
-	ASKS_RESCUE,		/* whoever was preempted */
+	ASKS_RESCUE,		/* preempted tasks */
 	ASKS_BLOCKERS,		/* the tasks in .blocker */
 };
 
@@ -161,7 +164,7 @@ static __noinline int read_event(u32 index)
 	return 0;
 }
 
-/* Whether the owner of @index may hold a spinlock that nobody can see. */
+/* Whether the owner of @index may hold a spinlock that is recorded nowhere. */
 static __always_inline bool rescues(u32 index)
 {
 	struct giveway_slot *slot = slot_at(index);
@@ -169,7 +172,7 @@ static __always_inline bool rescues(u32 index)
 	return slot && READ_ONCE(slot->reader.wait_event_spin);
 }
 
-/* Whether somebody queues for @lock of @holder, as the current task sees it. */
+/* Whether @lock of @holder has waiters, as the current task sees it. */
 static __always_inline bool has_waiters(struct slot_state *holder, u64 lock)
 {
 	u32 word = 0;

@@ -15,27 +15,27 @@ use crate::bpf_intf::*;
     _om_label = "hints"
 )]
 pub struct HintStats {
-    #[stat(desc = "slots found by the thread that they belong to")]
+    #[stat(desc = "slots found for the thread that owns them")]
     pub slots_found: u64,
     #[stat(desc = "slots taken back from threads that exited")]
     pub slots_reclaimed: u64,
     #[stat(desc = "changes of a task's tier by its slot")]
     pub tier_changes: u64,
-    #[stat(desc = "looks at a slot that asked for a tier without the right to it")]
+    #[stat(desc = "reads of a slot that asks for a tier without the right to it")]
     pub refused: u64,
     #[stat(desc = "reads of a task's memory that failed")]
     pub failed_reads: u64,
-    #[stat(desc = "boosts of the holder of the lock waited for")]
+    #[stat(desc = "boosts of the holder of the very lock that is waited for")]
     pub boosts_lock: u64,
-    #[stat(desc = "boosts of a holder in the tranche waited for")]
+    #[stat(desc = "boosts of a holder of a lock in the tranche that is waited for")]
     pub boosts_tranche: u64,
     #[stat(desc = "boosts of a holder that may lead the waiter's group")]
     pub boosts_leader: u64,
-    #[stat(desc = "boosts of a preempted task because another spun")]
+    #[stat(desc = "boosts of a preempted task because a waiter spun")]
     pub boosts_rescue: u64,
-    #[stat(desc = "boosts of a holder of the heavyweight lock waited for")]
+    #[stat(desc = "boosts of a holder of the heavyweight lock that is waited for")]
     pub boosts_blocker: u64,
-    #[stat(desc = "boosts that lasted too long")]
+    #[stat(desc = "boosts ended by their time limit")]
     pub expired: u64,
     #[stat(desc = "runs of boosted tasks ahead of their tier")]
     pub boosted_runs: u64,
@@ -43,7 +43,7 @@ pub struct HintStats {
     pub fetched: u64,
     #[stat(desc = "boosted runs that a waiter ended as it woke up")]
     pub yielded: u64,
-    #[stat(desc = "background tasks preempted with a lightweight lock or spinlock in hand")]
+    #[stat(desc = "background tasks preempted while holding a lightweight lock or spinlock")]
     pub holders_preempted: u64,
     #[stat(desc = "those whose lock time-sensitive work waited for before they ran again")]
     pub holders_awaited: u64,

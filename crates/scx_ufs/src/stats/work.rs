@@ -1,4 +1,4 @@
-//! Statistics of who did what: cgroups, and threads that have a hint slot.
+//! Statistics by cgroup, and by thread that has a hint slot.
 
 use giveway_tier::Tier;
 use scx_stats_derive::{Stats, stat_doc};
@@ -49,17 +49,17 @@ pub struct CgroupStats {
     pub tier: String,
     #[stat(desc = "cpu.weight")]
     pub weight: u64,
-    #[stat(desc = "times that it had used up its cpu.max before the period was over")]
+    #[stat(desc = "times that it was throttled: it had used up its cpu.max")]
     pub throttles: u64,
-    #[stat(desc = "time for which it was made to wait for that in nanoseconds")]
+    #[stat(desc = "time for which it was throttled in nanoseconds")]
     pub throttled_ns: u64,
     #[stat(desc = "CPU time of its time-sensitive tasks in nanoseconds")]
     pub time_sensitive_ns: u64,
     #[stat(desc = "CPU time of its background tasks in nanoseconds")]
     pub background_ns: u64,
-    #[stat(desc = "times that a task left a CPU which it would have gone on using")]
+    #[stat(desc = "involuntary context switches of its tasks")]
     pub preempted: u64,
-    #[stat(desc = "runs ahead of the tier because urgent work waited for the task")]
+    #[stat(desc = "boosted runs: urgent work waited for a lock of the task")]
     pub boosted_runs: u64,
     #[stat(desc = "runs because the task had waited for the floor's deadline")]
     pub floor_runs: u64,
@@ -91,9 +91,9 @@ pub struct ThreadStats {
     pub time_sensitive_ns: u64,
     #[stat(desc = "CPU time while background in nanoseconds")]
     pub background_ns: u64,
-    #[stat(desc = "times that it left a CPU which it would have gone on using")]
+    #[stat(desc = "involuntary context switches")]
     pub preempted: u64,
-    #[stat(desc = "runs ahead of its tier because urgent work waited for it")]
+    #[stat(desc = "boosted runs: urgent work waited for a lock of the thread")]
     pub boosted_runs: u64,
     #[stat(desc = "runs because it had waited for the floor's deadline")]
     pub floor_runs: u64,

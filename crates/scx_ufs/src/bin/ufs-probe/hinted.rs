@@ -12,8 +12,8 @@ use giveway_tier::{Tier, Weight};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{Gid, Uid, setgid, setuid};
 
+use crate::lock_hints::{Lock, Tell, Teller};
 use crate::survival::Random;
-use crate::teller::{Lock, Tell, Teller};
 
 /// What an inversion is made of; each word of the command line is one.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::cgroup::Cgroup;
 use crate::hinted::Inversion;
-use crate::teller::Tell;
+use crate::lock_hints::Tell;
 use crate::ufs::{Ufs, enable_seq};
 use crate::worker::{Worker, percentile, used_by};
 

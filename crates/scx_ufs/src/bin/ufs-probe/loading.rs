@@ -74,14 +74,14 @@ fn verified_for(ufs: &Ufs, cpus: usize, placement: &str) -> Result<String> {
     Ok(format!("{} {sum}", args.join(" ")))
 }
 
-/// A loader that comes and goes by the word.
+/// A loader that attaches and detaches on command.
 struct Standby {
     child: Child,
     said: BufReader<ChildStdout>,
 }
 
 impl Standby {
-    /// Loaded; in force when it is told so.
+    /// Starts it; it is loaded and not attached.
     fn start(ufs: &Ufs, args: &[&str]) -> Result<Standby> {
         let mut child = Command::new(ufs.binary())
             .arg("--standby")
@@ -94,11 +94,11 @@ impl Standby {
             child,
             said: BufReader::new(out),
         };
-        standby.hear_ready()?;
+        standby.wait_ready()?;
         Ok(standby)
     }
 
-    fn hear_ready(&mut self) -> Result<()> {
+    fn wait_ready(&mut self) -> Result<()> {
         let mut line = String::new();
         self.said.read_line(&mut line)?;
         match line.as_str() {
@@ -107,28 +107,28 @@ impl Standby {
         }
     }
 
-    fn tell(&mut self) -> Result<()> {
+    fn command(&mut self) -> Result<()> {
         let input = self.child.stdin.as_mut().context("its input is piped")?;
         Ok(input.write_all(b"now\n")?)
     }
 
-    /// Has it come into force; how long that took.
-    fn come(&mut self) -> Result<Duration> {
-        self.tell()?;
-        wait_until("coming into force", LIMIT, || state() == "enabled")
+    /// Has it attach; how long that took.
+    fn attach(&mut self) -> Result<Duration> {
+        self.command()?;
+        wait_until("attaching", LIMIT, || state() == "enabled")
     }
 
-    /// Has it leave, and wait for its next time.
-    fn go(&mut self) -> Result<()> {
-        self.tell()?;
-        self.hear_ready()?;
+    /// Has it detach, and waits until it is ready again.
+    fn detach(&mut self) -> Result<()> {
+        self.command()?;
+        self.wait_ready()?;
         match state().as_str() {
             "disabled" => Ok(()),
             state => bail!("it is ready while the state is {state}"),
         }
     }
 
-    /// Nobody will say the word any more: it ends.
+    /// Closes its input, at which it ends.
     fn end(mut self) -> Result<()> {
         drop(self.child.stdin.take());
         match self.child.wait()? {
@@ -145,11 +145,11 @@ impl Drop for Standby {
     }
 }
 
-/// What is loaded once comes into force again and again, beside tasks and cgroups
-/// of which some have been there before, some have gone and some have come, with
-/// work queued whenever it leaves. Each time it is as if new: tiers, weights, limits
-/// and statistics are those of now.
-pub(crate) fn again(ufs: &mut Ufs) -> Result<String> {
+/// A standby loader attaches several times, beside tasks and cgroups of which some
+/// were there before, some have gone and some are new, with work queued whenever it
+/// detaches. Each time it starts from fresh state: tiers, weights, limits and statistics
+/// are those of now.
+pub(crate) fn reattach(ufs: &mut Ufs) -> Result<String> {
     ufs.stop(Signal::SIGTERM)?;
     let mut standby = Standby::start(ufs, &[])?;
     let top = Cgroup::top()?;
@@ -170,9 +170,11 @@ pub(crate) fn again(ufs: &mut Ufs) -> Result<String> {
         let is_limited = round % 2 == 0;
         limited.set_max(if is_limited { "10000 100000" } else { "max" })?;
         let began = Instant::now();
-        let took = standby.come()?;
+        let took = standby.attach()?;
         if took > SOON {
-            bail!("round {round}: in force {took:?} after the word, as if it was loaded for it");
+            bail!(
+                "round {round}: attached {took:?} after the command, as late as if it was loaded for it"
+            );
         }
         std::thread::sleep(Duration::from_millis(300));
         let (high, behind) = used_by(&wish, &low[0], Duration::from_millis(500))?;
@@ -196,14 +198,14 @@ pub(crate) fn again(ufs: &mut Ufs) -> Result<String> {
             bail!("round {round}: {counted:.1} s of urgent work within {in_force:?}");
         }
         said.push(format!("{}", took.as_millis()));
-        standby.go()?;
+        standby.detach()?;
     }
     drop((crowd, hog, wish, low));
-    // Somebody else's turn, and back.
+    // Another loader in between.
     ufs.load(&[])?;
     ufs.stop(Signal::SIGTERM)?;
-    standby.come()?;
-    standby.go()?;
+    standby.attach()?;
+    standby.detach()?;
     standby.end()?;
-    Ok(format!("in force {} ms after the word", said.join(", ")))
+    Ok(format!("attached {} ms after the command", said.join(", ")))
 }

@@ -1,4 +1,4 @@
-//! `ufs-probe`: proves UFS's claims on the machine it runs on.
+//! `ufs-probe`: tests UFS's claims on the machine it runs on.
 //!
 //! ```text
 //! ufs-probe --list
@@ -7,7 +7,8 @@
 //!
 //! Each claim is a scenario of its name: it loads `scx_ufs`, runs workers in
 //! cgroups of its own below `/sys/fs/cgroup/ufs-probe`, measures, and prints
-//! `PASS name: numbers` or `FAIL name: reason`. Exit status 1 if any failed.
+//! `PASS name: numbers` or `FAIL name: reason`. A claim also fails if UFS counted a
+//! broken invariant meanwhile. Exit status 1 if any failed.
 //! The tests in `tests/` run it in a virtual machine.
 //!
 //! ```text
@@ -17,17 +18,17 @@
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
 //! idling.rs     claims about SCHED_IDLE and cpu.idle
-//! restricted.rs claims about background work of which some may not run everywhere
-//! marking.rs    claims about who may say a cgroup's tier, and about marks
+//! restricted.rs claims about background work that is pinned to some CPUs
+//! marking.rs    claims about marks, and about which names can raise a tier
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
 //! limits.rs     claims about cpu.max
 //! loading.rs    claims about loading, and attaching what is loaded
-//! survival.rs   claims about storms, floors and ways to leave
-//! hinted.rs     workers with hint slots, and one that scribbles over them
-//! teller.rs     their locks, and how they tell about them
+//! survival.rs   claims about storms, the floor, hotplug and unloading
+//! hinted.rs     workers with hint slots, and one that overwrites them
+//! lock_hints.rs their locks, and how they record them for UFS
 //! hinting.rs    claims about hint slots and boosts
-//! rights.rs     claims about who may say what of whom
-//! kin.rs        claims about threads and children of whoever has a slot
+//! rights.rs     claims about which tasks a slot applies to, and the right to rise
+//! inherited.rs  claims about threads and children of a process that has a slot
 //! faults.rs     claims about what goes wrong outside of UFS
 //! ```
 
@@ -42,16 +43,16 @@ mod faults;
 mod hinted;
 mod hinting;
 mod idling;
-mod kin;
+mod inherited;
 mod limits;
 mod loading;
+mod lock_hints;
 mod marking;
 mod placing;
 mod restricted;
 mod rights;
 mod sharing;
 mod survival;
-mod teller;
 mod trace;
 mod ufs;
 mod worker;
@@ -94,27 +95,21 @@ const CLAIMS: &[Claim] = &[
     ),
     ("nested_weights_compound", sharing::nested_weights),
     (
-        "pinned_background_keeps_no_other_from_an_idle_cpu",
+        "idle_cpu_runs_background_beside_pinned_cgroups",
         restricted::sleeper,
     ),
     (
         "weights_hold_within_and_between_pinned_and_unpinned_background",
         restricted::weights,
     ),
-    (
-        "bursty_work_gets_its_share_whatever_others_use_elsewhere",
-        sharing::bursty_share,
-    ),
+    ("bursty_tasks_get_their_share", sharing::bursty_share),
     ("weight_change_takes_effect_at_once", sharing::weight_change),
     ("mark_moves_a_cgroup_that_runs", marking::moves),
     (
         "mark_moves_a_cgroup_without_hints",
         marking::moves_without_hints,
     ),
-    (
-        "a_name_raises_only_where_root_has_chosen_it",
-        marking::named,
-    ),
+    ("names_raise_a_tier_only_if_root_chose_them", marking::named),
     ("sched_idle_is_background_while_it_lasts", idling::policy),
     ("cpu_idle_is_background_while_it_lasts", idling::cgroup),
     (
@@ -140,37 +135,40 @@ const CLAIMS: &[Claim] = &[
     ("cpu_max_holds_at_each_level", limits::nested),
     ("cpu_max_change_takes_effect_at_once", limits::change),
     ("cpu_max_leaves_the_weights_of_others_alone", limits::others),
-    ("cpu_max_of_a_crowd_stalls_nobody", limits::crowd),
+    ("cpu_max_on_many_tasks_stalls_none", limits::crowd),
     (
-        "cpu_max_of_a_long_period_stalls_nobody",
+        "cpu_max_with_a_long_period_stalls_no_task",
         limits::long_period,
     ),
     ("cpu_max_gives_way_to_a_boost", limits::boosted),
     ("cpu_max_can_be_switched_off", limits::switched_off),
     ("verifying_is_bounded", loading::verified),
-    ("what_is_loaded_comes_and_goes", loading::again),
+    ("standby_reattach_resets_state", loading::reattach),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
     (
-        "overdue_tasks_pinned_elsewhere_cost_a_cpu_one_look_each",
+        "cpu_checks_overdue_tasks_pinned_elsewhere_once",
         survival::floor_misses,
     ),
-    (
-        "cpus_that_are_not_there_are_not_idle",
-        survival::absent_cpus,
-    ),
+    ("absent_cpus_do_not_count_as_idle", survival::absent_cpus),
     ("hotplug_restarts_ufs", survival::hotplug),
     ("sigterm_leaves_cleanly", survival::sigterm),
     ("sysrq_ends_ufs_with_the_reason", survival::sysrq),
     ("slot_lowers_a_thread", hinting::lower),
     ("slot_raises_with_the_right_and_not_without", hinting::raise),
     ("slot_weights_2_3_within_a_cgroup", hinting::weight),
-    ("slot_speaks_for_tasks_of_its_user_only", rights::forged),
-    ("a_right_that_is_gone_raises_nobody", rights::revoked),
-    ("threads_and_children_follow_their_process", kin::follow),
-    ("kin_rise_by_their_own_right_only", kin::rights),
+    ("slot_applies_to_tasks_of_its_user_only", rights::forged),
+    ("losing_the_group_ends_the_right_to_rise", rights::revoked),
+    (
+        "threads_and_children_follow_their_process",
+        inherited::follow,
+    ),
+    (
+        "inherited_hints_raise_only_tasks_with_the_right",
+        inherited::rights,
+    ),
     ("boosted_holder_of_a_mutex", hinting::inversion_mutex),
     ("boosted_holder_of_a_spinlock", hinting::inversion_spin),
     ("boosted_chain_of_three", hinting::inversion_chain),
@@ -188,7 +186,7 @@ const CLAIMS: &[Claim] = &[
         "kill9_of_a_client_frees_its_slot",
         hinting::kill9_of_a_client,
     ),
-    ("restart_keeps_what_clients_have_said", hinting::restart),
+    ("slots_survive_a_restart_of_ufs", hinting::restart),
     ("slots_run_out_without_harm", hinting::exhausted),
     ("table_is_passed_to_its_group_only", hinting::passed_on),
     (
@@ -227,7 +225,7 @@ const CLAIMS: &[Claim] = &[
     ("a_debugger_may_come_and_go", tasks::traced),
     ("a_frozen_cgroup_thaws_in_its_tier", tasks::frozen),
     (
-        "what_can_change_live_takes_effect_and_can_be_changed_back",
+        "changes_of_tasks_and_cgroups_take_effect_and_revert",
         tasks::live_changes,
     ),
     (
@@ -235,11 +233,8 @@ const CLAIMS: &[Claim] = &[
         crowds::fork_bomb,
     ),
     ("thousands_of_cgroups_come_and_go", crowds::many_cgroups),
-    (
-        "a_stopped_holder_keeps_the_cpu_from_nobody",
-        holders::stopped,
-    ),
-    ("who_dies_with_a_hint_leaves_none_behind", holders::died),
+    ("stopped_lock_holder_uses_no_cpu_time", holders::stopped),
+    ("dead_threads_leave_no_hints", holders::died),
     ("invariants_hold_under_random_stress", stress::stress),
 ];
 
@@ -280,7 +275,11 @@ fn run() -> Result<bool> {
         let Some((name, claim)) = CLAIMS.iter().find(|(name, _)| name == wanted) else {
             bail!("there is no claim '{wanted}'; --list names them all");
         };
-        match claim(&mut ufs) {
+        let outcome = claim(&mut ufs).and_then(|numbers| {
+            ufs.check_invariants()?;
+            Ok(numbers)
+        });
+        match outcome {
             Ok(numbers) => println!("PASS {name}: {numbers}"),
             Err(reason) => {
                 passed = false;

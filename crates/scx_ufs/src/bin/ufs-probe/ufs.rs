@@ -24,6 +24,8 @@ pub(crate) struct Ufs {
     args: Vec<String>,
     env: Vec<(String, String)>,
     child: Option<Child>,
+    /// Invariants that a loader has found broken, as it says in its statistics.
+    broken: Vec<String>,
 }
 
 /// What the kernel says about sched_ext.
@@ -59,6 +61,7 @@ impl Ufs {
             args: Vec::new(),
             env: Vec::new(),
             child: None,
+            broken: Vec::new(),
         }
     }
 
@@ -144,8 +147,33 @@ impl Ufs {
         if self.child.is_none() {
             return Ok(None);
         }
+        self.note_broken();
         let _ = kill(self.pid()?, signal);
         self.wait().map(Some)
+    }
+
+    /// Notes which counters of broken invariants are not 0.
+    fn note_broken(&mut self) {
+        if !self.is_running() || state() != "enabled" {
+            return;
+        }
+        let stats = self.stats().unwrap_or_default();
+        let counters = stats.as_object().into_iter().flatten();
+        let broken = counters
+            .filter(|(name, _)| name.starts_with("nr_broken_") || *name == "nr_no_context")
+            .filter(|(_, count)| count.as_u64() != Some(0))
+            .map(|(name, count)| format!("{name} is {count}"));
+        self.broken.extend(broken);
+    }
+
+    /// Fails if UFS has found one of its invariants broken since this was last called.
+    pub(crate) fn check_invariants(&mut self) -> Result<()> {
+        self.note_broken();
+        let broken = std::mem::take(&mut self.broken);
+        if !broken.is_empty() {
+            bail!("broken invariants: {}", broken.join(", "));
+        }
+        Ok(())
     }
 
     /// Waits for the loader's end and for the kernel's own scheduler.

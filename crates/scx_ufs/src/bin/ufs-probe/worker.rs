@@ -157,7 +157,7 @@ pub(crate) fn burners(group: &Cgroup, cpus: &[usize], count: usize) -> Result<Ve
 ///
 /// One that is still starting sleeps in the kernel when it needs a page that another
 /// one is bringing in. If that one's cgroup is throttled meanwhile, both stand still
-/// for as long as that lasts, and neither waits for a CPU (park.bpf.h, WEAKNESSES).
+/// for as long as that lasts, and neither waits for a CPU (throttle_queue.bpf.h, WEAKNESSES).
 pub(crate) fn until_they_burn(workers: &[Worker]) -> Result<()> {
     const STARTED_S: f64 = 0.02;
     for worker in workers {
@@ -240,7 +240,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             crate::rights::forge(id.parse()?, &victims.collect::<Result<Vec<u32>>>()?)
         }
         ("revoked", _) => crate::rights::lose_the_right(),
-        ("family", [tier, id]) => crate::kin::family(tier.parse()?, id.parse()?),
+        ("family", [tier, id]) => crate::inherited::family(tier.parse()?, id.parse()?),
         _ => crate::hinted::main(kind, args),
     }
 }

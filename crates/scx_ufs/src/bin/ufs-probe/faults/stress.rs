@@ -1,5 +1,4 @@
-//! Everything at random, for as long as wanted, with what must always hold
-//! looked at all the time.
+//! Random changes for a given time, while invariants are checked.
 //!
 //! ```text
 //!   make, end, stop, continue     a task, in either tier, hinted or not
@@ -8,18 +7,20 @@
 //!   claim, hold, wait             a hint slot
 //! ```
 //!
-//! INVARIANTS, after each step or each second:
-//!   1. UFS is in force, and has been without a break; the kernel does not
-//!      complain. Its own limit for a task's wait is 4 s here.
-//!   2. No task, be it one that is to die, is runnable for longer than
-//!      [`LONGEST_WAIT`](super::LONGEST_WAIT) without using CPU time.
+//! INVARIANTS, each checked every 200 ms or every second:
+//!   1. UFS stays attached without a break; the kernel does not complain. Its own limit
+//!      for a task's wait is 4 s here. (checked in `Witness::ufs_stayed`)
+//!   2. No task, dying ones included, is runnable for longer than
+//!      [`LONGEST_WAIT`](super::LONGEST_WAIT) without using CPU time. (in `Waits::look`)
 //!   3. The tiers have not used more time than there was, the cgroups not more
-//!      than the tiers; no counter goes back.
+//!      than the tiers; no counter decreases. (in `Sample::check`)
 //!
 //! and in the end, when all tasks have gone:
-//!   4. No slot has an owner.
-//!   5. Nothing is counted as waiting: UFS's timer finds no reason to wake an
-//!      idle CPU.
+//!   4. No slot has an owner. (in `quiet`)
+//!   5. No task is counted as waiting: UFS's timer finds no reason to wake an idle CPU.
+//!      (in `quiet`)
+//!
+//! UFS asserts its own invariants meanwhile: `Ufs::check_invariants` reads the counters.
 //!
 //! `GIVEWAY_STRESS_SECONDS` and `GIVEWAY_STRESS_SEED` say how long and with which
 //! random numbers. On the lockstep clock a seed repeats itself.

@@ -1,17 +1,18 @@
-//! The descriptor of his own table for each user who may have one.
+//! Passes the fd of a user's hint table over a Unix socket (`SCM_RIGHTS`).
 //!
-//! A table's pin is for root alone, who may be kept from it by a mount namespace in which
-//! `/run/giveway/bpf` is not. Others connect to a socket and receive one message, the
-//! size in bytes of their user's table and its descriptor; it is made when first asked
-//! for. A peer without the right gets nothing and is hung up on.
+//! Only root can open a table's pin, and in a mount namespace without
+//! `/run/giveway/bpf` root cannot either. A client connects to the socket and receives
+//! one message: the size in bytes of its user's table, and the table's fd. The table is
+//! made at the first request. A client without the right gets nothing, and its
+//! connection is closed.
 //!
-//! The right: root, or a user whose primary group owns the table, or who is a
-//! member of it by the user database. The kernel says who the peer is
-//! (`SO_PEERCRED`), as of its `connect`: its effective user, as this process's user
-//! namespace, the first one, numbers it.
+//! The right: root, a user whose primary group is the tables' group, and the members of
+//! that group by the user database. The kernel says which user the client is
+//! (`SO_PEERCRED`, as of `connect`): its effective user, by its number in the initial
+//! user namespace.
 //!
-//! Known weakness: one peer at a time; a message fits into any socket's buffer,
-//! so none can hold the others up.
+//! Known weakness: clients are served one at a time. The message fits into the buffer of
+//! any socket, so no client delays another.
 
 use std::collections::HashSet;
 use std::fs;
@@ -31,31 +32,31 @@ use nix::unistd::{Gid, Uid, User, getgrouplist};
 
 use crate::users::Tables;
 
-/// What is given out: the tables of the latest load, and to which group.
-type Stock = Option<(Arc<Mutex<Tables>>, Gid)>;
+/// The tables of the latest load, and the group that may use them.
+type Served = Option<(Arc<Mutex<Tables>>, Gid)>;
 
-static STOCK: Mutex<Stock> = Mutex::new(None);
+static SERVED: Mutex<Served> = Mutex::new(None);
 
-/// Gives the tables out at `path` from a thread of its own, for as long as this process
-/// lives. A load after the first goes on with the same door.
+/// Serves the tables at `path` in a thread of its own, for as long as this process
+/// lives. Later loads use the same socket.
 pub(crate) fn serve(path: &Path, tables: Arc<Mutex<Tables>>, gid: Gid) -> Result<()> {
-    let is_open = lock(&STOCK).replace((tables, gid)).is_some();
+    let is_open = lock(&SERVED).replace((tables, gid)).is_some();
     if is_open {
         return Ok(());
     }
     let _ = fs::remove_file(path);
     let flags = SockFlag::SOCK_CLOEXEC;
-    let door = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
-    bind(door.as_raw_fd(), &UnixAddr::new(path)?)
+    let listener = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
+    bind(listener.as_raw_fd(), &UnixAddr::new(path)?)
         .with_context(|| format!("cannot make the socket {}", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
-    listen(&door, Backlog::new(16)?)?;
+    listen(&listener, Backlog::new(16)?)?;
     std::thread::spawn(move || {
         let mut without = HashSet::new();
         loop {
-            if let Err(error) = answer(&door, &mut without) {
+            if let Err(error) = answer(&listener, &mut without) {
                 warn!("a client of the hint table was not served: {error:#}");
-                // Out of descriptors, perhaps: not at full speed.
+                // Maybe there are no descriptors left: do not retry at full speed.
                 std::thread::sleep(std::time::Duration::from_millis(100));
             }
         }
@@ -63,18 +64,18 @@ pub(crate) fn serve(path: &Path, tables: Arc<Mutex<Tables>>, gid: Gid) -> Result
     Ok(())
 }
 
-/// What is behind a lock here is whole at any time.
+/// Locks a mutex whose contents are valid even if a thread panicked.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `without`: users for whom no table could be made, so that it is said once.
-fn answer(door: &OwnedFd, without: &mut HashSet<u32>) -> Result<()> {
-    let peer: RawFd = accept4(door.as_raw_fd(), SockFlag::SOCK_CLOEXEC)?;
+/// `without`: users for whom no table could be made, so that each is logged once.
+fn answer(listener: &OwnedFd, without: &mut HashSet<u32>) -> Result<()> {
+    let peer: RawFd = accept4(listener.as_raw_fd(), SockFlag::SOCK_CLOEXEC)?;
     // SAFETY: accept has just given us this descriptor.
     let peer = unsafe { OwnedFd::from_raw_fd(peer) };
     let who = getsockopt(&peer.as_fd(), sockopt::PeerCredentials)?;
-    let Some((tables, gid)) = lock(&STOCK).clone() else {
+    let Some((tables, gid)) = lock(&SERVED).clone() else {
         return Ok(());
     };
     if !may_use(Uid::from_raw(who.uid()), Gid::from_raw(who.gid()), gid) {
@@ -86,7 +87,7 @@ fn answer(door: &OwnedFd, without: &mut HashSet<u32>) -> Result<()> {
         Ok(map) => map,
         Err(error) => {
             if without.insert(who.uid()) {
-                warn!("user {} goes without hints: {error:#}", who.uid());
+                warn!("user {} gets no hint table: {error:#}", who.uid());
             }
             return Ok(());
         }
@@ -94,7 +95,7 @@ fn answer(door: &OwnedFd, without: &mut HashSet<u32>) -> Result<()> {
     let descriptor = [map.as_fd().as_raw_fd()];
     let control = [ControlMessage::ScmRights(&descriptor)];
     let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-    // A peer that has gone is not our failure.
+    // A client that has gone is no failure.
     let _ = sendmsg::<UnixAddr>(
         peer.as_raw_fd(),
         &[IoSlice::new(&bytes)],
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_and_the_owning_group_may_and_others_may_not() {
+    fn only_root_and_the_owning_group_may_use_tables() {
         let (nobody, owner) = (Uid::from_raw(65534), Gid::from_raw(4711));
         assert!(may_use(Uid::from_raw(0), Gid::from_raw(1), owner));
         assert!(may_use(nobody, owner, owner));

@@ -1,4 +1,4 @@
-//! Claims about the threads and children of whoever has a hint slot.
+//! Claims about the hints that threads and children take from a process.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Locks that a worker takes, and the ways in which it tells UFS about them:
-//! in its slot, or as an unpatched PostgreSQL server does, in its own memory.
+//! Locks that a worker takes, and how it records them for UFS: in its slot, or, as an
+//! unpatched PostgreSQL server does, in its own memory.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
-//! Loaders publish and attach one at a time.
+//! A lock among loaders: one at a time publishes its hint tables and attaches.
 //!
-//! The lock is a file that only root can open: flock(2) takes any descriptor, so that
-//! whoever could read the file, or a directory in its place, could keep every loader
-//! from attaching.
+//! The lock is a file that only root can open. flock(2) takes any descriptor, so a user
+//! who could read the file, or a directory in its place, could keep every loader from
+//! attaching.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How often it looks.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Waits until no other loader is between publishing in `dir` and being in force; none
-/// is until what is returned is dropped, or this process ends.
+/// Waits until no other loader is between publishing in `dir` and being attached. The
+/// lock is held until what is returned is dropped, or this process ends.
 pub(crate) fn take(dir: &Path) -> Result<Flock<File>> {
     let path = dir.join(NAME);
     let mut file = OpenOptions::new()
@@ -36,7 +36,7 @@ pub(crate) fn take(dir: &Path) -> Result<Flock<File>> {
     let end = Instant::now() + PATIENCE;
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(turn) => return Ok(turn),
+            Ok(lock) => return Ok(lock),
             Err((back, Errno::EWOULDBLOCK)) if Instant::now() < end => file = back,
             Err((_, Errno::EWOULDBLOCK)) => bail!(
                 "another loader has held {} for {} s: end it (lslocks names it) and start again",
@@ -57,18 +57,18 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_turn_is_one_loader_s_and_no_other_user_can_take_it() {
+    fn one_loader_holds_the_lock_and_no_other_user_can_take_it() {
         let dir = tempfile::tempdir().unwrap();
-        let turn = take(dir.path()).unwrap();
+        let held = take(dir.path()).unwrap();
         let path = dir.path().join(NAME);
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let second = File::options().write(true).open(&path).unwrap();
         assert!(Flock::lock(second, FlockArg::LockExclusiveNonblock).is_err());
-        // The directory, which anybody can open, locks nobody out.
+        // The directory, which any user can open, is not the lock.
         let stranger = File::open(dir.path()).unwrap();
         let _stranger = Flock::lock(stranger, FlockArg::LockExclusiveNonblock).unwrap();
-        drop(turn);
+        drop(held);
         take(dir.path()).unwrap();
     }
 }

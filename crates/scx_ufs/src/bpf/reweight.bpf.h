@@ -1,40 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Prices: what becomes of leads when weights change.
+ * Reweight: rescales the lag of background groups when hierarchical weights change.
  *
- * Virtual runtime is paid at a price, the scale of a group (group.bpf.h), and the
- * price depends on who competes. A group that is ahead of its clock, or behind it,
- * has used so much more, or less, than its part of the CPU time:
+ * The scale of a group (group.bpf.h) is the virtual time that it is charged for one
+ * nanosecond; it depends on which groups compete. So the lag of a group, its distance
+ * to the clock, stands for an amount of CPU time:
  *
- *	distance to the clock = CPU time * price
+ *	distance to the clock = CPU time * scale
  *
- * When others come or go, or weights are changed, the price changes, and CPU time
- * that has been used is what it was. So the distance changes with the price, as
- * EEVDF has it where it reweights. Else whoever ran while many competed would pay for
- * it when few do, at the price of many:
+ * When groups start or stop to compete, or a weight changes, the scale changes, but
+ * not the CPU time that was used. So the distance is rescaled, as EEVDF does at
+ * reweight. Otherwise a group that ran while many competed would repay at their scale:
  *
  *	y (weight 1) beside z (3), x (10, half of a CPU by cpu.max) on one CPU
  *
- *	x competes:	y has used 10 ms too much, at the price of 14: 140 ms ahead
- *	x is held:	still so: at the price of 4 it stands aside for 35 ms instead
+ *	x competes:	y is 10 ms ahead at a scale of 14: 140 ms of virtual time
+ *	x is throttled:	without rescaling, at a scale of 4, y waits for 35 ms instead
  *			of 10
  *
- * The distance has to change before the clock moves on, so a timer sees to it at once:
- * it reprices all groups that compete, takes those that wait out of the runnable tree,
- * and puts them back with keys of today. That is not done for a group that owns less
- * than a part in 32 of the tier; then each is repriced when it is next charged, or
- * comes back to the tree.
+ * The distance must be rescaled before the clock moves on, so a timer does it at once:
+ * it reweights all groups that compete, takes the waiting ones out of the runnable tree
+ * and inserts them again with new keys. If the group that caused the change owns less
+ * than 1/32 of the tier, no timer is set; each group is then reweighted when it is next
+ * charged or inserted into the tree.
  *
- * In the time-sensitive tier, where each task has its own virtual runtime, a change
- * of cpu.weight has those that wait clamped anew; other changes are left alone.
+ * In the time-sensitive tier each task has its own virtual runtime. There a change of
+ * cpu.weight clamps the waiting tasks again; other changes do nothing.
  *
- * A CPU that finds the tree empty meanwhile goes on with what it runs, or is woken when
- * groups are back (see miss()).
+ * A CPU that finds the tree empty meanwhile keeps its task, or is woken when groups are
+ * back (see miss()).
  */
-#ifndef UFS_PRICE_H
-#define UFS_PRICE_H
+#ifndef UFS_REWEIGHT_H
+#define UFS_REWEIGHT_H
 
-struct price_timer {
+struct reweight_timer {
 	struct bpf_timer timer;
 };
 
@@ -42,32 +41,33 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct price_timer);
-} price_timers SEC(".maps");
+	__type(value, struct reweight_timer);
+} reweight_timers SEC(".maps");
 
 /* Set when a change of weights concerns waiting time-sensitive tasks. */
 u32 rekey_ts_wanted;
 
-/* Have what a group is ahead or behind cost today's price. */
-__once int reprice(u32 index)
+/* Rescale a group's distance to its clock from its old scale to the present one. */
+__once int reweight(u32 index)
 {
 	struct group *g = group(index);
-	u64 price = g->price, scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
+	u64 before_scale = g->lag_scale, scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 clock = clock_of(index), before = READ_ONCE(g->vtime), distance;
 	u64 most = (BEHIND_AWAKE + nr_cpu_ids) * bg_slice_ns;
 	bool ahead = (s64)(before - clock) > 0;
 
-	/* One that does not compete gets a price when it does. */
-	if (!g->in[GIVEWAY_TIER_BACKGROUND].active || price == scale)
+	/* A group that does not compete gets its scale when it does. */
+	if (!g->in[GIVEWAY_TIER_BACKGROUND].active || before_scale == scale)
 		return 0;
-	/* Lets one of several through. */
-	if (__sync_val_compare_and_swap(&g->price, price, scale) != price || !price)
+	/* Lets one of several callers through. */
+	if (__sync_val_compare_and_swap(&g->lag_scale, before_scale, scale) != before_scale ||
+	    !before_scale)
 		return 0;
 	distance = ahead ? before - clock : clock - before;
 	/* The clamp allows less, and the fixed point has room for no more. */
 	if (distance > 1ULL << 55)
 		distance = 1ULL << 55;
-	distance = (distance << SCALE_SHIFT) / price;
+	distance = (distance << SCALE_SHIFT) / before_scale;
 	/* The fixed point of a scale has room for no more. */
 	if (most > 1ULL << 29)
 		most = 1ULL << 29;
@@ -79,9 +79,8 @@ __once int reprice(u32 index)
 	return 0;
 }
 
-/* Reprice all groups that compete, and have those in the tree re-enter it with keys
- * of today. */
-__once int reprice_all(void)
+/* Reweight all groups that compete, and insert those in the tree again with new keys. */
+__once int reweight_all(void)
 {
 	u32 aside = 0, i, nr = READ_ONCE(nr_groups);
 	s32 index;
@@ -90,7 +89,7 @@ __once int reprice_all(void)
 		if (i >= nr)
 			break;
 		if (READ_ONCE(group(i)->in[GIVEWAY_TIER_BACKGROUND].load))
-			reprice(i);
+			reweight(i);
 	}
 	/* Keeps the verifier from following each list of groups by itself. */
 	__sink(aside);
@@ -138,7 +137,7 @@ static __noinline int rekey_ts(u64 dsq)
 	return 0;
 }
 
-static int on_price_timer(void *map, int *key, struct bpf_timer *timer)
+static int on_reweight_timer(void *map, int *key, struct bpf_timer *timer)
 {
 	u32 i;
 
@@ -151,33 +150,33 @@ static int on_price_timer(void *map, int *key, struct bpf_timer *timer)
 		}
 	}
 	bpf_rcu_read_unlock();
-	reprice_all();
+	reweight_all();
 	return 0;
 }
 
-static s32 init_price_timer(void)
+static s32 init_reweight_timer(void)
 {
-	struct price_timer *entry;
+	struct reweight_timer *entry;
 	u32 key = 0;
 	s32 err;
 
-	entry = bpf_map_lookup_elem(&price_timers, &key);
+	entry = bpf_map_lookup_elem(&reweight_timers, &key);
 	if (!entry)
 		return -ENOENT;
-	err = bpf_timer_init(&entry->timer, &price_timers, CLOCK_MONOTONIC);
+	err = bpf_timer_init(&entry->timer, &reweight_timers, CLOCK_MONOTONIC);
 	/* It is there already if this is not the first attachment. */
 	if (err && err != -EBUSY)
 		return err;
-	return bpf_timer_set_callback(&entry->timer, on_price_timer);
+	return bpf_timer_set_callback(&entry->timer, on_reweight_timer);
 }
 
-/* Who competes has changed, or a weight. */
-__once int reprice_soon(void)
+/* Call when the set of competing groups, or a weight, has changed. */
+__once int reweight_soon(void)
 {
-	struct price_timer *entry;
+	struct reweight_timer *entry;
 	u32 key = 0;
 
-	entry = bpf_map_lookup_elem(&price_timers, &key);
+	entry = bpf_map_lookup_elem(&reweight_timers, &key);
 	if (entry)
 		bpf_timer_start(&entry->timer, 0, 0);
 	return 0;

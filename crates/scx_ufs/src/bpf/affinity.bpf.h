@@ -1,51 +1,52 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reach: on which CPUs a background group's waiting tasks may run, and what becomes
- * of groups that not every CPU can serve.
+ * Affinity of background groups: on which CPUs a group's waiting tasks may run, and how
+ * groups are served that some CPU has no task of.
  *
- *	wide	some waiting task for every CPU: in the runnable tree (bg_tree.bpf.h)
- *	narrow	none for some CPU: in the set of narrow groups
+ *	wide	has a waiting task for every CPU: in the runnable tree (bg_tree.bpf.h)
+ *	narrow	has none for some CPU: in the set of narrow groups
  *
- * In the tree nobody can go past a group that a CPU has no use for, but by taking it
- * out and putting it back. Two hundred groups pinned to one CPU would keep all others
- * from what is behind them. In the set a CPU looks at those groups only that have
- * something for it, by a bit of each, and takes the one that is most behind. A set also
- * lets a group's reach change while it waits there.
+ * To get past a group in the tree that has no task for it, a CPU must take the group
+ * out and put it back. Two hundred groups pinned to one CPU would keep all other CPUs
+ * from the groups behind them. In the set, a CPU looks only at groups that have a task
+ * for it, by one bit of each, and takes the one that is most behind. A group's affinity
+ * may change while the group waits there.
  *
- * EXACT. The bits are set before a task is in its queue. A CPU that finds nothing for
- * itself clears its bit, so each mistake is made once: the last unpinned task of a group
- * has left, and the pinned ones wait on. A task that is on its way into the queue must
- * not be lost by that: the bit goes only if before the look every task that is counted
- * was in the queue, and comes back if one was counted since (forget_cpu()).
+ * CLEARING BITS. A bit is set before the task is in its queue. A CPU that finds no task
+ * for itself clears its bit, so each useless look is made once: the last unpinned task
+ * of a group has left, and pinned ones still wait. A task on its way into the queue must
+ * not be lost by that: the bit is cleared only if all tasks counted before the look
+ * were in the queue, and is set again if one was counted since (take_task()).
  *
- * CLOCKS. A group's virtual runtime says something beside those that it competes with.
- * Where most of a tier is pinned to one CPU, the few others run on the rest of them at
- * many times their part, and one clock for both would clamp either kind all the time,
- * which is the end of weights. So narrow groups have a clock for each home, the lowest
- * CPU that they reach; the wide ones have bg_clock. Each is the mean of its own groups:
+ * CLOCKS. A group's virtual runtime compares only with groups that it competes with.
+ * Where most of a tier is pinned to one CPU, the few other groups run on the remaining
+ * CPUs at many times their part. One clock for both kinds would clamp one of them all
+ * the time, and weights would have no effect. So narrow groups share a clock with the
+ * narrow groups that have the same lowest CPU; wide ones have bg_clock. Each clock is
+ * the mean of its own groups:
  *
  *	clock += CPU time of its groups / part of the tier that its groups own
  *
- * To compare a narrow group with a wide one its home's .shift is added. While each kind
- * can get what it owns the clocks go alike and .shift stays: weights hold between them.
- * Where one cannot, the clocks part, and .shift follows when two groups meet, so that
- * the home is no more than BEHIND_AWAKE slices behind and AHEAD ahead. It moves all
- * groups of a home alike, and their order stays.
+ * To compare a narrow group with a wide one, its clock's .offset is added. While each
+ * kind can get what it owns, the clocks advance alike and .offset stays: weights hold
+ * between them. Where one kind cannot, the clocks part; .offset then follows when two
+ * groups are compared, so that the narrow clock is at most BEHIND_AWAKE slices behind
+ * and AHEAD ahead. It moves all groups of a clock alike, so their order stays.
  *
- * KNOWN WEAKNESSES: each dispatch of a CPU that some narrow group reaches looks at one word of
- * each narrow group that waits. Groups of different reach with the same lowest CPU have
- * one clock. The parts that homes own are as of the timer's last turn (50 ms).
+ * KNOWN WEAKNESSES: each dispatch of a CPU that some narrow group may use looks at one
+ * word of each waiting narrow group. Groups of different affinity with the same lowest
+ * CPU share a clock. The parts that clocks own are up to 50 ms old (the timer's period).
  */
-#ifndef UFS_REACH_H
-#define UFS_REACH_H
+#ifndef UFS_AFFINITY_H
+#define UFS_AFFINITY_H
 
 #define GROUP_WORDS (UFS_GROUPS_MAX / 64)
 
 /*
  * Nothing is further from its clock than this, in either direction, in slices.
- * Behind: one slice after sleeping, so that sleep earns no more than that; more
- * for what stayed runnable, since it was made to wait. Ahead: so that whoever
- * had idle CPUs to itself is not starved for it later; for a background group a
+ * Behind: one slice after sleeping, so that sleep earns no more than that; more for
+ * tasks that stayed runnable, since they had to wait. Ahead: so that a task which had
+ * idle CPUs to itself is not starved for it later; for a background group a
  * slice more for each CPU, since it may have been charged that in advance and gets
  * back what it does not use. Without that the group with the most tasks on CPUs, that
  * of the highest weight, loses charges here and is given them back all the same.
@@ -53,52 +54,52 @@
 #define BEHIND_AWAKE 8
 #define AHEAD 4
 
-struct reach {
+struct group_affinity {
 	u64 cpus[UFS_CPU_WORDS];	/* on which waiting tasks may run: a superset */
 	u32 enters;			/* times that a task was given to the queue */
-	u32 home;			/* 0: wide; else the lowest CPU + 1 */
+	u32 clock_id;			/* 0: bg_clock (wide); else the lowest CPU + 1 */
 } __attribute__((aligned(64)));
 
-struct reach reaches[UFS_GROUPS_MAX];
+struct group_affinity affinities[UFS_GROUPS_MAX];
 
 /* Narrow groups with waiting tasks; which words of that are not 0; and the CPUs that
- * they reach, a superset that the timer renews. */
+ * they have tasks for, a superset that the timer renews. */
 u64 narrow[GROUP_WORDS];
 u64 narrow_words;
 u64 narrow_cpus[UFS_CPU_WORDS];
 u64 narrow_next[UFS_CPU_WORDS];	/* the timer's own */
 
-struct home {
+struct narrow_clock {
 	u64 clock;
-	u64 shift;	/* .clock + .shift compares with bg_clock */
+	u64 offset;	/* .clock + .offset compares with bg_clock */
 	u64 part;	/* of the tier, owned by the groups that compete; of HWEIGHT_ONE */
-	u64 sum;	/* of it, while it is reckoned */
+	u64 sum;	/* of it, while it is computed */
 } __attribute__((aligned(64)));
 
 /* Entry 0 is not used. */
-struct home homes[2 * UFS_CPUS_MAX];
+struct narrow_clock narrow_clocks[2 * UFS_CPUS_MAX];
 /* What all of them own, and whether wide groups compete with them. */
 u64 narrow_part;
 u32 wide_competes;
 
-static __always_inline struct reach *reach_of(u32 index)
+static __always_inline struct group_affinity *affinity_of(u32 index)
 {
-	return &reaches[index & (UFS_GROUPS_MAX - 1)];
+	return &affinities[index & (UFS_GROUPS_MAX - 1)];
 }
 
-static __always_inline struct home *home_of(u32 index)
+static __always_inline struct narrow_clock *narrow_clock_of(u32 index)
 {
-	return &homes[reach_of(index)->home & (2 * UFS_CPUS_MAX - 1)];
+	return &narrow_clocks[affinity_of(index)->clock_id & (2 * UFS_CPUS_MAX - 1)];
 }
 
-static __always_inline u64 *reach_word(u32 index, u32 cpu)
+static __always_inline u64 *affinity_word(u32 index, u32 cpu)
 {
-	return &reach_of(index)->cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)];
+	return &affinity_of(index)->cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)];
 }
 
-static __always_inline bool reaches_cpu(u32 index, u32 cpu)
+static __always_inline bool has_task_for(u32 index, u32 cpu)
 {
-	return READ_ONCE(*reach_word(index, cpu)) & (1ULL << (cpu & 63));
+	return READ_ONCE(*affinity_word(index, cpu)) & (1ULL << (cpu & 63));
 }
 
 static __always_inline bool is_narrow(u32 index)
@@ -131,16 +132,16 @@ __once bool is_wide(u32 index)
 	bpf_for(word, 0, nr_cpu_words) {
 		u32 at = word & (UFS_CPU_WORDS - 1);
 
-		if (online_cpus[at] & ~READ_ONCE(reach_of(index)->cpus[at]))
+		if (online_cpus[at] & ~READ_ONCE(affinity_of(index)->cpus[at]))
 			return false;
 	}
 	return true;
 }
 
 /* A task of the group is about to wait in its queue, and has been counted. */
-__once int add_reach(struct task_struct *p __arg_trusted, u32 index)
+__once int add_affinity(struct task_struct *p __arg_trusted, u32 index)
 {
-	struct reach *r = reach_of(index);
+	struct group_affinity *r = affinity_of(index);
 	u32 word;
 
 	__sync_fetch_and_add(&r->enters, 1);
@@ -151,7 +152,7 @@ __once int add_reach(struct task_struct *p __arg_trusted, u32 index)
 		set_bits(&r->cpus[at], cpus);
 		set_bits(&bg_hint, cpus);
 	}
-	/* Paired with show_narrow(): it sees the reach, or this sees the group there. */
+	/* Paired with show_narrow(): it sees the affinity, or this sees the group there. */
 	if (!is_narrow(index))
 		return 0;
 	bpf_for(word, 0, nr_cpu_words) {
@@ -162,13 +163,13 @@ __once int add_reach(struct task_struct *p __arg_trusted, u32 index)
 	return 0;
 }
 
-/* The group has no waiting task, or a new one's reach may be lost: then @all. */
-__once int reset_reach(u32 index, bool all)
+/* The group has no waiting task, or a new one's affinity may be lost: then @all. */
+__once int reset_affinity(u32 index, bool all)
 {
 	u32 word;
 
 	bpf_for(word, 0, nr_cpu_words)
-		WRITE_ONCE(reach_of(index)->cpus[word & (UFS_CPU_WORDS - 1)], all ? ~0ULL : 0);
+		WRITE_ONCE(affinity_of(index)->cpus[word & (UFS_CPU_WORDS - 1)], all ? ~0ULL : 0);
 	return 0;
 }
 
@@ -176,41 +177,42 @@ __once int reset_reach(u32 index, bool all)
 
 static __always_inline u64 clock_of(u32 index)
 {
-	return reach_of(index)->home ? READ_ONCE(home_of(index)->clock) : READ_ONCE(bg_clock);
+	return affinity_of(index)->clock_id ? READ_ONCE(narrow_clock_of(index)->clock) :
+					       READ_ONCE(bg_clock);
 }
 
-/* Keep what a narrow group's home is ahead or behind of bg_clock within @slice times some. */
-static __always_inline void bound_shift(u32 index, u64 slice)
+/* Keep a narrow group's clock within some slices of bg_clock. */
+static __always_inline void bound_offset(u32 index, u64 slice)
 {
-	struct home *home = home_of(index);
+	struct narrow_clock *clock = narrow_clock_of(index);
 	s64 ahead, most;
 
-	if (!reach_of(index)->home)
+	if (!affinity_of(index)->clock_id)
 		return;
-	ahead = home->clock + home->shift - READ_ONCE(bg_clock);
+	ahead = clock->clock + clock->offset - READ_ONCE(bg_clock);
 	most = (AHEAD + nr_cpu_ids) * slice;
 	if (ahead > most)
-		WRITE_ONCE(home->shift, home->shift - (ahead - most));
+		WRITE_ONCE(clock->offset, clock->offset - (ahead - most));
 	most = BEHIND_AWAKE * slice;
 	if (ahead < -most)
-		WRITE_ONCE(home->shift, home->shift - (ahead + most));
+		WRITE_ONCE(clock->offset, clock->offset - (ahead + most));
 }
 
-/* Two groups are about to be compared. The slice is that of the dearer one: by less than
- * some of those a single turn of either would decide. */
+/* Two groups are about to be compared. The slice is that of the group with the larger
+ * scale: with a smaller bound a single slice of either would decide. */
 __once int meet(u32 a, u32 b)
 {
 	u64 scale = group_scale(a, GIVEWAY_TIER_BACKGROUND);
 	u64 other = group_scale(b, GIVEWAY_TIER_BACKGROUND), slice;
 
-	if (reach_of(a)->home == reach_of(b)->home)
+	if (affinity_of(a)->clock_id == affinity_of(b)->clock_id)
 		return 0;
 	slice = scaled(bg_slice_ns, other > scale ? other : scale);
 	/* Times a number of CPUs. */
 	if (slice > 1ULL << 50)
 		slice = 1ULL << 50;
-	bound_shift(a, slice);
-	bound_shift(b, slice);
+	bound_offset(a, slice);
+	bound_offset(b, slice);
 	return 0;
 }
 
@@ -219,15 +221,15 @@ static __always_inline u64 vtime_of(u32 index)
 {
 	u64 vtime = READ_ONCE(group(index)->vtime);
 
-	return reach_of(index)->home ? vtime + READ_ONCE(home_of(index)->shift) : vtime;
+	return affinity_of(index)->clock_id ? vtime + READ_ONCE(narrow_clock_of(index)->offset) : vtime;
 }
 
-/* The group is about to be shown, or to be charged: its clock is that of its reach, and
- * it is as far from the new one as it was from the old. */
-__once int settle_home(u32 index, bool wide)
+/* Give the group, which is about to be shown or charged, the clock of its affinity. It
+ * keeps its distance to the clock. */
+__once int choose_clock(u32 index, bool wide)
 {
-	struct reach *r = reach_of(index);
-	u32 home = 0, word;
+	struct group_affinity *r = affinity_of(index);
+	u32 clock_id = 0, word;
 	u64 before;
 
 	if (!wide) {
@@ -235,48 +237,49 @@ __once int settle_home(u32 index, bool wide)
 			u64 cpus = READ_ONCE(r->cpus[word & (UFS_CPU_WORDS - 1)]);
 
 			if (cpus) {
-				home = (word << 6) + lowest_bit(cpus) + 1;
+				clock_id = (word << 6) + lowest_bit(cpus) + 1;
 				break;
 			}
 		}
 	}
-	if (home == r->home)
+	if (clock_id == r->clock_id)
 		return 0;
 	before = clock_of(index);
-	r->home = home;
+	r->clock_id = clock_id;
 	__sync_fetch_and_add(&group(index)->vtime, clock_of(index) - before);
-	/* Nobody has competed there lately: nothing is to be made good for. */
-	if (home && !READ_ONCE(home_of(index)->part))
-		WRITE_ONCE(home_of(index)->shift, READ_ONCE(bg_clock) - home_of(index)->clock);
+	/* No group has competed there lately: there is no lag to keep. */
+	if (clock_id && !READ_ONCE(narrow_clock_of(index)->part))
+		WRITE_ONCE(narrow_clock_of(index)->offset,
+			   READ_ONCE(bg_clock) - narrow_clock_of(index)->clock);
 	return 0;
 }
 
-/* The group has used @used nanoseconds, at the price @scale. @owners: see
+/* The group has used @used nanoseconds, at @scale. @owners: see
  * owners_of(). */
 static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64 owners)
 {
 	u64 own = (HWEIGHT_ONE << SCALE_SHIFT) / (scale ?: SCALE_ONE);
 	u64 elsewhere = READ_ONCE(narrow_part), part;
-	struct home *home;
+	struct narrow_clock *clock;
 
-	if (!reach_of(index)->home) {
+	if (!affinity_of(index)->clock_id) {
 		part = (owners ?: 1) * HWEIGHT_ONE;
 		part = part > elsewhere + own ? part - elsewhere : own;
 		__sync_fetch_and_add(&bg_clock, used * HWEIGHT_ONE / (part ?: 1));
 		return;
 	}
-	home = home_of(index);
-	part = READ_ONCE(home->part);
+	clock = narrow_clock_of(index);
+	part = READ_ONCE(clock->part);
 	if (part < own)
 		part = own;
-	__sync_fetch_and_add(&home->clock, used * HWEIGHT_ONE / (part ?: 1));
+	__sync_fetch_and_add(&clock->clock, used * HWEIGHT_ONE / (part ?: 1));
 	/* What wide groups will be measured by when there are some again. */
 	if (!READ_ONCE(wide_competes))
 		__sync_fetch_and_add(&bg_clock, owners > 1 ? used / owners : used);
 }
 
-/* What the homes own, from what their groups do. Called by the timer. */
-__once int reckon_parts(u32 nr)
+/* What each clock owns: the sum of its groups. Called by the timer. */
+__once int compute_parts(u32 nr)
 {
 	u64 all = unknown_zero();
 	u32 wide = unknown_zero(), i;
@@ -288,17 +291,17 @@ __once int reckon_parts(u32 nr)
 			break;
 		if (!share->active && !share->load)
 			continue;
-		if (!reach_of(i)->home)
+		if (!affinity_of(i)->clock_id)
 			wide = 1;
 		else if (share->scale)
-			home_of(i)->sum += (HWEIGHT_ONE << SCALE_SHIFT) / share->scale;
+			narrow_clock_of(i)->sum += (HWEIGHT_ONE << SCALE_SHIFT) / share->scale;
 	}
 	bpf_for(i, 1, nr_cpu_ids + 1) {
-		struct home *home = &homes[i & (2 * UFS_CPUS_MAX - 1)];
+		struct narrow_clock *clock = &narrow_clocks[i & (2 * UFS_CPUS_MAX - 1)];
 
-		all += home->sum;
-		WRITE_ONCE(home->part, home->sum);
-		home->sum = 0;
+		all += clock->sum;
+		WRITE_ONCE(clock->part, clock->sum);
+		clock->sum = 0;
 	}
 	WRITE_ONCE(narrow_part, all);
 	WRITE_ONCE(wide_competes, wide);
@@ -317,11 +320,11 @@ static __always_inline void show_narrow(u32 index)
 	bpf_for(word, 0, nr_cpu_words) {
 		u32 w = word & (UFS_CPU_WORDS - 1);
 
-		set_bits(&narrow_cpus[w], READ_ONCE(reach_of(index)->cpus[w]));
+		set_bits(&narrow_cpus[w], READ_ONCE(affinity_of(index)->cpus[w]));
 	}
 }
 
-/* Take it out. False: somebody else has. */
+/* Take it out. False: another CPU has. */
 static __always_inline bool take_narrow(u32 index)
 {
 	u32 at = (index >> 6) & (GROUP_WORDS - 1);
@@ -363,7 +366,7 @@ __once s32 narrow_first(u32 cpu, s32 but)
 				break;
 			index = (at << 6) + lowest_bit(bits);
 			bits &= bits - 1;
-			if (!reaches_cpu(index, cpu) || (s32)index == but)
+			if (!has_task_for(index, cpu) || (s32)index == but)
 				continue;
 			vtime = vtime_of(index);
 			if (first < 0 || (s64)(vtime - least) < 0) {
@@ -377,12 +380,12 @@ __once s32 narrow_first(u32 cpu, s32 but)
 
 /*
  * Move the group's first task that may run on @cpu there. If there is none, and none is
- * on its way, the group does not reach @cpu any more.
+ * on its way, the group has none for @cpu any more.
  */
 __once bool take_task(u32 cpu, u32 index)
 {
-	struct reach *r = reach_of(index);
-	u64 *word = reach_word(index, cpu), bit = 1ULL << (cpu & 63);
+	struct group_affinity *r = affinity_of(index);
+	u64 *word = affinity_word(index, cpu), bit = 1ULL << (cpu & 63);
 	u32 enters;
 
 	if (scx_bpf_dsq_move_to_local(BG_DSQ + (index & (UFS_GROUPS_MAX - 1)), 0))
@@ -404,7 +407,7 @@ __once bool take_task(u32 cpu, u32 index)
 /* What the timer keeps small: supersets that only grow in between. A bit that is cleared
  * against an enqueue that is setting it just now comes back with the next enqueue or the
  * next renewal. */
-__once int renew_reach(u32 nr)
+__once int renew_affinity(u32 nr)
 {
 	u64 hint = unknown_zero();
 	u32 i, word;
@@ -416,7 +419,7 @@ __once int renew_reach(u32 nr)
 			continue;
 		bpf_for(word, 0, nr_cpu_words) {
 			u32 at = word & (UFS_CPU_WORDS - 1);
-			u64 cpus = READ_ONCE(reach_of(i)->cpus[at]);
+			u64 cpus = READ_ONCE(affinity_of(i)->cpus[at]);
 
 			hint |= cpus;
 			if (is_narrow(i))
