@@ -16,11 +16,10 @@ use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use crate::workload::background::Job;
 use crate::workload::dataset::{self, DATASET_VERSION, DatasetSpec};
-use giveway_lab::{Clock, Layer, Machine};
+use giveway_lab::{Clock, Lab, LabSpec, Layer, Machine};
 use giveway_metasched::scheduler::{self, Table};
 
 use crate::runner::guest::{self, GUEST_FILES, Host, HostFile, width};
-use crate::runner::lab;
 use crate::runner::pool::Executor;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure};
@@ -57,6 +56,21 @@ fn memory_mib(spec: &DatasetSpec) -> u32 {
 /// What the guest image needs beyond Debian: the usual data.
 pub(crate) fn image_layer() -> Result<Layer, Failure> {
     layer(&DatasetSpec::default(), Vec::new())
+}
+
+/// The lab with the image that benchmarks use.
+pub(crate) fn open(refresh_kernel: bool) -> Result<Lab, Failure> {
+    open_with(image_layer()?, refresh_kernel)
+}
+
+/// The lab with an image that has this layer.
+pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failure> {
+    let spec = LabSpec {
+        layer: Some(layer),
+        refresh_kernel,
+        ..LabSpec::default()
+    };
+    Ok(Lab::open(&spec, &Steps::new())?)
 }
 
 /// What the background jobs of cells take beside a guest's PostgreSQL.
@@ -233,7 +247,7 @@ impl Guests {
     /// Builds what is missing of the lab.
     pub(crate) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
-        let lab = lab::open_with(layer(spec, packages(cells))?, false)?;
+        let lab = open_with(layer(spec, packages(cells))?, false)?;
         Ok(Guests {
             host: Host::of(lab),
             clock: Clock::LOCKSTEP,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
 
-use crate::runner::executors::image_layer;
+use crate::runner::executors::{image_layer, open};
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure, program};
 
@@ -177,20 +177,6 @@ fn boot(kernel: KernelArgs) -> Result<Lab, Failure> {
     open_as(LabSpec {
         layer: Some(image_layer()?),
         series: kernel.kernel,
-        ..LabSpec::default()
-    })
-}
-
-/// The lab with the image that benchmarks use.
-pub(crate) fn open(refresh_kernel: bool) -> Result<Lab, Failure> {
-    open_with(image_layer()?, refresh_kernel)
-}
-
-/// The lab with an image that has this layer.
-pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failure> {
-    open_as(LabSpec {
-        layer: Some(layer),
-        refresh_kernel,
         ..LabSpec::default()
     })
 }

@@ -10,9 +10,9 @@ use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
+use crate::runner::executors;
 use crate::runner::executors::{scheduler_file, server_dir};
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
-use crate::runner::lab;
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
@@ -46,7 +46,7 @@ impl Guests {
             }
         }
         Ok(Guests {
-            host: Host::of(lab::open(false)?),
+            host: Host::of(executors::open(false)?),
             servers,
             programs,
         })

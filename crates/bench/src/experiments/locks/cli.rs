@@ -11,6 +11,7 @@ use crate::harness::environment::Environment;
 use crate::report::Report;
 use clap::{Args, ValueEnum};
 
+use super::cell::{Cell, numbered};
 use super::guests::Guests;
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
@@ -91,28 +92,6 @@ fn experiment(text: &str) -> Result<Chosen, String> {
     match text {
         "all" => Ok(Chosen::All),
         name => name.parse().map(Chosen::One),
-    }
-}
-
-/// One experiment and one repeat.
-#[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) plan: LockPlan,
-    pub(super) repeat: u32,
-}
-
-impl Cell {
-    fn title(&self) -> String {
-        let names = self
-            .plan
-            .experiments
-            .iter()
-            .map(|experiment| experiment.name());
-        format!(
-            "{}, repeat {}",
-            Vec::from_iter(names).join(", "),
-            self.repeat + 1
-        )
     }
 }
 
@@ -210,14 +189,6 @@ fn list() -> Result<(), Failure> {
         writeln!(out, "{name:<18} {about}")?;
     }
     Ok(out.flush()?)
-}
-
-/// A cell's rows, with the repeat that the cell is.
-pub(super) fn numbered(mut report: Report<LockRow>, cell: &Cell) -> Report<LockRow> {
-    for row in &mut report.rows {
-        row.repeat = cell.repeat;
-    }
-    report
 }
 
 /// This machine.

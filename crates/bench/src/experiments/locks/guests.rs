@@ -8,9 +8,9 @@ use crate::experiments::locks::{LockPlan, LockRow};
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
-use crate::experiments::locks::cli::{Cell, numbered};
+use super::cell::{Cell, numbered};
+use crate::runner::executors;
 use crate::runner::guest::{GUEST_REPORT, Host, HostFile, width};
-use crate::runner::lab;
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
@@ -27,7 +27,7 @@ impl Guests {
     /// Builds what is missing of the lab; any image will do.
     pub(crate) fn open(cpus: u32, numa_nodes: u32) -> Result<Self, Failure> {
         Ok(Guests {
-            host: Host::of(lab::open(false)?),
+            host: Host::of(executors::open(false)?),
             machine: machine(cpus, numa_nodes),
         })
     }

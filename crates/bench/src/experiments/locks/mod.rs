@@ -14,6 +14,7 @@
 //! the same pace.
 
 mod arrivals;
+mod cell;
 pub(crate) mod cli;
 mod contend;
 mod experiment;

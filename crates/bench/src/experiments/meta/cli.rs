@@ -17,14 +17,12 @@ use crate::runner::guest::{self, CellArgs, width};
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
-use super::guests::{self, GUEST_MIB, Guests};
+use super::guests::{self, CORPUS_SEED, GUEST_MIB, Guests};
 
 /// Base timeslices of phases, in milliseconds: a few turns of each.
 const PHASES_SLICES: [f64; 1] = [500.0];
 /// Those of the applications, whose curve is wanted.
 const APPLICATIONS_SLICES: [f64; 3] = [500.0, 1000.0, 2000.0];
-/// Seed of the applications' corpus: it is part of an image.
-pub(super) const CORPUS_SEED: u64 = 1;
 
 /// Measure what a metascheduler costs, brings and risks
 ///

@@ -10,14 +10,15 @@ use giveway_lab::{Clock, Lab, Layer, Machine, Tree};
 use giveway_metasched::policy::Policy;
 use giveway_metasched::scheduler::Table;
 
-use crate::experiments::meta::cli::CORPUS_SEED;
+use crate::runner::executors;
 use crate::runner::executors::find_scheduler;
 use crate::runner::guest::{Host, HostFile};
-use crate::runner::lab;
 use crate::runner::pool::Executor;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure};
 
+/// Seed of the applications' corpus: it is part of an image.
+pub(super) const CORPUS_SEED: u64 = 1;
 /// Memory of a guest.
 pub(crate) const GUEST_MIB: u32 = 2048;
 /// Few, since one host CPU emulates them all, and enough to be scheduled.
@@ -62,7 +63,10 @@ impl Guests {
         let usual = !parts.iter().all(is_application);
         let application = parts.iter().any(is_application);
         Ok(Guests {
-            usual: usual.then(|| lab::open(false)).transpose()?.map(Host::of),
+            usual: usual
+                .then(|| executors::open(false))
+                .transpose()?
+                .map(Host::of),
             application: application.then(application_lab).transpose()?.map(Host::of),
             programs,
         })
@@ -85,7 +89,7 @@ impl Executor<MetaPlan, Report<MetaRow>> for Guests {
 /// A lab whose image has the applications, and their load.
 fn application_lab() -> Result<Lab, Failure> {
     let wheels = Tree::wheels(applications::REQUIREMENTS, &Steps::new())?;
-    lab::open_with(application_layer(vec![(WHEELS.into(), wheels)])?, false)
+    executors::open_with(application_layer(vec![(WHEELS.into(), wheels)])?, false)
 }
 
 /// What that image has beyond Debian.

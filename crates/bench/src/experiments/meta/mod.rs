@@ -32,8 +32,7 @@ use std::thread;
 use giveway_metasched::kernel::rise;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use phases::Under;
-pub(crate) use row::{ApplicationRow, MetaRow, PhaseRow, SwapsRow, SwitchRow, Way};
+pub(crate) use row::{ApplicationRow, MetaRow, PhaseRow, SwapsRow, SwitchRow, Under, Way};
 
 use crate::harness::Progress;
 use crate::harness::environment::Environment;

@@ -21,13 +21,12 @@ use std::time::Duration;
 use giveway_metasched::measurements::{Company, MachineNote, Measurements, Reading};
 use giveway_metasched::policy::Policy;
 use giveway_metasched::scheduler::EEVDF;
-use serde::{Deserialize, Serialize};
 
 use super::MetaPlan;
 use super::driver::{Driver, Seen};
 use super::groups::{Groups, ThreadGroup};
 use super::load::{Load, Phase};
-use super::row::{MetaRow, PhaseRow};
+use super::row::{MetaRow, PhaseRow, Under};
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
 
@@ -48,42 +47,6 @@ const UFS_NAMES: [&str; 2] = ["ufs-oltp", "ufs-batch"];
 
 /// Loading takes no longer, in the lab neither.
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// What decided who is in force.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub(crate) enum Under {
-    /// One scheduler, always.
-    Single {
-        /// Its name.
-        name: String,
-    },
-    /// One of the paper's policies.
-    Fixed {
-        /// Which.
-        policy: Policy,
-        /// Its base timeslice.
-        base_timeslice_ms: f64,
-    },
-    /// What runs.
-    PhaseAware {
-        /// What a swap counted as.
-        swap_ms: f64,
-    },
-}
-
-impl std::fmt::Display for Under {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Under::Single { name } => f.pad(name),
-            Under::Fixed {
-                policy,
-                base_timeslice_ms,
-            } => f.pad(&format!("{}, {base_timeslice_ms} ms", policy.word())),
-            Under::PhaseAware { .. } => f.pad("phase_aware"),
-        }
-    }
-}
 
 /// Measures all of it.
 pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {

@@ -1,9 +1,8 @@
 //! Rows of the experiment, one kind for each part.
 
 use giveway_metasched::measurements::Reading;
+use giveway_metasched::policy::Policy;
 use serde::{Deserialize, Serialize};
-
-use super::phases::Under;
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +16,42 @@ pub(crate) enum MetaRow {
     Swaps(SwapsRow),
     /// The paper's application, or a part of it.
     Applications(ApplicationRow),
+}
+
+/// What decided who is in force.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Under {
+    /// One scheduler, always.
+    Single {
+        /// Its name.
+        name: String,
+    },
+    /// One of the paper's policies.
+    Fixed {
+        /// Which.
+        policy: Policy,
+        /// Its base timeslice.
+        base_timeslice_ms: f64,
+    },
+    /// What runs.
+    PhaseAware {
+        /// What a swap counted as.
+        swap_ms: f64,
+    },
+}
+
+impl std::fmt::Display for Under {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Under::Single { name } => f.pad(name),
+            Under::Fixed {
+                policy,
+                base_timeslice_ms,
+            } => f.pad(&format!("{}, {base_timeslice_ms} ms", policy.word())),
+            Under::PhaseAware { .. } => f.pad("phase_aware"),
+        }
+    }
 }
 
 /// How a scheduler comes into force.

@@ -11,6 +11,7 @@ use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use clap::{Args, ValueEnum};
 
+use super::cell::{Cell, numbered};
 use super::guests::Guests;
 use crate::runner::executors::scheduler_file;
 use crate::runner::pool::Executor;
@@ -101,21 +102,6 @@ fn experiment(text: &str) -> Result<Chosen, String> {
     match text {
         "all" => Ok(Chosen::All),
         name => name.parse().map(Chosen::One),
-    }
-}
-
-/// One experiment and one repeat.
-#[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) plan: PreemptPlan,
-    pub(super) repeat: u32,
-}
-
-impl Cell {
-    fn title(&self) -> String {
-        let names = self.plan.experiments.iter().map(|one| one.name());
-        let names = Vec::from_iter(names).join(", ");
-        format!("{names}, repeat {}", self.repeat + 1)
     }
 }
 
@@ -223,14 +209,6 @@ fn list() -> Result<(), Failure> {
         writeln!(out, "{:<15} {}", experiment.name(), experiment.about())?;
     }
     Ok(out.flush()?)
-}
-
-/// A cell's rows, with the repeat that the cell is.
-pub(super) fn numbered(mut report: Report<PreemptRow>, cell: &Cell) -> Report<PreemptRow> {
-    for row in &mut report.rows {
-        row.repeat = cell.repeat;
-    }
-    report
 }
 
 /// This machine.

@@ -7,9 +7,9 @@ use crate::experiments::preempt::{PreemptPlan, PreemptRow};
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
-use crate::experiments::preempt::cli::{Cell, numbered};
+use super::cell::{Cell, numbered};
+use crate::runner::executors;
 use crate::runner::guest::{GUEST_REPORT, Host, HostFile, width};
-use crate::runner::lab;
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
@@ -29,7 +29,7 @@ impl Guests {
     /// Builds what is missing of the lab; any image will do.
     pub(crate) fn open(cpus: u32) -> Result<Self, Failure> {
         Ok(Guests {
-            host: Host::of(lab::open(false)?),
+            host: Host::of(executors::open(false)?),
             machine: machine(cpus),
         })
     }

@@ -25,6 +25,8 @@
 //! there all the same.
 
 #[cfg(feature = "engines")]
+mod cell;
+#[cfg(feature = "engines")]
 mod cli;
 mod experiment;
 #[cfg(feature = "engines")]

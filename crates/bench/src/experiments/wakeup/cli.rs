@@ -12,9 +12,9 @@ use crate::report::Report;
 use clap::Args;
 use giveway_lab::{Clock, Machine};
 
+use crate::runner::executors;
 use crate::runner::executors::scheduler_file;
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
-use crate::runner::lab;
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
@@ -84,7 +84,7 @@ pub(crate) fn wakeup(args: &WakeupArgs) -> Result<u8, Failure> {
     }
     let stop = interruptible()?;
     let guests = Guests {
-        host: Host::of(lab::open(false)?),
+        host: Host::of(executors::open(false)?),
         programs,
     };
     let width = width(GUEST_MIB).min(plans.len());

@@ -25,6 +25,7 @@
 //! compiled differently.
 
 pub(crate) mod cli;
+mod latency;
 pub(crate) mod report;
 mod row;
 mod run;
@@ -37,7 +38,8 @@ use std::time::Duration;
 use giveway_tier::{Tier, Weight};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use row::{Latency, WakeupRow};
+pub(crate) use latency::Latency;
+pub(crate) use row::WakeupRow;
 
 use crate::cell::cgroup::{Share, Tree, cpu_range};
 use crate::cell::require_cpus;

@@ -24,7 +24,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use super::WakeupPlan;
-use super::row::Latency;
+use super::latency::Latency;
 use crate::harness::error::{Error, Result};
 use crate::harness::files::PrivateDir;
 use crate::harness::number::Spread;

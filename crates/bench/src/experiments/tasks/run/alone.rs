@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use super::failed;
+use super::failure::failed;
 use super::host::{Host, block_on};
 use crate::experiments::tasks::kind::Kind;
 use crate::harness::Progress;

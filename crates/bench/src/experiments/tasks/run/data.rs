@@ -5,7 +5,7 @@ use std::sync::Arc;
 use giveway_sql::tpch::{Scale, Table};
 use giveway_sql::{MorselTable, Session};
 
-use super::failed;
+use super::failure::failed;
 use crate::experiments::tasks::kind::Kind;
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};

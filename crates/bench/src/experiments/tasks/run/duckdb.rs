@@ -21,7 +21,7 @@ use tempfile::TempDir;
 use super::alone::{Alone, Once};
 use super::data::Sizes;
 use super::drive::{Play, collected};
-use super::failed;
+use super::failure::failed;
 use super::settings::Settings;
 use crate::experiments::tasks::kind::Kind;
 use crate::experiments::tasks::row::Arrived;

@@ -12,7 +12,7 @@ use datafusion::physical_plan::displayable;
 use giveway_sql::{Engine, EngineStats, Policy, Query, Report, SqlError, Stock, tpch};
 
 use super::data::Sizes;
-use super::failed;
+use super::failure::failed;
 use super::settings::Settings;
 use super::usage::CpuTimes;
 use crate::experiments::tasks::arm::Arm;

@@ -6,6 +6,7 @@ mod arrivals;
 mod data;
 mod drive;
 mod duckdb;
+mod failure;
 mod host;
 mod overhead;
 mod settings;
@@ -22,6 +23,7 @@ use std::time::Duration;
 use self::alone::Alone;
 use self::data::{Data, LARGE, Sizes, scale};
 use self::duckdb::DuckDb;
+use self::failure::failed;
 use self::host::{Host, SharedHost};
 use self::settings::Settings;
 use super::TasksRow;
@@ -250,13 +252,5 @@ impl TasksBench {
         let data = self.data(progress)?.clone();
         let made = Arc::new(DuckDb::prepare(&self.python, &data, progress)?);
         Ok(Ok(Arc::clone(self.duckdb.get_or_init(|| made))))
-    }
-}
-
-/// A query, or an engine, that failed where none may.
-fn failed(who: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
-    Error::Queries {
-        who: who.to_string(),
-        reason: why.to_string(),
     }
 }

@@ -11,7 +11,7 @@ use giveway_tasks::{Decay, Pool};
 
 use super::answers::difference;
 use super::data::Sizes;
-use super::failed;
+use super::failure::failed;
 use super::host::{Host, block_on};
 use crate::experiments::tasks::TasksBench;
 use crate::experiments::tasks::arm::Arm;
