@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Machine};
+use giveway_lab::{Clock, Job, Lab, LabSpec, Machine};
 
 use crate::runner::executors::{image_layer, open};
 use crate::runner::steps::Steps;
