@@ -1,9 +1,8 @@
-//! What a failed command says, and the status it ends with.
+//! Error messages and exit statuses.
 //!
 //! A failure is one sentence about what went wrong and, where the user can do
-//! something, one sentence that says what (`remedy:`). A reader that goes away
-//! (`giveway status | head -1`) is no failure at all: it ends the command
-//! quietly, as `head` meant it to.
+//! something, one sentence that says what (`remedy:`). A broken pipe
+//! (`giveway status | head -1`) is not a failure: the command exits quietly.
 //!
 //! Statuses: 0 done, 1 failed, 2 wrong usage; `giveway run` passes on its
 //! command's status and uses 125 to 127 for its own failures, as `nice`,
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_goes_away_is_no_failure() {
+    fn a_broken_pipe_is_no_failure() {
         let gone = || io::Error::from(io::ErrorKind::BrokenPipe);
         assert_eq!(Failure::from(gone()).status(), 0);
         let json = serde_json::Error::io(gone());

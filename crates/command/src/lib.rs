@@ -1,14 +1,14 @@
 //! What Giveway's programs share on the command line.
 //!
-//! `giveway`, `giveway-bench` and `giveway-sql` are programs of their own, and a user
-//! meets them as one: they fail alike, print durations alike, make their manual pages
-//! and completions alike, and find each other.
+//! `giveway`, `giveway-bench` and `giveway-sql` are separate programs that a user sees as
+//! one: they share error messages, exit statuses, durations, manual pages and completions,
+//! and find each other.
 //!
 //! | module | answers |
 //! | --- | --- |
-//! | [`failure`] | What does a failed command say, and with which status does it end? |
+//! | [`failure`] | What does a failed command print, and with which status does it exit? |
 //! | [`generate`] | Manual pages and completions from a declaration of arguments. |
-//! | [`memory`] | Which allocator, and how long does it keep what is freed? |
+//! | [`memory`] | Which allocator, and how long does it keep freed memory? |
 //! | [`output`] | How are durations and console lines written? |
 //! | [`program`] | Where is another of our programs? |
 //!

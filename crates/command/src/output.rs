@@ -1,5 +1,5 @@
-//! How output looks: marks on a terminal, plain words elsewhere; durations; lines that
-//! others wrote.
+//! Output: marks on a terminal, plain words elsewhere; durations; lines of text from
+//! other programs.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! cgroup v2 as files: where it is mounted, who is in which cgroup, and what is read
-//! from and written to one.
+//! cgroup v2 as files: where it is mounted, a process's cgroup, and the files that are read
+//! and written.
 //!
 //! ```text
 //! /proc/self/mountinfo   where the hierarchy is mounted      mount_in
@@ -15,7 +15,7 @@
 //! Errors are the kernel's own, without the path: callers say what they wanted.
 //!
 //! Known weakness: [`MOUNT`] is where nearly every distribution mounts cgroup v2. On a
-//! machine in hybrid mode it is elsewhere; those who must know ask [`mount_in`].
+//! machine in hybrid mode it is elsewhere; callers that must know use [`mount_in`].
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,11 +1,11 @@
-//! Sleeping until a word changes, and waking who sleeps.
+//! Sleeping until a word changes, and waking the threads that sleep.
 //!
 //! Every wait may end without a reason; callers look at their word again. A
 //! sleep never loses a wake-up as long as the waker changes the word first: the
 //! kernel compares under its own lock before it sleeps.
 //!
-//! Who wakes often does so last, when the sleeper may already have seen the
-//! change, gone on, and freed the memory the word was in. So [`wait`] takes a
+//! A thread often wakes others as its last step, when the sleeper may already have seen
+//! the change, gone on, and freed the memory the word was in. So [`wait`] takes a
 //! reference, because the kernel reads the word, and [`wake`] an address,
 //! because the kernel does not: waking goes by the number alone (a private
 //! futex is known by its address space and address). If something else lives

@@ -2,11 +2,11 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | [`errno`] | How is a system call made whose caller must not notice? |
+//! | [`errno`] | How is a system call made that preserves `errno`? |
 //! | [`futex`] | How does a thread sleep until a word changes? |
 //! | [`topology`] | Which CPUs are there, and on which NUMA node? |
 //! | [`cgroup`] | Where is cgroup v2, and what do its files say? |
-//! | [`sched_ext`] | Which scheduler is in force? |
+//! | [`sched_ext`] | Which scheduler is attached? |
 //!
 //! The crate has mechanics and no policy: which cgroups are made, what is waited for,
 //! and what is done about an error is for the caller. It knows neither tiers nor any

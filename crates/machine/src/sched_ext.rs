@@ -1,4 +1,4 @@
-//! What the kernel says of sched_ext: which scheduler is in force, if any.
+//! The kernel's state of sched_ext: which scheduler is attached, if any.
 //!
 //! `/sys/kernel/sched_ext/state` is `disabled`, `enabling`, `enabled` or `disabling`.
 //! `root/ops` is there while a scheduler is loaded: its name, followed by version and

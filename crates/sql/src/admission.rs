@@ -1,22 +1,25 @@
-//! Who is in the engine, and who may start: admission by memory.
+//! Admission by memory: the list of the engine's queries, and which of them may start.
 //!
-//! Slots bound how many queries run at a time, and not what they hold: exchanges keep
-//! all rows between two pipelines. So a query starts only while what is reserved is
-//! below a mark; those that come later wait in order. Nothing is known of what a query
-//! will need, so one that has started may still run out of memory.
+//! Slots bound how many queries run at a time, but not how much memory they hold:
+//! exchanges keep all rows between two pipelines. So a query starts only while the
+//! reserved memory is below a mark; later ones wait in order. How much a query will
+//! need is unknown, so one that has started may still run out of memory.
 //!
 //! ```text
 //!   limit      ├──────────────────────────────────────────────┤ time-sensitive
 //!   3/4        ├──────────────────────────────────┤             background, all together
-//!   9/16       ├────────────────────────┤  here others of the background begin to wait
-//!              time-sensitive queries begin to wait at 3/4 of all that is reserved, but
-//!              not before they hold an eighth themselves
+//!   9/16       ├────────────────────────┤  more background queries wait
+//!              time-sensitive queries wait while more than 3/4 of the limit is
+//!              reserved and they hold more than 1/8 of it themselves
 //! ```
 //!
-//! G1. If nobody has started, whoever is first in line may, whatever is reserved.
-//! G2. Who comes while others of its tier or a more urgent one wait, waits.
-//! G3. The lines are looked at whenever a query has left, the time-sensitive one first.
-//! G4. A control statement is on the list, and waits for nobody.
+//! G1. If no query has started, the first in line may start, whatever is reserved.
+//!     (asserted in `State::check`)
+//! G2. A query waits if another of its tier or of a more urgent one waits.
+//!     (not asserted: `enter` tests just this)
+//! G3. The lines are checked whenever a query has left, the time-sensitive one first.
+//!     (not asserted: memory that is given back meanwhile could let the next one in)
+//! G4. A control statement is on the list, and never waits. (asserted in `left`)
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -32,7 +35,7 @@ use crate::run::Run;
 
 /// The engine's memory, as those at the gate see it.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Admission {
     pool: Arc<dyn MemoryPool>,
     /// What background queries have of it.
     background: Arc<Account>,
@@ -57,13 +60,23 @@ pub(crate) fn background_share(limit: usize) -> usize {
     limit / 4 * 3
 }
 
-impl Gate {
+impl State {
+    /// G1, before the lock is released.
+    fn check(&self) {
+        debug_assert!(
+            !self.started.is_empty() || self.lines.iter().all(VecDeque::is_empty),
+            "G1: queries wait, and none has started"
+        );
+    }
+}
+
+impl Admission {
     pub(crate) fn new(
         pool: Arc<dyn MemoryPool>,
         background: Arc<Account>,
         limit: Option<usize>,
-    ) -> Gate {
-        Gate {
+    ) -> Admission {
+        Admission {
             pool,
             background,
             limit,
@@ -88,7 +101,7 @@ impl Gate {
         }
     }
 
-    /// Nobody comes in any more.
+    /// From now on, no query is admitted.
     pub(crate) fn close(&self) {
         crate::lock(&self.state).is_closed = true;
     }
@@ -118,13 +131,15 @@ impl Gate {
         }
         let (sender, receiver) = oneshot::channel();
         state.lines[tier as usize].push_back((run.id, sender));
+        state.check();
         Ok(Some(receiver))
     }
 
     /// A query has ended.
     pub(crate) fn left(&self, id: QueryId) {
         let mut state = crate::lock(&self.state);
-        state.runs.remove(&id);
+        let run = state.runs.remove(&id);
+        debug_assert!(run.is_some(), "E1 of `run`: a query leaves twice");
         state.started.remove(&id);
         for line in &mut state.lines {
             line.retain(|(waiting, _)| *waiting != id);
@@ -134,11 +149,16 @@ impl Gate {
             while self.is_open(&state, tier)
                 && let Some((id, sender)) = state.lines[tier as usize].pop_front()
             {
+                debug_assert!(
+                    state.runs.get(&id).is_some_and(|run| !run.is_control),
+                    "G4: a query that waits has left, or is a control statement"
+                );
                 if sender.send(()).is_ok() {
                     state.started.insert(id);
                 }
             }
         }
+        state.check();
     }
 
     pub(crate) fn find(&self, id: QueryId) -> Option<Arc<Run>> {

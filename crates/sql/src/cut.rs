@@ -20,13 +20,14 @@
 //! run: whatever a cut reads has been made before; the build side of a join before the
 //! probe side; scalar subqueries before the plan that uses their values.
 //!
-//! C1. Nothing that is left in a plan spawns tasks, but for the nodes that `spawns`
+//! C1. Nothing that is left in a plan spawns tasks, except for the nodes that `spawns`
 //!     names; these run as DataFusion would run them, on a thread of the query's own
-//!     (`aside`).
-//! C2. Every leaf gives way (`turn`), and so does every operator that makes many
-//!     batches of one.
+//!     (`side_thread`). (asserted in `push`, of the nodes that this module replaces)
+//! C2. Every leaf yields (`task_time`), and so does every operator that makes many
+//!     batches of one. (asserted in `push`, of leaves)
 //! C3. A node whose children are executed more than once is not cut below: an exchange
-//!     is read once. C2 holds there all the same, or such a query could not be stopped.
+//!     is read once. C2 holds there as well, or such a query could not be stopped.
+//!     (asserted in `exchange`: X1)
 
 use std::sync::{Arc, Mutex};
 
@@ -51,7 +52,7 @@ use giveway_tasks::{Pipeline, Query};
 
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
 use crate::join::{self, NativeJoin};
-use crate::lane::{LanePipeline, Sink, SinkLane, Surroundings};
+use crate::partition_stream::{Sink, StreamPipeline, StreamSink, Surroundings};
 use crate::parts::PartedExec;
 use crate::progress::{Board, Gauge, Stage};
 use crate::read::counted;
@@ -60,8 +61,11 @@ use crate::scan::{self, in_morsels};
 use crate::slice::slicing;
 use crate::sort::RunSortExec;
 use crate::table::MorselSourceExec;
-use crate::turn::yielding;
-use crate::wrap::wrapped;
+use crate::task_time::yielding;
+use crate::wrap::{is_wrapped, wrapped};
+
+/// How a node that yields is called where plans are shown.
+const YIELDING: &str = "YieldingExec";
 
 /// A query made of a plan.
 pub(crate) struct Cut {
@@ -125,7 +129,7 @@ impl Cutter<'_> {
             && node.input().output_partitioning().partition_count() > 1
         {
             let source = self.exchange(&plan, node.input(), Route::Shared, 1)?;
-            // Lanes that run at the same time may bring more than is wanted.
+            // Streams that run at the same time may bring more than is wanted.
             return Ok(match node.fetch() {
                 Some(fetch) => Arc::new(GlobalLimitExec::new(source, 0, Some(fetch))),
                 None => source,
@@ -160,8 +164,8 @@ impl Cutter<'_> {
             .collect::<Result<Vec<_>>>()?;
         if plan.is::<NestedLoopJoinExec>() {
             let right = children.pop().expect("a join has two sides");
-            let turn = self.surroundings.turn;
-            let slices = wrapped("SlicingExec", right, move |input| slicing(input, turn));
+            let task_time = self.surroundings.task_time;
+            let slices = wrapped("SlicingExec", right, move |input| slicing(input, task_time));
             children.push(slices);
         }
         let plan = replace_children_if_necessary(plan, children)?;
@@ -170,22 +174,22 @@ impl Cutter<'_> {
         }
         // C2.
         Ok(match multiplies(&plan) {
-            true => giving_way(plan),
+            true => with_yields(plan),
             false => plan,
         })
     }
 
     /// C2.
     fn leaf(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        if gives_way(&plan) {
+        if yields(&plan) {
             return plan;
         }
         let context = &self.surroundings.context;
         let plan = counted(plan, context.memory_pool());
-        giving_way(in_morsels(plan, context))
+        with_yields(in_morsels(plan, context))
     }
 
-    /// A node that is not cut below. What it spawns is in no worker's turn; what a
+    /// A node that is not cut below. What it spawns is in no worker's task; what a
     /// recursion does is, and it may go on for ever.
     fn whole(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
         if !plan.is::<RecursiveQueryExec>() {
@@ -193,10 +197,10 @@ impl Cutter<'_> {
         }
         let plan = plan.transform_up(|node| {
             Ok(match node.children().is_empty() {
-                true if gives_way(&node) => Transformed::no(node),
-                true => Transformed::yes(giving_way(node)),
+                true if yields(&node) => Transformed::no(node),
+                true => Transformed::yes(with_yields(node)),
                 false if multiplies(&node) || node.is::<RecursiveQueryExec>() => {
-                    Transformed::yes(giving_way(node))
+                    Transformed::yes(with_yields(node))
                 }
                 false => Transformed::no(node),
             })
@@ -232,7 +236,7 @@ impl Cutter<'_> {
         fetch: Option<usize>,
         rows_expected: f64,
     ) -> Arc<Exchange> {
-        let lanes = input.output_partitioning().partition_count();
+        let streams = input.output_partitioning().partition_count();
         let setting = Setting {
             pool: self.surroundings.context.memory_pool(),
             batch_rows: self.batch_rows(),
@@ -240,7 +244,7 @@ impl Cutter<'_> {
         let exchange = Exchange::new(
             input.schema(),
             route,
-            lanes,
+            streams,
             partitions,
             fetch,
             rows_expected,
@@ -275,7 +279,7 @@ impl Cutter<'_> {
         };
         let stages = [stage("gather"), stage("enter")];
         self.cut.stages.extend(stages.iter().cloned());
-        let (gather, enter) = native.build(exchange, stages, self.surroundings.turn);
+        let (gather, enter) = native.build(exchange, stages, self.surroundings.task_time);
         self.add(gather);
         self.add(enter);
         let right = self.descend(Arc::clone(join.right()))?;
@@ -309,6 +313,7 @@ impl Cutter<'_> {
     }
 
     fn push(&mut self, plan: Arc<dyn ExecutionPlan>, sink: Arc<dyn Sink>) {
+        debug_assert!(is_cut(&plan), "C1, C2: {plan:?}");
         let mut leaves = Leaves::default();
         leaves.visit(&plan);
         let stage = Arc::new(Stage::new(
@@ -319,7 +324,7 @@ impl Cutter<'_> {
             self.board,
         ));
         self.cut.stages.push(Arc::clone(&stage));
-        let pipeline = LanePipeline::new(plan, sink, self.surroundings.clone(), stage);
+        let pipeline = StreamPipeline::new(plan, sink, self.surroundings.clone(), stage);
         self.add(pipeline);
     }
 }
@@ -339,8 +344,8 @@ pub(crate) fn spawns(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// An operator of stock DataFusion made to give way: a leaf (files, values, generated
 /// series), or one that may go on for long without asking its own leaves.
-fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    wrapped("YieldingExec", plan, yielding)
+fn with_yields(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    wrapped(YIELDING, plan, yielding)
 }
 
 /// Whether its output may be much larger than its input.
@@ -351,8 +356,24 @@ fn multiplies(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<UnnestExec>()
 }
 
-fn gives_way(plan: &Arc<dyn ExecutionPlan>) -> bool {
+fn yields(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.is::<MorselSourceExec>() || plan.is::<ExchangeSource>()
+}
+
+/// Whether there is neither a channel nor a leaf of stock DataFusion left, except in
+/// nodes that are whole: C1, C2.
+fn is_cut(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
+    if is_whole(plan) || (is_wrapped(plan, YIELDING) && children[0].children().is_empty()) {
+        return true;
+    }
+    let has_channel = plan.is::<RepartitionExec>()
+        || (plan.is::<CoalescePartitionsExec>()
+            && children[0].output_partitioning().partition_count() > 1);
+    match children.is_empty() {
+        true => yields(plan),
+        false => !has_channel && children.into_iter().all(is_cut),
+    }
 }
 
 fn rows_expected(plan: &Arc<dyn ExecutionPlan>) -> f64 {
@@ -402,8 +423,8 @@ impl Leaves {
 struct ResultSink(Arc<Results>);
 
 impl Sink for ResultSink {
-    fn lane(&self, _: usize) -> Result<Box<dyn SinkLane>> {
-        Ok(Box::new(ResultLane(Arc::clone(&self.0))))
+    fn stream_sink(&self, _: usize) -> Result<Box<dyn StreamSink>> {
+        Ok(Box::new(ResultStreamSink(Arc::clone(&self.0))))
     }
 
     fn finish(&self) -> Result<()> {
@@ -412,9 +433,9 @@ impl Sink for ResultSink {
     }
 }
 
-struct ResultLane(Arc<Results>);
+struct ResultStreamSink(Arc<Results>);
 
-impl SinkLane for ResultLane {
+impl StreamSink for ResultStreamSink {
     fn poll_room(&mut self, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
         self.0.poll_room(context)
     }
@@ -435,8 +456,8 @@ impl<F> Sink for ValueSink<F>
 where
     F: Fn(Option<ScalarValue>) -> Result<()> + Send + Sync,
 {
-    fn lane(&self, _: usize) -> Result<Box<dyn SinkLane>> {
-        Ok(Box::new(ValueLane(Arc::clone(&self.value))))
+    fn stream_sink(&self, _: usize) -> Result<Box<dyn StreamSink>> {
+        Ok(Box::new(ValueStreamSink(Arc::clone(&self.value))))
     }
 
     fn finish(&self) -> Result<()> {
@@ -444,9 +465,9 @@ where
     }
 }
 
-struct ValueLane(Arc<Mutex<Option<ScalarValue>>>);
+struct ValueStreamSink(Arc<Mutex<Option<ScalarValue>>>);
 
-impl SinkLane for ValueLane {
+impl StreamSink for ValueStreamSink {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         if batch.num_rows() == 0 {
             return Ok(());

@@ -16,25 +16,25 @@ use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
 use giveway_tier::Tier;
 use serde::Serialize;
 
-use crate::admission::{Gate, background_share};
-use crate::aside::Aside;
+use crate::admission::{Admission, background_share};
 use crate::cut::{cut, spawns};
 use crate::error::{BuildError, SqlError};
-use crate::lane::Surroundings;
 use crate::live;
 use crate::memory::Account;
+use crate::partition_stream::Surroundings;
 use crate::progress::{Board, OperatorTurns};
 use crate::query::{Query, QueryId, QueryStatus};
 use crate::results::Results;
 use crate::run::{Run, Start};
 use crate::session::Session;
+use crate::side_thread::SideThread;
 
 /// How an engine is made.
 #[derive(Clone, Debug)]
 pub struct Builder {
     pool: tasks::Builder,
     workers: usize,
-    turn: Duration,
+    task_time: Duration,
     policy: Policy,
     memory: Option<usize>,
     partitions: Option<usize>,
@@ -45,7 +45,7 @@ impl Default for Builder {
         Builder {
             pool: Pool::builder(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
-            turn: Duration::from_millis(2),
+            task_time: Duration::from_millis(2),
             policy: Policy::Tuned,
             memory: None,
             partitions: None,
@@ -57,18 +57,18 @@ impl Default for Builder {
 const MEMORY_MIN: usize = 1 << 20;
 /// What control statements may hold, bytes: the list of many thousand queries.
 const CONTROL_MEMORY: usize = 64 << 20;
-/// Partitions per worker, if nobody says: hash tables of a partition are built and
+/// Partitions per worker by default: hash tables of a partition are built and
 /// emitted in one go by stock operators, and smaller ones take shorter.
 const PARTITIONS_PER_WORKER: usize = 8;
 
 impl Builder {
-    /// How many workers; as many as CPUs, if nobody says.
+    /// How many workers; as many as CPUs by default.
     pub fn workers(mut self, workers: usize) -> Builder {
         self.workers = workers;
         self
     }
 
-    /// How many queries may run at a time; 128, if nobody says. A quarter of these is
+    /// How many queries may run at a time; 128 by default. A quarter of these is
     /// kept for time-sensitive queries. The rest waits, by tier. Lists of
     /// `giveway.queries` and `giveway_cancel` need no slot.
     pub fn slots(mut self, slots: usize) -> Builder {
@@ -76,33 +76,33 @@ impl Builder {
         self
     }
 
-    /// How many queries of each tier may wait for a slot; any number, if nobody says.
+    /// How many queries of each tier may wait for a slot; any number by default.
     /// Others are refused.
     pub fn waiting(mut self, waiting: usize) -> Builder {
         self.pool = self.pool.waiting(waiting);
         self
     }
 
-    /// How long a worker stays with a query at a time (t_max); 2 ms, if nobody says.
-    pub fn task_duration(mut self, turn: Duration) -> Builder {
-        self.turn = turn;
+    /// How long a worker stays with a query at a time (t_max); 2 ms by default.
+    pub fn task_duration(mut self, task_time: Duration) -> Builder {
+        self.task_time = task_time;
         self
     }
 
-    /// Who goes first; [`Policy::Tuned`], if nobody says.
+    /// The order of queries; [`Policy::Tuned`] by default.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
     }
 
     /// For how long queries are tracked, and how often, to tune the policy: 20 s and
-    /// 60 s, if nobody says.
+    /// 60 s by default.
     pub fn tuning(mut self, tracking: Duration, refresh: Duration) -> Builder {
         self.pool = self.pool.tuning(tracking, refresh);
         self
     }
 
-    /// How much memory all queries together may hold, bytes; no limit, if nobody says.
+    /// How much memory all queries together may hold, bytes; no limit by default.
     /// Tables in memory are not counted. A query that asks for more ends with
     /// [`SqlError::OutOfMemory`], and a background one also if all of these together
     /// would hold more than three quarters; while more than three quarters are
@@ -113,7 +113,7 @@ impl Builder {
     }
 
     /// Into how many partitions plans split their data; 8 times the number of
-    /// workers, 16 at least, if nobody says.
+    /// workers, 16 at least by default.
     pub fn partitions(mut self, partitions: usize) -> Builder {
         self.partitions = Some(partitions);
         self
@@ -134,7 +134,7 @@ impl Builder {
         }
         let pool = (self.pool.clone())
             .workers(self.workers)
-            .task_duration(self.turn)
+            .task_duration(self.task_time)
             .policy(self.policy)
             .build()?;
         let memory: Arc<dyn MemoryPool> = match self.memory {
@@ -144,20 +144,20 @@ impl Builder {
         let share = self.memory.map_or(usize::MAX, background_share);
         let background = Account::limited(Arc::clone(&memory), share, "background queries");
         let background = Arc::new(background);
-        // They are short: one worker, whose turn comes whatever the others do.
+        // They are short: one worker, which Linux runs whatever the others do.
         let control = Pool::builder().workers(1).policy(Policy::Fair).build()?;
         Ok(Engine(Arc::new(Inner {
             pool,
             control,
             settings: self.clone(),
             partitions,
-            gate: Gate::new(Arc::clone(&memory), Arc::clone(&background), self.memory),
+            admission: Admission::new(Arc::clone(&memory), Arc::clone(&background), self.memory),
             memory,
             background,
             control_memory: Arc::new(GreedyMemoryPool::new(CONTROL_MEMORY)),
             board: Arc::default(),
-            attendants: Aside::start("giveway-sql")?,
-            readers: Arc::new(Aside::start("giveway-sql-io")?),
+            attendants: SideThread::start("giveway-sql")?,
+            readers: Arc::new(SideThread::start("giveway-sql-io")?),
             ids: AtomicU64::new(1),
         })))
     }
@@ -173,14 +173,14 @@ pub struct Engine(pub(crate) Arc<Inner>);
 pub struct EngineStats {
     /// The workers' counters.
     pub pool: PoolStats,
-    /// How long turns were, by operators.
+    /// How long tasks were, by operators.
     pub turns: Vec<OperatorTurns>,
     /// What queries hold now, bytes.
     pub memory_bytes: usize,
 }
 
 impl EngineStats {
-    /// The share of turns that took at most so many turn lengths (t_max), a class of
+    /// The share of tasks that took at most so many task lengths (t_max), a class of
     /// [`crate::TURN_CLASSES`].
     pub fn within(&self, lengths: f64) -> f64 {
         let classes = crate::TURN_CLASSES
@@ -211,7 +211,7 @@ impl Engine {
     pub fn running(&self) -> Vec<QueryStatus> {
         let views = self.0.pool.queries();
         let control = self.0.control.queries();
-        let runs = self.0.gate.runs();
+        let runs = self.0.admission.runs();
         (runs.iter())
             .map(|run| {
                 let id = run.in_pool();
@@ -223,7 +223,7 @@ impl Engine {
 
     /// Ends a query early. False if it has ended, or never was.
     pub fn cancel(&self, id: QueryId) -> bool {
-        let run = self.0.gate.find(id);
+        let run = self.0.admission.find(id);
         run.is_some_and(|run| run.cancel(SqlError::Cancelled))
     }
 
@@ -241,7 +241,7 @@ impl Engine {
         self.0.settings.workers
     }
 
-    /// Who goes first.
+    /// The order of queries.
     pub fn policy(&self) -> Policy {
         self.0.settings.policy
     }
@@ -249,9 +249,9 @@ impl Engine {
     /// Takes no more queries; those that are there go on, or end with
     /// [`SqlError::Cancelled`]. Waits for the last of them.
     pub async fn shutdown(&self, how: Shutdown) {
-        self.0.gate.close();
+        self.0.admission.close();
         loop {
-            let runs = self.0.gate.runs();
+            let runs = self.0.admission.runs();
             if runs.is_empty() {
                 return;
             }
@@ -268,18 +268,18 @@ impl Engine {
 /// What sessions and queries share.
 pub(crate) struct Inner {
     pool: Pool,
-    /// Who runs control statements: they wait for no slot and no worker.
+    /// Runs control statements, which wait for no slot and no worker.
     control: Pool,
     settings: Builder,
     pub(crate) partitions: usize,
-    pub(crate) gate: Gate,
+    pub(crate) admission: Admission,
     pub(crate) memory: Arc<dyn MemoryPool>,
     /// What background queries have of it.
     background: Arc<Account>,
     control_memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
-    attendants: Aside,
-    readers: Arc<Aside>,
+    attendants: SideThread,
+    readers: Arc<SideThread>,
     ids: AtomicU64,
 }
 
@@ -304,18 +304,18 @@ impl Inner {
         };
         let account = Arc::new(Account::new(memory));
         let results = Arc::new(Results::new(&account));
-        let aside = match spawns(&query.plan) {
-            // D2 of `aside`.
+        let side_thread = match spawns(&query.plan) {
+            // D2 of `side_thread`.
             true => Arc::new(
-                Aside::start("giveway-sql-task")
+                SideThread::start("giveway-sql-task")
                     .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?,
             ),
             false => Arc::clone(&engine.readers),
         };
         let surroundings = Surroundings {
             context: query.context(&account),
-            turn: engine.settings.turn,
-            aside,
+            task_time: engine.settings.task_time,
+            side_thread,
         };
         let options = query.options;
         let mut task = tasks::Query::new(query.text.clone())
@@ -336,12 +336,12 @@ impl Inner {
             cut.stages,
             Arc::downgrade(engine),
         ));
-        let start = match engine.gate.enter(&run)? {
+        let start = match engine.admission.enter(&run)? {
             Some(admitted) => Start::Later(cut.query, admitted),
             None => match run.start(engine, cut.query) {
                 Ok(ticket) => Start::Now(ticket),
                 Err(error) => {
-                    engine.gate.left(run.id);
+                    engine.admission.left(run.id);
                     return Err(error);
                 }
             },
@@ -350,7 +350,7 @@ impl Inner {
         Ok(run)
     }
 
-    /// Who runs a query.
+    /// The pool that runs a query.
     pub(crate) fn pool_of(&self, run: &Run) -> &Pool {
         match run.is_control {
             true => &self.control,

@@ -1,4 +1,4 @@
-//! What can become of a query, and of an engine that is to be built.
+//! Errors of queries, and of engines that cannot be built.
 //!
 //! Whatever goes wrong in a query ends that query alone. DataFusion has one error
 //! type for all of it; here errors are sorted by what the caller does next.
@@ -27,7 +27,7 @@ pub enum SqlError {
     /// what it panicked with.
     #[error("a part of the query panicked: {0}; the engine and other queries go on")]
     Panicked(String),
-    /// Somebody cancelled it.
+    /// It was cancelled.
     #[error("the query was cancelled")]
     Cancelled,
     /// It took longer than its deadline allows: give it more time, a higher tier or

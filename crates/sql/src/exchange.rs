@@ -2,20 +2,23 @@
 //! of them are there.
 //!
 //! ```text
-//!   lanes ──▶ sink per lane ──▶ partitions ──▶ ExchangeSource, a leaf
+//!   streams ──▶ sink per stream ──▶ partitions ──▶ ExchangeSource, a leaf
 //!            (splits, gathers)   (batches)      of the next pipeline
 //! ```
 //!
 //! Stock DataFusion runs both sides at once and connects them by channels, so a
 //! consumer may wait for a producer that waits for it. Here the producing pipeline is
-//! finalized before the consuming one begins (Section 2.2), and nobody waits. What it
-//! costs is memory: the whole exchange is there at a time.
+//! finalized before the consuming one begins (Section 2.2), so neither waits. The price
+//! is memory: all rows of an exchange are held at once.
 //!
-//! X1. A partition is read once, by one stream: batches are let go as they are taken.
+//! X1. A partition is read once, by one stream, after the last batch has been added:
+//!     batches are released as they are taken. (asserted in `read` and `keep`)
 //! X2. The memory of a partition is reserved before a batch is added, each buffer
-//!     once, and given back when the stream that reads it has ended.
+//!     once, and given back when the stream that reads it has ended. (not asserted:
+//!     after a refusal other streams may still add batches)
 //! X3. Only batches of about the batch size are kept: hashing splits them into
 //!     small ones, which are joined again before they are stored.
+//!     (not asserted: a partition's last batch of each stream may be of any size)
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -40,16 +43,16 @@ use datafusion::physical_plan::{
 };
 use futures_util::Stream;
 
-use crate::lane::{Sink, SinkLane};
+use crate::partition_stream::{Sink, StreamSink};
 use crate::progress::Gauge;
-use crate::turn::{give_way, serve};
+use crate::task_time::{serve, yield_if_over};
 
 /// Which partition a row goes to.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// That of its lane, in the lane's order.
+    /// That of its stream, in the stream's order.
     Straight,
-    /// Any: whoever reads next takes it.
+    /// Any: the next reader takes it.
     Shared,
     /// As its keys say: by hash, or by range.
     Split(Partitioning),
@@ -59,7 +62,7 @@ pub(crate) enum Route {
 pub(crate) struct Exchange {
     schema: SchemaRef,
     route: Route,
-    lanes: usize,
+    streams: usize,
     batch_rows: usize,
     /// With [`Route::Shared`], one that all readers share.
     partitions: Vec<Partition>,
@@ -90,11 +93,11 @@ pub(crate) struct Setting<'a> {
 }
 
 impl Exchange {
-    /// An exchange from so many lanes to so many partitions.
+    /// An exchange from so many streams to so many partitions.
     pub(crate) fn new(
         schema: SchemaRef,
         route: Route,
-        lanes: usize,
+        streams: usize,
         partitions: usize,
         fetch: Option<usize>,
         rows_expected: f64,
@@ -115,7 +118,7 @@ impl Exchange {
         Exchange {
             schema,
             route,
-            lanes,
+            streams,
             batch_rows: setting.batch_rows,
             partitions: (0..stored).map(partition).collect(),
             fetch,
@@ -143,6 +146,10 @@ impl Exchange {
         let mut kept = crate::lock(&self.partitions[partition].kept);
         let bytes = kept.counter.count_batch(&batch);
         kept.memory.try_grow(bytes)?;
+        debug_assert!(
+            !self.partitions[partition].is_read.load(Relaxed),
+            "X1: a batch is added to a partition that is read"
+        );
         self.rows.fetch_add(batch.num_rows(), Relaxed);
         kept.batches.push_back(batch);
         Ok(())
@@ -219,7 +226,7 @@ impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exchange")
             .field("route", &self.route)
-            .field("lanes", &self.lanes)
+            .field("streams", &self.streams)
             .field("rows", &self.rows())
             .finish()
     }
@@ -229,12 +236,12 @@ impl fmt::Debug for Exchange {
 pub(crate) struct ExchangeSink(pub(crate) Arc<Exchange>);
 
 impl Sink for ExchangeSink {
-    fn lane(&self, lane: usize) -> Result<Box<dyn SinkLane>> {
+    fn stream_sink(&self, stream: usize) -> Result<Box<dyn StreamSink>> {
         let exchange = Arc::clone(&self.0);
         Ok(match &self.0.route {
             Route::Straight => Box::new(Direct {
                 exchange,
-                partition: lane,
+                partition: stream,
             }),
             Route::Shared => Box::new(Direct {
                 exchange,
@@ -244,8 +251,8 @@ impl Sink for ExchangeSink {
                 let partitioner = BatchPartitioner::try_new(
                     partitioning.clone(),
                     Time::new(),
-                    lane,
-                    self.0.lanes,
+                    stream,
+                    self.0.streams,
                 )?;
                 Box::new(Split {
                     partitioner,
@@ -266,7 +273,7 @@ struct Direct {
     partition: usize,
 }
 
-impl SinkLane for Direct {
+impl StreamSink for Direct {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         self.exchange.keep(self.partition, batch)
     }
@@ -279,7 +286,7 @@ struct Split {
     exchange: Arc<Exchange>,
 }
 
-impl SinkLane for Split {
+impl StreamSink for Split {
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
         let Split {
             partitioner,
@@ -337,8 +344,8 @@ impl DisplayAs for ExchangeSource {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "ExchangeSource: {:?} of {} lanes",
-            self.exchange.route, self.exchange.lanes
+            "ExchangeSource: {:?} of {} streams",
+            self.exchange.route, self.exchange.streams
         )
     }
 }
@@ -384,7 +391,7 @@ impl Stream for Reader {
     type Item = Result<RecordBatch>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        give_way!(context);
+        yield_if_over!(context);
         serve();
         Poll::Ready(self.exchange.next(self.stored).map(Ok))
     }

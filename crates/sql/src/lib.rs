@@ -1,5 +1,5 @@
-//! SQL for people who share a machine: short queries stay short however many long
-//! ones run beside them.
+//! SQL for shared machines: short queries stay short however many long ones run beside
+//! them.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -17,7 +17,7 @@
 //! session.register_batches("numbers", batch.schema(), vec![batch])?;
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
 //!
-//! // Nobody waits for this one; it runs when nobody waits for another.
+//! // A background query: it runs when no time-sensitive one does.
 //! let report = session
 //!     .sql("SELECT number % 10 AS digit, count(*) FROM numbers GROUP BY digit")
 //!     .await?
@@ -40,39 +40,38 @@
 //!
 //! Apache DataFusion parses, optimizes and plans; [`giveway_tasks`] schedules. A plan is
 //! cut into pipelines where stock DataFusion would connect tasks by channels, and workers
-//! run the pipelines of all queries in turns of 2 ms (Wagner, Kohn and Neumann,
+//! run the pipelines of all queries in tasks of 2 ms (Wagner, Kohn and Neumann,
 //! SIGMOD '21). [`Engine`] is where to begin; [`Session`] is close to DataFusion's
 //! `SessionContext`; [`Stock`] runs the same plan on stock DataFusion.
 //!
 //! To measure: plan queries beforehand by [`Session::sql`] (a [`Query`] is run once),
 //! [`Query::submit`] when they are due, and [`RunningQuery::collect_with_report`]; compare
 //! with [`Stock::collect`]. Tables that several sessions share are [`MorselTable`]s,
-//! registered in each. [`Engine::stats`] tells how well turns were kept to.
+//! registered in each. [`Engine::stats`] has the lengths of tasks.
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `turn`, `memory`, `progress`, `aside` | When is it enough, how much is held, how far is it, and what has a thread of its own? |
+//! | `task_time`, `memory`, `progress`, `side_thread` | When does a task end, how much memory is held, how far is a query, and what runs beside the workers? |
 //! | `sketch`, `table`, `read`, `scan` | What do plans read? |
 //! | `results`, `exchange` | Where do rows go? |
-//! | `lane`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
-//! | `admission`, `run` | Who may start, and how does it end? |
+//! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
+//! | `admission`, `run` | Which query may start, and how does it end? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
 //! | [`shell`], [`server`] | How is it asked, by people and by programs? |
 //! | `stock` | Compared with what? |
 
 mod admission;
-mod aside;
 mod cut;
 mod engine;
 mod error;
 mod exchange;
 pub mod files;
 mod join;
-mod lane;
 mod live;
 mod memory;
 mod options;
+mod partition_stream;
 mod parts;
 mod progress;
 mod query;
@@ -83,13 +82,14 @@ mod scan;
 pub mod server;
 mod session;
 pub mod shell;
+mod side_thread;
 mod sketch;
 mod slice;
 mod sort;
 mod stock;
 mod table;
+mod task_time;
 pub mod tpch;
-mod turn;
 mod wrap;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -104,7 +104,7 @@ pub use session::Session;
 pub use stock::Stock;
 pub use table::MorselTable;
 
-/// Locks, also after somebody panicked with it: every change under the locks of this
+/// Locks, also after a panic with the lock held: every change under the locks of this
 /// crate is made in one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

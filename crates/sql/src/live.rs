@@ -12,8 +12,8 @@
 //! The table is read when a query on it is planned: that query is not in it.
 //!
 //! Statements that do nothing else are *control statements*. They need neither a slot
-//! nor memory of the engine, and run on a worker of their own: who finds the engine full
-//! can see by what, and end it. To read tables beside, or to join the table with itself,
+//! nor memory of the engine, and run on a worker of their own: when the engine is full, a
+//! client can see which queries fill it, and cancel them. To read tables beside, or to join the table with itself,
 //! is work like any other.
 
 use std::borrow::Cow;

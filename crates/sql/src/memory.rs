@@ -1,10 +1,10 @@
-//! Who has how much memory: one pool for the engine, an account per query.
+//! Memory accounting: one pool for the engine, an account per query.
 //!
 //! DataFusion's operators reserve what they hold from a pool; exchanges and join
 //! tables of this crate do the same. The pool gives until its limit is reached and
 //! refuses then, which ends the query that asked. Each query sees the pool through an
-//! account of its own, so that the live view can say who has how much, and so that
-//! what is left when a query has ended is a leak that a test can see.
+//! account of its own, so that the live view shows each query's memory, and a test finds
+//! a leak: what is left in the account of a query that has ended.
 //!
 //! ```text
 //!   account of a time-sensitive query ─────────────────────┐
@@ -17,7 +17,7 @@
 //! long as their clients do not read, and the rest is for time-sensitive queries.
 //!
 //! Departure: nothing is spilled to disk. A worker that writes to a disk does not
-//! work for anybody else.
+//! work for another query.
 
 use std::fmt;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct Account {
 #[derive(Debug)]
 struct Limit {
     bytes: usize,
-    /// Who has it, for those who are refused.
+    /// Whose limit it is, for the error of a refused query.
     of: &'static str,
 }
 
@@ -178,7 +178,7 @@ mod tests {
         let error = inside.try_grow(200).unwrap_err().to_string();
         assert!(error.contains("those hold 500 of the 600"), "{error}");
         assert_eq!((limited.reserved(), pool.reserved()), (500, 500));
-        // What the pool refuses is held by nobody.
+        // What the pool refuses is in no account.
         let other = MemoryConsumer::new("test").register(&pool);
         other.try_grow(450).unwrap();
         assert!(inside.try_grow(80).is_err());

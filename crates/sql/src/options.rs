@@ -1,4 +1,4 @@
-//! What a session says of its queries in SQL: `SET giveway.tier = 'background'`.
+//! A session's options for its queries in SQL: `SET giveway.tier = 'background'`.
 //!
 //! The options live in DataFusion's configuration, so `SET`, `SHOW` and
 //! `RESET` work on them as on any other. They hold for queries made afterwards.
@@ -22,7 +22,7 @@ pub struct QueryOptions {
 }
 
 impl Default for QueryOptions {
-    /// Somebody waits, for as long as it takes.
+    /// Time-sensitive, without a deadline.
     fn default() -> QueryOptions {
         QueryOptions {
             tier: Tier::DEFAULT,

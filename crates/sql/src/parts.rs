@@ -1,4 +1,4 @@
-//! Aggregation in parts: so many groups at a time as can be given out in a turn.
+//! Aggregation in parts, each of as many groups as can be given out in a task.
 //!
 //! ```text
 //!                   large: split by the keys' hash     one after another
@@ -10,18 +10,20 @@
 //! DataFusion makes one table of a partition's groups and gives all of them out in one
 //! step: keys and states become arrays, and the table is let go. A table that grows is
 //! another such step, which moves all of its groups. With a million groups either takes
-//! longer than a turn by far. The final step of an aggregation reads an exchange, so
+//! longer than a task by far. The final step of an aggregation reads an exchange, so
 //! here it is known beforehand how many rows there are. Where they are too many for one
 //! table they are split once more, and each part is aggregated and given out before the
 //! next one. The aggregation itself is DataFusion's, whatever its functions are; what
 //! splits is another exchange (`exchange`), and gives way at each batch.
 //!
 //! A1. All rows of a group are in one part, in the order in which they came.
-//! A2. Partitions and parts are told by the same hash, modulo how many there are. These
+//!     (asserted in `poll_next`: no row is lost; not which part has it)
+//! A2. The same hash, modulo their numbers, gives a row's partition and its part. These
 //!     numbers have no common divisor: otherwise all rows of a partition would be in a
-//!     few of its parts.
-//! A3. Only the final step is run in parts, whose rows are partial groups: one or a few
-//!     a group. Raw rows may be very many for few groups.
+//!     few of its parts. (not asserted: `part_count` looks for such a number)
+//! A3. Only the final step is run in parts. Its rows are partial groups: one or a few
+//!     per group. Raw rows may be very many for few groups.
+//!     (not asserted: `PartedExec::of` tests just this)
 //!
 //! Splitting copies the rows once more. In return the tables of parts are small enough
 //! for the processor's caches, where one of all groups is not.
@@ -48,7 +50,7 @@ use datafusion::physical_plan::{
 use futures_util::{Stream, StreamExt};
 
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
-use crate::lane::{Sink, SinkLane};
+use crate::partition_stream::{Sink, StreamSink};
 
 /// Rows of a part, about: a table of as many groups fits a cache, and is given out in
 /// some ms at most, whatever is computed.
@@ -187,10 +189,11 @@ impl ExecutionPlan for PartedExec {
         Ok(Box::pin(Parted {
             state: State::Splitting {
                 input: source.execute(partition, Arc::clone(&context))?,
-                sink: ExchangeSink(Arc::clone(&split)).lane(0)?,
+                sink: ExchangeSink(Arc::clone(&split)).stream_sink(0)?,
             },
             next: 0,
             parts,
+            rows,
             split,
             aggregate: Arc::clone(&self.aggregate),
             partition,
@@ -205,6 +208,8 @@ struct Parted {
     /// The first part that has not been begun.
     next: usize,
     parts: usize,
+    /// Of the partition.
+    rows: usize,
     split: Arc<Exchange>,
     aggregate: Arc<dyn ExecutionPlan>,
     partition: usize,
@@ -214,7 +219,7 @@ struct Parted {
 enum State {
     Splitting {
         input: SendableRecordBatchStream,
-        sink: Box<dyn SinkLane>,
+        sink: Box<dyn StreamSink>,
     },
     /// A part's groups are made and given out.
     Giving(SendableRecordBatchStream),
@@ -254,6 +259,13 @@ impl Stream for Parted {
                     }
                     None => {
                         sink.close()?;
+                        debug_assert_eq!(
+                            (0..self.parts)
+                                .map(|part| self.split.rows_of(part))
+                                .sum::<usize>(),
+                            self.rows,
+                            "A1: rows of the parts, and of the partition"
+                        );
                         State::Between
                     }
                 },
@@ -342,7 +354,7 @@ mod tests {
     use datafusion::physical_plan::repartition::RepartitionExec;
 
     use crate::memory::Account;
-    use crate::{Engine, turn};
+    use crate::{Engine, task_time};
 
     const PARTITIONS: usize = 2;
     const PART: usize = 1000;
@@ -373,18 +385,20 @@ mod tests {
         let repartition = aggregate.input().downcast_ref::<RepartitionExec>();
         let repartition = repartition.expect("below the final step");
         let input = repartition.input();
-        let lanes = input.output_partitioning().partition_count();
+        let streams = input.output_partitioning().partition_count();
         let setting = Setting {
             pool: context.memory_pool(),
             batch_rows: 8192,
         };
         let route = Route::Split(repartition.partitioning().clone());
         let schema = input.schema();
-        let exchange = Exchange::new(schema, route, lanes, PARTITIONS, None, 1.0, &setting);
+        let exchange = Exchange::new(schema, route, streams, PARTITIONS, None, 1.0, &setting);
         let exchange = Arc::new(exchange);
-        for lane in 0..lanes {
-            let mut sink = ExchangeSink(Arc::clone(&exchange)).lane(lane).unwrap();
-            let mut rows = input.execute(lane, Arc::clone(&context)).unwrap();
+        for stream in 0..streams {
+            let mut sink = ExchangeSink(Arc::clone(&exchange))
+                .stream_sink(stream)
+                .unwrap();
+            let mut rows = input.execute(stream, Arc::clone(&context)).unwrap();
             while let Some(batch) = rows.next().await {
                 sink.push(batch.unwrap()).unwrap();
             }
@@ -435,9 +449,9 @@ mod tests {
         let context = &mut Context::from_waker(Waker::noop());
         let (mut given, mut turns, mut most, mut is_over) = (0, 0, 0, false);
         while !is_over {
-            // Every turn is over as soon as a leaf has given out a batch.
+            // Every task is over as soon as a leaf has given out a batch.
             let past = Instant::now() - Duration::from_secs(1);
-            let in_turn = turn::until(past, || {
+            let in_task = task_time::until(past, || {
                 let mut rows = 0;
                 while let Poll::Ready(next) = groups.poll_next_unpin(context) {
                     match next {
@@ -450,9 +464,9 @@ mod tests {
                 }
                 rows
             });
-            given += in_turn;
+            given += in_task;
             turns += 1;
-            most = most.max(in_turn);
+            most = most.max(in_task);
         }
         assert!(given > 10 * PART, "{given} groups");
         assert!(turns > 10, "{turns} turns");

@@ -1,7 +1,7 @@
-//! How far a query is, and how well its pipelines keep to their turns.
+//! A query's progress, and how long the tasks of its pipelines are.
 //!
 //! A pipeline's progress is that of its leaves: how much of a table, of files or of an
-//! exchange has been taken. What a leaf cannot say (a series) is counted in lanes that
+//! exchange has been taken. What a leaf cannot say (a series) is counted in streams that
 //! have ended. Pipelines count as much as the rows that are expected to go into them, by
 //! the planner's estimates; so the progress of a query never falls, and is as good as
 //! these are.
@@ -25,7 +25,7 @@ pub(crate) trait Gauge: Send + Sync {
 pub(crate) struct Stage {
     label: String,
     rows_expected: f64,
-    lanes: usize,
+    streams: usize,
     ended: AtomicUsize,
     is_finished: AtomicBool,
     gauges: Vec<Arc<dyn Gauge>>,
@@ -37,14 +37,14 @@ impl Stage {
     pub(crate) fn new(
         label: String,
         rows_expected: f64,
-        lanes: usize,
+        streams: usize,
         gauges: Vec<Arc<dyn Gauge>>,
         board: &Arc<Board>,
     ) -> Stage {
         Stage {
             label,
             rows_expected: rows_expected.max(1.0),
-            lanes,
+            streams,
             ended: AtomicUsize::new(0),
             is_finished: AtomicBool::new(false),
             gauges,
@@ -53,7 +53,7 @@ impl Stage {
         }
     }
 
-    pub(crate) fn lane_ended(&self) {
+    pub(crate) fn stream_ended(&self) {
         self.ended.fetch_add(1, Relaxed);
     }
 
@@ -65,11 +65,11 @@ impl Stage {
         if self.is_finished.load(Relaxed) {
             return 1.0;
         }
-        let lanes = self.ended.load(Relaxed) as f64 / self.lanes.max(1) as f64;
+        let streams = self.ended.load(Relaxed) as f64 / self.streams.max(1) as f64;
         let gauges = self.gauges.iter().map(|gauge| gauge.fraction());
         match self.gauges.len() {
-            0 => lanes,
-            count => (gauges.sum::<f64>() / count as f64).max(lanes),
+            0 => streams,
+            count => (gauges.sum::<f64>() / count as f64).max(streams),
         }
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn progress(stages: &[Arc<Stage>]) -> f64 {
     }
 }
 
-/// The upper ends of the classes of [`OperatorTurns::turns`], in turns (t_max); the
+/// The upper ends of the classes of [`OperatorTurns::turns`], in tasks (t_max); the
 /// last class has none.
 pub const TURN_CLASSES: [f64; 7] = [0.5, 1.0, 1.5, 2.0, 4.0, 16.0, 64.0];
 
@@ -104,26 +104,26 @@ pub(crate) struct Overruns {
 }
 
 impl Overruns {
-    pub(crate) fn count(&self, took: Duration, turn: Duration) {
-        let length = took.as_secs_f64() / turn.as_secs_f64();
+    pub(crate) fn count(&self, took: Duration, task_time: Duration) {
+        let length = took.as_secs_f64() / task_time.as_secs_f64();
         let class = TURN_CLASSES.partition_point(|&end| end < length);
         self.turns[class].fetch_add(1, Relaxed);
         self.longest_ns.fetch_max(took.as_nanos() as u64, Relaxed);
     }
 }
 
-/// How long the turns of a kind of pipeline were.
+/// The lengths of the tasks of a kind of pipeline.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OperatorTurns {
     /// The operators, from the one that feeds the others to the one that is fed.
     pub operators: String,
-    /// How many turns were that long, by [`TURN_CLASSES`].
+    /// How many tasks were that long, by [`TURN_CLASSES`].
     pub turns: [u64; TURN_CLASSES.len() + 1],
     /// The longest, ns.
     pub longest_ns: u64,
 }
 
-/// The turns of all pipelines that have ended, by their operators.
+/// The tasks of all pipelines that have ended, by their operators.
 #[derive(Default)]
 pub(crate) struct Board(Mutex<BTreeMap<String, OperatorTurns>>);
 
@@ -173,7 +173,7 @@ mod tests {
         let short = Arc::new(Stage::new("sort".into(), 100.0, 2, Vec::new(), &board));
         let stages = [long, short];
         assert_eq!(progress(&stages), 150.0 / 400.0);
-        stages[1].lane_ended();
+        stages[1].stream_ended();
         assert_eq!(progress(&stages), 200.0 / 400.0);
         stages.iter().for_each(|stage| stage.finish());
         assert_eq!(progress(&stages), 1.0);
@@ -185,9 +185,9 @@ mod tests {
         let board = Arc::new(Board::default());
         for _ in 0..2 {
             let stage = Stage::new("join".into(), 1.0, 1, Vec::new(), &board);
-            let turn = Duration::from_millis(2);
-            stage.overruns.count(turn, turn);
-            stage.overruns.count(200 * turn, turn);
+            let task_time = Duration::from_millis(2);
+            stage.overruns.count(task_time, task_time);
+            stage.overruns.count(200 * task_time, task_time);
         }
         let turns = board.read();
         assert_eq!(turns[0].turns, [0, 2, 0, 0, 0, 0, 0, 2]);

@@ -1,4 +1,4 @@
-//! A query before it is submitted, while it runs, and when it has ended.
+//! A query before it is submitted, while it runs, and after it has ended.
 
 use std::fmt;
 use std::pin::Pin;
@@ -53,13 +53,13 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether somebody waits for it; as the session says, if nobody does here.
+    /// Its tier; by default that of the session.
     pub fn tier(mut self, tier: Tier) -> Query {
         self.options.tier = tier;
         self
     }
 
-    /// Its share within its tier; as the session says, if nobody does here.
+    /// Its share within its tier; by default as the session says.
     pub fn weight(mut self, weight: Weight) -> Query {
         self.options.weight = weight;
         self
@@ -261,7 +261,7 @@ impl RecordBatchStream for Translated {
     }
 }
 
-/// Whoever waits for a result; the query ends when it goes.
+/// The reader of a result; the query ends when it is dropped.
 #[derive(Debug)]
 struct Client(Arc<Run>);
 

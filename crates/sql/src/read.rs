@@ -1,12 +1,13 @@
 //! What scans of Parquet files have read, and what it counts as.
 //!
 //! A reader takes all pages of a row group from the file at once, as they are, and
-//! decodes them batch by batch. A lane whose client does not read keeps them: some ten
+//! decodes them batch by batch. A stream whose client does not read keeps them: some ten
 //! megabytes for each query, which neither DataFusion's scan nor its decoder reserves.
 //! So the bytes are reserved before they are read, from the account of the query, and
 //! given back when the decoder lets go of the last page.
 //!
-//! B1. Bytes and their reservation are one object: who holds one holds the other.
+//! B1. Bytes and their reservation are one object, so neither outlives the other.
+//!     (not asserted: `Held` has both)
 //!
 //! Known weakness: what one page becomes when it is decompressed is not counted, nor
 //! dictionaries: a megabyte each for a column, by default. Text (CSV) is read in pieces

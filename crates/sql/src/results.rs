@@ -1,23 +1,24 @@
-//! Where a query's result waits for whoever asked: a bounded queue between workers,
-//! which do not block, and a client, which may be slow.
+//! A query's results: a bounded queue between workers, which do not block, and a client,
+//! which may be slow.
 //!
 //! ```text
-//!  lanes of the last pipeline ──push──▶ batches ──next──▶ client
+//!  streams of the last pipeline ──push──▶ batches ──next──▶ client
 //!        ◀── Pending while full ──────          end: told once
 //! ```
 //!
-//! A lane asks for room before it makes a batch. If there is none it leaves its waker
-//! and is out of the scheduler's sight until the client has taken something; a client
-//! that never does keeps a slot and its memory until its query is cancelled or its
-//! deadline has passed. Both are bounded: by tier, and by the number and the bytes of
+//! A stream asks for room before it makes a batch. If there is none it leaves its waker
+//! and is not polled until the client has taken a batch; a client that never does keeps a
+//! slot and its memory until its query is cancelled or its deadline has passed. Both are bounded: by tier, and by the number and the bytes of
 //! the batches that wait.
 //!
-//! R1. Lanes that found no room are woken whenever a batch is taken, and when the
-//!     client has gone.
-//! R2. The end is told once; the first word stays. A client sees it after the last
-//!     batch if it was success, and at once if it was an error.
-//! R3. What waits is reserved. A lane that has made a batch has to leave it here, so
-//!     this takes no refusal: the bound keeps it small.
+//! R1. Streams that found no room are woken whenever a batch is taken, and when the
+//!     client has gone. (asserted in `poll_next`: none waits while there is no batch)
+//! R2. The first end that is reported stays. A client sees it after the last batch if it
+//!     was success, and at once if it was an error. (not asserted: `end` keeps the first,
+//!     and after an error streams may still push)
+//! R3. The memory of batches that wait is reserved. A stream that has made a batch has to
+//!     leave it here, so the reservation cannot be refused: the bound keeps it small.
+//!     (asserted in `poll_next`: without batches nothing is reserved)
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -48,7 +49,7 @@ struct State {
     memory: MemoryReservation,
     end: Option<Result<(), SqlError>>,
     client: Option<Waker>,
-    lanes: Vec<Waker>,
+    streams: Vec<Waker>,
     is_deserted: bool,
 }
 
@@ -88,7 +89,7 @@ impl Results {
                 memory: MemoryConsumer::new("results").register(&pool),
                 end: None,
                 client: None,
-                lanes: Vec::new(),
+                streams: Vec::new(),
                 is_deserted: false,
             }),
         }
@@ -98,14 +99,14 @@ impl Results {
         crate::lock(&self.state)
     }
 
-    /// Whether a lane may push a batch; R1 if not. Several lanes may be told so for
+    /// Whether a stream may push a batch; R1 if not. Several streams may be told so for
     /// one place: the bound is soft by the number of workers.
     pub(crate) fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
         if state.has_room() {
             return Poll::Ready(());
         }
-        state.lanes.push(context.waker().clone());
+        state.streams.push(context.waker().clone());
         Poll::Pending
     }
 
@@ -147,14 +148,19 @@ impl Results {
         }
         if let Some((batch, size)) = state.batches.pop_front() {
             state.memory.shrink(size);
-            let lanes = std::mem::take(&mut state.lanes);
+            let streams = std::mem::take(&mut state.streams);
             drop(state);
-            lanes.into_iter().for_each(Waker::wake);
+            streams.into_iter().for_each(Waker::wake);
             return Poll::Ready(Some(Ok(batch)));
         }
+        debug_assert_eq!(state.memory.size(), 0, "R3: reserved for no batch");
         if state.end.is_some() {
             return Poll::Ready(None);
         }
+        debug_assert!(
+            state.streams.is_empty(),
+            "R1: a stream waits for room that is there"
+        );
         state.client = Some(context.waker().clone());
         Poll::Pending
     }
@@ -166,9 +172,9 @@ impl Results {
         state.is_deserted = true;
         state.clear();
         let has_ended = state.end.is_some();
-        let lanes = std::mem::take(&mut state.lanes);
+        let streams = std::mem::take(&mut state.streams);
         drop(state);
-        lanes.into_iter().for_each(Waker::wake);
+        streams.into_iter().for_each(Waker::wake);
         has_ended
     }
 }

@@ -7,17 +7,19 @@
 //!                └── cancel ───┴── deadline
 //! ```
 //!
-//! Each query has an attendant, a task on a thread that runs nothing else (`aside`): it
+//! Each query has an attendant, a task on a thread that runs nothing else (`side_thread`): it
 //! waits for memory, gives the query to the pool, waits for its end or its deadline, and
-//! tells whoever waits. Results do not pass through it, nor does the end of a query that
+//! notifies the client. Results do not pass through it, nor does the end of a query that
 //! succeeds: the last pipeline tells the client itself.
 //!
 //! E1. A query is in the engine's list from its submission until its attendant is done.
+//!     (asserted in `Admission::left`)
 //! E2. The first reason to stop stays: the client of a query that missed its deadline
-//!     hears of the deadline, not that it was cancelled.
-//! E3. When a query is out of the list, its memory has been given back, but for rows that
-//!     wait for its client: the attendant lets go of it before, and the next in line
-//!     looks after that.
+//!     is told of the deadline, not of a cancel. (not asserted: a `OnceLock` is set once)
+//! E3. When a query is out of the list, its memory has been given back, except for rows
+//!     that wait for its client: the attendant drops the query first, and the next in
+//!     line is admitted after that. (not asserted: rows that wait are in the same
+//!     account; `queries_that_are_cancelled_at_random_leave_nothing` tests the sum)
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -57,7 +59,7 @@ pub(crate) struct Run {
 enum Phase {
     Waiting,
     Submitted(tasks::QueryId),
-    /// With what it took, if it had success: whoever sees the end sees that, too.
+    /// With its report, if it succeeded: set together, so that both are seen.
     Ended(Option<Report>),
 }
 
@@ -239,7 +241,7 @@ impl Run {
             (Err(SqlError::Cancelled), Some(SqlError::ShutDown)) => Err(SqlError::ShutDown),
             (result, _) => result,
         };
-        engine.gate.left(self.id);
+        engine.admission.left(self.id);
         self.end(result);
     }
 

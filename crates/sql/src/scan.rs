@@ -1,4 +1,4 @@
-//! Scans of files in morsels: what a lane takes at a time is a row group.
+//! Scans of files in morsels: what a stream takes at a time is a row group.
 //!
 //! ```text
 //!                 DataFusion's partitions        a shared cursor over
@@ -6,15 +6,15 @@
 //!  ┌────────┐     ┌ 0 ──────────────┐
 //!  │ rg 0   │     │ rg 0, rg 1      │            rg 0 ▸ rg 1 ▸ rg 2 ▸ rg 3
 //!  │ rg 1   │  ▶  ├ 1 ──────────────┤     ▶        ▲      ▲
-//!  │ rg 2   │     │ rg 2, rg 3      │            lane 1  lane 0: whoever
-//!  │ rg 3   │     └─────────────────┘            has done takes the next
+//!  │ rg 2   │     │ rg 2, rg 3      │            1      0   streams: one that
+//!  │ rg 3   │     └─────────────────┘            is done takes the next
 //!  └────────┘
 //! ```
 //!
 //! DataFusion 55 lets the partitions of a scan share one queue of what they have not
 //! opened (`SharedWorkSource`), which is the cursor that morsels want. What is in the
 //! queue, however, are its partitions: a file of any size in as many ranges as there
-//! are lanes. A lane that has taken one keeps all of its row groups, and when the
+//! are streams. A stream that has taken one keeps all of its row groups, and when the
 //! queue is empty the others look on. So the ranges are cut further when a query is
 //! submitted, at row groups where the file has such, and the queue does the rest.
 //! Filters that were pushed into the scan stay there, and row groups are pruned by
@@ -23,17 +23,20 @@
 //! M1. A row group is in one morsel. Of a range, DataFusion reads the row groups whose
 //!     first page lies in it; a morsel's range begins at the first page of its first
 //!     row group and ends just after that of its last one.
-//! M2. Partitions stay as many, and the order of the queue stays as it was. The plan
-//!     of the query is not changed: stock DataFusion runs it with its own ranges.
-//! M3. Files that partitions may not share (whose order somebody relies on, or whose
-//!     place says which rows they have) are left alone, and so is what DataFusion has
-//!     not divided, such as compressed text.
+//!     (asserted in `neighbours`: ranges do not overlap)
+//! M2. The number of partitions and the order of the queue do not change. Nor does the
+//!     plan of the query: stock DataFusion runs it with its own ranges.
+//!     (not asserted: groups are mapped one by one)
+//! M3. Files that partitions may not share (because an operator relies on their order,
+//!     or their place says which rows they have) are not changed, and neither is what
+//!     DataFusion has not divided, such as compressed text. (not asserted:
+//!     `in_morsels_of` asks DataFusion)
 //!
 //! Opening a file once more takes some 0.1 ms for its filters and metrics; its footer
 //! is in DataFusion's cache. So row groups are put together until they have enough
 //! bytes to be worth it. Ranges in which no row group begins are not opened at all.
 //!
-//! Known weakness: row groups are not divided. One of a million rows is one lane's.
+//! Known weakness: row groups are not divided. One of a million rows is one stream's.
 //! What is not in the cache (its limit is 50 MB of footers) keeps DataFusion's ranges.
 
 use std::sync::Arc;
@@ -63,7 +66,7 @@ const SIZES: Sizes = Sizes {
     text_bytes: 4 << 20,
 };
 
-/// A scan of files whose lanes take a morsel at a time. Other plans stay as they are.
+/// A scan of files whose streams take a morsel at a time. Other plans stay as they are.
 pub(crate) fn in_morsels(
     plan: Arc<dyn ExecutionPlan>,
     context: &TaskContext,
@@ -198,6 +201,10 @@ fn neighbours(groups: Vec<RowGroup>, enough: i64) -> Vec<FileRange> {
         }
         bytes += group.bytes;
     }
+    debug_assert!(
+        ranges.is_sorted_by(|one, next| one.end <= next.start),
+        "M1: {ranges:?}"
+    );
     ranges
 }
 
@@ -338,10 +345,10 @@ mod tests {
         assert_eq!(morsels.output_partitioning().partition_count(), 2, "M2");
         let gauge = gauge(&morsels).unwrap();
         assert_eq!(gauge.fraction(), 0.0);
-        let mut lane = morsels.execute(0, Arc::clone(&context)).unwrap();
+        let mut stream = morsels.execute(0, Arc::clone(&context)).unwrap();
         let mut numbers = 0;
         for group in 0..3 {
-            numbers += lane.next().await.unwrap().unwrap().num_rows();
+            numbers += stream.next().await.unwrap().unwrap().num_rows();
             assert_eq!(numbers, (group + 1) * GROUP_ROWS);
         }
         assert_eq!(gauge.fraction(), 0.2, "the third has not ended");
@@ -349,7 +356,10 @@ mod tests {
         while let Some(batch) = other.next().await {
             numbers += batch.unwrap().num_rows();
         }
-        assert!(lane.next().await.is_none(), "the other lane took the rest");
+        assert!(
+            stream.next().await.is_none(),
+            "the other stream took the rest"
+        );
         assert_eq!(numbers, GROUPS * GROUP_ROWS, "M1");
         assert_eq!(gauge.fraction(), 1.0);
     }

@@ -22,9 +22,9 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `shelf` | What is kept for clients, and for how long? |
+//! | `handle_store` | What is kept for clients, and for how long? |
 //! | `status` | How is an error said? |
-//! | `clients` | Who calls, and with which settings? |
+//! | `clients` | Which client calls, and with which settings? |
 //! | `keys`, `metadata` | What is there? |
 //! | `wire` | How are schemas, tickets and rows sent? |
 //! | `queries`, `prepared` | What becomes of a query, and of a prepared statement? |
@@ -34,12 +34,12 @@
 //! beyond one machine, put a proxy that speaks TLS before it.
 
 mod clients;
+mod handle_store;
 mod keys;
 mod metadata;
 mod prepared;
 mod queries;
 mod service;
-mod shelf;
 mod status;
 mod wire;
 
@@ -55,7 +55,7 @@ use tonic::transport::server::TcpIncoming;
 
 use crate::live;
 use crate::session::Session;
-use clients::{Clients, Door};
+use clients::{Access, Clients};
 use service::Service;
 
 /// Bytes of a message from a client: a statement, a batch of parameters.
@@ -64,7 +64,7 @@ const MESSAGE_MAX: usize = 64 << 20;
 /// Why a server does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// Choose another address, or end who has it.
+    /// Choose another address, or end the program that has it.
     #[error("cannot listen on {address}: {source}")]
     Bind {
         /// The address.
@@ -90,15 +90,15 @@ pub enum ServerError {
 #[must_use = "nothing listens before bind"]
 pub struct Builder {
     session: Session,
-    door: Door,
+    door: Access,
     is_read_only: bool,
 }
 
 impl Builder {
-    /// Lets only those in who log in with these. Without, everybody is let in, and
+    /// Requires clients to log in with these. Without, every client is accepted, and
     /// the server listens on loopback addresses only.
     pub fn password(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.door = Door::Password {
+        self.door = Access::Password {
             user: user.into(),
             password: password.into(),
         };
@@ -114,7 +114,7 @@ impl Builder {
     /// Listens; port 0 is any free one. Clients that connect wait for
     /// [`Server::serve`].
     pub async fn bind(self, address: SocketAddr) -> Result<Server, ServerError> {
-        if matches!(self.door, Door::Open) && !address.ip().is_loopback() {
+        if matches!(self.door, Access::Open) && !address.ip().is_loopback() {
             return Err(ServerError::Open(address));
         }
         let failed = |source| ServerError::Bind { address, source };
@@ -147,7 +147,7 @@ impl Server {
     pub fn builder(session: Session) -> Builder {
         Builder {
             session,
-            door: Door::Open,
+            door: Access::Open,
             is_read_only: false,
         }
     }
@@ -157,7 +157,7 @@ impl Server {
         self.address
     }
 
-    /// Serves until `stop` is done. Then nobody is let in any more, and calls that
+    /// Serves until `stop` is done. Then no client is accepted any more, and calls that
     /// are there have `grace` to end; queries that still run are cancelled, and their
     /// clients told.
     pub async fn serve(
@@ -171,7 +171,7 @@ impl Server {
         let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
         let stop = async {
             stop.await;
-            // Whoever counts the grace may be gone by now.
+            // The timer of the grace period may be gone by now.
             let _ = stopping.send(());
         };
         // A small answer does not wait for a larger one.

@@ -32,7 +32,7 @@ impl Session {
     pub(crate) fn new(engine: &Arc<Inner>) -> Session {
         let mut config = SessionConfig::new()
             .with_target_partitions(engine.partitions)
-            // Lanes share a cursor: nothing has to be spread by copying.
+            // Streams share a cursor: nothing has to be spread by copying.
             .with_round_robin_repartition(false)
             .with_information_schema(true)
             // Nothing is spilled, so nothing has to be kept free for it.

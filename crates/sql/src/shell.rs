@@ -16,7 +16,7 @@
 //! | `split` | Where does a statement end? |
 //! | `command` | What does a backslash ask? |
 //! | `format` | How are rows written? |
-//! | `backend` | Who runs it? |
+//! | `backend` | Where does it run? |
 
 mod backend;
 mod command;
@@ -70,7 +70,7 @@ pub enum ShellError {
     /// A command that is none; the text says what to write.
     #[error("{0}")]
     Command(String),
-    /// Somebody wants no more of it.
+    /// It was interrupted.
     #[error("cancelled")]
     Interrupted,
     /// Rows cannot be written in this format: choose another one.
@@ -86,7 +86,7 @@ pub enum ShellError {
 pub enum Flow {
     /// Read on.
     Continue,
-    /// Somebody said `\q`.
+    /// The user typed `\q`.
     Quit,
 }
 
@@ -138,13 +138,13 @@ impl Shell {
         }
     }
 
-    /// How rows are written; tables, if nobody says.
+    /// How rows are written; by default as tables.
     pub fn format(mut self, format: Format) -> Shell {
         self.format = format;
         self
     }
 
-    /// Whether to say how long each statement took; not, if nobody says.
+    /// Whether to print how long each statement took; by default not.
     pub fn timing(mut self, is_timing: bool) -> Shell {
         self.is_timing = is_timing;
         self

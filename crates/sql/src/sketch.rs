@@ -1,4 +1,4 @@
-//! How many distinct values a column has, by one look at each of them.
+//! An estimate of a column's distinct values, from one pass.
 //!
 //! HyperLogLog (Flajolet, Fusy, Gandouet and Meunier, AofA '07) with 4096 registers:
 //! a register per hash prefix keeps the longest run of zeros seen behind it. The

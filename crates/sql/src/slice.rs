@@ -4,14 +4,16 @@
 //! one poll per batch: with 100 000 rows on the left that is some seconds. It can only
 //! be stopped when it asks for more, so it is given less at a time. How much less is
 //! found out like the size of a morsel (Section 3.1 of the paper): by what the last
-//! slice took, towards a quarter of a turn.
+//! slice took, towards a quarter of a task.
 //!
-//! S1. Only what was asked for within one turn is measured: between turns a lane may
-//!     lie about for as long as others run.
-//! S2. A slice has a row at least, and at most twice as many as the last one.
+//! S1. Only a slice after which the next one is asked for in the same task is measured:
+//!     between tasks the stream waits while others run. (not asserted: `poll_next` tests
+//!     just this)
+//! S2. A slice has at least one row, and at most twice as many as the last one.
+//!     (asserted in `poll_next` and `learn`)
 //!
 //! Known weakness: a row is not divided. With ten million rows on the left it takes
-//! longer than a turn.
+//! longer than a task.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -23,22 +25,22 @@ use datafusion::common::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures_util::{Stream, StreamExt};
 
-use crate::turn::{self, give_way, serve};
+use crate::task_time::{self, serve, yield_if_over};
 
 /// Rows of the first slice.
 const ROWS_FIRST: usize = 64;
-/// Slices of a turn.
+/// Slices of a task.
 const SLICES: u32 = 4;
 
-/// A stream in slices, for turns of this length.
+/// A stream in slices, for tasks of this length.
 pub(crate) fn slicing(
     input: SendableRecordBatchStream,
-    turn: Duration,
+    task_time: Duration,
 ) -> SendableRecordBatchStream {
     Box::pin(Slicing {
         input,
         rest: None,
-        size: Size::new(turn / SLICES),
+        size: Size::new(task_time / SLICES),
         given: None,
     })
 }
@@ -48,7 +50,7 @@ struct Slicing {
     /// What is left of the last batch.
     rest: Option<RecordBatch>,
     size: Size,
-    /// When the last slice was given out, and the end of the turn it was in.
+    /// When the last slice was given out, and the end of the task it was in.
     given: Option<(Instant, Instant)>,
 }
 
@@ -69,7 +71,13 @@ impl Size {
     /// So many rows took that long: S2.
     fn learn(&mut self, took: Duration) {
         let scale = self.wanted.as_secs_f64() / took.as_secs_f64().max(1e-9);
-        self.rows = ((self.rows as f64 * scale.min(2.0)) as usize).max(1);
+        let rows = ((self.rows as f64 * scale.min(2.0)) as usize).max(1);
+        debug_assert!(
+            rows <= 2 * self.rows,
+            "S2: from {} rows to {rows}",
+            self.rows
+        );
+        self.rows = rows;
     }
 }
 
@@ -80,11 +88,11 @@ impl Stream for Slicing {
         let now = Instant::now();
         if let Some((at, end)) = self.given.take()
             // S1.
-            && turn::end() == Some(end)
+            && task_time::end() == Some(end)
         {
             self.size.learn(now - at);
         }
-        give_way!(context);
+        yield_if_over!(context);
         let batch = match self.rest.take() {
             Some(batch) => batch,
             None => match ready!(self.input.poll_next_unpin(context)) {
@@ -94,12 +102,16 @@ impl Stream for Slicing {
         };
         serve();
         let rows = self.size.rows.min(batch.num_rows());
+        debug_assert!(
+            rows > 0 || batch.num_rows() == 0,
+            "S2: a slice without rows"
+        );
         if rows < batch.num_rows() {
             self.rest = Some(batch.slice(rows, batch.num_rows() - rows));
         }
         // A short slice tells nothing of one of full size.
         if rows == self.size.rows {
-            self.given = turn::end().map(|end| (Instant::now(), end));
+            self.given = task_time::end().map(|end| (Instant::now(), end));
         }
         Poll::Ready(Some(Ok(batch.slice(0, rows))))
     }
@@ -157,7 +169,7 @@ mod tests {
         let mut is_over = false;
         while !is_over {
             turns += 1;
-            turn::until(Instant::now() - Duration::from_secs(1), || {
+            task_time::until(Instant::now() - Duration::from_secs(1), || {
                 while let Poll::Ready(slice) = slicing.poll_next_unpin(context) {
                     let Some(slice) = slice else {
                         is_over = true;

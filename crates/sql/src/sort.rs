@@ -30,7 +30,7 @@ use datafusion::physical_plan::{
 };
 use futures_util::{Stream, StreamExt, stream};
 
-use crate::turn::yielding;
+use crate::task_time::yielding;
 
 /// A sort without a limit.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Tables in memory, scanned by as many workers as come.
 //!
 //! A table is a list of *pieces*, of some thousand rows each. A scan has one cursor over
-//! them that all its lanes share: a lane takes the next piece when it has done with the
-//! last one. So no lane is left with more work than the others, whatever the filters
-//! above it let through, and a lane that never runs misses nothing (Leis et al.'s
-//! morsels; the sizes of tasks are made of pieces by `turn`). On stock DataFusion the
+//! them that all its streams share: a stream takes the next piece when it has done with the
+//! last one. So no stream is left with more work than the others, whatever the filters
+//! above it let through, and a stream that never runs misses nothing (Leis et al.'s
+//! morsels; the sizes of tasks are made of pieces by `task_time`). On stock DataFusion the
 //! same plan is scanned the same way.
 //!
 //! The planner gets exact row counts, minima and maxima, and estimates of distinct
@@ -38,7 +38,7 @@ use futures_util::Stream;
 
 use crate::progress::Gauge;
 use crate::sketch::Sketch;
-use crate::turn::{give_way, serve};
+use crate::task_time::{serve, yield_if_over};
 
 /// The most rows of a piece: DataFusion's usual batch.
 const PIECE_ROWS: usize = 8192;
@@ -174,12 +174,12 @@ impl TableProvider for MorselTable {
             Some(columns) => columns.as_slice().into(),
             None => (0..self.schema.fields().len()).collect(),
         };
-        // No lane without a piece; and one at least.
-        let lanes = (state.config().target_partitions()).clamp(1, self.pieces.len().max(1));
+        // No stream without a piece; and one at least.
+        let streams = (state.config().target_partitions()).clamp(1, self.pieces.len().max(1));
         let schema = Arc::new(self.schema.project(&columns)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
-            Partitioning::UnknownPartitioning(lanes),
+            Partitioning::UnknownPartitioning(streams),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -194,7 +194,7 @@ impl TableProvider for MorselTable {
     }
 }
 
-/// What all lanes of one run of a scan share.
+/// What all streams of one run of a scan share.
 #[derive(Debug)]
 struct Cursor {
     pieces: Arc<[RecordBatch]>,
@@ -212,7 +212,7 @@ impl Cursor {
     }
 
     fn take(&self) -> Option<&RecordBatch> {
-        // Past the end it stands still, however many lanes ask.
+        // Past the end it stands still, however many streams ask.
         let next = self.next.load(Relaxed);
         if next >= self.pieces.len() {
             return None;
@@ -313,7 +313,7 @@ impl ExecutionPlan for MorselSourceExec {
     ) -> Result<Arc<Statistics>> {
         match args.partition() {
             None => Ok(Arc::clone(&self.statistics)),
-            // What a lane gets is decided while it runs.
+            // What a stream gets is decided while it runs.
             Some(_) => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
         }
     }
@@ -330,7 +330,7 @@ impl Stream for Scan {
     type Item = Result<RecordBatch>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        give_way!(context);
+        yield_if_over!(context);
         let before = self.cursor.rows.load(Relaxed);
         if self.limit.is_some_and(|limit| before >= limit) {
             return Poll::Ready(None);

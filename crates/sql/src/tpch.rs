@@ -230,7 +230,7 @@ pub enum TpchError {
         /// What the system said.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Somebody asked to stop; run it again to go on.
+    /// It was interrupted; run it again to go on.
     #[error("interrupted: what is written is kept, and the same command goes on from there")]
     Interrupted,
 }

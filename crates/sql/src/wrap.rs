@@ -1,5 +1,5 @@
-//! A node of a plan that does something to the stream of the one below it, and is
-//! otherwise as that one.
+//! A plan node that wraps the streams of its input, and otherwise has the input's
+//! properties.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,6 +32,11 @@ pub(crate) fn wrapped(
         input,
         wrap: Arc::new(wrap),
     })
+}
+
+/// Whether a node is wrapped so.
+pub(crate) fn is_wrapped(plan: &Arc<dyn ExecutionPlan>, what: &str) -> bool {
+    (plan.downcast_ref::<WrapExec>()).is_some_and(|wrap| wrap.what == what)
 }
 
 impl fmt::Debug for WrapExec {

@@ -444,7 +444,7 @@ const JOINING_RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT CAST(1 AS BIGINT
      ON t.n = m.n) SELECT count(*) FROM t";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn recursions_give_way_and_end_when_told() {
+async fn recursive_queries_yield_and_can_be_cancelled() {
     let fixture = serve(|builder| builder).await;
     // A worker that never comes back would keep a test that fails from its end.
     std::mem::forget(fixture.engine.clone());

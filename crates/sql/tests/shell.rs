@@ -135,7 +135,7 @@ async fn a_conversation_with_a_server() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_with_what_to_start() {
+async fn a_missing_server_is_reported_with_how_to_start_one() {
     let error = Shell::connect("grpc://127.0.0.1:1", "ann", "").await;
     let error = error.err().unwrap().to_string();
     assert!(error.contains("giveway sql serve"), "{error}");

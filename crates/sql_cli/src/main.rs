@@ -1,4 +1,4 @@
-//! `giveway-sql`, or `giveway sql`: questions to files, from a shell, a script or other programs.
+//! `giveway-sql`, or `giveway sql`: SQL over files, from a shell, a script or other programs.
 //!
 //! ```text
 //!   giveway sql         ─► session ─► shell ◄─ lines: -c, -f, a pipe, a terminal
@@ -6,8 +6,8 @@
 //!   giveway sql tpch    ─► files
 //! ```
 //!
-//! What a statement does is the engine's (`giveway-sql`); here are options, the
-//! terminal and exit statuses.
+//! The engine (`giveway-sql`) runs statements; this crate has the options, the terminal
+//! and exit statuses.
 
 mod serve;
 mod session;
@@ -66,7 +66,7 @@ pub(crate) struct SqlArgs {
     timing: bool,
 }
 
-/// Who one is, to a server.
+/// The login at a server.
 #[derive(Args, Debug)]
 struct LoginArgs {
     /// The name to log in with
@@ -191,7 +191,7 @@ async fn script(
     shell.finish(terminal).await.map_err(failure)
 }
 
-/// Reads from a terminal until somebody has had enough; errors are told and
+/// Reads from a terminal until the user quits; errors are told and
 /// forgotten.
 async fn converse(shell: &mut Shell, terminal: &mut Terminal) -> Result<(), Failure> {
     let mut reader = Reader::new()?;

@@ -75,7 +75,7 @@ async fn listen(args: &ServeArgs) -> Result<(), Failure> {
     })
     .cannot("handle interrupts")?;
 
-    // Whoever started this reads where to connect.
+    // The program that started this reads where to connect.
     let mut out = io::stdout();
     writeln!(out, "listening on grpc://{}", server.address())?;
     out.flush()?;

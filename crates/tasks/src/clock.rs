@@ -26,7 +26,7 @@ impl Clock for Monotonic {
     }
 }
 
-/// Time that stands still until somebody moves it.
+/// Time that stands still until it is set.
 #[derive(Debug, Default)]
 pub(crate) struct VirtualClock(AtomicU64);
 

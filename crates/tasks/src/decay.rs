@@ -10,10 +10,10 @@
 //! ```
 //!
 //! The paper states a recurrence; this is its closed form. Both are the same for
-//! fixed parameters, because what has reached `p_min` stays there; when the tuner
-//! changes parameters, the closed form gives every group the priority it would
-//! have had under the new ones from the beginning, so that what a group gets does
-//! not depend on when it was tuned.
+//! fixed parameters, because a priority that has reached `p_min` stays there. When the
+//! tuner changes parameters, the closed form gives every group the priority it would
+//! have had under the new ones from the beginning, so a group's share does not depend
+//! on when the parameters were tuned.
 //!
 //! A weight scales `p0` and `p_min` alike (custom priorities, second way); a
 //! group with a static priority never decays (the first way).

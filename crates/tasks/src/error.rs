@@ -1,11 +1,11 @@
-//! What can become of a query, and why one is not taken.
+//! How a query fails, and why one is refused.
 
 use crate::pipeline::Failure;
 
 /// Why a query ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// Somebody cancelled it.
+    /// It was cancelled.
     #[error("the query was cancelled")]
     Cancelled,
     /// The pool was shut down before it was done.

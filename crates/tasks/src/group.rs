@@ -1,9 +1,9 @@
-//! A resource group: the task sets of one query, in order, and what becomes of
-//! the query (Section 2.2).
+//! A resource group: the task sets of one query, in order, and the query's result
+//! (Section 2.2).
 //!
-//! The group lives as long as anybody may look at one of its sets: the table of
-//! running groups holds it from before its first set is posted in a slot until
-//! after the slot has been emptied or has another group (F5 of `slots`).
+//! A group lives as long as a worker may read one of its sets: the table of running
+//! groups holds it from before its first set is posted in a slot until after the slot
+//! has been emptied or has another group (F5 of `slots`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker};
 
 use serde::Serialize;
 
-use crate::brief::Brief;
 use crate::error::QueryError;
+use crate::group_word::GroupWord;
 use crate::query::Query;
 use crate::sync::{Acquire, AtomicBool, Condvar, Mutex, Relaxed, Release, lock, wait};
 use crate::task_set::TaskSet;
@@ -104,7 +104,7 @@ pub struct Report {
 }
 
 pub(crate) struct Group {
-    pub(crate) brief: Brief,
+    pub(crate) word: GroupWord,
     pub(crate) name: String,
     pub(crate) sets: Box<[TaskSet]>,
     pub(crate) tally: Arc<Tally>,
@@ -126,20 +126,20 @@ enum End {
 const NOT_YET: u64 = u64::MAX;
 
 impl Group {
-    /// The how-manieth query of its pool, submitted now.
-    pub(crate) fn new(number: u64, query: Query, submitted_ns: u64) -> Group {
-        let brief = Brief {
-            number,
+    /// A query of a pool, submitted now. Ids are given in the order of submission.
+    pub(crate) fn new(id: u64, query: Query, submitted_ns: u64) -> Group {
+        let word = GroupWord {
+            id,
             tier: query.tier,
             weight: query.weight,
             is_static: query.is_static,
         };
         let tally = Arc::new(Tally::new());
         let sets = (query.pipelines.into_iter().enumerate())
-            .map(|(index, pipeline)| TaskSet::new(brief, index, pipeline, Arc::clone(&tally)))
+            .map(|(index, pipeline)| TaskSet::new(word, index, pipeline, Arc::clone(&tally)))
             .collect();
         Group {
-            brief,
+            word,
             name: query.name,
             sets,
             tally,
@@ -161,7 +161,7 @@ impl Group {
         self.reached.store(index + 1, Relaxed);
     }
 
-    /// Tells who waits. Once.
+    /// Reports the end, once.
     pub(crate) fn complete(&self, now_ns: u64) {
         let admitted_ns = match self.admitted_ns.load(Relaxed) {
             NOT_YET => now_ns,
@@ -193,10 +193,10 @@ impl Group {
         let reached = self.reached.load(Relaxed);
         let current = reached.checked_sub(1).map(|index| &self.sets[index]);
         QueryView {
-            id: QueryId(self.brief.number),
+            id: QueryId(self.word.id),
             name: self.name.clone(),
-            tier: self.brief.tier,
-            weight: self.brief.weight,
+            tier: self.word.tier,
+            weight: self.word.weight,
             is_waiting: self.admitted_ns.load(Relaxed) == NOT_YET,
             age_ns: now_ns.saturating_sub(self.submitted_ns),
             ran_ns: self.tally.ran_ns.load(Relaxed),
@@ -263,7 +263,7 @@ impl std::fmt::Debug for Ticket {
 impl Ticket {
     /// What to cancel the query by.
     pub fn id(&self) -> QueryId {
-        QueryId(self.group.brief.number)
+        QueryId(self.group.word.id)
     }
 
     /// Whether the query has ended.

@@ -2,37 +2,34 @@
 //! there are.
 //!
 //! An engine gives each query to a pool of workers as a list of pipelines, which
-//! can be run in pieces by many workers. The workers cut them into tasks of 2 ms,
-//! choose among queries by stride scheduling, without a lock and almost without a
-//! word to each other, lower a query's priority by what it has received, and find
-//! out how fast by simulating themselves on the queries they have just seen
+//! can be run in pieces by many workers. The workers cut them into tasks of 2 ms and
+//! choose among queries by stride scheduling, without a lock and almost without
+//! shared writes. A query's priority falls with the CPU time it has received; how
+//! fast is found by simulating the scheduler on the queries that have just run
 //! (Wagner, Kohn and Neumann, SIGMOD '21, "Self-Tuning Query Scheduling for
-//! Analytical Workloads"). [`Pool`] is where to begin, [`Pipeline`] what an engine
-//! implements.
+//! Analytical Workloads"). Begin with [`Pool`]; an engine implements [`Pipeline`].
 //!
 //! `docs/build/tasks.md` explains the design and its departures from the paper. The
 //! protocols are in the module documentation, from the bottom up:
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `sync`, `clock`, `mask`, `parking` | What do we stand on? |
-//! | `brief`, `decay`, `policy`, `local` | Who is next, as far as one worker knows? |
+//! | `sync`, `clock`, `mask`, `parking` | Which primitives are used, so that models can replace them? |
+//! | `group_word`, `decay`, `policy`, `local` | Which group does one worker run next? |
 //! | `morsel` | How much is run at a time? |
 //! | `pipeline`, `wake`, `task_set`, `group`, `query` | What is run? |
 //! | `slots`, `shared`, `worker` | How do workers agree without waiting for each other? |
-//! | `replay`, `tuning` | Which parameters would have been good? |
+//! | `replay`, `tuning` | Which parameters would have been best for the recent queries? |
 //! | `error`, `stats`, `pool`, [`simulation`] | How is it used, with threads or with a virtual clock? |
 
 // Models drive workers without the pool around them.
 #![cfg_attr(loom, allow(dead_code))]
 
-mod brief;
 mod clock;
-#[cfg(all(test, shuttle))]
-mod crowds;
 mod decay;
 mod error;
 mod group;
+mod group_word;
 mod local;
 mod mask;
 #[cfg(all(test, loom))]
@@ -46,6 +43,8 @@ mod pool;
 mod query;
 mod replay;
 mod shared;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 #[cfg(not(loom))]
 pub mod simulation;
 mod slots;

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   events                    per slot                       decision
-//!   admit(slot, brief)   ──▶  active, pass, received   ──▶   choose() ─▶ slot
+//!   admit(slot, word)   ──▶  active, pass, received   ──▶   choose() ─▶ slot
 //!   resume(slot)              priority = p(received)         charge(slot, ns)
 //!   disable(slot)             per tier: global pass
 //! ```
@@ -15,23 +15,26 @@
 //! `f` may be larger than one.
 //!
 //! L1. No background group is chosen while a time-sensitive one is active.
-//! L2. A group that comes starts at the global pass of its tier: it has no claim
-//!     to what was used before it.
+//!     (asserted in `choose`)
+//! L2. A new group starts at the global pass of its tier: it has no claim to what
+//!     was used before it. (not asserted: `admit` assigns it; the tests show the
+//!     shares)
 //! L3. A group that returns (its next task set, or a lane that became free)
 //!     starts at the global pass, or at its own if that is larger. The paper says
-//!     "an initial pass value"; with the global pass alone, a group that has used
-//!     a long task as the last of its task set would be forgiven for it.
+//!     "an initial pass value"; with the global pass alone, a long last task of a
+//!     task set would not count. (not asserted: as L2)
 //! L4. Σp is summed up while the minimum is searched. A running sum would be as
-//!     quick and drift.
-//! L5. What is charged is at least 1 ns, so nobody is chosen for ever for nothing.
+//!     fast and drift. (not asserted: no sum is kept that could differ)
+//! L5. At least 1 ns is charged, so a group whose tasks take no time is not chosen
+//!     for ever. (not asserted: `charge` rounds up)
 //!
-//! Passes are numbers of quanta over priority, and are all lowered by the global
-//! pass before it gets so large that a single task would be lost in rounding.
+//! A pass is a number of quanta divided by a priority. All passes are lowered by
+//! the global pass before it gets so large that a task would be lost in rounding.
 
 use giveway_tier::{Tier, Weight};
 
-use crate::brief::Brief;
 use crate::decay::{Decay, P0};
+use crate::group_word::GroupWord;
 use crate::mask::Mask;
 use crate::policy::Policy;
 
@@ -40,7 +43,7 @@ use crate::policy::Policy;
 /// are exact to 1e-13.
 const REBASE: f64 = 1000.0;
 
-/// A worker's view of the slots, and its account of what each group received.
+/// A worker's view of the slots, and the time that each group received from it.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalScheduler {
     policy: Policy,
@@ -62,7 +65,7 @@ pub(crate) struct Seat {
 
 #[derive(Clone, Copy, Debug)]
 struct LocalSlot {
-    brief: Brief,
+    word: GroupWord,
     pass: f64,
     received_ns: u64,
     priority: f64,
@@ -76,9 +79,9 @@ struct LocalTier {
     priorities: f64,
 }
 
-/// What a slot holds before it held anything.
-const NOBODY: Brief = Brief {
-    number: 0,
+/// The group of a slot that never had one.
+const NO_GROUP: GroupWord = GroupWord {
+    id: 0,
     tier: Tier::Background,
     weight: Weight::DEFAULT,
     is_static: true,
@@ -105,7 +108,7 @@ impl LocalScheduler {
             _ => 0,
         };
         let slot = LocalSlot {
-            brief: NOBODY,
+            word: NO_GROUP,
             pass: 0.0,
             received_ns: 0,
             priority: 0.0,
@@ -127,33 +130,33 @@ impl LocalScheduler {
     }
 
     /// The group that this slot is taken to hold.
-    pub(crate) fn brief(&self, slot: usize) -> Brief {
-        self.slots[slot].brief
+    pub(crate) fn word(&self, slot: usize) -> GroupWord {
+        self.slots[slot].word
     }
 
     /// Event (2): the slot holds a new group, of which this worker has already
     /// run `received_ns`; that is 0 but in the tuner's simulation. L2.
-    pub(crate) fn admit(&mut self, slot: usize, brief: Brief, received_ns: u64) {
+    pub(crate) fn admit(&mut self, slot: usize, word: GroupWord, received_ns: u64) {
         self.disable(slot);
-        let tier = &mut self.tiers[index(brief.tier)];
+        let tier = &mut self.tiers[index(word.tier)];
         tier.active.insert(slot);
         self.slots[slot] = LocalSlot {
-            brief,
+            word,
             pass: tier.pass,
             received_ns,
             priority: 0.0,
         };
-        self.reprice(slot);
+        self.update_priority(slot);
     }
 
     /// Event (3): there is something to do for the slot's group again. L3.
     pub(crate) fn resume(&mut self, slot: usize) {
         let held = &mut self.slots[slot];
-        if held.brief == NOBODY {
-            // Said of a slot whose group this worker has yet to hear of.
+        if held.word == NO_GROUP {
+            // The worker has not pulled the change bit of this slot's group yet.
             return;
         }
-        let tier = &mut self.tiers[index(held.brief.tier)];
+        let tier = &mut self.tiers[index(held.word.tier)];
         if !tier.active.contains(slot) {
             tier.active.insert(slot);
             held.pass = held.pass.max(tier.pass);
@@ -162,7 +165,7 @@ impl LocalScheduler {
 
     /// Event (1): there is nothing to do for the slot's group.
     pub(crate) fn disable(&mut self, slot: usize) {
-        self.tiers[index(self.slots[slot].brief.tier)]
+        self.tiers[index(self.slots[slot].word.tier)]
             .active
             .remove(slot);
     }
@@ -172,13 +175,17 @@ impl LocalScheduler {
         let tier = self.tiers.iter().position(|tier| !tier.active.is_empty())?;
         let chosen = match self.policy {
             Policy::Fair | Policy::Decay(_) | Policy::Tuned => self.least(tier, |slot| slot.pass),
-            Policy::Fifo => self.least(tier, |slot| slot.brief.number as f64),
+            Policy::Fifo => self.least(tier, |slot| slot.word.id as f64),
             Policy::LeastAttained => self.least(tier, |slot| {
-                slot.received_ns as f64 / share(slot.brief.weight)
+                slot.received_ns as f64 / share(slot.word.weight)
             }),
             Policy::Lottery { .. } => self.draw(tier),
             Policy::Balanced => self.seated(tier),
         };
+        debug_assert!(
+            self.tiers[tier].active.contains(chosen) && index(self.slots[chosen].word.tier) == tier,
+            "L1: slot {chosen} is chosen in another tier than its group's"
+        );
         Some(chosen)
     }
 
@@ -188,13 +195,14 @@ impl LocalScheduler {
         let ns = ns.max(1);
         let quanta = ns as f64 / self.quantum_ns as f64;
         let held = &mut self.slots[slot];
-        let tier = &mut self.tiers[index(held.brief.tier)];
+        let tier = &mut self.tiers[index(held.word.tier)];
+        debug_assert!(held.priority > 0.0, "slot {slot} never had a group");
         held.pass += quanta / held.priority;
         held.received_ns += ns;
         if tier.priorities > 0.0 {
             tier.pass += quanta / tier.priorities;
         }
-        self.reprice(slot);
+        self.update_priority(slot);
         self.rebase();
     }
 
@@ -203,7 +211,7 @@ impl LocalScheduler {
         if self.decay.is_some_and(|current| current != decay) {
             self.decay = Some(decay);
             for slot in 0..self.slots.len() {
-                self.reprice(slot);
+                self.update_priority(slot);
             }
         }
     }
@@ -213,14 +221,14 @@ impl LocalScheduler {
         self.slots[slot].received_ns
     }
 
-    fn reprice(&mut self, slot: usize) {
+    fn update_priority(&mut self, slot: usize) {
         let held = &mut self.slots[slot];
         let quanta = held.received_ns / self.quantum_ns;
         let factor = match self.decay {
-            Some(decay) if !held.brief.is_static => decay.factor(quanta),
+            Some(decay) if !held.word.is_static => decay.factor(quanta),
             _ => 1.0,
         };
-        held.priority = P0 * share(held.brief.weight) * factor;
+        held.priority = P0 * share(held.word.weight) * factor;
     }
 
     /// The active slot of the tier with the least `key`; of several, the first.
@@ -260,7 +268,7 @@ impl LocalScheduler {
         self.least(tier, |slot| slot.pass);
         let mut slots = Vec::with_capacity(self.tiers[tier].active.len());
         self.tiers[tier].active.for_each(|slot| slots.push(slot));
-        slots.sort_unstable_by_key(|&slot| self.slots[slot].brief.number);
+        slots.sort_unstable_by_key(|&slot| self.slots[slot].word.id);
         let Seat { worker, workers } = self.seat;
         slots[worker * slots.len().min(workers) / workers]
     }
@@ -271,7 +279,7 @@ impl LocalScheduler {
             if pass > REBASE {
                 self.tiers[tier].pass = 0.0;
                 for slot in &mut self.slots {
-                    if index(slot.brief.tier) == tier {
+                    if index(slot.word.tier) == tier {
                         slot.pass -= pass;
                     }
                 }

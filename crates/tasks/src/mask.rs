@@ -1,17 +1,19 @@
 //! Sets of slots or workers as bits: one that a thread has to itself, and one
 //! through which other threads tell it of changes (Section 2.3, Figure 4).
 //!
-//! Update masks. Anybody pushes a bit; the owner pulls all of them, and each
+//! Update masks. Any thread pushes a bit; the owner pulls all of them, and each
 //! pushed bit is pulled exactly once by a pull that begins after the push, or
 //! by an earlier one.
 //!
 //! M1. A push is a `fetch_or` with release order, a pull an exchange with zero
 //!     with acquire order: what was written before the push is seen after the
-//!     pull.
-//! M2. The words of a mask are independent. A pull that has passed a word leaves
-//!     what is pushed there to the next pull; nothing is lost.
+//!     pull. (not asserted: the order shows only in `models`)
+//! M2. The words of a mask are independent. A bit that is pushed into a word that
+//!     a pull has passed is left to the next pull; no bit is lost.
+//!     (not asserted: nothing counts the pushes; `models` does)
 //! M3. A pull only reads words that are zero, so while nothing changes the
 //!     owner's copy of the cache line stays valid.
+//!     (not asserted: it concerns cost, not results)
 
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 

@@ -5,11 +5,10 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release -p giveway-tasks --lib models
 //! ```
 //!
-//! What each model is there to find is listed, with the weakened code that it was
-//! seen to find, in `docs/build/tasks.md`. Workers are driven without their threads'
-//! sleep; sleep has a model of its own. Models are explored up to two or three
-//! preemptions, as many as it takes to find what they are there for, or as many as
-//! LOOM_MAX_PREEMPTIONS says.
+//! `docs/build/tasks.md` lists what each model finds, with the weakened code that it was
+//! seen to find. Workers do not sleep here; sleep has a model of its own. Models are
+//! explored up to the two or three preemptions that they need to find these faults, or
+//! up to LOOM_MAX_PREEMPTIONS.
 
 use std::sync::Arc;
 
@@ -74,7 +73,7 @@ impl Pipeline for Probe {
     }
 
     fn finalize(&self) -> Result<(), Failure> {
-        // SAFETY: loom checks that nobody else is there.
+        // SAFETY: loom checks that no other thread is there.
         self.scratch.0.with_mut(|count| unsafe { *count += 1 });
         Ok(())
     }
@@ -243,13 +242,13 @@ fn nobody_waits_while_a_slot_is_free() {
 }
 
 /// A4: a query is cancelled while it goes from one set to the next; afterwards
-/// nobody works any more.
+/// no worker runs any more.
 #[test]
 fn a_cancelled_query_ends_without_help() {
     bounded(3, || {
         let world = World::new(1, 1);
         let group = world.submit(&[1, 1], usize::MAX);
-        let id = QueryId(group.group.brief.number);
+        let id = QueryId(group.group.word.id);
         let mut worker = world.worker(0);
         let worker = thread::spawn(move || {
             task(&mut worker);

@@ -16,9 +16,11 @@
 //! less of many.
 //!
 //! M1. Startup goes on only if twice the last morsel's time fits into what is
-//!     left of t_max.
-//! M2. No morsel of the shutdown is shorter than t_min, but for the last units.
+//!     left of t_max. (asserted in `next`: time is left)
+//! M2. No morsel of the shutdown is planned shorter than t_min, except for the last
+//!     units. (asserted in `next`)
 //! M3. Every task that finds work runs at least one morsel of at least one unit.
+//!     (asserted in `next`: no task ends before it has run)
 //!
 //! Work that cannot be divided at will comes in steps; a step is repeated as long
 //! as another one like the longest of this task fits into t_max.
@@ -106,16 +108,25 @@ impl Division {
         let left_ns = self.targets.task_ns.saturating_sub(self.elapsed_ns);
         let units = match self.phase {
             Phase::Startup(None) => FIRST_UNITS,
-            Phase::Startup(Some(units)) => 2 * units,
+            Phase::Startup(Some(units)) => {
+                debug_assert!(left_ns > 0, "M1: startup goes on after t_max");
+                2 * units
+            }
             Phase::Default(false) => (throughput.get()? * self.targets.task_ns as f64) as u64,
             Phase::Shutdown if self.elapsed_ns == 0 || left_ns >= self.targets.morsel_ns_min => {
                 let rate = throughput.get()?;
                 let even_ns = remaining as f64 / rate / self.targets.workers as f64;
                 // M2.
                 let ns = even_ns.max(self.targets.morsel_ns_min as f64);
-                (rate * ns.min(left_ns as f64)) as u64
+                let ns = ns.min(left_ns as f64);
+                debug_assert!(
+                    ns >= self.targets.morsel_ns_min.min(self.targets.task_ns) as f64,
+                    "M2: a morsel of {ns} ns"
+                );
+                (rate * ns) as u64
             }
             _ => {
+                debug_assert!(self.elapsed_ns > 0, "M3: a task has run nothing");
                 self.phase = Phase::Over;
                 return None;
             }
@@ -257,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_a_photo_finish() {
+    fn all_workers_end_a_task_set_together() {
         let throughput = Throughput::default();
         throughput.enter(0.01);
         // Four workers have 4 ms left: each begins with a millisecond.

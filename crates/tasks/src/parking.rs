@@ -1,17 +1,20 @@
 //! How a worker without work sleeps, and is woken.
 //!
-//! Protocol. Both sides write, then look, with a sequentially consistent fence
+//! Protocol. Both sides write, then read, with a sequentially consistent fence
 //! between (Dekker), so at least one sees what the other wrote:
 //!
-//! 1. Who has something for the worker pushes it into a mask, *fences*, reads
-//!    `asleep`, and wakes the worker if it is set.
-//! 2. The worker sets `asleep`, *fences*, looks at its masks, and sleeps only if
+//! 1. A thread that has something for the worker pushes it into a mask, *fences*,
+//!    reads `asleep`, and wakes the worker if it is set.
+//! 2. The worker sets `asleep`, *fences*, reads its masks, and sleeps only if
 //!    they are empty.
 //!
 //! Without the fences each side could read before its own write is seen, and the
-//! worker would sleep with work in its masks. The lock closes the moment between
-//! the worker's look and its sleep: a waker that has taken `asleep` away
-//! notifies under it.
+//! worker would sleep with work in its masks. The lock covers the time between
+//! the worker's check and its sleep: a waker that has cleared `asleep` notifies
+//! under it.
+//!
+//! Not asserted: a push may come at any time after the worker's check, so neither
+//! side can tell a lost wake-up from a late push. `models` finds lost ones.
 
 use crate::sync::{AtomicBool, Condvar, Mutex, Relaxed, SeqCst, fence, lock, wait};
 

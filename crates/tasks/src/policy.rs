@@ -1,5 +1,5 @@
-//! Who goes first: the paper's scheduler and those it is compared with, behind
-//! one name (Sections 2.3, 3.2, 5.2).
+//! The order of queries: the paper's scheduler and those it is compared with, as one
+//! type (Sections 2.3, 3.2, 5.2).
 
 use std::fmt;
 use std::str::FromStr;

@@ -25,7 +25,7 @@ use crate::worker::Worker;
 /// Why there is no pool.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Nobody would work.
+    /// No worker.
     #[error("a pool needs workers: give Builder::workers at least 1")]
     NoWorkers,
     /// No query could run, or more than a worker can look through in a microsecond.
@@ -80,13 +80,13 @@ impl Builder {
     /// The most slots a pool can have.
     pub const SLOTS_MAX: usize = 65_536;
 
-    /// How many worker threads; as many as CPUs, if nobody says (Section 2.2).
+    /// How many worker threads; as many as CPUs by default (Section 2.2).
     pub fn workers(mut self, workers: usize) -> Builder {
         self.workers = workers;
         self
     }
 
-    /// How many queries may run at a time; 128, if nobody says (Section 2.3). The
+    /// How many queries may run at a time; 128 by default (Section 2.3). The
     /// rest waits: time-sensitive queries first, then the first to come. A quarter is
     /// kept for time-sensitive queries.
     pub fn slots(mut self, slots: usize) -> Builder {
@@ -94,28 +94,28 @@ impl Builder {
         self
     }
 
-    /// How many queries of each tier may wait for a slot; any number, if nobody says.
+    /// How many queries of each tier may wait for a slot; any number by default.
     /// Others are refused.
     pub fn waiting(mut self, waiting: usize) -> Builder {
         self.waiting = waiting;
         self
     }
 
-    /// How long a task should take (t_max), also the quantum of the decay; 2 ms, if
-    /// nobody says (Section 3.1).
+    /// How long a task should take (t_max), also the quantum of the decay; 2 ms by
+    /// default (Section 3.1).
     pub fn task_duration(mut self, task: Duration) -> Builder {
         self.task = task;
         self
     }
 
-    /// Who goes first; [`Policy::Tuned`], if nobody says.
+    /// The order of queries; [`Policy::Tuned`] by default.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
     }
 
-    /// For how long queries are tracked (t_t), and how often (t_r): 20 s and 60 s,
-    /// if nobody says (Section 4).
+    /// For how long queries are tracked (t_t), and how often (t_r): 20 s and 60 s
+    /// by default (Section 4).
     pub fn tuning(mut self, tracking: Duration, refresh: Duration) -> Builder {
         self.tracking = tracking;
         self.refresh = refresh;
@@ -228,7 +228,7 @@ impl Pool {
         Builder::default()
     }
 
-    /// Workers on threads, who look at this clock.
+    /// Workers on threads, with this clock.
     pub(crate) fn start(settings: Settings, clock: Arc<dyn Clock>) -> Result<Pool, BuildError> {
         // Its drop ends those that were started if one cannot be.
         let mut pool = Pool {
@@ -272,7 +272,12 @@ impl Pool {
     pub fn stats(&self) -> PoolStats {
         let (running, waiting) = self.shared.load();
         PoolStats {
-            workers: self.shared.books.iter().map(|books| books.read()).collect(),
+            workers: self
+                .shared
+                .counters
+                .iter()
+                .map(|counters| counters.read())
+                .collect(),
             running,
             waiting,
             decay: self

@@ -1,4 +1,4 @@
-//! A query to be submitted: a name, what it is worth, and its pipelines.
+//! A query to be submitted: a name, tier and weight, and its pipelines.
 
 use std::fmt;
 

@@ -1,27 +1,27 @@
 //! The tuner's simulation: a tracked workload on one worker, under other
 //! parameters (Section 4, "Self-Simulation").
 //!
-//! The worker's own scheduler decides ([`LocalScheduler`]); time is what it is
-//! charged with. Each decision is worth a quantum, or what the group has left if
-//! that is less. The paper rounds to whole quanta; then queries shorter than one
-//! would all look alike, and those are the ones that the tuning is for.
+//! The worker's own scheduler decides ([`LocalScheduler`]); simulated time advances by
+//! what it is charged. Each decision runs a quantum, or the rest of the group if that
+//! is less. The paper rounds to whole quanta; then all queries shorter than one would
+//! look alike, and the tuning is for those.
 //!
-//! Time ends with the interval. Work that was left then is there in the simulation,
-//! too, as far as it is known ([`Job::after_ns`]): whatever the parameters, the worker
-//! has as much to do as it had. Whose work is left has been slowed down by as long as
-//! it has been there.
+//! The simulation ends with the interval. It includes the work that was left then, as
+//! far as it is known ([`Job::after_ns`]): whatever the parameters, the worker has as
+//! much to do as it had. A group with work left counts as slowed down by the time it
+//! has been there.
 
 use std::collections::VecDeque;
 
-use crate::brief::Brief;
 use crate::decay::Decay;
+use crate::group_word::GroupWord;
 use crate::local::{LocalScheduler, Seat};
 use crate::policy::Policy;
 
 /// What a worker ran of a group in the tracking interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Job {
-    pub(crate) brief: Brief,
+    pub(crate) word: GroupWord,
     /// Since the beginning of the interval, ns.
     pub(crate) arrival_ns: u64,
     /// What the worker had run of it before the interval, ns.
@@ -47,15 +47,15 @@ impl Job {
 #[cfg(all(test, not(loom)))]
 impl Job {
     /// One that came and was done in the interval.
-    pub(crate) fn done(number: u64, arrival_ns: u64, ran_ns: u64) -> Job {
-        let brief = Brief {
-            number,
+    pub(crate) fn done(id: u64, arrival_ns: u64, ran_ns: u64) -> Job {
+        let word = GroupWord {
+            id,
             tier: giveway_tier::Tier::TimeSensitive,
             weight: giveway_tier::Weight::DEFAULT,
             is_static: false,
         };
         Job {
-            brief,
+            word,
             arrival_ns,
             before_ns: 0,
             ran_ns,
@@ -120,7 +120,7 @@ impl Replay {
         }
         if self.occupied == 0 && self.waiting.is_empty() {
             match jobs.get(self.next) {
-                // Nothing to do until somebody comes.
+                // Nothing to do until a group arrives.
                 Some(job) => self.now_ns = self.now_ns.max(job.arrival_ns),
                 None => return false,
             }
@@ -142,7 +142,7 @@ impl Replay {
                 left_ns: jobs[job].ran_ns + jobs[job].after_ns,
             });
             self.occupied += 1;
-            self.local.admit(slot, jobs[job].brief, jobs[job].before_ns);
+            self.local.admit(slot, jobs[job].word, jobs[job].before_ns);
         }
         let slot = self.local.choose().expect("a slot is occupied");
         let occupant = self.slots[slot].as_mut().expect("only these are active");
@@ -160,7 +160,7 @@ impl Replay {
         true
     }
 
-    /// Takes out who is left.
+    /// Removes the groups that are left.
     fn stop(&mut self, jobs: &[Job]) {
         let occupants: Vec<_> = self.slots.iter_mut().filter_map(Option::take).collect();
         self.occupied = 0;

@@ -14,21 +14,26 @@
 //! the wait queue is global in the paper, too, and a lock held for some hundred
 //! nanoseconds at each query's beginning and end is not where time goes.
 //!
-//! A1. A slot belongs to whoever took it from `free` or finalized its last set,
-//!     until its set is opened or it is put back.
+//! A1. A slot has one owner: the thread that took it from `free` or finalized its
+//!     last set, until its next set is opened or it is put back.
+//!     (asserted in `occupy` and `succeed`)
 //! A2. `running[slot]` is set before anything of the group is in the slot, and
 //!     cleared after the slot has been emptied: it keeps the group alive.
+//!     (asserted in `finalize`)
 //! A3. No group waits while there is a slot for it: a slot is put back, and a group
 //!     put into the queue, under one lock, each after a look at the other.
-//! A4. *Stopping.* Who stops a group sets its flag, *fences*, and closes the slot
-//!     if one of the group's sets is open there. Who opens a slot does so,
-//!     *fences*, and looks at the flag. So a group that is stopped while it goes
-//!     from one set to the next is closed by one of the two, also if every worker
-//!     is busy with more urgent groups.
+//!     (asserted in `Admission::check`)
+//! A4. *Stopping.* The thread that stops a group sets its flag, *fences*, and closes
+//!     the slot if one of the group's sets is open there. The thread that opens a
+//!     slot does so, *fences*, and looks at the flag. So a group that is stopped
+//!     while it goes from one set to the next is closed by one of the two, also if
+//!     every worker is busy with more urgent groups.
+//!     (not asserted: each thread sees its own half; `models` has both)
 //! A5. *Tiers.* Background groups have three quarters of the slots at most, and a
 //!     slot that becomes free goes to a time-sensitive group that waits before it
 //!     goes to a background one. A group may keep its slot for as long as its client
 //!     likes, so without the reserve a slot would never become free.
+//!     (asserted in `Admission::check` and `succeed`)
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,7 +53,7 @@ use crate::pipeline::Failure;
 use crate::policy::Policy;
 use crate::query::{Query, Refused};
 use crate::slots::{Last, Slots};
-use crate::stats::Books;
+use crate::stats::Counters;
 use crate::sync::{
     Acquire, AtomicBool, Condvar, Mutex, Relaxed, Release, SeqCst, fence, lock, wait,
 };
@@ -75,7 +80,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
-    pub(crate) books: Box<[CachePadded<Books>]>,
+    pub(crate) counters: Box<[CachePadded<Counters>]>,
     /// The tuned parameters, packed.
     decay: LooseU64,
     /// How often they have been tuned.
@@ -97,7 +102,7 @@ struct Admission {
     background_max: usize,
     /// By the tier's number.
     waiting: [VecDeque<Arc<Group>>; Tier::ALL.len()],
-    last_number: u64,
+    last_id: u64,
     is_closed: bool,
 }
 
@@ -125,16 +130,34 @@ impl Admission {
         self.queue(tier).pop_front()
     }
 
-    /// Gives a slot to a group, or to nobody; returns who had it.
+    /// Gives a slot to a group, or to none; returns the group that had it.
     fn occupy(&mut self, slot: usize, group: Option<Arc<Group>>) -> Option<Arc<Group>> {
         let count = |group: &Option<Arc<Group>>| {
-            let is_background = |group: &Arc<Group>| group.brief.tier == Tier::Background;
+            let is_background = |group: &Arc<Group>| group.word.tier == Tier::Background;
             usize::from(group.as_ref().is_some_and(is_background))
         };
+        debug_assert!(
+            group.is_none() || self.running[slot].is_none(),
+            "A1: a slot is given to two groups"
+        );
         self.background += count(&group);
         let before = std::mem::replace(&mut self.running[slot], group);
         self.background -= count(&before);
         before
+    }
+
+    /// A3 and A5, before the lock is released.
+    fn check(&self) {
+        debug_assert!(
+            self.background <= self.background_max,
+            "A5: background groups have reserved slots"
+        );
+        debug_assert!(
+            self.free.is_empty()
+                || (Tier::ALL.into_iter())
+                    .all(|tier| !self.has_room(tier) || self.waiting[tier as usize].is_empty()),
+            "A3: a group waits while there is a slot for it"
+        );
     }
 }
 
@@ -165,7 +188,7 @@ impl Shared {
             settings,
             clock,
             slots: Slots::new(targets.workers, slots),
-            books: (0..targets.workers)
+            counters: (0..targets.workers)
                 .map(|_| CachePadded::default())
                 .collect(),
             decay: LooseU64::new(settings.policy.decay().unwrap_or(Decay::INITIAL).pack()),
@@ -177,7 +200,7 @@ impl Shared {
                 background: 0,
                 background_max: slots - slots / SLOTS_PER_RESERVED,
                 waiting: Default::default(),
-                last_number: 0,
+                last_id: 0,
                 is_closed: false,
             }),
             drained: Condvar::new(),
@@ -194,7 +217,7 @@ impl Shared {
         Decay::unpack(self.decay.load(Relaxed))
     }
 
-    /// Pushes new parameters to all workers, who look with every decision.
+    /// Sets new parameters, which workers read with every decision.
     pub(crate) fn set_decay(&self, decay: Decay) {
         self.decay.store(decay.pack(), Relaxed);
     }
@@ -214,19 +237,22 @@ impl Shared {
             let why = Why::Full(waiting);
             return Err(Refused { query, why });
         }
-        admission.last_number += 1;
-        let number = admission.last_number;
-        let group = Arc::new(Group::new(number, query, now));
+        admission.last_id += 1;
+        let group = Arc::new(Group::new(admission.last_id, query, now));
         // A3.
         match slot {
             Some(slot) => {
                 // A2.
                 admission.occupy(slot, Some(Arc::clone(&group)));
+                admission.check();
                 drop(admission);
                 group.admit(now);
                 self.proceed(slot, Arc::clone(&group), 0);
             }
-            None => admission.queue(tier).push_back(Arc::clone(&group)),
+            None => {
+                admission.queue(tier).push_back(Arc::clone(&group));
+                admission.check();
+            }
         }
         Ok(group)
     }
@@ -239,6 +265,10 @@ impl Shared {
         // SAFETY: F4 and F5 of `slots`, and A2.
         let set = unsafe { last.0.as_ref() };
         set.life.over();
+        debug_assert!(
+            (group.sets.get(set.index)).is_some_and(|own| std::ptr::eq(own, set)),
+            "A2: the slot is recorded for another group"
+        );
         let mut ns = 0;
         if !group.tally.is_stopped() {
             let began = self.clock.now_ns();
@@ -327,13 +357,25 @@ impl Shared {
         // place in its tier is free before the next group is looked for.
         let over = admission.occupy(slot, None);
         let successor = admission.next();
+        debug_assert!(
+            successor
+                .as_ref()
+                .is_none_or(|group| group.word.tier == Tier::TimeSensitive)
+                || admission.queue(Tier::TimeSensitive).is_empty(),
+            "A5: a background group goes before a time-sensitive one"
+        );
         admission.occupy(slot, successor.clone());
         if successor.is_none() {
+            debug_assert!(
+                !admission.free.contains(slot),
+                "A1: a slot is put back twice"
+            );
             admission.free.insert(slot);
             if admission.free.len() == self.settings.slots {
                 self.drained.notify_all();
             }
         }
+        admission.check();
         drop(admission);
         drop(over);
         successor
@@ -350,7 +392,7 @@ impl Shared {
     /// reason.
     pub(crate) fn cancel(&self, id: QueryId, reason: QueryError) -> bool {
         let mut admission = lock(&self.admission);
-        let is_it = |group: &Arc<Group>| group.brief.number == id.0;
+        let is_it = |group: &Arc<Group>| group.word.id == id.0;
         let waiting = (admission.waiting.iter_mut())
             .find_map(|queue| queue.remove(queue.iter().position(is_it)?));
         if let Some(group) = waiting {

@@ -1,6 +1,6 @@
-//! The whole scheduler with a virtual clock: the workers, slots and morsels that a
-//! pool has, on one thread, with pipelines whose time is only said. The same trace
-//! gives the same result on every machine, to the nanosecond.
+//! The whole scheduler with a virtual clock: the workers, slots and morsels of a pool,
+//! on one thread, with pipelines that only advance the clock. The same trace gives the
+//! same result on every machine, to the nanosecond.
 //!
 //! ```text
 //!   next of:  a query arrives    ──▶ submit
@@ -34,13 +34,13 @@ use crate::worker::{Running, Worker};
 pub struct Arrival {
     /// Since the beginning, ns.
     pub at_ns: u64,
-    /// Who waits for it.
+    /// Its tier.
     pub tier: Tier,
     /// Its weight.
     pub weight: Weight,
     /// What its pipelines cost, one after the other.
     pub pipelines: Vec<Cost>,
-    /// Which kind of query of its mix it is, for who reads the results.
+    /// Which kind of query of its mix it is, for readers of the results.
     pub class: usize,
 }
 
@@ -195,7 +195,11 @@ pub fn run(builder: &Builder, trace: &[Arrival]) -> Result<Run, BuildError> {
     Ok(Run {
         queries: queries.collect(),
         end_ns: now_ns,
-        tasks: shared.books.iter().map(|books| books.read().tasks).sum(),
+        tasks: shared
+            .counters
+            .iter()
+            .map(|counters| counters.read().tasks)
+            .sum(),
         decay: settings.policy.decay().map(|_| shared.decay()),
         tunings: shared.tunings.load(std::sync::atomic::Ordering::Relaxed),
     })

@@ -1,5 +1,5 @@
-//! Which task set is in which slot, which worker is at which slot, and how the
-//! last one out finds out that it is (Section 2.3).
+//! Which task set is in which slot, which worker is at which slot, and how the last
+//! worker that leaves a set finds out that it has to finalize it (Section 2.3).
 //!
 //! ```text
 //!  slots, global                         posts, one per worker
@@ -23,28 +23,34 @@
 //!     owed -= 1; at 0, finalize              at 0, finalize
 //! ```
 //!
-//! F1. *One coordinator.* Of those who find a set exhausted, the one whose tag
-//!     gets into the slot coordinates. There is no other for the slot until the
-//!     set has been finalized, because nobody posts another set there before.
-//! F2. *Nobody is missed.* A worker that read the open slot in W3 has its state
+//! F1. *One coordinator.* Several workers may find a set exhausted; the one whose
+//!     tag gets into the slot coordinates. The slot has no other coordinator until
+//!     the set has been finalized, because no other set is posted there before.
+//!     (asserted in `open`: the slot is not open)
+//! F2. *No worker is missed.* A worker that read the open slot in W3 has its state
 //!     written before the coordinator's C3 reads it: the fences W2 and C2 are in
-//!     one order, and if W2 came second, W3 would have read the tag. So whoever
-//!     runs the set is either marked, or has gone through W4 before C3; then C3
-//!     reads what W4 or a later W1 wrote, and both are releases.
+//!     one order, and if W2 came second, W3 would have read the tag. So a worker
+//!     that runs the set is either marked, or has gone through W4 before C3; then
+//!     C3 reads what W4 or a later W1 wrote, and both are releases.
+//!     (asserted by its consequence, F4; the memory order only in `models`)
 //! F3. *One finalizer.* `owed` is 0 when a set is posted. Marked workers may
 //!     subtract before the coordinator adds, so it may be negative for a time; it
 //!     is 0 after the sum and before nothing but the last of these operations, and
-//!     each of them happens exactly once. Whose operation leaves 0 finalizes.
+//!     each of them happens exactly once. The operation that leaves 0 finalizes.
+//!     (asserted in `open`, and in `Last::new`: a set is finalized once)
 //! F4. *The finalizer is alone.* By F2 and F3 all others have gone, and what they
 //!     wrote is seen: the operations on `owed` acquire and release.
-//! F5. *Nobody touches a set that is gone.* A set is alive at least until its
+//!     (asserted in `Last::new`: no task of the set runs)
+//! F5. *A set that is gone is not touched.* A set is alive at least until its
 //!     finalization ends. A worker uses the pointer only if it read the slot open
 //!     (by F2 the set waits for it), or if W4 returned FINALIZE; in this case it
 //!     reads the slot again, because the set that waits for it may be a successor
 //!     of the one whose tag it saw in W3. The slot cannot change before W5.
+//!     (asserted in `TaskSet::enter`, and in models by `Life`)
 //! F6. The coordinator leaves its own post (state = IDLE) between C1 and C3, and
 //!     keeps the set alive by owing it C4. After C4 or W5 that does not leave 0,
 //!     the set is not touched again.
+//!     (asserted in `close`: the coordinator is not marked)
 //!
 //! The update masks: a set is posted in its slot first, and in the masks second;
 //! a worker pulls its masks first, and reads the slot second. So a worker that
@@ -57,7 +63,7 @@ use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
 
-use crate::brief::Brief;
+use crate::group_word::GroupWord;
 use crate::mask::UpdateMask;
 use crate::parking::Parking;
 use crate::sync::{
@@ -79,11 +85,11 @@ pub(crate) struct Slots {
 
 struct Slot {
     set: AtomicPtr<TaskSet>,
-    /// The group that the slot has, for those who pull the change mask.
-    brief: AtomicU64,
+    /// The group that the slot has, for workers that pull the change mask.
+    word: AtomicU64,
 }
 
-/// What others tell a worker, and it them.
+/// A worker's state, and the masks by which others tell it of changes.
 pub(crate) struct Post {
     state: AtomicU32,
     pub(crate) change: UpdateMask,
@@ -92,9 +98,19 @@ pub(crate) struct Post {
 }
 
 /// The caller is alone with this set, and has to finalize it.
-#[must_use = "nobody else finalizes the set"]
+#[must_use = "no other thread finalizes the set"]
 #[derive(Debug)]
 pub(crate) struct Last(pub(crate) NonNull<TaskSet>);
+
+impl Last {
+    /// # Safety
+    /// The caller is the set's finalizer: F3.
+    unsafe fn new(set: NonNull<TaskSet>) -> Last {
+        // SAFETY: F5, a set is alive until its finalization ends.
+        unsafe { set.as_ref().assert_alone() };
+        Last(set)
+    }
+}
 
 fn tagged(set: *mut TaskSet) -> *mut TaskSet {
     set.map_addr(|address| address | TAG)
@@ -109,7 +125,7 @@ impl Slots {
         let slot = |_| {
             CachePadded::new(Slot {
                 set: AtomicPtr::new(std::ptr::null_mut()),
-                brief: AtomicU64::new(0),
+                word: AtomicU64::new(0),
             })
         };
         let post = |_| {
@@ -135,21 +151,29 @@ impl Slots {
     }
 
     /// The group that was posted in the slot last, if there was one.
-    pub(crate) fn brief(&self, slot: usize) -> Option<Brief> {
-        Brief::unpack(self.slots[slot].brief.load(Relaxed))
+    pub(crate) fn word(&self, slot: usize) -> Option<GroupWord> {
+        GroupWord::unpack(self.slots[slot].word.load(Relaxed))
     }
 
     /// The group that holds the slot, also between two of its sets.
-    pub(crate) fn holder(&self, slot: usize) -> Option<Brief> {
+    pub(crate) fn holder(&self, slot: usize) -> Option<GroupWord> {
         let is_free = self.slots[slot].set.load(Acquire).is_null();
-        self.brief(slot).filter(|_| !is_free)
+        self.word(slot).filter(|_| !is_free)
     }
 
     /// Opens the slot for a set. Only the finalizer of the set before, or who has
     /// been given the slot, may do so (F1).
     pub(crate) fn open(&self, slot: usize, set: &TaskSet) {
         let slot = &self.slots[slot];
-        slot.brief.store(set.brief.pack(), Relaxed);
+        debug_assert!(
+            {
+                let before = slot.set.load(Relaxed);
+                before.is_null() || before != untagged(before)
+            },
+            "F1: a set is posted in an open slot"
+        );
+        debug_assert_eq!(set.owed.load(Relaxed), 0, "F3: a set is posted again");
+        slot.word.store(set.word.pack(), Relaxed);
         slot.set.store(std::ptr::from_ref(set).cast_mut(), Release);
     }
 
@@ -177,7 +201,9 @@ impl Slots {
 
     /// W4 and W5.
     pub(crate) fn unpin(&self, worker: usize, slot: usize) -> Option<Last> {
-        if self.posts[worker].state.swap(IDLE, AcqRel) != FINALIZE {
+        let state = self.posts[worker].state.swap(IDLE, AcqRel);
+        if state != FINALIZE {
+            debug_assert_eq!(state, slot as u32, "W4: unpinned from another slot");
             return None;
         }
         let set = NonNull::new(untagged(self.slots[slot].set.load(Acquire)))
@@ -187,12 +213,13 @@ impl Slots {
             set.as_ref().life.used();
             set.as_ref().owed.fetch_sub(1, AcqRel)
         };
-        (owed == 1).then_some(Last(set))
+        // SAFETY: this operation left 0.
+        (owed == 1).then(|| unsafe { Last::new(set) })
     }
 
-    /// C1 to C4, of a set that is exhausted, by a worker pinned to it or by
-    /// somebody else. `None` if another one coordinates, or finalizes; a worker
-    /// has left its post in any case.
+    /// C1 to C4, of a set that is exhausted, by a worker pinned to it or by another
+    /// thread. `None` if another one coordinates, or finalizes; a worker has left its
+    /// post in any case.
     ///
     /// # Safety
     /// The set is alive: the caller is a worker pinned to it, or holds its group.
@@ -227,11 +254,16 @@ impl Slots {
                 marked += 1;
             }
         }
+        debug_assert!(
+            worker.is_none_or(|worker| self.posts[worker].state.load(Relaxed) == IDLE),
+            "F6: the coordinator has marked itself"
+        );
         // SAFETY: F6, the set waits for this operation.
         let owed = unsafe {
             set.as_ref().life.used();
             set.as_ref().owed.fetch_add(marked, AcqRel) + marked
         };
-        (owed == 0).then_some(Last(set))
+        // SAFETY: this operation left 0.
+        (owed == 0).then(|| unsafe { Last::new(set) })
     }
 }

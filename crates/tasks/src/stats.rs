@@ -1,5 +1,5 @@
-//! What a pool has done: counters that each worker keeps for itself and anybody
-//! may read.
+//! What a pool has done: counters that each worker writes alone and any thread may
+//! read.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +13,7 @@ pub const OVERRUN_CLASSES: [f64; 8] = [0.25, 0.5, 1.0, 1.25, 1.5, 2.0, 10.0, f64
 
 /// One worker's counters.
 #[derive(Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct Counters {
     decisions: AtomicU64,
     tasks: AtomicU64,
     morsels: AtomicU64,
@@ -29,7 +29,7 @@ fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed) + by, Relaxed);
 }
 
-impl Books {
+impl Counters {
     pub(crate) fn decided(&self) {
         bump(&self.decisions, 1);
     }
@@ -129,12 +129,12 @@ mod tests {
 
     #[test]
     fn lengths_fall_into_classes() {
-        let books = Books::default();
+        let counters = Counters::default();
         for ns in [100, 1000, 1001, 2000, 50_000] {
-            books.ran(ns, 1000, 1);
+            counters.ran(ns, 1000, 1);
         }
         let stats = PoolStats {
-            workers: vec![books.read()],
+            workers: vec![counters.read()],
             running: 0,
             waiting: 0,
             decay: None,

@@ -1,5 +1,5 @@
-//! What the protocols stand on: atomics, locks, threads and cells, either the real
-//! ones or a model checker's.
+//! Atomics, locks, threads and cells of the protocols: either the real ones or a model
+//! checker's.
 //!
 //! The protocols are checked by running the real code under model checkers, so
 //! everything that they must see or must decide goes through this module:
@@ -10,8 +10,8 @@
 //! | `--cfg loom` | `loom` | exhaustive, weak memory, 2 to 3 threads |
 //! | `--cfg shuttle` | `shuttle` | random, sequentially consistent, whole pools |
 //!
-//! Time is a parameter (`clock`), and virtual in a model. Counters that nobody
-//! decides by are plain [`std`] atomics: to a checker they would only be more
+//! Time is a parameter (`clock`), and virtual in a model. Counters that no
+//! decision depends on are plain [`std`] atomics: to a checker they would only be more
 //! interleavings.
 
 #[cfg(loom)]
@@ -39,7 +39,7 @@ pub(crate) use std::thread;
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-/// Locks. No code of a caller runs under a lock of ours, so nobody panics there.
+/// Locks. No code of a caller runs under a lock of this crate, so none is poisoned.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nothing panics under this lock")
 }
@@ -58,7 +58,7 @@ pub(crate) struct Life(
     #[cfg(shuttle)] std::sync::atomic::AtomicBool,
 );
 
-// SAFETY: nobody writes through it; loom checks what this claims.
+// SAFETY: no thread writes through it; loom checks what this claims.
 #[cfg(loom)]
 unsafe impl Sync for Life {}
 

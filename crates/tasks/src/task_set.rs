@@ -2,20 +2,24 @@
 //!
 //! | field | written by |
 //! | --- | --- |
-//! | `units` | who activates the set, before it is posted in a slot |
+//! | `units` | the thread that activates the set, before it is posted in a slot |
 //! | `cursor`, `taken` | workers that run it |
-//! | `spent` | who finds out that no step is left |
+//! | `spent` | a worker that finds no step left |
 //! | `owed` | the coordinator adds, marked workers subtract: F3 of `slots` |
 //! | `throughput` | everybody, without order: see `morsel` |
 
 use std::ops::Range;
+#[cfg(debug_assertions)]
+use std::sync::atomic::AtomicIsize as LooseIsize;
 use std::sync::atomic::AtomicU64 as LooseU64;
 use std::sync::{Arc, OnceLock};
 
-use crate::brief::Brief;
 use crate::group::Tally;
+use crate::group_word::GroupWord;
 use crate::morsel::Throughput;
 use crate::pipeline::Pipeline;
+#[cfg(debug_assertions)]
+use crate::sync::Release;
 use crate::sync::{AcqRel, AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Life, Relaxed};
 use crate::wake::LaneWaker;
 
@@ -25,9 +29,12 @@ const STEPS: u64 = u64::MAX;
 /// may each add as many as are left; so many times this fits into a cursor as
 /// there are workers.
 const UNITS_MAX: u64 = 1 << 48;
+/// `running` of a set that is being finalized, or has been.
+#[cfg(debug_assertions)]
+const FINALIZED: isize = isize::MIN;
 
 pub(crate) struct TaskSet {
-    pub(crate) brief: Brief,
+    pub(crate) word: GroupWord,
     /// Which of its group's sets this is.
     pub(crate) index: usize,
     pub(crate) pipeline: Box<dyn Pipeline>,
@@ -42,17 +49,20 @@ pub(crate) struct TaskSet {
     cursor: AtomicU64,
     taken: AtomicUsize,
     spent: AtomicBool,
+    /// How many tasks run: F3 to F5 of `slots`.
+    #[cfg(debug_assertions)]
+    running: LooseIsize,
 }
 
 impl TaskSet {
     pub(crate) fn new(
-        brief: Brief,
+        word: GroupWord,
         index: usize,
         pipeline: Box<dyn Pipeline>,
         tally: Arc<Tally>,
     ) -> TaskSet {
         TaskSet {
-            brief,
+            word,
             index,
             pipeline,
             tally,
@@ -65,6 +75,8 @@ impl TaskSet {
             cursor: AtomicU64::new(0),
             taken: AtomicUsize::new(0),
             spent: AtomicBool::new(false),
+            #[cfg(debug_assertions)]
+            running: LooseIsize::new(0),
         }
     }
 
@@ -90,7 +102,7 @@ impl TaskSet {
         self.units.load(Relaxed) != STEPS
     }
 
-    /// Units that nobody has taken; of steps, 0 or an unknown number.
+    /// Units that have not been taken; of steps, 0 or an unknown number.
     pub(crate) fn remaining(&self) -> u64 {
         let units = self.units.load(Relaxed);
         units.saturating_sub(self.cursor.load(Relaxed))
@@ -121,18 +133,40 @@ impl TaskSet {
     /// Takes a lane if one is free.
     pub(crate) fn enter(&self) -> bool {
         let lanes = self.lanes.load(Relaxed);
-        if lanes == usize::MAX {
-            return true;
-        }
         let take = |taken| (taken < lanes).then_some(taken + 1);
-        self.taken.fetch_update(AcqRel, Relaxed, take).is_ok()
+        let has_lane =
+            lanes == usize::MAX || self.taken.fetch_update(AcqRel, Relaxed, take).is_ok();
+        #[cfg(debug_assertions)]
+        if has_lane {
+            let before = self.running.fetch_add(1, Relaxed);
+            assert!(before >= 0, "F5: a task of a set that has been finalized");
+        }
+        has_lane
     }
 
-    /// Gives the lane back, and calls who found none.
+    /// Gives the lane back, and calls the workers that found none.
     pub(crate) fn leave(&self) {
+        #[cfg(debug_assertions)]
+        {
+            let before = self.running.fetch_sub(1, Release);
+            assert!(
+                before > 0,
+                "F4: a task ends of a set that has been finalized"
+            );
+        }
         if self.lanes.load(Relaxed) != usize::MAX {
             self.taken.fetch_sub(1, AcqRel);
             self.waker().wake();
+        }
+    }
+
+    /// The set is about to be finalized: F3 and F4 of `slots`.
+    pub(crate) fn assert_alone(&self) {
+        #[cfg(debug_assertions)]
+        {
+            let before = self.running.swap(FINALIZED, AcqRel);
+            assert_ne!(before, FINALIZED, "F3: a set is finalized twice");
+            assert_eq!(before, 0, "F4: a set is finalized while tasks of it run");
         }
     }
 

@@ -29,7 +29,7 @@
 //!   *them* early is close to fair, which is the worst for the short ones. With 1.08
 //!   times the work that two workers can do, that brought the mean slowdown to 1.13 to
 //!   1.41 times the best of a grid; with the estimate it is 1.04 to 1.05
-//!   (`tuning_bears_a_pile`).
+//!   (`tuning_helps_under_overload`).
 //! * With fewer than two groups nothing is tuned: no parameters make a difference.
 
 mod remainder;
@@ -39,8 +39,8 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, Weak};
 
-use crate::brief::Brief;
 use crate::clock::Clock;
+use crate::group_word::GroupWord;
 use crate::pipeline::{Failure, Morsel, Pipeline, Step};
 use crate::policy::Policy;
 use crate::query::Query;
@@ -85,13 +85,13 @@ impl Tracker {
     }
 
     /// A group has come to the worker.
-    pub(crate) fn came(&mut self, brief: Brief, clock: &dyn Clock) {
+    pub(crate) fn came(&mut self, word: GroupWord, clock: &dyn Clock) {
         if let State::On { since_ns, jobs } = &mut self.state {
             let arrival_ns = clock.now_ns().saturating_sub(*since_ns);
             jobs.insert(
-                brief.number,
+                word.id,
                 Job {
-                    brief,
+                    word,
                     arrival_ns,
                     before_ns: 0,
                     ran_ns: 0,
@@ -102,10 +102,10 @@ impl Tracker {
     }
 
     /// The worker has run a task of a group, of which it had run `before_ns`.
-    pub(crate) fn ran(&mut self, brief: Brief, before_ns: u64, ns: u64) {
+    pub(crate) fn ran(&mut self, word: GroupWord, before_ns: u64, ns: u64) {
         if let State::On { jobs, .. } = &mut self.state {
-            let job = jobs.entry(brief.number).or_insert(Job {
-                brief,
+            let job = jobs.entry(word.id).or_insert(Job {
+                word,
                 arrival_ns: 0,
                 before_ns,
                 ran_ns: 0,
@@ -146,12 +146,12 @@ fn submit(shared: &Shared, mut interval: Interval) {
     let settings = &shared.settings;
     let jobs = &mut interval.jobs;
     jobs.retain(|job| job.ran_ns > 0);
-    jobs.sort_unstable_by_key(|job| (job.arrival_ns, job.brief.number));
+    jobs.sort_unstable_by_key(|job| (job.arrival_ns, job.word.id));
     if jobs.len() < 2 {
         return;
     }
     let holders = (0..settings.slots).filter_map(|slot| shared.slots.holder(slot));
-    let unfinished = holders.map(|brief| brief.number).collect();
+    let unfinished = holders.map(|word| word.id).collect();
     remainder::estimate(jobs, &unfinished);
     let quantum_ns = settings.targets.task_ns;
     let search = Search::new(interval, shared.decay(), settings.slots, quantum_ns);

@@ -6,14 +6,17 @@
 //!
 //! Protocol, per task set, with a mask `missed` over the workers:
 //!
-//! 1. A worker that finds no lane pushes its bit, *fences*, and looks once more;
+//! 1. A worker that finds no lane pushes its bit, *fences*, and checks once more;
 //!    if there still is none, it disables its slot.
-//! 2. Who frees a lane frees it, *fences*, pulls the mask, and sets the return
-//!    bit of each worker in it.
+//! 2. A worker that leaves a lane frees it, *fences*, pulls the mask, and sets the
+//!    return bit of each worker in it.
 //!
-//! So either the worker's second look sees the lane, or the pull sees the
-//! worker's bit (Dekker). A return bit that was not needed any more makes a
-//! worker look at a slot in vain, and does no harm.
+//! So either the second check sees the lane, or the pull sees the worker's bit
+//! (Dekker). A return bit that is no longer needed makes a worker check a slot in
+//! vain, and does no harm.
+//!
+//! Not asserted: neither side knows what the other has read. `models` finds a lane
+//! that is missed.
 
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};

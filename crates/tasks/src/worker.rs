@@ -1,4 +1,4 @@
-//! What a worker does: choose a slot, run a task, sign off.
+//! A worker's loop: choose a slot, run a task, leave the set.
 //!
 //! ```text
 //!  begin                                  execute        finish
@@ -10,8 +10,7 @@
 //!
 //! A worker is a value without a thread: a pool runs each on a thread, a
 //! simulation runs all of them on one, with a clock that it sets. The three parts
-//! are separate so that a simulation can have tasks of several workers in the
-//! air.
+//! are separate so that a simulation can have tasks of several workers unfinished.
 //!
 //! What a slot holds may have changed since the worker's masks were pulled. The
 //! set that it has pinned names its group; if that is another one than the worker
@@ -74,7 +73,7 @@ impl Worker {
             if self.shared.is_exiting() {
                 return;
             }
-            self.shared.books[self.me].slept();
+            self.shared.counters[self.me].slept();
             let post = self.shared.slots.post(self.me);
             post.parking
                 .sleep(|| self.has_news() || self.shared.is_exiting());
@@ -93,7 +92,7 @@ impl Worker {
             self.pull();
             self.local.set_decay(self.shared.decay());
             let slot = self.local.choose()?;
-            self.shared.books[self.me].decided();
+            self.shared.counters[self.me].decided();
             let Some(pinned) = self.shared.slots.pin(self.me, slot) else {
                 self.local.disable(slot);
                 self.unpin(slot);
@@ -102,7 +101,7 @@ impl Worker {
             // SAFETY: F5 of `slots`: pinned, and not unpinned before the last use.
             let set = unsafe { pinned.as_ref() };
             set.life.used();
-            if set.brief != self.local.brief(slot) {
+            if set.word != self.local.word(slot) {
                 self.admit(slot);
                 self.unpin(slot);
             } else if set.is_exhausted() {
@@ -203,12 +202,12 @@ impl Worker {
         // SAFETY: as in `begin`; nothing uses the set after it is unpinned.
         let set = unsafe { running.set.as_ref() };
         if let Some(tracker) = &mut self.tracker {
-            tracker.ran(set.brief, self.local.received_ns(slot), ns);
+            tracker.ran(set.word, self.local.received_ns(slot), ns);
         }
         self.local.charge(slot, ns);
         set.tally.add(ns, running.morsels);
         let task_ns = self.shared.settings.targets.task_ns;
-        self.shared.books[self.me].ran(ns, task_ns, running.morsels);
+        self.shared.counters[self.me].ran(ns, task_ns, running.morsels);
         set.leave();
         if running.found_no_lane {
             self.local.disable(slot);
@@ -232,15 +231,15 @@ impl Worker {
 
     /// Takes in the group that a slot has now.
     fn admit(&mut self, slot: usize) {
-        let brief = (self.shared.slots.brief(slot)).expect("a slot that was posted has a group");
-        if brief == self.local.brief(slot) {
+        let word = (self.shared.slots.word(slot)).expect("a slot that was posted has a group");
+        if word == self.local.word(slot) {
             // Taken in when a set of it was pinned before the bit was pulled.
             self.local.resume(slot);
             return;
         }
-        self.local.admit(slot, brief, 0);
+        self.local.admit(slot, word, 0);
         if let Some(tracker) = &mut self.tracker {
-            tracker.came(brief, &*self.shared.clock);
+            tracker.came(word, &*self.shared.clock);
         }
     }
 
@@ -268,7 +267,7 @@ impl Worker {
 
     fn finalize(&mut self, slot: usize, last: Option<Last>) {
         if let Some(last) = last {
-            self.shared.books[self.me].finalized();
+            self.shared.counters[self.me].finalized();
             let ns = self.shared.finalize(slot, last);
             if ns > 0 {
                 self.local.charge(slot, ns);
@@ -302,7 +301,7 @@ mod tests {
     /// The slot has another group, the worker has not heard of it, and is called
     /// back to the one before: it must not run the new one on the old one's account.
     #[test]
-    fn a_group_that_nobody_announced_is_taken_in() {
+    fn an_unannounced_group_is_admitted() {
         let clock = Arc::new(VirtualClock::default());
         let settings = Builder::default().workers(1).slots(1).settings().unwrap();
         let shared = Shared::new(settings, Arc::clone(&clock) as Arc<dyn Clock>);
@@ -319,7 +318,7 @@ mod tests {
         shared.slots.post(0).change.pull(|_| ());
         shared.call_back(0, 0);
         let running = worker.begin().unwrap();
-        assert_eq!(worker.local.brief(0), second.brief);
+        assert_eq!(worker.local.word(0), second.word);
         assert_eq!(worker.local.received_ns(0), 0);
         // Then it comes, and changes nothing.
         worker.finish(running);

@@ -366,7 +366,7 @@ fn lanes_bound_the_workers_of_a_pipeline() {
 
 /// A pipeline that waits for something outside of the pool, without a worker.
 #[test]
-fn who_finds_no_lane_is_called_back() {
+fn a_worker_that_finds_no_lane_is_called_back() {
     let pool = pool(2);
     for _ in 0..200 {
         let (tell, told) = mpsc::channel::<LaneWaker>();

@@ -1,7 +1,7 @@
 //! Tier and weight, and how a cgroup says its tier.
 //!
 //! Two words describe work. They mean the same thing at every place where work queues:
-//! a [`Tier`] (is somebody waiting?) and a [`Weight`] (how much, compared with the rest
+//! a [`Tier`] (does a user wait for it?) and a [`Weight`] (how much, compared with the rest
 //! of its tier?). The C header `giveway/tier.h` of `giveway-hints` says the same for C
 //! and BPF programs; a test of that crate compares the two.
 //!

@@ -10,8 +10,8 @@
 //!
 //! Attributes of the class `trusted` are read and written with `CAP_SYS_ADMIN` in
 //! the machine's own user namespace only (xattr(7)), whoever owns the directory. So
-//! neither the user whom a part of the hierarchy is delegated to nor root in a
-//! container can raise himself by one.
+//! neither a user with a delegated part of the hierarchy nor root in a container can
+//! raise a tier by one.
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, Metadata};
@@ -90,14 +90,14 @@ pub fn write(dir: &Path, tier: Option<Tier>) -> io::Result<()> {
 }
 
 /// Whether root has given the cgroup whose directory is `dir` its name: the directory
-/// is root's, or is in one where nobody else can make any. False if it is gone.
+/// is root's, or is in one where no other user can make any. False if it is gone.
 pub fn named_by_root(dir: &Path) -> bool {
     let about = |dir: &Path| fs::metadata(dir).ok().map(|about| Access::of(&about));
     let above = dir.parent().and_then(about);
     about(dir).is_some_and(|own| own.names(above))
 }
 
-/// Whose a directory is, and who may make others in it.
+/// A directory's owner, and whether others may make directories in it.
 #[derive(Clone, Copy)]
 struct Access {
     uid: u32,
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_root_s_where_nobody_else_could_have_chosen_it() {
+    fn a_name_is_trusted_only_where_root_alone_can_create_directories() {
         let names = |own: u32, above: Option<(u32, u32)>| {
             let above = above.map(|(uid, mode)| Access { uid, mode });
             Access {

@@ -95,7 +95,7 @@ impl Rule {
     }
 
     /// The rule at `path`, if it is that of the scheduler which the kernel counts as
-    /// number `load`. None if nobody has said it.
+    /// number `load`. None if that scheduler has written none.
     pub fn published(path: &Path, load: Option<u64>) -> Option<Rule> {
         let (rule, of) = Rule::read(&fs::read_to_string(path).ok()?)?;
         (of == load).then_some(rule)

@@ -1,5 +1,5 @@
-//! Who waits for a piece of work: somebody ([`Tier::TimeSensitive`]) or nobody
-//! ([`Tier::Background`]). Source: UFS (paper 000), Section 4.
+//! The two tiers of work: time-sensitive, which a user waits for, and background.
+//! Source: UFS (paper 000), Section 4.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,9 +14,9 @@ use crate::Weight;
 #[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum Tier {
-    /// Nobody waits: the work takes what time-sensitive work leaves over.
+    /// The work runs only on CPU time that time-sensitive work leaves.
     Background = 0,
-    /// Somebody waits: the work runs before any background work.
+    /// The work runs before any background work.
     TimeSensitive = 1,
 }
 

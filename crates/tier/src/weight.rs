@@ -15,7 +15,7 @@ pub struct Weight(u32);
 impl Weight {
     /// The smallest share.
     pub const MIN: Weight = Weight(1);
-    /// The share of whoever does not ask for one.
+    /// The weight of work that has not set one.
     pub const DEFAULT: Weight = Weight(100);
     /// The largest share.
     pub const MAX: Weight = Weight(10_000);

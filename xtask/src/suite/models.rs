@@ -53,7 +53,7 @@ const MODELS: [Models; 7] = [
     Models {
         package: "giveway-tasks",
         target: "shuttle:lib",
-        tests: "crowds",
+        tests: "shuttle_tests",
     },
 ];
 

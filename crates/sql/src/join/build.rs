@@ -10,6 +10,8 @@
 //! every batch that goes into an array, and the second one anywhere: the scheduler
 //! sizes its morsels as it does those of any pipeline that can be divided (Section 3.1).
 
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,8 @@ pub(super) struct Tables {
     /// Whether rows remember that they have found a partner.
     pub(super) is_visited: bool,
     partitions: Vec<OnceLock<JoinTable>>,
+    /// Whether all rows have been entered.
+    is_full: AtomicBool,
     pub(super) memory: MemoryReservation,
 }
 
@@ -49,6 +53,7 @@ impl Tables {
             equality,
             is_visited,
             partitions: (0..partitions).map(|_| OnceLock::new()).collect(),
+            is_full: AtomicBool::new(false),
             memory: MemoryConsumer::new("join").register(pool),
         }
     }
@@ -57,6 +62,12 @@ impl Tables {
     pub(super) fn table(&self, partition: usize) -> &JoinTable {
         let table = self.partitions[partition].get();
         table.expect("gathered before it is entered or probed")
+    }
+
+    /// A partition's table, for a probe: B2 of `table`.
+    pub(super) fn probed(&self, partition: usize) -> &JoinTable {
+        debug_assert!(self.is_full.load(Relaxed), "B2: probed before it is full");
+        self.table(partition)
     }
 
     /// A partition has been gathered.
@@ -70,12 +81,11 @@ impl Tables {
     }
 }
 
-/// What the two pipelines know of a turn: morsels are tasks' business, and their
-/// lengths are counted as those of turns.
-pub(super) fn timed<R>(stage: &Stage, turn: Duration, run: impl FnOnce() -> R) -> R {
+/// Counts a morsel's length as that of a task: the scheduler makes tasks of morsels.
+pub(super) fn timed<R>(stage: &Stage, task_time: Duration, run: impl FnOnce() -> R) -> R {
     let began = Instant::now();
     let result = run();
-    stage.overruns.count(began.elapsed(), turn);
+    stage.overruns.count(began.elapsed(), task_time);
     result
 }
 
@@ -85,16 +95,16 @@ pub(super) struct Enter {
     /// Where each partition ends: rows of all partitions are numbered through.
     ends: OnceLock<Vec<u64>>,
     stage: Arc<Stage>,
-    turn: Duration,
+    task_time: Duration,
 }
 
 impl Enter {
-    pub(super) fn new(tables: &Arc<Tables>, stage: Arc<Stage>, turn: Duration) -> Enter {
+    pub(super) fn new(tables: &Arc<Tables>, stage: Arc<Stage>, task_time: Duration) -> Enter {
         Enter {
             tables: Mutex::new(Some(Arc::clone(tables))),
             ends: OnceLock::new(),
             stage,
-            turn,
+            task_time,
         }
     }
 
@@ -119,7 +129,7 @@ impl Pipeline for Enter {
     }
 
     fn run(&self, morsel: &Morsel<'_>) -> Result<Step, Failure> {
-        timed(&self.stage, self.turn, || {
+        timed(&self.stage, self.task_time, || {
             let tables = self.tables();
             let ends = self.ends.get().expect("asked for its units before");
             let mut range = morsel.range();
@@ -140,7 +150,9 @@ impl Pipeline for Enter {
 
     fn finalize(&self) -> Result<(), Failure> {
         self.stage.finish();
-        crate::lock(&self.tables).take();
+        if let Some(tables) = crate::lock(&self.tables).take() {
+            tables.is_full.store(true, Relaxed);
+        }
         Ok(())
     }
 }

@@ -6,12 +6,16 @@
 //!               and one for the chains, made in a step ──▶ ────┘
 //! ```
 //!
-//! G1. A piece is grown by one worker at a time: whoever has taken it has it.
+//! G1. A piece is grown by one worker at a time: the one that has taken it.
+//!     (asserted in `keep`)
 //! G2. A worker that finds no piece while others have some is called when one is put
-//!     back. When nobody has one there is nothing left to do.
-//! G3. What has been begun is taken first, and a part is let go when it has been
+//!     back. When no worker has one there is nothing left to do.
+//!     (asserted in `put_back` and `finish`)
+//! G3. A piece that has been begun is taken first, and a part is dropped when it has been
 //!     copied: both copies of a row are there for one column at a time.
+//!     (not asserted: `free` is a stack)
 //! G4. Every step grows its piece by a part, however little time it has.
+//!     (not asserted: `run` checks the time after a part)
 
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -34,7 +38,7 @@ pub(super) struct Gather {
     source: Mutex<Option<(Arc<Tables>, Arc<Exchange>)>>,
     work: Mutex<Option<Arc<Work>>>,
     stage: Arc<Stage>,
-    turn: Duration,
+    task_time: Duration,
 }
 
 /// What there is to gather, known when the exchange is complete.
@@ -57,7 +61,7 @@ struct Partition {
 struct Pieces {
     /// What has been begun is on top: G3.
     free: Vec<Piece>,
-    /// How many are not whole, those that somebody has among them.
+    /// How many are not whole, including those that workers have taken.
     live: usize,
 }
 
@@ -85,13 +89,13 @@ impl Gather {
         tables: &Arc<Tables>,
         exchange: Arc<Exchange>,
         stage: Arc<Stage>,
-        turn: Duration,
+        task_time: Duration,
     ) -> Gather {
         Gather {
             source: Mutex::new(Some((Arc::clone(tables), exchange))),
             work: Mutex::new(None),
             stage,
-            turn,
+            task_time,
         }
     }
 }
@@ -143,7 +147,12 @@ impl Work {
     }
 
     fn put_back(&self, piece: Piece) {
-        crate::lock(&self.pieces).free.push(piece);
+        let mut pieces = crate::lock(&self.pieces);
+        pieces.free.push(piece);
+        debug_assert!(
+            pieces.free.len() <= pieces.live,
+            "G2: more pieces than are not whole"
+        );
     }
 
     /// Works on a piece until it is whole or the time is over; returns it then.
@@ -280,7 +289,7 @@ impl Pipeline for Gather {
             Found::Busy => return Ok(Step::NoLane),
             Found::Nothing => return Ok(Step::Exhausted),
         };
-        timed(&self.stage, self.turn, || {
+        timed(&self.stage, self.task_time, || {
             if let Some(rest) = work.run(piece, || morsel.should_yield())? {
                 work.put_back(rest);
                 // G2.
@@ -298,7 +307,7 @@ impl Pipeline for Gather {
 }
 
 impl Gather {
-    /// What there is to do, looked up by whoever comes first.
+    /// What there is to do, looked up by the first worker.
     fn work(&self) -> Result<Arc<Work>> {
         let mut work = crate::lock(&self.work);
         if let Some(work) = &*work {

@@ -15,7 +15,7 @@ pub(super) struct Lookup {
     row: usize,
     /// The next link of the row's chain; `None` before the first.
     link: Option<u32>,
-    /// Which rows have found a partner, if somebody asks.
+    /// Which rows have found a partner, if the join needs it.
     matched: Vec<bool>,
 }
 

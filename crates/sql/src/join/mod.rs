@@ -2,12 +2,12 @@
 //!
 //! A `HashJoinExec` becomes two pipelines and a leaf-to-root operator: [`Gather`](gather)
 //! and [`Enter`](build) make the tables, [`ProbeExec`] takes the join's place above its
-//! probe side. The tables are shared: with a build side in one partition all lanes
+//! probe side. The tables are shared: with a build side in one partition all streams
 //! read the same one.
 //!
 //! Joined natively: inner, outer, semi and anti joins on keys that are no floating-point
 //! numbers, with any filter. The rest (marks, null-aware anti joins, and right outer joins
-//! whose order somebody relies on) stays with DataFusion, in one poll per build.
+//! whose order an operator relies on) stays with DataFusion, in one poll per build.
 //!
 //! | module | what |
 //! | --- | --- |
@@ -138,24 +138,24 @@ impl NativeJoin {
         &self,
         exchange: Arc<Exchange>,
         stages: [Arc<Stage>; 2],
-        turn: Duration,
+        task_time: Duration,
     ) -> (impl Pipeline + use<>, impl Pipeline + use<>) {
         let [gather, enter] = stages;
         (
-            Gather::new(&self.tables, exchange, gather, turn),
-            Enter::new(&self.tables, enter, turn),
+            Gather::new(&self.tables, exchange, gather, task_time),
+            Enter::new(&self.tables, enter, task_time),
         )
     }
 
     /// The operator above the probe side.
     pub(crate) fn probe(self, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        let lanes = input.output_partitioning().partition_count();
+        let streams = input.output_partitioning().partition_count();
         Arc::new(ProbeExec {
             recipe: self.recipe,
             tables: self.tables,
             properties: self.properties,
             is_shared: self.is_shared,
-            lanes: Arc::new(AtomicUsize::new(lanes)),
+            streams: Arc::new(AtomicUsize::new(streams)),
             input,
         })
     }
@@ -166,10 +166,10 @@ struct ProbeExec {
     recipe: Arc<Recipe>,
     tables: Arc<Tables>,
     properties: Arc<PlanProperties>,
-    /// One table for all lanes.
+    /// One table for all streams.
     is_shared: bool,
-    /// Lanes that have not ended: P2 of `probe`.
-    lanes: Arc<AtomicUsize>,
+    /// Streams that have not ended: P2 of `probe`.
+    streams: Arc<AtomicUsize>,
     input: Arc<dyn ExecutionPlan>,
 }
 
@@ -216,7 +216,7 @@ impl ExecutionPlan for ProbeExec {
             tables: Arc::clone(&self.tables),
             properties: Arc::clone(&self.properties),
             is_shared: self.is_shared,
-            lanes: Arc::clone(&self.lanes),
+            streams: Arc::clone(&self.streams),
             input: children.remove(0),
         }))
     }
@@ -244,10 +244,14 @@ impl ExecutionPlan for ProbeExec {
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;
-        let lanes = Arc::clone(&self.lanes);
-        // What a lane has visited is seen by the last one.
+        let streams = Arc::clone(&self.streams);
+        // What a stream has visited is seen by the last one.
         let is_last: Box<dyn Fn() -> bool + Send> = match self.is_shared {
-            true => Box::new(move || lanes.fetch_sub(1, AcqRel) == 1),
+            true => Box::new(move || {
+                let left = streams.fetch_sub(1, AcqRel);
+                debug_assert!(left > 0, "P2: a stream ends after the last");
+                left == 1
+            }),
             false => Box::new(|| true),
         };
         let table = if self.is_shared { 0 } else { partition };

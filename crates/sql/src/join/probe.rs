@@ -6,10 +6,12 @@
 //! ```
 //!
 //! P1. At most a batch of pairs is made at a time, however many partners a row has; the
-//!     place in the chain is kept for the next one. The stream gives way in between.
+//!     place in the chain is kept for the next one. The stream yields in between.
+//!     (asserted in `look`)
 //! P2. A probe row without a partner is known when its batch has been looked up to the
-//!     end, a build row without one when every lane that reads its table has ended: the
-//!     last of these lanes gives out what the join wants of them.
+//!     end, a build row without one when every stream that reads its table has ended: the
+//!     last of these streams gives out what the join wants of them.
+//!     (asserted in `ProbeExec::execute`: no stream ends after the last)
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -23,20 +25,20 @@ use datafusion::common::cast::as_boolean_array;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures_util::{Stream, StreamExt};
 
-use crate::turn::{give_way, serve};
+use crate::task_time::{serve, yield_if_over};
 
 use super::build::Tables;
 use super::lookup::Lookup;
 use super::recipe::Recipe;
 use super::table::JoinTable;
 
-/// One lane of a probe.
+/// One stream of a probe.
 pub(super) struct Probe {
     recipe: Arc<Recipe>,
     input: SendableRecordBatchStream,
     tables: Arc<Tables>,
     partition: usize,
-    /// Says whether this lane is the last one of its table: P2.
+    /// Says whether this stream is the last one of its table: P2.
     is_last: Box<dyn Fn() -> bool + Send>,
     output: BatchCoalescer,
     /// Rows without columns, which cannot be coalesced.
@@ -79,7 +81,7 @@ impl Probe {
     }
 
     fn table(&self) -> &JoinTable {
-        self.tables.table(self.partition)
+        self.tables.probed(self.partition)
     }
 
     fn push(&mut self, batch: RecordBatch) -> Result<()> {
@@ -106,7 +108,7 @@ impl Probe {
         if batch.num_rows() == 0 {
             return Ok(State::Asking);
         }
-        let table = self.tables.table(self.partition);
+        let table = self.tables.probed(self.partition);
         let lookup = Lookup::new(batch, &self.recipe, table, &mut self.hashes)?;
         Ok(State::Looking(Box::new(lookup)))
     }
@@ -114,6 +116,7 @@ impl Probe {
     /// Looks up until there is a batch of pairs (P1) or the batch has been done with.
     fn look(&mut self, mut lookup: Box<Lookup>) -> Result<State> {
         let (build, probe) = lookup.pairs(&self.recipe, self.table(), &self.hashes);
+        debug_assert!(build.len() <= self.recipe.batch_rows, "P1: {}", build.len());
         if !build.is_empty() {
             self.join(&mut lookup, build, probe)?;
         }
@@ -225,7 +228,7 @@ impl Probe {
                     }
                 }
                 State::Looking(lookup) => {
-                    if crate::turn::is_over() {
+                    if crate::task_time::is_over() {
                         self.state = State::Looking(lookup);
                         context.waker().wake_by_ref();
                         return Poll::Pending;
@@ -236,7 +239,7 @@ impl Probe {
                 }
                 State::Rest(from) => {
                     self.state = State::Rest(from);
-                    give_way!(context);
+                    yield_if_over!(context);
                     serve();
                     let wanted = self.recipe.wants_build_rows().expect("otherwise done");
                     self.rest(from, wanted)?

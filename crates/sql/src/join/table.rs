@@ -10,12 +10,15 @@
 //! ```
 //!
 //! B1. A row is entered by one worker, once: `next[row] = swap(heads[slot], row)`. So
-//!     chains never lose a row, whoever else enters rows there, and need no lock.
-//! B2. Nobody follows a chain before the pipeline that fills the table has been
+//!     chains never lose a row, whichever other workers enter rows there, and need no
+//!     lock. (asserted in `enter`, unless the row was the first of its chain and others
+//!     have followed)
+//! B2. No chain is followed before the pipeline that fills the table has been
 //!     finalized, which orders all of its writes before: relaxed accesses suffice.
+//!     (asserted in `Tables::probed`)
 //! B3. Under SQL's equality a row whose key has a NULL equals nothing and is in no
-//!     chain; it is still a row of the table, for joins that ask for those without a
-//!     partner.
+//!     chain; it is still a row of the table, for joins that want rows without a
+//!     partner. (not asserted: `enter` tests just this)
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
@@ -146,6 +149,10 @@ impl JoinTable {
                 let row = from + offset;
                 self.tags[row].store(*hash as u32, Relaxed);
                 let before = self.heads[self.slot(*hash)].swap(row as u32 + 1, Relaxed);
+                debug_assert!(
+                    before != row as u32 + 1 && self.next[row].load(Relaxed) == 0,
+                    "B1: row {row} is entered twice"
+                );
                 self.next[row].store(before, Relaxed);
             }
         }

@@ -1,18 +1,18 @@
-//! Who calls: logins, sessions of clients, and what a call's headers ask for.
+//! Clients: logins, their sessions, and the headers of their calls.
 //!
 //! ```text
-//!   handshake, Basic user:password ──► session on the shelf, token
+//!   handshake, Basic user:password ──► session in the store, token
 //!   call, Bearer token             ──► that session
 //!   call without                   ──► one session for all of these
 //! ```
 //!
-//! Sessions of clients share tables (whoever creates one creates it for all) and
+//! Sessions of clients share tables (a table that one creates is seen by all) and
 //! have settings of their own. A call without a token is let in unless a password
 //! is asked for; its settings come from headers (`giveway-tier`, `giveway-weight`,
 //! `giveway-deadline`), which also go before those of a session.
 //!
-//! A login is cheap: the session is made when it is used first. Whoever logs in too often
-//! loses sessions of its own (`shelf`), and nobody is locked out.
+//! A login is cheap: the session is made when it is used first. A client that logs in too
+//! often loses sessions of its own (`handle_store`), and no client is locked out.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,12 +23,12 @@ use datafusion::common::config::ExtensionOptions;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
-use super::shelf::{Handle, Owner, Peer, Shelf};
+use super::handle_store::{Handle, HandleStore, Owner, Peer};
 use crate::live;
 use crate::options::QueryOptions;
 use crate::session::Session;
 
-/// For how long a session is kept that nobody uses.
+/// How long an unused session is kept.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Logins at a time.
 const SESSIONS_MAX: usize = 10_000;
@@ -39,26 +39,26 @@ const HEADERS: [(&str, &str); 3] = [
     ("giveway-deadline", "deadline"),
 ];
 
-/// Who may come in.
+/// Whether clients have to log in.
 #[derive(Clone)]
-pub(super) enum Door {
-    /// Everybody, under any name.
+pub(super) enum Access {
+    /// Any client, under any name.
     Open,
-    /// Who knows this.
+    /// The name and password.
     Password { user: String, password: String },
 }
 
 /// The sessions of a server's clients.
 pub(super) struct Clients {
-    door: Door,
+    door: Access,
     /// What new sessions are made like.
     base: Session,
     /// The session of calls without a token; nothing in it is ever set.
     anonymous: Arc<Session>,
-    shelf: Shelf<Login>,
+    store: HandleStore<Login>,
 }
 
-/// Somebody who has logged in.
+/// A client that has logged in.
 struct Login {
     owner: Owner,
     session: OnceLock<Arc<Session>>,
@@ -76,13 +76,13 @@ pub(super) struct Caller {
 }
 
 impl Clients {
-    pub(super) fn new(base: Session, door: Door) -> Clients {
+    pub(super) fn new(base: Session, door: Access) -> Clients {
         let anonymous = Arc::new(fork(&base));
         Clients {
             door,
             base,
             anonymous,
-            shelf: Shelf::new(IDLE_MAX, SESSIONS_MAX),
+            store: HandleStore::new(IDLE_MAX, SESSIONS_MAX),
         }
     }
 
@@ -91,14 +91,14 @@ impl Clients {
         &self.base
     }
 
-    /// Lets somebody in who says who it is; the answer is the token.
+    /// Logs a client in; returns its token.
     pub(super) fn login(
         &self,
         headers: &MetadataMap,
         peer: Option<Peer>,
     ) -> Result<Handle, Status> {
         let given = basic(headers);
-        if let Door::Password { user, password } = &self.door {
+        if let Access::Password { user, password } = &self.door {
             let (given_user, given_password) = given.as_ref().ok_or_else(|| {
                 Status::unauthenticated("this server asks for a user and a password")
             })?;
@@ -113,7 +113,7 @@ impl Clients {
             owner: owner.clone(),
             session: OnceLock::new(),
         };
-        Ok(self.shelf.put(&owner, login, Instant::now()))
+        Ok(self.store.put(&owner, login, Instant::now()))
     }
 
     /// Whether this call may come in.
@@ -121,7 +121,7 @@ impl Clients {
         self.find(headers).map(|_| ())
     }
 
-    /// Who makes this call.
+    /// The caller.
     pub(super) fn caller(
         &self,
         headers: &MetadataMap,
@@ -161,28 +161,28 @@ impl Clients {
     /// Ends the session of a call; nothing if it has none.
     pub(super) fn logout(&self, headers: &MetadataMap) {
         if let Some(token) = bearer(headers) {
-            self.shelf.take(token);
+            self.store.take(token);
         }
     }
 
     /// The login that a call refers to; `None` if it refers to none and needs none.
     fn find(&self, headers: &MetadataMap) -> Result<Option<Arc<Login>>, Status> {
         match (bearer(headers), &self.door) {
-            (Some(token), _) => match self.shelf.get(token, Instant::now()) {
+            (Some(token), _) => match self.store.get(token, Instant::now()) {
                 Some(login) => Ok(Some(login)),
                 None => Err(Status::unauthenticated(
                     "unknown or expired token: log in again",
                 )),
             },
-            (None, Door::Open) => Ok(None),
-            (None, Door::Password { .. }) => Err(Status::unauthenticated(
+            (None, Access::Open) => Ok(None),
+            (None, Access::Password { .. }) => Err(Status::unauthenticated(
                 "log in first: this server asks for a user and a password",
             )),
         }
     }
 }
 
-/// Who is at the other end of a call's connection.
+/// The peer of a call's connection.
 pub(super) fn peer<T>(request: &Request<T>) -> Option<Peer> {
     request.remote_addr().map(|address| Peer::new(address.ip()))
 }

@@ -1,7 +1,7 @@
 //! Prepared statements: planned once, bound and executed as often as one likes.
 //!
 //! ```text
-//!   CreatePreparedStatement(query) ─► logical plan on a shelf ─► handle
+//!   CreatePreparedStatement(query) ─► logical plan in the store ─► handle
 //!   DoPut(handle, parameters)      ─► bound
 //!   GetFlightInfo(handle)          ─► planned, as any query (`queries`)
 //! ```
@@ -21,14 +21,14 @@ use futures_util::TryStreamExt;
 use tonic::Status;
 
 use super::clients::Caller;
+use super::handle_store::HandleStore;
 use super::service::Service;
-use super::shelf::Shelf;
 use super::status::planning;
 use super::wire::{schema_bytes, sent_as};
 use crate::query::Query;
 use crate::session::Session;
 
-/// For how long a prepared statement is kept that nobody uses.
+/// How long an unused prepared statement is kept.
 const PREPARED_KEPT: Duration = Duration::from_secs(3600);
 /// Prepared statements at a time.
 const PREPARED_MAX: usize = 10_000;
@@ -43,8 +43,8 @@ pub(super) struct Prepared {
 }
 
 /// The statements that clients have prepared.
-pub(super) fn shelf() -> Shelf<Prepared> {
-    Shelf::new(PREPARED_KEPT, PREPARED_MAX)
+pub(super) fn store() -> HandleStore<Prepared> {
+    HandleStore::new(PREPARED_KEPT, PREPARED_MAX)
 }
 
 impl Service {

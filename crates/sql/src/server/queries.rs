@@ -1,9 +1,9 @@
 //! Queries between a call that plans them and the one that comes for their rows.
 //!
 //! ```text
-//!   GetFlightInfo(query) ─► planned, on a shelf ─► FlightInfo: schema, ticket
-//!   DoGet(ticket)        ─► off the shelf, submitted ─► batches as they are made
-//!   CancelQuery(info)    ─► off the shelf, or cancelled while it runs
+//!   GetFlightInfo(query) ─► planned, stored ─► FlightInfo: schema, ticket
+//!   DoGet(ticket)        ─► taken from the store, submitted ─► batches as they are made
+//!   CancelQuery(info)    ─► taken from the store, or cancelled while it runs
 //! ```
 //!
 //! A query is planned once, and submitted when its client comes for the rows: until
@@ -28,15 +28,15 @@ use prost::Message;
 use tonic::{Response, Status};
 
 use super::clients::Caller;
+use super::handle_store::{Handle, HandleStore};
 use super::service::Service;
-use super::shelf::{Handle, Shelf};
 use super::status::{status, streaming};
 use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
 use crate::query::{Query, QueryId};
 use crate::session::Session;
 
-/// For how long a planned query waits for whoever asked.
+/// How long a planned query waits for its client.
 const TICKET_KEPT: Duration = Duration::from_secs(600);
 /// Planned queries at a time.
 const TICKETS_MAX: usize = 10_000;
@@ -44,7 +44,7 @@ const TICKETS_MAX: usize = 10_000;
 /// The queries that clients have not let go of.
 pub(super) struct Queries {
     /// Those whose tickets have been given out.
-    planned: Shelf<Query>,
+    planned: HandleStore<Query>,
     /// Those whose rows are being fetched, by their tickets.
     fetched: Arc<Mutex<HashMap<Handle, QueryId>>>,
 }
@@ -52,7 +52,7 @@ pub(super) struct Queries {
 impl Queries {
     pub(super) fn new() -> Queries {
         Queries {
-            planned: Shelf::new(TICKET_KEPT, TICKETS_MAX),
+            planned: HandleStore::new(TICKET_KEPT, TICKETS_MAX),
             fetched: Arc::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! The calls of Flight SQL: who may make each, and who sees to it.
+//! The calls of Flight SQL: permissions, and the module that handles each.
 //!
 //! What becomes of queries is in `queries`, of prepared statements in `prepared`; lists
 //! come from `metadata` and `keys`.
@@ -26,9 +26,9 @@ use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::clients::{Clients, peer};
+use super::handle_store::HandleStore;
 use super::prepared::{self, Prepared, bound};
 use super::queries::Queries;
-use super::shelf::Shelf;
 use super::status::internal;
 use super::wire::{Answer, Boxed, Rows, encode, info};
 use super::{keys, metadata};
@@ -40,7 +40,7 @@ pub(super) struct Service {
     sql_info: SqlInfoData,
     type_info: XdbcTypeInfoData,
     pub(super) queries: Queries,
-    pub(super) prepared: Shelf<Prepared>,
+    pub(super) prepared: HandleStore<Prepared>,
 }
 
 impl Service {
@@ -51,7 +51,7 @@ impl Service {
             sql_info: metadata::sql_info(is_read_only)?,
             type_info: metadata::type_info()?,
             queries: Queries::new(),
-            prepared: prepared::shelf(),
+            prepared: prepared::store(),
         })
     }
 

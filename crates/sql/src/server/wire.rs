@@ -4,9 +4,10 @@
 //! that of the rows (ADBC refuses the result if they differ).
 //!
 //! W1. Columns are cast to types that every client knows by the query itself, as its
-//!     last step: on the engine's workers, in the query's turns. By position, since
-//!     names need not differ in a result.
-//! W2. The schema that is told is the one that the encoder will send.
+//!     last step: on the engine's workers, in the query's tasks. By position, since
+//!     names need not differ in a result. (not asserted: what cannot be cast stays)
+//! W2. Clients are told the schema that the encoder will send. (not asserted: the
+//!     encoder's schema is private; `rows_have_the_schema_that_was_told` tests it)
 
 use std::pin::Pin;
 use std::sync::Arc;

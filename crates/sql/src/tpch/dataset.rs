@@ -12,15 +12,18 @@
 //!
 //! Invariants:
 //!
-//! 1. A file under its final name is whole: it is written under another name,
-//!    brought to disk, and renamed.
+//! 1. A file under its final name is complete: it is written under another name,
+//!    synced to disk, and renamed. (asserted in `write`: its footer can be read and
+//!    says what it is)
 //! 2. A file under its final name says in its footer what it is (`giveway.tpch`),
 //!    and is kept if that is what is wanted. A file that says something else, or
-//!    nothing, is never touched: it may be somebody's.
-//! 3. What was partly written is removed, by whoever wrote it or by the next run.
+//!    nothing, is never changed: it may belong to another program.
+//!    (checked in `keep` and `clear`, which return an error)
+//! 3. A partly written file is removed, by the run that wrote it or by the next one.
+//!    (not asserted: a run that is killed leaves its files)
 //!
 //! Known weakness: two runs into one directory at the same time write everything
-//! twice, and whoever renames last wins; the files are the same.
+//! twice, and the last rename wins; the files are the same.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -269,6 +272,11 @@ impl Run<'_> {
         let name = path.file_name().expect("a job's path has a name");
         let aside = path.with_file_name(format!("{PARTIAL}{}", name.to_string_lossy()));
         let written = self.write_aside(job, &aside).and_then(|written| {
+            debug_assert_eq!(
+                found(&aside),
+                Some(self.dataset.label(job)),
+                "invariant 1: the footer of a complete file"
+            );
             fs::rename(&aside, &path)?;
             Ok(written)
         });

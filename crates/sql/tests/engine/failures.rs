@@ -289,7 +289,7 @@ async fn queries_are_cancelled() {
 }
 
 #[tokio::test]
-async fn a_slow_client_holds_up_nobody() {
+async fn a_slow_client_delays_no_other_query() {
     let engine = Engine::builder().workers(1).build().unwrap();
     let session = session(&engine);
     let query = session

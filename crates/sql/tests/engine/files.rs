@@ -1,4 +1,4 @@
-//! Tables that are files: what they hold, and how lanes share them.
+//! Tables that are files: what they hold, and how streams share them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ async fn a_slow_lane_keeps_a_morsel_and_not_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     write_wide(dir.path());
     for name in ["groups.parquet", "lines.csv"] {
-        // Two lanes: DataFusion divides the file in two.
+        // Two streams: DataFusion divides the file in two.
         let engine = Engine::builder().workers(2).partitions(2).build().unwrap();
         let session = engine.session();
         let path = dir.path().join(name);

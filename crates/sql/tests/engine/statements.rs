@@ -16,7 +16,7 @@ use giveway_tier::Tier;
 use crate::{ask, quiet, rows, session};
 
 #[tokio::test]
-async fn as_on_stock_datafusion() {
+async fn results_equal_those_of_stock_datafusion() {
     let engine = Engine::builder().workers(2).build().unwrap();
     let stock = Stock::new(2).unwrap();
     let session = session(&engine);

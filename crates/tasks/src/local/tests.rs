@@ -10,9 +10,9 @@ const ALONE: Seat = Seat {
     workers: 1,
 };
 
-fn brief(number: u64, tier: Tier, weight: u32) -> Brief {
-    Brief {
-        number,
+fn word(id: u64, tier: Tier, weight: u32) -> GroupWord {
+    GroupWord {
+        id,
         tier,
         weight: Weight::try_from(weight).unwrap(),
         is_static: false,
@@ -69,7 +69,7 @@ proptest! {
     ) {
         let mut local = scheduler(Policy::Fair, weights.len());
         for (slot, &weight) in weights.iter().enumerate() {
-            local.admit(slot, brief(slot as u64 + 1, Tier::TimeSensitive, weight), 0);
+            local.admit(slot, word(slot as u64 + 1, Tier::TimeSensitive, weight), 0);
         }
         let mut textbook = Textbook::new(&weights);
         for ns in lengths {
@@ -88,7 +88,7 @@ proptest! {
     ) {
         let mut local = scheduler(Policy::Fair, weights.len());
         for (slot, &weight) in weights.iter().enumerate() {
-            local.admit(slot, brief(slot as u64 + 1, Tier::Background, weight), 0);
+            local.admit(slot, word(slot as u64 + 1, Tier::Background, weight), 0);
         }
         let mut got = vec![0.0; weights.len()];
         let sum: u32 = weights.iter().sum();
@@ -125,7 +125,7 @@ proptest! {
             match what {
                 0 | 1 => {
                     let tier = Tier::ALL[usize::from(what)];
-                    local.admit(slot, brief(number, tier, 100), 0);
+                    local.admit(slot, word(number, tier, 100), 0);
                     tiers[slot] = Some(tier);
                     active[slot] = Some(tier);
                 }
@@ -156,9 +156,9 @@ proptest! {
         let mut once = scheduler(decay, 4);
         let mut twice = LocalScheduler::new(decay, ALONE, 4, 2 * QUANTUM_NS);
         for slot in 0..4 {
-            let brief = brief(slot as u64 + 1, Tier::TimeSensitive, 100 * (slot as u32 + 1));
-            once.admit(slot, brief, 0);
-            twice.admit(slot, brief, 0);
+            let word = word(slot as u64 + 1, Tier::TimeSensitive, 100 * (slot as u32 + 1));
+            once.admit(slot, word, 0);
+            twice.admit(slot, word, 0);
         }
         for ns in lengths {
             let slot = once.choose().unwrap();
@@ -184,9 +184,9 @@ fn shares(local: &mut LocalScheduler, decisions: usize) -> Vec<usize> {
 #[test]
 fn a_newcomer_starts_at_the_global_pass() {
     let mut local = scheduler(Policy::Fair, 2);
-    local.admit(0, brief(1, Tier::TimeSensitive, 100), 0);
+    local.admit(0, word(1, Tier::TimeSensitive, 100), 0);
     assert_eq!(shares(&mut local, 1000), [1000, 0]);
-    local.admit(1, brief(2, Tier::TimeSensitive, 300), 0);
+    local.admit(1, word(2, Tier::TimeSensitive, 300), 0);
     let got = shares(&mut local, 400);
     assert!((99..=101).contains(&got[0]), "{got:?}");
 }
@@ -194,10 +194,10 @@ fn a_newcomer_starts_at_the_global_pass() {
 /// L3: a group pays for a long task even if it was the last of its task set, and
 /// gets nothing for having been away.
 #[test]
-fn debts_are_kept_and_credit_is_not() {
+fn a_returning_group_keeps_its_debt_and_not_its_credit() {
     let mut local = scheduler(Policy::Fair, 2);
     for slot in 0..2 {
-        local.admit(slot, brief(slot as u64 + 1, Tier::TimeSensitive, 100), 0);
+        local.admit(slot, word(slot as u64 + 1, Tier::TimeSensitive, 100), 0);
     }
     assert_eq!(local.choose(), Some(0));
     local.charge(0, 10 * QUANTUM_NS);
@@ -217,9 +217,9 @@ fn debts_are_kept_and_credit_is_not() {
 #[test]
 fn passes_are_rebased() {
     let mut local = scheduler(Policy::Fair, 3);
-    local.admit(0, brief(1, Tier::Background, 1), 0);
-    local.admit(1, brief(2, Tier::Background, 3), 0);
-    local.admit(2, brief(3, Tier::TimeSensitive, 100), 0);
+    local.admit(0, word(1, Tier::Background, 1), 0);
+    local.admit(1, word(2, Tier::Background, 3), 0);
+    local.admit(2, word(3, Tier::TimeSensitive, 100), 0);
     local.disable(2);
     let mut got = [0u64; 2];
     for _ in 0..1_000_000 {
@@ -233,12 +233,12 @@ fn passes_are_rebased() {
 
 /// Equation 2: a group that has received much gets the share p_min.
 #[test]
-fn what_has_run_long_gives_way() {
+fn a_long_query_yields_to_a_new_one() {
     let decay = Decay::new(0.5, 2).unwrap();
     let mut local = scheduler(Policy::Decay(decay), 2);
-    local.admit(0, brief(1, Tier::TimeSensitive, 100), 0);
+    local.admit(0, word(1, Tier::TimeSensitive, 100), 0);
     shares(&mut local, 100);
-    local.admit(1, brief(2, Tier::TimeSensitive, 100), 0);
+    local.admit(1, word(2, Tier::TimeSensitive, 100), 0);
     // In units of 1/p0, a quantum of the old group, at p_min, costs 100. The new
     // one's cost 1, 1, 1, 2, 4, 8, 16, 32, 64: nine before it is the old one's turn.
     assert_eq!(shares(&mut local, 10), [1, 9]);
@@ -250,14 +250,14 @@ fn what_has_run_long_gives_way() {
 
 /// Both kinds of custom priorities.
 #[test]
-fn users_can_say_more() {
+fn weights_and_static_priorities_apply() {
     let decay = Decay::new(0.5, 0).unwrap();
     let mut local = scheduler(Policy::Decay(decay), 3);
-    local.admit(0, brief(1, Tier::TimeSensitive, 100), 0);
-    local.admit(1, brief(2, Tier::TimeSensitive, 200), 0);
-    let fixed = Brief {
+    local.admit(0, word(1, Tier::TimeSensitive, 100), 0);
+    local.admit(1, word(2, Tier::TimeSensitive, 200), 0);
+    let fixed = GroupWord {
         is_static: true,
-        ..brief(3, Tier::TimeSensitive, 100)
+        ..word(3, Tier::TimeSensitive, 100)
     };
     local.admit(2, fixed, 0);
     shares(&mut local, 10_000);
@@ -271,9 +271,9 @@ fn users_can_say_more() {
 
 /// New parameters count from each group's beginning.
 #[test]
-fn new_parameters_reprice_everybody() {
+fn new_parameters_change_every_priority() {
     let mut local = scheduler(Policy::Tuned, 1);
-    local.admit(0, brief(1, Tier::TimeSensitive, 100), 0);
+    local.admit(0, word(1, Tier::TimeSensitive, 100), 0);
     shares(&mut local, 20);
     local.set_decay(Decay::new(0.5, 17).unwrap());
     assert_eq!(local.slots[0].priority, P0 / 8.0);
@@ -286,7 +286,7 @@ fn other_policies_do_what_they_say() {
     let admit_all = |local: &mut LocalScheduler| {
         // Slots are not in the order of arrival.
         for (slot, number) in [(0, 3), (1, 1), (2, 2)] {
-            local.admit(slot, brief(number, Tier::TimeSensitive, 100), 0);
+            local.admit(slot, word(number, Tier::TimeSensitive, 100), 0);
         }
     };
     let mut fifo = scheduler(Policy::Fifo, 3);
@@ -300,8 +300,8 @@ fn other_policies_do_what_they_say() {
     assert_eq!(shares(&mut las, 6), [4, 0, 2]);
 
     let mut lottery = scheduler(Policy::Lottery { seed: 1 }, 2);
-    lottery.admit(0, brief(1, Tier::TimeSensitive, 100), 0);
-    lottery.admit(1, brief(2, Tier::TimeSensitive, 300), 0);
+    lottery.admit(0, word(1, Tier::TimeSensitive, 100), 0);
+    lottery.admit(1, word(2, Tier::TimeSensitive, 300), 0);
     let got = shares(&mut lottery, 10_000);
     assert!((2300..=2700).contains(&got[0]), "{got:?}");
 
@@ -311,7 +311,7 @@ fn other_policies_do_what_they_say() {
             let seat = Seat { worker, workers: 4 };
             let mut local = LocalScheduler::new(Policy::Balanced, seat, 8, QUANTUM_NS);
             for slot in 0..groups {
-                local.admit(slot, brief(slot as u64 + 1, Tier::TimeSensitive, 100), 0);
+                local.admit(slot, word(slot as u64 + 1, Tier::TimeSensitive, 100), 0);
             }
             local.choose().unwrap()
         };

@@ -242,7 +242,7 @@ fn tuning_follows_the_workload() {
 /// More work comes than can be done, so that queries pile up, most of them long ones
 /// which have had little by the end of each interval.
 #[test]
-fn tuning_bears_a_pile() {
+fn tuning_helps_under_overload() {
     let tuning = [Duration::from_secs(4), Duration::from_secs(12)];
     let tuned = builder(2, Policy::Tuned).tuning(tuning[0], tuning[1]);
     for seed in [2, 4, 5] {

@@ -1,9 +1,9 @@
 //! How much work is left of groups that an interval leaves unfinished.
 //!
-//! Nobody says, so it is guessed from those that ended: whoever has received *x* will
-//! need what those needed in the mean that needed more than *x*. Where nobody did, as
-//! much again as it has had, which is right in the mean for work with the heavy tail
-//! of a Pareto distribution with index 2.
+//! It is estimated from groups that ended: a group that has received *x* is expected to
+//! need the mean of those that needed more than *x*. If there are none, it is expected
+//! to need as much again as it has had, which is the mean for work with the heavy tail
+//! of a Pareto distribution of index 2.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::replay::Job;
 
 /// Says what is left of the jobs of these groups.
 pub(crate) fn estimate(jobs: &mut [Job], unfinished: &HashSet<u64>) {
-    let is_left = |job: &Job| unfinished.contains(&job.brief.number);
+    let is_left = |job: &Job| unfinished.contains(&job.word.id);
     let mut ended: Vec<u64> = (jobs.iter().filter(|job| !is_left(job)))
         .map(Job::received_ns)
         .collect();

@@ -1,6 +1,6 @@
-//! Threads beside the workers, each with a small runtime.
+//! Threads beside the workers, each with a Tokio runtime of one thread.
 //!
-//! Workers run what can be cut into turns. What cannot, runs here:
+//! Workers run what can be cut into tasks. The rest runs here:
 //!
 //! | thread | runs | lives as long as |
 //! | --- | --- | --- |
@@ -9,9 +9,10 @@
 //! | one for each plan that spawns tasks | the tasks of `EXPLAIN ANALYZE`, of writers, of recursive terms | the query |
 //!
 //! D1. Nothing of a plan runs on the attendants' thread: a step that takes seconds
-//!     there would hold up all deadlines.
-//! D2. Plans that spawn tasks do not share a thread: a long step of one holds up that
-//!     one.
+//!     there would delay all deadlines. (not asserted: DataFusion spawns, and says
+//!     nothing of it; `deadlines_are_kept_beside_explain_analyze` tests it)
+//! D2. Plans that spawn tasks do not share a thread: a long step delays its own plan
+//!     only. (not asserted: as D1)
 //!
 //! Each is a runtime of one thread, also because stock operators spawn further tasks on
 //! runtimes of several.
@@ -27,17 +28,17 @@ use tokio::sync::oneshot;
 /// A runtime on a thread of its own, which ends when this is dropped and a step that is
 /// being run has come to its end.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct SideThread {
     handle: Handle,
     _stop: oneshot::Sender<()>,
 }
 
-impl Aside {
+impl SideThread {
     /// Starts the thread.
     ///
     /// # Errors
     /// The system gives no more threads.
-    pub(crate) fn start(name: &str) -> io::Result<Aside> {
+    pub(crate) fn start(name: &str) -> io::Result<SideThread> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
@@ -46,7 +47,7 @@ impl Aside {
             .spawn(move || {
                 let _ = runtime.block_on(stopped);
             })?;
-        Ok(Aside {
+        Ok(SideThread {
             handle,
             _stop: stop,
         })

@@ -1,19 +1,19 @@
-//! How long an operator may go on: the end of a worker's turn.
+//! The end of a worker's task, at which operators yield.
 //!
 //! DataFusion's operators are streams that pull. Some pull all of their input in one
-//! poll (aggregation, sorting, the build of a join), so whoever polls them cannot
-//! stop them; who can is the leaf that they pull from. The worker notes when its task
-//! is over, every leaf looks before it gives out a batch, and if the time has come it
-//! answers `Pending` and wakes itself. All operators in between pass that on, and the
-//! worker has the lane back.
+//! poll (aggregation, sorting, the build of a join), so the worker that polls them cannot
+//! stop them; the leaf that they pull from can. The worker sets the time at which its
+//! task ends, and every leaf checks it before it gives out a batch. When the task is over
+//! the leaf returns `Pending` and wakes itself. All operators in between pass that on, and
+//! the worker has the stream back.
 //!
-//! T1. A poll that finds time left lets each leaf give out a batch before it looks:
-//!     every poll makes progress, also where an operator above takes longer than a
-//!     turn before it first asks.
+//! T1. Every poll makes progress: a leaf checks the time only after a batch has been
+//!     given out, also where an operator above takes longer than a task before it first
+//!     asks. (not asserted: a leaf whose input is not ready gives out nothing)
 //!
 //! The end is kept by thread, and not in the plan, because streams are not always
 //! polled for the partition they were opened for: the build of a join belongs to
-//! whichever lane asks next.
+//! whichever stream asks next.
 //!
 //! Known weakness: what an operator does between two batches is not cut. The native
 //! join and sort exist for that reason; overruns are counted per pipeline.
@@ -30,63 +30,63 @@ use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures_util::{Stream, StreamExt};
 
 thread_local! {
-    /// The end of the turn, and whether a batch has been given out since it began.
-    static TURN: Cell<Option<Turn>> = const { Cell::new(None) };
+    /// The end of the task, and whether a batch has been given out since it began.
+    static TASK: Cell<Option<TaskTime>> = const { Cell::new(None) };
 }
 
 #[derive(Clone, Copy)]
-struct Turn {
+struct TaskTime {
     end: Instant,
     served: bool,
 }
 
-/// Runs `f` as a turn that ends then.
+/// Runs `f` as a task that ends then.
 pub(crate) fn until<R>(end: Instant, f: impl FnOnce() -> R) -> R {
     /// Also after a panic nothing is left behind.
     struct Clear;
     impl Drop for Clear {
         fn drop(&mut self) {
-            TURN.set(None);
+            TASK.set(None);
         }
     }
     let _clear = Clear;
-    TURN.set(Some(Turn { end, served: false }));
+    TASK.set(Some(TaskTime { end, served: false }));
     f()
 }
 
-/// Whether a leaf has to give way. Never outside of a turn: the same plan runs on
+/// Whether a leaf has to yield. Never outside of a task: the same plan runs on
 /// stock DataFusion undisturbed.
 pub(crate) fn is_over() -> bool {
-    TURN.get()
+    TASK.get()
         // T1.
-        .is_some_and(|turn| turn.served && Instant::now() >= turn.end)
+        .is_some_and(|task_time| task_time.served && Instant::now() >= task_time.end)
 }
 
-/// When the present turn ends, which tells it from others.
+/// When the present task ends, which tells it from others.
 pub(crate) fn end() -> Option<Instant> {
-    TURN.get().map(|turn| turn.end)
+    TASK.get().map(|task_time| task_time.end)
 }
 
 /// A batch is being given out.
 pub(crate) fn serve() {
-    if let Some(turn) = TURN.get() {
-        TURN.set(Some(Turn {
+    if let Some(task_time) = TASK.get() {
+        TASK.set(Some(TaskTime {
             served: true,
-            ..turn
+            ..task_time
         }));
     }
 }
 
-/// Gives way if it is time: the first line of every leaf's `poll_next`.
-macro_rules! give_way {
+/// Yields if the task is over: the first line of every leaf's `poll_next`.
+macro_rules! yield_if_over {
     ($context:expr) => {
-        if $crate::turn::is_over() {
+        if $crate::task_time::is_over() {
             $context.waker().wake_by_ref();
             return std::task::Poll::Pending;
         }
     };
 }
-pub(crate) use give_way;
+pub(crate) use yield_if_over;
 
 /// A stream that gives way.
 pub(crate) fn yielding(inner: SendableRecordBatchStream) -> SendableRecordBatchStream {
@@ -101,7 +101,7 @@ impl Stream for Yielding {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        give_way!(context);
+        yield_if_over!(context);
         let next = self.inner.poll_next_unpin(context);
         if next.is_ready() {
             serve();

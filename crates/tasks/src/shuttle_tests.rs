@@ -2,23 +2,24 @@
 //! workers, with cancels and panics, in random and repeatable orders.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test --release -p giveway-tasks --lib crowds
+//! RUSTFLAGS="--cfg shuttle" cargo test --release -p giveway-tasks --lib shuttle_tests
 //! ```
 //!
 //! `models` is exhaustive, with weak memory, and has two workers and one slot or
-//! two. What these runs add, with sequentially consistent memory, is several
-//! coordinators of several slots, a wait queue, threads that sleep, and cancels at
-//! any time. A failure prints a schedule that replays it.
+//! two. These runs have sequentially consistent memory and add several coordinators
+//! of several slots, a wait queue, threads that sleep, and cancels at any time. A
+//! failure prints a schedule that replays it. All rules are asserted here:
 //!
-//! R1. A group's end is reported once, and says how it ended: with Cancelled if
-//!     and only if one cancel of it was answered with yes, with the panic of one
-//!     of its pipelines, or with success.
+//! R1. A group's end is reported once, and is right: Cancelled if and only if one
+//!     cancel of it returned true, else the panic of one of its pipelines, or
+//!     success. (`Asked::check`)
 //! R2. Each unit of a group that succeeded is run once, and each pipeline is
 //!     finalized once, alone, and before its successor is begun. No unit of any
-//!     group is run twice.
-//! R3. Nothing of a group is run after its end.
-//! R4. In the end all slots are free, nobody waits, and the threads have left. A
-//!     thread that sleeps for ever is a deadlock, which shuttle reports.
+//!     group is run twice. (`Record::enter`, `Stage::finalize`, `Asked::check`)
+//! R3. Nothing of a group is run after its end. (`Record::enter`, `Record::leave`)
+//! R4. In the end all slots are free, no group waits, and the threads have ended. A
+//!     thread that never wakes up is a deadlock, which shuttle reports.
+//!     (`Scenario::run`)
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -92,7 +93,7 @@ impl Record {
     fn leave(&self) -> u32 {
         let left = self.inside.fetch_sub(1, SeqCst) - 1;
         let is_pending = self.reported.load(SeqCst) == 0;
-        self.demand(is_pending, "R3: at its end, somebody was inside");
+        self.demand(is_pending, "R3: a thread was inside at its end");
         left
     }
 
@@ -227,7 +228,7 @@ type Outcome = Result<Report, QueryError>;
 struct Asked {
     id: QueryId,
     record: Arc<Record>,
-    /// Until somebody has waited for it.
+    /// Until a thread has waited for it.
     ticket: Option<Ticket>,
     outcome: Option<Outcome>,
 }
@@ -260,7 +261,7 @@ impl Asked {
         }
     }
 
-    /// R1 to R3, of a group of which so many cancels were answered with yes.
+    /// R1 to R3, of a group of which so many cancels returned true.
     fn check(mut self, cancels: u32, how: Shutdown) {
         let is_done = self.ticket.as_ref().is_none_or(Ticket::is_done);
         assert!(is_done, "R1: {} never ended", self.id);
@@ -289,17 +290,17 @@ impl Asked {
     }
 }
 
-/// What a submitter has to tell.
-struct Told {
+/// What a submitter has done.
+struct Submitted {
     asked: Vec<Asked>,
-    /// The cancels that were answered with yes.
+    /// The cancels that returned true.
     cancelled: Vec<QueryId>,
-    /// Whether somebody waited for a slot after the last submission.
+    /// Whether a group waited for a slot after the last submission.
     had_queue: bool,
 }
 
 /// Submits so many groups; cancels and waits for some.
-fn submit(pool: &Pool, clock: &Arc<VirtualClock>, groups: usize) -> Told {
+fn submit(pool: &Pool, clock: &Arc<VirtualClock>, groups: usize) -> Submitted {
     let mut random = shuttle::rand::thread_rng();
     let mut asked: Vec<Asked> = Vec::new();
     let mut cancelled = Vec::new();
@@ -314,7 +315,7 @@ fn submit(pool: &Pool, clock: &Arc<VirtualClock>, groups: usize) -> Told {
     for _ in 0..groups / 8 {
         asked[random.gen_range(0..groups)].wait();
     }
-    Told {
+    Submitted {
         asked,
         cancelled,
         had_queue,
@@ -323,13 +324,13 @@ fn submit(pool: &Pool, clock: &Arc<VirtualClock>, groups: usize) -> Told {
 
 /// Workers, slots, and groups of each of two submitters.
 #[derive(Clone, Copy)]
-struct Crowd {
+struct Scenario {
     workers: usize,
     slots: usize,
     groups: usize,
 }
 
-impl Crowd {
+impl Scenario {
     fn settings(self, policy: Policy) -> Settings {
         Settings {
             policy,
@@ -345,7 +346,7 @@ impl Crowd {
         }
     }
 
-    /// One run. Whether somebody was seen to wait for a slot.
+    /// One run. Whether a group was seen to wait for a slot.
     fn run(self) -> bool {
         let mut random = shuttle::rand::thread_rng();
         let policies = [
@@ -364,7 +365,7 @@ impl Crowd {
                 thread::spawn(move || submit(&pool, &clock, self.groups))
             })
             .collect();
-        // A third one cancels whom it does not know.
+        // A third thread cancels groups of the others.
         let mut cancels: BTreeMap<QueryId, u32> = BTreeMap::new();
         for _ in 0..self.groups / 4 {
             let id = QueryId(random.gen_range(1..=2 * self.groups as u64));
@@ -375,10 +376,10 @@ impl Crowd {
         let mut asked = Vec::new();
         let mut had_queue = false;
         for submitter in submitters {
-            let told = submitter.join().expect("a submitter");
-            asked.extend(told.asked);
-            had_queue |= told.had_queue;
-            for id in told.cancelled {
+            let submitted = submitter.join().expect("a submitter");
+            asked.extend(submitted.asked);
+            had_queue |= submitted.had_queue;
+            for id in submitted.cancelled {
                 *cancels.entry(id).or_default() += 1;
             }
         }
@@ -397,7 +398,7 @@ impl Crowd {
         had_queue
     }
 
-    /// So many runs as the scheduler has. In some of them, somebody waits.
+    /// As many runs as the scheduler has. In some of them, a group waits.
     fn check(self, scheduler: impl Scheduler + 'static) {
         let mut config = shuttle::Config::new();
         config.stack_size = 1 << 18;
@@ -421,46 +422,46 @@ fn iterations(default: usize) -> usize {
     wanted.map_or(default, |wanted| wanted.parse().expect("a number"))
 }
 
-/// As many slots as a pool has if nobody says.
+/// As many slots as a pool has by default.
 #[test]
-fn six_hundred_groups_for_all_slots() {
-    let crowd = Crowd {
+fn six_hundred_groups_share_all_slots() {
+    let scenario = Scenario {
         workers: 3,
         slots: 128,
         groups: 300,
     };
-    crowd.check(RandomScheduler::new(iterations(20)));
+    scenario.check(RandomScheduler::new(iterations(20)));
 }
 
 /// Most wait, and a slot goes from one to the next at once.
 #[test]
-fn two_hundred_groups_for_four_slots() {
-    let crowd = Crowd {
+fn two_hundred_groups_share_four_slots() {
+    let scenario = Scenario {
         workers: 4,
         slots: 4,
         groups: 100,
     };
-    crowd.check(RandomScheduler::new(iterations(20)));
+    scenario.check(RandomScheduler::new(iterations(20)));
 }
 
 /// Many runs of few groups.
 #[test]
-fn sixteen_groups_for_two_slots() {
-    let crowd = Crowd {
+fn sixteen_groups_share_two_slots() {
+    let scenario = Scenario {
         workers: 3,
         slots: 2,
         groups: 8,
     };
-    crowd.check(RandomScheduler::new(iterations(400)));
+    scenario.check(RandomScheduler::new(iterations(400)));
 }
 
 /// Unlikely orders: a few threads are held back for long.
 #[test]
-fn adversarial_orders() {
-    let crowd = Crowd {
+fn pools_survive_adversarial_orders() {
+    let scenario = Scenario {
         workers: 3,
         slots: 2,
         groups: 8,
     };
-    crowd.check(PctScheduler::new(3, iterations(400)));
+    scenario.check(PctScheduler::new(3, iterations(400)));
 }

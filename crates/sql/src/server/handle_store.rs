@@ -1,15 +1,16 @@
-//! Things that a client will ask for again, under handles nobody can guess.
+//! Objects that a client will ask for again, under handles that cannot be guessed.
 //!
-//! Clients go away without a word, so what they have left is dropped after a time
-//! in which nobody asked for it. Until then it takes up room, and room is bounded. So
-//! nobody is ever refused: who puts too much there loses what it had there itself.
+//! Clients disconnect without notice, so an object is dropped when it has not been asked
+//! for during some time. Until then it takes up room, and room is bounded. No client is
+//! refused: one that stores too many objects loses older ones of its own.
 //!
 //! S1. An owner has half of the places at most. One thing more takes the place of one
-//!     of its own.
-//! S2. On a full shelf a thing takes the place of one of the peer that has the most,
+//!     of its own. (asserted in `put`)
+//! S2. In a full store a thing takes the place of one of the peer that has the most,
 //!     whatever its users are called: names cost nothing where no password is asked for.
-//! S3. Of several, the one goes that nobody ever asked for, and then the one that was
-//!     asked for the longest ago.
+//!     (asserted in `put`: the capacity; not which peer's thing goes)
+//! S3. Of several, one that has never been asked for goes first, then the one that was
+//!     last asked for the longest ago. (not asserted: `evict` takes the minimum)
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,7 +46,7 @@ impl Peer {
 }
 
 #[derive(Debug)]
-pub(super) struct Shelf<T> {
+pub(super) struct HandleStore<T> {
     kept_for: Duration,
     capacity: usize,
     state: Mutex<State<T>>,
@@ -104,9 +105,9 @@ impl<T> State<T> {
     }
 }
 
-impl<T> Shelf<T> {
-    pub(super) fn new(kept_for: Duration, capacity: usize) -> Shelf<T> {
-        Shelf {
+impl<T> HandleStore<T> {
+    pub(super) fn new(kept_for: Duration, capacity: usize) -> HandleStore<T> {
+        HandleStore {
             kept_for,
             capacity,
             state: Mutex::new(State {
@@ -146,6 +147,16 @@ impl<T> Shelf<T> {
             asked_for: now,
         };
         state.insert(handle.clone(), kept);
+        debug_assert!(
+            state.counts[owner] <= self.capacity / 2,
+            "S1: {} things of {owner:?}",
+            state.counts[owner]
+        );
+        debug_assert!(
+            state.things.len() <= self.capacity,
+            "S2: the store is too full"
+        );
+        debug_assert_eq!(state.counts.values().sum::<usize>(), state.things.len());
         handle
     }
 
@@ -183,54 +194,54 @@ mod tests {
     #[test]
     fn things_are_kept_while_somebody_asks() {
         let (one, two) = (owner("10.0.0.1", "ann"), owner("10.0.0.2", "ann"));
-        let shelf = Shelf::new(Duration::from_secs(10), 2);
+        let store = HandleStore::new(Duration::from_secs(10), 2);
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let a = shelf.put(&one, 'a', at(0));
-        let b = shelf.put(&two, 'b', at(0));
+        let a = store.put(&one, 'a', at(0));
+        let b = store.put(&two, 'b', at(0));
         assert_ne!(a, b);
-        assert_eq!(shelf.get(&a, at(9)).as_deref(), Some(&'a'));
+        assert_eq!(store.get(&a, at(9)).as_deref(), Some(&'a'));
         // Full; b has been left.
-        let c = shelf.put(&two, 'c', at(11));
-        assert_eq!(shelf.get(&b, at(11)), None);
-        assert_eq!(shelf.get(&a, at(12)).as_deref(), Some(&'a'));
-        assert_eq!(shelf.take(&c).as_deref(), Some(&'c'));
-        assert_eq!(shelf.take(&c), None);
-        assert_eq!(shelf.get(&a, at(22)), None);
+        let c = store.put(&two, 'c', at(11));
+        assert_eq!(store.get(&b, at(11)), None);
+        assert_eq!(store.get(&a, at(12)).as_deref(), Some(&'a'));
+        assert_eq!(store.take(&c).as_deref(), Some(&'c'));
+        assert_eq!(store.take(&c), None);
+        assert_eq!(store.get(&a, at(22)), None);
     }
 
     #[test]
     fn an_owner_of_too_much_loses_its_own() {
-        let shelf = Shelf::new(Duration::from_secs(10), 8);
+        let store = HandleStore::new(Duration::from_secs(10), 8);
         let start = Instant::now();
         let (ann, bob) = (owner("10.0.0.1", "ann"), owner("10.0.0.1", "bob"));
-        let anns = shelf.put(&ann, 0, start);
-        let bobs: Vec<_> = (0..4).map(|i| shelf.put(&bob, i, start)).collect();
+        let anns = store.put(&ann, 0, start);
+        let bobs: Vec<_> = (0..4).map(|i| store.put(&bob, i, start)).collect();
         // S3: three are in use.
         for handle in &bobs[1..] {
-            assert!(shelf.get(handle, start).is_some());
+            assert!(store.get(handle, start).is_some());
         }
         for i in 4..100 {
-            shelf.put(&bob, i, start);
+            store.put(&bob, i, start);
         }
-        assert!(shelf.get(&anns, start).is_some());
-        assert_eq!(shelf.get(&bobs[0], start), None, "S1");
-        assert!(bobs[1..].iter().all(|one| shelf.get(one, start).is_some()));
+        assert!(store.get(&anns, start).is_some());
+        assert_eq!(store.get(&bobs[0], start), None, "S1");
+        assert!(bobs[1..].iter().all(|one| store.get(one, start).is_some()));
     }
 
     #[test]
     fn a_peer_with_many_names_makes_room_for_others() {
-        let shelf = Shelf::new(Duration::from_secs(10), 8);
+        let store = HandleStore::new(Duration::from_secs(10), 8);
         let start = Instant::now();
-        let ann = shelf.put(&owner("10.0.0.1", "ann"), 0, start);
-        let bob = shelf.put(&owner("::ffff:10.0.0.2", "bob"), 0, start);
-        assert!(shelf.get(&bob, start).is_some());
+        let ann = store.put(&owner("10.0.0.1", "ann"), 0, start);
+        let bob = store.put(&owner("::ffff:10.0.0.2", "bob"), 0, start);
+        assert!(store.get(&bob, start).is_some());
         for i in 0..100 {
             let flooding = owner("10.0.0.2", &format!("user {i}"));
-            shelf.put(&flooding, i, start);
+            store.put(&flooding, i, start);
         }
-        assert!(shelf.get(&ann, start).is_some(), "S2");
-        assert!(shelf.get(&bob, start).is_some(), "S3");
+        assert!(store.get(&ann, start).is_some(), "S2");
+        assert!(store.get(&bob, start).is_some(), "S3");
         assert_eq!(
             owner("fe80::1", "ann"),
             owner("fe80::ffff:1:2:3", "ann"),
