@@ -25,8 +25,6 @@ use serde::{Deserialize, Serialize};
 use giveway_command::Failure;
 use giveway_command::output;
 
-pub(crate) use probes::BTF_REMEDY;
-
 /// Say what this machine has, what it lacks, and what mends it
 ///
 /// Changes nothing. Exit status 0 when UFS can run on this machine or the lab

@@ -34,6 +34,12 @@ use giveway_command::Failure;
 pub(crate) use process::{Process, RUN_DIR, last_exit, program};
 pub(crate) use unit::Unit;
 
+/// What helps against type information that the kernel itself rejects. Kernels
+/// of 7.1 and later pass implicit arguments to kfuncs, which pahole before 1.26
+/// describes wrongly, so that every scheduler is refused.
+pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pahole: install a build of it made with \
+     pahole 1.26 or newer (on Debian, linux-image-amd64 from sid rather than backports)";
+
 /// How UFS calls itself to the kernel.
 pub(crate) const UFS: &str = "ufs";
 /// What makes room where scx_loader runs.
@@ -228,7 +234,7 @@ fn failed_start(state: &State, log: &str, where_log: &str) -> Failure {
         }
     ));
     if log.contains("func_proto") && log.contains("incompatible") {
-        return failure.with_remedy(crate::doctor::BTF_REMEDY);
+        return failure.with_remedy(BTF_REMEDY);
     }
     failure.with_remedy(format_args!(
         "read {where_log}; 'giveway doctor' checks this machine"

@@ -13,13 +13,8 @@ use crate::cgroup::Hierarchy;
 use crate::service::{self, UFS};
 use giveway_machine::sched_ext::{SchedExt, State, is_ops};
 
-/// What helps against type information that the kernel itself rejects. Kernels
-/// of 7.1 and later pass implicit arguments to kfuncs, which pahole before 1.26
-/// describes wrongly, so that every scheduler is refused.
-pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pahole: install a build of it made with \
-     pahole 1.26 or newer (on Debian, linux-image-amd64 from sid rather than backports)";
-
 const KERNEL_REMEDY: &str = "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y";
+
 /// Every finding about the machine whose root directory is `root`.
 pub(super) fn all(root: &Path) -> Vec<Finding> {
     let mut found = vec![sched_ext(root)];
@@ -133,7 +128,7 @@ fn btf(root: &Path) -> Finding {
                  ('func_proto incompatible with vmlinux')",
                 pahole - 100
             ),
-            BTF_REMEDY,
+            service::BTF_REMEDY,
         ),
         (Some(pahole), _) => ok(
             Way::Native,
