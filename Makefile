@@ -49,10 +49,10 @@ test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the sprea
 DEMO := --no-default-features -p giveway-bench -p scx_ufs --bin giveway-bench --bin scx_ufs \
 	--config profile.release.package.giveway-bench.codegen-units=16
 
-demo: ## Measure three workload mixes under five schedulers, and report
+demo: ## Measure transactions beside reports under five schedulers, and report
 	@scripts/setup.sh demo
 	cargo build --release --locked $(DEMO)
-	$(BIN)/giveway-bench mixed --quick --cpus 2 --html report.html
+	$(BIN)/giveway-bench mixed --quick --cpus 2 --mixes SOLO,MIN:MAX --html report.html
 
 lab: build ## Make the lab's emulator, kernel and image now
 	@scripts/setup.sh demo

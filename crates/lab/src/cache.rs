@@ -221,11 +221,28 @@ pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         .collect()
 }
 
-/// Writes everything on `dir`'s file system to disk, so that a rename cannot
-/// become durable before what it names.
+/// Writes everything below `dir` to disk, so that a rename cannot become durable before
+/// what it names. Not the whole file system: what else was built there meanwhile may take
+/// minutes.
 fn flush(dir: &Path) -> Result<()> {
-    let file = File::open(dir).map_err(LabError::io("opening", dir))?;
-    nix::unistd::syncfs(&file).map_err(|errno| LabError::io("flushing", dir)(errno.into()))
+    for entry in fs::read_dir(dir).map_err(LabError::io("reading", dir))? {
+        let path = entry.map_err(LabError::io("reading", dir))?.path();
+        let kind = path
+            .symlink_metadata()
+            .map_err(LabError::io("looking at", &path))?
+            .file_type();
+        if kind.is_dir() {
+            flush(&path)?;
+        } else if kind.is_file() {
+            sync(&path)?;
+        }
+    }
+    sync(dir)
+}
+
+fn sync(path: &Path) -> Result<()> {
+    let file = File::open(path).map_err(LabError::io("opening", path))?;
+    file.sync_all().map_err(LabError::io("flushing", path))
 }
 
 fn disk_usage(dir: &Path) -> u64 {
