@@ -45,7 +45,7 @@ fn mixed(us: f64, q2_per_s: f64) -> Measured {
         late: latency(1.0, 1_000.0),
         stalls: Some(Stalls {
             over_us: 200.0,
-            stalls: 50,
+            count: 50,
             total_ms: 40.0,
             longest_us: 3_000.0,
             new_order: latency(us * 0.9, 3_900.0),
