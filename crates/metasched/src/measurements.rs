@@ -254,11 +254,11 @@ impl Measurements {
             });
             self.cells.len() - 1
         });
-        debug_assert!(
-            !self.cells[index + 1..]
-                .iter()
-                .any(|cell| cell.is(application, scheduler, company)),
-            "M1: {application} under {scheduler} is there twice"
+        let same = |cell: &&Cell| cell.is(application, scheduler, company);
+        debug_assert_eq!(
+            self.cells.iter().filter(same).count(),
+            1,
+            "M1: {application} under {scheduler}"
         );
         &mut self.cells[index]
     }
