@@ -150,6 +150,12 @@ impl Node {
         self.seq.store(seq.wrapping_add(1) & !1, Relaxed);
     }
 
+    /// In the child of a fork: the queue that the node was in is no more.
+    pub(crate) fn leave(&self) {
+        let seq = self.seq.load(Relaxed);
+        self.seq.store(seq.wrapping_add(seq & 1), Relaxed);
+    }
+
     /// Whether the node is in a queue, for its owner. For assertions.
     pub(crate) fn is_queued(&self) -> bool {
         self.seq.load(Relaxed) & 1 == 1

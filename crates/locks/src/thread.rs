@@ -228,6 +228,11 @@ pub(crate) fn after_fork() {
     at_exit::after_fork();
     let own_node = SLAB.get(index).node.load(Relaxed);
     node::SLAB.keep_only(&[own_node]);
+    for (other, abandoned) in node::SLAB.known() {
+        if other != own_node {
+            abandoned.leave();
+        }
+    }
     if index != 0 {
         SLAB.get(index).lease.store(0, Relaxed);
         SLAB.get(index).tid.store(kernel_id(), Relaxed);

@@ -3,7 +3,7 @@
 //!
 //! | file of an experiment | what |
 //! | --- | --- |
-//! | `cli.rs` | options, and the [`Experiment`](crate::runner::experiment::Experiment) that the list knows |
+//! | `cli.rs` | options, and the `Experiment` that the list knows |
 //! | `mod.rs` | what is measured, and how |
 //! | `row.rs` | what is kept |
 //! | `report.rs` | what a person reads |

@@ -392,8 +392,9 @@ static __always_inline void count_waiting(u32 waits)
 /* In enqueue: the task will wait in this queue. */
 static __always_inline void enter_queue(struct task_ctx *tc, u32 waits)
 {
-	WRITE_ONCE(tc->waits, (u64)++tc->stays << 32 | waits);
+	/* First: who sees that it waits may take it off the count. */
 	count_waiting(waits);
+	WRITE_ONCE(tc->waits, (u64)++tc->stays << 32 | waits);
 }
 
 static __always_inline void uncount_waiting(u32 waits)
