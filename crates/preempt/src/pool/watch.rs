@@ -249,7 +249,9 @@ impl Desk {
                 None => line.write_str("where it looked for requests")?,
             }
         }
-        line.write_str("; hold locks that levels share in regions (docs/build/preempt.md, rules 1, 3)")
+        line.write_str(
+            "; hold locks that levels share in regions (docs/build/preempt.md, rules 1, 3)",
+        )
     }
 }
 
