@@ -445,7 +445,7 @@ mod tests {
         waiters[1].state.store(LEAVING, Relaxed);
         std::thread::scope(|scope| {
             let destroyer = scope.spawn(|| cond.await_unused());
-            while !cond.is_being_destroyed() {
+            while cond.pins.load(Relaxed) & DESTROYING == 0 {
                 std::thread::yield_now();
             }
             assert_eq!(cond.pins.load(Relaxed), DESTROYING | 3);
