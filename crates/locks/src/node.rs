@@ -116,6 +116,19 @@ impl Slot for Node {
     }
 }
 
+/// Frees an abandoned node that the caller has unlinked (N2).
+pub(crate) fn free_abandoned(index: u32) {
+    node(index).leave();
+    SLAB.give(index);
+}
+
+/// How many nodes are in the queue of the lock at this address, or about to be
+/// linked. Looks at every node of the process.
+pub(crate) fn queued_at(lock: usize) -> usize {
+    let waits = |node: &Node| node.is_queued() && node.lock.load(Relaxed) == lock;
+    SLAB.known().filter(|(_, node)| waits(node)).count()
+}
+
 /// The node with this index.
 #[inline]
 pub(crate) fn node(index: u32) -> &'static Node {
@@ -129,9 +142,8 @@ impl Node {
         self.word.store(0, Relaxed);
         self.next.store(0, Relaxed);
         self.prev.store(0, Relaxed);
-        // Even already, unless the node was abandoned.
-        let away = self.seq.load(Relaxed).wrapping_add(1) & !1;
-        self.seq.store(away, Relaxed);
+        let away = self.seq.load(Relaxed);
+        debug_assert_eq!(away & 1, 0, "N2");
         // Pairs with the fence of a reader: who sees a new number also sees
         // that `seq` has changed.
         fence(Release);
@@ -150,13 +162,15 @@ impl Node {
         self.seq.store(seq.wrapping_add(1) & !1, Relaxed);
     }
 
-    /// In the child of a fork: the queue that the node was in is no more.
+    /// Ends the stay of a node whose thread has gone from the queue without
+    /// [`retire`](Self::retire), or that had none: it was abandoned, or belonged to
+    /// another thread than the one that forked.
     pub(crate) fn leave(&self) {
         let seq = self.seq.load(Relaxed);
         self.seq.store(seq.wrapping_add(seq & 1), Relaxed);
     }
 
-    /// Whether the node is in a queue, for its owner. For assertions.
+    /// Whether the node is in a queue; a hint for all but its owner (N1).
     pub(crate) fn is_queued(&self) -> bool {
         self.seq.load(Relaxed) & 1 == 1
     }
@@ -206,6 +220,21 @@ pub fn soil_for_test() {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_node_is_in_no_queue() {
+        let index = SLAB.take().expect("a node is free");
+        node(index).prepare(1, Standing::default());
+        assert_eq!(queued_at(1), 1);
+        free_abandoned(index);
+        assert!(!node(index).is_queued());
+        assert_eq!(queued_at(1), 0);
+    }
+}
+
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
@@ -220,8 +249,7 @@ mod models {
             sid: number,
             gid: number,
         };
-        // An abandoned node is not retired.
-        for (retired, stay) in [(true, 1), (true, 2), (false, 1), (false, 2)] {
+        for stay in [1, 2] {
             crate::sync::check(move || {
                 let shared = Arc::new(Node::zero());
                 shared.prepare(1, standing(1));
@@ -232,9 +260,7 @@ mod models {
                 let moves = loom::thread::spawn({
                     let shared = shared.clone();
                     move || {
-                        if retired {
-                            shared.retire();
-                        }
+                        shared.retire();
                         shared.prepare(2, standing(2));
                     }
                 });

@@ -8,6 +8,7 @@
 //! Nothing here allocates, panics or changes `errno`.
 
 use crate::acquire;
+use crate::node;
 use crate::options::Profile;
 use crate::release;
 use crate::state::{self, CLAIMED, LEASED_WITH, LOCKED, METERED, TAIL};
@@ -189,6 +190,12 @@ impl<'a> LockRef<'a> {
     /// Whether somebody waits for the lock in its queue.
     pub fn has_waiters(self) -> bool {
         self.core.load() & TAIL != 0
+    }
+
+    /// How many threads are queued for the lock, or about to be. Looks at the
+    /// nodes of all locks, so it is for tests and diagnosis.
+    pub fn waiters(self) -> usize {
+        node::queued_at(self.key())
     }
 
     /// The number of the lock's profile; 0 is the default one.

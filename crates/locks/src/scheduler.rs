@@ -224,7 +224,7 @@ pub(crate) fn relink(policy: &Policy<'_>, me: u32, memo: u32, avg: u64, is_head:
         let waiter = node(at);
         if waiter.word.load(Acquire) & ABANDONED != 0 {
             if unlink(policy, walk.checked, at) {
-                node::SLAB.give(at);
+                node::free_abandoned(at);
             }
         } else if !policy.qualifies(waiter.standing(), avg) {
             walk.checked = at;
@@ -288,6 +288,7 @@ mod tests {
         let average_with = |vlht| {
             let me = queue(lock, 0, vlht, false);
             census(&policy, me, DEFAULT_WEIGHT, true);
+            node(me).retire();
             node::SLAB.give(me);
             core.verdict().map(|verdict| verdict.avg)
         };

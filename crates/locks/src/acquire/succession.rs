@@ -8,7 +8,7 @@
 
 use super::{End, Waiter};
 use crate::links::{replace_tail, step_behind, wait_for_next};
-use crate::node::{ABANDONED, HEAD, PARKED, SLAB, node};
+use crate::node::{ABANDONED, HEAD, PARKED, free_abandoned, node};
 use crate::options::Criteria;
 use crate::release;
 use crate::state::{self, CLAIMED, WATCHED};
@@ -33,11 +33,11 @@ impl Waiter<'_> {
             // An abandoned node's links are written by nobody else now: the
             // scheduler, if there is one, is a living waiter behind it.
             if node(gone).next.load(Acquire) == 0 && replace_tail(&self.policy, gone, 0) {
-                SLAB.give(gone);
+                free_abandoned(gone);
                 return;
             }
             next = wait_for_next(gone);
-            SLAB.give(gone);
+            free_abandoned(gone);
         }
     }
 
@@ -95,7 +95,7 @@ impl Waiter<'_> {
             // This waiter is behind, so there is a successor.
             let gone = next;
             next = wait_for_next(gone);
-            SLAB.give(gone);
+            free_abandoned(gone);
         }
     }
 
