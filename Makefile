@@ -42,17 +42,14 @@ test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the sprea
 	cargo xtask seeds
 
 # What the demo takes and no more: the program that measures, without the engines that it
-# does not measure here, and the scheduler; neither servers nor shells of tests. The
-# measuring program is compiled in parts, on all CPUs; 'make build' compiles it as a whole,
-# which takes minutes on one CPU and saves 4 % of the instructions of a transaction in our
-# engine.
-DEMO := --no-default-features -p giveway-bench -p scx_ufs --bin giveway-bench --bin scx_ufs \
-	--config profile.release.package.giveway-bench.codegen-units=16
+# does not measure here, and the scheduler; neither servers nor shells of tests.
+DEMO := --profile demo --no-default-features \
+	-p giveway-bench -p scx_ufs --bin giveway-bench --bin scx_ufs
 
 demo: ## Measure transactions beside reports under five schedulers, and report
 	@scripts/setup.sh demo
-	cargo build --release --locked $(DEMO)
-	$(BIN)/giveway-bench mixed --quick --cpus 2 --mixes SOLO,MIN:MAX --html report.html
+	cargo build --locked $(DEMO)
+	target/demo/giveway-bench mixed --quick --cpus 2 --mixes SOLO,MIN:MAX --html report.html
 
 lab: build ## Make the lab's emulator, kernel and image now
 	@scripts/setup.sh demo
