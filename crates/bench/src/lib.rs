@@ -19,11 +19,11 @@
 //! `runner` and `experiments` know of virtual machines: a cell runs where it is started.
 //! A sched_ext scheduler is to all of them a program to start.
 
-// A program without an engine has less use for what experiments share. What nobody uses
+// A program without all experiments has less use for what experiments share. What nobody uses
 // is found in the whole one.
 #![cfg_attr(
     not(all(feature = "engines", feature = "sql")),
-    allow(dead_code, unused_imports)
+    allow(dead_code, unused_imports, unused_macros)
 )]
 
 mod cell;
@@ -37,7 +37,7 @@ mod runner;
 pub mod workload;
 
 /// Tests preempt tasks that allocate.
-#[cfg(test)]
+#[cfg(all(test, feature = "experiments"))]
 #[global_allocator]
 static ALLOCATOR: giveway_preempt::RegionAlloc<std::alloc::System> =
     giveway_preempt::RegionAlloc(std::alloc::System);

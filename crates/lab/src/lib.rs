@@ -91,8 +91,7 @@ impl Lab {
         command::check_tools()?;
         let cache = Cache::open()?;
         cache.check_space()?;
-        let qemu = Qemu::ensure(&cache, progress)?;
-        let image = Image::ensure(&cache, spec.layer.as_ref(), progress)?;
+        let (qemu, image) = emulator_and_image(&cache, spec.layer.as_ref(), progress)?;
         let probe = |candidate: &Kernel| vm::probe(&qemu, &image, candidate, &cache);
         let kernel = match &spec.series {
             Some(series) => Kernel::of_series(&cache, series, progress, probe)?,
@@ -144,6 +143,28 @@ impl Lab {
     pub fn shell(&self, machine: &Machine, job: &Job) -> Result<()> {
         vm::shell(self, machine, job)
     }
+}
+
+/// Without an emulator in the cache, it is built while the image is made: that keeps one
+/// CPU busy at most, and so do parts of the build.
+fn emulator_and_image(
+    cache: &Cache,
+    layer: Option<&Layer>,
+    progress: &dyn Progress,
+) -> Result<(Qemu, Image)> {
+    if Qemu::existing(cache).is_some() {
+        let qemu = Qemu::ensure(cache, progress)?;
+        return Ok((qemu, Image::ensure(cache, layer, progress)?));
+    }
+    std::thread::scope(|scope| {
+        // Two steps at once would be drawn over each other.
+        let image = scope.spawn(|| Image::ensure(cache, layer, &Silent));
+        let qemu = Qemu::ensure(cache, progress)?;
+        progress.begin("making the guest image, begun beside QEMU");
+        let image = image.join().expect("making an image does not panic");
+        progress.end(if image.is_ok() { "made" } else { "failed" });
+        Ok((qemu, image?))
+    })
 }
 
 /// The parts of a lab that are in the cache.

@@ -35,6 +35,7 @@ use log::{LevelFilter, error, info, warn};
 
 mod bpf_intf;
 mod bpf_skel;
+mod counters;
 mod fd_server;
 mod features;
 mod journal;

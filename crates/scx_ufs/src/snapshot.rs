@@ -12,7 +12,7 @@ use ::giveway_tier::Tier;
 
 use crate::bpf_intf::*;
 use crate::bpf_skel::{BpfSkel, types};
-use crate::stats::{Counters, Work};
+use crate::counters::{Counters, Work};
 use crate::users::slot_bits;
 
 /// A cgroup that UFS knows.

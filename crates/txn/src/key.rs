@@ -18,7 +18,8 @@ mod range;
 
 use crate::error::SchemaError;
 use crate::row::Row;
-use crate::schema::{Columns, Schema, Type};
+use crate::column::Type;
+use crate::schema::{Columns, Schema};
 
 pub use part::{Encoder, Key, Part};
 pub use range::KeyRange;

@@ -105,7 +105,7 @@ pub use log::{
 pub use recovery::{Cut, RecoveryReport};
 pub use row::{Row, RowBuf};
 pub use scan::Scan;
-pub use schema::{Column, IndexSchema, MAX_COLUMNS, Schema, SchemaBuilder, Type};
+pub use schema::{IndexSchema, MAX_COLUMNS, Schema, SchemaBuilder};
 pub use stats::{OldestSnapshot, Stats};
 pub use submit::{Executor, ExecutorStats, NotAdmitted, Refused, Submission, Ticket};
 pub use table::{Index, Table, TableId};

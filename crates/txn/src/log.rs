@@ -32,8 +32,8 @@
 //! | module | question |
 //! | --- | --- |
 //! | `disk`, `error`, `options` | What do we stand on, what can go wrong, what is chosen? |
-//! | `format`, `record` | What do the bytes mean? |
-//! | `slots`, `doorbell`, `frontier` | How do transactions and the writer meet? |
+//! | `limits`, `format`, `record` | What do the bytes mean? |
+//! | `slots`, `doorbell`, `frontier`, `shared` | How do transactions and the writer meet? |
 //! | `segment`, `writer`, `stats`, `alarm` | How is it written? |
 //! | `reader` | How is it read, and what is damage? |
 //!
@@ -47,10 +47,12 @@ mod doorbell;
 mod error;
 pub(crate) mod format;
 mod frontier;
+mod limits;
 mod options;
 pub(crate) mod reader;
 pub(crate) mod record;
 pub(crate) mod segment;
+mod shared;
 mod slots;
 mod stats;
 mod writer;
@@ -77,6 +79,7 @@ use format::{RECORD_HEADER, RECORD_MAX, SegmentHeader, segment_name};
 use frontier::Frontier;
 use record::Change;
 use segment::{Closed, Segment};
+use shared::{Files, Shared, Tables};
 use slots::Slots;
 use stats::Counters;
 use writer::Writer;
@@ -86,38 +89,6 @@ pub(crate) struct Log {
     shared: Arc<Shared>,
     database: u64,
     writer: Option<JoinHandle<()>>,
-}
-
-/// What transactions and the writer share.
-struct Shared {
-    disk: Arc<dyn Disk>,
-    options: DurabilityOptions,
-    slots: Slots,
-    frontier: Frontier,
-    doorbell: Doorbell,
-    tables: Mutex<Tables>,
-    files: Mutex<Files>,
-    counters: Counters,
-    alarm: Arc<Alarm>,
-    /// Somebody does not want to wait for the policy's interval.
-    urgent: AtomicBool,
-    stop: AtomicBool,
-}
-
-/// Tables, as far as the log is concerned.
-struct Tables {
-    /// All tables, those included that are not usable yet.
-    schemas: BTreeMap<u32, Vec<u8>>,
-    /// Records of new tables, and who waits for them.
-    unwritten: Vec<(Vec<u8>, Callback)>,
-}
-
-/// The log's segments.
-struct Files {
-    /// Oldest first.
-    closed: Vec<Closed>,
-    /// The number of the first batch of the one that is being written.
-    current: u64,
 }
 
 /// Where a log goes on, as recovery found it.
@@ -437,38 +408,6 @@ impl Drop for Log {
         if writer.thread().id() != thread::current().id() {
             // It catches its panics.
             let _ = writer.join();
-        }
-    }
-}
-
-impl Shared {
-    fn ring_urgently(&self) {
-        self.urgent.store(true, Ordering::SeqCst);
-        self.doorbell.ring_urgently();
-    }
-
-    /// Whether the writer has a reason not to sleep.
-    fn has_work(&self) -> bool {
-        self.slots.backlog() > 0 || self.is_urgent()
-    }
-
-    /// Whether it has a reason not to let work gather.
-    fn is_urgent(&self) -> bool {
-        self.urgent.load(Ordering::SeqCst)
-            || self.stop.load(Ordering::SeqCst)
-            || self.slots.backlog() > self.options.backlog_bytes_max / 2
-    }
-
-    fn take_tables(&self) -> Vec<(Vec<u8>, Callback)> {
-        std::mem::take(&mut self.tables.lock().unwritten)
-    }
-
-    /// After a failure: who waits for a new table is told. Who comes later sees
-    /// the failure, which was set before the tables were locked here.
-    fn refuse_tables(&self, taken: Vec<Callback>) {
-        let left = self.take_tables().into_iter().map(|(_, creator)| creator);
-        for creator in taken.into_iter().chain(left) {
-            self.frontier.when_settled(u64::MAX, creator);
         }
     }
 }

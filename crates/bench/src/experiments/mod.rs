@@ -8,19 +8,33 @@
 //! | `row.rs` | what is kept |
 //! | `report.rs` | what a person reads |
 //! | `guests.rs` | virtual machines, where they are not those of database cells |
+//!
+//! Without the feature `experiments` there is only `mixed`.
 
+#[cfg(feature = "experiments")]
 pub(crate) mod hint_overhead;
+#[cfg(feature = "experiments")]
 pub(crate) mod inversion;
+#[cfg(feature = "experiments")]
 pub mod locks;
+#[cfg(feature = "experiments")]
 pub(crate) mod meta;
 pub(crate) mod mixed;
+#[cfg(feature = "experiments")]
 pub(crate) mod ml;
+#[cfg(feature = "experiments")]
 pub(crate) mod oversubscription;
+#[cfg(feature = "experiments")]
 pub(crate) mod placement;
+#[cfg(feature = "experiments")]
 pub(crate) mod preempt;
+#[cfg(feature = "experiments")]
 pub(crate) mod rocksdb;
+#[cfg(feature = "experiments")]
 pub(crate) mod tasks;
+#[cfg(feature = "experiments")]
 pub(crate) mod wakeup;
+#[cfg(feature = "experiments")]
 pub(crate) mod weights;
 
 use crate::runner::experiment::Registered;
@@ -28,16 +42,28 @@ use crate::runner::experiment::Registered;
 /// All experiments, in the order in which they are listed.
 pub(crate) const ALL: &[Registered] = &[
     Registered::of::<mixed::cli::Mixed>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<placement::cli::Placement>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<weights::cli::Weights>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<oversubscription::cli::Oversubscription>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<wakeup::cli::Wakeup>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<ml::cli::Ml>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<hint_overhead::cli::HintOverhead>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<locks::cli::Locks>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<preempt::Preempt>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<rocksdb::cli::Rocksdb>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<inversion::cli::Inversion>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<tasks::Tasks>(),
+    #[cfg(feature = "experiments")]
     Registered::of::<meta::cli::Meta>(),
 ];

@@ -4,35 +4,8 @@ use giveway_tier::Tier;
 use scx_stats_derive::{Stats, stat_doc};
 use serde::{Deserialize, Serialize};
 
-use super::{BUCKETS, percentile_ns};
+use crate::counters::percentile_ns;
 use crate::snapshot::{Cgroup, Thread};
-
-/// What some tasks did and got, as the BPF program counts it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Work {
-    /// Indexed by tier.
-    pub run_ns: [u64; 2],
-    pub preempted: u64,
-    pub boosted_runs: u64,
-    pub floor_runs: u64,
-    /// Indexed by bucket.
-    pub wake_ns_log2: [u64; BUCKETS],
-}
-
-impl Work {
-    /// Adds `other`, field by field.
-    pub(crate) fn add(&mut self, other: &Work) {
-        for (sum, n) in self.run_ns.iter_mut().zip(other.run_ns) {
-            *sum += n;
-        }
-        self.preempted += other.preempted;
-        self.boosted_runs += other.boosted_runs;
-        self.floor_runs += other.floor_runs;
-        for (sum, n) in self.wake_ns_log2.iter_mut().zip(other.wake_ns_log2) {
-            *sum += n;
-        }
-    }
-}
 
 /// One cgroup.
 #[stat_doc]

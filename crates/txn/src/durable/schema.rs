@@ -7,7 +7,8 @@
 //!
 //! Names and lists begin with their length, numbers have four bytes.
 
-use crate::schema::{Schema, Type};
+use crate::column::Type;
+use crate::schema::Schema;
 
 /// The types in the order of their numbers, which never change.
 const TYPES: [Type; 6] = [

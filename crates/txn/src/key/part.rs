@@ -3,7 +3,8 @@
 
 use super::{KeyBuf, KeyColumn, KeySpec, push_f64, push_i32, push_i64, push_variable};
 use crate::error::SchemaError;
-use crate::schema::{Schema, Type};
+use crate::column::Type;
+use crate::schema::Schema;
 use crate::value::Value;
 
 /// Takes a key's parts one after the other, and checks each against its column.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::format::{RECORD_MAX, VERSION};
+use super::limits::{RECORD_MAX, VERSION};
 
 /// What is wrong with a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

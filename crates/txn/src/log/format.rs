@@ -34,9 +34,8 @@
 //!   T1 of `writer`.)
 
 use super::error::Flaw;
+pub(crate) use super::limits::{RECORD_MAX, VERSION};
 
-/// The version this program writes, and the newest that it reads.
-pub(crate) const VERSION: u32 = 2;
 /// The version whose batches do not say what is synced.
 const WITHOUT_SYNCED: u32 = 1;
 /// Bytes of a segment's header.
@@ -45,9 +44,6 @@ pub(crate) const SEGMENT_HEADER: usize = 40;
 pub(crate) const BATCH_HEADER: usize = 40;
 /// Bytes in front of a transaction's body.
 pub(crate) const RECORD_HEADER: usize = 12;
-/// The longest body of a transaction, bytes. A quarter of what a batch's length
-/// can say, so that a batch that takes one more record has room for it.
-pub(crate) const RECORD_MAX: usize = 1 << 30;
 
 const SEGMENT_MAGIC: &[u8; 8] = b"GIVEWLOG";
 const BATCH_MAGIC: &[u8; 4] = b"gwB\x1a";

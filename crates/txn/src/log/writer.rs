@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Shared;
 use super::error::Failure;
 use super::format::{BATCH_HEADER, seal_record};
 use super::frontier::Callback;
 use super::segment::Segment;
+use super::shared::Shared;
 use super::slots::Gathered;
 
 /// Bytes after which a batch is written. One record may make it longer.

@@ -7,8 +7,8 @@
 //! - **H2** A segment's header may say a later timestamp than the segment before
 //!   ends with, if a checkpoint has everything in between. (Checked, always.)
 
+use super::replay::{Replay, Target};
 use super::report::{Cut, RecoveryReport};
-use super::{Replay, Target};
 use crate::checkpoint::file::CheckpointHeader;
 use crate::log::format::{SegmentHeader, segment_name};
 use crate::log::reader::{Broken, Scanned, scan};

@@ -5,7 +5,8 @@ use std::fmt;
 
 use super::{Row, accessors, debug};
 use crate::error::SchemaError;
-use crate::schema::{Columns, Schema, Type};
+use crate::column::Type;
+use crate::schema::{Columns, Schema};
 use crate::value::Value;
 
 /// A row that is being made or changed.
