@@ -13,6 +13,8 @@ mod claim;
 #[cfg_attr(loom, allow(dead_code))]
 mod gate;
 #[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
 pub mod slot;
 #[cfg(not(loom))]
 mod table;

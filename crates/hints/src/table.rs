@@ -26,7 +26,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::slot::{Header, Page, SLOT_SIZE};
+use crate::layout::{Header, Page, SLOT_SIZE};
 
 /// Where the table is unless `GIVEWAY_HINTS_DIR` or the caller says otherwise.
 pub const DIR: &str = "/run/giveway/bpf";

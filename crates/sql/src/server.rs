@@ -28,11 +28,13 @@
 //! | `keys`, `metadata` | What is there? |
 //! | `wire` | How are schemas, tickets and rows sent? |
 //! | `queries`, `prepared` | What becomes of a query, and of a prepared statement? |
-//! | `service` | What happens in each call? |
+//! | `service` | What is kept between calls? |
+//! | `calls` | What happens in each call? |
 //!
 //! Known weakness: no TLS. A password and all data go over the wire as they are;
 //! beyond one machine, put a proxy that speaks TLS before it.
 
+mod calls;
 mod clients;
 mod handle_store;
 mod keys;

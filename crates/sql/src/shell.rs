@@ -20,6 +20,7 @@
 
 mod backend;
 mod command;
+mod error;
 mod format;
 mod split;
 
@@ -35,6 +36,7 @@ use crate::live;
 use crate::session::Session;
 use backend::{Backend, Rows, has_columns};
 use command::{Command, HELP};
+pub use error::ShellError;
 use format::Printer;
 pub use format::{Format, ParseFormatError};
 use split::Splitter;
@@ -53,32 +55,6 @@ pub trait Screen {
     fn progress(&mut self, progress: Option<(Option<f64>, Duration)>);
     /// Empties the screen for what is written next, if it is one.
     fn clear(&mut self) -> io::Result<()>;
-}
-
-/// Why a line has come to nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum ShellError {
-    /// What the engine says.
-    #[error(transparent)]
-    Sql(#[from] SqlError),
-    /// What a server says.
-    #[error("{0}")]
-    Server(String),
-    /// There is no server: start one, or correct the address.
-    #[error("cannot connect to {0}")]
-    Connect(String),
-    /// A command that is none; the text says what to write.
-    #[error("{0}")]
-    Command(String),
-    /// It was interrupted.
-    #[error("cancelled")]
-    Interrupted,
-    /// Rows cannot be written in this format: choose another one.
-    #[error("{0}: choose another format, table can show everything")]
-    Format(#[from] datafusion::arrow::error::ArrowError),
-    /// The reader of the output has gone, or the disk is full.
-    #[error("cannot write: {0}")]
-    Output(#[from] io::Error),
 }
 
 /// Whether there is more to come.

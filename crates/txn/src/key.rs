@@ -16,9 +16,9 @@
 mod part;
 mod range;
 
+use crate::column::Type;
 use crate::error::SchemaError;
 use crate::row::Row;
-use crate::column::Type;
 use crate::schema::{Columns, Schema};
 
 pub use part::{Encoder, Key, Part};

@@ -5,7 +5,7 @@ use crate::column::{Column, Type};
 /// Where columns are in a row's bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    places: Vec<Place>,
+    pub(crate) places: Vec<Place>,
     /// Where the ends of the variable columns begin.
     pub(crate) ends: usize,
     /// Where the variable data begins: the length of a row without any.
@@ -13,10 +13,10 @@ pub(crate) struct Layout {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    ty: Type,
+pub(crate) struct Place {
+    pub(crate) ty: Type,
     /// Fixed columns: offset of the value. Variable ones: which of them it is.
-    at: u32,
+    pub(crate) at: u32,
 }
 
 impl Layout {

@@ -60,6 +60,7 @@
 //! | `submit` | Who runs it? |
 
 mod checkpoint;
+mod column;
 mod commit;
 mod database;
 mod durable;
@@ -69,6 +70,7 @@ mod heap;
 mod hook;
 mod key;
 mod latch;
+mod layout;
 mod log;
 mod node_set;
 mod preemption;
@@ -94,6 +96,7 @@ mod txn_status;
 mod value;
 mod write;
 
+pub use column::{Column, Type};
 pub use database::{Database, Options};
 pub use durable::Checkpoint;
 pub use error::{Error, Result, SchemaError};

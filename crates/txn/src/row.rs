@@ -19,7 +19,7 @@ mod buf;
 
 use std::fmt;
 
-use crate::column::{Column, Type};
+use crate::column::Type;
 use crate::schema::Schema;
 use crate::value::Value;
 

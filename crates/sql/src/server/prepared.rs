@@ -7,7 +7,7 @@
 //! ```
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
@@ -21,31 +21,10 @@ use futures_util::TryStreamExt;
 use tonic::Status;
 
 use super::clients::Caller;
-use super::handle_store::HandleStore;
-use super::service::Service;
+use super::service::{Prepared, Service};
 use super::status::planning;
 use super::wire::{schema_bytes, sent_as};
 use crate::query::Query;
-use crate::session::Session;
-
-/// How long an unused prepared statement is kept.
-const PREPARED_KEPT: Duration = Duration::from_secs(3600);
-/// Prepared statements at a time.
-const PREPARED_MAX: usize = 10_000;
-
-/// A prepared statement.
-pub(super) struct Prepared {
-    session: Arc<Session>,
-    is_kept: bool,
-    text: String,
-    plan: LogicalPlan,
-    pub(super) parameters: Mutex<Option<ParamValues>>,
-}
-
-/// The statements that clients have prepared.
-pub(super) fn store() -> HandleStore<Prepared> {
-    HandleStore::new(PREPARED_KEPT, PREPARED_MAX)
-}
 
 impl Service {
     /// Keeps a plan, and says what it wants and what it gives.

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arrow_flight::sql::{Any, Command, TicketStatementQuery};
 use arrow_flight::{FlightDescriptor, FlightInfo};
@@ -28,35 +28,13 @@ use prost::Message;
 use tonic::{Response, Status};
 
 use super::clients::Caller;
-use super::handle_store::{Handle, HandleStore};
+use super::handle_store::Handle;
 use super::service::Service;
 use super::status::{status, streaming};
 use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
 use crate::query::{Query, QueryId};
 use crate::session::Session;
-
-/// How long a planned query waits for its client.
-const TICKET_KEPT: Duration = Duration::from_secs(600);
-/// Planned queries at a time.
-const TICKETS_MAX: usize = 10_000;
-
-/// The queries that clients have not let go of.
-pub(super) struct Queries {
-    /// Those whose tickets have been given out.
-    planned: HandleStore<Query>,
-    /// Those whose rows are being fetched, by their tickets.
-    fetched: Arc<Mutex<HashMap<Handle, QueryId>>>,
-}
-
-impl Queries {
-    pub(super) fn new() -> Queries {
-        Queries {
-            planned: HandleStore::new(TICKET_KEPT, TICKETS_MAX),
-            fetched: Arc::default(),
-        }
-    }
-}
 
 impl Service {
     /// The logical plan of a text, if this server runs such.

@@ -14,9 +14,10 @@ use std::sync::Arc;
 
 use arrow_flight::encode::FlightDataEncoderBuilder;
 use arrow_flight::error::FlightError;
-use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::ProstMessageExt;
-use arrow_flight::{FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket};
+use arrow_flight::{
+    FlightData, FlightDescriptor, FlightEndpoint, FlightInfo, IpcMessage, SchemaAsIpc, Ticket,
+};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
@@ -29,13 +30,12 @@ use prost::Message;
 use prost::bytes::Bytes;
 use tonic::{Response, Status};
 
-use super::service::Service;
 use super::status::{internal, planning};
 use crate::query::Query;
 
 pub(super) type Answer<T> = Result<Response<T>, Status>;
 pub(super) type Boxed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-pub(super) type Rows = <Service as FlightService>::DoGetStream;
+pub(super) type Rows = Boxed<FlightData>;
 
 /// Where the rows of a query are to be had, and what they look like.
 pub(super) fn info(

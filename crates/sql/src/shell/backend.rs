@@ -12,7 +12,7 @@ use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use futures_util::{Stream, StreamExt};
 use tonic::transport::{Channel, Endpoint};
 
-use super::ShellError;
+use super::error::ShellError;
 use crate::live;
 use crate::query::ResultStream;
 use crate::session::Session;

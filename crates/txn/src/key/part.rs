@@ -2,8 +2,8 @@
 //! its column.
 
 use super::{KeyBuf, KeyColumn, KeySpec, push_f64, push_i32, push_i64, push_variable};
-use crate::error::SchemaError;
 use crate::column::Type;
+use crate::error::SchemaError;
 use crate::schema::Schema;
 use crate::value::Value;
 

@@ -17,6 +17,7 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 use crate::checkpoint;
 use crate::log::Log;
+use crate::log::record::Change;
 use sim::{Fault, Sim};
 
 const TABLE: u32 = 3;

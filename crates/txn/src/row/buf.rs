@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 
 use super::{Row, accessors, debug};
-use crate::error::SchemaError;
 use crate::column::Type;
+use crate::error::SchemaError;
 use crate::schema::{Columns, Schema};
 use crate::value::Value;
 

@@ -44,7 +44,7 @@ const HOLD: &str =
     "SELECT acquire_s, total_s FROM giveway_test_hold($1::text, $2::int4[], $3::float8)";
 const BURN: &str = "SELECT giveway_test_burn($1::float8)";
 
-/// What is result.
+/// What is measured together: a lock, and how long it is held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) lock: ContendedLock,

@@ -1,4 +1,4 @@
-//! What the cells of one treatment are result on: scheduler, server, cgroups.
+//! What the cells of one treatment run on: scheduler, server, cgroups.
 //!
 //! The server's processes are on [`SERVER_CPU`], clients, UFS's program and this
 //! process on [`CLIENT_CPU`]. The scheduler comes before the server, so that the

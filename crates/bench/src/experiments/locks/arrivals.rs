@@ -13,9 +13,9 @@ use hdrhistogram::Histogram;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::contend::{Field, Tally, turn, waits};
 use super::lock::{BenchLock, Member};
 use super::scenario::{Arrivals, Scenario};
+use super::turn::{Field, Tally, turn, waits};
 use super::work::steps_for;
 
 /// What became of all arrivals.

@@ -22,7 +22,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::lock::Traits;
+use super::kind::Traits;
 use super::scenario::{Arrivals, Set};
 
 /// What `--experiment` chooses among.

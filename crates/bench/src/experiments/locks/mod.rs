@@ -7,7 +7,7 @@
 //!
 //! The experiments are those of CFL (paper 004), Sections 4.5 and 4.6, and the
 //! promises of Section 3.4; [`LockExperiment`] lists them. Each lock runs in
-//! code compiled for it (`lock`), on critical sections of a fixed number of
+//! code compiled for it (`lock`, `kind`), on critical sections of a fixed number of
 //! instructions (`work`), and every run checks that the lock excluded.
 //!
 //! Where it runs is not known here: natively, or in a guest whose CPUs keep
@@ -19,12 +19,15 @@ pub(crate) mod cli;
 mod contend;
 mod experiment;
 mod guests;
+mod kind;
 mod lock;
 mod numa;
 mod peers;
 pub(crate) mod report;
+mod rounds;
 mod row;
 mod scenario;
+mod turn;
 mod uncontended;
 mod usage;
 mod work;
@@ -38,7 +41,7 @@ pub use peers::{LibraryLock, locks};
 pub use row::{ArrivalRow, Contended, LockRow, NumaRow, SetRow, Waits};
 
 use experiment::Case;
-use lock::Kind;
+use kind::Kind;
 use row::Frame;
 use scenario::Scenario;
 

@@ -4,10 +4,11 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::arrivals::Arrived;
-use super::contend::{Outcome, Tally, waits};
+use super::contend::Outcome;
 use super::experiment::{Case, LockExperiment};
 use super::numa::Handovers;
 use super::scenario::{Set, entitled};
+use super::turn::{Tally, waits};
 use super::work::step_ns;
 
 /// One row.
@@ -326,7 +327,7 @@ fn jain(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::locks::contend::Turn;
+    use crate::experiments::locks::turn::Turn;
     use crate::experiments::locks::usage::Usage;
 
     #[test]

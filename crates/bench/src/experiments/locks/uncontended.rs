@@ -10,46 +10,15 @@
 //! go, and none is measured in a program with a single thread, for which some
 //! leave out the atomic instructions.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::sync::mpsc::channel;
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::lock::{BenchLock, Kind, LockHandle, Member};
+use super::kind::Kind;
+use super::rounds::{PAIRS, Rounds};
 use crate::harness::error::{Error, Result};
-
-/// Pairs of lock and unlock in a sample: about 0.1 ms, which is short beside a
-/// time slice and long beside a reading of the clock.
-const PAIRS: u32 = 5_000;
-
-/// Rounds as a lock's thread is asked for them.
-#[derive(Debug)]
-pub(crate) struct Rounds {
-    asked: Receiver<()>,
-    ns: Sender<u64>,
-}
-
-impl Rounds {
-    /// Measures a round whenever one is asked for, until nobody asks any more.
-    pub(super) fn serve<L: BenchLock>(&self, lock: &L) {
-        let mut handle = lock.join(&Member::EQUAL);
-        while self.asked.recv().is_ok() {
-            let begun = Instant::now();
-            for _ in 0..PAIRS {
-                handle.lock();
-                // SAFETY: the lock was taken through this handle just now.
-                unsafe { handle.unlock() };
-            }
-            // Rounds are shorter than 584 years.
-            let ns = begun.elapsed().as_nanos() as u64;
-            if self.ns.send(ns).is_err() {
-                break;
-            }
-        }
-    }
-}
 
 /// Samples of each lock in the order of `kinds`, in ns for a pair.
 pub(crate) fn samples(kinds: &[&Kind], rounds: u32, seed: u64) -> Result<Vec<Vec<f64>>> {

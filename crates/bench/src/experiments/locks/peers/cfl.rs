@@ -18,7 +18,8 @@ use std::time::Duration;
 use giveway_locks::{Criteria, Group, Options, RawMutex, RawSpinlock, Scope, thread};
 
 use super::rust::{Raw, RawHandle};
-use crate::experiments::locks::lock::{BenchLock, Kind, Member, Traits};
+use crate::experiments::locks::kind::{Kind, Traits};
+use crate::experiments::locks::lock::{BenchLock, Member};
 use crate::harness::error::{Error, Result};
 
 const TRAITS: Traits = Traits {

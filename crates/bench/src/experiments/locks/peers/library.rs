@@ -25,7 +25,8 @@ use std::ptr;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
 
 use super::pthread::{Call, Init, Interposed};
-use crate::experiments::locks::lock::{BenchLock, Kind, LockHandle, Member, Traits};
+use crate::experiments::locks::kind::{Kind, Traits};
+use crate::experiments::locks::lock::{BenchLock, LockHandle, Member};
 use crate::harness::error::{Error, Result};
 
 type New = unsafe extern "C" fn() -> *mut c_void;

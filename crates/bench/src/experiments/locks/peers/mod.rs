@@ -12,7 +12,7 @@ mod uscl;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use super::lock::{Kind, Traits};
+use super::kind::{Kind, Traits};
 use crate::harness::error::{Error, Result};
 
 /// `NAME=PATH`: a lock from a shared library.
