@@ -131,7 +131,7 @@ macro_rules! accessors {
 use accessors;
 
 impl<'t> Row<'t> {
-    /// A row of bytes that [`Layout::check`] would accept.
+    /// A row of bytes that [`Layout::check`](crate::layout::Layout::check) would accept.
     #[inline]
     pub(crate) fn new(schema: &'t Schema, bytes: &'t [u8]) -> Row<'t> {
         Row { schema, bytes }
