@@ -50,7 +50,7 @@
 //! | --- | --- |
 //! | `sync`, `preemption`, `heap`, `thin` | What do we stand on? |
 //! | `error` | What can go wrong, and what does the caller do next? |
-//! | `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
+//! | `column`, `layout`, `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `tree` | Where is a key? |
 //! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
 //! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
