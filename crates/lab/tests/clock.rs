@@ -4,6 +4,8 @@
 //! by one per cent would be taken for a scheduler's fault, and a wake-up that
 //! is late by more than a few quanta for its merit.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
@@ -134,4 +136,79 @@ fn the_same_seed_repeats_a_run_exactly_and_another_seed_does_not() {
         lines(&lab, 2, TELLTALE),
         "another seed made no difference"
     );
+}
+
+/// What `clock_probe lock` says of one kind of lock.
+#[derive(Debug)]
+struct Contention {
+    kind: String,
+    early: u64,
+    held: f64,
+    turns: f64,
+}
+
+/// Four kinds of lock, with a thread on each of `cpus` CPUs.
+fn contention(lab: &Lab, probe: &Path, cpus: u32, quantum_ns: u32) -> Vec<Contention> {
+    let machine = Machine {
+        cpus,
+        clock: Clock::Lockstep {
+            shift: 2,
+            quantum_ns,
+        },
+        ..machine(1)
+    };
+    let script =
+        format!("for kind in ticket mcs futex kernel; do ./clock_probe lock $kind {cpus}; done");
+    let job = Job::script(script).file(probe, "clock_probe");
+    let mut kinds = Vec::new();
+    let outcome = lab
+        .run(&machine, &job, &mut |line| {
+            let word = |name: &str| {
+                let mut words = line.split(' ').filter_map(|word| word.split_once('='));
+                let found = words.find(|(key, _)| *key == name);
+                found.map_or_else(|| panic!("{line}"), |(_, value)| value.to_owned())
+            };
+            kinds.push(Contention {
+                kind: word("kind"),
+                early: word("early").parse().unwrap(),
+                held: word("held").parse().unwrap(),
+                turns: word("turns").parse().unwrap(),
+            });
+        })
+        .unwrap();
+    assert_eq!(outcome.status, 0);
+    println!("{cpus} CPUs, quantum {quantum_ns} ns: {kinds:?}");
+    kinds
+}
+
+/// A lock excludes in virtual time too, and the quantum is not seen in it.
+#[test]
+fn sections_of_a_lock_do_not_overlap_and_do_not_depend_on_the_quantum() {
+    let directory = tempfile::tempdir().unwrap();
+    let probe = directory.path().join("clock_probe");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("qemu/clock_probe.c");
+    let compiled = Command::new("cc")
+        .args(["-O1", "-static", "-pthread", "-o"])
+        .args([&probe, &source])
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    let lab = lab();
+    for cpus in [2, 4, 16] {
+        let coarse = contention(&lab, &probe, cpus, 10_000);
+        let fine = contention(&lab, &probe, cpus, 1_000);
+        assert_eq!((coarse.len(), fine.len()), (4, 4));
+        for (coarse, fine) in coarse.iter().zip(&fine) {
+            for lock in [coarse, fine] {
+                assert_eq!(lock.early, 0, "sections began early: {lock:?}");
+                assert!(lock.held <= 1.0, "held longer than time passed: {lock:?}");
+                assert!(lock.turns > 1000.0, "hardly taken: {lock:?}");
+            }
+            let ratio = coarse.turns / fine.turns;
+            assert!(
+                (ratio - 1.0).abs() <= 0.02,
+                "{cpus} CPUs: {coarse:?} and {fine:?}"
+            );
+        }
+    }
 }
