@@ -219,6 +219,7 @@ struct lock_kind {
 /* What a thread saw. */
 static struct {
     _Alignas(64) int64_t held_ns;
+    int64_t early_ns; /* at worst */
     long turns, early;
 } seen[THREADS_MAX];
 
@@ -229,6 +230,15 @@ static atomic_int present;
 static _Atomic int64_t window_begin_ns, window_end_ns;
 static int64_t last_end_ns; /* the lock protects it */
 static volatile uint64_t guarded;
+
+/* A section began so long before the one before had ended, or not if that is 0. */
+static void began_early(int me, int64_t ns)
+{
+    if (ns > 0) {
+        seen[me].early++;
+        seen[me].early_ns = ns > seen[me].early_ns ? ns : seen[me].early_ns;
+    }
+}
 
 /* The two words on lines of their own, so that an arrival is no store to the other. */
 static struct {
@@ -329,8 +339,7 @@ static void kernel_turn(int me)
         perror("clock_probe: timer_settime");
         exit(1);
     }
-    seen[me].early += old.it_value.tv_sec > 1000 ||
-                      (old.it_value.tv_sec == 1000 && old.it_value.tv_nsec > 0);
+    began_early(me, (old.it_value.tv_sec - 1000) * INT64_C(1000000000) + old.it_value.tv_nsec);
     seen[me].turns += now_ns(CLOCK_MONOTONIC) < window_end_ns;
 }
 
@@ -347,7 +356,7 @@ static void user_turn(int me)
 
     kind->acquire(me);
     begin = now_ns(CLOCK_MONOTONIC);
-    seen[me].early += begin < last_end_ns;
+    began_early(me, last_end_ns - begin);
     for (int i = 0; i < STEPS; i++) {
         guarded = guarded * 3 + 1;
     }
@@ -383,7 +392,7 @@ static void lock(const char *name, int threads)
 {
     pthread_t others[THREADS_MAX];
     struct sigevent none = { .sigev_notify = SIGEV_NONE };
-    int64_t begin, held = 0;
+    int64_t begin, held = 0, early_ns = 0;
     long turns = 0, early = 0;
 
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -414,9 +423,10 @@ static void lock(const char *name, int threads)
         held += seen[i].held_ns;
         turns += seen[i].turns;
         early += seen[i].early;
+        early_ns = seen[i].early_ns > early_ns ? seen[i].early_ns : early_ns;
     }
-    printf("lock kind=%s threads=%d early=%ld turns=%ld held=%.4f turns_per_s=%.0f\n",
-           name, threads, early, turns, (double)held / LOCK_NS, turns * 1e9 / LOCK_NS);
+    printf("lock kind=%s threads=%d early=%ld early_ns=%ld turns=%ld held=%.4f turns_per_s=%.0f\n",
+           name, threads, early, (long)early_ns, turns, (double)held / LOCK_NS, turns * 1e9 / LOCK_NS);
 }
 
 int main(int argc, char **argv)
