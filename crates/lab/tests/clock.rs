@@ -220,4 +220,5 @@ fn sections_of_a_lock_do_not_overlap_and_do_not_depend_on_the_quantum() {
         }
     }
     excludes(16, QUANTUM_NS);
+    excludes(64, QUANTUM_NS);
 }
