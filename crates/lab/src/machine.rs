@@ -32,6 +32,22 @@ impl Clock {
         shift: 2,
     };
 
+    /// The same with another quantum; `Real` has none.
+    pub const fn with_quantum(self, quantum_ns: u32) -> Clock {
+        match self {
+            Clock::Real => Clock::Real,
+            Clock::Lockstep { shift, .. } => Clock::Lockstep { quantum_ns, shift },
+        }
+    }
+
+    /// How far CPUs may be apart, in ns; 0 in `Real`.
+    pub const fn quantum_ns(self) -> u32 {
+        match self {
+            Clock::Real => 0,
+            Clock::Lockstep { quantum_ns, .. } => quantum_ns,
+        }
+    }
+
     /// The clock's name in results.
     pub const fn name(self) -> &'static str {
         match self {

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 /// The commit this program was built from; results carry it.
 pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
@@ -34,6 +35,64 @@ pub(crate) struct Environment {
     /// Version of the prepared data (`workload::dataset`); 0 without data.
     #[serde(skip_serializing_if = "is_zero")]
     pub dataset_version: u32,
+    /// How the rows came about.
+    #[serde(skip_serializing_if = "Provenance::is_unknown")]
+    pub provenance: Provenance,
+}
+
+/// By which command and with which parts of the lab rows were measured; unknown in results
+/// of before 2026-11-25.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Provenance {
+    /// The command line.
+    pub command: String,
+    /// SHA-256 of this program, the first twelve digits.
+    pub program: String,
+    /// The lab's emulator and image, by name and digest; empty natively.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub emulator: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub image: String,
+    /// How far the lab's CPUs were let apart, in ns; 0 natively.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub quantum_ns: u32,
+    /// The host's CPU, how many it has, and the mean number of tasks that wanted one in
+    /// the minute before.
+    pub host_cpu: String,
+    pub host_cpus: u32,
+    pub host_load: String,
+}
+
+impl Provenance {
+    /// The parts of the lab, for a reader; empty natively.
+    pub(crate) fn lab(&self) -> String {
+        match self.quantum_ns {
+            0 => String::new(),
+            quantum => format!(
+                "{}, {}, quantum {} µs",
+                self.emulator,
+                self.image,
+                f64::from(quantum) / 1e3
+            ),
+        }
+    }
+
+    /// The machine that emulated, for a reader; empty natively, where it is the one
+    /// measured.
+    pub(crate) fn host(&self) -> String {
+        match self.quantum_ns {
+            0 => String::new(),
+            _ => format!(
+                "{} CPUs ({}), load {}",
+                self.host_cpus, self.host_cpu, self.host_load
+            ),
+        }
+    }
+
+    fn is_unknown(&self) -> bool {
+        *self == Provenance::default()
+    }
 }
 
 impl Environment {
@@ -60,18 +119,56 @@ impl Environment {
             .split_whitespace()
             .next()
             .and_then(|kib| kib.parse::<u64>().ok());
+        let cpus = std::thread::available_parallelism().map_or(0, |count| count.get() as u32);
         Environment {
             kernel: line("/proc/sys/kernel/osrelease"),
-            cpus: std::thread::available_parallelism().map_or(0, |count| count.get() as u32),
+            cpus,
             clock: clock.to_owned(),
             commit: COMMIT.to_owned(),
             date: today(),
             machine: line("/proc/sys/kernel/hostname"),
             cpu_model: field("/proc/cpuinfo", "model name"),
             memory_mib: kib.unwrap_or_default() / 1024,
+            provenance: Provenance {
+                command: command_line(std::env::args()),
+                program: own_digest(),
+                host_cpu: field("/proc/cpuinfo", "model name"),
+                host_cpus: cpus,
+                host_load: line("/proc/loadavg")
+                    .split(' ')
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+                ..Provenance::default()
+            },
             ..Environment::default()
         }
     }
+}
+
+/// A command line as one types it.
+fn command_line(mut arguments: impl Iterator<Item = String>) -> String {
+    arguments.next();
+    let words: Vec<String> = ["giveway".to_owned(), "bench".to_owned()]
+        .into_iter()
+        .chain(arguments)
+        .collect();
+    shell_words::join(words)
+}
+
+/// The digest of this program's file, or nothing where that cannot be read.
+fn own_digest() -> String {
+    let digest = || -> std::io::Result<String> {
+        let mut hash = Sha256::new();
+        let mut file = fs::File::open(std::env::current_exe()?)?;
+        std::io::copy(&mut file, &mut hash)?;
+        let digits = hash.finalize();
+        Ok(digits[..6]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect())
+    };
+    digest().unwrap_or_default()
 }
 
 /// Whether a field is worth writing.
@@ -108,6 +205,34 @@ fn date(days: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn provenance_names_the_lab_only_where_it_was_one() {
+        let mut provenance = Provenance {
+            emulator: "qemu-1".to_owned(),
+            image: "image-2".to_owned(),
+            quantum_ns: 2_500,
+            ..Provenance::default()
+        };
+        assert_eq!(provenance.lab(), "qemu-1, image-2, quantum 2.5 µs");
+        provenance.quantum_ns = 0;
+        assert!(provenance.lab().is_empty() && provenance.host().is_empty());
+    }
+
+    #[test]
+    fn results_of_before_have_no_provenance_and_keep_none() {
+        let text = r#"{"kernel":"7.2","clock":"lockstep","commit":"c","date":"d"}"#;
+        let old: Environment = serde_json::from_str(text).unwrap();
+        assert_eq!(old.provenance, Provenance::default());
+        assert!(!serde_json::to_string(&old).unwrap().contains("provenance"));
+    }
+
+    #[test]
+    fn a_command_line_can_be_typed_again() {
+        let words = ["/usr/bin/giveway-bench", "mixed", "--html", "a page.html"];
+        let line = command_line(words.map(str::to_owned).into_iter());
+        assert_eq!(line, "giveway bench mixed --html 'a page.html'");
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -79,9 +79,13 @@ fn provenance(environment: &Environment) -> String {
         date,
         cpu_model,
         postgresql,
+        provenance,
         ..
     } = environment;
     let mut text = format!("{date}, commit `{commit}`, Linux {kernel}, clock {clock}, {cpus} CPUs");
+    if provenance.quantum_ns > 0 {
+        text += &format!(" ({})", provenance.lab());
+    }
     if clock == "native" && !cpu_model.is_empty() {
         text += &format!(" ({cpu_model})");
     }

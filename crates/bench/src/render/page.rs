@@ -110,6 +110,7 @@ pub(crate) fn environment(
         machine,
         cpu_model,
         memory_mib,
+        provenance,
         ..
     } = environment;
     let machine = format!("{machine}: {cpus} CPUs ({cpu_model}), {memory_mib} MiB");
@@ -117,7 +118,10 @@ pub(crate) fn environment(
         ("Machine", &machine),
         ("Kernel", kernel),
         ("Clock", clock),
+        ("Lab", &provenance.lab()),
+        ("Host", &provenance.host()),
         ("Commit", commit),
+        ("Command", &provenance.command),
         ("Date", date),
     ];
     page.push_str("<h2>Environment</h2>\n<div class=\"card\"><dl>");

@@ -189,11 +189,13 @@ impl<R: Record> Report<R> {
         // A report without rows fits every setting.
         let of_ours = setting(self).or(setting(&other)).unwrap_or_default();
         let of_theirs = setting(&other).unwrap_or_else(|| of_ours.clone());
+        let quantum = |of: &Environment| of.provenance.quantum_ns.to_string();
         let properties = [
             ("settings", &of_ours, &of_theirs),
             ("experiments", &self.experiment, &other.experiment),
             ("kernels", &ours.kernel, &theirs.kernel),
             ("clocks", &ours.clock, &theirs.clock),
+            ("quanta", &quantum(ours), &quantum(theirs)),
             ("commits", &ours.commit, &theirs.commit),
             ("PostgreSQL versions", &ours.postgresql, &theirs.postgresql),
             (

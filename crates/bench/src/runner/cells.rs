@@ -5,6 +5,7 @@
 use crate::cell::config::CellConfig;
 use crate::cell::frame::Frame;
 use crate::cell::record::CellRecord;
+use crate::runner::clock::ClockArgs;
 use crate::runner::executors::{Guests, Native, dataset_for};
 use crate::runner::native;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
@@ -20,6 +21,8 @@ pub(crate) struct WhereArgs {
     /// Measure on this machine itself, or fail
     #[arg(long)]
     native: bool,
+    #[command(flatten)]
+    clock: ClockArgs,
 }
 
 impl WhereArgs {
@@ -34,6 +37,7 @@ impl WhereArgs {
     ) -> Result<u8, Failure> {
         match self.obstacle()? {
             None => {
+                self.clock.refuse_natively()?;
                 validate(cells)?;
                 enough_cpus(cells)?;
                 let stop = interruptible()?;
@@ -41,7 +45,7 @@ impl WhereArgs {
                 let executor = Native::open(&dataset_for(cells), cells)?;
                 results.run::<_, R>(cells, CellConfig::title, &executor, 1, &stop)
             }
-            Some(reason) => in_lab::<R>(cells, results, &reason),
+            Some(reason) => in_lab::<R>(cells, results, self.clock, &reason),
         }
     }
 
@@ -110,6 +114,7 @@ impl CellsArgs {
 pub(crate) fn in_lab<R: CellRecord + Send>(
     cells: &[CellConfig],
     results: &ResultArgs,
+    clock: ClockArgs,
     reason: &str,
 ) -> Result<u8, Failure> {
     validate(cells)?;
@@ -120,7 +125,7 @@ pub(crate) fn in_lab<R: CellRecord + Send>(
         "measuring in the lab ({reason}): {} cells, {width} at a time",
         cells.len()
     );
-    let executor = Guests::open(&spec, cells)?;
+    let executor = Guests::open(&spec, cells, clock)?;
     results.run::<_, R>(cells, CellConfig::title, &executor, width, &stop)
 }
 

@@ -19,6 +19,7 @@ use crate::workload::dataset::{self, DATASET_VERSION, DatasetSpec};
 use giveway_lab::{Clock, Lab, LabSpec, Layer, Machine};
 use giveway_metasched::scheduler::{self, Table};
 
+use crate::runner::clock::ClockArgs;
 use crate::runner::guest::{self, GUEST_FILES, Host, HostFile, width};
 use crate::runner::pool::Executor;
 use crate::runner::steps::Steps;
@@ -245,11 +246,15 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// Builds what is missing of the lab.
-    pub(crate) fn open(spec: &DatasetSpec, cells: &[CellConfig]) -> Result<Self, Failure> {
+    pub(crate) fn open(
+        spec: &DatasetSpec,
+        cells: &[CellConfig],
+        clock: ClockArgs,
+    ) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
         let lab = open_with(layer(spec, packages(cells))?, false)?;
         Ok(Guests {
-            host: Host::of(lab),
+            host: Host::of(lab, clock),
             clock: Clock::LOCKSTEP,
             memory_mib: memory_mib(spec),
             programs,

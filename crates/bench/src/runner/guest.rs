@@ -14,18 +14,19 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cell::config::CellConfig;
 use crate::cell::record::CellRecord;
 use crate::cell::row::Row;
 use crate::cell::run_cell;
 use crate::harness::Progress;
-use crate::harness::environment::Environment;
+use crate::harness::environment::{Environment, Provenance};
 use crate::report::{Record, Report};
+use crate::runner::clock::ClockArgs;
 use crate::workload::dataset::{self, DATASET_VERSION, DatasetSpec};
 use clap::Args;
-use giveway_lab::{Job, Lab, Machine};
+use giveway_lab::{Clock, Job, Lab, Machine};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -52,16 +53,21 @@ pub(crate) type HostFile = (PathBuf, String);
 /// Boots guests, hands them their files, and signs their reports.
 pub(crate) struct Host {
     lab: Lab,
+    clock: ClockArgs,
     /// What reports say of the host.
     environment: Environment,
 }
 
 impl Host {
     /// The host of this lab's guests.
-    pub(crate) fn of(lab: Lab) -> Self {
+    pub(crate) fn of(lab: Lab, clock: ClockArgs) -> Self {
+        let mut environment = Environment::probe("");
+        environment.provenance.emulator = entry(&lab.qemu());
+        environment.provenance.image = entry(lab.image());
         Host {
             lab,
-            environment: Environment::probe(""),
+            clock,
+            environment,
         }
     }
 
@@ -97,6 +103,10 @@ impl Host {
         files: &[HostFile],
         line: &mut dyn FnMut(&str),
     ) -> Result<Report<R>, Failure> {
+        let machine = &Machine {
+            clock: self.clock.of(machine.clock),
+            ..machine.clone()
+        };
         let own = std::env::current_exe().cannot("find this program's file")?;
         let argv = [PROGRAM]
             .into_iter()
@@ -118,11 +128,7 @@ impl Host {
             )));
         }
         let mut report: Report<R> = Report::read(&outcome.results().join(REPORT))?;
-        sign(
-            &mut report.environment,
-            &self.environment,
-            machine.clock.name(),
-        );
+        sign(&mut report.environment, &self.environment, machine.clock);
         Ok(report)
     }
 }
@@ -136,10 +142,21 @@ fn cell_arguments(command: &str, clock: &str) -> Vec<String> {
 }
 
 /// Says in a guest's report what only the host knows.
-fn sign(environment: &mut Environment, host: &Environment, clock: &str) {
+fn sign(environment: &mut Environment, host: &Environment, clock: Clock) {
     environment.date.clone_from(&host.date);
     environment.machine.clone_from(&host.machine);
-    clock.clone_into(&mut environment.clock);
+    clock.name().clone_into(&mut environment.clock);
+    environment.provenance = Provenance {
+        quantum_ns: clock.quantum_ns(),
+        ..host.provenance.clone()
+    };
+}
+
+/// The name of the entry of the lab's cache in which a file lies: what it is and the
+/// digest of what it was made from.
+fn entry(file: &Path) -> String {
+    let name = file.parent().and_then(Path::file_name);
+    name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// How many guests run at once: they cannot disturb each other's clock, but
@@ -286,7 +303,8 @@ mod tests {
             clock: "native".to_owned(),
             ..Environment::default()
         };
-        sign(&mut environment, &host, "lockstep");
+        sign(&mut environment, &host, Clock::LOCKSTEP);
+        assert_eq!(environment.provenance.quantum_ns, 10_000);
         let Environment {
             date,
             machine,
@@ -298,6 +316,12 @@ mod tests {
             [date, machine, kernel, clock],
             ["2026-11-22", "host", "7.2", "lockstep"]
         );
+    }
+
+    #[test]
+    fn a_part_of_the_lab_is_known_by_its_entry() {
+        let file = Path::new("/cache/qemu-0123456789ab/qemu-system-x86_64");
+        assert_eq!(entry(file), "qemu-0123456789ab");
     }
 
     #[test]

@@ -13,6 +13,7 @@
 //! since a measurement that works every other time is itself a finding.
 
 pub(crate) mod cells;
+pub(crate) mod clock;
 pub(crate) mod executors;
 pub(crate) mod experiment;
 pub(crate) mod guest;

@@ -5,6 +5,7 @@ use crate::experiments::hint_overhead::{HintPlan, HintRow};
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::cells::in_lab;
+use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::Experiment;
 use crate::runner::results::{ResultArgs, positive};
 use crate::workload::background::Job;
@@ -45,6 +46,8 @@ pub(crate) struct HintArgs {
     #[arg(long)]
     no_callbacks: bool,
     #[command(flatten)]
+    clock: ClockArgs,
+    #[command(flatten)]
     results: ResultArgs,
 }
 
@@ -72,7 +75,7 @@ pub(crate) fn hints(args: &HintArgs) -> Result<u8, Failure> {
         );
     }
     let reason = "its servers are made for it";
-    in_lab::<HintRow>(&args.plan().cells(), &args.results, reason)
+    in_lab::<HintRow>(&args.plan().cells(), &args.results, args.clock, reason)
 }
 
 /// The experiment, as the registry knows it.

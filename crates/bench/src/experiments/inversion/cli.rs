@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 use crate::report::Report;
+use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::{Experiment, GuestCommand};
 use crate::runner::guest::CellArgs;
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub(crate) struct InversionArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
+    clock: ClockArgs,
+    #[command(flatten)]
     results: ResultArgs,
 }
 
@@ -69,7 +72,7 @@ fn lock(text: &str) -> Result<ContendedLock, Error> {
 pub(crate) fn inversion(args: &InversionArgs) -> Result<u8, Failure> {
     let plans = args.plans()?;
     let stop = interruptible()?;
-    let guests = Guests::open(&plans)?;
+    let guests = Guests::open(&plans, args.clock)?;
     let width = Guests::width().min(plans.len());
     eprintln!(
         "measuring in the lab, {} guests, {width} at a time",

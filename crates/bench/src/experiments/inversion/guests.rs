@@ -10,6 +10,7 @@ use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
+use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::{scheduler_file, server_dir};
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
@@ -36,7 +37,7 @@ impl Guests {
     ///
     /// # Errors
     /// A server or scheduler that was not built, with the remedy.
-    pub(crate) fn open(plans: &[InversionPlan]) -> Result<Self, Failure> {
+    pub(crate) fn open(plans: &[InversionPlan], clock: ClockArgs) -> Result<Self, Failure> {
         let (mut servers, mut programs) = (Vec::new(), Vec::new());
         for plan in plans {
             let hints = plan.treatment.hints;
@@ -46,7 +47,7 @@ impl Guests {
             }
         }
         Ok(Guests {
-            host: Host::of(executors::open(false)?),
+            host: Host::of(executors::open(false)?, clock),
             servers,
             programs,
         })

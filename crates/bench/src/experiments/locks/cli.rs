@@ -3,6 +3,7 @@
 //! A cell is one experiment and one repeat, with all its locks and thread
 //! counts: locks that are compared run in one place, one after the other.
 
+use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::Experiment;
 use std::io::Write;
 
@@ -69,6 +70,8 @@ pub(crate) struct LocksArgs {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
+    lab_clock: ClockArgs,
+    #[command(flatten)]
     results: ResultArgs,
 }
 
@@ -106,13 +109,18 @@ pub(crate) fn locks(args: &LocksArgs) -> Result<u8, Failure> {
     let stop = interruptible()?;
     match args.clock {
         Clock::Native => {
+            args.lab_clock.refuse_natively()?;
             let rows = plan.rows()?;
             eprintln!("measuring on this machine itself, {rows} rows");
             let results = &args.results;
             results.run(&cells, Cell::title, &Native, 1, &stop)
         }
         Clock::Lockstep => {
-            let guests = Guests::open(args.cpus.unwrap_or(16), args.numa_nodes.unwrap_or(1))?;
+            let guests = Guests::open(
+                args.cpus.unwrap_or(16),
+                args.numa_nodes.unwrap_or(1),
+                args.lab_clock,
+            )?;
             let width = guests.width().min(cells.len());
             eprintln!(
                 "measuring in the lab, {} guests, {width} at a time",

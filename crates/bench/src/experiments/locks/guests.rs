@@ -9,6 +9,7 @@ use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
 use super::cell::{Cell, numbered};
+use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::guest::{GUEST_REPORT, Host, HostFile, width};
 use crate::runner::pool::Executor;
@@ -25,9 +26,9 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// Builds what is missing of the lab; any image will do.
-    pub(crate) fn open(cpus: u32, numa_nodes: u32) -> Result<Self, Failure> {
+    pub(crate) fn open(cpus: u32, numa_nodes: u32, clock: ClockArgs) -> Result<Self, Failure> {
         Ok(Guests {
-            host: Host::of(executors::open(false)?),
+            host: Host::of(executors::open(false)?, clock),
             machine: machine(cpus, numa_nodes),
         })
     }

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 use crate::report::Report;
+use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::{Experiment, GuestCommand};
 use std::path::PathBuf;
 
@@ -74,6 +75,8 @@ pub(crate) struct MetaArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
+    clock: ClockArgs,
+    #[command(flatten)]
     results: ResultArgs,
 }
 
@@ -84,7 +87,7 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     let programs = guests::programs(&known, &schedulers)?;
     let plans = args.plans(&schedulers)?;
     let stop = interruptible()?;
-    let guests = Guests::open(&args.parts, programs)?;
+    let guests = Guests::open(&args.parts, programs, args.clock)?;
     let width = width(GUEST_MIB).min(plans.len());
     eprintln!("schedulers: eevdf, scx_ufs, {}", schedulers.join(", "));
     let title = |plan: &MetaPlan| format!("{}, repeat {}", plan.part, plan.repeat + 1);

@@ -10,6 +10,7 @@ use giveway_lab::{Clock, Lab, Layer, Machine, Tree};
 use giveway_metasched::policy::Policy;
 use giveway_metasched::scheduler::Table;
 
+use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::find_scheduler;
 use crate::runner::guest::{Host, HostFile};
@@ -58,16 +59,18 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// Builds what these parts need and is missing.
-    pub(crate) fn open(parts: &[Part], programs: Vec<HostFile>) -> Result<Guests, Failure> {
+    pub(crate) fn open(
+        parts: &[Part],
+        programs: Vec<HostFile>,
+        clock: ClockArgs,
+    ) -> Result<Guests, Failure> {
         let is_application = |part: &Part| *part == Part::Applications;
         let usual = !parts.iter().all(is_application);
         let application = parts.iter().any(is_application);
+        let host = |lab| Host::of(lab, clock);
         Ok(Guests {
-            usual: usual
-                .then(|| executors::open(false))
-                .transpose()?
-                .map(Host::of),
-            application: application.then(application_lab).transpose()?.map(Host::of),
+            usual: usual.then(|| executors::open(false)).transpose()?.map(host),
+            application: application.then(application_lab).transpose()?.map(host),
             programs,
         })
     }

@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 
 use super::cell::{Cell, numbered};
 use super::guests::Guests;
+use crate::runner::clock::ClockArgs;
 use crate::runner::executors::scheduler_file;
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
@@ -79,6 +80,8 @@ pub(crate) struct PreemptArgs {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
+    lab_clock: ClockArgs,
+    #[command(flatten)]
     results: ResultArgs,
 }
 
@@ -116,13 +119,14 @@ pub(super) fn preempt(args: &PreemptArgs) -> Result<u8, Failure> {
     let results = &args.results;
     match args.clock {
         Clock::Native => {
+            args.lab_clock.refuse_natively()?;
             plan.validate()?;
             let rows = plan.rows()?;
             eprintln!("measuring on this machine itself, {rows} rows");
             results.run(&cells, Cell::title, &Native, 1, &stop)
         }
         Clock::Lockstep => {
-            let guests = Guests::open(args.cpus.unwrap_or(2))?;
+            let guests = Guests::open(args.cpus.unwrap_or(2), args.lab_clock)?;
             let width = guests.width().min(cells.len());
             eprintln!(
                 "measuring in the lab, {} guests, {width} at a time",

@@ -2,6 +2,7 @@
 //!
 //! A cell of the pool is one scheduler and one repeat, in a guest of its own.
 
+use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::{Experiment, GuestCommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +71,8 @@ pub(crate) struct WakeupArgs {
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
+    clock: ClockArgs,
+    #[command(flatten)]
     results: ResultArgs,
 }
 
@@ -84,7 +87,7 @@ pub(crate) fn wakeup(args: &WakeupArgs) -> Result<u8, Failure> {
     }
     let stop = interruptible()?;
     let guests = Guests {
-        host: Host::of(executors::open(false)?),
+        host: Host::of(executors::open(false)?, args.clock),
         programs,
     };
     let width = width(GUEST_MIB).min(plans.len());

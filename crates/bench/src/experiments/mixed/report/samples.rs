@@ -83,6 +83,7 @@ pub(crate) fn report() -> Report<Row> {
         memory_mib: 3072,
         postgresql: "17.6".to_owned(),
         dataset_version: 1,
+        ..Environment::default()
     };
     // Scheduler, SOLO, SOLO-BG, MIN:MAX (tps, ms, queries), 50:50.
     let cells = [
