@@ -21,7 +21,7 @@ use crate::cell::record::CellRecord;
 use crate::cell::row::Row;
 use crate::cell::run_cell;
 use crate::harness::Progress;
-use crate::harness::environment::{Environment, Provenance};
+use crate::harness::environment::{Environment, Provenance, own_digest};
 use crate::report::{Record, Report};
 use crate::runner::clock::ClockArgs;
 use crate::workload::dataset::{self, DATASET_VERSION, DatasetSpec};
@@ -62,6 +62,7 @@ impl Host {
     /// The host of this lab's guests.
     pub(crate) fn of(lab: Lab, clock: ClockArgs) -> Self {
         let mut environment = Environment::probe("");
+        environment.provenance.program = own_digest();
         environment.provenance.emulator = entry(&lab.qemu());
         environment.provenance.image = entry(lab.image());
         Host {
