@@ -13,11 +13,18 @@
  *   clock_probe skew A B by how much CPU A's time stamps lie in the future of
  *                        CPU B's clock, at worst; a quantum at most
  *   clock_probe wake A B latency of a futex wake-up of idle CPU B by CPU A
+ *   clock_probe lock KIND THREADS
+ *                        an exclusive lock that a thread on each of the first CPUs
+ *                        takes without pause: `ticket`, `mcs`, `futex`, or `kernel`,
+ *                        a spinlock of the kernel's. Sections that began before the
+ *                        one before had ended must be 0, and the time it is held at
+ *                        most the time that passed.
  */
 #define _GNU_SOURCE
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,8 +35,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOPS = 5000000, COSTS = 20000, WAKES = 500 };
+enum { LOOPS = 5000000, COSTS = 20000, WAKES = 500, THREADS_MAX = 64, STEPS = 200 };
 static const int64_t SKEW_NS = 100000000;
+static const int64_t LOCK_NS = 50000000;
 
 static int64_t now_ns(clockid_t clock)
 {
@@ -194,6 +202,233 @@ static void wake(int from, int to)
            (long)wake_min_ns, (long)(wake_sum_ns / WAKES), (long)wake_max_ns);
 }
 
+/* lock: sections of STEPS steps, back to back, on `contenders` CPUs. */
+
+/* A waiter's place in the queue of the MCS lock. */
+struct mcs_node {
+    _Alignas(64) _Atomic(struct mcs_node *) next;
+    atomic_bool waits;
+};
+
+struct lock_kind {
+    const char *name;
+    void (*acquire)(int me);
+    void (*release)(int me);
+};
+
+/* What a thread saw. */
+static struct {
+    _Alignas(64) int64_t held_ns;
+    int64_t early_ns; /* at worst */
+    long turns, early;
+} seen[THREADS_MAX];
+
+static const struct lock_kind *kind;
+static int contenders;
+static atomic_int present;
+/* What happens between these is counted. The second is set first. */
+static _Atomic int64_t window_begin_ns, window_end_ns;
+static int64_t last_end_ns; /* the lock protects it */
+static volatile uint64_t guarded;
+
+/* A section began so long before the one before had ended, or not if that is 0. */
+static void began_early(int me, int64_t ns)
+{
+    if (ns > 0) {
+        seen[me].early++;
+        seen[me].early_ns = ns > seen[me].early_ns ? ns : seen[me].early_ns;
+    }
+}
+
+/* The two words on lines of their own, so that an arrival is no store to the other. */
+static struct {
+    _Alignas(64) atomic_uint next;
+    _Alignas(64) atomic_uint serving;
+} ticket;
+
+static void ticket_acquire(int me)
+{
+    unsigned mine = atomic_fetch_add(&ticket.next, 1);
+
+    (void)me;
+    while (atomic_load_explicit(&ticket.serving, memory_order_acquire) != mine) {
+        __builtin_ia32_pause();
+    }
+}
+
+static void ticket_release(int me)
+{
+    unsigned serving = atomic_load_explicit(&ticket.serving, memory_order_relaxed);
+
+    (void)me;
+    atomic_store_explicit(&ticket.serving, serving + 1, memory_order_release);
+}
+
+static struct mcs_node mcs_nodes[THREADS_MAX];
+static _Atomic(struct mcs_node *) mcs_tail;
+
+static void mcs_acquire(int me)
+{
+    struct mcs_node *node = &mcs_nodes[me], *before;
+
+    atomic_store_explicit(&node->next, NULL, memory_order_relaxed);
+    atomic_store_explicit(&node->waits, true, memory_order_relaxed);
+    before = atomic_exchange(&mcs_tail, node);
+    if (!before) {
+        return;
+    }
+    atomic_store_explicit(&before->next, node, memory_order_release);
+    while (atomic_load_explicit(&node->waits, memory_order_acquire)) {
+        __builtin_ia32_pause();
+    }
+}
+
+static void mcs_release(int me)
+{
+    struct mcs_node *node = &mcs_nodes[me], *last = node, *next;
+
+    next = atomic_load_explicit(&node->next, memory_order_acquire);
+    if (!next) {
+        if (atomic_compare_exchange_strong(&mcs_tail, &last, NULL)) {
+            return;
+        }
+        while (!(next = atomic_load_explicit(&node->next, memory_order_acquire))) {
+            __builtin_ia32_pause();
+        }
+    }
+    atomic_store_explicit(&next->waits, false, memory_order_release);
+}
+
+/* 0 free, 1 held, 2 held and somebody may sleep: Drepper's third mutex. */
+static atomic_int futex_word;
+
+static void futex_acquire(int me)
+{
+    int was = 0;
+
+    (void)me;
+    if (atomic_compare_exchange_strong(&futex_word, &was, 1)) {
+        return;
+    }
+    while (atomic_exchange(&futex_word, 2) != 0) {
+        syscall(SYS_futex, &futex_word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
+    }
+}
+
+static void futex_release(int me)
+{
+    (void)me;
+    if (atomic_exchange(&futex_word, 0) == 2) {
+        syscall(SYS_futex, &futex_word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    }
+}
+
+/*
+ * timer_settime() holds the timer's spinlock while it reads the clock twice: first for
+ * what is left of the old setting, then to add the new one to it. Everyone sets the
+ * same. So if more is left than that, this section's first reading lay before the
+ * second one of the section before.
+ */
+static timer_t timer;
+
+static void kernel_turn(int me)
+{
+    struct itimerspec set = { .it_value.tv_sec = 1000 }, old;
+
+    if (timer_settime(timer, 0, &set, &old) != 0) {
+        perror("clock_probe: timer_settime");
+        exit(1);
+    }
+    began_early(me, (old.it_value.tv_sec - 1000) * INT64_C(1000000000) + old.it_value.tv_nsec);
+    seen[me].turns += now_ns(CLOCK_MONOTONIC) < window_end_ns;
+}
+
+static const struct lock_kind kinds[] = {
+    { "ticket", ticket_acquire, ticket_release },
+    { "mcs", mcs_acquire, mcs_release },
+    { "futex", futex_acquire, futex_release },
+    { "kernel", NULL, NULL },
+};
+
+static void user_turn(int me)
+{
+    int64_t begin, end;
+
+    kind->acquire(me);
+    begin = now_ns(CLOCK_MONOTONIC);
+    began_early(me, last_end_ns - begin);
+    for (int i = 0; i < STEPS; i++) {
+        guarded = guarded * 3 + 1;
+    }
+    end = now_ns(CLOCK_MONOTONIC);
+    last_end_ns = end;
+    kind->release(me);
+    if (begin >= window_begin_ns && end <= window_end_ns) {
+        seen[me].held_ns += end - begin;
+        seen[me].turns++;
+    }
+}
+
+static void *contender(void *arg)
+{
+    int me = arg_cpu(arg);
+
+    pin(me);
+    atomic_fetch_add(&present, 1);
+    while (now_ns(CLOCK_MONOTONIC) < window_begin_ns || !window_begin_ns) {
+        __builtin_ia32_pause();
+    }
+    while (now_ns(CLOCK_MONOTONIC) < window_end_ns) {
+        if (kind->acquire) {
+            user_turn(me);
+        } else {
+            kernel_turn(me);
+        }
+    }
+    return NULL;
+}
+
+static void lock(const char *name, int threads)
+{
+    pthread_t others[THREADS_MAX];
+    struct sigevent none = { .sigev_notify = SIGEV_NONE };
+    int64_t begin, held = 0, early_ns = 0;
+    long turns = 0, early = 0;
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (!strcmp(name, kinds[i].name)) {
+            kind = &kinds[i];
+        }
+    }
+    if (!kind || threads < 1 || threads > THREADS_MAX) {
+        fprintf(stderr, "clock_probe: lock ticket|mcs|futex|kernel 1..%d\n", THREADS_MAX);
+        exit(2);
+    }
+    if (timer_create(CLOCK_MONOTONIC, &none, &timer) != 0) {
+        perror("clock_probe: timer_create");
+        exit(1);
+    }
+    contenders = threads;
+    for (int i = 0; i < threads; i++) {
+        others[i] = start(contender, i);
+    }
+    while (atomic_load(&present) < threads) {
+        sched_yield();
+    }
+    begin = now_ns(CLOCK_MONOTONIC) + 1000000;
+    window_end_ns = begin + LOCK_NS;
+    window_begin_ns = begin;
+    for (int i = 0; i < threads; i++) {
+        pthread_join(others[i], NULL);
+        held += seen[i].held_ns;
+        turns += seen[i].turns;
+        early += seen[i].early;
+        early_ns = seen[i].early_ns > early_ns ? seen[i].early_ns : early_ns;
+    }
+    printf("lock kind=%s threads=%d early=%ld early_ns=%ld turns=%ld held=%.4f turns_per_s=%.0f\n",
+           name, threads, early, (long)early_ns, turns, (double)held / LOCK_NS, turns * 1e9 / LOCK_NS);
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "";
@@ -210,8 +445,10 @@ int main(int argc, char **argv)
         skew(atoi(argv[2]), atoi(argv[3]));
     } else if (!strcmp(what, "wake") && argc == 4) {
         wake(atoi(argv[2]), atoi(argv[3]));
+    } else if (!strcmp(what, "lock") && argc == 4) {
+        lock(argv[2], atoi(argv[3]));
     } else {
-        fprintf(stderr, "usage: clock_probe loop|spin|costs|skew A B|wake A B\n");
+        fprintf(stderr, "usage: clock_probe loop|spin|costs|skew A B|wake A B|lock KIND THREADS\n");
         return 2;
     }
     return 0;

@@ -22,21 +22,52 @@ pub enum Clock {
         quantum_ns: u32,
         /// log2 of the ns one instruction takes: 2 is 250 MIPS.
         shift: u8,
+        /// Whether a CPU never sees what another does before its time. Without it,
+        /// up to a quantum before; that is faster with many CPUs.
+        causal: bool,
     },
 }
 
 impl Clock {
-    /// The lockstep clock as measurements use it: 10 µs, 250 MIPS.
+    /// The lockstep clock as measurements use it: 10 µs, 250 MIPS, causal.
     pub const LOCKSTEP: Clock = Clock::Lockstep {
         quantum_ns: 10_000,
         shift: 2,
+        causal: true,
     };
+
+    /// The same without causality, for where no time of less than some quanta matters.
+    pub const LOOSE: Clock = Clock::LOCKSTEP.loose();
+
+    /// The same without causality; `Real` has none.
+    #[must_use]
+    pub const fn loose(self) -> Clock {
+        match self {
+            Clock::Real => Clock::Real,
+            Clock::Lockstep {
+                quantum_ns, shift, ..
+            } => Clock::Lockstep {
+                quantum_ns,
+                shift,
+                causal: false,
+            },
+        }
+    }
+
+    /// Whether a CPU never sees what another does before its time.
+    pub const fn is_causal(self) -> bool {
+        matches!(self, Clock::Lockstep { causal: true, .. })
+    }
 
     /// The same with another quantum; `Real` has none.
     pub const fn with_quantum(self, quantum_ns: u32) -> Clock {
         match self {
             Clock::Real => Clock::Real,
-            Clock::Lockstep { shift, .. } => Clock::Lockstep { quantum_ns, shift },
+            Clock::Lockstep { shift, causal, .. } => Clock::Lockstep {
+                quantum_ns,
+                shift,
+                causal,
+            },
         }
     }
 
@@ -130,7 +161,10 @@ impl Machine {
                 self.memory_mib
             ));
         }
-        if let Clock::Lockstep { quantum_ns, shift } = self.clock {
+        if let Clock::Lockstep {
+            quantum_ns, shift, ..
+        } = self.clock
+        {
             if !(1_000..=1_000_000).contains(&quantum_ns) {
                 return refuse(format!(
                     "a quantum of {quantum_ns} ns: choose 1000 to 1000000"
@@ -210,7 +244,8 @@ mod tests {
         assert!(
             refused(|m| m.clock = Clock::Lockstep {
                 quantum_ns: 1,
-                shift: 2
+                shift: 2,
+                causal: true,
             })
             .contains("quantum")
         );

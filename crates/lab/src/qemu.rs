@@ -17,8 +17,8 @@ use crate::progress::Progress;
 /// The lockstep clock, as a patch on Debian's source; `docs/design/clock.md` explains it.
 ///
 /// Its invariants are not asserted in QEMU, since a change of the patch rebuilds every
-/// lab's emulator. `tests/clock.rs` measures 1 (a loop's CPU time beside busy CPUs), 3
-/// (wake-up latency) and 4 (two runs with one seed); 2 follows from there being one thread.
+/// lab's emulator. `tests/clock.rs` measures 1 (a loop's CPU time beside busy CPUs), 2
+/// (sections of locks), 3 (wake-up latency) and 4 (two runs with one seed).
 const PATCH: &str = include_str!("../qemu/lockstep.patch");
 
 /// Only what a guest of the lab meets.

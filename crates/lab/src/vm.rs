@@ -129,7 +129,11 @@ impl Outcome {
 enum Execution {
     Kvm,
     Threads,
-    Lockstep { quantum_ns: u32, shift: u8 },
+    Lockstep {
+        quantum_ns: u32,
+        shift: u8,
+        causal: bool,
+    },
 }
 
 /// The parts of a guest that do not differ from run to run.
@@ -298,7 +302,15 @@ fn kvm_verdict(cache: &Cache, kernel: &Kernel) -> PathBuf {
 
 fn execution(lab: &Lab, clock: Clock) -> Execution {
     match clock {
-        Clock::Lockstep { quantum_ns, shift } => Execution::Lockstep { quantum_ns, shift },
+        Clock::Lockstep {
+            quantum_ns,
+            shift,
+            causal,
+        } => Execution::Lockstep {
+            quantum_ns,
+            shift,
+            causal,
+        },
         Clock::Real if kvm_usable(lab) => Execution::Kvm,
         Clock::Real => Execution::Threads,
     }
@@ -484,12 +496,19 @@ fn command(
     let (accelerator, cpu): (Vec<String>, &str) = match execution {
         Execution::Kvm => (vec!["-accel".into(), "kvm".into()], "host"),
         Execution::Threads => (vec!["-accel".into(), "tcg,thread=multi".into()], CPU),
-        Execution::Lockstep { quantum_ns, shift } => (
+        Execution::Lockstep {
+            quantum_ns,
+            shift,
+            causal,
+        } => (
             vec![
                 "-accel".into(),
                 "tcg,thread=single".into(),
                 "-icount".into(),
-                format!("shift={shift},sleep=off,lockstep=on,quantum={quantum_ns}"),
+                format!(
+                    "shift={shift},sleep=off,lockstep=on,quantum={quantum_ns},causal={}",
+                    if causal { "on" } else { "off" }
+                ),
             ],
             CPU,
         ),

@@ -105,6 +105,7 @@ mod minutes {
             clock: Clock::Lockstep {
                 quantum_ns: 40_000,
                 shift: 4,
+                causal: false,
             },
             ..crate::claims::cpus(2)
         }

@@ -59,6 +59,10 @@ pub(crate) struct Provenance {
     /// How far the lab's CPUs were let apart, in ns; 0 natively.
     #[serde(skip_serializing_if = "is_zero")]
     pub quantum_ns: u32,
+    /// Whether the lab's CPUs never saw what another did before its time; results up to
+    /// 2026-11-24 did not have such a clock.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub causal: bool,
     /// The host's CPU, how many it has, and the mean number of tasks that wanted one in
     /// the minute before.
     pub host_cpu: String,
@@ -72,10 +76,11 @@ impl Provenance {
         match self.quantum_ns {
             0 => String::new(),
             quantum => format!(
-                "{}, {}, quantum {} µs",
+                "{}, {}, quantum {} µs, {}",
                 self.emulator,
                 self.image,
-                f64::from(quantum) / 1e3
+                f64::from(quantum) / 1e3,
+                if self.causal { "causal" } else { "loose" }
             ),
         }
     }
@@ -214,9 +219,10 @@ mod tests {
             emulator: "qemu-1".to_owned(),
             image: "image-2".to_owned(),
             quantum_ns: 2_500,
+            causal: true,
             ..Provenance::default()
         };
-        assert_eq!(provenance.lab(), "qemu-1, image-2, quantum 2.5 µs");
+        assert_eq!(provenance.lab(), "qemu-1, image-2, quantum 2.5 µs, causal");
         provenance.quantum_ns = 0;
         assert!(provenance.lab().is_empty() && provenance.host().is_empty());
     }

@@ -190,12 +190,14 @@ impl<R: Record> Report<R> {
         let of_ours = setting(self).or(setting(&other)).unwrap_or_default();
         let of_theirs = setting(&other).unwrap_or_else(|| of_ours.clone());
         let quantum = |of: &Environment| of.provenance.quantum_ns.to_string();
+        let causal = |of: &Environment| of.provenance.causal.to_string();
         let properties = [
             ("settings", &of_ours, &of_theirs),
             ("experiments", &self.experiment, &other.experiment),
             ("kernels", &ours.kernel, &theirs.kernel),
             ("clocks", &ours.clock, &theirs.clock),
             ("quanta", &quantum(ours), &quantum(theirs)),
+            ("causality", &causal(ours), &causal(theirs)),
             ("commits", &ours.commit, &theirs.commit),
             ("PostgreSQL versions", &ours.postgresql, &theirs.postgresql),
             (

@@ -149,6 +149,7 @@ fn sign(environment: &mut Environment, host: &Environment, clock: Clock) {
     clock.name().clone_into(&mut environment.clock);
     environment.provenance = Provenance {
         quantum_ns: clock.quantum_ns(),
+        causal: clock.is_causal(),
         ..host.provenance.clone()
     };
 }
@@ -306,6 +307,7 @@ mod tests {
         };
         sign(&mut environment, &host, Clock::LOCKSTEP);
         assert_eq!(environment.provenance.quantum_ns, 10_000);
+        assert!(environment.provenance.causal);
         let Environment {
             date,
             machine,

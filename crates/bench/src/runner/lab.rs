@@ -120,6 +120,9 @@ struct MachineArgs {
     /// Lockstep: log2 of the ns an instruction takes [default: 2]
     #[arg(long, value_name = "N")]
     shift: Option<u8>,
+    /// Lockstep: CPUs may see each other's stores up to a quantum early; faster
+    #[arg(long)]
+    loose: bool,
     /// Seed of all randomness in the guest
     #[arg(long, default_value_t = Machine::default().seed, value_name = "N")]
     seed: u64,
@@ -234,12 +237,12 @@ fn info() -> Result<u8, Failure> {
 impl MachineArgs {
     fn machine(&self) -> Result<Machine, Failure> {
         let clock = match self.clock {
-            ClockKind::Lockstep => lockstep(self.quantum, self.shift),
-            ClockKind::Real if self.quantum.is_some() || self.shift.is_some() => {
-                return Err(
-                    Failure::usage("--quantum and --shift describe the lockstep clock")
-                        .with_remedy("add --clock lockstep"),
-                );
+            ClockKind::Lockstep => lockstep(self.quantum, self.shift, !self.loose),
+            ClockKind::Real if self.quantum.is_some() || self.shift.is_some() || self.loose => {
+                return Err(Failure::usage(
+                    "--quantum, --shift and --loose describe the lockstep clock",
+                )
+                .with_remedy("add --clock lockstep"));
             }
             ClockKind::Real => Clock::Real,
         };
@@ -257,14 +260,16 @@ impl MachineArgs {
     }
 }
 
-fn lockstep(quantum: Option<u32>, shift: Option<u8>) -> Clock {
+fn lockstep(quantum: Option<u32>, shift: Option<u8>, causal: bool) -> Clock {
     match Clock::LOCKSTEP {
         Clock::Lockstep {
             quantum_ns,
             shift: usual,
+            ..
         } => Clock::Lockstep {
             quantum_ns: quantum.unwrap_or(quantum_ns),
             shift: shift.unwrap_or(usual),
+            causal,
         },
         Clock::Real => Clock::Real,
     }
