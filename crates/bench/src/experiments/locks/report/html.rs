@@ -286,8 +286,8 @@ fn environment(page: &mut String, report: &Report<LockRow>) {
         &more,
         "The experiments are those of CFL (Sections 3.4, 4.5 and 4.6). With more threads than \
          CPUs, a preempted holder goes on holding, and its time counts. In the lockstep clock \
-         cache traffic costs nothing and a hand-over takes up to a quantum: compare shares and \
-         ratios there, not costs.",
+         cache traffic costs nothing: compare shares and ratios there, not costs. If it was \
+         loose, as all were up to 2026-11-24, a hand-over takes up to a quantum.",
     );
 }
 
