@@ -37,7 +37,7 @@
 
 enum { LOOPS = 5000000, COSTS = 20000, WAKES = 500, THREADS_MAX = 64, STEPS = 200 };
 static const int64_t SKEW_NS = 100000000;
-static const int64_t LOCK_NS = 50000000;
+static const int64_t LOCK_NS = 200000000;
 
 static int64_t now_ns(clockid_t clock)
 {
