@@ -13,7 +13,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::cgroup::{Group, Tree};
+use super::cgroup::Tree;
 use super::switches::Switches;
 use super::ufs::UfsCounts;
 use crate::cell::config::CellConfig;
@@ -39,13 +39,36 @@ pub(crate) struct Busy {
     pub(crate) per_cpu: Vec<f64>,
 }
 
-/// Counters at one instant.
+/// A counter, and when it was read. Whoever reads several is preempted between them on a
+/// busy machine, so each has a time of its own.
+#[derive(Clone, Debug)]
+struct Timed<T> {
+    value: T,
+    at: Instant,
+}
+
+impl<T> Timed<T> {
+    fn read(read: impl FnOnce() -> Result<T>) -> Result<Self> {
+        let begun = Instant::now();
+        let value = read()?;
+        Ok(Timed {
+            value,
+            at: begun + begun.elapsed() / 2,
+        })
+    }
+
+    /// Seconds between two readings.
+    fn since(&self, before: &Self) -> f64 {
+        (self.at - before.at).as_secs_f64()
+    }
+}
+
+/// The counters at one end of the window.
 #[derive(Clone, Debug)]
 struct Reading {
-    at: Instant,
-    classes: Vec<Duration>,
-    clients: Duration,
-    idle: Vec<u64>,
+    classes: Vec<Timed<Duration>>,
+    clients: Timed<Duration>,
+    idle: Timed<Vec<u64>>,
 }
 
 impl Reading {
@@ -53,35 +76,39 @@ impl Reading {
         let classes = match by {
             By::Cgroups => {
                 let groups = tree.groups().iter();
-                groups.map(Group::cpu_time).collect::<Result<_>>()?
+                let times = groups.map(|group| Timed::read(|| group.cpu_time()));
+                times.collect::<Result<_>>()?
             }
-            By::Roles => shared(tree.server().cpu_time()?, pids)?,
+            By::Roles => {
+                let both = Timed::read(|| shared(tree.server().cpu_time()?, pids))?;
+                let times = both.value.into_iter();
+                times.map(|value| Timed { value, at: both.at }).collect()
+            }
         };
         Ok(Reading {
             classes,
-            clients: tree.clients.cpu_time()?,
-            idle: read_idle()?,
-            at: Instant::now(),
+            clients: Timed::read(|| tree.clients.cpu_time())?,
+            idle: Timed::read(read_idle)?,
         })
     }
 
     /// What happened since `before`, on so many CPUs.
     fn since(&self, before: &Reading, cpus: u32, client_cpus: u32) -> Busy {
-        let elapsed = (self.at - before.at).as_secs_f64();
-        let share = |now: Duration, then: Duration, cpus: u32| {
-            now.saturating_sub(then).as_secs_f64() / (elapsed * f64::from(cpus))
+        let share = |now: &Timed<Duration>, then: &Timed<Duration>, cpus: u32| {
+            let used = now.value.saturating_sub(then.value).as_secs_f64();
+            used / (now.since(then) * f64::from(cpus))
         };
         let classes = self.classes.iter().zip(&before.classes);
-        let idle = before.idle.iter().zip(&self.idle).take(cpus as usize);
+        let sampled = self.idle.since(&before.idle) * PER_SECOND;
+        let idle = before.idle.value.iter().zip(&self.idle.value);
         Busy {
-            classes: classes
-                .map(|(now, then)| share(*now, *then, cpus))
-                .collect(),
-            clients: share(self.clients, before.clients, client_cpus),
+            classes: classes.map(|(now, then)| share(now, then, cpus)).collect(),
+            clients: share(&self.clients, &before.clients, client_cpus),
             per_cpu: idle
+                .take(cpus as usize)
                 .map(|(then, now)| {
                     let idle = now.saturating_sub(*then) as f64;
-                    (1.0 - idle / (elapsed * PER_SECOND)).clamp(0.0, 1.0)
+                    (1.0 - idle / sampled).clamp(0.0, 1.0)
                 })
                 .collect(),
         }
@@ -198,20 +225,31 @@ mod tests {
     }
 
     #[test]
-    fn fractions_are_of_the_cpus_there_were() {
+    fn fractions_are_of_the_cpus_there_were_when_each_was_read() {
         let start = Instant::now();
-        let reading = |at, high, background, clients, idle| Reading {
-            at: start + Duration::from_secs(at),
-            classes: [high, background].map(Duration::from_secs).to_vec(),
-            clients: Duration::from_secs(clients),
-            idle,
+        let reading = |at, late, high, background, clients, idle| {
+            let at = start + Duration::from_secs(at);
+            let late = at + Duration::from_secs(late);
+            let used = |seconds, at| Timed {
+                value: Duration::from_secs(seconds),
+                at,
+            };
+            Reading {
+                classes: vec![used(high, at), used(background, late)],
+                clients: used(clients, late),
+                idle: Timed { value: idle, at },
+            }
         };
-        let before = reading(0, 10, 20, 30, vec![100, 1_000, 7]);
-        let after = reading(2, 11, 22, 31, vec![200, 1_000, 7]);
+        let before = reading(0, 0, 10, 20, 30, vec![100, 1_000, 7]);
+        let after = reading(2, 0, 11, 22, 31, vec![200, 1_000, 7]);
         let busy = after.since(&before, 2, 1);
         assert_eq!((busy.classes, busy.clients), (vec![0.25, 0.5], 0.5));
         // CPU 0 was idle for half the time; CPU 2 is not the server's.
         assert_eq!(busy.per_cpu, [0.5, 1.0]);
+        // Two seconds passed until the second class was read, and it used all of them.
+        let after = reading(2, 2, 11, 28, 34, vec![200, 1_000, 7]);
+        let busy = after.since(&before, 2, 1);
+        assert_eq!((busy.classes, busy.clients), (vec![0.25, 1.0], 1.0));
     }
 
     #[test]
