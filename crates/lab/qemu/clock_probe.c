@@ -202,7 +202,7 @@ static void wake(int from, int to)
            (long)wake_min_ns, (long)(wake_sum_ns / WAKES), (long)wake_max_ns);
 }
 
-/* lock: sections of STEPS steps, back to back, on `contenders` CPUs. */
+/* lock: sections of STEPS steps, back to back, on each of the first CPUs. */
 
 /* A waiter's place in the queue of the MCS lock. */
 struct mcs_node {
@@ -224,7 +224,6 @@ static struct {
 } seen[THREADS_MAX];
 
 static const struct lock_kind *kind;
-static int contenders;
 static atomic_int present;
 /* What happens between these is counted. The second is set first. */
 static _Atomic int64_t window_begin_ns, window_end_ns;
@@ -408,7 +407,6 @@ static void lock(const char *name, int threads)
         perror("clock_probe: timer_create");
         exit(1);
     }
-    contenders = threads;
     for (int i = 0; i < threads; i++) {
         others[i] = start(contender, i);
     }

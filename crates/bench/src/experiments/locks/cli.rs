@@ -165,7 +165,7 @@ impl LocksArgs {
             plan.threads.clone_from(&self.threads);
         }
         plan.seconds = self.seconds.unwrap_or(plan.seconds);
-        // A critical section below the lab's quantum would measure the quantum.
+        // On a loose clock a critical section below the quantum would measure the quantum.
         let usual_scale = match self.clock {
             Clock::Native => 1.0,
             Clock::Lockstep => 20.0,
