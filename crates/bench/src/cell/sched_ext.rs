@@ -197,12 +197,12 @@ impl Drop for Loaded {
 
 /// The kernel times BPF programs while this lives.
 #[derive(Debug)]
-pub(super) struct Timed(());
+pub(crate) struct Timed(());
 
 impl Timed {
     const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
-    pub(super) fn start() -> Result<Self> {
+    pub(crate) fn start() -> Result<Self> {
         fs::write(Self::SWITCH, "1").map_err(Error::file("write to", Self::SWITCH.as_ref()))?;
         Ok(Timed(()))
     }

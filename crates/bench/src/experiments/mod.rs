@@ -31,6 +31,8 @@ pub(crate) mod preempt;
 #[cfg(feature = "experiments")]
 pub(crate) mod rocksdb;
 #[cfg(feature = "experiments")]
+pub(crate) mod switch;
+#[cfg(feature = "experiments")]
 pub(crate) mod tasks;
 #[cfg(feature = "experiments")]
 pub(crate) mod wakeup;
@@ -50,6 +52,8 @@ pub(crate) const ALL: &[Registered] = &[
     Registered::of::<oversubscription::cli::Oversubscription>(),
     #[cfg(feature = "experiments")]
     Registered::of::<wakeup::cli::Wakeup>(),
+    #[cfg(feature = "experiments")]
+    Registered::of::<switch::cli::Switch>(),
     #[cfg(feature = "experiments")]
     Registered::of::<ml::cli::Ml>(),
     #[cfg(feature = "experiments")]

@@ -138,13 +138,12 @@ __once bool is_wide(u32 index)
 	return true;
 }
 
-/* A task of the group is about to wait in its queue, and has been counted. */
-__once int add_affinity(struct task_struct *p __arg_trusted, u32 index)
+/* Add the CPUs that @p may use to those of its group and of the whole. */
+__once int add_cpus(struct task_struct *p __arg_trusted, u32 index)
 {
 	struct group_affinity *r = affinity_of(index);
 	u32 word;
 
-	__sync_fetch_and_add(&r->enters, 1);
 	bpf_for(word, 0, nr_cpu_words) {
 		u32 at = word & (UFS_CPU_WORDS - 1);
 		u64 cpus = allowed_word(p, at);
@@ -161,6 +160,22 @@ __once int add_affinity(struct task_struct *p __arg_trusted, u32 index)
 		set_bits(&narrow_cpus[at], READ_ONCE(r->cpus[at]));
 	}
 	return 0;
+}
+
+/* A task of the group is about to wait in its queue, and has been counted. */
+static __always_inline void add_affinity(struct task_struct *p, u32 index)
+{
+	struct group_affinity *r = affinity_of(index);
+	u64 cpus;
+
+	__sync_fetch_and_add(&r->enters, 1);
+	/* Mostly there is nothing to add. */
+	if (nr_cpu_words == 1 && !is_narrow(index)) {
+		cpus = allowed_word(p, 0);
+		if (!(cpus & ~(READ_ONCE(r->cpus[0]) & READ_ONCE(bg_hint))))
+			return;
+	}
+	add_cpus(p, index);
 }
 
 /* The group has no waiting task, or a new one's affinity may be lost: then @all. */

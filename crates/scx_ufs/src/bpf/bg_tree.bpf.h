@@ -17,8 +17,12 @@
  * 50 ms of CPU time A is picked twice and B three times, and both have moved on
  * by 50 ms, as bg_clock has, which counts real background CPU time.
  *
- * The charge is made when the task is dispatched, so that other CPUs see it,
- * and settled to what was used when the task stops.
+ * COMMITMENT. A CPU that picks a group is committed to it for one slice of CPU time, in
+ * one run or in many (UFS paper, Section 5.1.3). The slice is charged at once, so that
+ * other CPUs see it. While some of it is left, dispatch takes the group's next task
+ * without a look at the tree. What is left is given back when the CPU turns to another
+ * group, becomes idle, or a task of a group that is further behind wakes up for it.
+ * Time-sensitive work in between changes nothing: the CPU returns to its group.
  *
  * A node's life: allocated in cgroup_init, kept in the group's stash while the
  * group has no waiting task, in the tree otherwise. group.queued says which. (asserted
@@ -289,14 +293,67 @@ __once bool tree_first(u64 *vtime __arg_nonnull, u32 *whose __arg_nonnull)
 	return found;
 }
 
-static __always_inline void charge_group(u32 index, s64 ns)
+/* Charge the group @ns at its @scale, or give that back if @ns is negative. */
+static __always_inline void charge_group(u32 index, s64 ns, u64 scale)
 {
-	u64 scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
 	u64 cost = scaled(ns < 0 ? -ns : ns, scale);
 
 	if (unlikely(group(index)->lag_scale != scale))
 		reweight(index);
 	__sync_fetch_and_add(&group(index)->vtime, ns < 0 ? -cost : cost);
+}
+
+/* End this CPU's commitment. Under its rq lock. */
+static __always_inline void settle(struct cpu_ctx *cc)
+{
+	u64 left = cc->bg_left;
+
+	if (!left)
+		return;
+	cc->bg_left = 0;
+	charge_group(cc->bg_group, -(s64)left, group_scale(cc->bg_group, GIVEWAY_TIER_BACKGROUND));
+}
+
+/* Commit @cpu to the group for a slice. Under its rq lock. */
+__once int commit(u32 cpu, u32 index)
+{
+	struct cpu_ctx *cc = cpu_ctx(cpu);
+
+	if (cc->bg_group != index)
+		settle(cc);
+	charge_group(index, bg_slice_ns - cc->bg_left, group_scale(index, GIVEWAY_TIER_BACKGROUND));
+	cc->bg_group = index;
+	cc->bg_left = bg_slice_ns;
+	return 0;
+}
+
+/* Whether @cpu is committed to the group. */
+static __always_inline bool is_committed(struct cpu_ctx *cc, u32 index)
+{
+	return cc->bg_left && cc->bg_group == index;
+}
+
+/* A task of the group @index wakes up for this CPU, under its rq lock: if its group is
+ * further behind, the next dispatch looks at the tree. */
+static __always_inline void release_commitment(struct cpu_ctx *cc, u32 index)
+{
+	u64 left = cc->bg_left, vtime;
+
+	if (!left || cc->bg_group == index)
+		return;
+	vtime = vtime_of(cc->bg_group) -
+		scaled(left, group_scale(cc->bg_group, GIVEWAY_TIER_BACKGROUND));
+	if ((s64)(vtime - vtime_of(index)) > 0)
+		settle(cc);
+}
+
+/* Let @cpu take the next task of the group that it is committed to. */
+static __always_inline bool bg_go_on(u32 cpu, struct cpu_ctx *cc)
+{
+	u32 index = cc->bg_group & (UFS_GROUPS_MAX - 1);
+
+	return cc->bg_left && READ_ONCE(group(index)->nr_waiting) && has_task_for(index, cpu) &&
+	       take_task(cpu, index);
 }
 
 enum pick {
@@ -319,7 +376,7 @@ __once u32 pick_wide(u32 cpu, u32 *picked __arg_nonnull)
 		return PICK_AGAIN;
 	}
 	if (take_task(cpu, index)) {
-		charge_group(index, bg_slice_ns);
+		commit(cpu, index);
 		show_group(index);
 		return PICK_DONE;
 	}
@@ -356,7 +413,7 @@ __once u32 pick_narrow(u32 cpu, u32 index)
 		stat_inc(UFS_TREE_INELIGIBLE);
 		return has_task_for(index, cpu) ? PICK_ASIDE : PICK_AGAIN;
 	}
-	charge_group(index, bg_slice_ns);
+	commit(cpu, index);
 	reweight(index);
 	bg_clamp(index, BEHIND_AWAKE);
 	return PICK_DONE;
@@ -404,11 +461,8 @@ __once bool bg_pick(u32 cpu, s32 than)
 		if (than >= 0 && (index == than || (s64)(vtime_of(than) - vtime_of(index)) <= 0))
 			break;
 		how = wide ? pick_wide(cpu, &whose) : pick_narrow(cpu, index);
-		if (how == PICK_DONE) {
-			cpu_ctx(cpu)->prepaid_group = (wide ? whose : (u32)index) & (UFS_GROUPS_MAX - 1);
-			stat_inc(UFS_BG_DISPATCH);
+		if (how == PICK_DONE)
 			break;
-		}
 		if (how != PICK_ASIDE)
 			continue;
 		if (!wide) {

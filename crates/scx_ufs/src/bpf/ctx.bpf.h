@@ -85,7 +85,8 @@ struct cpu_ctx {
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
-	u32 prepaid_group;	/* charged a slice for the task that runs next */
+	u32 bg_group;		/* background: the group that it is committed to, and */
+	u64 bg_left;		/* what is left of the slice charged for that; 0: it is not */
 	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
 	u32 in_core_ts;		/* counted in core_ts */
@@ -213,7 +214,6 @@ struct task_ctx {
 	u32 load;		/* its weight in the group, LOAD_ONE is 100 */
 	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
-	u32 prepaid;		/* its group was charged for a whole slice */
 	u32 floor;		/* enum tier_override, as is .boost */
 	/* Hints: see hints.bpf.h and boost.bpf.h. */
 	u32 slot;		/* verified to be its own; 0: none */
@@ -323,6 +323,11 @@ static __always_inline u64 allowed_word(struct task_struct *p, u32 word)
 	mask = (u64)BPF_CORE_READ(p, cpus_ptr);
 	bpf_probe_read_kernel(&bits, sizeof(bits), (void *)(mask + word * 8));
 	return bits;
+}
+
+static __always_inline bool is_idle_cpu(u32 cpu)
+{
+	return READ_ONCE(idle_cpus[(cpu >> 6) & (UFS_CPU_WORDS - 1)]) & (1ULL << (cpu & 63));
 }
 
 /* Whether it is worth asking the kernel for an idle CPU that @p may use. */

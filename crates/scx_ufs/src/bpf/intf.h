@@ -65,7 +65,7 @@ enum ufs_stat {
 	UFS_TS_WAKE_PREEMPT_BG,
 	UFS_TS_WAKE_PREEMPT_TS,
 	UFS_TS_WAKE_QUEUED,
-	/* The same for background: an idle CPU was waiting, or the group's queue. */
+	/* The same for background: to an idle CPU, or into its group's queue. */
 	UFS_BG_WAKE_IDLE,
 	UFS_BG_WAKE_QUEUED,
 	/* What dispatch did. */

@@ -22,10 +22,13 @@
  *	  +-------------------------------------------------------------------+
  *
  *   background:
- *	asleep ---> BG_DSQ + group, by virtual runtime ---> RUNNING ---> asleep
- *	                 ^          the group is first       |
- *	                 |          in the runnable tree     |
- *	                 +---- preempted, or slice over -----+
+ *	           idle CPU claimed (select_cpu)
+ *	asleep ---------------------------------> local queue --+
+ *	    \                                                   v
+ *	     +---> BG_DSQ + group, by virtual runtime ------> RUNNING ---> asleep
+ *	                 ^      the CPU's group, or the first    |
+ *	                 |      in the runnable tree             |
+ *	                 +------- preempted, or slice over ------+
  *
  *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
  *   background that holds a lock urgent work waits for: BOOST_DSQ ---> RUNNING.
@@ -39,7 +42,8 @@
  * INVARIANTS
  *   1. A background task is never put into a local queue, which the kernel serves
  *      before it calls dispatch. Exceptions: dispatch moves one there to run it next;
- *      one that moves apart (claim.bpf.h) goes to an idle CPU that it has claimed.
+ *      one that wakes up or moves apart (claim.bpf.h) goes to an idle CPU that it has
+ *      claimed. If urgent work was queued meanwhile, running sees that and gives way.
  *      (not asserted: a program cannot look into local queues; tests look at traces)
  *   2. A task in one of UFS's queues is counted (task_ctx.waits) from before it is
  *      inserted until it runs, moves or leaves; emptiness is judged by counts.
@@ -86,15 +90,31 @@ UEI_DEFINE(uei);
 
 /* ---- Background side of the callbacks ---- */
 
+/* A task is at most one slice behind its group's. */
+static __always_inline void bg_clamp_task(struct task_ctx *tc)
+{
+	u64 least = group(tc->group)->task_clock - bg_slice_ns;
+
+	if ((s64)(least - tc->vtime) > 0) {
+		tc->vtime = least;
+		stat_inc(UFS_BG_CLAMP);
+	}
+}
+
+/* A waking background task has an idle CPU, which was claimed for it: invariant 1. */
+static __always_inline void bg_run_idle(struct task_struct *p, struct task_ctx *tc)
+{
+	count_runnable(tc);
+	bg_clamp_task(tc);
+	stat_inc(UFS_BG_WAKE_IDLE);
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, bg_slice_ns, 0);
+}
+
 static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
 {
 	u32 index = tc->group & (UFS_GROUPS_MAX - 1);
-	struct group *g = group(index);
 
-	if ((s64)(g->task_clock - bg_slice_ns - tc->vtime) > 0) {
-		tc->vtime = g->task_clock - bg_slice_ns;
-		stat_inc(UFS_BG_CLAMP);
-	}
+	bg_clamp_task(tc);
 	enter_queue(tc, WAITS_BG | index);
 	add_affinity(p, index);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
@@ -107,10 +127,8 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 	}
 
 	if (enq_flags & SCX_ENQ_WAKEUP) {
-		stat_inc(tc->idle_found ? UFS_BG_WAKE_IDLE : UFS_BG_WAKE_QUEUED);
-		/* The idle CPU found is this one, and it is woken for the enqueue. */
-		if (tc->idle_found)
-			return;
+		stat_inc(UFS_BG_WAKE_QUEUED);
+		release_commitment(cpu_ctx(scx_bpf_task_cpu(p)), index);
 	}
 	bg_call_cpu(p);
 }
@@ -191,6 +209,19 @@ static __always_inline void count_run(struct task_ctx *tc, u64 used)
 	}
 }
 
+/* A background task of the group has used @used nanoseconds on this CPU. */
+static __always_inline void charge_bg(struct cpu_ctx *cc, u32 index, u64 used)
+{
+	u64 scale = group_scale(index, GIVEWAY_TIER_BACKGROUND);
+	u64 paid = cc->bg_group != index ? 0 : used < cc->bg_left ? used : cc->bg_left;
+
+	cc->bg_left -= paid;
+	/* Before the clock advances: the group may be reweighted. */
+	if (unlikely(paid < used || group(index)->lag_scale != scale))
+		charge_group(index, used - paid, scale);
+	advance_bg_clock(index, used, scale, owners_of(GIVEWAY_TIER_BACKGROUND));
+}
+
 /* Account what @tc has used since it started or was last charged. */
 __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull,
 		      u64 now)
@@ -219,20 +250,9 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
-		/* Before the clock advances: the group may be reweighted. */
-		charge_group(tc->group, (s64)used - (tc->prepaid ? (s64)bg_slice_ns : 0));
-		advance_bg_clock(tc->group, used, group_scale(tc->group, GIVEWAY_TIER_BACKGROUND),
-				 owners_of(GIVEWAY_TIER_BACKGROUND));
-		tc->prepaid = 0;
+		charge_bg(cpu_ctx(scx_bpf_task_cpu(p)), tc->group, used);
 	}
 	return 0;
-}
-
-/* Charge the group of @tc, which runs or goes on running, one slice in advance. */
-static __always_inline void prepay(struct task_ctx *tc)
-{
-	charge_group(tc->group, bg_slice_ns);
-	tc->prepaid = 1;
 }
 
 /* ---- What a CPU runs ---- */
@@ -293,7 +313,12 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 	cpu = claim_for_wakeup(p, prev_cpu, wake_flags, false, &idle);
 	tc->wake_at = scx_bpf_now();
 	tc->idle_found = cpu >= 0;
-	return cpu >= 0 ? cpu : prev_cpu;
+	if (cpu < 0)
+		return prev_cpu;
+	/* A boosted task has a queue of its own. */
+	if (likely(!is_boosted(tc)))
+		bg_run_idle(p, tc);
+	return cpu;
 }
 
 void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
@@ -367,7 +392,6 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		if (prev_boosted) {
 			cc->boost_row++;
 			stat_inc(UFS_BOOST_RUN);
-			prepay(tc);
 			scx_bpf_task_set_slice(prev, boost_slice_ns);
 			runs_ahead(cc, cpu, tc);
 			return;
@@ -386,14 +410,14 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev_bg) {
 		index = tc->group & (UFS_GROUPS_MAX - 1);
 		g = group(index);
-		if (bg_work_for(cpu) && bg_pick(cpu, index))
+		if (!is_committed(cc, index) && bg_work_for(cpu) && bg_pick(cpu, index)) {
+			stat_inc(UFS_BG_DISPATCH);
 			return;
+		}
 		if (READ_ONCE(g->nr_waiting)) {
 			/* Its group goes on; with which of its tasks? */
 			if (queue_first(BG_DSQ + index, &first) && (s64)(first - tc->vtime) < 0 &&
 			    scx_bpf_dsq_move_to_local(BG_DSQ + index, 0)) {
-				charge_group(index, bg_slice_ns);
-				cc->prepaid_group = index;
 				stat_inc(UFS_BG_DISPATCH);
 				return;
 			}
@@ -401,15 +425,16 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		if (!bg_work_for(cpu) && wants_apart(prev, cpu, false))
 			return;
 		stat_inc(UFS_BG_KEEP);
-		prepay(tc);
+		if (!is_committed(cc, index))
+			commit(cpu, index);
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
 		turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
 		if (unlikely(cc->runs != RUNS_BG))
 			runs_bg(cc, cpu);
 		return;
 	}
-	if (bg_work_for(cpu))
-		bg_pick(cpu, -1);
+	if (bg_go_on(cpu, cc) || (bg_work_for(cpu) && bg_pick(cpu, -1)))
+		stat_inc(UFS_BG_DISPATCH);
 }
 
 void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
@@ -454,15 +479,6 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		stat_inc(UFS_THROTTLED_LATE);
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
-	if (tc->tier == GIVEWAY_TIER_BACKGROUND) {
-		/* Dispatch has charged the group, unless the task came by another way:
-		 * from the floor, or back after a real-time task. */
-		if (cc->prepaid_group == tc->group)
-			tc->prepaid = 1;
-		else
-			prepay(tc);
-	}
-	cc->prepaid_group = UFS_GROUPS_MAX;
 	if (from_floor || unlikely(is_boosted(tc))) {
 		runs_ahead(cc, cpu, tc);
 		return;
@@ -471,6 +487,10 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		runs_ts(cc, cpu, now, task_scale(tc), tc->vtime);
 		return;
 	}
+	/* Dispatch has done so, unless the task came by another way: back after a real-time
+	 * task, or by claim.bpf.h. */
+	if (!is_committed(cc, tc->group))
+		commit(cpu, tc->group);
 	runs_bg(cc, cpu);
 	/* Paired with ts_enqueue(): a task that was queued since dispatch looked. */
 	if (unlikely(READ_ONCE(ts_waiting) && READ_ONCE(ts_enq_seq) != cc->ts_seen)) {
@@ -552,6 +572,7 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 	}
 	/* A full barrier: paired with the search for an idle CPU in enqueue. */
 	__sync_fetch_and_or(word, bit);
+	settle(cpu_ctx(cpu));
 	core_turns(cpu_ctx(cpu), cpu, false);
 	settle_core(cpu);
 	if (READ_ONCE(ts_waiting) || bg_work_for(cpu))

@@ -139,14 +139,16 @@ static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx 
 	return cpu;
 }
 
-/* Have an idle CPU, if there is one, serve @p, which waits in its group's queue. */
+/* Have an idle CPU, if there is one, serve @p, which waits in its group's queue. A CPU
+ * that becomes idle after this look sees the count of the task. */
 __once int bg_call_cpu(struct task_struct *p __arg_trusted)
 {
 	bool idle = false;
 	s32 cpu;
 
 	if (!may_move(p)) {
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
+		if (is_idle_cpu(scx_bpf_task_cpu(p)))
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
 		return 0;
 	}
 	cpu = claim_for_queued(p, scx_bpf_task_cpu(p), false, &idle);
@@ -164,7 +166,7 @@ __once int ts_call_cpu(struct task_struct *p __arg_trusted, u32 cpu)
 	s32 other;
 
 	if (!may_move(p)) {
-		if (cpu_ctx(cpu)->runs == RUNS_OTHER)
+		if (is_idle_cpu(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 		else if (claim_bg_cpu(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
