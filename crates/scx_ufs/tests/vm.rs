@@ -33,6 +33,7 @@ mod basics {
         time_sensitive_weights_6667_10000
         time_sensitive_weights_6667_10000_with_1_and_3_tasks
         nested_weights_compound
+        cpu_stays_with_a_background_cgroup_for_a_slice
         bursty_tasks_get_their_share
         weight_change_takes_effect_at_once
         cpu_idle_is_background_while_it_lasts

@@ -231,13 +231,20 @@ __once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 	u64 best_vtime = unknown_zero(), vtime;
 	s32 best = -1 - (s32)unknown_zero();
 	u32 seen = unknown_zero(), other, i;
+	bool elsewhere;
 
 	WRITE_ONCE(cc->ts_seen, READ_ONCE(ts_enq_seq));
+	elsewhere = READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting);
+	/* Where there is nothing to compare a task with, its key need not be read. */
+	if (!elsewhere && !has_prev && scx_bpf_dsq_move_to_local(TS_DSQ + cpu, 0)) {
+		stat_inc(UFS_TS_DISPATCH);
+		return true;
+	}
 	if (READ_ONCE(cc->ts_waiting) && queue_first(TS_DSQ + cpu, &vtime)) {
 		best = cpu;
 		best_vtime = vtime;
 	}
-	if (READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting)) {
+	if (elsewhere) {
 		bpf_for(i, 1, nr_cpu_ids) {
 			other = cpu_after(cpu, i);
 			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !queue_first(TS_DSQ + other, &vtime))

@@ -18,10 +18,12 @@
 //! | plain | time per switch |
 //! | timed | the time of all callbacks per switch, by the kernel's own count of BPF programs (`kernel.bpf_stats_enabled`) |
 //!
-//! The time of a callback ends with one of the kernel's two clock readings in it.
-//! Schedulers that are not sched_ext's have no callbacks.
+//! What the kernel counts for an empty program, which runs at every switch of the second
+//! window, is subtracted from each call: it is the timing itself. Schedulers that are not
+//! sched_ext's have no callbacks.
 
 pub(crate) mod cli;
+mod empty;
 pub(crate) mod report;
 mod row;
 mod run;
@@ -31,6 +33,7 @@ use std::path::PathBuf;
 use giveway_tier::{Tier, Weight};
 use serde::{Deserialize, Serialize};
 
+use empty::Empty;
 pub(crate) use row::SwitchRow;
 
 use crate::cell::cgroup::{Share, Tree, cpu_range};
@@ -141,11 +144,14 @@ impl SwitchPlan {
         tree.server().add(own)?;
 
         progress(&format!("{}: measuring", self.title()));
-        let plain = run::run(self.warmup_s, self.seconds, || ())?.0;
+        let plain = run::run(self.warmup_s, self.seconds, || Ok(()))?.0;
         let timed = match &scheduler {
             Some(_) => {
                 let _timed = Timed::start()?;
-                Some(run::run(self.warmup_s, self.seconds, row::callbacks)?)
+                let empty = Empty::attach()?;
+                Some(run::run(self.warmup_s, self.seconds, || {
+                    row::Counts::read(&empty)
+                })?)
             }
             None => None,
         };

@@ -19,7 +19,7 @@ pub(super) struct Window {
 pub(super) fn run<T>(
     warmup_s: f64,
     seconds: f64,
-    mut read: impl FnMut() -> T,
+    mut read: impl FnMut() -> Result<T>,
 ) -> Result<(Window, T, T)> {
     let failed = |error| Error::file("use a pipe of", Path::new("this process"))(error);
     let (from_peer, to_own) = std::io::pipe().map_err(failed)?;
@@ -27,9 +27,9 @@ pub(super) fn run<T>(
     let peer = thread::spawn(move || echo(at_peer, to_own));
     let mut pair = (from_peer, to_peer);
     exchange(&mut pair, warmup_s).map_err(failed)?;
-    let before = read();
+    let before = read()?;
     let window = exchange(&mut pair, seconds).map_err(failed)?;
-    let after = read();
+    let after = read()?;
     // The peer reads the end of its pipe.
     drop(pair);
     peer.join()
@@ -73,7 +73,7 @@ mod tests {
         let mut reads = 0;
         let (window, before, after) = run(0.0, 0.05, || {
             reads += 1;
-            reads
+            Ok(reads)
         })
         .unwrap();
         assert!(window.switches >= 200 && window.seconds >= 0.05);

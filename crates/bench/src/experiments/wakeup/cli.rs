@@ -7,7 +7,7 @@ use crate::runner::experiment::{Experiment, GuestCommand};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::experiments::wakeup::{SCHEDULERS, WakeupPlan, WakeupRow};
+use crate::experiments::wakeup::{SCHEDULERS, WakeupPlan, WakeupRow, schbench};
 use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use clap::Args;
@@ -22,6 +22,8 @@ use giveway_command::Failure;
 
 /// Where a guest has the scheduler's program.
 const GUEST_PROGRAM: &str = "/lab/scheduler";
+/// Where a guest has schbench.
+const GUEST_SCHBENCH: &str = "/lab/schbench";
 /// Memory of a guest: threads, their matrices, and little else.
 const GUEST_MIB: u32 = 1024;
 /// What a run of hackbench takes at most, by the guest's clock.
@@ -68,6 +70,9 @@ pub(crate) struct WakeupArgs {
     /// Seconds of cyclictest, beside hackbench in a loop; 0: none
     #[arg(long, default_value_t = WakeupPlan::default().cyclictest_s, value_name = "SECONDS")]
     cyclictest_seconds: u32,
+    /// Run schbench itself, too, made from the source in this directory
+    #[arg(long, value_name = "DIR")]
+    schbench: Option<PathBuf>,
     #[command(flatten)]
     repeats: RepeatArgs,
     #[command(flatten)]
@@ -85,10 +90,12 @@ pub(crate) fn wakeup(args: &WakeupArgs) -> Result<u8, Failure> {
             programs.push((scheduler.clone(), file));
         }
     }
+    let schbench = args.schbench.as_deref().map(schbench::make).transpose()?;
     let stop = interruptible()?;
     let guests = Guests {
         host: Host::of(executors::open(false)?, args.clock),
         programs,
+        schbench: schbench.as_ref().map(|(_, program)| program.clone()),
     };
     let width = width(GUEST_MIB).min(plans.len());
     eprintln!(
@@ -115,6 +122,10 @@ impl WakeupArgs {
                 seconds: self.seconds,
                 hackbench_runs: self.hackbench_runs,
                 cyclictest_s: self.cyclictest_seconds,
+                schbench: match self.schbench {
+                    Some(_) => GUEST_SCHBENCH.into(),
+                    None => PathBuf::new(),
+                },
                 repeat,
                 seed,
                 scheduler_program: match scheduler.program() {
@@ -134,6 +145,7 @@ impl WakeupArgs {
 struct Guests {
     host: Host,
     programs: Vec<(Scheduler, PathBuf)>,
+    schbench: Option<PathBuf>,
 }
 
 impl Executor<WakeupPlan, Report<WakeupRow>> for Guests {
@@ -144,16 +156,14 @@ impl Executor<WakeupPlan, Report<WakeupRow>> for Guests {
     ) -> Result<Report<WakeupRow>, String> {
         let mut programs = self.programs.iter();
         let program = programs.find(|(of, _)| *of == plan.scheduler);
-        let program: Option<HostFile> =
-            program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        let scheduler = program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        let schbench = self
+            .schbench
+            .clone()
+            .map(|file| (file, "schbench".to_owned()));
+        let files: Vec<HostFile> = scheduler.into_iter().chain(schbench).collect();
         self.host
-            .run_plan(
-                &machine(plan),
-                "wakeup-cell",
-                plan,
-                program.as_slice(),
-                line,
-            )
+            .run_plan(&machine(plan), "wakeup-cell", plan, &files, line)
             .map_err(|failure| failure.message())
     }
 }
@@ -161,7 +171,10 @@ impl Executor<WakeupPlan, Report<WakeupRow>> for Guests {
 /// The same plan gives the same machine, and that the same rows.
 fn machine(plan: &WakeupPlan) -> Machine {
     // An emulated second takes up to ten of the host's for each CPU that is busy.
-    let tools = HACKBENCH_S * f64::from(plan.hackbench_runs) + f64::from(plan.cyclictest_s);
+    let mut tools = HACKBENCH_S * f64::from(plan.hackbench_runs) + f64::from(plan.cyclictest_s);
+    if !plan.schbench.as_os_str().is_empty() {
+        tools += plan.warmup_s + plan.seconds;
+    }
     let measured = Duration::from_secs_f64(plan.warmup_s + plan.seconds + tools);
     let set_up = match plan.scheduler {
         // The verifier has more to read than of UFS.

@@ -16,7 +16,8 @@
 //! | [`WakeupPlan::operations`] products of two matrices | the work, with a cache footprint |
 //! | a spinlock for each CPU, held during the work | data of that CPU: who is preempted with it in hand makes others spin |
 //!
-//! Afterwards hackbench and cyclictest measure the same from other sides (`tools`).
+//! Afterwards hackbench and cyclictest measure the same from other sides (`tools`), and
+//! schbench itself the same where a user has it (`schbench`).
 //!
 //! All threads are in one cgroup of the background tier with the default weight,
 //! as in the paper: no scheduler is told that any of them is urgent. This is an
@@ -29,6 +30,7 @@ mod latency;
 pub(crate) mod report;
 mod row;
 mod run;
+mod schbench;
 mod tools;
 mod work;
 
@@ -81,6 +83,8 @@ pub(crate) struct WakeupPlan {
     pub hackbench_runs: u32,
     /// Seconds of cyclictest after that, beside hackbench; 0: none.
     pub cyclictest_s: u32,
+    /// schbench's program, which is run after the window; empty: it is not.
+    pub schbench: PathBuf,
     /// Which repeat this is, from 0; only written to rows.
     pub repeat: u32,
     /// The machine's seed; only written to rows.
@@ -103,6 +107,7 @@ impl Default for WakeupPlan {
             seconds: 30.0,
             hackbench_runs: 5,
             cyclictest_s: 5,
+            schbench: PathBuf::new(),
             repeat: 0,
             seed: 1,
             scheduler_program: PathBuf::new(),
@@ -198,7 +203,8 @@ impl WakeupPlan {
             Duration::from_secs_f64(self.seconds),
         );
         let recorded = run::run(self, window);
-        progress(&format!("{}: hackbench and cyclictest", self.title()));
+        progress(&format!("{}: the tools", self.title()));
+        let schbench = schbench::schbench(self)?;
         let hackbench = tools::hackbench(self)?;
         let cyclictest = tools::cyclictest(self)?;
         let version = scheduler.as_ref().map(Loaded::confirm).transpose()?;
@@ -209,6 +215,7 @@ impl WakeupPlan {
         Ok(WakeupRow {
             hackbench,
             cyclictest,
+            schbench,
             ..WakeupRow::new(self, version, &recorded)?
         })
     }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::WakeupPlan;
 use super::latency::Latency;
 use super::run::Recorded;
+use super::schbench::Schbench;
 use super::tools::{Cyclictest, Hackbench};
 use crate::harness::error::{Error, Result};
 use crate::harness::scheduler::Scheduler;
@@ -47,6 +48,9 @@ pub(crate) struct WakeupRow {
     /// What cyclictest found beside it, if it was run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cyclictest: Option<Cyclictest>,
+    /// What schbench itself found, if it was run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schbench: Option<Schbench>,
 }
 
 impl WakeupRow {
@@ -79,6 +83,7 @@ impl WakeupRow {
             request: Latency::of(&recorded.requests),
             hackbench: None,
             cyclictest: None,
+            schbench: None,
         })
     }
 }

@@ -34,6 +34,8 @@ use crate::workload::postgres::last_lines;
 const LOOPS: u32 = 100;
 /// Time between two wake-ups of cyclictest's first thread: its default.
 const INTERVAL_US: u32 = 1000;
+/// What is read here.
+const RT_TESTS: &str = "rt-tests 2.4";
 /// How late a wake-up may be to be told apart from later ones.
 const LATEST_US: u32 = 200_000;
 
@@ -121,11 +123,11 @@ fn run_hackbench(plan: &WakeupPlan) -> Result<Run> {
         .arg(format!("--groups={groups}"))
         .arg(format!("--loops={LOOPS}")))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    parse_hackbench(&text).ok_or_else(|| not_understood("hackbench", &text))
+    parse_hackbench(&text).ok_or_else(|| not_understood("hackbench", RT_TESTS, &text))
 }
 
 /// Runs a program to its end.
-fn run(command: &mut Command) -> Result<Output> {
+pub(super) fn run(command: &mut Command) -> Result<Output> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output();
     let output = output.map_err(Error::file("start", program.as_ref()))?;
@@ -139,9 +141,9 @@ fn run(command: &mut Command) -> Result<Output> {
     }
 }
 
-fn not_understood(program: &str, text: &str) -> Error {
+pub(super) fn not_understood(program: &str, known: &str, text: &str) -> Error {
     Error::Config(format!(
-        "what {program} says is not understood; rt-tests 2.4 is known:\n{}",
+        "what {program} says is not understood; {known} is known:\n{}",
         last_lines(text)
     ))
 }
@@ -174,7 +176,7 @@ fn parse_hackbench(text: &str) -> Option<Run> {
 
 fn read_cyclictest(file: &Path) -> Result<Cyclictest> {
     let text = fs::read_to_string(file).map_err(Error::file("read", file))?;
-    parse_cyclictest(&text).ok_or_else(|| not_understood("cyclictest", &text))
+    parse_cyclictest(&text).ok_or_else(|| not_understood("cyclictest", RT_TESTS, &text))
 }
 
 /// The file that `--json` makes, as far as it matters.

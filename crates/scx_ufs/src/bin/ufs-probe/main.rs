@@ -95,6 +95,10 @@ const CLAIMS: &[Claim] = &[
     ),
     ("nested_weights_compound", sharing::nested_weights),
     (
+        "cpu_stays_with_a_background_cgroup_for_a_slice",
+        sharing::commitment,
+    ),
+    (
         "idle_cpu_runs_background_beside_pinned_cgroups",
         restricted::sleeper,
     ),

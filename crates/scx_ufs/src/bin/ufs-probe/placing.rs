@@ -32,7 +32,7 @@ fn cpu_list(path: &str) -> Result<HashSet<usize>> {
 }
 
 /// The CPUs of this machine, also of partitions that this process is not in.
-fn all_cpus() -> Result<usize> {
+pub(crate) fn all_cpus() -> Result<usize> {
     Ok(cpu_list("/sys/devices/system/cpu/online")?.len())
 }
 

@@ -1,12 +1,13 @@
 //! Claims about tiers and weights.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 
 use crate::cgroup::Cgroup;
+use crate::placing::all_cpus;
 use crate::trace;
 use crate::ufs::Ufs;
 use crate::worker::{Worker, burners, nr_cpus, percentile};
@@ -57,6 +58,56 @@ pub(crate) fn tiers(ufs: &mut Ufs) -> Result<String> {
         }
     }
     Ok(format!("{} kinds of name", cases.len()))
+}
+
+/// Two cgroups whose tasks sleep every third of a millisecond, and which together want
+/// three times the CPU: it changes between tasks all the time, between cgroups once in a
+/// slice.
+pub(crate) fn commitment(ufs: &mut Ufs) -> Result<String> {
+    const SLICE: Duration = Duration::from_millis(10);
+    const BURST: Duration = Duration::from_micros(300);
+    ufs.load(&["--bg-slice-us", &SLICE.as_micros().to_string()])?;
+    let top = Cgroup::top()?;
+    let groups = [
+        top.child("background-a", 100)?,
+        top.child("background-b", 100)?,
+    ];
+    let mut workers = Vec::new();
+    let mut group_of = HashMap::new();
+    for (number, group) in groups.iter().enumerate() {
+        for _ in 0..3 {
+            let worker = Worker::sleeper(group, &[0], BURST, BURST, 100_000)?;
+            group_of.insert(worker.pid(), number);
+            workers.push(worker);
+        }
+    }
+    sleep(200 * MS);
+    trace::start()?;
+    sleep(500 * MS);
+    let spans = trace::spans(&trace::stop()?, all_cpus()?)?;
+    let mut ran_ns = [0, 0];
+    let (mut last, mut tasks, mut stretches) = (None, 0, 0);
+    for (ns, runs) in spans {
+        let Some(&group) = group_of.get(&runs[0]) else {
+            continue;
+        };
+        ran_ns[group] += ns;
+        tasks += u32::from(last.is_none_or(|(_, task)| task != runs[0]));
+        stretches += u32::from(last.is_none_or(|(before, _)| before != group));
+        last = Some((group, runs[0]));
+    }
+    let all_ns = (ran_ns[0] + ran_ns[1]) as f64;
+    let stretch_ms = all_ns / f64::from(stretches.max(1)) / 1e6;
+    let share = ran_ns[0] as f64 / all_ns;
+    let told = format!(
+        "{stretch_ms:.1} ms in a row for a cgroup, {:.2} ms for a task; the first has {:.1} %",
+        all_ns / f64::from(tasks.max(1)) / 1e6,
+        share * 100.0
+    );
+    if stretch_ms < 0.7 * SLICE.as_secs_f64() * 1e3 || (share - 0.5).abs() > TOLERANCE {
+        bail!("{told}");
+    }
+    Ok(told)
 }
 
 /// Runs one sleeper among saturating background work and returns its delays.

@@ -211,7 +211,9 @@ fn table(report: &Report<WakeupRow>) -> String {
         "\nThroughput: median, ± half the range of the repeats. Latencies and count:\n\
          of all repeats together; of fewer than 1000 requests p99.9 is the worst.\n",
     );
-    text + &tools::lines(&schedulers) + &target::lines("UFS beside EEVDF", &targets(&schedulers))
+    text += &tools::lines(&schedulers);
+    text += &tools::schbench_lines(&schedulers);
+    text + &target::lines("UFS beside EEVDF", &targets(&schedulers))
 }
 
 fn targets(schedulers: &[Repeats<'_>]) -> Vec<Target> {
@@ -376,6 +378,7 @@ pub(crate) mod samples {
                         late: latency(60.0, wakeup_us),
                         max_us: 2.0 * wakeup_us,
                     }),
+                    schbench: None,
                 });
             }
         }

@@ -1,10 +1,11 @@
-//! What hackbench and cyclictest found.
+//! What hackbench, cyclictest and schbench found.
 
 use std::fmt::Write as _;
 
 use super::{Repeats, TAIL, bars, find};
 use crate::cell::report::plus_minus;
 use crate::experiments::wakeup::WakeupRow;
+use crate::experiments::wakeup::schbench::Schbench;
 use crate::harness::number::{Spread, large, quantile, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::canvas::Scale;
@@ -74,6 +75,44 @@ pub(super) fn lines(schedulers: &[Repeats<'_>]) -> String {
     text
 }
 
+/// What schbench found as lines of a table; nothing if it was not run.
+pub(super) fn schbench_lines(schedulers: &[Repeats<'_>]) -> String {
+    let mut text = String::new();
+    let ran = |one: &Repeats<'_>| one.rows.iter().any(|row| row.schbench.is_some());
+    if !schedulers.iter().any(ran) {
+        return text;
+    }
+    let _ = write!(
+        text,
+        "\nschbench itself, medians of the repeats\n  {:<9} {:>12} {:>6} {:>13} {:>6} {:>14} \
+         {:>6}\n",
+        "", "requests/s", "/eevdf", "woken p99, us", "/eevdf", "request p99 ms", "/eevdf",
+    );
+    let numbers: [fn(&Schbench) -> f64; 3] = [
+        |found| found.requests_per_s,
+        |found| found.wakeup.p99_us,
+        |found| found.request.p99_us / 1e3,
+    ];
+    let median = |one: &Repeats<'_>, number: fn(&Schbench) -> f64| {
+        Some(one.spread(|row| row.schbench.as_ref().map(number))?.median)
+    };
+    let eevdf = find(schedulers, &Scheduler::Eevdf);
+    for one in schedulers.iter().filter(|one| ran(one)) {
+        let label: String = one.scheduler().label().chars().take(9).collect();
+        let _ = write!(text, "  {label:<9}");
+        for (number, width) in numbers.into_iter().zip([12, 13, 14]) {
+            let own = median(one, number);
+            let ratio = own
+                .zip(eevdf.and_then(|eevdf| median(eevdf, number)))
+                .map_or("-".to_owned(), |(own, eevdf)| format!("{:.2}", own / eevdf));
+            let own = own.map_or("-".to_owned(), large);
+            let _ = write!(text, " {own:>width$} {ratio:>6}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// Thousands of messages a second, with half the range.
 fn per_s(spread: Spread) -> String {
     let thousands = |value: f64| value / 1e3;
@@ -116,6 +155,7 @@ pub(super) fn section(page: &mut String, schedulers: &[Repeats<'_>]) {
 mod tests {
     use super::super::{samples, schedulers};
     use super::*;
+    use crate::experiments::wakeup::schbench::Tail;
 
     #[test]
     fn messages_are_compared_with_eevdf_s_and_lateness_is_of_all_repeats() {
@@ -128,6 +168,29 @@ mod tests {
              EEVDF               200k   1.00      0.40     60.0   60.0   3100   6200\n  \
              UFS                 180k   0.90      0.44     60.0   60.0    500   1000\n"
         );
+    }
+
+    #[test]
+    fn schbench_is_compared_with_eevdf_s_where_it_was_run() {
+        let mut report = samples::report();
+        assert_eq!(schbench_lines(&schedulers(&report)), "");
+        for row in &mut report.rows {
+            let ufs = row.scheduler == Scheduler::Ufs;
+            let tail = |us| Tail {
+                p50_us: us,
+                p99_us: us,
+                p999_us: us,
+            };
+            row.schbench = Some(Schbench {
+                requests_per_s: if ufs { 980.0 } else { 1_000.0 },
+                wakeup: tail(if ufs { 120.0 } else { 100.0 }),
+                request: tail(if ufs { 4_000.0 } else { 8_000.0 }),
+            });
+        }
+        let text = schbench_lines(&schedulers(&report));
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let words: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
+        assert_eq!(words, ["UFS", "980", "0.98", "120", "1.20", "4.00", "0.50"]);
     }
 
     #[test]
