@@ -23,8 +23,8 @@ use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 
 /// Where a guest has the scheduler's program.
 const GUEST_PROGRAM: &str = "/lab/scheduler";
-/// Memory of a guest.
-const GUEST_MIB: u32 = 1024;
+/// Memory of a guest: the verifier takes more than 1 GiB for scx_layered.
+const GUEST_MIB: u32 = 3072;
 
 /// Measure what a context switch costs, and what of it the scheduler
 ///
