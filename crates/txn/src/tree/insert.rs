@@ -188,10 +188,15 @@ impl<E> Tree<E> {
     }
 
     /// Splits the highest node of a path that must be split to make room in its
-    /// leaf. Does nothing if somebody interferes.
-    fn split(&self, path: &Path<E>, keeper: &mut impl Keeper) -> Option<()> {
+    /// leaf. Does nothing if somebody interferes, which may have made room in the leaf
+    /// itself since it was found to be full.
+    pub(super) fn split(&self, path: &Path<E>, keeper: &mut impl Keeper) -> Option<()> {
         let room = (0..path.length).rfind(|&at| !path.get(at).0.is_full());
-        let (node, seen, index) = path.get(room.map_or(0, |at| at + 1));
+        let below = room.map_or(0, |at| at + 1);
+        if below == path.length {
+            return None;
+        }
+        let (node, seen, index) = path.get(below);
         let parent = match room {
             Some(at) => {
                 let (parent, seen, _) = path.get(at);

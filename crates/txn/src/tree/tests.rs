@@ -434,3 +434,16 @@ fn a_finger_is_trusted_only_right_behind_it() {
     // SAFETY: the tree is gone.
     entries.iter().for_each(|entry| unsafe { entry.free() });
 }
+
+/// Another thread has split or emptied the leaf between the look that found it full and the
+/// split.
+#[test]
+fn a_leaf_that_has_room_again_is_not_split() {
+    let tree = Tree::<AtomicU64>::new();
+    let leaf = tree.root();
+    let mut path = Path::new();
+    path.push(leaf, leaf.latch().read().unwrap(), 0);
+    assert!(!leaf.is_full());
+    assert_eq!(tree.split(&path, &mut Hoard::default()), None);
+    assert!(tree.root() == leaf);
+}
