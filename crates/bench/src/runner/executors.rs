@@ -34,6 +34,8 @@ const NATIVE_DATA: &str = "/var/lib/giveway";
 const GUEST_POSTGRESQL: u32 = 17;
 /// Memory of a measuring guest, but for what warehouses take.
 const GUEST_MIB: u32 = 2048;
+/// The name of a scheduler's program among a guest's files.
+const GUEST_SCHEDULER: &str = "scheduler";
 /// A warehouse's, on a tmpfs and once more in PostgreSQL's buffers.
 const WAREHOUSE_MIB: u32 = 256;
 
@@ -126,6 +128,39 @@ pub(crate) fn scheduler_file(scheduler: &Scheduler) -> Result<Option<PathBuf>, F
     }
     let failure = Failure::new(format_args!("{name} is not installed"));
     Err(failure.with_remedy(how_to_install(&name)))
+}
+
+/// The programs of schedulers that are compared, for guests that get one each.
+pub(crate) struct SchedulerPrograms(Vec<(Scheduler, PathBuf)>);
+
+impl SchedulerPrograms {
+    /// # Errors
+    /// A scheduler that is not installed, with the remedy.
+    pub(crate) fn find<'a>(
+        schedulers: impl IntoIterator<Item = &'a Scheduler>,
+    ) -> Result<Self, Failure> {
+        let mut found = Vec::new();
+        for scheduler in schedulers {
+            if let Some(file) = scheduler_file(scheduler)? {
+                found.push((scheduler.clone(), file));
+            }
+        }
+        Ok(SchedulerPrograms(found))
+    }
+
+    /// A scheduler's program, to be given to a guest; none for the kernel's own.
+    pub(crate) fn file(&self, scheduler: &Scheduler) -> Option<HostFile> {
+        let found = self.0.iter().find(|(of, _)| of == scheduler);
+        found.map(|(_, file)| (file.clone(), GUEST_SCHEDULER.to_owned()))
+    }
+
+    /// Where a guest then has it; empty for the kernel's own.
+    pub(crate) fn in_guest(scheduler: &Scheduler) -> PathBuf {
+        match scheduler.program() {
+            Some(_) => Path::new(GUEST_FILES).join(GUEST_SCHEDULER),
+            None => PathBuf::new(),
+        }
+    }
 }
 
 fn how_to_install(program: &str) -> String {

@@ -8,7 +8,6 @@ use crate::report::Report;
 use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::{Experiment, GuestCommand};
 use crate::runner::guest::CellArgs;
-use std::path::PathBuf;
 
 use crate::cell::setup::Hints;
 use crate::experiments::inversion::{ContendedLock, InversionPlan, Treatment};
@@ -16,8 +15,9 @@ use crate::harness::error::Error;
 use crate::harness::scheduler::Scheduler;
 use clap::Args;
 
-use super::guests::{GUEST_PROGRAM, GUEST_SERVER, Guests};
+use super::guests::{GUEST_SERVER, Guests};
 use crate::runner::executors::GUEST_DATA;
+use crate::runner::executors::SchedulerPrograms;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
@@ -105,10 +105,7 @@ impl InversionArgs {
             server_dir: GUEST_SERVER.into(),
             data_dir: GUEST_DATA.into(),
             work_dir: "/dev/shm".into(),
-            scheduler_program: match treatment.scheduler.program() {
-                Some(_) => GUEST_PROGRAM.into(),
-                None => PathBuf::new(),
-            },
+            scheduler_program: SchedulerPrograms::in_guest(&treatment.scheduler),
         };
         let repeats = self.repeats.seeds();
         let plans: Vec<InversionPlan> = repeats
@@ -177,8 +174,8 @@ mod tests {
         );
         assert_eq!(plans[0].locks, ContendedLock::ALL);
         assert_eq!((plans[0].hold_s, plans[0].limit_s), (4.0, 60.0));
-        assert_eq!(plans[0].scheduler_program, PathBuf::new());
-        assert_eq!(plans[3].scheduler_program, PathBuf::from(GUEST_PROGRAM));
+        assert_eq!(plans[0].scheduler_program.to_str(), Some(""));
+        assert_eq!(plans[3].scheduler_program.to_str(), Some("/lab/scheduler"));
     }
 
     #[test]

@@ -6,20 +6,18 @@ use std::time::Duration;
 
 use crate::cell::setup::Hints;
 use crate::experiments::inversion::{InversionPlan, InversionRow};
-use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
-use crate::runner::executors::{scheduler_file, server_dir};
+use crate::runner::executors::{SchedulerPrograms, server_dir};
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
-/// Where a guest has the server and the scheduler's program.
+/// Where a guest has the server.
 pub(crate) const GUEST_SERVER: &str = "/lab/postgres";
-pub(crate) const GUEST_PROGRAM: &str = "/lab/scheduler";
 /// Memory of a guest: the image's data, copied to a tmpfs, and a small server.
 const GUEST_MIB: u32 = 3072;
 /// One CPU for the sessions, one for everything else.
@@ -29,7 +27,7 @@ const CPUS: u32 = 2;
 pub(crate) struct Guests {
     host: Host,
     servers: Vec<(Hints, PathBuf)>,
-    programs: Vec<(Scheduler, PathBuf)>,
+    programs: SchedulerPrograms,
 }
 
 impl Guests {
@@ -38,14 +36,13 @@ impl Guests {
     /// # Errors
     /// A server or scheduler that was not built, with the remedy.
     pub(crate) fn open(plans: &[InversionPlan], clock: ClockArgs) -> Result<Self, Failure> {
-        let (mut servers, mut programs) = (Vec::new(), Vec::new());
+        let mut servers = Vec::new();
         for plan in plans {
             let hints = plan.treatment.hints;
             servers.push((hints, server_dir(hints.build())?));
-            if let Some(file) = scheduler_file(&plan.treatment.scheduler)? {
-                programs.push((plan.treatment.scheduler.clone(), file));
-            }
         }
+        let schedulers = plans.iter().map(|plan| &plan.treatment.scheduler);
+        let programs = SchedulerPrograms::find(schedulers)?;
         Ok(Guests {
             host: Host::of(executors::open(false)?, clock),
             servers,
@@ -63,9 +60,7 @@ impl Guests {
         let treatment = &plan.treatment;
         let server = self.servers.iter().find(|(of, _)| *of == treatment.hints);
         let server = server.map(|(_, dir)| (dir.clone(), "postgres".to_owned()));
-        let mut programs = self.programs.iter();
-        let program = programs.find(|(of, _)| *of == treatment.scheduler);
-        let program = program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        let program = self.programs.file(&treatment.scheduler);
         server.into_iter().chain(program).collect()
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! A cell of the pool is one scheduler, one tier and one repeat, in a guest of its own.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -15,14 +14,12 @@ use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
-use crate::runner::executors::scheduler_file;
+use crate::runner::executors::SchedulerPrograms;
 use crate::runner::experiment::{Experiment, GuestCommand};
-use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
+use crate::runner::guest::{self, CellArgs, Host, width};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 
-/// Where a guest has the scheduler's program.
-const GUEST_PROGRAM: &str = "/lab/scheduler";
 /// Memory of a guest: the verifier takes more than 1 GiB for scx_layered.
 const GUEST_MIB: u32 = 3072;
 
@@ -53,12 +50,7 @@ pub(crate) struct SwitchArgs {
 /// Measures and reports; answers with the exit status.
 pub(crate) fn switch(args: &SwitchArgs) -> Result<u8, Failure> {
     let plans = args.plans()?;
-    let mut programs = Vec::new();
-    for scheduler in &args.schedulers {
-        if let Some(file) = scheduler_file(scheduler)? {
-            programs.push((scheduler.clone(), file));
-        }
-    }
+    let programs = SchedulerPrograms::find(&args.schedulers)?;
     let stop = interruptible()?;
     let guests = Guests {
         host: Host::of(executors::open(false)?, args.clock),
@@ -85,10 +77,7 @@ impl SwitchArgs {
                     seconds: self.seconds,
                     repeat,
                     seed,
-                    scheduler_program: match scheduler.program() {
-                        Some(_) => GUEST_PROGRAM.into(),
-                        None => PathBuf::new(),
-                    },
+                    scheduler_program: SchedulerPrograms::in_guest(scheduler),
                     ..SwitchPlan::default()
                 }));
             }
@@ -103,7 +92,7 @@ impl SwitchArgs {
 /// Guests that are alike but for their schedulers.
 struct Guests {
     host: Host,
-    programs: Vec<(Scheduler, PathBuf)>,
+    programs: SchedulerPrograms,
 }
 
 impl Executor<SwitchPlan, Report<SwitchRow>> for Guests {
@@ -112,10 +101,7 @@ impl Executor<SwitchPlan, Report<SwitchRow>> for Guests {
         plan: &SwitchPlan,
         line: &mut dyn FnMut(&str),
     ) -> Result<Report<SwitchRow>, String> {
-        let mut programs = self.programs.iter();
-        let program = programs.find(|(of, _)| *of == plan.scheduler);
-        let program: Option<HostFile> =
-            program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        let program = self.programs.file(&plan.scheduler);
         self.host
             .run_plan(
                 &machine(plan),

@@ -14,14 +14,12 @@ use clap::Args;
 use giveway_lab::{Clock, Machine};
 
 use crate::runner::executors;
-use crate::runner::executors::scheduler_file;
+use crate::runner::executors::SchedulerPrograms;
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
-/// Where a guest has the scheduler's program.
-const GUEST_PROGRAM: &str = "/lab/scheduler";
 /// Where a guest has schbench.
 const GUEST_SCHBENCH: &str = "/lab/schbench";
 /// Memory of a guest: threads, their matrices, and little else.
@@ -84,12 +82,7 @@ pub(crate) struct WakeupArgs {
 /// Measures and reports; answers with the exit status.
 pub(crate) fn wakeup(args: &WakeupArgs) -> Result<u8, Failure> {
     let plans = args.plans()?;
-    let mut programs = Vec::new();
-    for scheduler in &args.schedulers {
-        if let Some(file) = scheduler_file(scheduler)? {
-            programs.push((scheduler.clone(), file));
-        }
-    }
+    let programs = SchedulerPrograms::find(&args.schedulers)?;
     let schbench = args.schbench.as_deref().map(schbench::make).transpose()?;
     let stop = interruptible()?;
     let guests = Guests {
@@ -128,10 +121,7 @@ impl WakeupArgs {
                 },
                 repeat,
                 seed,
-                scheduler_program: match scheduler.program() {
-                    Some(_) => GUEST_PROGRAM.into(),
-                    None => PathBuf::new(),
-                },
+                scheduler_program: SchedulerPrograms::in_guest(scheduler),
             }));
         }
         for plan in &plans {
@@ -144,7 +134,7 @@ impl WakeupArgs {
 /// Guests that are alike but for their schedulers.
 struct Guests {
     host: Host,
-    programs: Vec<(Scheduler, PathBuf)>,
+    programs: SchedulerPrograms,
     schbench: Option<PathBuf>,
 }
 
@@ -154,9 +144,7 @@ impl Executor<WakeupPlan, Report<WakeupRow>> for Guests {
         plan: &WakeupPlan,
         line: &mut dyn FnMut(&str),
     ) -> Result<Report<WakeupRow>, String> {
-        let mut programs = self.programs.iter();
-        let program = programs.find(|(of, _)| *of == plan.scheduler);
-        let scheduler = program.map(|(_, file)| (file.clone(), "scheduler".to_owned()));
+        let scheduler = self.programs.file(&plan.scheduler);
         let schbench = self
             .schbench
             .clone()
@@ -241,7 +229,7 @@ mod tests {
         let plans = args("").plans().unwrap();
         let ufs = WakeupPlan {
             scheduler: Scheduler::Ufs,
-            scheduler_program: GUEST_PROGRAM.into(),
+            scheduler_program: "/lab/scheduler".into(),
             ..WakeupPlan::default()
         };
         assert_eq!(plans, [WakeupPlan::default(), ufs]);
