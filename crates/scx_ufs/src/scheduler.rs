@@ -334,6 +334,8 @@ fn configure(
     rodata.ts_slice_ns = config.ts_slice_ns;
     rodata.bg_slice_ns = config.bg_slice_ns;
     rodata.preempt_lag_ns = config.preempt_lag_ns;
+    // Locks are known from slots only.
+    rodata.extension_ns = keeper.map_or(0, |_| config.extension_ns);
     rodata.floor_deadline_ms = config.floor_deadline_ms;
     rodata.floor_slice_ns = config.floor_slice_ns;
     rodata.floor_interval_ns = config.floor_interval_ns;

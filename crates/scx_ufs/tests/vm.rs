@@ -72,6 +72,8 @@ mod hints {
         read_holder_of_a_heavyweight_lock
         boost_of_a_holder_that_never_releases_expires
         inversions_are_counted_without_boosts
+        holder_among_equals_runs_on_until_it_lets_go
+        endless_holder_gets_no_more_than_its_equal
     }
 }
 

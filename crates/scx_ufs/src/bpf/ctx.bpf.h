@@ -14,6 +14,8 @@
 const volatile u64 ts_slice_ns = 3000000;
 const volatile u64 bg_slice_ns = 10000000;
 const volatile u64 preempt_lag_ns = 500000;
+/* 0: nobody's slice is extended. */
+const volatile u64 extension_ns = 200000;
 const volatile u64 floor_deadline_ms = 5000;
 const volatile u64 floor_slice_ns = 1000000;
 const volatile u64 floor_interval_ns = 20000000;
@@ -82,6 +84,8 @@ struct cpu_ctx {
 	u64 curr_start;
 	u64 curr_vtime;		/* at curr_start */
 	u64 curr_scale;
+	u32 curr_slot;		/* of a time-sensitive task; 0: none */
+	u64 extended_until;	/* extend.bpf.h; 0: the task is in no extension */
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */

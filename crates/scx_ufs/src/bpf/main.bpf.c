@@ -35,7 +35,8 @@
  *   either, of a cgroup that has used up its cpu.max: THROTTLED_DSQ ---> its queue above.
  *
  * DISPATCH takes the first of these that exists: an overdue task, if the floor's share
- * allows; a boosted task, if it is their turn; the waiting time-sensitive task that is
+ * allows; the previous task, if it is time-sensitive and holds a lock, for a moment
+ * (extend.bpf.h); a boosted task, if it is their turn; the waiting time-sensitive task that is
  * most behind, in any queue, or the previous one if that is further behind; a task of
  * the background group that is most behind, or the previous task likewise. Else idle.
  *
@@ -77,6 +78,7 @@
 #include "reader.bpf.h"
 #include "topology.bpf.h"
 #include "claim.bpf.h"
+#include "extend.bpf.h"
 #include "placement.bpf.h"
 #include "boost.bpf.h"
 #include "boost_run.bpf.h"
@@ -191,10 +193,12 @@ static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 /* A task with a slot has left its CPU, and what it holds is known. */
 static __always_inline void count_holder(struct task_ctx *tc, bool runnable)
 {
-	struct slot_state *state = state_of(tc->slot);
-
-	if (runnable && tc->tier == GIVEWAY_TIER_BACKGROUND && (state->nheld || state->spin))
+	if (!runnable || !holds_lock(tc))
+		return;
+	if (tc->tier == GIVEWAY_TIER_BACKGROUND)
 		stat_inc(UFS_HOLDER_PREEMPTED);
+	else
+		stat_inc(UFS_TS_HOLDER_PREEMPTED);
 }
 
 /* A task with a slot has used @used nanoseconds. */
@@ -257,11 +261,14 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 
 /* ---- What a CPU runs ---- */
 
-static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 scale, u64 vtime)
+static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc, u64 scale,
+				    u64 vtime)
 {
 	if (unlikely(cc->runs == RUNS_BG))
 		claim_bg_cpu(cpu);
-	cc->curr_start = since;
+	cc->curr_start = tc->started;
+	cc->curr_slot = tc->slot;
+	cc->extended_until = 0;
 	cc->curr_scale = scale;
 	cc->curr_vtime = vtime;
 	cc->runs_boosted = 0;
@@ -272,7 +279,7 @@ static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 
 /* From the floor, or boosted: as if time-sensitive, and ahead of no task. */
 static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc)
 {
-	runs_ts(cc, cpu, tc->started, 0, ts_clock - (1ULL << 60));
+	runs_ts(cc, cpu, tc, 0, ts_clock - (1ULL << 60));
 	if (is_boosted(tc)) {
 		turn_to(&tc->boost, &boost_waiting, OVERRIDE_RUNNING);
 		cc->runs_boosted = 1;
@@ -385,6 +392,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 			prev_bg = !prev_ts;
 		}
 	}
+	if (prev_ts && READ_ONCE(ts_waiting) && runs_on(prev, tc, cpu))
+		return;
 	if (unlikely(READ_ONCE(boost_waiting) || !set_is_empty(&to_fetch) || prev_boosted) &&
 	    boosts_turn(cc)) {
 		if (boost_dispatch(cpu, cc))
@@ -404,7 +413,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		stat_inc(UFS_TS_KEEP);
 		scx_bpf_task_set_slice(prev, ts_slice_ns);
-		runs_ts(cc, cpu, tc->started, task_scale(tc), tc->vtime);
+		runs_ts(cc, cpu, tc, task_scale(tc), tc->vtime);
 		return;
 	}
 	if (prev_bg) {
@@ -484,7 +493,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		return;
 	}
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
-		runs_ts(cc, cpu, now, task_scale(tc), tc->vtime);
+		runs_ts(cc, cpu, tc, task_scale(tc), tc->vtime);
 		return;
 	}
 	/* Dispatch has done so, unless the task came by another way: back after a real-time
@@ -510,6 +519,7 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 		claim_bg_cpu(cpu);
 	cc->runs = RUNS_OTHER;
 	cc->runs_boosted = 0;
+	cc->extended_until = 0;
 	if (unlikely(!tc))
 		return;
 	charge(p, tc, now);
@@ -761,7 +771,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	if (err)
 		return err;
 	tell_clients(load_number);
-	err = init_reweight_timer();
+	err = init_reweight_timer() ?: init_extension_timers();
 	return err ?: start_timer();
 }
 

@@ -185,6 +185,14 @@ const CLAIMS: &[Claim] = &[
         hinting::expiry,
     ),
     ("inversions_are_counted_without_boosts", hinting::counted),
+    (
+        "holder_among_equals_runs_on_until_it_lets_go",
+        hinting::extended,
+    ),
+    (
+        "endless_holder_gets_no_more_than_its_equal",
+        hinting::endless_holder,
+    ),
     ("hostile_slots_change_nothing_for_others", hinting::hostile),
     (
         "kill9_of_a_client_frees_its_slot",
