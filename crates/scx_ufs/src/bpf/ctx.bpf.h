@@ -36,6 +36,8 @@ const volatile u64 load_number = 1;
 const volatile u64 boost_slice_ns = 1000000;
 const volatile u64 boost_ns = 10000000000;
 const volatile bool boost_heavyweight = true;
+/* Whether anything is counted but broken invariants. */
+const volatile bool stats_on = true;
 /* Whether the loader looks for marks, and decides on tiers that change. */
 const volatile bool marks_on;
 /* Whether cpu.max is enforced: see limit.bpf.h. */
@@ -266,7 +268,14 @@ static __always_inline struct ufs_cpu_stats *stats(void)
 	return &cpu_stats[bpf_get_smp_processor_id() & (UFS_CPUS_MAX - 1)];
 }
 
-#define stat_inc(name) (stats()->count[name]++)
+#define stat_inc(name)									\
+	do {										\
+		if (stats_on)								\
+			stats()->count[name]++;						\
+	} while (0)
+
+/* An invariant is broken: counted in any case. */
+#define note_broken(name) (stats()->count[name]++)
 
 /* Where this CPU counts for a group. Up to UFS_SHARDS CPUs never wait for one
  * another here; more share lines, and add to them atomically. */
@@ -380,7 +389,7 @@ static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 #define count_down(count)								\
 	do {										\
 		if (unlikely(__sync_fetch_and_sub(count, 1) == 0))			\
-			stat_inc(UFS_BROKEN_COUNT);					\
+			note_broken(UFS_BROKEN_COUNT);					\
 	} while (0)
 
 /* One task more in the queue that @waits names. */

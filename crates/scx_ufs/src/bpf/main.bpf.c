@@ -170,6 +170,17 @@ static __always_inline u32 fine_bucket(u64 ns)
 	return bucket < UFS_FINE_BUCKETS ? bucket : UFS_FINE_BUCKETS - 1;
 }
 
+/* A task that was woken starts to run. */
+static __always_inline void count_wakeup(struct task_ctx *tc, u64 now)
+{
+	u64 waited = time_delta(now, tc->wake_at);
+	u32 bucket = coarse_bucket(waited);
+
+	stats()->wake_ns[tc->tier & 1] += waited;
+	stats()->wake_ns_log2[tc->tier & 1][bucket]++;
+	__sync_fetch_and_add(&work_of(tc->group)->wake_ns_log2[bucket], 1);
+}
+
 /* A task with a slot starts to run: it no longer waits. */
 static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 {
@@ -238,8 +249,10 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		used = 1ULL << 29;
 	tc->started = now;
 	bill(tc, now);
-	stats()->run_ns[tc->tier & 1] += used;
-	__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
+	if (stats_on) {
+		stats()->run_ns[tc->tier & 1] += used;
+		__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
+	}
 	weighted = used;
 	if (unlikely(p->scx.weight != 100) && p->scx.weight)
 		weighted = used * 100 / p->scx.weight;
@@ -383,7 +396,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		apply_hints(prev, tc);
 		if (unlikely(tc->slot)) {
 			if (bpf_get_current_task_btf() != prev)
-				stat_inc(UFS_BROKEN_SNAPSHOT);
+				note_broken(UFS_BROKEN_SNAPSHOT);
 			leave_cpu(tc, true);
 			prev_boosted = is_boosted(tc);
 		}
@@ -451,9 +464,8 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	struct task_ctx *tc = task_ctx(p);
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	u64 now = scx_bpf_now(), waited;
+	u64 now = scx_bpf_now();
 	bool from_floor;
-	u32 bucket;
 
 	cc->claimed = 0;
 	if (unlikely(!tc))
@@ -468,17 +480,12 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	tc->billed_at = now;
 	if (unlikely(tc->slot))
 		start_with_slot(tc, now);
-	if (tc->wake_at) {
-		waited = time_delta(now, tc->wake_at);
-		bucket = coarse_bucket(waited);
-		stats()->wake_ns[tc->tier & 1] += waited;
-		stats()->wake_ns_log2[tc->tier & 1][bucket]++;
-		__sync_fetch_and_add(&work_of(tc->group)->wake_ns_log2[bucket], 1);
-		tc->wake_at = 0;
-	}
+	if (tc->wake_at && stats_on)
+		count_wakeup(tc, now);
+	tc->wake_at = 0;
 	if (from_floor) {
 		turn_to(&tc->floor, &floor_waiting, OVERRIDE_RUNNING);
-		stats()->count[UFS_BG_FLOOR_RUN + (tc->tier & 1)]++;
+		stat_inc(UFS_BG_FLOOR_RUN + (tc->tier & 1));
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
 		if (tc->slot)
 			state_of(tc->slot)->floor_runs++;
@@ -526,8 +533,8 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	tc->boost_ran = tc->boost == OVERRIDE_RUNNING;
 	turn_to(&tc->floor, &floor_waiting, OVERRIDE_NONE);
 	turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
-	if (runnable) {
-		stats()->count[UFS_BG_PREEMPTED + (tc->tier & 1)]++;
+	if (runnable && stats_on) {
+		stat_inc(UFS_BG_PREEMPTED + (tc->tier & 1));
 		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
 	}
 	/* A thread may claim its slot and sleep at once. */
@@ -561,7 +568,7 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 	if (cpu_ctx(cpu)->runs != RUNS_BG) {
 		/* Both change under the rq lock, except that a waker clears the bit. */
 		if (unlikely(READ_ONCE(bg_cpus[cpu >> 6]) & (1ULL << (cpu & 63))))
-			stat_inc(UFS_BROKEN_BG_CPU);
+			note_broken(UFS_BROKEN_BG_CPU);
 		return;
 	}
 	settle_core(cpu);

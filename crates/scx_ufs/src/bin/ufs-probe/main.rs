@@ -147,6 +147,10 @@ const CLAIMS: &[Claim] = &[
     ("cpu_max_gives_way_to_a_boost", limits::boosted),
     ("cpu_max_can_be_switched_off", limits::switched_off),
     ("verifying_is_bounded", loading::verified),
+    (
+        "statistics_can_be_switched_off",
+        loading::without_statistics,
+    ),
     ("standby_reattach_resets_state", loading::reattach),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
