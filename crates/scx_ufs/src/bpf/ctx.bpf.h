@@ -88,6 +88,7 @@ struct cpu_ctx {
 	u64 curr_scale;
 	u32 curr_slot;		/* of a time-sensitive task; 0: none */
 	u64 extended_until;	/* extend.bpf.h; 0: the task is in no extension */
+	u64 looked_at;		/* when dispatch last charged the task and read its slot */
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */

@@ -9,7 +9,7 @@
  * spinlock, most of the machine. Nearly all such locks are held for microseconds, so it
  * is enough to wait for their end.
  *
- *	slice over (dispatch), or one that wakes up is further behind (enqueue)
+ *	dispatch: slice over, or interrupted for one that is further behind
  *	  |
  *	  +-- holds no lock -------------------------------> gives way
  *	  |
@@ -20,6 +20,10 @@
  *	                      +-- extension_ns are over -----> gives way, and its place in
  *	                                                       the queue is a lead ahead
  *
+ * One that wakes up mostly preempts another without dispatch (placement.bpf.h). For a task
+ * with a slot it waits in the queue instead, and dispatch is called: only where that task
+ * stops is it known what it holds.
+ *
  * So a waiting task waits for at most extension_ns longer, and mostly for as long as the
  * lock is held. The time is charged like any other. A task that had to give way with a
  * lock in hand is queued as if it were LEAD slices further behind: mostly it runs next.
@@ -29,23 +33,20 @@
  * of the others is behind none of them. LEAD is less than AHEAD, or clamping would forgive
  * what it has used.
  *
- * Dispatch takes what the task holds from its snapshot. Enqueue looks at another task,
- * which runs, so it knows only locks that are recorded in the slot: those of a patched
- * server, and not what the reader would find.
- *
  * INVARIANTS
- *   1. .extended_until is 0 unless the CPU's current task is in an extension: set by
- *      dispatch and enqueue, under the rq lock, and cleared when a task begins a slice or
- *      stops. (not asserted: a timer that comes late finds 0, or the next extension)
+ *   1. .extended_until is 0 unless the CPU's current task is in an extension: set in
+ *      dispatch and cleared when a task begins a slice or stops, under the rq lock. (not
+ *      asserted: a timer that comes late finds 0, or the next extension)
  *   2. No extension lasts for longer than extension_ns and a tick. (not asserted: it is
  *      the timer's doing; a claim measures the waits)
  *
  * DEPARTURE. The paper has none. Linux 7.0 has one that a program asks for by rseq; here
  * the slot says enough.
  *
- * WEAKNESSES: tasks of real-time classes, and overdue ones (floor.bpf.h), do not wait. A
- * task that was woken when it had to wait for an extension of another is served by that
- * CPU, though another might be free a moment earlier.
+ * WEAKNESSES: tasks of real-time classes, overdue ones (floor.bpf.h), and one that has
+ * claimed the CPU while it was idle, do not wait. A task that was woken when it had to
+ * wait for an extension of another is served by that CPU, though another might be free a
+ * moment earlier.
  */
 #ifndef UFS_EXTEND_H
 #define UFS_EXTEND_H
@@ -97,23 +98,14 @@ static s32 init_extension_timers(void)
 	return 0;
 }
 
-/* Whether the owner of @slot, which may run elsewhere, says that it holds a lock. */
-static __always_inline bool says_it_holds(u32 slot)
-{
-	struct giveway_slot *page = slot ? slot_at(slot) : NULL;
-
-	return page && (READ_ONCE(page->locks.spin) || READ_ONCE(page->locks.nheld));
-}
-
 /* Whether the task left its CPU, or is about to, with a lock in hand. */
 static __always_inline bool holds_lock(struct task_ctx *tc)
 {
 	return tc->slot && (state_of(tc->slot)->nheld || state_of(tc->slot)->spin);
 }
 
-/* Let the task on @cpu, which holds a lock, run on. False: its extension is over. Under
- * the rq lock. @again: the timer has called. */
-__once bool extend(u32 cpu, u64 now, bool again)
+/* Let the task on @cpu, which holds a lock, run on. False: its extension is over. */
+__once bool extend(u32 cpu, u64 now)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	struct extension_timer *entry;
@@ -123,9 +115,6 @@ __once bool extend(u32 cpu, u64 now, bool again)
 		stat_inc(UFS_EXTENDED);
 	} else if (!time_before(now, cc->extended_until)) {
 		return false;
-	} else if (!again) {
-		/* Starting the timer anew would put the look off. */
-		return true;
 	}
 	entry = bpf_map_lookup_elem(&extension_timers, &cpu);
 	return entry && !bpf_timer_start(&entry->timer, extension_ns / LOOKS, 0);
@@ -134,17 +123,17 @@ __once bool extend(u32 cpu, u64 now, bool again)
 /* In dispatch: whether the previous task, time-sensitive, runs on for its lock. */
 static __always_inline bool runs_on(struct task_struct *prev, struct task_ctx *tc, u32 cpu)
 {
-	if (!extension_ns || !holds_lock(tc) || !extend(cpu, tc->started, true))
+	if (!extension_ns || !holds_lock(tc) || !extend(cpu, tc->started))
 		return false;
+	cpu_ctx(cpu)->claimed = 0;
 	scx_bpf_task_set_slice(prev, extension_ns);
 	return true;
 }
 
-/* In enqueue: whether one that wakes up must wait for the lock of @cpu's task. */
-static __always_inline bool waits_for_lock(struct cpu_ctx *cc, u32 cpu, u64 now)
+/* Whether dispatch is to decide if the CPU's time-sensitive task is preempted. */
+static __always_inline bool may_hold_lock(struct cpu_ctx *cc)
 {
-	return extension_ns && unlikely(cc->curr_slot) && says_it_holds(cc->curr_slot) &&
-	       extend(cpu, now, false);
+	return extension_ns && unlikely(cc->curr_slot);
 }
 
 /* How far ahead of its virtual runtime a task is queued that has lost its CPU. */

@@ -281,6 +281,7 @@ static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, struct task_ctx
 		claim_bg_cpu(cpu);
 	cc->curr_start = tc->started;
 	cc->curr_slot = tc->slot;
+	cc->claimed = 0;
 	cc->extended_until = 0;
 	cc->curr_scale = scale;
 	cc->curr_vtime = vtime;
@@ -398,6 +399,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 			if (bpf_get_current_task_btf() != prev)
 				note_broken(UFS_BROKEN_SNAPSHOT);
 			leave_cpu(tc, true);
+			cc->looked_at = tc->started;
 			prev_boosted = is_boosted(tc);
 		}
 		if (likely(!is_throttled(tc))) {
@@ -521,6 +523,7 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	u64 now = scx_bpf_now();
+	bool looked;
 
 	if (cc->runs == RUNS_BG)
 		claim_bg_cpu(cpu);
@@ -529,7 +532,10 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	cc->extended_until = 0;
 	if (unlikely(!tc))
 		return;
-	charge(p, tc, now);
+	/* Dispatch may have looked just now: no time has passed, and the task did not run. */
+	looked = runnable && tc->slot && cc->looked_at == now;
+	if (!looked)
+		charge(p, tc, now);
 	tc->boost_ran = tc->boost == OVERRIDE_RUNNING;
 	turn_to(&tc->floor, &floor_waiting, OVERRIDE_NONE);
 	turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
@@ -538,12 +544,14 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
 	}
 	/* A thread may claim its slot and sleep at once. */
-	apply_hints(p, tc);
+	if (!looked)
+		apply_hints(p, tc);
 	if (unlikely(tc->slot)) {
 		state_of(tc->slot)->report.preempted += runnable;
 		/* Another CPU's doing otherwise: what the task says cannot be read. */
 		if (bpf_get_current_task_btf() == p) {
-			leave_cpu(tc, runnable);
+			if (!looked)
+				leave_cpu(tc, runnable);
 			count_holder(tc, runnable);
 		}
 	}

@@ -59,11 +59,17 @@ pub(crate) struct HoldersRow {
     pub busy_fraction: f64,
 }
 
+/// UFS's statistics, of which those of hints are read.
+#[derive(Debug, Deserialize)]
+pub(super) struct Statistics {
+    pub(super) hints: Counts,
+}
+
 /// What UFS counts, by its names.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Counts {
-    pub(super) nr_ts_holder_preempted: u64,
-    pub(super) nr_extended: u64,
+    pub(super) ts_holders_preempted: u64,
+    pub(super) extended: u64,
 }
 
 /// What happened inside a window.
@@ -118,8 +124,8 @@ impl HoldersRow {
             stddev_ms: mean(&|ms| (ms - mean_ms).powi(2)).sqrt(),
             p95_ms: percentile(0.95),
             p99_ms: percentile(0.99),
-            holders_preempted_per_s: per_s(|counts| counts.nr_ts_holder_preempted),
-            extensions_per_s: per_s(|counts| counts.nr_extended),
+            holders_preempted_per_s: per_s(|counts| counts.ts_holders_preempted),
+            extensions_per_s: per_s(|counts| counts.extended),
             busy_fraction: seen.busy_fraction,
         }
     }
@@ -153,8 +159,8 @@ mod tests {
     #[test]
     fn a_row_has_rates_of_the_window_and_of_what_ufs_counted_between_its_readings() {
         let counts = Counts {
-            nr_ts_holder_preempted: 10,
-            nr_extended: 30,
+            ts_holders_preempted: 10,
+            extended: 30,
         };
         let ufs = row(&[1_000, 3_000], Some((counts, 2.5)));
         assert_eq!((ufs.transactions, ufs.tps), (2, 1.0));

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use giveway_tier::{Tier, Weight};
 
 use super::pgbench::{self, Run, Span, now_us};
-use super::row::{Counts, HoldersRow, Seen};
+use super::row::{Counts, HoldersRow, Seen, Statistics};
 use super::{HoldersPlan, NAME, Script};
 use crate::cell::cgroup::{Group, Share, Tree, cpu_range};
 use crate::cell::sched_ext::{self, Loaded};
@@ -144,6 +144,11 @@ fn scheduler_command(plan: &HoldersPlan, owner: Option<(u32, u32)>) -> Vec<Strin
     command
 }
 
+/// What UFS has counted so far.
+fn counts() -> Result<Counts> {
+    Ok(ufs::sample::<Statistics>()?.hints)
+}
+
 /// The counters at one end of the window.
 struct Edge {
     us: u64,
@@ -158,7 +163,7 @@ impl Edge {
         Ok(Edge {
             us: now_us(),
             cpu_time: Stamped::read(|| group.cpu_time())?,
-            ufs: is_ufs.then(|| Stamped::read(ufs::sample)).transpose()?,
+            ufs: is_ufs.then(|| Stamped::read(counts)).transpose()?,
         })
     }
 
@@ -170,8 +175,8 @@ impl Edge {
         let ufs = ufs.map(|(now, then)| {
             let (new, old) = (now.value, then.value);
             let counts = Counts {
-                nr_ts_holder_preempted: new.nr_ts_holder_preempted - old.nr_ts_holder_preempted,
-                nr_extended: new.nr_extended - old.nr_extended,
+                ts_holders_preempted: new.ts_holders_preempted - old.ts_holders_preempted,
+                extended: new.extended - old.extended,
             };
             (counts, now.since(then))
         });
@@ -247,8 +252,8 @@ mod tests {
             ufs: Some(
                 Stamped::read(|| {
                     Ok(Counts {
-                        nr_ts_holder_preempted: preempted,
-                        nr_extended: extended,
+                        ts_holders_preempted: preempted,
+                        extended: extended,
                     })
                 })
                 .unwrap(),
@@ -259,7 +264,7 @@ mod tests {
         let seen = edge(2_500_000, 11, 8, 75).since(&before, 4);
         assert_eq!(seen.span.seconds(), 1.5);
         let (counts, seconds) = seen.ufs.unwrap();
-        assert_eq!((counts.nr_ts_holder_preempted, counts.nr_extended), (3, 5));
+        assert_eq!((counts.ts_holders_preempted, counts.extended), (3, 5));
         // A second of CPU time on four CPUs; the readings are what lies between.
         assert!(seconds >= 0.02 && seen.busy_fraction <= 1.0 / (4.0 * 0.02));
     }
