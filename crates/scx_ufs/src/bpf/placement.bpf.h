@@ -209,7 +209,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	    ahead_of(cc, tc->vtime, scx_bpf_now()) > scaled(preempt_lag_ns, scale)) {
 		cc->claimed = 1;
 		stat_inc(UFS_TS_WAKE_PREEMPT_TS);
-		if (!may_hold_lock(cc)) {
+		if (likely(!runs_holder(cc))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns,
 					   enq_flags | SCX_ENQ_PREEMPT);
 			return;
