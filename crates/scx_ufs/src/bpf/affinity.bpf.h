@@ -56,7 +56,6 @@
 
 struct group_affinity {
 	u64 cpus[UFS_CPU_WORDS];	/* on which waiting tasks may run: a superset */
-	u32 enters;			/* times that a task was given to the queue */
 	u32 clock_id;			/* 0: bg_clock (wide); else the lowest CPU + 1 */
 } __attribute__((aligned(64)));
 
@@ -64,9 +63,9 @@ struct group_affinity affinities[UFS_GROUPS_MAX];
 
 /* Narrow groups with waiting tasks; which words of that are not 0; and the CPUs that
  * they have tasks for, a superset that the timer renews. */
-u64 narrow[GROUP_WORDS];
-u64 narrow_words;
-u64 narrow_cpus[UFS_CPU_WORDS];
+u64 narrow[GROUP_WORDS] __begins_line;
+u64 narrow_words __begins_line = 0;
+u64 narrow_cpus[UFS_CPU_WORDS] __begins_line;
 u64 narrow_next[UFS_CPU_WORDS];	/* the timer's own */
 
 struct narrow_clock {
@@ -79,8 +78,8 @@ struct narrow_clock {
 /* Entry 0 is not used. */
 struct narrow_clock narrow_clocks[2 * UFS_CPUS_MAX];
 /* What all of them own, and whether wide groups compete with them. */
-u64 narrow_part;
-u32 wide_competes;
+u64 narrow_part __begins_line = 0;
+u32 wide_competes = 0;
 
 static __always_inline struct group_affinity *affinity_of(u32 index)
 {
@@ -168,7 +167,7 @@ static __always_inline void add_affinity(struct task_struct *p, u32 index)
 	struct group_affinity *r = affinity_of(index);
 	u64 cpus;
 
-	__sync_fetch_and_add(&r->enters, 1);
+	__sync_fetch_and_add(&group(index)->enters, 1);
 	/* Mostly there is nothing to add. */
 	if (nr_cpu_words == 1 && !is_narrow(index)) {
 		cpus = allowed_word(p, 0);
@@ -399,14 +398,13 @@ __once s32 narrow_first(u32 cpu, s32 but)
  */
 __once bool take_task(u32 cpu, u32 index)
 {
-	struct group_affinity *r = affinity_of(index);
 	u64 *word = affinity_word(index, cpu), bit = 1ULL << (cpu & 63);
 	u32 enters;
 
 	if (scx_bpf_dsq_move_to_local(BG_DSQ + (index & (UFS_GROUPS_MAX - 1)), 0))
 		return true;
 	/* A full barrier. */
-	enters = __sync_fetch_and_add(&r->enters, 0);
+	enters = __sync_fetch_and_add(&group(index)->enters, 0);
 	if ((u32)scx_bpf_dsq_nr_queued(BG_DSQ + (index & (UFS_GROUPS_MAX - 1))) !=
 	    READ_ONCE(group(index)->nr_waiting))
 		return false;
@@ -414,7 +412,7 @@ __once bool take_task(u32 cpu, u32 index)
 	if (scx_bpf_dsq_move_to_local(BG_DSQ + (index & (UFS_GROUPS_MAX - 1)), 0))
 		return true;
 	__sync_fetch_and_and(word, ~bit);
-	if (READ_ONCE(r->enters) != enters)
+	if (READ_ONCE(group(index)->enters) != enters)
 		__sync_fetch_and_or(word, bit);
 	return false;
 }

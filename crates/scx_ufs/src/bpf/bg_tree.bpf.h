@@ -80,7 +80,7 @@ struct {
 } stashes SEC(".maps");
 
 /* CPUs that found the tree empty while tasks waited; whether there is any. */
-u64 missed_cpus[UFS_CPU_WORDS];
+u64 missed_cpus[UFS_CPU_WORDS] __begins_line;
 u32 has_missed;
 
 private(TREE) struct bpf_spin_lock tree_lock;
