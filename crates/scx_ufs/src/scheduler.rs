@@ -333,6 +333,8 @@ fn configure(
         .context("the program has no .rodata")?;
     rodata.ts_slice_ns = config.ts_slice_ns;
     rodata.bg_slice_ns = config.bg_slice_ns;
+    // As BATCHES in ctx.bpf.h counts on.
+    rodata.clock_batch_ns = config.ts_slice_ns.min(config.bg_slice_ns) / 8;
     rodata.preempt_lag_ns = config.preempt_lag_ns;
     rodata.floor_deadline_ms = config.floor_deadline_ms;
     rodata.floor_slice_ns = config.floor_slice_ns;

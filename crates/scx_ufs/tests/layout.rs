@@ -69,7 +69,9 @@ fn words_written_at_every_switch_have_lines_of_their_own() {
     for row in LINES {
         let find = |name: &str| {
             let bytes = variables.get(name);
-            lines_of(bytes.unwrap_or_else(|| panic!("no variable is called {name}: rename it here")))
+            lines_of(
+                bytes.unwrap_or_else(|| panic!("no variable is called {name}: rename it here")),
+            )
         };
         let lines = find(row[0]);
         for other in &row[1..] {

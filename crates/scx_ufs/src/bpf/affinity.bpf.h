@@ -54,6 +54,13 @@
 #define BEHIND_AWAKE 8
 #define AHEAD 4
 
+/* How far ahead of the clock a background group may be, whose slice is so much virtual
+ * time. Each CPU may owe the clock an eighth of that. */
+static __always_inline u64 most_ahead(u64 slice)
+{
+	return (AHEAD + nr_cpu_ids) * slice + nr_cpu_ids * slice / 8;
+}
+
 struct group_affinity {
 	u64 cpus[UFS_CPU_WORDS];	/* on which waiting tasks may run: a superset */
 	u32 clock_id;			/* 0: bg_clock (wide); else the lowest CPU + 1 */
@@ -204,7 +211,7 @@ static __always_inline void bound_offset(u32 index, u64 slice)
 	if (!affinity_of(index)->clock_id)
 		return;
 	ahead = clock->clock + clock->offset - READ_ONCE(bg_clock);
-	most = (AHEAD + nr_cpu_ids) * slice;
+	most = most_ahead(slice);
 	if (ahead > most)
 		WRITE_ONCE(clock->offset, clock->offset - (ahead - most));
 	most = BEHIND_AWAKE * slice;
@@ -268,9 +275,10 @@ __once int choose_clock(u32 index, bool wide)
 	return 0;
 }
 
-/* The group has used @used nanoseconds, at @scale. @owners: see
+/* The group has used @used nanoseconds on the CPU of @cc, at @scale. @owners: see
  * owners_of(). */
-static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64 owners)
+static __always_inline void advance_bg_clock(struct cpu_ctx *cc, u32 index, u64 used, u64 scale,
+					     u64 owners)
 {
 	u64 own = (HWEIGHT_ONE << SCALE_SHIFT) / (scale ?: SCALE_ONE);
 	u64 elsewhere = READ_ONCE(narrow_part), part;
@@ -279,7 +287,7 @@ static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64
 	if (!affinity_of(index)->clock_id) {
 		part = (owners ?: 1) * HWEIGHT_ONE;
 		part = part > elsewhere + own ? part - elsewhere : own;
-		__sync_fetch_and_add(&bg_clock, used * HWEIGHT_ONE / (part ?: 1));
+		cc->bg_late += used * HWEIGHT_ONE / (part ?: 1);
 		return;
 	}
 	clock = narrow_clock_of(index);
@@ -289,7 +297,7 @@ static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64
 	__sync_fetch_and_add(&clock->clock, used * HWEIGHT_ONE / (part ?: 1));
 	/* What wide groups will be measured by when there are some again. */
 	if (!READ_ONCE(wide_competes))
-		__sync_fetch_and_add(&bg_clock, owners > 1 ? used / owners : used);
+		cc->bg_late += owners > 1 ? used / owners : used;
 }
 
 /* What each clock owns: the sum of its groups. Called by the timer. */

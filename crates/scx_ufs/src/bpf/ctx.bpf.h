@@ -22,6 +22,8 @@
 
 const volatile u64 ts_slice_ns = 3000000;
 const volatile u64 bg_slice_ns = 10000000;
+/* CPU time for which a CPU may owe the clocks: see BATCHES below. */
+const volatile u64 clock_batch_ns = 375000;
 const volatile u64 preempt_lag_ns = 500000;
 const volatile u64 floor_deadline_ms = 5000;
 const volatile u64 floor_slice_ns = 1000000;
@@ -108,6 +110,9 @@ struct cpu_ctx {
 	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
 	u32 in_core_ts;		/* counted in core_ts */
+	u64 late_ns;		/* CPU time used since it last advanced the clocks */
+	u64 ts_late;		/* what it owes ts_clock, and */
+	u64 bg_late;		/* bg_clock, for that */
 	/* Written by anybody, atomically. */
 	u32 ts_waiting __begins_line;
 	u32 core_ts;		/* of the core that this CPU is the first of: topology.bpf.h */
@@ -139,7 +144,20 @@ u64 nr_throttled_tasks __begins_line = 0;
  * look at the runnable tree, which it would disturb for others. */
 u64 bg_hint __begins_line = 0;
 
-/* The clocks of the tiers: mean virtual runtime, see owners_of(). */
+/*
+ * The clocks of the tiers: mean virtual runtime, see owners_of().
+ *
+ * BATCHES. If each CPU advanced them whenever it charges a task, they would be the words
+ * that all CPUs write most. So a CPU keeps what it owes the clocks (cpu_ctx.ts_late and
+ * .bg_late) until it has used clock_batch_ns of CPU time, in either tier. When it goes
+ * idle, it keeps what it owes for an eighth of that at most. So a clock lacks less than
+ *
+ *	CPUs * clock_batch_ns * its advance for a nanosecond of one CPU
+ *
+ * of what the charges come to. A batch is an eighth of the shorter slice: to a task that
+ * owns a CPU or less the clock is late by an eighth of the task's slice at most. Why
+ * clamping and weights hold: docs/design/ufs.md, "Shared words".
+ */
 u64 ts_clock __begins_line = 0;
 u64 bg_clock __begins_line = 0;
 
