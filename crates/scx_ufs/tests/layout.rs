@@ -15,7 +15,7 @@ const LINE: usize = 64;
 
 /// Words that many CPUs write at every switch or wake-up, and words that they read as
 /// often: those of a row share a line with each other, and with nothing else.
-const LINES: [&[&str]; 21] = [
+const LINES: [&[&str]; 22] = [
     &["nought"],
     &["tier_moves"],
     &["bg_hint"],
@@ -36,6 +36,7 @@ const LINES: [&[&str]; 21] = [
     &["narrow_words"],
     &["narrow_cpus"],
     &["waiters"],
+    &["holders"],
     &["to_fetch"],
 ];
 
