@@ -14,6 +14,9 @@
 # distribution's own patches, which are about its directories. Signatures and
 # checksums are apt's, in private directories, so no root is needed. The server
 # is meant for the lab: without ICU, TLS, JIT and readline.
+#
+# GIVEWAY_POSTGRES_TARBALL names a tarball of upstream's to build instead, for when
+# the mirror has none.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -42,7 +45,11 @@ suites) proof=bin/pg_regress ;;
 esac
 
 # A prefix is named after what went into it.
-digest=$(cat "$0" "$here/patches/lockhint.patch" | sha256sum | cut -c1-12)
+tarball=${GIVEWAY_POSTGRES_TARBALL:-}
+[ -z "$tarball" ] || [ -r "$tarball" ] || fail "cannot read the tarball $tarball" \
+	"set GIVEWAY_POSTGRES_TARBALL to a file, or unset it"
+digest=$(cat "$0" "$here/patches/lockhint.patch" ${tarball:+"$tarball"} |
+	sha256sum | cut -c1-12)
 prefix=${3:-$cache/$major-$kind-$digest}
 if [ -x "$prefix/$proof" ]; then
 	echo "$prefix"
@@ -85,12 +92,18 @@ unset MAKELEVEL MAKEFLAGS
 part=$prefix.part
 rm -rf "$part"
 mkdir -p "$part/source"
-apt_get update
-(cd "$part" && apt_get source --download-only "postgresql-$major/$suite")
-tar -xf "$part"/postgresql-"$major"_*.orig.tar.* -C "$part/source" \
-	--strip-components=1
+if [ -z "$tarball" ]; then
+	apt_get update
+	(cd "$part" && apt_get source --download-only "postgresql-$major/$suite") ||
+		fail "$mirror has no source of PostgreSQL $major" \
+			"set GIVEWAY_POSTGRES_TARBALL to postgresql-$major.N.tar.bz2, from postgresql.org"
+	tarball=$(echo "$part"/postgresql-"$major"_*.orig.tar.*)
+fi
+tar -xf "$tarball" -C "$part/source" --strip-components=1
 
 cd "$part/source"
+grep -q "^PACKAGE_VERSION='$major" configure ||
+	fail "$tarball is not PostgreSQL $major" "write the major version of the tarball"
 [ "$kind" != patched ] || patch -p1 --fuzz=0 <"$here/patches/lockhint.patch" >&2
 # The prefix is compiled in; DESTDIR lets it be filled before it has its name.
 ./configure --quiet --prefix="$prefix" --without-icu --without-readline \

@@ -58,6 +58,15 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 500, value_name = "US")]
     preempt_lag_us: u64,
 
+    /// Longest time for which a time-sensitive task that holds a lock runs on after its slice, in
+    /// microseconds (0: none does).
+    ///
+    /// Locks are known from hint slots. A longer time lets longer holds end, so that others of the
+    /// tier do not spin or sleep until the holder's next turn; a shorter one bounds what they wait
+    /// for. The time is charged to the task.
+    #[arg(long, default_value_t = 200, value_name = "US")]
+    extension_us: u64,
+
     /// Tier of cgroups that no label covers: time_sensitive or background.
     ///
     /// With background, everything that is not labelled time-sensitive gives way, system services
@@ -178,6 +187,13 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 0, value_name = "BYTES")]
     pub exit_dump_len: u32,
 
+    /// Count nothing, and serve no statistics.
+    ///
+    /// Saves some of the cost of each context switch. 'giveway top', 'giveway metrics' and
+    /// --monitor then have nothing to show. Reports in hint slots stay.
+    #[arg(long, conflicts_with = "stats")]
+    no_stats: bool,
+
     /// Print statistics every SEC seconds while scheduling.
     #[arg(long, value_name = "SEC")]
     pub stats: Option<f64>,
@@ -228,6 +244,8 @@ pub(crate) struct Config {
     pub ts_slice_ns: u64,
     pub bg_slice_ns: u64,
     pub preempt_lag_ns: u64,
+    /// 0: no slice is extended for a lock.
+    pub extension_ns: u64,
     pub floor_deadline_ms: u64,
     pub floor_slice_ns: u64,
     /// Shortest time between two floor runs on one CPU.
@@ -246,6 +264,8 @@ pub(crate) struct Config {
     pub sessions: Option<Sessions>,
     pub boost_ns: u64,
     pub boost_heavyweight: bool,
+    /// Whether statistics are counted and served.
+    pub stats: bool,
 }
 
 impl Opts {
@@ -266,6 +286,12 @@ impl Opts {
             bail!(
                 "--preempt-lag-us {} is out of range: write 0 to 1000000",
                 self.preempt_lag_us
+            );
+        }
+        if self.extension_us > 10_000 {
+            bail!(
+                "--extension-us {} is out of range: write 0 to 10000",
+                self.extension_us
             );
         }
         if !(1..=50).contains(&self.floor_share) {
@@ -331,6 +357,7 @@ impl Opts {
             ts_slice_ns: self.slice_us * 1000,
             bg_slice_ns: self.bg_slice_us * 1000,
             preempt_lag_ns: self.preempt_lag_us * 1000,
+            extension_ns: self.extension_us * 1000,
             floor_deadline_ms: self.floor_deadline_ms,
             floor_slice_ns: self.floor_slice_us * 1000,
             floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
@@ -346,6 +373,7 @@ impl Opts {
             sessions,
             boost_ns: self.boost_ms * 1_000_000,
             boost_heavyweight: self.boost_heavyweight,
+            stats: !self.no_stats,
         })
     }
 }
@@ -414,6 +442,7 @@ mod tests {
     fn errors_name_the_flag() {
         for (args, flag) in [
             (["--slice-us", "0"], "--slice-us"),
+            (["--extension-us", "10001"], "--extension-us"),
             (["--floor-share", "51"], "--floor-share"),
             (["--hint-slots", "4096"], "--hint-slots"),
             (["--boost-ms", "60001"], "--boost-ms"),

@@ -50,6 +50,8 @@ pub(crate) struct Loaded<'a> {
     /// None: marks are not heeded.
     marks: Option<Marks>,
     rule: Rule,
+    /// Whether statistics are counted and served.
+    stats: bool,
 }
 
 /// UFS, attached.
@@ -164,6 +166,7 @@ impl<'a> Loaded<'a> {
             sessions: config.sessions.clone(),
             marks: config.marks.clone(),
             rule: config.rule.clone(),
+            stats: config.stats,
         })
     }
 
@@ -205,13 +208,7 @@ impl<'a> Loaded<'a> {
         if let Some(keeper) = &self.keeper {
             keeper.sweep();
         }
-        // Statistics are a convenience: a full /run must not stop scheduling.
-        let server = StatsServer::new(stats::server_data()).launch();
-        let server = server.unwrap_or_else(|error| {
-            warn!("UFS runs without statistics, which 'giveway top' needs: {error:#}");
-            // Nobody can reach it.
-            StatsServer::new(stats::server_data())
-        });
+        let server = self.serve_statistics();
         info!(
             "scx_ufs {} schedules {} CPUs",
             env!("CARGO_PKG_VERSION"),
@@ -221,6 +218,19 @@ impl<'a> Loaded<'a> {
             loaded: self,
             link,
             stats_server: server,
+        })
+    }
+
+    /// A server of statistics that nobody can reach if there is to be none, or if it
+    /// cannot start: a full /run must not stop scheduling.
+    fn serve_statistics(&self) -> StatsServer<(), Metrics> {
+        let server = StatsServer::new(stats::server_data());
+        if !self.stats {
+            return server;
+        }
+        server.launch().unwrap_or_else(|error| {
+            warn!("UFS runs without statistics, which 'giveway top' needs: {error:#}");
+            StatsServer::new(stats::server_data())
         })
     }
 
@@ -336,6 +346,8 @@ fn configure(
     // As BATCHES in ctx.bpf.h counts on.
     rodata.clock_batch_ns = config.ts_slice_ns.min(config.bg_slice_ns) / 8;
     rodata.preempt_lag_ns = config.preempt_lag_ns;
+    // Locks are known from slots only.
+    rodata.extension_ns = keeper.map_or(0, |_| config.extension_ns);
     rodata.floor_deadline_ms = config.floor_deadline_ms;
     rodata.floor_slice_ns = config.floor_slice_ns;
     rodata.floor_interval_ns = config.floor_interval_ns;
@@ -369,6 +381,7 @@ fn configure(
     rodata.load_number = now.map_or(1, |time| time.as_nanos() as u64).max(1);
     rodata.boost_ns = config.boost_ns;
     rodata.boost_heavyweight = config.boost_heavyweight;
+    rodata.stats_on = config.stats;
     for (tier, labels) in config.rule.labels.iter().enumerate() {
         for (entry, label) in labels.iter().enumerate() {
             let slot = &mut rodata.labels[tier][entry];

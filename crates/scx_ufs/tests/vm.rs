@@ -26,6 +26,7 @@ mod basics {
         || crate::claims::cpus(2);
         verifying_is_bounded
         standby_reattach_resets_state
+        statistics_can_be_switched_off
         idle_cpu_runs_background_beside_pinned_cgroups
         weights_hold_within_and_between_pinned_and_unpinned_background
         background_weights_2_3_within_a_restricted_set_of_cpus
@@ -72,6 +73,8 @@ mod hints {
         read_holder_of_a_heavyweight_lock
         boost_of_a_holder_that_never_releases_expires
         inversions_are_counted_without_boosts
+        holder_among_equals_runs_on_until_it_lets_go
+        endless_holder_gets_no_more_than_its_equal
     }
 }
 

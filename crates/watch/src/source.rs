@@ -67,7 +67,7 @@ impl SourceError {
     /// What helps.
     pub fn remedy(&self) -> &'static str {
         match self {
-            SourceError::Absent { .. } => "load UFS: giveway start",
+            SourceError::Absent { .. } => "load UFS, without --no-stats: giveway start",
             SourceError::Forbidden { .. } => "use sudo",
             SourceError::Foreign { .. } => "see what is loaded: giveway status",
             SourceError::Broken { .. } => "try again; 'giveway status' says whether UFS is loaded",

@@ -57,7 +57,7 @@ impl Group {
     }
 
     /// CPU time that processes have spent in it.
-    pub(super) fn cpu_time(&self) -> Result<Duration> {
+    pub(crate) fn cpu_time(&self) -> Result<Duration> {
         let path = self.0.file("cpu.stat");
         self.0.cpu_time().map_err(failed("read it", &path))
     }

@@ -42,23 +42,23 @@ pub(crate) struct Busy {
 /// A counter, and when it was read. Whoever reads several is preempted between them on a
 /// busy machine, so each has a time of its own.
 #[derive(Clone, Debug)]
-struct Timed<T> {
-    value: T,
+pub(crate) struct Stamped<T> {
+    pub(crate) value: T,
     at: Instant,
 }
 
-impl<T> Timed<T> {
-    fn read(read: impl FnOnce() -> Result<T>) -> Result<Self> {
+impl<T> Stamped<T> {
+    pub(crate) fn read(read: impl FnOnce() -> Result<T>) -> Result<Self> {
         let begun = Instant::now();
         let value = read()?;
-        Ok(Timed {
+        Ok(Stamped {
             value,
             at: begun + begun.elapsed() / 2,
         })
     }
 
     /// Seconds between two readings.
-    fn since(&self, before: &Self) -> f64 {
+    pub(crate) fn since(&self, before: &Self) -> f64 {
         (self.at - before.at).as_secs_f64()
     }
 }
@@ -66,9 +66,9 @@ impl<T> Timed<T> {
 /// The counters at one end of the window.
 #[derive(Clone, Debug)]
 struct Reading {
-    classes: Vec<Timed<Duration>>,
-    clients: Timed<Duration>,
-    idle: Timed<Vec<u64>>,
+    classes: Vec<Stamped<Duration>>,
+    clients: Stamped<Duration>,
+    idle: Stamped<Vec<u64>>,
 }
 
 impl Reading {
@@ -76,25 +76,25 @@ impl Reading {
         let classes = match by {
             By::Cgroups => {
                 let groups = tree.groups().iter();
-                let times = groups.map(|group| Timed::read(|| group.cpu_time()));
+                let times = groups.map(|group| Stamped::read(|| group.cpu_time()));
                 times.collect::<Result<_>>()?
             }
             By::Roles => {
-                let both = Timed::read(|| shared(tree.server().cpu_time()?, pids))?;
+                let both = Stamped::read(|| shared(tree.server().cpu_time()?, pids))?;
                 let times = both.value.into_iter();
-                times.map(|value| Timed { value, at: both.at }).collect()
+                times.map(|value| Stamped { value, at: both.at }).collect()
             }
         };
         Ok(Reading {
             classes,
-            clients: Timed::read(|| tree.clients.cpu_time())?,
-            idle: Timed::read(read_idle)?,
+            clients: Stamped::read(|| tree.clients.cpu_time())?,
+            idle: Stamped::read(read_idle)?,
         })
     }
 
     /// What happened since `before`, on so many CPUs.
     fn since(&self, before: &Reading, cpus: u32, client_cpus: u32) -> Busy {
-        let share = |now: &Timed<Duration>, then: &Timed<Duration>, cpus: u32| {
+        let share = |now: &Stamped<Duration>, then: &Stamped<Duration>, cpus: u32| {
             let used = now.value.saturating_sub(then.value).as_secs_f64();
             used / (now.since(then) * f64::from(cpus))
         };
@@ -230,14 +230,14 @@ mod tests {
         let reading = |at, late, high, background, clients, idle| {
             let at = start + Duration::from_secs(at);
             let late = at + Duration::from_secs(late);
-            let used = |seconds, at| Timed {
+            let used = |seconds, at| Stamped {
                 value: Duration::from_secs(seconds),
                 at,
             };
             Reading {
                 classes: vec![used(high, at), used(background, late)],
                 clients: used(clients, late),
-                idle: Timed { value: idle, at },
+                idle: Stamped { value: idle, at },
             }
         };
         let before = reading(0, 0, 10, 20, 30, vec![100, 1_000, 7]);

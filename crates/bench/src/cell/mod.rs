@@ -38,7 +38,8 @@ mod workload;
 
 use std::time::Duration;
 
-pub(crate) use measure::{Measured, require_cpus};
+pub(crate) use measure::{Measured, Stamped, require_cpus};
+pub(crate) use roles::require_extension;
 pub(crate) use workload::Done;
 
 use cgroup::{Share, Tree};
@@ -191,15 +192,22 @@ fn require_warehouses(config: &CellConfig, manifest: &Manifest) -> Result<()> {
     )))
 }
 
-/// The server's settings, the same for every scheduler. All data is in memory,
-/// so durability costs system calls but no waiting; what would make one window
+/// The settings of the cell's server.
+fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, String)> {
+    let clients = config.terminal_count() + config.background_count();
+    let mut settings = steady_settings(clients, buffers_mib);
+    settings.extend(roles::server_settings(config));
+    settings
+}
+
+/// Settings of a server for so many clients, the same for every scheduler. All data is in
+/// memory, so durability costs system calls but no waiting; what would make one window
 /// unlike the next (checkpoints, autovacuum, full pages after a checkpoint, JIT
 /// compilation, parallel workers) is off.
-fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, String)> {
-    let connections = config.terminal_count() + config.background_count() + 10;
-    let mut settings = vec![
+pub(crate) fn steady_settings(clients: u32, buffers_mib: u64) -> Vec<(&'static str, String)> {
+    vec![
         ("shared_buffers", format!("{buffers_mib}MB")),
-        ("max_connections", connections.to_string()),
+        ("max_connections", (clients + 10).to_string()),
         ("fsync", "on".to_owned()),
         ("synchronous_commit", "on".to_owned()),
         ("full_page_writes", "off".to_owned()),
@@ -215,9 +223,7 @@ fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, 
         ("random_page_cost", "1.1".to_owned()),
         ("max_parallel_workers_per_gather", "0".to_owned()),
         ("max_parallel_maintenance_workers", "0".to_owned()),
-    ];
-    settings.extend(roles::server_settings(config));
-    settings
+    ]
 }
 
 /// Reads every table and index into the server's buffers, so that the window

@@ -14,7 +14,7 @@ use giveway_tier::{Tier, Weight};
 
 use crate::cell::class::{Class, Work};
 use crate::cell::config::CellConfig;
-use crate::cell::setup::By;
+use crate::cell::setup::{By, Hints};
 use crate::harness::error::{Error, Result};
 use crate::workload::postgres::{Session, USER};
 
@@ -84,27 +84,7 @@ impl Roles {
         if config.by == By::Cgroups {
             return Ok(());
         }
-        let status = control
-            .wait(
-                control
-                    .client
-                    .query("SELECT item, value FROM giveway_status()", &[]),
-            )
-            .map_err(Error::sql("asking what the extension can do"))?;
-        let wanted = [("table", "mapped"), ("hints", config.hints.name())];
-        for row in status {
-            let (item, value): (&str, &str) = (row.get(0), row.get(1));
-            // A reason may follow, after a colon.
-            let found = value.split(':').next().unwrap_or_default();
-            if wanted
-                .iter()
-                .any(|(name, wanted)| *name == item && *wanted != found)
-            {
-                return Err(Error::Config(format!(
-                    "the extension has no effect: {item}: {value}"
-                )));
-            }
-        }
+        require_extension(control, config.hints)?;
         for (role, tier, _) in self.settings(classes) {
             let strays = control
                 .wait(control.client.query_one(
@@ -122,6 +102,33 @@ impl Roles {
         }
         Ok(())
     }
+}
+
+/// Refuses a server whose extension, which has been created, does not reach UFS or gives
+/// it other hints.
+pub(crate) fn require_extension(control: &Session, hints: Hints) -> Result<()> {
+    let status = control
+        .wait(
+            control
+                .client
+                .query("SELECT item, value FROM giveway_status()", &[]),
+        )
+        .map_err(Error::sql("asking what the extension can do"))?;
+    let wanted = [("table", "mapped"), ("hints", hints.name())];
+    for row in status {
+        let (item, value): (&str, &str) = (row.get(0), row.get(1));
+        // A reason may follow, after a colon.
+        let found = value.split(':').next().unwrap_or_default();
+        if wanted
+            .iter()
+            .any(|(name, wanted)| *name == item && *wanted != found)
+        {
+            return Err(Error::Config(format!(
+                "the extension has no effect: {item}: {value}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The server's settings beyond those of every cell.

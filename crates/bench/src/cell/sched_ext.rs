@@ -6,7 +6,7 @@
 //! called as its program without `scx_`, and started without options.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,17 @@ fn known(program: &str) -> Known {
         ops: program.strip_prefix("scx_").unwrap_or(program).to_owned(),
         ..Known::eevdf()
     })
+}
+
+/// The program of a scheduler as a command line without options: the file that is given,
+/// or its name, to be found in PATH. Nothing for the kernel's own.
+pub(crate) fn program(scheduler: &Scheduler, given: &Path) -> Vec<String> {
+    let named = scheduler.program();
+    let program = named.map(|name| match given.as_os_str().is_empty() {
+        true => name,
+        false => given.display().to_string(),
+    });
+    program.into_iter().collect()
 }
 
 /// The command line of a scheduler for a cell with these cgroups: what was given,
@@ -224,6 +235,14 @@ mod tests {
         assert!(ufs.is_ops("ufs_1.0.0_x86_64_unknown_linux_gnu") && !ufs.is_ops("ufs2_1.0"));
         let mine = known("scx_mine");
         assert!(mine.is_ops("mine_0.1") && !mine.is_ops("mines") && !mine.is_ops(""));
+    }
+
+    #[test]
+    fn a_program_is_the_file_that_is_given_or_its_name() {
+        let line = |scheduler, given: &str| program(&scheduler, given.as_ref()).join(" ");
+        assert_eq!(line(Scheduler::Ufs, ""), "scx_ufs");
+        assert_eq!(line(Scheduler::Ufs, "/x/scheduler"), "/x/scheduler");
+        assert_eq!(line(Scheduler::Eevdf, ""), "");
     }
 
     #[test]

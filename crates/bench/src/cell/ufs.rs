@@ -9,6 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::harness::error::{Error, Result};
@@ -88,13 +89,7 @@ pub(crate) struct UfsCounts {
 impl UfsCounts {
     /// The totals so far.
     pub(super) fn sample() -> Result<Self> {
-        let path = Path::new(SOCKET);
-        let text = ask(path).map_err(Error::file("ask UFS for statistics at", path))?;
-        parse(&text).map_err(|reason| Error::Scheduler {
-            name: "scx_ufs".to_owned(),
-            reason: format!("its statistics are not understood: {reason}"),
-            output: String::new(),
-        })
+        sample()
     }
 
     /// What came to these totals since `before`.
@@ -114,6 +109,20 @@ impl UfsCounts {
     }
 }
 
+/// The totals so far that a reader asks for by its fields.
+///
+/// # Errors
+/// UFS does not answer, or has no statistic of that name.
+pub(crate) fn sample<T: DeserializeOwned>() -> Result<T> {
+    let path = Path::new(SOCKET);
+    let text = ask(path).map_err(Error::file("ask UFS for statistics at", path))?;
+    parse(&text).map_err(|reason| Error::Scheduler {
+        name: "scx_ufs".to_owned(),
+        reason: format!("its statistics are not understood: {reason}"),
+        output: String::new(),
+    })
+}
+
 fn ask(path: &Path) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
@@ -124,7 +133,7 @@ fn ask(path: &Path) -> std::io::Result<String> {
     Ok(line)
 }
 
-fn parse(text: &str) -> Result<UfsCounts, String> {
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     #[derive(Deserialize)]
     struct Answer {
         errno: i32,
@@ -154,13 +163,13 @@ mod tests {
                  \"callbacks\":{{\"stopping\":{{\"calls\":{ns},\"run_ns\":{ns}}}}}}}}}}}"
             )
         };
-        let before = parse(&answer(3, "[1,0,2]", 100)).unwrap();
-        let after = parse(&answer(10, "[1,5,4]", 350)).unwrap();
+        let before: UfsCounts = parse(&answer(3, "[1,0,2]", 100)).unwrap();
+        let after: UfsCounts = parse(&answer(10, "[1,5,4]", 350)).unwrap();
         let window = after.since(&before);
         assert_eq!(window.locks.holders_awaited, 7);
         assert_eq!(window.locks.lock_wait_ns, [0, 5, 2]);
         assert_eq!(window.callbacks["stopping"].run_ns, 250);
-        let error = parse("{\"errno\":22,\"args\":{\"resp\":\"no\"}}").unwrap_err();
+        let error = parse::<UfsCounts>("{\"errno\":22,\"args\":{\"resp\":\"no\"}}").unwrap_err();
         assert!(error.contains("22"), "{error}");
     }
 }

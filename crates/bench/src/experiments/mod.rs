@@ -14,6 +14,8 @@
 #[cfg(feature = "experiments")]
 pub(crate) mod hint_overhead;
 #[cfg(feature = "experiments")]
+pub(crate) mod holders;
+#[cfg(feature = "experiments")]
 pub(crate) mod inversion;
 #[cfg(feature = "experiments")]
 pub mod locks;
@@ -66,6 +68,8 @@ pub(crate) const ALL: &[Registered] = &[
     Registered::of::<rocksdb::cli::Rocksdb>(),
     #[cfg(feature = "experiments")]
     Registered::of::<inversion::cli::Inversion>(),
+    #[cfg(feature = "experiments")]
+    Registered::of::<holders::cli::Holders>(),
     #[cfg(feature = "experiments")]
     Registered::of::<tasks::Tasks>(),
     #[cfg(feature = "experiments")]

@@ -36,6 +36,8 @@ const GUEST_POSTGRESQL: u32 = 17;
 const GUEST_MIB: u32 = 2048;
 /// The name of a scheduler's program among a guest's files.
 const GUEST_SCHEDULER: &str = "scheduler";
+/// The name of a server among a guest's files.
+const GUEST_SERVER: &str = "postgres";
 /// A warehouse's, on a tmpfs and once more in PostgreSQL's buffers.
 const WAREHOUSE_MIB: u32 = 256;
 
@@ -176,7 +178,7 @@ fn how_to_install(program: &str) -> String {
 
 /// Where `postgres/lab-server.sh` leaves a server of PostgreSQL 17, whose data
 /// is the image's.
-pub(crate) fn server_dir(build: Build) -> Result<PathBuf, Failure> {
+fn server_dir(build: Build) -> Result<PathBuf, Failure> {
     let name = format!("postgres/lab-17-{build}");
     // The link is followed here: a guest gets the directory.
     match giveway_lab::cache_root().join(name).canonicalize() {
@@ -185,6 +187,27 @@ pub(crate) fn server_dir(build: Build) -> Result<PathBuf, Failure> {
             Failure::new(format_args!("there is no {build} PostgreSQL for the lab"))
                 .with_remedy("make servers"),
         ),
+    }
+}
+
+/// A server that was built for the lab, for guests that get it.
+pub(crate) struct LabServer(PathBuf);
+
+impl LabServer {
+    /// # Errors
+    /// One that was not built, with the remedy.
+    pub(crate) fn find(build: Build) -> Result<Self, Failure> {
+        Ok(LabServer(server_dir(build)?))
+    }
+
+    /// The server, to be given to a guest.
+    pub(crate) fn file(&self) -> HostFile {
+        (self.0.clone(), GUEST_SERVER.to_owned())
+    }
+
+    /// Where a guest then has it.
+    pub(crate) fn in_guest() -> PathBuf {
+        Path::new(GUEST_FILES).join(GUEST_SERVER)
     }
 }
 

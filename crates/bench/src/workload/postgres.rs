@@ -111,6 +111,17 @@ impl Installation {
         output(program, self.command(program).args(arguments))
     }
 
+    /// Makes an empty cluster in `data`, which is new or empty.
+    pub(crate) fn init(&self, data: &Path) -> Result<()> {
+        let mut command = self.command("initdb");
+        command
+            .arg("-D")
+            .arg(data)
+            .args(["-U", USER, "-A", "trust"]);
+        command.args(["-E", "UTF8", "--locale=C", "-N"]);
+        output("initdb", &mut command).map(drop)
+    }
+
     /// The version, as in `postgres (PostgreSQL) 17.6 …`.
     pub fn version(&self) -> Result<String> {
         let text = self.run("postgres", &["--version"])?;

@@ -182,7 +182,7 @@ __once int tree_insert(u32 index)
 	}
 	node = bpf_kptr_xchg(&stash->node, NULL);
 	if (!node) {
-		stat_inc(UFS_BROKEN_TREE);
+		note_broken(UFS_BROKEN_TREE);
 		return 0;
 	}
 	reweight(index);
@@ -264,7 +264,7 @@ __once s32 tree_pop(void)
 	node = bpf_kptr_xchg(&stash->node, node);
 	if (node) {
 		bpf_obj_drop(node);
-		stat_inc(UFS_BROKEN_TREE);
+		note_broken(UFS_BROKEN_TREE);
 	}
 	return index & (UFS_GROUPS_MAX - 1);
 }

@@ -25,6 +25,8 @@ const volatile u64 bg_slice_ns = 10000000;
 /* CPU time for which a CPU may owe the clocks: see BATCHES below. */
 const volatile u64 clock_batch_ns = 375000;
 const volatile u64 preempt_lag_ns = 500000;
+/* 0: nobody's slice is extended. */
+const volatile u64 extension_ns = 200000;
 const volatile u64 floor_deadline_ms = 5000;
 const volatile u64 floor_slice_ns = 1000000;
 const volatile u64 floor_interval_ns = 20000000;
@@ -45,6 +47,8 @@ const volatile u64 load_number = 1;
 const volatile u64 boost_slice_ns = 1000000;
 const volatile u64 boost_ns = 10000000000;
 const volatile bool boost_heavyweight = true;
+/* Whether anything is counted but broken invariants. */
+const volatile bool stats_on = true;
 /* Whether the loader looks for marks, and decides on tiers that change. */
 const volatile bool marks_on;
 /* Whether cpu.max is enforced: see limit.bpf.h. */
@@ -96,18 +100,21 @@ enum cpu_runs {
 
 struct cpu_ctx {
 	/* Written under this CPU's rq lock by running, stopping and enqueue. CPUs that look
-	 * for one to preempt read the first four. */
+	 * for one to preempt read the first five. */
 	u32 runs;
 	u32 claimed;		/* a preempting task is in the local queue already */
 	u64 curr_start;
 	u64 curr_vtime;		/* at curr_start */
 	u64 curr_scale;
+	u32 curr_slot;		/* of a time-sensitive task; 0: none */
+	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
+	u64 extended_until;	/* extend.bpf.h; 0: the task is in no extension */
+	u64 looked_at;		/* when dispatch last charged the task and read its slot */
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
 	u64 floor_next;		/* earliest time of the next floor run */
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 bg_group;		/* background: the group that it is committed to, and */
 	u64 bg_left;		/* what is left of the slice charged for that; 0: it is not */
-	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
 	u32 in_core_ts;		/* counted in core_ts */
 	u64 late_ns;		/* CPU time used since it last advanced the clocks */
@@ -301,7 +308,14 @@ static __always_inline struct ufs_cpu_stats *stats(void)
 	return &cpu_stats[bpf_get_smp_processor_id() & (UFS_CPUS_MAX - 1)];
 }
 
-#define stat_inc(name) (stats()->count[name]++)
+#define stat_inc(name)									\
+	do {										\
+		if (stats_on)								\
+			stats()->count[name]++;						\
+	} while (0)
+
+/* An invariant is broken: counted in any case. */
+#define note_broken(name) (stats()->count[name]++)
 
 /* Where this CPU counts for a group. Up to UFS_SHARDS CPUs never wait for one
  * another here; more share lines, and add to them atomically. */
@@ -415,7 +429,7 @@ static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 #define count_down(count)								\
 	do {										\
 		if (unlikely(__sync_fetch_and_sub(count, 1) == 0))			\
-			stat_inc(UFS_BROKEN_COUNT);					\
+			note_broken(UFS_BROKEN_COUNT);					\
 	} while (0)
 
 /* One task more in the queue that @waits names. */

@@ -119,6 +119,9 @@ enum ufs_stat {
 	 * time-sensitive work waited for before they ran again. */
 	UFS_HOLDER_PREEMPTED,
 	UFS_HOLDER_AWAITED,
+	/* Time-sensitive ones preempted likewise; slices extended for a lock. */
+	UFS_TS_HOLDER_PREEMPTED,
+	UFS_EXTENDED,
 	/* Involuntary context switches: by tier, as above. */
 	UFS_BG_PREEMPTED,
 	UFS_TS_PREEMPTED,

@@ -152,7 +152,7 @@ static __always_inline void spend(u32 index, u64 used, u64 now)
 	}
 	/* Another CPU's refill may have come in between: then for no period. */
 	if (bpf_timer_start(&entry->timer, READ_ONCE(l->left_ns) > 0 ? 0 : until_refill(l, now), 0))
-		stat_inc(UFS_BROKEN_THROTTLE);
+		note_broken(UFS_BROKEN_THROTTLE);
 }
 
 /* Take @used nanoseconds from the budgets of a group and of all above it. */
@@ -210,7 +210,7 @@ static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 		refill(l, now);
 		if (READ_ONCE(l->left_ns) <= 0) {
 			if (bpf_timer_start(timer, until_refill(l, now), 0))
-				stat_inc(UFS_BROKEN_THROTTLE);
+				note_broken(UFS_BROKEN_THROTTLE);
 			return 0;
 		}
 	}

@@ -35,7 +35,8 @@
  *   either, of a cgroup that has used up its cpu.max: THROTTLED_DSQ ---> its queue above.
  *
  * DISPATCH takes the first of these that exists: an overdue task, if the floor's share
- * allows; a boosted task, if it is their turn; the waiting time-sensitive task that is
+ * allows; the previous task, if it is time-sensitive and holds a lock, for a moment
+ * (extend.bpf.h); a boosted task, if it is their turn; the waiting time-sensitive task that is
  * most behind, in any queue, or the previous one if that is further behind; a task of
  * the background group that is most behind, or the previous task likewise. Else idle.
  *
@@ -77,6 +78,7 @@
 #include "reader.bpf.h"
 #include "topology.bpf.h"
 #include "claim.bpf.h"
+#include "extend.bpf.h"
 #include "placement.bpf.h"
 #include "boost.bpf.h"
 #include "boost_run.bpf.h"
@@ -184,6 +186,17 @@ static __always_inline u32 fine_bucket(u64 ns)
 	return bucket < UFS_FINE_BUCKETS ? bucket : UFS_FINE_BUCKETS - 1;
 }
 
+/* A task that was woken starts to run. */
+static __always_inline void count_wakeup(struct task_ctx *tc, u64 now)
+{
+	u64 waited = time_delta(now, tc->wake_at);
+	u32 bucket = coarse_bucket(waited);
+
+	stats()->wake_ns[tc->tier & 1] += waited;
+	stats()->wake_ns_log2[tc->tier & 1][bucket]++;
+	__sync_fetch_and_add(&work_of(tc->group)->wake_ns_log2[bucket], 1);
+}
+
 /* A task with a slot starts to run: it no longer waits. */
 static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 {
@@ -207,10 +220,12 @@ static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
 /* A task with a slot has left its CPU, and what it holds is known. */
 static __always_inline void count_holder(struct task_ctx *tc, bool runnable)
 {
-	struct slot_state *state = state_of(tc->slot);
-
-	if (runnable && tc->tier == GIVEWAY_TIER_BACKGROUND && (state->nheld || state->spin))
+	if (!runnable || !holds_lock(tc))
+		return;
+	if (tc->tier == GIVEWAY_TIER_BACKGROUND)
 		stat_inc(UFS_HOLDER_PREEMPTED);
+	else
+		stat_inc(UFS_TS_HOLDER_PREEMPTED);
 }
 
 /* A task with a slot has used @used nanoseconds. */
@@ -251,8 +266,10 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		used = 1ULL << 29;
 	tc->started = now;
 	bill(tc, now);
-	stats()->run_ns[tc->tier & 1] += used;
-	__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
+	if (stats_on) {
+		stats()->run_ns[tc->tier & 1] += used;
+		__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
+	}
 	weighted = used;
 	if (unlikely(p->scx.weight != 100) && p->scx.weight)
 		weighted = used * 100 / p->scx.weight;
@@ -276,11 +293,15 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 
 /* ---- What a CPU runs ---- */
 
-static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 scale, u64 vtime)
+static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc, u64 scale,
+				    u64 vtime)
 {
 	if (unlikely(cc->runs == RUNS_BG))
 		claim_bg_cpu(cpu);
-	cc->curr_start = since;
+	cc->curr_start = tc->started;
+	cc->curr_slot = tc->slot;
+	cc->claimed = 0;
+	cc->extended_until = 0;
 	cc->curr_scale = scale;
 	cc->curr_vtime = vtime;
 	cc->runs_boosted = 0;
@@ -291,7 +312,7 @@ static __always_inline void runs_ts(struct cpu_ctx *cc, u32 cpu, u64 since, u64 
 /* From the floor, or boosted: as if time-sensitive, and ahead of no task. */
 static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc)
 {
-	runs_ts(cc, cpu, tc->started, 0, ts_clock - (1ULL << 60));
+	runs_ts(cc, cpu, tc, 0, ts_clock - (1ULL << 60));
 	if (is_boosted(tc)) {
 		turn_to(&tc->boost, &boost_waiting, OVERRIDE_RUNNING);
 		cc->runs_boosted = 1;
@@ -395,8 +416,9 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		apply_hints(prev, tc);
 		if (unlikely(tc->slot)) {
 			if (bpf_get_current_task_btf() != prev)
-				stat_inc(UFS_BROKEN_SNAPSHOT);
+				note_broken(UFS_BROKEN_SNAPSHOT);
 			leave_cpu(tc, true);
+			cc->looked_at = tc->started;
 			prev_boosted = is_boosted(tc);
 		}
 		if (likely(!is_throttled(tc))) {
@@ -404,6 +426,8 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 			prev_bg = !prev_ts;
 		}
 	}
+	if (prev_ts && READ_ONCE(ts_waiting) && runs_on(prev, tc, cpu))
+		return;
 	if (unlikely(READ_ONCE(boost_waiting) || !set_is_empty(&to_fetch) || prev_boosted) &&
 	    boosts_turn(cc)) {
 		if (boost_dispatch(cpu, cc))
@@ -423,7 +447,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		stat_inc(UFS_TS_KEEP);
 		scx_bpf_task_set_slice(prev, ts_slice_ns);
-		runs_ts(cc, cpu, tc->started, task_scale(tc), tc->vtime);
+		runs_ts(cc, cpu, tc, task_scale(tc), tc->vtime);
 		return;
 	}
 	if (prev_bg) {
@@ -461,9 +485,8 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	struct task_ctx *tc = task_ctx(p);
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	u64 now = scx_bpf_now(), waited;
+	u64 now = scx_bpf_now();
 	bool from_floor;
-	u32 bucket;
 
 	cc->claimed = 0;
 	if (unlikely(!tc))
@@ -478,17 +501,12 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	tc->billed_at = now;
 	if (unlikely(tc->slot))
 		start_with_slot(tc, now);
-	if (tc->wake_at) {
-		waited = time_delta(now, tc->wake_at);
-		bucket = coarse_bucket(waited);
-		stats()->wake_ns[tc->tier & 1] += waited;
-		stats()->wake_ns_log2[tc->tier & 1][bucket]++;
-		__sync_fetch_and_add(&work_of(tc->group)->wake_ns_log2[bucket], 1);
-		tc->wake_at = 0;
-	}
+	if (tc->wake_at && stats_on)
+		count_wakeup(tc, now);
+	tc->wake_at = 0;
 	if (from_floor) {
 		turn_to(&tc->floor, &floor_waiting, OVERRIDE_RUNNING);
-		stats()->count[UFS_BG_FLOOR_RUN + (tc->tier & 1)]++;
+		stat_inc(UFS_BG_FLOOR_RUN + (tc->tier & 1));
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
 		if (tc->slot)
 			state_of(tc->slot)->floor_runs++;
@@ -503,7 +521,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		return;
 	}
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
-		runs_ts(cc, cpu, now, task_scale(tc), tc->vtime);
+		runs_ts(cc, cpu, tc, task_scale(tc), tc->vtime);
 		return;
 	}
 	/* Dispatch has done so, unless the task came by another way: back after a real-time
@@ -524,28 +542,35 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
 	u64 now = scx_bpf_now();
+	bool looked;
 
 	if (cc->runs == RUNS_BG)
 		claim_bg_cpu(cpu);
 	cc->runs = RUNS_OTHER;
 	cc->runs_boosted = 0;
+	cc->extended_until = 0;
 	if (unlikely(!tc))
 		return;
-	charge(p, tc, cc, now);
+	/* Dispatch may have looked just now: no time has passed, and the task did not run. */
+	looked = runnable && tc->slot && cc->looked_at == now;
+	if (!looked)
+		charge(p, tc, cc, now);
 	tc->boost_ran = tc->boost == OVERRIDE_RUNNING;
 	turn_to(&tc->floor, &floor_waiting, OVERRIDE_NONE);
 	turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
-	if (runnable) {
-		stats()->count[UFS_BG_PREEMPTED + (tc->tier & 1)]++;
+	if (runnable && stats_on) {
+		stat_inc(UFS_BG_PREEMPTED + (tc->tier & 1));
 		__sync_fetch_and_add(&work_of(tc->group)->preempted, 1);
 	}
 	/* A thread may claim its slot and sleep at once. */
-	apply_hints(p, tc);
+	if (!looked)
+		apply_hints(p, tc);
 	if (unlikely(tc->slot)) {
 		state_of(tc->slot)->report.preempted += runnable;
 		/* Another CPU's doing otherwise: what the task says cannot be read. */
 		if (bpf_get_current_task_btf() == p) {
-			leave_cpu(tc, runnable);
+			if (!looked)
+				leave_cpu(tc, runnable);
 			count_holder(tc, runnable);
 		}
 	}
@@ -570,7 +595,7 @@ void BPF_STRUCT_OPS(ufs_tick, struct task_struct *p)
 	if (cpu_ctx(cpu)->runs != RUNS_BG) {
 		/* Both change under the rq lock, except that a waker clears the bit. */
 		if (unlikely(READ_ONCE(bg_cpus[cpu >> 6]) & (1ULL << (cpu & 63))))
-			stat_inc(UFS_BROKEN_BG_CPU);
+			note_broken(UFS_BROKEN_BG_CPU);
 		return;
 	}
 	settle_core(cpu);
@@ -781,7 +806,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	if (err)
 		return err;
 	tell_clients(load_number);
-	err = init_reweight_timer();
+	err = init_reweight_timer() ?: init_extension_timers();
 	return err ?: start_timer();
 }
 

@@ -6,7 +6,8 @@
  *   1. an idle CPU, or one that runs background work, which is preempted at once:
  *      claim.bpf.h chooses it;
  *   2. a CPU whose time-sensitive task is ahead in virtual runtime by more than
- *      the preemption lag, which is preempted too;
+ *      the preemption lag, which is preempted too, unless it holds a lock;
+ *      extend.bpf.h lets dispatch decide that, and the task waits in the queue of 3;
  *   3. the queue of its previous CPU, in order of virtual runtime.
  *
  * The kernel's local queues know no virtual runtime, so case 3 uses a queue of
@@ -209,12 +210,21 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	    ahead_of(cc, tc->vtime, scx_bpf_now()) > scaled(preempt_lag_ns, scale)) {
 		cc->claimed = 1;
 		stat_inc(UFS_TS_WAKE_PREEMPT_TS);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		if (!may_hold_lock(cc)) {
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns,
+					   enq_flags | SCX_ENQ_PREEMPT);
+			return;
+		}
+		/* Dispatch finds the task, or an extension ends soon: no other CPU is called. */
+		enter_queue(tc, WAITS_TS | cpu);
+		scx_bpf_dsq_insert_vtime(p, TS_DSQ + cpu, ts_slice_ns, tc->vtime, enq_flags);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
 
 	enter_queue(tc, WAITS_TS | cpu);
-	scx_bpf_dsq_insert_vtime(p, TS_DSQ + cpu, ts_slice_ns, tc->vtime, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, TS_DSQ + cpu, ts_slice_ns,
+				 tc->vtime - (waking ? 0 : lead_of(tc, scale)), enq_flags);
 	if (waking)
 		stat_inc(UFS_TS_WAKE_QUEUED);
 	/* Kicks act after the task is in its queue. */

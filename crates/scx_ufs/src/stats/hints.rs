@@ -47,6 +47,10 @@ pub struct HintStats {
     pub holders_preempted: u64,
     #[stat(desc = "those whose lock time-sensitive work waited for before they ran again")]
     pub holders_awaited: u64,
+    #[stat(desc = "time-sensitive tasks preempted while holding a lightweight lock or spinlock")]
+    pub ts_holders_preempted: u64,
+    #[stat(desc = "slices of time-sensitive tasks that were extended because they held one")]
+    pub extended: u64,
     #[stat(desc = "sleeps of time-sensitive tasks for lightweight locks")]
     pub lock_waits: u64,
     #[stat(desc = "99.9th percentile of their lengths in nanoseconds, upper bound")]
@@ -83,6 +87,8 @@ impl HintStats {
             yielded: all.get(ufs_stat_UFS_BOOST_YIELD),
             holders_preempted: all.get(ufs_stat_UFS_HOLDER_PREEMPTED),
             holders_awaited: all.get(ufs_stat_UFS_HOLDER_AWAITED),
+            ts_holders_preempted: all.get(ufs_stat_UFS_TS_HOLDER_PREEMPTED),
+            extended: all.get(ufs_stat_UFS_EXTENDED),
             lock_waits: all.lock_wait_ns.iter().sum(),
             lock_wait_p999_ns: percentile(&all.lock_wait_ns, 999, 1000).map_or(0, fine_bound_ns),
             lock_wait_ns: all.lock_wait_ns.to_vec(),

@@ -15,9 +15,8 @@ use crate::harness::error::Error;
 use crate::harness::scheduler::Scheduler;
 use clap::Args;
 
-use super::guests::{GUEST_SERVER, Guests};
-use crate::runner::executors::GUEST_DATA;
-use crate::runner::executors::SchedulerPrograms;
+use super::guests::Guests;
+use crate::runner::executors::{GUEST_DATA, LabServer, SchedulerPrograms};
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
@@ -102,7 +101,7 @@ impl InversionArgs {
             limit_s: self.limit_s,
             repeat,
             seed,
-            server_dir: GUEST_SERVER.into(),
+            server_dir: LabServer::in_guest(),
             data_dir: GUEST_DATA.into(),
             work_dir: "/dev/shm".into(),
             scheduler_program: SchedulerPrograms::in_guest(&treatment.scheduler),
@@ -176,6 +175,7 @@ mod tests {
         assert_eq!((plans[0].hold_s, plans[0].limit_s), (4.0, 60.0));
         assert_eq!(plans[0].scheduler_program.to_str(), Some(""));
         assert_eq!(plans[3].scheduler_program.to_str(), Some("/lab/scheduler"));
+        assert_eq!(plans[0].server_dir.to_str(), Some("/lab/postgres"));
     }
 
     #[test]

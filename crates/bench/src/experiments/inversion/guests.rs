@@ -1,7 +1,6 @@
 //! Inversion in virtual machines, one guest for each plan. The guest gets this
 //! program, the scheduler, the server and the plan as a file.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::cell::setup::Hints;
@@ -11,13 +10,11 @@ use giveway_lab::{Clock, Machine};
 
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
-use crate::runner::executors::{SchedulerPrograms, server_dir};
+use crate::runner::executors::{LabServer, SchedulerPrograms};
 use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
-/// Where a guest has the server.
-pub(crate) const GUEST_SERVER: &str = "/lab/postgres";
 /// Memory of a guest: the image's data, copied to a tmpfs, and a small server.
 const GUEST_MIB: u32 = 3072;
 /// One CPU for the sessions, one for everything else.
@@ -26,7 +23,7 @@ const CPUS: u32 = 2;
 /// Guests that are alike but for their schedulers and servers.
 pub(crate) struct Guests {
     host: Host,
-    servers: Vec<(Hints, PathBuf)>,
+    servers: Vec<(Hints, LabServer)>,
     programs: SchedulerPrograms,
 }
 
@@ -39,7 +36,7 @@ impl Guests {
         let mut servers = Vec::new();
         for plan in plans {
             let hints = plan.treatment.hints;
-            servers.push((hints, server_dir(hints.build())?));
+            servers.push((hints, LabServer::find(hints.build())?));
         }
         let schedulers = plans.iter().map(|plan| &plan.treatment.scheduler);
         let programs = SchedulerPrograms::find(schedulers)?;
@@ -59,7 +56,7 @@ impl Guests {
     fn files(&self, plan: &InversionPlan) -> Vec<HostFile> {
         let treatment = &plan.treatment;
         let server = self.servers.iter().find(|(of, _)| *of == treatment.hints);
-        let server = server.map(|(_, dir)| (dir.clone(), "postgres".to_owned()));
+        let server = server.map(|(_, server)| server.file());
         let program = self.programs.file(&treatment.scheduler);
         server.into_iter().chain(program).collect()
     }

@@ -18,7 +18,7 @@ use super::run::{self, Cell, CellResult, Placement};
 use super::{InversionPlan, NAME, Scenario};
 use crate::cell::cgroup::{Share, Tree};
 use crate::cell::policy;
-use crate::cell::sched_ext::Loaded;
+use crate::cell::sched_ext::{self, Loaded};
 use crate::cell::setup::Hints;
 use crate::harness::Progress;
 use crate::harness::environment::Environment;
@@ -102,11 +102,7 @@ fn share(tier: Tier, name: &str, weight: Weight) -> Share {
 
 /// The scheduler's program, told whom to believe and what to help with.
 fn scheduler_command(plan: &InversionPlan, postgres: &Installation) -> Vec<String> {
-    let Some(program) = plan.treatment.scheduler.program() else {
-        return Vec::new();
-    };
-    let given = plan.scheduler_program.display().to_string();
-    let mut command = vec![if given.is_empty() { program } else { given }];
+    let mut command = sched_ext::program(&plan.treatment.scheduler, &plan.scheduler_program);
     if plan.treatment.scheduler == Scheduler::Ufs {
         if plan.treatment.hints.are_on() {
             command.push("--boost-heavyweight".to_owned());

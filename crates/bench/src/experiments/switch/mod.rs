@@ -37,7 +37,7 @@ use empty::Empty;
 pub(crate) use row::SwitchRow;
 
 use crate::cell::cgroup::{Share, Tree, cpu_range};
-use crate::cell::sched_ext::{Loaded, Timed};
+use crate::cell::sched_ext::{self, Loaded, Timed};
 use crate::harness::Progress;
 use crate::harness::environment::Environment;
 use crate::harness::error::{Error, Result};
@@ -136,10 +136,7 @@ impl SwitchPlan {
         let own = std::process::id() as i32;
         // The scheduler's program stays with the clients, of whom there are none.
         tree.clients.add(own)?;
-        let command = match self.scheduler_program.as_os_str().is_empty() {
-            true => Vec::new(),
-            false => vec![self.scheduler_program.display().to_string()],
-        };
+        let command = sched_ext::program(&self.scheduler, &self.scheduler_program);
         let scheduler = Loaded::start(&self.scheduler, &command, &shares)?;
         tree.server().add(own)?;
 

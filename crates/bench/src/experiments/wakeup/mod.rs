@@ -45,7 +45,7 @@ pub(crate) use row::WakeupRow;
 
 use crate::cell::cgroup::{Share, Tree, cpu_range};
 use crate::cell::require_cpus;
-use crate::cell::sched_ext::Loaded;
+use crate::cell::sched_ext::{self, Loaded};
 use crate::harness::Progress;
 use crate::harness::environment::Environment;
 use crate::harness::error::{Error, Result};
@@ -190,7 +190,8 @@ impl WakeupPlan {
         let own = std::process::id() as i32;
         // The scheduler's program stays with the clients, of whom there are none.
         tree.clients.add(own)?;
-        let scheduler = Loaded::start(&self.scheduler, &self.scheduler_command(), &shares)?;
+        let command = sched_ext::program(&self.scheduler, &self.scheduler_program);
+        let scheduler = Loaded::start(&self.scheduler, &command, &shares)?;
         tree.server().add(own)?;
 
         progress(&format!(
@@ -218,13 +219,6 @@ impl WakeupPlan {
             schbench,
             ..WakeupRow::new(self, version, &recorded)?
         })
-    }
-
-    fn scheduler_command(&self) -> Vec<String> {
-        match self.scheduler_program.as_os_str().is_empty() {
-            true => Vec::new(),
-            false => vec![self.scheduler_program.display().to_string()],
-        }
     }
 }
 

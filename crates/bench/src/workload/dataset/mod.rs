@@ -110,27 +110,10 @@ pub fn prepare(dir: &Path, spec: &DatasetSpec, progress: Progress<'_>) -> Result
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
         .map_err(Error::file("protect", dir))?;
     let dir = &dir.canonicalize().map_err(Error::file("find", dir))?;
-    let path = dir
-        .to_str()
-        .ok_or_else(|| Error::Config(format!("{}: the path must be UTF-8", dir.display())))?;
 
     let version = postgres.version()?;
     progress(&format!("initialising PostgreSQL {version}"));
-    postgres.run(
-        "initdb",
-        &[
-            "-D",
-            path,
-            "-U",
-            "postgres",
-            "-A",
-            "trust",
-            "-E",
-            "UTF8",
-            "--locale=C",
-            "-N",
-        ],
-    )?;
+    postgres.init(dir)?;
     let server = postgres.start(dir, &load_settings())?;
     let session = Session::connect(&server, "prepare", &[])?;
     tpcc::load(&session, spec, progress)?;

@@ -181,6 +181,22 @@ fn hold_or_wait(role: &str, domain: u64) -> Result<()> {
     }
 }
 
+/// Burns as a time-sensitive thread that holds a lock half of the time, for `held` at a
+/// time.
+fn hold_now_and_then(held: Duration) -> Result<()> {
+    const LOCK: u64 = 4711;
+    let slot = Table::open(None)?.attach().context("no slot is free")?;
+    slot.set_domain(u64::from(std::process::id()));
+    slot.set_tier(Tier::TimeSensitive);
+    println!("attached");
+    loop {
+        slot.hold(LOCK);
+        burn_cpu(held);
+        slot.release(LOCK);
+        burn_cpu(held);
+    }
+}
+
 /// Says for ever that it waits for what [`burn`] holds.
 fn wait() -> Result<()> {
     let slot = Table::open(None)?.attach().context("no slot is free")?;
@@ -263,6 +279,7 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
         ("invert", _) => invert(Inversion::from_args(args)?),
         ("hinted", [tier, weight, id]) => burn(tier, weight, id.parse()?),
         ("holder" | "waiter", [domain]) => hold_or_wait(kind, domain.parse()?),
+        ("holds-now-and-then", [us]) => hold_now_and_then(Duration::from_micros(us.parse()?)),
         ("wait", _) => wait(),
         ("scribble", [seed]) => scribble(seed.parse()?),
         _ => bail!("there is no worker '{kind}'"),

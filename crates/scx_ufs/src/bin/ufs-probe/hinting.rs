@@ -276,6 +276,63 @@ pub(crate) fn counted(ufs: &mut Ufs) -> Result<String> {
     Ok(numbers)
 }
 
+/// Three equals that hold locks for 50 us lose their CPU with a lock in hand ten times less
+/// often with extensions than without, and one that wakes up waits for no longer than an
+/// extension.
+pub(crate) fn extended(ufs: &mut Ufs) -> Result<String> {
+    const HELD_US: &str = "50";
+    let mut told = Vec::new();
+    let mut preempted = Vec::new();
+    let mut late = Vec::new();
+    for us in ["0", "200"] {
+        ufs.load(&["--extension-us", us])?;
+        let top = Cgroup::top()?;
+        let group = top.child("time_sensitive", 100)?;
+        let holders = (0..3)
+            .map(|_| Worker::start(&group, &[0], "holds-now-and-then", &[HELD_US.to_owned()]))
+            .collect::<Result<Vec<_>>>()?;
+        sleep(200 * MS);
+        let before = ufs.stats()?;
+        let delays = Worker::sleeper(&group, &[0], 5 * MS, MS / 10, 400)?.delays_ns()?;
+        let after = ufs.stats()?;
+        drop(holders);
+        let count = |name| hint_count(&after, name) - hint_count(&before, name);
+        preempted.push(count("ts_holders_preempted"));
+        late.push(percentile(&delays, 95));
+        told.push(format!(
+            "with {us} us {} holders preempted, {} slices extended, one that wakes up p95 {} us \
+             late",
+            count("ts_holders_preempted"),
+            count("extended"),
+            percentile(&delays, 95) / 1000,
+        ));
+    }
+    let numbers = told.join("; ");
+    if preempted[0] < 50 || preempted[1] * 10 > preempted[0] || late[1] > late[0] + 200_000 {
+        bail!("{numbers}");
+    }
+    Ok(numbers)
+}
+
+/// A time-sensitive thread that says for ever that it holds a lock gets no more than its
+/// equal.
+pub(crate) fn endless_holder(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let group = top.child("time_sensitive", 100)?;
+    let (holder, attached) = hinted(&group, "time_sensitive", 100, 0)?;
+    let burner = Worker::burner(&group, &[0])?;
+    sleep(200 * MS);
+    let before = ufs.stats()?;
+    let (holds, other) = used_by(&holder, &burner, 3000 * MS)?;
+    let extended = hint_count(&ufs.stats()?, "extended") - hint_count(&before, "extended");
+    let numbers = format!("{holds:.3} s beside {other:.3} s, {extended} slices extended");
+    if !attached || extended == 0 || holds > 1.05 * other {
+        bail!("{numbers}");
+    }
+    Ok(numbers)
+}
+
 /// Random bytes in every slot: a watcher without a slot is served as ever, and
 /// UFS stays loaded; the next load finds the table unusable and makes another.
 pub(crate) fn hostile(ufs: &mut Ufs) -> Result<String> {

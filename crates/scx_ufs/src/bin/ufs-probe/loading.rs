@@ -74,6 +74,30 @@ fn verified_for(ufs: &Ufs, cpus: usize, placement: &str) -> Result<String> {
     Ok(format!("{} {sum}", args.join(" ")))
 }
 
+/// Without statistics UFS schedules as ever, and nobody answers for it.
+pub(crate) fn without_statistics(ufs: &mut Ufs) -> Result<String> {
+    ufs.stop(Signal::SIGTERM)?;
+    let mut quiet = ufs.start_another("quiet", &["--no-stats"])?;
+    wait_until("loading UFS", LIMIT, || state() == "enabled")?;
+    let top = Cgroup::top()?;
+    let groups = [
+        top.child("background", 100)?,
+        top.child("time_sensitive", 100)?,
+    ];
+    let background = Worker::burner(&groups[0], &[0])?;
+    let urgent = Worker::burner(&groups[1], &[0])?;
+    std::thread::sleep(Duration::from_millis(200));
+    let (low, high) = used_by(&background, &urgent, Duration::from_secs(1))?;
+    let answer = ufs.stats();
+    let said = quiet.said();
+    let status = quiet.stop()?;
+    let numbers = format!("background {low:.2} s beside {high:.2} s; {status}");
+    if answer.is_ok() || low > 0.1 || high < 0.8 || !status.success() || said.contains("WARN") {
+        bail!("{numbers}; statistics: {answer:?}; said {said}");
+    }
+    Ok(numbers)
+}
+
 /// A loader that attaches and detaches on command.
 struct Standby {
     child: Child,

@@ -147,6 +147,10 @@ const CLAIMS: &[Claim] = &[
     ("cpu_max_gives_way_to_a_boost", limits::boosted),
     ("cpu_max_can_be_switched_off", limits::switched_off),
     ("verifying_is_bounded", loading::verified),
+    (
+        "statistics_can_be_switched_off",
+        loading::without_statistics,
+    ),
     ("standby_reattach_resets_state", loading::reattach),
     ("storm_loses_no_wakeup", survival::storm_loses_no_wakeup),
     ("storm_delays_no_wakeup", survival::storm_delays_no_wakeup),
@@ -185,6 +189,14 @@ const CLAIMS: &[Claim] = &[
         hinting::expiry,
     ),
     ("inversions_are_counted_without_boosts", hinting::counted),
+    (
+        "holder_among_equals_runs_on_until_it_lets_go",
+        hinting::extended,
+    ),
+    (
+        "endless_holder_gets_no_more_than_its_equal",
+        hinting::endless_holder,
+    ),
     ("hostile_slots_change_nothing_for_others", hinting::hostile),
     (
         "kill9_of_a_client_frees_its_slot",
