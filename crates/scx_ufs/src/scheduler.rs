@@ -343,6 +343,8 @@ fn configure(
         .context("the program has no .rodata")?;
     rodata.ts_slice_ns = config.ts_slice_ns;
     rodata.bg_slice_ns = config.bg_slice_ns;
+    // As BATCHES in ctx.bpf.h counts on.
+    rodata.clock_batch_ns = config.ts_slice_ns.min(config.bg_slice_ns) / 8;
     rodata.preempt_lag_ns = config.preempt_lag_ns;
     // Locks are known from slots only.
     rodata.extension_ns = keeper.map_or(0, |_| config.extension_ns);

@@ -54,9 +54,15 @@
 #define BEHIND_AWAKE 8
 #define AHEAD 4
 
+/* How far ahead of the clock a background group may be, whose slice is so much virtual
+ * time. Each CPU may owe the clock an eighth of that. */
+static __always_inline u64 most_ahead(u64 slice)
+{
+	return (AHEAD + nr_cpu_ids) * slice + nr_cpu_ids * slice / 8;
+}
+
 struct group_affinity {
 	u64 cpus[UFS_CPU_WORDS];	/* on which waiting tasks may run: a superset */
-	u32 enters;			/* times that a task was given to the queue */
 	u32 clock_id;			/* 0: bg_clock (wide); else the lowest CPU + 1 */
 } __attribute__((aligned(64)));
 
@@ -64,9 +70,9 @@ struct group_affinity affinities[UFS_GROUPS_MAX];
 
 /* Narrow groups with waiting tasks; which words of that are not 0; and the CPUs that
  * they have tasks for, a superset that the timer renews. */
-u64 narrow[GROUP_WORDS];
-u64 narrow_words;
-u64 narrow_cpus[UFS_CPU_WORDS];
+u64 narrow[GROUP_WORDS] __begins_line;
+u64 narrow_words __begins_line = 0;
+u64 narrow_cpus[UFS_CPU_WORDS] __begins_line;
 u64 narrow_next[UFS_CPU_WORDS];	/* the timer's own */
 
 struct narrow_clock {
@@ -79,8 +85,8 @@ struct narrow_clock {
 /* Entry 0 is not used. */
 struct narrow_clock narrow_clocks[2 * UFS_CPUS_MAX];
 /* What all of them own, and whether wide groups compete with them. */
-u64 narrow_part;
-u32 wide_competes;
+u64 narrow_part __begins_line = 0;
+u32 wide_competes = 0;
 
 static __always_inline struct group_affinity *affinity_of(u32 index)
 {
@@ -168,7 +174,7 @@ static __always_inline void add_affinity(struct task_struct *p, u32 index)
 	struct group_affinity *r = affinity_of(index);
 	u64 cpus;
 
-	__sync_fetch_and_add(&r->enters, 1);
+	__sync_fetch_and_add(&group(index)->enters, 1);
 	/* Mostly there is nothing to add. */
 	if (nr_cpu_words == 1 && !is_narrow(index)) {
 		cpus = allowed_word(p, 0);
@@ -205,7 +211,7 @@ static __always_inline void bound_offset(u32 index, u64 slice)
 	if (!affinity_of(index)->clock_id)
 		return;
 	ahead = clock->clock + clock->offset - READ_ONCE(bg_clock);
-	most = (AHEAD + nr_cpu_ids) * slice;
+	most = most_ahead(slice);
 	if (ahead > most)
 		WRITE_ONCE(clock->offset, clock->offset - (ahead - most));
 	most = BEHIND_AWAKE * slice;
@@ -269,9 +275,10 @@ __once int choose_clock(u32 index, bool wide)
 	return 0;
 }
 
-/* The group has used @used nanoseconds, at @scale. @owners: see
+/* The group has used @used nanoseconds on the CPU of @cc, at @scale. @owners: see
  * owners_of(). */
-static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64 owners)
+static __always_inline void advance_bg_clock(struct cpu_ctx *cc, u32 index, u64 used, u64 scale,
+					     u64 owners)
 {
 	u64 own = (HWEIGHT_ONE << SCALE_SHIFT) / (scale ?: SCALE_ONE);
 	u64 elsewhere = READ_ONCE(narrow_part), part;
@@ -280,7 +287,7 @@ static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64
 	if (!affinity_of(index)->clock_id) {
 		part = (owners ?: 1) * HWEIGHT_ONE;
 		part = part > elsewhere + own ? part - elsewhere : own;
-		__sync_fetch_and_add(&bg_clock, used * HWEIGHT_ONE / (part ?: 1));
+		cc->bg_late += used * HWEIGHT_ONE / (part ?: 1);
 		return;
 	}
 	clock = narrow_clock_of(index);
@@ -290,7 +297,7 @@ static __always_inline void advance_bg_clock(u32 index, u64 used, u64 scale, u64
 	__sync_fetch_and_add(&clock->clock, used * HWEIGHT_ONE / (part ?: 1));
 	/* What wide groups will be measured by when there are some again. */
 	if (!READ_ONCE(wide_competes))
-		__sync_fetch_and_add(&bg_clock, owners > 1 ? used / owners : used);
+		cc->bg_late += owners > 1 ? used / owners : used;
 }
 
 /* What each clock owns: the sum of its groups. Called by the timer. */
@@ -399,14 +406,13 @@ __once s32 narrow_first(u32 cpu, s32 but)
  */
 __once bool take_task(u32 cpu, u32 index)
 {
-	struct group_affinity *r = affinity_of(index);
 	u64 *word = affinity_word(index, cpu), bit = 1ULL << (cpu & 63);
 	u32 enters;
 
 	if (scx_bpf_dsq_move_to_local(BG_DSQ + (index & (UFS_GROUPS_MAX - 1)), 0))
 		return true;
 	/* A full barrier. */
-	enters = __sync_fetch_and_add(&r->enters, 0);
+	enters = __sync_fetch_and_add(&group(index)->enters, 0);
 	if ((u32)scx_bpf_dsq_nr_queued(BG_DSQ + (index & (UFS_GROUPS_MAX - 1))) !=
 	    READ_ONCE(group(index)->nr_waiting))
 		return false;
@@ -414,7 +420,7 @@ __once bool take_task(u32 cpu, u32 index)
 	if (scx_bpf_dsq_move_to_local(BG_DSQ + (index & (UFS_GROUPS_MAX - 1)), 0))
 		return true;
 	__sync_fetch_and_and(word, ~bit);
-	if (READ_ONCE(r->enters) != enters)
+	if (READ_ONCE(group(index)->enters) != enters)
 		__sync_fetch_and_or(word, bit);
 	return false;
 }

@@ -80,7 +80,7 @@ struct {
 } stashes SEC(".maps");
 
 /* CPUs that found the tree empty while tasks waited; whether there is any. */
-u64 missed_cpus[UFS_CPU_WORDS];
+u64 missed_cpus[UFS_CPU_WORDS] __begins_line;
 u32 has_missed;
 
 private(TREE) struct bpf_spin_lock tree_lock;
@@ -143,8 +143,8 @@ static __always_inline void bg_clamp(u32 index, u32 slices)
 	u64 slice = scaled(bg_slice_ns, group_scale(index, GIVEWAY_TIER_BACKGROUND));
 	bool clamped = false;
 
-	g->vtime = clamp_vtime(g->vtime, clock_of(index), slices * slice,
-			       (AHEAD + nr_cpu_ids) * slice, &clamped);
+	g->vtime = clamp_vtime(g->vtime, clock_of(index), slices * slice, most_ahead(slice),
+			       &clamped);
 	if (clamped)
 		stat_inc(UFS_BG_CLAMP);
 }

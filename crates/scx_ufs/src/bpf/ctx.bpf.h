@@ -5,6 +5,15 @@
  * CPUs and groups are plain arrays in .bss, indexed by a masked number, because
  * such an access is two or three instructions where a map of any other kind
  * costs a call. A task finds its group by number, never by a cgroup pointer.
+ *
+ * LINES. A CPU that writes a word takes its cache line from all other CPUs. So words that
+ * many CPUs write at every switch begin lines of their own, and words that are read at
+ * every switch share a line only with words that are written as rarely as they are. What
+ * one callback writes together is in one line. Who writes which line, and how often:
+ * docs/design/ufs.md, "Shared words".
+ *
+ * WEAKNESS: lines are taken to have 64 bytes. Where a CPU fetches them in pairs, pairs are
+ * not kept apart.
  */
 #ifndef UFS_CTX_H
 #define UFS_CTX_H
@@ -13,6 +22,8 @@
 
 const volatile u64 ts_slice_ns = 3000000;
 const volatile u64 bg_slice_ns = 10000000;
+/* CPU time for which a CPU may owe the clocks: see BATCHES below. */
+const volatile u64 clock_batch_ns = 375000;
 const volatile u64 preempt_lag_ns = 500000;
 /* 0: nobody's slice is extended. */
 const volatile u64 extension_ns = 200000;
@@ -50,12 +61,20 @@ const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 #define __once __weak __noinline
 
 /*
+ * What is declared so begins a cache line. A variable that needs it has an initial value,
+ * since clang lays those out in the order of their definitions, the others in the order in
+ * which functions name them: what follows it here then shares its line, and nothing else
+ * does. (asserted by tests/layout.rs)
+ */
+#define __begins_line __attribute__((aligned(64)))
+
+/*
  * 0, which the verifier does not know. It follows a loop anew for each constant that a
  * variable has come to, so one that begins as a constant and counts, or notes the best
  * that was seen, multiplies the work by the number of rounds. One that begins with this
  * is a number like any other from the first round on.
  */
-u32 nought;
+u32 nought __begins_line = 0;
 #define unknown_zero() READ_ONCE(nought)
 
 /* -- Dispatch queues. -- */
@@ -80,13 +99,15 @@ enum cpu_runs {
 };
 
 struct cpu_ctx {
-	/* Written under this CPU's rq lock by running, stopping and enqueue. */
+	/* Written under this CPU's rq lock by running, stopping and enqueue. CPUs that look
+	 * for one to preempt read the first five. */
 	u32 runs;
 	u32 claimed;		/* a preempting task is in the local queue already */
 	u64 curr_start;
 	u64 curr_vtime;		/* at curr_start */
 	u64 curr_scale;
 	u32 curr_slot;		/* of a time-sensitive task; 0: none */
+	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u64 extended_until;	/* extend.bpf.h; 0: the task is in no extension */
 	u64 looked_at;		/* when dispatch last charged the task and read its slot */
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
@@ -94,11 +115,14 @@ struct cpu_ctx {
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 bg_group;		/* background: the group that it is committed to, and */
 	u64 bg_left;		/* what is left of the slice charged for that; 0: it is not */
-	u32 runs_boosted;	/* .runs is RUNS_TS for a boosted task */
 	u32 boost_row;		/* boosted runs since others had the CPU */
 	u32 in_core_ts;		/* counted in core_ts */
+	u64 late_ns;		/* CPU time used since it last advanced the clocks */
+	u64 ts_late;		/* what it owes ts_clock, and */
+	u64 bg_late;		/* bg_clock, for that */
 	/* Written by anybody, atomically. */
-	u32 ts_waiting;
+	u32 ts_waiting __begins_line;
+	u32 core_ts;		/* of the core that this CPU is the first of: topology.bpf.h */
 } __attribute__((aligned(64)));
 
 struct cpu_ctx cpus[UFS_CPUS_MAX];
@@ -106,30 +130,43 @@ struct ufs_cpu_stats cpu_stats[UFS_CPUS_MAX];
 
 /* CPUs that run background work and may be claimed. Set in running, dispatch and tick,
  * cleared when another CPU claims it, or in stopping. */
-u64 bg_cpus[UFS_CPU_WORDS];
+u64 bg_cpus[UFS_CPU_WORDS] __begins_line;
 
 /* Idle CPUs: a cheap superset of the kernel's mask, which costs a call to ask.
  * A CPU sets its bit in update_idle and then looks for waiting work; enqueue
  * raises a count of waiting tasks and then looks here. One of the two sees the other. */
-u64 idle_cpus[UFS_CPU_WORDS];
+u64 idle_cpus[UFS_CPU_WORDS] __begins_line;
 
 /* Tasks that were given to a queue and have not run since: a little more than
  * the queues hold, never less (invariant 2 of main.bpf.c). */
-u64 ts_waiting;
-u64 bg_waiting;
-u64 floor_waiting;
-u64 boost_waiting;
-u64 nr_throttled_tasks;
-u64 ts_enq_seq;
-u64 floor_seq;
+u64 ts_waiting __begins_line = 0;
+u64 ts_enq_seq = 0;
+u64 bg_waiting __begins_line = 0;
+u64 floor_waiting __begins_line = 0;
+u64 floor_seq = 0;
+u64 boost_waiting __begins_line = 0;
+u64 nr_throttled_tasks __begins_line = 0;
 /* CPUs, modulo 64, on which some waiting background task may run: a superset,
  * added to by enqueue and renewed by the timer. A CPU that is not in it need not
  * look at the runnable tree, which it would disturb for others. */
-u64 bg_hint;
+u64 bg_hint __begins_line = 0;
 
-/* The clocks of the tiers: mean virtual runtime, see owners_of(). */
-u64 ts_clock;
-u64 bg_clock;
+/*
+ * The clocks of the tiers: mean virtual runtime, see owners_of().
+ *
+ * BATCHES. If each CPU advanced them whenever it charges a task, they would be the words
+ * that all CPUs write most. So a CPU keeps what it owes the clocks (cpu_ctx.ts_late and
+ * .bg_late) until it has used clock_batch_ns of CPU time, in either tier. When it goes
+ * idle, it keeps what it owes for an eighth of that at most. So a clock lacks less than
+ *
+ *	CPUs * clock_batch_ns * its advance for a nanosecond of one CPU
+ *
+ * of what the charges come to. A batch is an eighth of the shorter slice: to a task that
+ * owns a CPU or less the clock is late by an eighth of the task's slice at most. Why
+ * clamping and weights hold: docs/design/ufs.md, "Shared words".
+ */
+u64 ts_clock __begins_line = 0;
+u64 bg_clock __begins_line = 0;
 
 /* -- Groups: a cgroup as UFS sees it. -- */
 
@@ -151,7 +188,7 @@ struct share {
 	u64 hweight_gen;
 	u64 scale;		/* HWEIGHT_ONE / hweight, fixed point */
 	u64 idle_since;
-};
+} __attribute__((aligned(64)));
 
 struct group {
 	u64 cgid;
@@ -160,16 +197,18 @@ struct group {
 	u32 label;		/* the tier that its name gives it, or NO_LABEL */
 	u32 idle;		/* cpu.idle is 1 */
 	u32 weight;
-	u32 nr_waiting;		/* tasks in the group's queue */
-	u32 queued;		/* in the runnable tree, or just being looked at */
 	u32 has_dsq;
-	u32 next_aside;		/* see bg_pick() */
 	/* By tier, under weight_lock: this group and its children that are active,
 	 * and the sum of the weights of those children. */
 	u32 nr_active[2];
 	u64 child_weight[2];
 	struct share in[2];	/* by tier */
-	/* Background only: virtual runtime of the group, and of its tasks. */
+	/* Background only. Written by each CPU that queues, takes or charges its tasks. */
+	u32 nr_waiting __begins_line;	/* tasks in the group's queue */
+	u32 enters;		/* times that a task was given to it */
+	u32 queued;		/* in the runnable tree, or just being looked at */
+	u32 next_aside;		/* see bg_pick() */
+	/* Virtual runtime of the group, and of its tasks. */
 	u64 vtime;
 	u64 task_clock;
 	u64 lag_scale;		/* at which .vtime's distance to the clock counts: reweight.bpf.h */
@@ -182,7 +221,7 @@ u32 nr_groups = 1;		/* ever used: groups[0] is the root's */
 u32 live_groups = 1;
 u64 hweight_gen = 1;
 /* Incremented after a cgroup was put into another tier, also by the loader. */
-u64 tier_moves;
+u64 tier_moves __begins_line = 0;
 
 /* -- Tasks. -- */
 

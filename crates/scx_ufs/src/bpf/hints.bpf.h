@@ -140,8 +140,8 @@ u64 nr_looks;
  * that was added before it was read. */
 struct slot_set {
 	u64 words[UFS_SLOT_WORDS];
-	u64 members;
-};
+	u64 members __begins_line;
+} __attribute__((aligned(64)));
 
 /* Slots whose owners left their CPU waiting for something; see boost.bpf.h. */
 struct slot_set waiters;

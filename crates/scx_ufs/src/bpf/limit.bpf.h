@@ -69,8 +69,8 @@ struct limit {
 struct limit limits[UFS_GROUPS_MAX];
 /* Groups that are limited, and that are throttled. While they are 0, all that
  * cpu.max costs is to find that out. */
-u32 nr_limits;
-u32 nr_throttled_groups;
+u32 nr_limits __begins_line = 0;
+u32 nr_throttled_groups = 0;
 
 struct limit_timer {
 	struct bpf_timer timer;

@@ -151,11 +151,27 @@ static __always_inline u64 owners_of(u32 tier)
 	return owners + (READ_ONCE(groups[0].in[tier & 1].load) >> LOAD_SHIFT);
 }
 
-static __always_inline void advance_ts_clock(u64 used)
+static __always_inline void advance_ts_clock(struct cpu_ctx *cc, u64 used)
 {
 	u64 owners = owners_of(GIVEWAY_TIER_TIME_SENSITIVE);
 
-	__sync_fetch_and_add(&ts_clock, owners > 1 ? used / owners : used);
+	cc->ts_late += owners > 1 ? used / owners : used;
+}
+
+/* Add what the CPU owes the clocks, if it has used so much. Under its rq lock. */
+static __always_inline void catch_up(struct cpu_ctx *cc, u64 least)
+{
+	if (likely(cc->late_ns < least))
+		return;
+	cc->late_ns = 0;
+	if (cc->ts_late) {
+		__sync_fetch_and_add(&ts_clock, cc->ts_late);
+		cc->ts_late = 0;
+	}
+	if (cc->bg_late) {
+		__sync_fetch_and_add(&bg_clock, cc->bg_late);
+		cc->bg_late = 0;
+	}
 }
 
 /* Where @ns belongs in a histogram with four buckets to an octave. */
@@ -234,12 +250,13 @@ static __always_inline void charge_bg(struct cpu_ctx *cc, u32 index, u64 used)
 	/* Before the clock advances: the group may be reweighted. */
 	if (unlikely(paid < used || group(index)->lag_scale != scale))
 		charge_group(index, used - paid, scale);
-	advance_bg_clock(index, used, scale, owners_of(GIVEWAY_TIER_BACKGROUND));
+	advance_bg_clock(cc, index, used, scale, owners_of(GIVEWAY_TIER_BACKGROUND));
 }
 
-/* Account what @tc has used since it started or was last charged. */
+/* Account what @tc has used on the CPU of @cc since it started or was last charged. Under
+ * that CPU's rq lock. */
 __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull,
-		      u64 now)
+		      struct cpu_ctx *cc __arg_nonnull, u64 now)
 {
 	u64 used = time_delta(now, tc->started), weighted;
 	struct group *g = group(tc->group);
@@ -260,15 +277,17 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		count_run(tc, used);
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE) {
 		tc->vtime += scaled(weighted, task_scale(tc));
-		advance_ts_clock(used);
+		advance_ts_clock(cc, used);
 	} else {
 		if (unlikely(tc->load != LOAD_ONE))
 			weighted = (weighted << LOAD_SHIFT) / tc->load;
 		tc->vtime += weighted;
 		if ((s64)(tc->vtime - g->task_clock) > (s64)bg_slice_ns)
 			g->task_clock = tc->vtime - bg_slice_ns;
-		charge_bg(cpu_ctx(scx_bpf_task_cpu(p)), tc->group, used);
+		charge_bg(cc, tc->group, used);
 	}
+	cc->late_ns += used;
+	catch_up(cc, clock_batch_ns);
 	return 0;
 }
 
@@ -393,7 +412,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev && (prev->scx.flags & SCX_TASK_QUEUED))
 		tc = task_ctx(prev);
 	if (tc && tc->floor != OVERRIDE_RUNNING && allowed_on(prev, cpu)) {
-		charge(prev, tc, scx_bpf_now());
+		charge(prev, tc, cc, scx_bpf_now());
 		apply_hints(prev, tc);
 		if (unlikely(tc->slot)) {
 			if (bpf_get_current_task_btf() != prev)
@@ -535,7 +554,7 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	/* Dispatch may have looked just now: no time has passed, and the task did not run. */
 	looked = runnable && tc->slot && cc->looked_at == now;
 	if (!looked)
-		charge(p, tc, now);
+		charge(p, tc, cc, now);
 	tc->boost_ran = tc->boost == OVERRIDE_RUNNING;
 	turn_to(&tc->floor, &floor_waiting, OVERRIDE_NONE);
 	turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
@@ -598,6 +617,7 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 	/* A full barrier: paired with the search for an idle CPU in enqueue. */
 	__sync_fetch_and_or(word, bit);
 	settle(cpu_ctx(cpu));
+	catch_up(cpu_ctx(cpu), clock_batch_ns / 8);
 	core_turns(cpu_ctx(cpu), cpu, false);
 	settle_core(cpu);
 	if (READ_ONCE(ts_waiting) || bg_work_for(cpu))

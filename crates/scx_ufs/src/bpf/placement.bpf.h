@@ -88,7 +88,8 @@ __once s32 pick_ts_cpu(struct task_struct *p __arg_trusted, s32 prev, u64 vtime,
  * ts_clock is the mean of the whole tier. It runs ahead of tasks that compete when
  * others get more than their weights would give them, on CPUs that no other task may
  * use. Where two tasks compete, the right time is between theirs. The clock is not moved
- * forward likewise: those others compete too, far ahead of all tasks.
+ * forward likewise: those others compete too, far ahead of all tasks. What CPUs owe the
+ * clock (BATCHES in ctx.bpf.h) is added later: up to an eighth of a slice.
  */
 static __always_inline void ts_meet(struct cpu_ctx *cc, u64 vtime, u64 now)
 {

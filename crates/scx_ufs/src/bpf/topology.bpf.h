@@ -14,8 +14,8 @@
  * and the verifier drops every branch that asks for it.
  *
  * ts_cores. The bits of all CPUs of a core are set while one of them runs
- * time-sensitive work. core_ts counts those CPUs, cpu_ctx.in_core_ts says which
- * are counted:
+ * time-sensitive work. cpu_ctx.core_ts of the core's first CPU counts those CPUs,
+ * cpu_ctx.in_core_ts says which are counted:
  *
  *	runs time-sensitive work:	if not counted: += 1; was 0: set the bits
  *	runs background, goes idle:	if counted:     -= 1; is 0: clear the bits,
@@ -48,8 +48,7 @@ enum level {
 	LEVEL_MACHINE,
 };
 
-u64 ts_cores[UFS_CPU_WORDS];
-u32 core_ts[UFS_CPUS_MAX];	/* by number of the core */
+u64 ts_cores[UFS_CPU_WORDS] __begins_line;
 
 static __always_inline const volatile struct ufs_place *place(u32 cpu)
 {
@@ -78,7 +77,7 @@ static __always_inline u64 domain_word(u32 cpu, u32 level, u32 word)
 
 static __always_inline u32 *core_ts_of(u32 cpu)
 {
-	return &core_ts[place(cpu)->core & (UFS_CPUS_MAX - 1)];
+	return &cpu_ctx(place(cpu)->core)->core_ts;
 }
 
 static __always_inline bool in_ts_core(u32 cpu)
