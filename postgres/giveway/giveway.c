@@ -75,6 +75,7 @@ static void
 leave_slot(void)
 {
 	hints_take_back();
+	imposed_withdraw();
 	slot_detach();
 }
 
@@ -153,6 +154,7 @@ _PG_init(void)
 		/* Found here once, rather than in every child. */
 		(void) hints_resolve(HINTS_STOCK, &doubt);
 		slot_preload();
+		imposed_preload();
 		launcher_register();
 	}
 	else

@@ -6,9 +6,10 @@
  *	file			question					uses
  *	giveway.c		when does a process get a slot and write to it?		all
  *	launcher.c		how do processes that run no SQL get slots?			slot, hints, kind
- *	view.c			what do slots say now?								slot, hints
+ *	view.c			what do slots say now?								slot, hints, imposed
  *	settings.c		what was asked for, what is allowed?				publish
- *	publish.c		what does this process's slot say?					slot, hints, kind
+ *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
+ *	imposed.c		what has somebody else imposed on a session?		slot
  *	hints.c			how does UFS learn of locks?						calibrate
  *	calibrate.c		where does a stock server keep them?
  *	kind.c			which kind of process is this, and is it special?
@@ -31,6 +32,24 @@
 /* Hidden: other libraries may use the same names. */
 #pragma GCC visibility push(hidden)
 
+/* What can be asked for, in the order in which a ceiling holds it down. */
+typedef enum Tier
+{
+	TIER_BACKGROUND,
+	TIER_CGROUP,				/* whatever its cgroup's is */
+	TIER_TIME_SENSITIVE
+} Tier;
+
+#define TIER_NOT_SAID	(-1)
+#define WEIGHT_NOT_SAID	0
+
+/* What a process asks of UFS, or what is asked of it. */
+typedef struct Claim
+{
+	int			tier;			/* Tier, or TIER_NOT_SAID */
+	int			weight;			/* or WEIGHT_NOT_SAID */
+} Claim;
+
 /* slot.c */
 extern void slot_preload(void);
 extern int	slot_open(const char *dir, void (*leave) (void));
@@ -51,14 +70,8 @@ extern struct giveway_slot *slot_claim_for(int pid);
 extern void slot_release(struct giveway_slot *slot);
 extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
 extern int	slot_sweep(void);
-
-/* What can be asked for, in the order in which a ceiling holds it down. */
-typedef enum Tier
-{
-	TIER_BACKGROUND,
-	TIER_CGROUP,				/* whatever its cgroup's is */
-	TIER_TIME_SENSITIVE
-} Tier;
+extern unsigned char slot_tier(int tier);
+extern void slot_say(struct giveway_slot *slot, Claim claim);
 
 /* kind.c */
 #define KIND_COUNT 16			/* kinds with a name, and room */
@@ -118,6 +131,19 @@ typedef struct Settings
 
 extern Settings settings;
 extern void settings_define(void);
+
+/* imposed.c */
+typedef struct Imposed
+{
+	Claim		claim;
+	bool		by_right;		/* own settings and ceilings regardless */
+} Imposed;
+
+extern void imposed_preload(void);
+extern void imposed_publish(struct giveway_slot *slot, Claim own);
+extern void imposed_withdraw(void);
+extern int	imposed_count(void);
+extern int	imposed_at(int number, Imposed *imposed);
 
 /* publish.c */
 extern void publish_tier(void);

@@ -10,6 +10,9 @@
  *		 SQL of a user	min(these, ceiling)		100			as giveway.hints
  *		enabled = off	the cgroup's			cgroup's	none
  *
+ * To that is added what somebody else has imposed on it (imposed.c), unless enabled is
+ * off.
+ *
  * The order is background, cgroup, time_sensitive: a process that asks for no
  * tier has its cgroup's, and a ceiling of background lowers that, too.  A special
  * process is lowered only by settings of its own, such as those of a pg_basebackup
@@ -22,19 +25,6 @@
 #include "miscadmin.h"
 
 #include "giveway.h"
-
-static void
-store(struct giveway_slot *slot, int tier, int weight)
-{
-	static const unsigned char said[] = {
-		[TIER_BACKGROUND] = GIVEWAY_SLOT_TIER_BACKGROUND,
-		[TIER_CGROUP] = GIVEWAY_SLOT_TIER_CGROUP,
-		[TIER_TIME_SENSITIVE] = GIVEWAY_SLOT_TIER_TIME_SENSITIVE,
-	};
-
-	SLOT_STORE(slot->weight, (unsigned short) weight);
-	SLOT_STORE(slot->tier, said[tier]);
-}
 
 /* The tier of this process, which is of a special kind. */
 static int
@@ -61,14 +51,15 @@ publish_tier(void)
 	kind = kind_of_me();
 	if (!settings.enabled)
 	{
+		imposed_withdraw();
 		SLOT_STORE(slot->tier, GIVEWAY_SLOT_TIER_CGROUP);
 		SLOT_STORE(slot->weight, 0);
 	}
 	else if (kind >= 0 && settings.kinds.tier[kind] != KIND_TIER_NONE)
-		store(slot, tier_of_kind(kind), GIVEWAY_WEIGHT_DEFAULT);
+		imposed_publish(slot, (Claim) {tier_of_kind(kind), GIVEWAY_WEIGHT_DEFAULT});
 	else
-		store(slot, Min(settings.tier, settings.max_tier),
-			  Min(settings.weight, settings.max_weight));
+		imposed_publish(slot, (Claim) {Min(settings.tier, settings.max_tier),
+						Min(settings.weight, settings.max_weight)});
 }
 
 /* Begin, change or end hints about this process's locks. */
@@ -94,6 +85,6 @@ publish_for(struct giveway_slot *slot, int tier)
 	const char *reason;
 	HintsMode	mode = hints_resolve(settings.hints, &reason);
 
-	store(slot, tier, GIVEWAY_WEIGHT_DEFAULT);
+	slot_say(slot, (Claim) {tier, GIVEWAY_WEIGHT_DEFAULT});
 	hints_describe(&slot->reader, mode, settings.heavyweight);
 }

@@ -293,6 +293,27 @@ slot_is_of_cluster(const struct giveway_slot *slot, int *pid)
 		SLOT_LOAD(slot->domain) == slot_domain();
 }
 
+/* A tier as slots have it. */
+unsigned char
+slot_tier(int tier)
+{
+	static const unsigned char said[] = {
+		[TIER_BACKGROUND] = GIVEWAY_SLOT_TIER_BACKGROUND,
+		[TIER_CGROUP] = GIVEWAY_SLOT_TIER_CGROUP,
+		[TIER_TIME_SENSITIVE] = GIVEWAY_SLOT_TIER_TIME_SENSITIVE,
+	};
+
+	return said[tier];
+}
+
+/* Say a tier and a weight in a slot. */
+void
+slot_say(struct giveway_slot *slot, Claim claim)
+{
+	SLOT_STORE(slot->weight, (unsigned short) claim.weight);
+	SLOT_STORE(slot->tier, slot_tier(claim.tier));
+}
+
 /* Whether there is no process of this number. */
 static bool
 is_gone(int pid)

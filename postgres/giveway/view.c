@@ -26,6 +26,7 @@
 PG_FUNCTION_INFO_V1(giveway_slots);
 PG_FUNCTION_INFO_V1(giveway_status);
 PG_FUNCTION_INFO_V1(giveway_slot_usage);
+PG_FUNCTION_INFO_V1(giveway_imposed);
 
 #define MS_PER_NS 1e-6
 
@@ -122,6 +123,34 @@ giveway_slots(PG_FUNCTION_ARGS)
 
 		if (slot_is_of_cluster(slot_at(index), &pid) && may_see(pid))
 			add_slot(result, index, pid, slot_at(index));
+	}
+	return (Datum) 0;
+}
+
+/* giveway_imposed(): a row for each process on which something is imposed and that one
+ * may see. */
+Datum
+giveway_imposed(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int number = 0; number < imposed_count(); number++)
+	{
+		Imposed		imposed;
+		int			pid = imposed_at(number, &imposed);
+		bool		no_tier = imposed.claim.tier == TIER_NOT_SAID;
+		bool		no_weight = imposed.claim.weight == WEIGHT_NOT_SAID;
+		Row			row = {0};
+
+		if (pid == 0 || (no_tier && no_weight) || BackendPidGetProc(pid) == NULL ||
+			!may_see(pid))
+			continue;
+		add(&row, Int32GetDatum(pid), false);
+		add(&row, no_tier ? (Datum) 0 : tier_text(slot_tier(imposed.claim.tier)), no_tier);
+		add(&row, Int32GetDatum(imposed.claim.weight), no_weight);
+		add(&row, BoolGetDatum(imposed.by_right), false);
+		tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 	}
 	return (Datum) 0;
 }

@@ -22,6 +22,9 @@ case_system_processes
 case_autovacuum
 case_walsender
 case_replication_has_ceilings
+case_set_for_a_session
+case_set_without_the_right
+case_set_for_parallel_workers
 case_table_replaced
 case_table_says_replaced
 case_slot_taken
@@ -437,6 +440,136 @@ case_replication_has_ceilings() {
 		"host=$work/main user=replicator dbname=postgres replication=database")"
 }
 
+# first_line STATEMENT USER: of the result in main, without the details of an error.
+first_line() {
+	sql main "$1" "$2" | head -n 1
+}
+
+# imposed PID: what the view says was set for it.
+imposed() {
+	sql main "SELECT imposed_tier, imposed_weight FROM giveway_stat_activity WHERE pid = $1"
+}
+
+# An administrator sets tier and weight of a session, whatever it does or asks for.
+case_set_for_a_session() {
+	sql main "CREATE ROLE worker LOGIN; CREATE ROLE capped LOGIN;
+		ALTER ROLE worker SET giveway.tier = time_sensitive;
+		ALTER ROLE capped SET giveway.max_tier = background;
+		ALTER ROLE capped SET giveway.max_weight = 50" >/dev/null
+	open_session main worker
+	begin "$session" "SELECT pg_sleep(60)"
+	check "lowered" t "$(sql main "SELECT giveway_set($session_pid, 'background', 7)")"
+	check "in the middle of a statement" "background 7" "$(tier "$session_pid")"
+	check "seen" "background|7" "$(imposed "$session_pid")"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
+	await "$session"
+	say "$session" "SET giveway.tier = cgroup"
+	say "$session" "SET giveway.weight = 90"
+	check "whatever it asks for" "background 7" "$(tier "$session_pid")"
+	replace_table
+	check_soon "in another table" "background 7" "say $session 'SELECT 1'; tier $session_pid"
+	check "only the weight" t "$(sql main "SELECT giveway_set($session_pid, weight => 8)")"
+	check "its own tier" "cgroup 8" "$(tier "$session_pid")"
+	check "taken back" t "$(sql main "SELECT giveway_set($session_pid)")"
+	check "its own" "cgroup 90" "$(tier "$session_pid")"
+	check "nothing is seen" "|" "$(imposed "$session_pid")"
+	sql main "SELECT giveway_set($session_pid, 'background')" >/dev/null
+	close_session "$session"
+	# The next session may have the number of the last among the processes.
+	open_session main worker
+	check "another session" "time_sensitive 100" "$(tier "$session_pid")"
+	close_session "$session"
+
+	open_session main capped
+	sql main "SELECT giveway_set($session_pid, 'time_sensitive', 300)" >/dev/null
+	check "above its ceilings" "time_sensitive 300" "$(tier "$session_pid")"
+	sql main "SELECT giveway_set($session_pid)" >/dev/null
+	check "and back" "background 50" "$(tier "$session_pid")"
+	close_session "$session"
+
+	receive
+	check_soon "walsender" time_sensitive "system main walsender"
+	sql main "SELECT giveway_set(pid, 'background') FROM pg_stat_replication" >/dev/null
+	check "lowered, too" background "$(system main walsender)"
+	end_receiver
+
+	check "no session" 'WARNING:  PID 1 is not a PostgreSQL session
+f' "$(sql main "SELECT giveway_set(1, 'background')")"
+	check "no tier" 'ERROR:  there is no tier "urgent"
+HINT:  Write background, cgroup or time_sensitive.' \
+		"$(sql main "SELECT giveway_set(pg_backend_pid(), 'urgent')")"
+	check "no weight" 'ERROR:  weight 0 is out of range
+HINT:  Write 1 to 10000.' "$(sql main "SELECT giveway_set(pg_backend_pid(), weight => 0)")"
+}
+
+# Without the right to set ceilings one can lower whom one may cancel, and raise nobody.
+case_set_without_the_right() {
+	local denied="ERROR:  permission denied to set the tier of another role's session"
+	local kept='ERROR:  permission denied to change what an administrator has set for this session'
+	sql main "CREATE ROLE warden LOGIN; GRANT pg_signal_backend TO warden;
+		CREATE ROLE operator LOGIN;
+		GRANT SET ON PARAMETER giveway.max_tier, giveway.max_weight TO operator" >/dev/null
+	open_session main worker
+	check "another role" "$denied" \
+		"$(first_line "SELECT giveway_set($session_pid, 'background')" capped)"
+	check "with pg_signal_backend" t \
+		"$(sql main "SELECT giveway_set($session_pid, 'background', 20)" warden)"
+	check "lowered" "background 20" "$(tier "$session_pid")"
+	check "its own role takes that back" t "$(sql main "SELECT giveway_set($session_pid)" worker)"
+	check "its own" "time_sensitive 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.tier = background"
+	sql main "SELECT giveway_set($session_pid, 'time_sensitive', 9000)" warden >/dev/null
+	check "nobody is raised" "background 100" "$(tier "$session_pid")"
+	sql main "SELECT giveway_set($session_pid, 'time_sensitive')" worker >/dev/null
+	check "not by its own role either" "background 100" "$(tier "$session_pid")"
+
+	check "with the right" t \
+		"$(sql main "SELECT giveway_set($session_pid, 'cgroup', 9000)" operator)"
+	check "raised" "cgroup 9000" "$(tier "$session_pid")"
+	check "no other changes that" "$kept" \
+		"$(first_line "SELECT giveway_set($session_pid, 'background')" worker)"
+	check "nor takes it back" "$kept" "$(first_line "SELECT giveway_set($session_pid)" warden)"
+	check "it stays" "cgroup 9000" "$(tier "$session_pid")"
+	close_session "$session"
+
+	open_session main capped
+	say "$session" "SELECT giveway_set(pg_backend_pid(), 'time_sensitive', 10000)"
+	check "no way around one's ceilings" "background 50" "$(tier "$session_pid")"
+	say "$session" "SELECT giveway_set(pid, 'background') FROM pg_stat_activity WHERE usename = 'postgres'"
+	sql main "SELECT giveway_set($session_pid, 'time_sensitive', 10000)" capped >/dev/null
+	check "nor from another session" "background 50" "$(tier "$session_pid")"
+	close_session "$session"
+
+	open_session main postgres
+	check "a superuser's session" "$denied" \
+		"$(first_line "SELECT giveway_set($session_pid, 'background')" operator)"
+	check "is left alone" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+}
+
+# Workers have what was set for their leader, before they started or while they run.
+case_set_for_parallel_workers() {
+	local query="SELECT count(giveway_test_burn(0.05)) FROM many"
+	local late="$query; $query"
+	open_session main postgres
+	say "$session" "SET parallel_setup_cost = 0"
+	say "$session" "SET parallel_tuple_cost = 0"
+	say "$session" "SET min_parallel_table_scan_size = 0"
+	say "$session" "SET parallel_leader_participation = off"
+	begin "$session" "$late"
+	check_soon "before" "cgroup|100" workers
+	sql main "SELECT giveway_set($session_pid, 'background', 30)" >/dev/null
+	check "while they run" "background|30" "$(workers)"
+	await "$session"
+	begin "$session" "$query"
+	check_soon "those that start later" "background|30" workers
+	sql main "SELECT giveway_set(min(pid), 'time_sensitive') FROM pg_stat_activity
+		WHERE backend_type = 'parallel worker'" >/dev/null
+	check "a worker stands for its leader" "time_sensitive 100" "$(tier "$session_pid")"
+	await "$session"
+	close_session "$session"
+}
+
 # UFS makes another table: sessions move to it at the end of a transaction.
 case_table_replaced() {
 	open_session main app
@@ -741,6 +874,8 @@ case_not_preloaded() {
 		"$(sql main "SELECT value FROM giveway_status() WHERE item = 'preloaded'")"
 	check "hints" 1 "$(sql main "SELECT count(*) FROM giveway_status()
 		WHERE item = 'hints' AND value IN ('stock', 'patched')")"
+	check "giveway_set" "ERROR:  giveway was not loaded at the start of the server" "$(
+		sql main "SELECT giveway_set(pg_backend_pid(), 'background')" | head -n 1)"
 	stop main
 	# As the cases after this one expect it.
 	configure main "shared_preload_libraries = 'giveway, giveway_test'"

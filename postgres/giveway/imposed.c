@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * imposed.c
+ *		What has somebody else imposed on a session?
+ *
+ * An administrator lowers a running report, or raises a session that users wait for:
+ * giveway_set(pid, tier, weight).  The session need not take part, for it may be in the
+ * middle of a long statement.  So the caller writes into the session's slot, and into
+ * shared memory, so that what the session publishes later keeps to it:
+ *
+ *		imposed by				the session has
+ *		nobody					its own: the lower of what it asks and its ceiling
+ *		an ordinary role		the lower of its own and what is imposed
+ *		one with the right		what is imposed, its own settings and ceilings regardless
+ *
+ * The right is that of setting ceilings: SET on giveway.max_tier and giveway.max_weight,
+ * which superusers have.  So nobody else can raise anybody.  Whom one may impose something
+ * on at all is as in pg_cancel_backend().  What was imposed by right is changed and taken
+ * back by right only.  It lasts for as long as the session; it is no part of any
+ * transaction.
+ *
+ * PROTOCOL.  Shared memory has an entry for each process that may run transactions, by its
+ * number among them.  A spinlock guards the entry, and the stores of tier and weight into
+ * the slot of its process:
+ *
+ *		the process		lock; own = ...; slot = combined; published = true; unlock
+ *		a caller		lock; imposed = ...; if published: slot = combined; unlock
+ *		detaching		lock; published = false; unlock; the slot is given up
+ *
+ * Parallel workers have what their leader has.  A worker joins the leader's group before
+ * it first publishes, and copies the leader's entry then; a caller changes the leader's
+ * entry first and those of its workers afterwards.  So a worker that copied too early is
+ * seen by the caller.
+ *
+ * INVARIANTS
+ *   1. An entry of another process than .pid says nothing: a process that finds the
+ *      number of another one there begins anew (not asserted: it is what combined() is
+ *      called after).
+ *   2. While .published, the slot is the process's own.  So a caller never writes into the
+ *      slot of a process that came later (asserted in imposed_publish()).
+ *
+ * WEAKNESSES.  Behind a connection pooler what is imposed stays with the server's
+ * session, whose client may change.  Processes that run no transactions, such as the
+ * checkpointer, have giveway.system_processes.
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "storage/spin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "giveway.h"
+
+PG_FUNCTION_INFO_V1(giveway_set);
+
+typedef struct Entry
+{
+	slock_t		mutex;
+	int			pid;			/* whose entry it is; 0: nobody's yet */
+	bool		published;		/* the process has a slot that says what is here */
+	Claim		own;
+	Imposed		imposed;
+} Entry;
+
+static const Imposed nothing = {.claim = {TIER_NOT_SAID, WEIGHT_NOT_SAID}};
+
+/* By number of the process; NULL where the library is not preloaded. */
+static Entry *entries = NULL;
+
+static shmem_request_hook_type previous_request;
+static shmem_startup_hook_type previous_startup;
+
+static Size
+size_of_entries(void)
+{
+	return mul_size(MaxBackends, sizeof(Entry));
+}
+
+static void
+request_memory(void)
+{
+	if (previous_request)
+		previous_request();
+	RequestAddinShmemSpace(size_of_entries());
+}
+
+static void
+find_memory(void)
+{
+	bool		found;
+
+	if (previous_startup)
+		previous_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	entries = ShmemInitStruct("giveway imposed", size_of_entries(), &found);
+	if (!found)
+	{
+		for (int number = 0; number < MaxBackends; number++)
+		{
+			SpinLockInit(&entries[number].mutex);
+			entries[number].pid = 0;
+		}
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/* In the postmaster, while it loads libraries. */
+void
+imposed_preload(void)
+{
+	previous_request = shmem_request_hook;
+	shmem_request_hook = request_memory;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = find_memory;
+}
+
+/* The entry of this process, or NULL if it can have none. */
+static Entry *
+entry_of(const PGPROC *proc)
+{
+	ptrdiff_t	number = proc - ProcGlobal->allProcs;
+
+	return entries && number >= 0 && number < MaxBackends ? &entries[number] : NULL;
+}
+
+/* What holds for a process with its own claim and what is imposed on it. */
+static Claim
+combined(Claim own, Imposed imposed)
+{
+	Claim		claim = own;
+
+	if (imposed.claim.tier != TIER_NOT_SAID)
+		claim.tier = imposed.by_right ? imposed.claim.tier : Min(own.tier, imposed.claim.tier);
+	if (imposed.claim.weight != WEIGHT_NOT_SAID)
+		claim.weight = imposed.by_right ? imposed.claim.weight :
+			Min(own.weight, imposed.claim.weight);
+	return claim;
+}
+
+/* Make the entry the process's, if it was another's.  With its mutex held. */
+static void
+begin_anew(Entry *entry, int pid)
+{
+	if (entry->pid == pid)
+		return;
+	entry->pid = pid;
+	entry->published = false;
+	entry->imposed = nothing;
+}
+
+/* What is imposed on the process now. */
+static Imposed
+imposed_on(Entry *entry, int pid)
+{
+	Imposed		imposed;
+
+	SpinLockAcquire(&entry->mutex);
+	imposed = entry->pid == pid ? entry->imposed : nothing;
+	SpinLockRelease(&entry->mutex);
+	return imposed;
+}
+
+/* Say in this process's slot what holds for it, whose own claim that is. */
+void
+imposed_publish(struct giveway_slot *slot, Claim own)
+{
+	Entry	   *entry = entry_of(MyProc);
+	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
+	Entry	   *leaders = leader ? entry_of(leader) : NULL;
+	Imposed		inherited = leaders ? imposed_on(leaders, leader->pid) : nothing;
+
+	Assert(slot == slot_mine());
+	if (entry == NULL)
+	{
+		slot_say(slot, own);
+		return;
+	}
+	SpinLockAcquire(&entry->mutex);
+	begin_anew(entry, MyProcPid);
+	if (leader)
+		entry->imposed = inherited;
+	entry->own = own;
+	entry->published = true;
+	slot_say(slot, combined(own, entry->imposed));
+	SpinLockRelease(&entry->mutex);
+}
+
+/* This process's slot is about to be given up, or to say nothing. */
+void
+imposed_withdraw(void)
+{
+	Entry	   *entry = MyProc ? entry_of(MyProc) : NULL;
+
+	if (entry == NULL)
+		return;
+	SpinLockAcquire(&entry->mutex);
+	if (entry->pid == MyProcPid)
+		entry->published = false;
+	SpinLockRelease(&entry->mutex);
+}
+
+/* Impose something on a process; false if what is there was imposed by right, and this
+ * is not. */
+static bool
+impose(const PGPROC *proc, int pid, Imposed imposed)
+{
+	Entry	   *entry = entry_of(proc);
+	struct giveway_slot *slot = slot_find(pid);
+	bool		allowed;
+
+	if (entry == NULL)
+		return true;
+	SpinLockAcquire(&entry->mutex);
+	begin_anew(entry, pid);
+	allowed = imposed.by_right || !entry->imposed.by_right;
+	if (allowed)
+		entry->imposed = imposed;
+	if (allowed && entry->published && slot)
+		slot_say(slot, combined(entry->own, imposed));
+	SpinLockRelease(&entry->mutex);
+	return allowed;
+}
+
+/* The same, on a session's parallel workers. */
+static void
+impose_on_workers(const PGPROC *leader, Imposed imposed)
+{
+	for (int number = 0; number < MaxBackends; number++)
+	{
+		const PGPROC *proc = &ProcGlobal->allProcs[number];
+		int			pid = proc->pid;
+
+		if (proc != leader && proc->lockGroupLeader == leader && pid != 0)
+			(void) impose(proc, pid, imposed);
+	}
+}
+
+/* Entries are numbered from 0 to imposed_count() - 1. */
+int
+imposed_count(void)
+{
+	return entries ? MaxBackends : 0;
+}
+
+/* What is imposed on the process of this number, and which process that is; 0: none. */
+int
+imposed_at(int number, Imposed *imposed)
+{
+	int			pid;
+
+	SpinLockAcquire(&entries[number].mutex);
+	pid = entries[number].pid;
+	*imposed = entries[number].imposed;
+	SpinLockRelease(&entries[number].mutex);
+	return pid;
+}
+
+/* ---- giveway_set() ---- */
+
+/* Whether this role may set ceilings, and so may raise sessions above them. */
+static bool
+has_the_right(Oid role)
+{
+	return pg_parameter_aclcheck("giveway.max_tier", role, ACL_SET) == ACLCHECK_OK &&
+		pg_parameter_aclcheck("giveway.max_weight", role, ACL_SET) == ACLCHECK_OK;
+}
+
+/* As pg_cancel_backend() has it. */
+static void
+check_rights(const PGPROC *proc)
+{
+	bool		is_superusers = !OidIsValid(proc->roleId) || superuser_arg(proc->roleId);
+
+	if (is_superusers ? superuser() :
+		has_privs_of_role(GetUserId(), proc->roleId) ||
+		has_privs_of_role(GetUserId(), ROLE_PG_SIGNAL_BACKEND) ||
+		has_the_right(GetUserId()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("permission denied to set the tier of another role's session"),
+			 is_superusers ?
+			 errdetail("Only superusers may set that of a superuser's session.") :
+			 errdetail("Only roles with privileges of that role, of \"pg_signal_backend\", or with SET on giveway.max_tier and giveway.max_weight may.")));
+}
+
+static int
+tier_from_text(const char *text)
+{
+	static const char *const names[] = {
+		[TIER_BACKGROUND] = "background",
+		[TIER_CGROUP] = "cgroup",
+		[TIER_TIME_SENSITIVE] = "time_sensitive",
+	};
+
+	for (int tier = 0; tier < lengthof(names); tier++)
+		if (strcmp(text, names[tier]) == 0)
+			return tier;
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("there is no tier \"%s\"", text),
+			 errhint("Write background, cgroup or time_sensitive.")));
+}
+
+static Claim
+claim_from_arguments(FunctionCallInfo fcinfo)
+{
+	Claim		claim = nothing.claim;
+
+	if (!PG_ARGISNULL(1))
+		claim.tier = tier_from_text(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	if (PG_ARGISNULL(2))
+		return claim;
+	claim.weight = PG_GETARG_INT32(2);
+	if (claim.weight < GIVEWAY_WEIGHT_MIN || claim.weight > GIVEWAY_WEIGHT_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("weight %d is out of range", claim.weight),
+				 errhint("Write %d to %d.", GIVEWAY_WEIGHT_MIN, GIVEWAY_WEIGHT_MAX)));
+	return claim;
+}
+
+/*
+ * giveway_set(pid, tier, weight): impose them on a session, at once; what is null is left
+ * to it.  False, with a warning, if there is no such session.
+ */
+Datum
+giveway_set(PG_FUNCTION_ARGS)
+{
+	Imposed		imposed = {.claim = claim_from_arguments(fcinfo)};
+	PGPROC	   *proc;
+	int			pid;
+
+	if (entries == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("giveway was not loaded at the start of the server"),
+				 errhint("Name giveway in shared_preload_libraries and restart the server.")));
+	proc = PG_ARGISNULL(0) ? NULL : BackendPidGetProc(PG_GETARG_INT32(0));
+	if (proc && proc->lockGroupLeader)
+		proc = proc->lockGroupLeader;
+	pid = proc ? proc->pid : 0;
+	if (pid == 0)
+	{
+		ereport(WARNING, (errmsg("PID %d is not a PostgreSQL session",
+								 PG_ARGISNULL(0) ? 0 : PG_GETARG_INT32(0))));
+		PG_RETURN_BOOL(false);
+	}
+	check_rights(proc);
+	imposed.by_right = has_the_right(GetUserId());
+	(void) slot_open(settings.dir, NULL);
+	if (!impose(proc, pid, imposed))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to change what an administrator has set for this session"),
+				 errdetail("Only roles with SET on giveway.max_tier and giveway.max_weight may.")));
+	impose_on_workers(proc, imposed);
+	PG_RETURN_BOOL(true);
+}
