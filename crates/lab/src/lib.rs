@@ -8,8 +8,8 @@
 //! ```text
 //!   apt mirror ──► kernel   vmlinuz, config, initrd;    ┐
 //!                           older series, built         │
-//!              ──► qemu     built with the lockstep     │  cache, made once,
-//!                           clock, its firmware         │  entries appear whole
+//!              ──► qemu     built with the lab's        │  cache, made once,
+//!                           patches, its firmware       │  entries appear whole
 //!              ──► image    Debian trixie, PostgreSQL,  │  or not at all
 //!                           the caller's layer          ┘
 //!                    │

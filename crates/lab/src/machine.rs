@@ -108,6 +108,9 @@ pub struct Machine {
     pub seed: u64,
     /// Limit on the whole run, in host time.
     pub timeout: Duration,
+    /// Whether its CPUs have user interrupts (Intel's UINTR), and XSAVEC for their
+    /// handlers. Only the emulator has them: with [`Clock::Real`] KVM is then not used.
+    pub user_interrupts: bool,
     /// Added to the kernel's command line.
     pub kernel_args: Vec<String>,
 }
@@ -123,6 +126,7 @@ impl Default for Machine {
             clock: Clock::LOCKSTEP,
             seed: 1,
             timeout: Duration::from_secs(600),
+            user_interrupts: false,
             kernel_args: Vec::new(),
         }
     }

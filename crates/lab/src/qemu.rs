@@ -1,5 +1,5 @@
-//! The emulator: Debian's QEMU source with the lockstep clock added, built
-//! once, and the firmware that belongs to it.
+//! The emulator: Debian's QEMU source with the lockstep clock and user interrupts
+//! added, built once, and the firmware that belongs to it.
 //!
 //! The distribution's own QEMU is not used even for functional tests, so that
 //! a guest meets one emulator everywhere.
@@ -14,12 +14,22 @@ use crate::command::{self, BUILD_TOOLS};
 use crate::error::{LabError, Result};
 use crate::progress::Progress;
 
-/// The lockstep clock, as a patch on Debian's source; `docs/design/clock.md` explains it.
+/// What is added to Debian's source, in this order.
 ///
-/// Its invariants are not asserted in QEMU, since a change of the patch rebuilds every
-/// lab's emulator. `tests/clock.rs` measures 1 (a loop's CPU time beside busy CPUs), 2
-/// (sections of locks), 3 (wake-up latency) and 4 (two runs with one seed).
-const PATCH: &str = include_str!("../qemu/lockstep.patch");
+/// The lockstep clock: `docs/design/clock.md` explains it. Its invariants are not
+/// asserted in QEMU, since a change of the patch rebuilds every lab's emulator.
+/// `tests/clock.rs` measures 1 (a loop's CPU time beside busy CPUs), 2 (sections of
+/// locks), 3 (wake-up latency) and 4 (two runs with one seed).
+///
+/// User interrupts, which build on it: `tests/user_interrupts.rs` has a case for each
+/// rule.
+const PATCHES: &[(&str, &str)] = &[
+    ("lockstep.patch", include_str!("../qemu/lockstep.patch")),
+    (
+        "user-interrupts.patch",
+        include_str!("../qemu/user-interrupts.patch"),
+    ),
+];
 
 /// Only what a guest of the lab meets.
 const CONFIGURE: &[&str] = &[
@@ -87,7 +97,8 @@ impl Qemu {
 
 fn entry_name() -> String {
     let configure = CONFIGURE.join(" ");
-    let parts = [PATCH, &configure, DEVICES];
+    let patches = PATCHES.iter().map(|(_, text)| *text);
+    let parts = patches.chain([configure.as_str(), DEVICES]);
     format!("qemu-{}", digest(parts.map(str::as_bytes)))
 }
 
@@ -113,7 +124,7 @@ fn build(cache: &Cache, dir: &Path, progress: &dyn Progress) -> Result<()> {
     let source = unpack_source(scratch.path(), progress)?;
     progress.end("fetched");
 
-    progress.begin("building QEMU with the lockstep clock (about three minutes)");
+    progress.begin("building QEMU with the lab's patches (about three minutes)");
     apply_patches(&source, progress)?;
     let devices = source.join(DEVICES_FILE);
     fs::write(&devices, DEVICES).map_err(LabError::io("writing", &devices))?;
@@ -181,19 +192,23 @@ fn unpack_source(dir: &Path, progress: &dyn Progress) -> Result<PathBuf> {
 }
 
 /// Debian's patches (they make the source build without the files Debian
-/// leaves out), then the lockstep clock.
+/// leaves out), then the lab's.
 fn apply_patches(source: &Path, progress: &dyn Progress) -> Result<()> {
     let patches = source.with_file_name("debian").join("patches");
     let series_path = patches.join("series");
     let series = fs::read_to_string(&series_path).map_err(LabError::io("reading", &series_path))?;
-    let own = source.with_file_name("lockstep.patch");
-    fs::write(&own, PATCH).map_err(LabError::io("writing", &own))?;
+    let mut own = Vec::new();
+    for (name, text) in PATCHES {
+        let path = source.with_file_name(name);
+        fs::write(&path, text).map_err(LabError::io("writing", &path))?;
+        own.push(path);
+    }
     let debian = series
         .lines()
         .map(|line| line.split('#').next().unwrap_or_default().trim())
         .filter(|line| !line.is_empty())
         .map(|line| patches.join(line));
-    for patch in debian.chain([own]) {
+    for patch in debian.chain(own) {
         command::run(
             &format!(
                 "applying {}",

@@ -44,6 +44,9 @@ const DIMM_STEP: u64 = 64 << 20;
 /// charges every iteration of `rep movsb`, so a kernel that copied pages with
 /// it would need 16 µs for each; without these flags it copies by the word.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,fzrm=off,fsrs=off,fsrc=off";
+/// What a CPU with user interrupts has beside that: them, and the instruction with which
+/// their handlers save vectors.
+const USER_INTERRUPTS: &str = ",uintr=on,xsavec=on";
 /// How often the guest's output is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -159,24 +162,13 @@ pub(crate) fn run(
     job: &Job,
     line: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
-    run_on(
-        &lab.into(),
-        machine,
-        execution(lab, machine.clock),
-        job,
-        line,
-    )
+    run_on(&lab.into(), machine, execution(lab, machine), job, line)
 }
 
 pub(crate) fn shell(lab: &Lab, machine: &Machine, job: &Job) -> Result<()> {
     machine.check()?;
     let devices = Devices::create(job, true)?;
-    let mut command = command(
-        &lab.into(),
-        machine,
-        execution(lab, machine.clock),
-        &devices,
-    )?;
+    let mut command = command(&lab.into(), machine, execution(lab, machine), &devices)?;
     command.args([
         "-chardev",
         "stdio,id=console,signal=off",
@@ -300,8 +292,8 @@ fn kvm_verdict(cache: &Cache, kernel: &Kernel) -> PathBuf {
     cache.dir().join(name)
 }
 
-fn execution(lab: &Lab, clock: Clock) -> Execution {
-    match clock {
+fn execution(lab: &Lab, machine: &Machine) -> Execution {
+    match machine.clock {
         Clock::Lockstep {
             quantum_ns,
             shift,
@@ -311,7 +303,7 @@ fn execution(lab: &Lab, clock: Clock) -> Execution {
             shift,
             causal,
         },
-        Clock::Real if kvm_usable(lab) => Execution::Kvm,
+        Clock::Real if !machine.user_interrupts && kvm_usable(lab) => Execution::Kvm,
         Clock::Real => Execution::Threads,
     }
 }
@@ -493,9 +485,13 @@ fn command(
     devices: &Devices,
 ) -> Result<Command> {
     let mut command = parts.qemu.command();
+    let emulated = match machine.user_interrupts {
+        true => format!("{CPU}{USER_INTERRUPTS}"),
+        false => CPU.to_owned(),
+    };
     let (accelerator, cpu): (Vec<String>, &str) = match execution {
         Execution::Kvm => (vec!["-accel".into(), "kvm".into()], "host"),
-        Execution::Threads => (vec!["-accel".into(), "tcg,thread=multi".into()], CPU),
+        Execution::Threads => (vec!["-accel".into(), "tcg,thread=multi".into()], &emulated),
         Execution::Lockstep {
             quantum_ns,
             shift,
@@ -510,7 +506,7 @@ fn command(
                     if causal { "on" } else { "off" }
                 ),
             ],
-            CPU,
+            &emulated,
         ),
     };
     command.args(accelerator).args(["-cpu", cpu]);

@@ -101,6 +101,77 @@ fn cpus_sockets_threads_and_numa_nodes_are_as_asked() {
     assert_eq!(lines, expected);
 }
 
+/// What a program in the guest sees of the CPU, and whether the kernel keeps its vectors
+/// while others use theirs.
+const LOOK: &str = r#"
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+__attribute__((target("avx2"))) static int keeps_vectors(int seed)
+{
+    __m256i vector = _mm256_set1_epi32(seed);
+
+    for (int i = 0; i < 2000; i++) {
+        __asm__ volatile("" : "+x"(vector));
+        sched_yield();
+    }
+    return _mm256_extract_epi32(vector, 7) == seed;
+}
+
+int main(void)
+{
+    unsigned a, b, c, d, xsave;
+    int status = 0, lost = 0;
+
+    __cpuid_count(13, 1, xsave, b, c, d);
+    __cpuid_count(7, 0, a, b, c, d);
+    printf("%d %d\n", d >> 5 & 1, xsave >> 1 & 1);
+    fflush(stdout);
+    for (int i = 0; i < 8; i++) {
+        if (fork() == 0) {
+            _exit(!keeps_vectors(getpid()));
+        }
+    }
+    while (wait(&status) > 0) {
+        lost |= status;
+    }
+    return lost != 0;
+}
+"#;
+
+#[test]
+fn user_interrupts_are_there_for_who_asks() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("look.c");
+    let program = dir.path().join("look");
+    std::fs::write(&source, LOOK).unwrap();
+    let compiled = std::process::Command::new("cc")
+        .args(["-O1", "-static", "-o"])
+        .args([&program, &source])
+        .status()
+        .unwrap();
+    assert!(compiled.success());
+    let lab = lab();
+    for (user_interrupts, expected) in [(true, "1 1"), (false, "0 0")] {
+        let machine = Machine {
+            user_interrupts,
+            clock: Clock::LOCKSTEP,
+            ..machine()
+        };
+        let job = Job::new(["./look"]).file(&program, "look");
+        let mut lines = Vec::new();
+        let outcome = lab
+            .run(&machine, &job, &mut |line| lines.push(line.to_owned()))
+            .unwrap();
+        assert_eq!((outcome.status, lines), (0, vec![expected.to_owned()]));
+    }
+}
+
 #[test]
 fn a_kernel_panic_is_reported_with_the_last_console_lines() {
     let _alone = alone();

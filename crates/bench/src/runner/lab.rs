@@ -129,6 +129,9 @@ struct MachineArgs {
     /// Limit on the run in seconds of host time
     #[arg(long, default_value_t = Machine::default().timeout.as_secs(), value_name = "SECONDS")]
     timeout: u64,
+    /// CPUs with user interrupts (Intel's UINTR); KVM is then not used
+    #[arg(long)]
+    user_interrupts: bool,
     /// Added to the kernel's command line; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     kernel_arg: Vec<String>,
@@ -255,6 +258,7 @@ impl MachineArgs {
             clock,
             seed: self.seed,
             timeout: Duration::from_secs(self.timeout),
+            user_interrupts: self.user_interrupts,
             kernel_args: self.kernel_arg.clone(),
         })
     }
