@@ -15,7 +15,7 @@ fn stress() -> Vec<(&'static str, String)> {
 }
 
 claims! {
-    || claims::cpus(2), stress;
+    || claims::slow_cpus(2), stress;
     a_flapping_cpu_ends_in_ufs_or_eevdf
     clock_jumps_change_nothing
     real_time_hogs_starve_no_task_for_long

@@ -23,7 +23,7 @@ mod tiers {
 /// Weights within a tier, who is in which tier, and how UFS is loaded.
 mod basics {
     claims! {
-        || crate::claims::cpus(2);
+        || crate::claims::slow_cpus(2);
         verifying_is_bounded
         standby_reattach_resets_state
         statistics_can_be_switched_off
@@ -51,7 +51,7 @@ mod basics {
 /// What threads say of themselves, and of the locks that they hold or wait for.
 mod hints {
     claims! {
-        || crate::claims::cpus(2);
+        || crate::claims::slow_cpus(2);
         sched_idle_is_background_while_it_lasts
         slot_applies_to_tasks_of_its_user_only
         table_is_passed_to_its_group_only
@@ -81,7 +81,7 @@ mod hints {
 /// Limits, storms, and leaving.
 mod limits {
     claims! {
-        || crate::claims::cpus(4);
+        || crate::claims::slow_cpus(4);
         storm_loses_no_wakeup
         cpu_max_holds_in_each_tier
         cpu_max_holds_at_each_level
@@ -98,25 +98,10 @@ mod limits {
     }
 }
 
-/// Minutes of saturation. They cost the emulator as many instructions as CPUs execute
-/// meanwhile, so the CPUs are a quarter as fast as those of other machines, which makes
-/// it harder for UFS to be in time.
+/// Minutes of saturation.
 mod minutes {
-    use giveway_lab::{Clock, Machine};
-
-    fn machine() -> Machine {
-        Machine {
-            clock: Clock::Lockstep {
-                quantum_ns: 40_000,
-                shift: 4,
-                causal: false,
-            },
-            ..crate::claims::cpus(2)
-        }
-    }
-
     claims! {
-        machine;
+        || crate::claims::slow_cpus(2);
         floor_keeps_ufs_loaded_for_120_s
     }
 }

@@ -12,7 +12,7 @@
 
 use std::sync::OnceLock;
 
-use giveway_lab::{LabSpec, Machine};
+use giveway_lab::{Clock, LabSpec, Machine};
 
 use crate::guest;
 
@@ -108,6 +108,20 @@ macro_rules! claims {
             }
         )*
     };
+}
+
+/// So many CPUs, a quarter as fast as others: for claims about shares and about seconds,
+/// since the emulator pays for instructions, not for time. It is harder for UFS to be in
+/// time on them.
+pub(crate) fn slow_cpus(count: u32) -> Machine {
+    Machine {
+        clock: Clock::Lockstep {
+            quantum_ns: 40_000,
+            shift: 4,
+            causal: false,
+        },
+        ..cpus(count)
+    }
 }
 
 /// So many CPUs, and nothing special.
