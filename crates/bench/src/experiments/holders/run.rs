@@ -21,7 +21,7 @@ use giveway_tier::{Tier, Weight};
 
 use super::pgbench::{self, Run, Span, now_us};
 use super::row::{Counts, HoldersRow, Seen, Statistics};
-use super::{HoldersPlan, NAME, Script};
+use super::{HoldersPlan, NAME};
 use crate::cell::cgroup::{Group, Share, Tree, cpu_range};
 use crate::cell::sched_ext::{self, Loaded};
 use crate::cell::setup::Hints;
