@@ -5,13 +5,14 @@
 //! | `Conflict`, `Serialization`, `SnapshotTooOld` | runs the transaction again; [`Database::run`](crate::Database::run) does |
 //! | `TooManyTransactions` | runs fewer at a time, or waits |
 //! | `DuplicateKey`, `NotFound` | decides; the transaction is as it was before the operation |
+//! | `TableDropped` | runs the transaction without the table |
 //! | `OutOfMemory` | ends old snapshots, deletes rows, or raises the limit |
 //! | `Timeout` | gives up, as it asked to |
 //! | `Schema` | corrects its program |
 //! | `NotRun` | submits the transaction again, if it was not the one that panicked |
 //! | `Durability` | does what [`DurabilityError`] says, mostly about the disk |
 //!
-//! A transaction that has met an error of the first, fourth or fifth row can
+//! A transaction that has met an error of the first, fourth, fifth or sixth row can
 //! only be aborted: its further operations fail in the same way.
 
 use std::sync::Arc;
@@ -61,6 +62,13 @@ pub enum Error {
     /// There is no row with this primary key.
     #[error("table '{table}' has no row with this primary key")]
     NotFound {
+        /// The table.
+        table: Arc<str>,
+    },
+    /// The table was dropped. What the transaction has done in it is lost, and it must
+    /// abort.
+    #[error("table '{table}' was dropped: run the transaction without it, or create it again")]
+    TableDropped {
         /// The table.
         table: Arc<str>,
     },

@@ -55,10 +55,12 @@
 //! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
 //! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
 //! | `txn`, `node_set`, `scan`, `write`, `commit` | What does it do? |
+//! | `alter`, `teardown` | How does the schema change? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 //! | `submit` | Who runs it? |
 
+mod alter;
 mod checkpoint;
 mod column;
 mod commit;
@@ -88,6 +90,7 @@ mod submit;
 mod surplus;
 mod sync;
 mod table;
+mod teardown;
 mod thin;
 mod tree;
 mod txn;

@@ -108,7 +108,7 @@ impl Schema {
                 "column",
                 name,
                 self.name(),
-                self.0.columns.iter().map(|column| &column.name),
+                self.0.columns.iter().map(|column| column.name.as_str()),
             )
         })
     }
@@ -143,9 +143,9 @@ pub(crate) fn unknown<'a>(
     what: &'static str,
     name: &str,
     within: &str,
-    known: impl Iterator<Item = &'a String>,
+    known: impl Iterator<Item = &'a str>,
 ) -> SchemaError {
-    let known: Vec<&str> = known.map(String::as_str).collect();
+    let known: Vec<&str> = known.collect();
     SchemaError::Unknown {
         what,
         name: name.to_owned(),
@@ -256,7 +256,7 @@ impl SchemaBuilder {
         distinct("a key's column", names.iter())?;
         let find = |name: &String| {
             position(&self.columns, name, |column| &column.name).ok_or_else(|| {
-                let known = self.columns.iter().map(|column| &column.name);
+                let known = self.columns.iter().map(|column| column.name.as_str());
                 unknown("column", name, &self.name, known)
             })
         };

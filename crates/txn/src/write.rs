@@ -12,13 +12,15 @@
 //! a transaction that is paused with versions in place makes others fail, not
 //! hang, and one on the same worker can let it go on (`Database::run`).
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
 use crate::row::{Row, RowBuf};
 use crate::sync::Wait;
-use crate::table::{Table, TableInner};
+use crate::table::{IndexInner, IndexSet, Table, TableInner};
 use crate::tree::Spot;
 use crate::txn::{Isolation, Transaction};
 use crate::txn_context::{SpanChange, TxnContext, Write};
@@ -57,7 +59,7 @@ impl Transaction<'_> {
     /// that, as all writes: [`Error::Conflict`], [`Error::OutOfMemory`] and what
     /// every operation may meet.
     pub fn insert(&self, table: &Table, row: &RowBuf<'_>) -> Result<()> {
-        self.insert_row(&table.0, row)
+        self.insert_row(table, row)
     }
 
     /// Adds a row: the function gets it all NULL and fills it. As
@@ -67,7 +69,6 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`insert`](Transaction::insert).
     pub fn insert_with(&self, table: &Table, fill: impl FnOnce(&mut RowBuf<'_>)) -> Result<()> {
-        let table = &*table.0;
         let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
         let mut row = RowBuf::new_in(&table.schema, buffer);
         fill(&mut row);
@@ -77,18 +78,18 @@ impl Transaction<'_> {
     }
 
     #[inline]
-    fn insert_row(&self, table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
-        self.check(table)?;
-        self.check_writes()?;
+    fn insert_row(&self, table: &Table, row: &RowBuf<'_>) -> Result<()> {
+        let set = self.begin_write(table)?;
         check_row_is_of(table, row)?;
         row.check_nulls()?;
+        let table = set.table();
         let mut key = KeyBuf::new();
         table.key.of_row(row.as_row(), &mut key);
         let mut wait = Wait::new();
         loop {
             let spot = self.with(|txn_context| txn_context.spot(table, key.as_slice()));
             let Some(record) = spot.entry else {
-                if self.insert_new(table, &spot, key.as_slice(), row)? {
+                if self.insert_new(set, &spot, key.as_slice(), row)? {
                     return Ok(());
                 }
                 continue;
@@ -102,11 +103,11 @@ impl Transaction<'_> {
             if !record::is_tombstone(version) {
                 self.note_base(record, &base);
                 return Err(Error::DuplicateKey {
-                    table: table.schema.shared_name(),
+                    table: Arc::clone(&table.name),
                 });
             }
-            if self.put(table, record, &base, Some(row.raw()))? {
-                self.begin_spans(table, record, row.as_row());
+            if self.put(set, record, &base, Some(row.raw()))? {
+                self.begin_spans(set, record, row.as_row());
                 return Ok(());
             }
         }
@@ -125,19 +126,19 @@ impl Transaction<'_> {
         key: impl Key,
         mut change: impl FnMut(&mut RowBuf<'_>),
     ) -> Result<()> {
-        let table = &*table.0;
+        let set = self.begin_write(table)?;
         let mut bytes = KeyBuf::new();
-        self.begin_write(table, &key, &mut bytes)?;
+        table.inner.key.whole(&table.schema, &key, &mut bytes)?;
         loop {
-            let (record, base, version) = self.existing(table, bytes.as_slice())?;
+            let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
             let before = record::row_of(version).expect("an existing row");
             let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
             let mut row = RowBuf::to_change(&table.schema, buffer, before);
             change(&mut row);
             let done = check_update(table, &row, bytes.as_slice())
-                .and_then(|()| self.put(table, record, &base, Some(row.raw())));
+                .and_then(|()| self.put(set, record, &base, Some(row.raw())));
             if let Ok(true) = done {
-                self.move_spans(table, record, Row::new(&table.schema, before), &row);
+                self.move_spans(set, record, Row::new(&table.schema, before), &row);
             }
             self.with(|txn_context| txn_context.row = row.into_buffer());
             if done? {
@@ -152,23 +153,25 @@ impl Transaction<'_> {
     /// [`Error::NotFound`] if there is no such row, and as
     /// [`insert`](Transaction::insert).
     pub fn delete(&self, table: &Table, key: impl Key) -> Result<()> {
-        let table = &*table.0;
+        let set = self.begin_write(table)?;
         let mut bytes = KeyBuf::new();
-        self.begin_write(table, &key, &mut bytes)?;
+        table.inner.key.whole(&table.schema, &key, &mut bytes)?;
         loop {
-            let (record, base, version) = self.existing(table, bytes.as_slice())?;
-            if self.put(table, record, &base, None)? {
+            let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
+            if self.put(set, record, &base, None)? {
                 let before = record::row_of(version).expect("an existing row");
-                self.end_spans(table, record, Row::new(&table.schema, before));
+                self.end_spans(set, record, Row::new(&table.schema, before));
                 return Ok(());
             }
         }
     }
 
-    fn begin_write(&self, table: &TableInner, key: &impl Key, bytes: &mut KeyBuf) -> Result<()> {
+    /// Before every write: the indexes that it has to maintain.
+    #[inline]
+    fn begin_write<'t>(&self, table: &'t Table) -> Result<&'t IndexSet> {
         self.check(table)?;
         self.check_writes()?;
-        Ok(table.key.whole(&table.schema, key, bytes)?)
+        Ok(table.inner.set())
     }
 
     /// The record with this key and its newest version, which is a row and may be
@@ -191,7 +194,7 @@ impl Transaction<'_> {
         }
         self.note_absent(table, found.leaf, key);
         Err(Error::NotFound {
-            table: table.schema.shared_name(),
+            table: Arc::clone(&table.name),
         })
     }
 
@@ -248,13 +251,13 @@ impl Transaction<'_> {
     /// Adds a record. False if somebody else has, meanwhile.
     fn insert_new(
         &self,
-        table: &TableInner,
+        set: &IndexSet,
         spot: &Spot<RecordHead>,
         key: &[u8],
         row: &RowBuf<'_>,
     ) -> Result<bool> {
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
-        let status = self.status();
+        let (table, status) = (set.table(), self.status());
         let inserted = self.with(|txn_context| {
             let (pool, index) = (&mut txn_context.pool, txn_context.writes.len());
             let version = record::new_version(pool, status, None, index, Some(row.raw()));
@@ -273,7 +276,7 @@ impl Transaction<'_> {
             };
             txn_context.finger = finger.map(|finger| (std::ptr::from_ref(table), finger));
             txn_context.writes.push(Write {
-                table,
+                set,
                 record,
                 base: None,
                 new: version,
@@ -281,20 +284,14 @@ impl Transaction<'_> {
             Some(record)
         });
         if let Some(record) = inserted {
-            self.begin_spans(table, record, row.as_row());
+            self.begin_spans(set, record, row.as_row());
         }
         Ok(inserted.is_some())
     }
 
     /// Puts a version above the record's newest one; without a row, a tombstone.
     /// False if another one is the newest by now.
-    fn put(
-        &self,
-        table: &TableInner,
-        record: Record,
-        base: &Base,
-        row: Option<&[u8]>,
-    ) -> Result<bool> {
+    fn put(&self, set: &IndexSet, record: Record, base: &Base, row: Option<&[u8]>) -> Result<bool> {
         self.reserve(row, 0)?;
         let status = self.status();
         Ok(self.with(|txn_context| match *base {
@@ -333,7 +330,7 @@ impl Transaction<'_> {
                     return false;
                 }
                 txn_context.writes.push(Write {
-                    table,
+                    set,
                     record,
                     base: Some(base),
                     new: version,
@@ -344,23 +341,23 @@ impl Transaction<'_> {
     }
 
     /// The spans of a row that there was not before.
-    fn begin_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
-        for at in 0..table.indexes.len() {
-            self.with(|txn_context| change_span(txn_context, table, at, record, row, true));
+    fn begin_spans(&self, set: &IndexSet, record: Record, row: Row<'_>) {
+        for index in &set.indexes {
+            self.with(|txn_context| change_span(txn_context, index, record, row, true));
         }
     }
 
     /// The spans of a row that there is no more.
-    fn end_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
-        for at in 0..table.indexes.len() {
-            self.with(|txn_context| change_span(txn_context, table, at, record, row, false));
+    fn end_spans(&self, set: &IndexSet, record: Record, row: Row<'_>) {
+        for index in &set.indexes {
+            self.with(|txn_context| change_span(txn_context, index, record, row, false));
         }
     }
 
     /// The spans of a row that was changed.
     #[inline]
-    fn move_spans(&self, table: &TableInner, record: Record, before: Row<'_>, row: &RowBuf<'_>) {
-        for (at, index) in table.indexes.iter().enumerate() {
+    fn move_spans(&self, set: &IndexSet, record: Record, before: Row<'_>, row: &RowBuf<'_>) {
+        for index in &set.indexes {
             if index.key.is_kept(row.touched()) {
                 continue;
             }
@@ -370,24 +367,22 @@ impl Transaction<'_> {
             index.key.of_row(after, &mut new);
             if old.as_slice() != new.as_slice() {
                 self.with(|txn_context| {
-                    change_span(txn_context, table, at, record, before, false);
-                    change_span(txn_context, table, at, record, after, true);
+                    change_span(txn_context, index, record, before, false);
+                    change_span(txn_context, index, record, after, true);
                 });
             }
         }
     }
 }
 
-/// Begins or ends the span of a row in one of its table's indexes.
+/// Begins or ends the span of a row in an index.
 fn change_span(
     txn_context: &mut TxnContext,
-    table: &TableInner,
-    at: usize,
+    index: &IndexInner,
     record: Record,
     row: Row<'_>,
     begins: bool,
 ) {
-    let index = &table.indexes[at];
     let mut key = KeyBuf::new();
     index.key.of_row(row, &mut key);
     // SAFETY: the record is part of the open transaction.
@@ -399,14 +394,13 @@ fn change_span(
         entry.expect("a row has its index entries until no snapshot needs them")
     };
     txn_context.spans.push(SpanChange {
-        table,
-        at,
+        index,
         entry,
         begins,
     });
 }
 
-fn check_row_is_of(table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
+fn check_row_is_of(table: &Table, row: &RowBuf<'_>) -> Result<()> {
     if row.schema().is(&table.schema) {
         return Ok(());
     }
@@ -417,14 +411,15 @@ fn check_row_is_of(table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
     .into())
 }
 
-fn check_update(table: &TableInner, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
+fn check_update(table: &Table, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
     check_row_is_of(table, row)?;
     row.check_nulls()?;
-    if table.key.is_kept(row.touched()) {
+    let spec = &table.inner.key;
+    if spec.is_kept(row.touched()) {
         return Ok(());
     }
     let mut after = KeyBuf::new();
-    table.key.of_row(row.as_row(), &mut after);
+    spec.of_row(row.as_row(), &mut after);
     if after.as_slice() == key {
         return Ok(());
     }

@@ -185,6 +185,37 @@ fn write_skew_is_refused() {
     });
 }
 
+/// K1: what was written under an index set is committed before the set is replaced, or
+/// not at all; what was written under the next one, is.
+#[test]
+fn nobody_commits_after_a_change_what_was_written_before_it() {
+    model(3, || {
+        let shared = Arc::new((
+            Epochs::<()>::new(|| ()),
+            TxnStatus::new(0),
+            AtomicU64::new(0),
+        ));
+        let change = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (epochs, until, set) = &*shared;
+                until.prepare();
+                let ts = epochs.draw();
+                until.prepare_at(ts);
+                set.store(1, Release);
+                until.commit(ts);
+                ts
+            })
+        };
+        let (epochs, until, set) = &*shared;
+        let written_under = set.load(Acquire);
+        let ts = epochs.draw();
+        let refused = written_under == 0 && until.committed_by(ts);
+        let changed = change.join().unwrap();
+        assert_eq!(refused, written_under == 0 && changed < ts);
+    });
+}
+
 /// E1: what is freed is not found, or not used any more.
 #[test]
 fn nothing_is_freed_under_a_reader() {

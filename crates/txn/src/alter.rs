@@ -1,0 +1,197 @@
+//! Changing the schema of a database that is in use.
+//!
+//! ```text
+//!  ┌─ region, catalog locked ─────────────────────────────────────┐
+//!  │ check ─► until: preparing ─► draw ts ─► append to the log ─► │
+//!  │ handles refused, another index set ─► until: committed at ts │
+//!  └──────────────────────────────────────────────────────────────┘
+//!  wait until durable
+//! ```
+//!
+//! A change of the schema has a commit timestamp, as a transaction has: it is in the
+//! log between the transactions before and after it, so every prefix of the log is the
+//! database, schema included, as of one moment, and a checkpoint has the schema as of
+//! its snapshot.
+//!
+//! - **K1** A transaction that has written under an index set commits before the set is
+//!   replaced or not at all. The set's `until` is a transaction status that commits
+//!   with the change: whoever has drawn a later timestamp sees it prepare (F1), waits
+//!   for its end and finds it committed. So the log has no row for a table after its
+//!   end. (Not asserted: `commit::check_sets` decides it; the model
+//!   `nobody_commits_after_a_change_what_was_written_before_it`.)
+//! - **K2** Changes exclude each other, and are seen as a whole by checkpoints: the
+//!   catalog is locked from the check of a change to its end, and while a checkpoint
+//!   takes its snapshot. (Not asserted: the lock is the catalog's type.)
+//! - **K3** A handle of a lower edition than the table's floor is refused by every
+//!   operation and at every leaf of a scan. The floor is raised before the change is
+//!   committed. (Not asserted: a late look at the floor is caught by K1.)
+//! - **K4** What a transaction or waiting garbage points to stays: tables, index sets
+//!   and indexes live as long as their database, also after they were dropped; their
+//!   rows and entries do not (`teardown`). (Asserted in `tear_table` and `tear_index`:
+//!   nobody else changes what is torn.)
+//!
+//! Nobody waits for a transaction, so none that is paused or left open holds a change
+//! back.
+//!
+//! Known weaknesses: what a dropped table or index takes but for its rows and entries,
+//! about 2 KiB, is freed with the database. A change is not part of the order of
+//! serializable transactions: one that has only read a table may commit after the
+//! table was dropped.
+
+use std::sync::Arc;
+
+use crate::database::{Database, Inner};
+use crate::error::Result;
+use crate::hook::SchemaChange;
+use crate::preemption;
+use crate::schema::Schema;
+use crate::table::{Table, TableId, TableInner};
+use crate::txn::{Transaction, TxnOptions};
+use crate::txn_context::Retired;
+use crate::txn_status::TxnStatus;
+
+impl Database {
+    /// Makes a table.
+    ///
+    /// # Errors
+    /// [`SchemaError::Twice`](crate::SchemaError::Twice) if there is one with this
+    /// name; [`Error::Durability`](crate::Error::Durability) if it cannot be logged.
+    pub fn create_table(&self, schema: Schema) -> Result<Table> {
+        self.inner().admit_change()?;
+        let (table, ts) = {
+            // The lock is shared by the contexts of a worker (R1).
+            let _region = preemption::region();
+            let mut catalog = self.inner().catalog();
+            catalog.check_new(schema.name())?;
+            let id = catalog.next_id();
+            let table = self.inner().new_table(id, schema);
+            let change = SchemaChange::Table {
+                id,
+                schema: table.schema(),
+            };
+            let ts = self.inner().change(&change, None, || {})?;
+            catalog.add(table.clone());
+            (table, ts)
+        };
+        self.inner().wait_change(ts)?;
+        Ok(table)
+    }
+
+    /// Removes a table and all its rows. Transactions that are open meet
+    /// [`Error::TableDropped`](crate::Error::TableDropped) when they touch it next, and
+    /// at their commit if they have written to it. The memory is freed when no
+    /// transaction is open that began before.
+    ///
+    /// # Errors
+    /// [`SchemaError::Unknown`](crate::SchemaError::Unknown) if there is no such table;
+    /// [`Error::Durability`](crate::Error::Durability) if it cannot be logged, or is in
+    /// doubt.
+    pub fn drop_table(&self, name: &str) -> Result<()> {
+        self.inner().admit_change()?;
+        // Before the change, since there may be no slot left.
+        let txn = self.begin(TxnOptions::default().label(&"drop table"))?;
+        let ts = {
+            let _region = preemption::region();
+            let mut catalog = self.inner().catalog();
+            let table = Arc::clone(&catalog.find(name)?.inner);
+            let change = SchemaChange::Drop { id: table.id };
+            let until = &table.set().until;
+            let publish = || {
+                table.refuse_all();
+                catalog.remove(table.id);
+            };
+            let ts = self.inner().change(&change, Some(until), publish)?;
+            self.inner().retire_table(&txn, &table);
+            ts
+        };
+        txn.commit_visible()?;
+        self.inner().wait_change(ts)?;
+        self.collect();
+        Ok(())
+    }
+
+    /// Makes the table with this number be as if it had been dropped. It need not be
+    /// there; but its number is not used again.
+    pub(crate) fn replay_drop(&self, id: TableId) -> Result<()> {
+        let txn = self.begin(TxnOptions::default())?;
+        if let Some(table) = self.inner().catalog().remove(id) {
+            table.refuse_all();
+            self.inner().retire_table(&txn, &table);
+        }
+        Ok(())
+    }
+
+    /// Makes a table that had this number before.
+    pub(crate) fn replay_table(&self, id: TableId, schema: Schema) -> Result<()> {
+        let mut catalog = self.inner().catalog();
+        catalog.check_new(schema.name())?;
+        catalog.add(self.inner().new_table(id, schema));
+        Ok(())
+    }
+
+    /// Begins a transaction, and the tables as of its snapshot; with the number of the
+    /// last table there ever was.
+    pub(crate) fn begin_with_tables(
+        &self,
+        options: TxnOptions,
+    ) -> Result<(Transaction<'_>, Vec<Table>, Option<TableId>)> {
+        let _region = preemption::region();
+        let catalog = self.inner().catalog();
+        // K2: every change has its timestamp before the lock, or after it.
+        let txn = self.begin(options)?;
+        let tables = catalog.tables().iter().map(Table::unrefused).collect();
+        Ok((txn, tables, catalog.last_id()))
+    }
+}
+
+impl Inner {
+    /// Lets the schema change, or refuses it. May wait. Outside of regions.
+    fn admit_change(&self) -> Result<()> {
+        self.sink.get().map_or(Ok(()), |sink| sink.admit(None))
+    }
+
+    /// Changes the schema: logs the change, and makes it visible by `publish`; its
+    /// timestamp. `until` is the status of the index set that it ends. The caller is in
+    /// a region, with the catalog locked (K2).
+    fn change(
+        &self,
+        change: &SchemaChange<'_>,
+        until: Option<&TxnStatus>,
+        publish: impl FnOnce(),
+    ) -> Result<u64> {
+        let sink = self.sink.get();
+        let record = sink.map(|sink| sink.encode_change(change)).transpose()?;
+        if let Some(until) = until {
+            until.prepare();
+        }
+        let ts = self.epochs.draw();
+        if let Some(until) = until {
+            until.prepare_at(ts);
+        }
+        if let (Some(sink), Some(record)) = (sink, record) {
+            sink.append_change(ts, &record);
+        }
+        publish();
+        if let Some(until) = until {
+            until.commit(ts);
+        }
+        Ok(ts)
+    }
+
+    /// Returns once a change is as durable as the options ask for.
+    fn wait_change(&self, ts: u64) -> Result<()> {
+        let sink = self.sink.get();
+        sink.map_or(Ok(()), |sink| sink.wait_durable(ts, None))
+    }
+
+    /// Hands over a table that was dropped, with its indexes.
+    fn retire_table(&self, txn: &Transaction<'_>, table: &TableInner) {
+        txn.with(|txn_context| {
+            txn_context.torn.push(Retired::Table(table));
+            let indexes = table.set().indexes.iter();
+            let indexes = indexes.map(|index| Retired::Index(&raw const **index));
+            txn_context.torn.extend(indexes);
+            txn_context.pass_on(&self.surplus, &self.epochs);
+        });
+    }
+}
