@@ -30,6 +30,9 @@
 //!   rows and entries do not (`teardown`). (Asserted in `tear_table` and `tear_index`:
 //!   nobody else changes what is torn.)
 //!
+//! A change of columns ends no index set: rows are read with any later schema
+//! (`layout`), so it does not matter whether they were written before or after it.
+//!
 //! Nobody waits for a transaction, so none that is paused or left open holds a change
 //! back.
 //!
@@ -38,10 +41,13 @@
 //! serializable transactions: one that has only read a table may commit after the
 //! table was dropped.
 
+mod columns;
+
 use std::sync::Arc;
 
+use crate::column::Column;
 use crate::database::{Database, Inner};
-use crate::error::Result;
+use crate::error::{Result, SchemaError};
 use crate::hook::SchemaChange;
 use crate::preemption;
 use crate::schema::Schema;
@@ -49,6 +55,8 @@ use crate::table::{Table, TableId, TableInner};
 use crate::txn::{Transaction, TxnOptions};
 use crate::txn_context::Retired;
 use crate::txn_status::TxnStatus;
+use crate::value::Value;
+pub(crate) use columns::{with_column, without_column};
 
 impl Database {
     /// Makes a table.
@@ -110,6 +118,64 @@ impl Database {
         Ok(())
     }
 
+    /// Adds a column, as the last one. Rows that are there have the default in it; they
+    /// are not rewritten. Transactions that are open are not concerned: handles that
+    /// they have show the table without the column, and rows that they insert have the
+    /// default. The handle that is returned has it.
+    ///
+    /// # Errors
+    /// [`SchemaError`](crate::SchemaError) if the column does not fit the table, or the
+    /// default the column; [`Error::Durability`](crate::Error::Durability) if it cannot
+    /// be logged, or is in doubt.
+    pub fn add_column(
+        &self,
+        table: &str,
+        column: Column,
+        default: impl Into<Value>,
+    ) -> Result<Table> {
+        let default = default.into();
+        self.change_columns(table, |schema| with_column(schema, column, default), false)
+    }
+
+    /// Drops a column, which no key may have. Rows are not rewritten. Handles that know
+    /// the column are refused from now on
+    /// ([`SchemaError::OldHandle`](crate::SchemaError::OldHandle)); what transactions
+    /// have written is committed.
+    ///
+    /// # Errors
+    /// [`SchemaError::ColumnInUse`](crate::SchemaError::ColumnInUse) if a key has it, and
+    /// as [`add_column`](Self::add_column).
+    pub fn drop_column(&self, table: &str, column: &str) -> Result<Table> {
+        self.change_columns(table, |schema| without_column(schema, column), true)
+    }
+
+    fn change_columns(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Schema) -> std::result::Result<Schema, SchemaError>,
+        fewer: bool,
+    ) -> Result<Table> {
+        self.inner().admit_change()?;
+        let (table, ts) = {
+            let _region = preemption::region();
+            let mut catalog = self.inner().catalog();
+            let before = catalog.find(name)?;
+            let table = before.with_schema(change(&before.schema)?, fewer);
+            let change = SchemaChange::Table {
+                id: table.id(),
+                schema: &table.schema,
+            };
+            let publish = || {
+                table.refuse_older();
+                catalog.replace(table.clone());
+            };
+            let ts = self.inner().change(&change, None, publish)?;
+            (table, ts)
+        };
+        self.inner().wait_change(ts)?;
+        Ok(table)
+    }
+
     /// Makes the table with this number be as if it had been dropped. It need not be
     /// there; but its number is not used again.
     pub(crate) fn replay_drop(&self, id: TableId) -> Result<()> {
@@ -121,11 +187,23 @@ impl Database {
         Ok(())
     }
 
-    /// Makes a table that had this number before.
+    /// Makes the table with this number have this schema, as a log says. It may be new.
     pub(crate) fn replay_table(&self, id: TableId, schema: Schema) -> Result<()> {
         let mut catalog = self.inner().catalog();
-        catalog.check_new(schema.name())?;
-        catalog.add(self.inner().new_table(id, schema));
+        let Some(before) = catalog.tables().iter().find(|table| table.id() == id) else {
+            catalog.check_new(schema.name())?;
+            catalog.add(self.inner().new_table(id, schema));
+            return Ok(());
+        };
+        if !schema.can_follow(&before.schema) {
+            return Err(SchemaError::Twice {
+                what: "a table",
+                name: schema.name().to_owned(),
+            }
+            .into());
+        }
+        let table = before.with_schema(schema, false);
+        catalog.replace(table);
         Ok(())
     }
 

@@ -125,6 +125,13 @@ impl Catalog {
         self.tables.push(table);
     }
 
+    /// Puts a handle in the place of the one of the same table.
+    pub(crate) fn replace(&mut self, table: Table) {
+        let mut tables = self.tables.iter_mut();
+        let known = tables.find(|known| known.id() == table.id());
+        *known.expect("the catalog is locked") = table;
+    }
+
     /// Takes the table with this number out; its number counts as used in any case.
     pub(crate) fn remove(&mut self, id: TableId) -> Option<Arc<TableInner>> {
         self.next = self.next.max(id.0 + 1);

@@ -160,7 +160,36 @@ pub enum SchemaError {
         /// The column.
         column: String,
     },
-    /// A table has at most [`MAX_COLUMNS`](crate::MAX_COLUMNS) columns.
+    /// A column that is added needs a value for the rows that are there.
+    #[error(
+        "column '{column}' has no value for the rows that '{table}' has: give a default, or make \
+         it nullable"
+    )]
+    NoDefault {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A column cannot be dropped.
+    #[error("column '{column}' cannot be dropped: it is in {by}")]
+    ColumnInUse {
+        /// The column.
+        column: String,
+        /// What it is in.
+        by: String,
+    },
+    /// A handle of a table that has lost a column since.
+    #[error(
+        "a column of '{table}' was dropped after this handle was got: get another one with \
+         Database::table"
+    )]
+    OldHandle {
+        /// The table.
+        table: String,
+    },
+    /// A table has at most [`MAX_COLUMNS`](crate::MAX_COLUMNS) columns, with those that
+    /// were dropped.
     #[error("table '{table}' has {count} columns, the limit is {limit}: split it")]
     TooManyColumns {
         /// The table.
@@ -216,8 +245,11 @@ pub enum SchemaError {
         /// The table.
         table: String,
     },
-    /// A row, table or index handle of another table or database.
-    #[error("a row of '{given}' was given where one of '{expected}' is needed")]
+    /// A row of another table or database, or of another schema of the table.
+    #[error(
+        "a row of '{given}' was given where one of '{expected}' is needed: make it with Table::row \
+         of the same handle"
+    )]
     OtherTable {
         /// The table of the operation.
         expected: String,

@@ -11,8 +11,6 @@ use crate::error::Result;
 use crate::hook::{CommitSink, ReplayOp};
 use crate::key::KeyBuf;
 use crate::record::{self, Begin, Head, Record, RecordHead, Version};
-use crate::row::Row;
-use crate::schema::Schema;
 use crate::table::{IndexInner, IndexSet, TableId};
 use crate::tree::Spot;
 use crate::txn::{Transaction, TxnOptions};
@@ -31,13 +29,12 @@ impl Database {
             }
             ReplayOp::Put(bytes) => {
                 table.check_row_bytes(bytes)?;
-                let row = Row::new(table.schema(), bytes);
-                table.inner.key.of_row(row, &mut key);
+                table.inner.key.of_row(bytes, &mut key);
                 Some(bytes)
             }
         };
         let txn = self.begin(TxnOptions::default())?;
-        txn.replay(table.inner.set(), &table.schema, key.as_slice(), row, ts)
+        txn.replay(table.inner.set(), key.as_slice(), row, ts)
     }
 
     /// Ends the replay: the next commit is the one after `clock`.
@@ -54,23 +51,15 @@ impl Database {
 }
 
 impl Transaction<'_> {
-    fn replay(
-        &self,
-        set: &IndexSet,
-        schema: &Schema,
-        key: &[u8],
-        row: Option<&[u8]>,
-        ts: u64,
-    ) -> Result<()> {
+    fn replay(&self, set: &IndexSet, key: &[u8], row: Option<&[u8]>, ts: u64) -> Result<()> {
         let table = set.table();
-        let row = row.map(|bytes| Row::new(schema, bytes));
         let beside = Record::size(key.len());
         self.with(|txn_context| {
-            let bytes = Version::size(row.map_or(0, |row| row.raw().len())) + beside;
+            let bytes = Version::size(row.unwrap_or_default().len()) + beside;
             self.db.may_grow(self.slot, txn_context, bytes)?;
             let spot = table.primary.spot(key, None);
             match spot.entry {
-                Some(record) => replace(txn_context, set, schema, record, row, ts),
+                Some(record) => replace(txn_context, set, record, row, ts),
                 None => add(txn_context, set, &spot, key, row, ts),
             }
             txn_context.seal(&self.db.epochs);
@@ -84,7 +73,7 @@ fn add(
     set: &IndexSet,
     spot: &Spot<RecordHead>,
     key: &[u8],
-    row: Option<Row<'_>>,
+    row: Option<&[u8]>,
     ts: u64,
 ) {
     let version = new_version(txn_context, ts, row);
@@ -96,14 +85,13 @@ fn add(
     put(txn_context, set, record, row);
 }
 
-fn new_version(txn_context: &mut TxnContext, ts: u64, row: Option<Row<'_>>) -> Version {
-    let bytes = row.map(|row| row.raw());
-    txn_context.allocated(Version::size(bytes.unwrap_or_default().len()));
-    record::committed_version(&mut txn_context.pool, ts, None, bytes)
+fn new_version(txn_context: &mut TxnContext, ts: u64, row: Option<&[u8]>) -> Version {
+    txn_context.allocated(Version::size(row.unwrap_or_default().len()));
+    record::committed_version(&mut txn_context.pool, ts, None, row)
 }
 
 /// What a new version leads to.
-fn put(txn_context: &mut TxnContext, set: &IndexSet, record: Record, row: Option<Row<'_>>) {
+fn put(txn_context: &mut TxnContext, set: &IndexSet, record: Record, row: Option<&[u8]>) {
     match row {
         Some(row) => {
             for index in &set.indexes {
@@ -121,9 +109,8 @@ fn put(txn_context: &mut TxnContext, set: &IndexSet, record: Record, row: Option
 fn replace(
     txn_context: &mut TxnContext,
     set: &IndexSet,
-    schema: &Schema,
     record: Record,
-    row: Option<Row<'_>>,
+    row: Option<&[u8]>,
     ts: u64,
 ) {
     let Head::Version(base) = record::head_of(record) else {
@@ -139,7 +126,7 @@ fn replace(
     record::replace_alone(record, version);
     if let Some(old) = record::row_of(base) {
         for index in &set.indexes {
-            let key = span_key(index, record, Row::new(schema, old));
+            let key = span_key(index, record, old);
             let entry = index.tree.lookup(key.as_slice()).entry;
             record::hold(record);
             txn_context.retire_span(Ended {
@@ -153,7 +140,7 @@ fn replace(
     txn_context.retire_version(base);
 }
 
-fn span_key(index: &IndexInner, record: Record, row: Row<'_>) -> KeyBuf {
+fn span_key(index: &IndexInner, record: Record, row: &[u8]) -> KeyBuf {
     let mut key = KeyBuf::new();
     index.key.of_row(row, &mut key);
     // SAFETY: nobody removes the record.

@@ -40,7 +40,7 @@ impl<'db> Transaction<'db> {
         direction: Direction,
     ) -> Result<Scan<'t>> {
         self.check(table)?;
-        let span = range.encode(&table.inner.key, &table.schema)?;
+        let span = range.encode(&table.inner.key)?;
         Ok(Scan::new(
             self,
             table,
@@ -58,7 +58,7 @@ impl<'db> Transaction<'db> {
     ) -> Result<Scan<'t>> {
         let table = &index.table;
         self.check(table)?;
-        let span = range.encode(&index.inner.key, &table.schema)?;
+        let span = range.encode(&index.inner.key)?;
         Ok(Scan::new(
             self,
             table,
@@ -118,7 +118,7 @@ impl<'t> Scan<'t> {
             return true;
         };
         let mut key = KeyBuf::new();
-        index.inner.key.of_row(row, &mut key);
+        index.inner.key.of_row(row.raw(), &mut key);
         // SAFETY: found while the transaction is open (T1). The primary key,
         // which follows, is the record's in any case.
         unsafe { entry.bytes() }.starts_with(key.as_slice())

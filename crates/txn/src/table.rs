@@ -119,7 +119,8 @@ impl Table {
                 torn: AtomicBool::new(false),
             })
         };
-        inner.replace_set(schema.indexes().iter().map(index).collect());
+        let indexes = schema.indexes().iter().map(index).collect();
+        inner.replace_set(indexes);
         Table {
             inner,
             schema,
@@ -171,7 +172,7 @@ impl Table {
     /// table.
     pub fn check_row_bytes(&self, bytes: &[u8]) -> Result<()> {
         let schema = &self.schema;
-        let checked = schema.layout().check(schema.columns(), bytes);
+        let checked = schema.layout().check(bytes);
         checked.map_err(|reason| {
             SchemaError::Malformed {
                 table: self.name().to_owned(),
@@ -180,6 +181,35 @@ impl Table {
             }
             .into()
         })
+    }
+
+    /// A handle of the same table with a later schema; with a column less, of a higher
+    /// edition.
+    pub(crate) fn with_schema(&self, schema: Schema, fewer_columns: bool) -> Table {
+        Table {
+            inner: Arc::clone(&self.inner),
+            schema,
+            edition: self.edition + u32::from(fewer_columns),
+        }
+    }
+
+    /// Refuses all handles of editions before this one's from now on (K3).
+    pub(crate) fn refuse_older(&self) {
+        self.inner.floor.store(self.edition, Release);
+    }
+
+    /// The error about a handle that is not served.
+    #[cold]
+    pub(crate) fn refused(&self) -> Error {
+        match self.inner.floor.load(Acquire) {
+            DROPPED => Error::TableDropped {
+                table: Arc::clone(&self.inner.name),
+            },
+            _ => SchemaError::OldHandle {
+                table: self.name().to_owned(),
+            }
+            .into(),
+        }
     }
 
     /// The same handle, which is never refused: for reading what was there before a

@@ -249,9 +249,10 @@ impl<'db> Transaction<'db> {
         if table.is_served() {
             return Ok(());
         }
-        Err(self.fail(Error::TableDropped {
-            table: table.schema.shared_name(),
-        }))
+        Err(match table.refused() {
+            error @ Error::TableDropped { .. } => self.fail(error),
+            error => error,
+        })
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -306,7 +307,7 @@ impl<'db> Transaction<'db> {
         self.check(table)?;
         let (table, schema) = (&*table.inner, &table.schema);
         let mut bytes = KeyBuf::new();
-        table.key.whole(schema, &key, &mut bytes)?;
+        table.key.whole(&key, &mut bytes)?;
         preemption::record_read();
         if let Some(record) = self.prefetched(table, bytes.as_slice()) {
             let view = record::view(record, self.snapshot.get(), self.status.get(), true);
@@ -330,7 +331,7 @@ impl<'db> Transaction<'db> {
     /// some 50 ns for each that is. Keys without a row, or that do not fit the
     /// table, do no harm.
     pub fn prefetch<K: Key>(&self, table: &Table, keys: impl IntoIterator<Item = K>) {
-        let (table, schema) = (&*table.inner, &table.schema);
+        let table = &*table.inner;
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {
             // All leaves are asked for before the first is looked at, then all
@@ -339,7 +340,7 @@ impl<'db> Transaction<'db> {
             let mut leaves = [const { None }; PREFETCH_GROUP];
             for (leaf, key) in leaves.iter_mut().zip(keys.by_ref()) {
                 let mut bytes = KeyBuf::new();
-                if table.key.whole(schema, &key, &mut bytes).is_ok() {
+                if table.key.whole(&key, &mut bytes).is_ok() {
                     *leaf = table.primary.approach(bytes.as_slice());
                 }
             }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
-use crate::row::{Row, RowBuf};
+use crate::row::RowBuf;
 use crate::sync::Wait;
 use crate::table::{IndexInner, IndexSet, Table, TableInner};
 use crate::tree::Spot;
@@ -84,7 +84,7 @@ impl Transaction<'_> {
         row.check_nulls()?;
         let table = set.table();
         let mut key = KeyBuf::new();
-        table.key.of_row(row.as_row(), &mut key);
+        table.key.of_row(row.raw(), &mut key);
         let mut wait = Wait::new();
         loop {
             let spot = self.with(|txn_context| txn_context.spot(table, key.as_slice()));
@@ -107,7 +107,7 @@ impl Transaction<'_> {
                 });
             }
             if self.put(set, record, &base, Some(row.raw()))? {
-                self.begin_spans(set, record, row.as_row());
+                self.begin_spans(set, record, row.raw());
                 return Ok(());
             }
         }
@@ -128,7 +128,7 @@ impl Transaction<'_> {
     ) -> Result<()> {
         let set = self.begin_write(table)?;
         let mut bytes = KeyBuf::new();
-        table.inner.key.whole(&table.schema, &key, &mut bytes)?;
+        table.inner.key.whole(&key, &mut bytes)?;
         loop {
             let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
             let before = record::row_of(version).expect("an existing row");
@@ -138,7 +138,7 @@ impl Transaction<'_> {
             let done = check_update(table, &row, bytes.as_slice())
                 .and_then(|()| self.put(set, record, &base, Some(row.raw())));
             if let Ok(true) = done {
-                self.move_spans(set, record, Row::new(&table.schema, before), &row);
+                self.move_spans(set, record, before, &row);
             }
             self.with(|txn_context| txn_context.row = row.into_buffer());
             if done? {
@@ -155,12 +155,12 @@ impl Transaction<'_> {
     pub fn delete(&self, table: &Table, key: impl Key) -> Result<()> {
         let set = self.begin_write(table)?;
         let mut bytes = KeyBuf::new();
-        table.inner.key.whole(&table.schema, &key, &mut bytes)?;
+        table.inner.key.whole(&key, &mut bytes)?;
         loop {
             let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
             if self.put(set, record, &base, None)? {
                 let before = record::row_of(version).expect("an existing row");
-                self.end_spans(set, record, Row::new(&table.schema, before));
+                self.end_spans(set, record, before);
                 return Ok(());
             }
         }
@@ -284,7 +284,7 @@ impl Transaction<'_> {
             Some(record)
         });
         if let Some(record) = inserted {
-            self.begin_spans(set, record, row.as_row());
+            self.begin_spans(set, record, row.raw());
         }
         Ok(inserted.is_some())
     }
@@ -341,14 +341,14 @@ impl Transaction<'_> {
     }
 
     /// The spans of a row that there was not before.
-    fn begin_spans(&self, set: &IndexSet, record: Record, row: Row<'_>) {
+    fn begin_spans(&self, set: &IndexSet, record: Record, row: &[u8]) {
         for index in &set.indexes {
             self.with(|txn_context| change_span(txn_context, index, record, row, true));
         }
     }
 
     /// The spans of a row that there is no more.
-    fn end_spans(&self, set: &IndexSet, record: Record, row: Row<'_>) {
+    fn end_spans(&self, set: &IndexSet, record: Record, row: &[u8]) {
         for index in &set.indexes {
             self.with(|txn_context| change_span(txn_context, index, record, row, false));
         }
@@ -356,12 +356,12 @@ impl Transaction<'_> {
 
     /// The spans of a row that was changed.
     #[inline]
-    fn move_spans(&self, set: &IndexSet, record: Record, before: Row<'_>, row: &RowBuf<'_>) {
+    fn move_spans(&self, set: &IndexSet, record: Record, before: &[u8], row: &RowBuf<'_>) {
+        let after = row.raw();
         for index in &set.indexes {
             if index.key.is_kept(row.touched()) {
                 continue;
             }
-            let after = row.as_row();
             let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
             index.key.of_row(before, &mut old);
             index.key.of_row(after, &mut new);
@@ -380,7 +380,7 @@ fn change_span(
     txn_context: &mut TxnContext,
     index: &IndexInner,
     record: Record,
-    row: Row<'_>,
+    row: &[u8],
     begins: bool,
 ) {
     let mut key = KeyBuf::new();
@@ -401,11 +401,11 @@ fn change_span(
 }
 
 fn check_row_is_of(table: &Table, row: &RowBuf<'_>) -> Result<()> {
-    if row.schema().is(&table.schema) {
+    if row.schema().has_rows_of(&table.schema) {
         return Ok(());
     }
     Err(SchemaError::OtherTable {
-        expected: table.schema.name().to_owned(),
+        expected: table.name().to_owned(),
         given: row.schema().name().to_owned(),
     }
     .into())
@@ -419,7 +419,7 @@ fn check_update(table: &Table, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
         return Ok(());
     }
     let mut after = KeyBuf::new();
-    spec.of_row(row.as_row(), &mut after);
+    spec.of_row(row.raw(), &mut after);
     if after.as_slice() == key {
         return Ok(());
     }

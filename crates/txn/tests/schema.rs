@@ -5,8 +5,8 @@ use std::path::Path;
 
 use giveway_txn::Direction::Forward;
 use giveway_txn::{
-    Database, DurabilityOptions, Error, KeyRange, Options, Result, Schema, Table, Transaction,
-    TxnOptions, Type,
+    Column, Database, DurabilityOptions, Error, KeyRange, Options, Result, Schema, SchemaError,
+    Table, Transaction, TxnOptions, Type, Value,
 };
 
 fn people() -> Schema {
@@ -308,5 +308,201 @@ fn a_database_of_format_2_is_read_and_goes_on() {
         db.checkpoint().unwrap();
         drop(db);
         assert_eq!(names(&open(directory.path())), ["bea", "carl"]);
+    }
+}
+
+fn column(name: &str, ty: Type, nullable: bool) -> Column {
+    let name = name.to_owned();
+    Column { name, ty, nullable }
+}
+
+fn begin(db: &Database) -> Transaction<'_> {
+    db.begin(TxnOptions::default()).unwrap()
+}
+
+/// The values of all rows, in the order of their keys.
+fn rows(db: &Database, table: &Table) -> Vec<Vec<Value>> {
+    let txn = begin(db);
+    let rows = txn.scan(table, KeyRange::all(), Forward).unwrap();
+    rows.map(|row| row.unwrap().values()).collect()
+}
+
+#[test]
+fn rows_have_the_default_of_a_column_that_is_added_and_old_handles_go_on() {
+    let db = Database::in_memory(Options::default());
+    let old = with_people(&db, &["anna", "bea"]);
+    let open = begin(&db);
+    let age = db.add_column("people", column("age", Type::I64, false), 30);
+    let age = age.unwrap();
+    let note = db.add_column("people", column("note", Type::Text, true), Value::Null);
+    let new = note.unwrap();
+    let row = |id: i32, name: &str, age: i64, note: Value| {
+        let first = [id.into(), name.into(), Value::Null];
+        first
+            .into_iter()
+            .chain([age.into(), note])
+            .collect::<Vec<_>>()
+    };
+    let bea = row(1, "bea", 30, Value::Null);
+    assert_eq!(
+        rows(&db, &new),
+        [row(0, "anna", 30, Value::Null), bea.clone()]
+    );
+    // A transaction that began before does, too: the schema is not in its snapshot.
+    assert_eq!(open.get(&new, 1).unwrap().unwrap().values(), bea);
+    open.update(&new, 1, |row| {
+        row.set_i64(3, row.i64(3) + 1).set_text(4, "é");
+    })
+    .unwrap();
+    // A handle of before sees what it knows, and what it does not know stays.
+    insert(&open, &old, 2, "carl").unwrap();
+    open.update(&old, 1, |row| {
+        assert_eq!(row.values().len(), 3);
+        row.set_text(1, "a much longer name");
+    })
+    .unwrap();
+    open.commit().unwrap();
+    let now = [
+        row(0, "anna", 30, Value::Null),
+        row(1, "a much longer name", 31, "é".into()),
+        row(2, "carl", 30, Value::Null),
+    ];
+    assert_eq!(rows(&db, &new), now);
+    assert_eq!(rows(&db, &age)[2], now[2][..4]);
+    assert_eq!(rows(&db, &old)[1], now[1][..3]);
+    // A row is of the schema that it was made for.
+    let txn = begin(&db);
+    let mut stray = old.row();
+    stray.set_i32(0, 9).set_text(1, "zoe");
+    let error = txn.insert(&new, &stray).unwrap_err().to_string();
+    assert!(error.contains("Table::row"), "{error}");
+    // And the new column is as strict as others.
+    let error = insert(&txn, &new, 9, "zoe").unwrap_err().to_string();
+    assert!(
+        error.contains("column 'age' of 'people' must have a value"),
+        "{error}"
+    );
+    let copy = txn.get(&new, 0).unwrap().unwrap().to_owned();
+    txn.delete(&new, 0).unwrap();
+    txn.insert(&new, &copy).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(rows(&db, &new), now);
+}
+
+#[test]
+fn a_column_that_cannot_be_added_or_dropped_is_refused_with_what_to_do() {
+    let db = Database::in_memory(Options::default());
+    with_people(&db, &["anna"]);
+    let says = |result: Result<Table>, text: &str| {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    let add = |name, nullable, default: Value| {
+        db.add_column("people", column(name, Type::I32, nullable), default)
+    };
+    says(add("age", false, Value::Null), "give a default");
+    says(add("name", true, Value::Null), "'name' exists already");
+    says(add("", true, Value::Null), "needs a name");
+    says(add("age", true, "x".into()), "'age' is an i32");
+    says(add("age", true, i64::MAX.into()), "does not fit");
+    says(
+        db.add_column("pets", column("a", Type::I32, true), 1),
+        "no table 'pets'",
+    );
+    says(db.drop_column("people", "id"), "it is in the primary key");
+    says(
+        db.drop_column("people", "name"),
+        "index 'by_name': drop that first",
+    );
+    says(db.drop_column("people", "age"), "no column 'age'");
+    assert_eq!(db.table("people").unwrap().schema(), &people());
+    // Columns that were dropped count, as rows keep their places.
+    let failed = (0..).find_map(|_| {
+        let added = add("age", true, Value::Null);
+        let dropped = added.and_then(|_| db.drop_column("people", "age"));
+        dropped.err()
+    });
+    let error = failed.unwrap().to_string();
+    assert!(error.contains("has 1025 columns"), "{error}");
+}
+
+#[test]
+fn a_dropped_column_is_gone_and_handles_that_know_it_are_refused() {
+    let db = Database::in_memory(Options::default());
+    let first = with_people(&db, &["anna", "bea"]);
+    let old = db.add_column("people", column("age", Type::I64, false), 30);
+    let old = old.unwrap();
+    let open = begin(&db);
+    let mut scan = open.scan(&old, KeyRange::all(), Forward).unwrap();
+    assert_eq!(scan.next().unwrap().unwrap().i64(3), 30);
+    open.update(&old, 1, |row| {
+        row.set_i64(3, 31);
+    })
+    .unwrap();
+    let new = db.drop_column("people", "photo").unwrap();
+    let refused: Error = SchemaError::OldHandle {
+        table: "people".into(),
+    }
+    .into();
+    let reader = begin(&db);
+    for handle in [&old, &first] {
+        assert_eq!(reader.get(handle, 0).unwrap_err(), refused);
+        let scan = reader.scan(handle, KeyRange::all(), Forward);
+        assert_eq!(scan.err(), Some(refused.clone()));
+        assert_eq!(open.delete(handle, 0).unwrap_err(), refused);
+    }
+    assert!(refused.to_string().contains("Database::table"));
+    // The transaction goes on with another handle, and what it did is committed.
+    open.update(&new, 0, |row| {
+        row.set_i64(2, 29);
+    })
+    .unwrap();
+    open.commit().unwrap();
+    let expected: [Vec<Value>; 2] = [
+        vec![0.into(), "anna".into(), 29i64.into()],
+        vec![1.into(), "bea".into(), 31i64.into()],
+    ];
+    assert_eq!(rows(&db, &new), expected);
+    assert_eq!(new.column("age"), Ok(2));
+    // The name is free for another column, with values of its own.
+    let again = db.add_column("people", column("photo", Type::Bool, false), true);
+    let again = again.unwrap();
+    assert_eq!(rows(&db, &again)[0][3], Value::Bool(true));
+    assert_eq!(rows(&db, &new), expected);
+    assert_eq!(names(&db), ["anna", "bea"]);
+}
+
+#[test]
+fn columns_last_from_the_log_and_from_a_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = open(directory.path());
+    let old = with_people(&db, &["anna", "bea"]);
+    db.add_column("people", column("age", Type::I64, false), 30)
+        .unwrap();
+    let txn = begin(&db);
+    insert(&txn, &old, 2, "carl").unwrap();
+    txn.commit().unwrap();
+    db.drop_column("people", "photo").unwrap();
+    let table = db.add_column("people", column("note", Type::Text, false), "none");
+    let table = table.unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        txn.update(&table, 1, |row| {
+            row.set_i64(2, 5).set_text(3, "some");
+        })
+    })
+    .unwrap();
+    let before = rows(&db, &table);
+    assert_eq!(before[1][2..], [Value::I64(5), "some".into()]);
+    let schema = table.schema().clone();
+    drop((db, table, old));
+    for _ in 0..3 {
+        let db = open(directory.path());
+        let table = db.table("people").unwrap();
+        assert_eq!(
+            (rows(&db, &table), table.schema()),
+            (before.clone(), &schema)
+        );
+        assert_eq!(names(&db).len(), 3);
+        db.checkpoint().unwrap();
     }
 }
