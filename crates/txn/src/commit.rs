@@ -294,6 +294,18 @@ fn settle(txn_context: &mut TxnContext, ts: u64) {
 
 /// After an abort: heads are as they were, records that were new are dead.
 fn unsettle(txn_context: &mut TxnContext) {
+    // The spans first: once a record is dead, another one may take its key, whose spans
+    // would be counted by entries that lead to the dead one.
+    for at in 0..txn_context.spans.len() {
+        let SpanChange {
+            index,
+            entry,
+            begins,
+        } = txn_context.spans[at];
+        if begins {
+            txn_context.end_span(index, entry);
+        }
+    }
     for at in 0..txn_context.writes.len() {
         let write = &txn_context.writes[at];
         let (record, base, new) = (write.record, write.base, write.new);
@@ -317,15 +329,5 @@ fn unsettle(txn_context: &mut TxnContext) {
             Some(base) => record::replace_own(record, base),
         }
         txn_context.retire_version(new);
-    }
-    for at in 0..txn_context.spans.len() {
-        let SpanChange {
-            index,
-            entry,
-            begins,
-        } = txn_context.spans[at];
-        if begins {
-            txn_context.end_span(index, entry);
-        }
     }
 }
