@@ -42,6 +42,7 @@
 //! table was dropped.
 
 mod columns;
+mod indexes;
 
 use std::sync::Arc;
 
@@ -51,6 +52,7 @@ use crate::error::{Result, SchemaError};
 use crate::hook::SchemaChange;
 use crate::preemption;
 use crate::schema::Schema;
+use crate::surplus::Limbo;
 use crate::table::{Table, TableId, TableInner};
 use crate::txn::{Transaction, TxnOptions};
 use crate::txn_context::Retired;
@@ -77,7 +79,7 @@ impl Database {
                 id,
                 schema: table.schema(),
             };
-            let ts = self.inner().change(&change, None, || {})?;
+            let ts = self.inner().change(Some(&change), &[], |_| {})?;
             catalog.add(table.clone());
             (table, ts)
         };
@@ -96,23 +98,20 @@ impl Database {
     /// doubt.
     pub fn drop_table(&self, name: &str) -> Result<()> {
         self.inner().admit_change()?;
-        // Before the change, since there may be no slot left.
-        let txn = self.begin(TxnOptions::default().label(&"drop table"))?;
         let ts = {
             let _region = preemption::region();
             let mut catalog = self.inner().catalog();
             let table = Arc::clone(&catalog.find(name)?.inner);
             let change = SchemaChange::Drop { id: table.id };
-            let until = &table.set().until;
-            let publish = || {
+            let publish = |_| {
                 table.refuse_all();
                 catalog.remove(table.id);
             };
-            let ts = self.inner().change(&change, Some(until), publish)?;
-            self.inner().retire_table(&txn, &table);
+            let until = &*table.set().until;
+            let ts = self.inner().change(Some(&change), &[until], publish)?;
+            self.inner().retire_table(&table);
             ts
         };
-        txn.commit_visible()?;
         self.inner().wait_change(ts)?;
         self.collect();
         Ok(())
@@ -160,16 +159,20 @@ impl Database {
             let _region = preemption::region();
             let mut catalog = self.inner().catalog();
             let before = catalog.find(name)?;
+            if fewer {
+                // The index may have the column.
+                before.inner.check_not_building()?;
+            }
             let table = before.with_schema(change(&before.schema)?, fewer);
             let change = SchemaChange::Table {
                 id: table.id(),
                 schema: &table.schema,
             };
-            let publish = || {
+            let publish = |_| {
                 table.refuse_older();
                 catalog.replace(table.clone());
             };
-            let ts = self.inner().change(&change, None, publish)?;
+            let ts = self.inner().change(Some(&change), &[], publish)?;
             (table, ts)
         };
         self.inner().wait_change(ts)?;
@@ -178,19 +181,17 @@ impl Database {
 
     /// Makes the table with this number be as if it had been dropped. It need not be
     /// there; but its number is not used again.
-    pub(crate) fn replay_drop(&self, id: TableId) -> Result<()> {
-        let txn = self.begin(TxnOptions::default())?;
+    pub(crate) fn replay_drop(&self, id: TableId) {
         if let Some(table) = self.inner().catalog().remove(id) {
             table.refuse_all();
-            self.inner().retire_table(&txn, &table);
+            self.inner().retire_table(&table);
         }
-        Ok(())
     }
 
     /// Makes the table with this number have this schema, as a log says. It may be new.
     pub(crate) fn replay_table(&self, id: TableId, schema: Schema) -> Result<()> {
         let mut catalog = self.inner().catalog();
-        let Some(before) = catalog.tables().iter().find(|table| table.id() == id) else {
+        let Some(before) = catalog.with_id(id).cloned() else {
             catalog.check_new(schema.name())?;
             catalog.add(self.inner().new_table(id, schema));
             return Ok(());
@@ -203,8 +204,9 @@ impl Database {
             .into());
         }
         let table = before.with_schema(schema, false);
-        catalog.replace(table);
-        Ok(())
+        catalog.replace(table.clone());
+        drop(catalog);
+        self.replay_indexes(&table)
     }
 
     /// Begins a transaction, and the tables as of its snapshot; with the number of the
@@ -228,31 +230,30 @@ impl Inner {
         self.sink.get().map_or(Ok(()), |sink| sink.admit(None))
     }
 
-    /// Changes the schema: logs the change, and makes it visible by `publish`; its
-    /// timestamp. `until` is the status of the index set that it ends. The caller is in
-    /// a region, with the catalog locked (K2).
+    /// Changes the schema: logs the change, if it is one that lasts, and makes it visible
+    /// by `publish`, which is told its timestamp. `ends` are the statuses that commit
+    /// with it. The caller is in a region, with the catalog locked (K2).
     fn change(
         &self,
-        change: &SchemaChange<'_>,
-        until: Option<&TxnStatus>,
-        publish: impl FnOnce(),
+        change: Option<&SchemaChange<'_>>,
+        ends: &[&TxnStatus],
+        publish: impl FnOnce(u64),
     ) -> Result<u64> {
         let sink = self.sink.get();
-        let record = sink.map(|sink| sink.encode_change(change)).transpose()?;
-        if let Some(until) = until {
-            until.prepare();
-        }
+        let record = match (sink, change) {
+            (Some(sink), Some(change)) => Some(sink.encode_change(change)?),
+            _ => None,
+        };
+        ends.iter().for_each(|status| status.prepare());
         let ts = self.epochs.draw();
-        if let Some(until) = until {
-            until.prepare_at(ts);
+        ends.iter().for_each(|status| status.prepare_at(ts));
+        match (sink, record) {
+            (Some(sink), Some(record)) => sink.append_change(ts, &record),
+            (Some(sink), None) => sink.skip(ts),
+            (None, _) => {}
         }
-        if let (Some(sink), Some(record)) = (sink, record) {
-            sink.append_change(ts, &record);
-        }
-        publish();
-        if let Some(until) = until {
-            until.commit(ts);
-        }
+        publish(ts);
+        ends.iter().for_each(|status| status.commit(ts));
         Ok(ts)
     }
 
@@ -263,13 +264,16 @@ impl Inner {
     }
 
     /// Hands over a table that was dropped, with its indexes.
-    fn retire_table(&self, txn: &Transaction<'_>, table: &TableInner) {
-        txn.with(|txn_context| {
-            txn_context.torn.push(Retired::Table(table));
-            let indexes = table.set().indexes.iter();
-            let indexes = indexes.map(|index| Retired::Index(&raw const **index));
-            txn_context.torn.extend(indexes);
-            txn_context.pass_on(&self.surplus, &self.epochs);
-        });
+    fn retire_table(&self, table: &TableInner) {
+        let indexes = table.set().indexes.iter();
+        let indexes = indexes.map(|index| Retired::Index(&raw const **index));
+        self.retire(indexes.chain([Retired::Table(table)]));
+    }
+
+    /// Hands over what was dropped, and is out of reach, to whoever frees it (E1).
+    fn retire(&self, dropped: impl IntoIterator<Item = Retired>) {
+        let stamp = self.epochs.stamp();
+        let dropped: Limbo = dropped.into_iter().map(|piece| (stamp, piece)).collect();
+        self.surplus.leave(dropped, 0);
     }
 }

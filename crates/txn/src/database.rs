@@ -88,6 +88,11 @@ impl Catalog {
         &self.tables
     }
 
+    /// The table with this number.
+    pub(crate) fn with_id(&self, id: TableId) -> Option<&Table> {
+        self.tables.iter().find(|known| known.id() == id)
+    }
+
     /// The table with this name.
     pub(crate) fn find(&self, name: &str) -> Result<Table> {
         let found = self.tables.iter().find(|table| table.name() == name);
@@ -380,8 +385,7 @@ impl Database {
     pub(crate) fn table_with_id(&self, id: TableId) -> Result<Table> {
         let _region = preemption::region();
         let catalog = self.0.catalog();
-        let found = catalog.tables().iter().find(|known| known.id() == id);
-        found.cloned().ok_or_else(|| {
+        catalog.with_id(id).cloned().ok_or_else(|| {
             SchemaError::Unknown {
                 what: "table number",
                 name: id.0.to_string(),

@@ -298,7 +298,8 @@ impl Target for Engine<'_> {
     }
 
     fn drop(&mut self, table: u32) -> Result<()> {
-        self.db.replay_drop(TableId(table))
+        self.db.replay_drop(TableId(table));
+        Ok(())
     }
 
     fn put(&mut self, ts: u64, table: u32, row: &[u8]) -> Result<Check> {

@@ -2,7 +2,7 @@
 //!
 //! | variant | the caller |
 //! | --- | --- |
-//! | `Conflict`, `Serialization`, `SnapshotTooOld` | runs the transaction again; [`Database::run`](crate::Database::run) does |
+//! | `Conflict`, `Serialization`, `SnapshotTooOld`, `SchemaChanged` | runs the transaction again; [`Database::run`](crate::Database::run) does |
 //! | `TooManyTransactions` | runs fewer at a time, or waits |
 //! | `DuplicateKey`, `NotFound` | decides; the transaction is as it was before the operation |
 //! | `TableDropped` | runs the transaction without the table |
@@ -65,6 +65,14 @@ pub enum Error {
         /// The table.
         table: Arc<str>,
     },
+    /// An index of the table was added or dropped while the transaction ran.
+    #[error(
+        "an index of table '{table}' was added or dropped while the transaction ran: run it again"
+    )]
+    SchemaChanged {
+        /// The table.
+        table: Arc<str>,
+    },
     /// The table was dropped. What the transaction has done in it is lost, and it must
     /// abort.
     #[error("table '{table}' was dropped: run the transaction without it, or create it again")]
@@ -104,7 +112,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Error::Conflict { .. } | Error::Serialization | Error::SnapshotTooOld
+            Error::Conflict { .. }
+                | Error::Serialization
+                | Error::SnapshotTooOld
+                | Error::SchemaChanged { .. }
         )
     }
 }
@@ -185,6 +196,20 @@ pub enum SchemaError {
          Database::table"
     )]
     OldHandle {
+        /// The table.
+        table: String,
+    },
+    /// A handle of an index that was dropped.
+    #[error("index '{index}' of '{table}' was dropped: scan another one, or the table")]
+    IndexDropped {
+        /// The index.
+        index: String,
+        /// Its table.
+        table: String,
+    },
+    /// One index of a table is built at a time.
+    #[error("an index of '{table}' is being built: try again when that is done")]
+    Building {
         /// The table.
         table: String,
     },

@@ -152,6 +152,11 @@ impl KeySpec {
         !self.set.meet(touched)
     }
 
+    /// The numbers of its columns.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|key| key.place.number.into())
+    }
+
     /// Encodes a whole key.
     #[inline]
     pub(crate) fn whole(&self, key: &impl Key, out: &mut KeyBuf) -> Result<(), SchemaError> {

@@ -51,7 +51,7 @@
 //! | `sync`, `preemption`, `heap`, `thin` | What do we stand on? |
 //! | `error` | What can go wrong, and what does the caller do next? |
 //! | `column`, `layout`, `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
-//! | `latch`, `tree` | Where is a key? |
+//! | `latch`, `gate`, `tree` | Where is a key? |
 //! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
 //! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
 //! | `txn`, `node_set`, `scan`, `write`, `commit` | What does it do? |
@@ -68,6 +68,7 @@ mod database;
 mod durable;
 mod epoch;
 mod error;
+mod gate;
 mod heap;
 mod hook;
 mod key;

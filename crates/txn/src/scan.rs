@@ -58,6 +58,8 @@ impl<'db> Transaction<'db> {
     ) -> Result<Scan<'t>> {
         let table = &index.table;
         self.check(table)?;
+        let there = index.inner.check_read(self.snapshot());
+        there.map_err(|error| self.end_with(error))?;
         let span = range.encode(&index.inner.key)?;
         Ok(Scan::new(
             self,
@@ -101,6 +103,7 @@ impl<'t> Scan<'t> {
                 }),
                 Source::Index(index, scan) => {
                     let index = &*index.inner;
+                    index.check_there()?;
                     scan.next_leaf(&index.tree, |leaf, from, to| {
                         txn.note_scanned(IndexRead::Index(index), leaf, from, to);
                     })

@@ -142,6 +142,20 @@ impl Schema {
         }
     }
 
+    /// The same with other indexes, given by the numbers of columns. Rows of one are rows
+    /// of the other.
+    pub(crate) fn with_indexes(&self, indexes: Vec<IndexSchema>) -> Result<Schema, SchemaError> {
+        let parts = Parts {
+            indexes,
+            ..self.parts()
+        };
+        let inner = Arc::into_inner(parts.build()?.0).expect("just made");
+        Ok(Schema(Arc::new(Inner {
+            layout_id: self.0.layout_id,
+            ..inner
+        })))
+    }
+
     /// Whether rows of the other schema are rows of this one, which is later.
     pub(crate) fn can_follow(&self, earlier: &Schema) -> bool {
         let (now, before) = (self.parts(), earlier.parts());

@@ -10,16 +10,17 @@
 //! A table's indexes change as a whole: a set of them is never changed, but another
 //! takes its place. How the schema changes is in `alter`.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::{Error, Result, SchemaError};
+use crate::gate::Gate;
 use crate::heap::Heap;
 use crate::key::KeySpec;
 use crate::record::{EntryHead, Head, RecordHead, head_of};
 use crate::row::RowBuf;
-use crate::schema::{Schema, unknown};
-use crate::sync::{Acquire, Release, SeqCst};
+use crate::schema::{IndexSchema, Schema, unknown};
+use crate::sync::{Acquire, Relaxed, Release, SeqCst};
 use crate::tree::Tree;
 use crate::txn_status::TxnStatus;
 
@@ -55,6 +56,10 @@ pub(crate) struct TableInner {
     set: AtomicPtr<IndexSet>,
     /// All sets there were, since transactions point to them; the current one last.
     sets: Mutex<Vec<Arc<IndexSet>>>,
+    /// Whether an index is being built (K6). Changed with the catalog locked.
+    pub(crate) building: AtomicBool,
+    /// Whether an index was built before, so that records may be marked (K6).
+    pub(crate) marked: AtomicBool,
     /// Where its records and versions are (H1).
     _heap: Arc<Heap>,
 }
@@ -64,21 +69,34 @@ pub(crate) struct IndexSet {
     /// Its table, which owns it.
     table: *const TableInner,
     pub(crate) indexes: Vec<Arc<IndexInner>>,
-    /// Commits when another set takes its place: whoever has written under this one
-    /// cannot commit later (K1).
-    pub(crate) until: TxnStatus,
+    /// The one of them that is being built: rows from before it have to be covered (K5).
+    pub(crate) covering: Option<Arc<IndexInner>>,
+    /// Commits when a set with other duties takes its place: whoever has written under
+    /// this one cannot commit later (K1). Sets with the same duties share it.
+    pub(crate) until: Arc<TxnStatus>,
 }
 
 pub(crate) struct IndexInner {
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Its table, which owns it.
     table: *const TableInner,
     /// The index columns, without the primary key that follows them.
     pub(crate) key: KeySpec,
     pub(crate) tree: Tree<EntryHead>,
+    /// Versions that were committed later have spans by their writers (K5).
+    begun: AtomicU64,
+    /// The first snapshot that finds all its rows in it.
+    live_from: AtomicU64,
+    /// Through it goes who covers rows from before (K6).
+    pub(crate) gate: Gate,
+    /// Commits when it is dropped.
+    pub(crate) ended: TxnStatus,
     /// What waits to be freed must not look at its entries any more (K4).
     torn: AtomicBool,
 }
+
+/// The first snapshot of an index that is being built.
+const NOT_YET: u64 = u64::MAX;
 
 // SAFETY: all but the pointer are shared by their types, and that is to the owner.
 unsafe impl Send for IndexSet {}
@@ -108,19 +126,13 @@ impl Table {
             torn: AtomicBool::new(false),
             set: AtomicPtr::default(),
             sets: Mutex::default(),
+            building: AtomicBool::new(false),
+            marked: AtomicBool::new(false),
             _heap: Arc::clone(heap),
         });
-        let index = |index: &crate::IndexSchema| {
-            Arc::new(IndexInner {
-                name: index.name.as_str().into(),
-                table: Arc::as_ptr(&inner),
-                key: KeySpec::new(&index.name, &schema, &index.columns),
-                tree: Tree::new(),
-                torn: AtomicBool::new(false),
-            })
-        };
+        let index = |index: &IndexSchema| inner.new_index(&schema, index, false);
         let indexes = schema.indexes().iter().map(index).collect();
-        inner.replace_set(indexes);
+        inner.replace_set(indexes, None, Arc::new(TxnStatus::new(0)));
         Table {
             inner,
             schema,
@@ -150,14 +162,20 @@ impl Table {
 
     /// A secondary index.
     pub fn index(&self, name: &str) -> Result<Index> {
-        let indexes = &self.inner.set().indexes;
-        match indexes.iter().find(|index| *index.name == *name) {
+        match self.inner.live_index(name) {
             Some(inner) => Ok(Index {
                 table: self.clone(),
-                inner: Arc::clone(inner),
+                inner,
             }),
             None => {
-                let known = indexes.iter().map(|index| &*index.name);
+                let live = || {
+                    self.inner
+                        .set()
+                        .indexes
+                        .iter()
+                        .filter(|index| index.is_live())
+                };
+                let known = live().map(|index| &*index.name);
                 Err(unknown("index", name, self.name(), known).into())
             }
         }
@@ -236,17 +254,75 @@ impl TableInner {
         unsafe { &*self.set.load(Acquire) }
     }
 
+    /// An index that this table does not have yet, and that is empty; whether it is to
+    /// be built while the table is in use.
+    pub(crate) fn new_index(
+        self: &Arc<Self>,
+        schema: &Schema,
+        index: &IndexSchema,
+        is_built: bool,
+    ) -> Arc<IndexInner> {
+        Arc::new(IndexInner {
+            name: index.name.as_str().into(),
+            table: Arc::as_ptr(self),
+            key: KeySpec::new(&index.name, schema, &index.columns),
+            tree: Tree::new(),
+            begun: AtomicU64::new(0),
+            live_from: AtomicU64::new(if is_built { NOT_YET } else { 0 }),
+            gate: if is_built {
+                Gate::open()
+            } else {
+                Gate::closed()
+            },
+            ended: TxnStatus::new(0),
+            torn: AtomicBool::new(false),
+        })
+    }
+
+    /// The index with this name, if it can be read.
+    pub(crate) fn live_index(&self, name: &str) -> Option<Arc<IndexInner>> {
+        let mut indexes = self.set().indexes.iter();
+        let found = indexes.find(|index| *index.name == *name && index.is_live());
+        found.cloned()
+    }
+
     /// Has writers maintain other indexes. The caller has the catalog locked, or
     /// nobody else knows the table.
-    fn replace_set(&self, indexes: Vec<Arc<IndexInner>>) {
+    pub(crate) fn replace_set(
+        &self,
+        indexes: Vec<Arc<IndexInner>>,
+        covering: Option<Arc<IndexInner>>,
+        until: Arc<TxnStatus>,
+    ) {
         let set = Arc::new(IndexSet {
             table: self,
             indexes,
-            until: TxnStatus::new(0),
+            covering,
+            until,
         });
         self.set.store(Arc::as_ptr(&set).cast_mut(), Release);
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         sets.push(set);
+    }
+
+    /// Has writers maintain this index no more. The caller has the catalog locked.
+    pub(crate) fn leave(&self, index: &Arc<IndexInner>) {
+        let others = |other: &&Arc<IndexInner>| !Arc::ptr_eq(other, index);
+        let set = self.set();
+        let indexes = set.indexes.iter().filter(others).cloned().collect();
+        let covering = set.covering.iter().find(others).cloned();
+        self.replace_set(indexes, covering, Arc::new(TxnStatus::new(0)));
+    }
+
+    /// Fails while an index is being built. The catalog is locked.
+    pub(crate) fn check_not_building(&self) -> Result<()> {
+        match self.building.load(Relaxed) {
+            false => Ok(()),
+            true => Err(SchemaError::Building {
+                table: self.name.to_string(),
+            }
+            .into()),
+        }
     }
 
     /// Refuses all handles from now on (K3).
@@ -254,12 +330,18 @@ impl TableInner {
         self.floor.store(DROPPED, Release);
     }
 
+    /// Whether it was dropped.
+    pub(crate) fn is_dropped(&self) -> bool {
+        self.floor.load(Acquire) == DROPPED
+    }
+
     /// The error of a transaction that has written under a set that was replaced.
     #[cold]
     pub(crate) fn changed(&self) -> Error {
-        assert_eq!(self.floor.load(Acquire), DROPPED, "K1");
-        Error::TableDropped {
-            table: Arc::clone(&self.name),
+        let table = Arc::clone(&self.name);
+        match self.is_dropped() {
+            true => Error::TableDropped { table },
+            false => Error::SchemaChanged { table },
         }
     }
 
@@ -290,6 +372,53 @@ impl IndexInner {
     pub(crate) fn table(&self) -> &TableInner {
         // SAFETY: the table owns it.
         unsafe { &*self.table }
+    }
+
+    /// Whether it is the one that is declared like this.
+    pub(crate) fn is(&self, schema: &Schema, declared: &IndexSchema) -> bool {
+        *self.name == *declared.name && self.key.numbers().eq(schema.numbers(&declared.columns))
+    }
+
+    /// Begins to be built: writers that commit later than `ts` maintain it.
+    pub(crate) fn begin(&self, ts: u64) {
+        self.begun.store(ts, Relaxed);
+    }
+
+    /// Whether a version that was committed at `ts` may lack its span (K5).
+    pub(crate) fn is_older(&self, ts: u64) -> bool {
+        ts < self.begun.load(Relaxed)
+    }
+
+    /// Can be read from the snapshot at `ts` on.
+    pub(crate) fn go_live(&self, ts: u64) {
+        self.live_from.store(ts, Release);
+    }
+
+    fn is_live(&self) -> bool {
+        self.live_from.load(Acquire) != NOT_YET
+    }
+
+    /// Whether a transaction may read it at this snapshot.
+    #[inline]
+    pub(crate) fn check_read(&self, snapshot: u64) -> Result<()> {
+        if self.live_from.load(Acquire) > snapshot {
+            return Err(self.table().changed());
+        }
+        self.check_there()
+    }
+
+    /// Whether it was not dropped.
+    #[inline]
+    pub(crate) fn check_there(&self) -> Result<()> {
+        // Before writers leave it, this shows.
+        match self.ended.is_active() {
+            true => Ok(()),
+            false => Err(SchemaError::IndexDropped {
+                index: self.name.to_string(),
+                table: self.table().name.to_string(),
+            }
+            .into()),
+        }
     }
 
     /// As [`TableInner::tear`], for the entries.

@@ -249,10 +249,7 @@ impl<'db> Transaction<'db> {
         if table.is_served() {
             return Ok(());
         }
-        Err(match table.refused() {
-            error @ Error::TableDropped { .. } => self.fail(error),
-            error => error,
-        })
+        Err(self.end_with(table.refused()))
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -288,6 +285,16 @@ impl<'db> Transaction<'db> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(self.fail(Error::Timeout)),
             _ => Ok(()),
+        }
+    }
+
+    /// The error of a schema that has changed, after which the transaction can only be
+    /// aborted unless its program is wrong.
+    #[cold]
+    pub(crate) fn end_with(&self, error: Error) -> Error {
+        match error {
+            Error::Schema(_) => error,
+            error => self.fail(error),
         }
     }
 

@@ -20,6 +20,7 @@ use crate::database::Shared;
 use crate::epoch::Epochs;
 use crate::heap::{Heap, Pool};
 use crate::hook;
+use crate::key::KeyBuf;
 use crate::node_set::NodeSet;
 use crate::preemption;
 use crate::prefetch_cache::PrefetchCache;
@@ -145,8 +146,7 @@ impl Retired {
     #[inline]
     pub(crate) unsafe fn free(self, pool: Option<&mut Pool>) {
         if let Retired::Record(record) = &self {
-            // SAFETY: it is alive until it is freed.
-            debug_assert_eq!(unsafe { record.note() }.load(Relaxed), 0, "V4");
+            debug_assert!(record::has_no_holds(*record), "V4");
         }
         // SAFETY: by the caller.
         unsafe {
@@ -501,10 +501,7 @@ impl TxnContext {
         // The head first: while the hold is still ours, a writer that makes
         // another tombstone the head has a hold too (V4).
         let head = record::head_of(record);
-        // SAFETY: the record lives while there are holds on it (V4).
-        let holds = unsafe { record.note() }.fetch_sub(1, AcqRel);
-        debug_assert_ne!(holds, 0, "V4");
-        if holds != 1 {
+        if record::unhold(record) != 1 {
             return;
         }
         let Head::Version(tombstone) = head else {
@@ -531,6 +528,25 @@ impl TxnContext {
             let removed = index.tree.remove(entry, self);
             assert!(removed, "an entry is in the index while it has spans");
             self.retire(Retired::Entry(entry));
+        }
+    }
+
+    /// Makes sure that the row that a record was when an index began has its span there
+    /// (K5): somebody else may do so at the same time, and one span is left (K6).
+    pub(crate) fn cover(&mut self, index: &IndexInner, record: Record, row: &[u8]) {
+        if record::is_covered(record) {
+            return;
+        }
+        let Some(_inside) = index.gate.pass() else {
+            return;
+        };
+        let mut key = KeyBuf::new();
+        index.key.of_row(row, &mut key);
+        // SAFETY: the record was found in an open transaction.
+        key.push(unsafe { record.bytes() });
+        let entry = self.begin_span(index, record, key.as_slice());
+        if !record::cover(record) {
+            self.end_span(index, entry);
         }
     }
 

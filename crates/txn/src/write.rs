@@ -30,8 +30,8 @@ use crate::txn_status::TxnStatus;
 enum Base {
     /// The record is no more.
     Dead,
-    /// Somebody's, committed.
-    Committed(Version),
+    /// Somebody's, committed at this time.
+    Committed(Version, u64),
     /// The transaction's own.
     Own(Version),
 }
@@ -40,7 +40,7 @@ impl Base {
     fn version(&self) -> Option<Version> {
         match *self {
             Base::Dead => None,
-            Base::Committed(version) | Base::Own(version) => Some(version),
+            Base::Committed(version, _) | Base::Own(version) => Some(version),
         }
     }
 
@@ -138,6 +138,7 @@ impl Transaction<'_> {
             let done = check_update(table, &row, bytes.as_slice())
                 .and_then(|()| self.put(set, record, &base, Some(row.raw())));
             if let Ok(true) = done {
+                self.cover(set, record, &base, before);
                 self.move_spans(set, record, before, &row);
             }
             self.with(|txn_context| txn_context.row = row.into_buffer());
@@ -160,6 +161,7 @@ impl Transaction<'_> {
             let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
             if self.put(set, record, &base, None)? {
                 let before = record::row_of(version).expect("an existing row");
+                self.cover(set, record, &base, before);
                 self.end_spans(set, record, before);
                 return Ok(());
             }
@@ -216,7 +218,7 @@ impl Transaction<'_> {
                 if self.isolation != Isolation::ReadCommitted && ts > self.snapshot() {
                     return Err(self.fail(Error::Conflict { below: false }));
                 }
-                Ok(Base::Committed(version))
+                Ok(Base::Committed(version, ts))
             }
             Writable::Busy { level } => Err(self.fail(Error::Conflict {
                 below: level < preemption::level(),
@@ -292,6 +294,9 @@ impl Transaction<'_> {
     /// Puts a version above the record's newest one; without a row, a tombstone.
     /// False if another one is the newest by now.
     fn put(&self, set: &IndexSet, record: Record, base: &Base, row: Option<&[u8]>) -> Result<bool> {
+        if let Base::Own(old) = *base {
+            self.check_own(set, old)?;
+        }
         self.reserve(row, 0)?;
         let status = self.status();
         Ok(self.with(|txn_context| match *base {
@@ -312,7 +317,7 @@ impl Transaction<'_> {
                 txn_context.retire_version(old);
                 true
             }
-            Base::Committed(base) => {
+            Base::Committed(base, _) => {
                 let index = txn_context.writes.len();
                 let version =
                     record::new_version(&mut txn_context.pool, status, Some(base), index, row);
@@ -338,6 +343,30 @@ impl Transaction<'_> {
                 true
             }
         }))
+    }
+
+    /// Fails if the transaction has written this version of its own under another set:
+    /// it may lack spans, and could not be committed (K1).
+    fn check_own(&self, set: &IndexSet, own: Version) -> Result<()> {
+        let until = self.with(|txn_context| {
+            let write = &txn_context.writes[record::write_index(own)];
+            Arc::as_ptr(&write.set().until)
+        });
+        match std::ptr::eq(until, Arc::as_ptr(&set.until)) {
+            true => Ok(()),
+            false => Err(self.fail(set.table().changed())),
+        }
+    }
+
+    /// After a row was written over: it is in the index that is being built (K5).
+    #[inline]
+    fn cover(&self, set: &IndexSet, record: Record, base: &Base, row: &[u8]) {
+        if let Some(index) = &set.covering
+            && let Base::Committed(_, ts) = *base
+            && index.is_older(ts)
+        {
+            self.with(|txn_context| txn_context.cover(index, record, row));
+        }
     }
 
     /// The spans of a row that there was not before.
@@ -389,9 +418,16 @@ fn change_span(
     key.push(unsafe { record.bytes() });
     let entry = if begins {
         txn_context.begin_span(index, record, key.as_slice())
+    } else if let Some(entry) = index.tree.lookup(key.as_slice()).entry {
+        entry
     } else {
-        let entry = index.tree.lookup(key.as_slice()).entry;
-        entry.expect("a row has its index entries until no snapshot needs them")
+        // Written by somebody who knew that the index was dropped. This transaction
+        // cannot commit (K1).
+        assert!(
+            !index.ended.is_active(),
+            "a row has its index entries until no snapshot needs them"
+        );
+        return;
     };
     txn_context.spans.push(SpanChange {
         index,

@@ -474,7 +474,7 @@ fn write(db: &Database, rows: &[(i32, &str)]) {
                 for (at, column) in table.schema().columns().iter().enumerate() {
                     match column.ty {
                         Type::Text => row.set_text(at, "some"),
-                        _ => row.set(at, 7)?,
+                        _ => row.set(at, 70)?,
                     };
                 }
                 row.set_i32(id, key).set_text(name, text);
@@ -503,7 +503,12 @@ const SCRIPT: &[Step] = &[
     |db| write(db, &[(2, "emil"), (1, "")]),
     |db| add_column(db, "age", Type::I64, 30),
     |db| drop(db.drop_column("people", "city").unwrap()),
-    |db| write(db, &[(2, "fritz")]),
+    |db| write(db, &[(2, "fritz"), (5, "gerd")]),
+    |db| drop(db.add_index("people", "by_age", ["age", "name"]).unwrap()),
+    |db| write(db, &[(5, "anna"), (6, "bea"), (2, "")]),
+    |db| db.drop_index("people", "by_name").unwrap(),
+    |db| write(db, &[(6, ""), (2, "hans")]),
+    |db| drop(db.add_index("people", "by_name", ["name"]).unwrap()),
 ];
 
 #[test]
@@ -537,4 +542,44 @@ fn a_crash_at_any_byte_leaves_the_schema_before_or_after_a_change() {
     }
     println!("{cuts} cuts");
     assert!(cuts > 1000);
+}
+
+/// A build that is in flight has left nothing: the index is there with its record, and
+/// then as its table is.
+#[test]
+fn a_crash_while_an_index_is_built_leaves_all_of_it_or_none() {
+    let rows: Vec<(i32, String)> = (0..60).map(|id| (id, format!("{}", id * 7 % 40))).collect();
+    let disk = Memory::default();
+    let db = disk.open();
+    db.create_table(people()).unwrap();
+    let whole: Vec<_> = rows.iter().map(|(id, name)| (*id, &**name)).collect();
+    let (before, beside) = whole.split_at(40);
+    write(&db, before);
+    db.flush().unwrap();
+    let first = disk.end();
+    std::thread::scope(|scope| {
+        let build = scope.spawn(|| db.add_index("people", "second", ["name"]).map(drop));
+        for row in beside {
+            write(&db, &[*row]);
+        }
+        build.join().unwrap().unwrap();
+    });
+    db.flush().unwrap();
+    let (mut indexes, mut count) = (1, before.len());
+    for end in first..=disk.end() {
+        let db = disk.cut(end).open();
+        // Each index is its table.
+        let found = all(&db);
+        assert!(found.len() > count, "cut at {end}");
+        count = found.len() - 1;
+        let table = db.table("people").unwrap();
+        let there = table.schema().indexes().len();
+        assert!(there >= indexes);
+        indexes = there;
+        let txn = db.begin(TxnOptions::read_only()).unwrap();
+        for row in &whole[..count] {
+            assert!(txn.get(&table, row.0).unwrap().is_some());
+        }
+    }
+    assert_eq!((indexes, count), (2, whole.len()));
 }

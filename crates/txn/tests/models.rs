@@ -8,6 +8,8 @@
 
 #[path = "../src/epoch.rs"]
 mod epoch;
+#[path = "../src/gate.rs"]
+mod gate;
 #[path = "../src/latch.rs"]
 mod latch;
 #[path = "../src/txn_status.rs"]
@@ -15,7 +17,7 @@ mod txn_status;
 
 /// In the place of `src/sync.rs`.
 mod sync {
-    pub(crate) use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+    pub(crate) use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
     pub(crate) use loom::sync::atomic::{AtomicU64, fence};
 
     pub(crate) const SLOTS: usize = 2;
@@ -51,8 +53,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use epoch::Epochs;
+use gate::Gate;
 use latch::Latch;
-use sync::{Acquire, AtomicU64, Relaxed, Release};
+use sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use txn_status::TxnStatus;
 
 /// Switches of threads that are tried beyond those that must be.
@@ -213,6 +216,66 @@ fn nobody_commits_after_a_change_what_was_written_before_it() {
         let refused = written_under == 0 && until.committed_by(ts);
         let changed = change.join().unwrap();
         assert_eq!(refused, written_under == 0 && changed < ts);
+    });
+}
+
+/// J1: when a gate was closed, nobody is inside.
+#[test]
+fn nobody_is_inside_a_gate_that_was_closed() {
+    model(3, || {
+        let shared = Arc::new((Gate::open(), UnsafeCell::new(0)));
+        // SAFETY: one thread uses the cell while it is inside, the other after it has
+        // closed the gate; loom checks it.
+        unsafe impl Sync for Guarded {}
+        // SAFETY: as above.
+        unsafe impl Send for Guarded {}
+        struct Guarded(Arc<(Gate, UnsafeCell<i32>)>);
+        let other = Guarded(Arc::clone(&shared));
+        let passing = thread::spawn(move || {
+            let other = other;
+            if let Some(_inside) = other.0.0.pass() {
+                // SAFETY: as above.
+                other.0.1.with_mut(|value| unsafe { *value += 1 });
+            }
+        });
+        shared.0.close();
+        // SAFETY: as above.
+        shared.1.with_mut(|value| unsafe { *value += 1 });
+        assert!(shared.0.pass().is_none());
+        passing.join().unwrap();
+    });
+}
+
+/// K6: of all who cover a record one counts, and none marks it when the marks are
+/// taken away for another index.
+#[test]
+fn of_all_who_cover_a_record_one_counts() {
+    model(2, || {
+        let shared = Arc::new((Gate::open(), AtomicU64::new(0), AtomicU64::new(0)));
+        let cover = |shared: &(Gate, AtomicU64, AtomicU64)| {
+            let (gate, mark, spans) = shared;
+            if mark.load(Acquire) == 1 {
+                return;
+            }
+            if let Some(_inside) = gate.pass() {
+                spans.fetch_add(1, AcqRel);
+                if mark.fetch_or(1, AcqRel) == 1 {
+                    spans.fetch_sub(1, AcqRel);
+                }
+            }
+        };
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || cover(&shared))
+        };
+        cover(&shared);
+        let (gate, mark, spans) = &*shared;
+        gate.close();
+        assert_eq!((mark.load(Acquire), spans.load(Acquire)), (1, 1));
+        // Another index begins; the writer may only just go on.
+        mark.store(0, Relaxed);
+        writer.join().unwrap();
+        assert_eq!((mark.load(Acquire), spans.load(Acquire)), (0, 1));
     });
 }
 

@@ -506,3 +506,379 @@ fn columns_last_from_the_log_and_from_a_checkpoint() {
         db.checkpoint().unwrap();
     }
 }
+
+/// What an index leads to, in its order.
+fn by(db: &Database, table: &str, index: &str) -> Vec<Vec<Value>> {
+    let index = db.table(table).unwrap().index(index).unwrap();
+    let txn = begin(db);
+    let rows = txn.scan_index(&index, KeyRange::all(), Forward).unwrap();
+    rows.map(|row| row.unwrap().values()).collect()
+}
+
+/// The index of `people` on this column has each row of the table once.
+fn check_index(db: &Database, index: &str, column: usize) {
+    let table = db.table("people").unwrap();
+    let mut expected = rows(db, &table);
+    expected.sort_by_key(|row| format!("{:?}", row[column]));
+    assert_eq!(by(db, "people", index), expected);
+}
+
+fn changed() -> Error {
+    Error::SchemaChanged {
+        table: "people".into(),
+    }
+}
+
+#[test]
+fn an_index_is_added_to_a_table_with_rows_and_dropped() {
+    let db = Database::in_memory(Options::default());
+    let old = with_people(&db, &["carl", "anna", "bea"]);
+    db.drop_index("people", "by_name").unwrap();
+    assert!(old.index("by_name").is_err());
+    assert!(db.table("people").unwrap().schema().indexes().is_empty());
+    let by_name = db.add_index("people", "by_name", ["name"]).unwrap();
+    assert_eq!(by_name.table().schema(), &people());
+    assert_eq!(names(&db), ["anna", "bea", "carl"]);
+    // Handles of before go on, and find it.
+    let txn = begin(&db);
+    insert(&txn, &old, 3, "dora").unwrap();
+    txn.delete(&old, 1).unwrap();
+    txn.commit().unwrap();
+    assert!(old.index("by_name").is_ok());
+    assert_eq!(names(&db), ["bea", "carl", "dora"]);
+    // A row that was made with one handle fits the other.
+    let txn = begin(&db);
+    let mut row = old.row();
+    row.set_i32(0, 4).set_text(1, "emil");
+    txn.insert(by_name.table(), &row).unwrap();
+    txn.commit().unwrap();
+    check_index(&db, "by_name", 1);
+
+    let says = |result: Result<giveway_txn::Index>, text: &str| {
+        let error = result.map(drop).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    says(
+        db.add_index("people", "by_name", ["id"]),
+        "'by_name' exists",
+    );
+    says(db.add_index("people", "by_age", ["age"]), "no column 'age'");
+    says(
+        db.add_index("people", "none", [] as [&str; 0]),
+        "on no column",
+    );
+    says(db.add_index("pets", "by_age", ["age"]), "no table 'pets'");
+    let error = db.drop_index("people", "by_age").unwrap_err().to_string();
+    assert!(error.contains("it has by_name"), "{error}");
+    // On a column that rows lack.
+    let table = db.add_column("people", column("age", Type::I64, false), 30);
+    db.add_index("people", "by_age", ["age"]).unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        insert(txn, &old, 9, "zoe")?;
+        txn.update(table.as_ref().unwrap(), 4, |row| {
+            row.set_i64(3, 15);
+        })
+    })
+    .unwrap();
+    check_index(&db, "by_age", 3);
+    assert_eq!(by(&db, "people", "by_age")[0][0], Value::I32(4));
+    check_index(&db, "by_name", 1);
+}
+
+#[test]
+fn a_transaction_that_wrote_before_an_index_changed_runs_again() {
+    let db = Database::in_memory(Options::default());
+    let table = with_people(&db, &["anna", "bea"]);
+    let write = |txn: &Transaction<'_>, id| {
+        txn.update(&table, id, |row| {
+            let name = format!("{} and more", row.text(1));
+            row.set_text(1, &name);
+        })
+    };
+    for add in [true, false] {
+        let (commits, goes_on) = (begin(&db), begin(&db));
+        write(&commits, 0).unwrap();
+        write(&goes_on, 1).unwrap();
+        let reads = begin(&db);
+        assert!(reads.get(&table, 0).unwrap().is_some());
+        match add {
+            true => drop(db.add_index("people", "second", ["name"]).unwrap()),
+            false => db.drop_index("people", "second").unwrap(),
+        }
+        assert_eq!(commits.commit().unwrap_err(), changed());
+        // Of its own row it learns at once.
+        assert_eq!(write(&goes_on, 1).unwrap_err(), changed());
+        assert_eq!(goes_on.commit().unwrap_err(), changed());
+        assert!(changed().is_retryable());
+        // Who has only read may write now.
+        insert(&reads, &table, 10 + i32::from(add), "carl").unwrap();
+        reads.commit().unwrap();
+        let mut attempts = 0;
+        db.run(TxnOptions::default(), |txn| {
+            attempts += 1;
+            write(txn, 0)?;
+            if attempts == 1 {
+                db.add_index("people", "third", ["id"])?;
+                db.drop_index("people", "third")?;
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(attempts, 2);
+        check_index(&db, "by_name", 1);
+    }
+}
+
+#[test]
+fn an_index_is_read_from_its_completion_to_its_end() {
+    let db = Database::in_memory(Options::default());
+    let table = with_people(&db, &vec!["anna"; 300]);
+    let old = begin(&db);
+    assert!(old.get(&table, 0).unwrap().is_some());
+    // So that the clock moves on.
+    let txn = begin(&db);
+    txn.delete(&table, 0).unwrap();
+    txn.commit().unwrap();
+    let index = db.add_index("people", "second", ["name"]).unwrap();
+    // It has no entry for what only older snapshots see.
+    let scan = old.scan_index(&index, KeyRange::all(), Forward);
+    assert_eq!(scan.err(), Some(changed()));
+    let committed = TxnOptions::read_committed();
+    let (now, later) = (begin(&db), db.begin(committed).unwrap());
+    let scan = now.scan_index(&index, KeyRange::all(), Forward).unwrap();
+    assert_eq!(scan.count(), 299);
+    let mut scan = later.scan_index(&index, KeyRange::all(), Forward).unwrap();
+    assert!(scan.next().unwrap().is_ok());
+    db.drop_index("people", "second").unwrap();
+    let dropped: Error = SchemaError::IndexDropped {
+        index: "second".into(),
+        table: "people".into(),
+    }
+    .into();
+    assert_eq!(scan.last().unwrap().unwrap_err(), dropped);
+    let scan = later.scan_index(&index, KeyRange::all(), Forward);
+    assert_eq!(scan.err(), Some(dropped));
+    assert!(later.get(&table, 1).unwrap().is_some());
+}
+
+/// A phantom that an index cannot tell of any more.
+#[test]
+fn a_serializable_transaction_that_has_read_a_dropped_index_is_not_certified() {
+    let db = Database::in_memory(Options::default());
+    let table = with_people(&db, &["anna"]);
+    let by_name = table.index("by_name").unwrap();
+    let pets = Schema::builder("pets")
+        .column("id", Type::I32)
+        .primary_key(["id"]);
+    let pets = db.create_table(pets.build().unwrap()).unwrap();
+    let txn = db.begin(TxnOptions::serializable()).unwrap();
+    let found = txn.scan_index(&by_name, KeyRange::prefix("zoe"), Forward);
+    assert_eq!(found.unwrap().count(), 0);
+    db.drop_index("people", "by_name").unwrap();
+    let other = begin(&db);
+    insert(&other, &table, 1, "zoe").unwrap();
+    other.commit().unwrap();
+    let mut row = pets.row();
+    row.set_i32(0, 1);
+    txn.insert(&pets, &row).unwrap();
+    assert_eq!(txn.commit().unwrap_err(), Error::Serialization);
+}
+
+/// Everything that may happen to a row while an index is built, again and again, from
+/// several threads. Some builds are abandoned.
+#[test]
+fn an_index_that_is_built_beside_writers_is_what_the_table_is() {
+    use rand::{Rng, SeedableRng};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    const IDS: i32 = 600;
+    let db = Database::in_memory(Options::default());
+    let text = |number: i32| format!("name {}", number % 50);
+    let names: Vec<String> = (0..IDS).map(text).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let table = with_people(&db, &names);
+    let done = AtomicBool::new(false);
+    let again = std::sync::atomic::AtomicU64::new(0);
+    let live = std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (db, table, done, again) = (&db, &table, &done, &again);
+            scope.spawn(move || {
+                let mut random = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
+                while !done.load(Relaxed) {
+                    let options = match random.random_range(0..3) {
+                        0 => TxnOptions::read_committed(),
+                        1 => TxnOptions::snapshot(),
+                        _ => TxnOptions::serializable(),
+                    };
+                    let (rows, give_up) = (random.random_range(1..6), random.random_bool(0.3));
+                    let written = db.begin(options).and_then(|txn| {
+                        for _ in 0..rows {
+                            let (id, name) = (random.random_range(0..IDS), text(random.random()));
+                            let there = txn.get(table, id)?.is_some();
+                            match random.random_range(0..4) {
+                                0 if there => txn.delete(table, id)?,
+                                _ if !there => insert(&txn, table, id, &name)?,
+                                // The key stays.
+                                1 => txn.update(table, id, |row| {
+                                    row.set_bytes(2, &[1, 2]);
+                                })?,
+                                _ => txn.update(table, id, |row| {
+                                    row.set_text(1, &name);
+                                })?,
+                            }
+                        }
+                        match give_up {
+                            true => Ok(0),
+                            false => txn.commit(),
+                        }
+                    });
+                    match written {
+                        Ok(_) | Err(Error::DuplicateKey { .. } | Error::NotFound { .. }) => {}
+                        Err(error) if error == changed() => {
+                            again.fetch_add(1, Relaxed);
+                        }
+                        Err(error) => assert!(error.is_retryable(), "{error}"),
+                    }
+                }
+            });
+        }
+        let mut live = 0;
+        for round in 0..60 {
+            db.add_index("people", "second", ["name", "photo"]).unwrap();
+            // Live and still written to, then compared as of one snapshot.
+            let txn = begin(&db);
+            let found = table.index("second").unwrap();
+            let found = txn.scan_index(&found, KeyRange::all(), Forward).unwrap();
+            let mut found: Vec<i32> = found.map(|row| row.unwrap().i32(0)).collect();
+            found.sort_unstable();
+            let rows = txn.scan(&table, KeyRange::all(), Forward).unwrap();
+            let rows: Vec<i32> = rows.map(|row| row.unwrap().i32(0)).collect();
+            assert_eq!(found, rows, "round {round}");
+            live += 1;
+            drop(txn);
+            db.drop_index("people", "second").unwrap();
+        }
+        done.store(true, Relaxed);
+        live
+    });
+    println!("{live} indexes, {again:?} transactions had to run again");
+    check_index(&db, "by_name", 1);
+    // What was dropped is gone, and what was counted, counted once.
+    db.add_index("people", "second", ["name"]).unwrap();
+    check_index(&db, "second", 1);
+    db.run(TxnOptions::default(), |txn| {
+        let rows = txn.scan(&table, KeyRange::all(), Forward)?;
+        let ids: Vec<i32> = rows.map(|row| Ok(row?.i32(0))).collect::<Result<_>>()?;
+        ids.into_iter().try_for_each(|id| txn.delete(&table, id))
+    })
+    .unwrap();
+    (0..3).for_each(|_| db.collect());
+    assert_eq!(by(&db, "people", "second"), [[]; 0]);
+    let stats = db.stats();
+    assert_eq!(stats.garbage_bytes, 0);
+    // Not one entry is left, so none was counted twice.
+    assert_eq!(stats.memory_bytes, 0);
+}
+
+#[test]
+fn an_index_for_which_there_is_no_memory_is_abandoned() {
+    let limit = 8 << 20;
+    let options = Options {
+        memory_limit: limit,
+        ..Options::default()
+    };
+    let db = Database::in_memory(options);
+    let name = "a name that is so long that an index of it needs as much as the table";
+    let table = with_people(&db, &vec![name; 20_000]);
+    let before = db.stats().held_bytes;
+    assert!((limit / 2..limit).contains(&before), "{before}");
+    let failed = db.add_index("people", "second", ["name"]).map(drop);
+    assert!(
+        matches!(failed, Err(Error::OutOfMemory { .. })),
+        "{failed:?}"
+    );
+    assert!(table.index("second").is_err());
+    db.collect();
+    let after = db.stats().held_bytes;
+    assert!(after < before + 100_000, "{after} of {before}");
+    // The table is as before, and with fewer rows there is room.
+    db.run(TxnOptions::default(), |txn| {
+        (0..15_000).try_for_each(|id| txn.delete(&table, id))
+    })
+    .unwrap();
+    db.collect();
+    db.add_index("people", "second", ["name"]).unwrap();
+    assert_eq!(by(&db, "people", "second").len(), 5_000);
+    assert_eq!(names(&db).len(), 5_000);
+}
+
+#[test]
+fn one_index_of_a_table_is_built_at_a_time_and_its_table_may_be_dropped() {
+    let building: Error = SchemaError::Building {
+        table: "people".into(),
+    }
+    .into();
+    let db = Database::in_memory(Options::default());
+    let mut seen = (false, false);
+    for _ in 0..100 {
+        if seen == (true, true) {
+            break;
+        }
+        with_people(&db, &vec!["anna"; 4000]);
+        let begun = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            let build = scope.spawn(|| {
+                begun.wait();
+                db.add_index("people", "second", ["photo"]).map(drop)
+            });
+            begun.wait();
+            let other = db.drop_column("people", "photo").map(drop);
+            if other.is_ok() {
+                // It was first: the build finds no column.
+                assert!(build.join().unwrap().is_err());
+                return;
+            }
+            if other == Err(building.clone()) {
+                seen.0 = true;
+                assert_eq!(db.add_index("people", "third", ["id"]).map(drop), other);
+                db.drop_table("people").unwrap();
+                let ended = build.join().unwrap();
+                seen.1 |= ended == Err(dropped());
+                assert!(ended.is_ok() || ended == Err(dropped()), "{ended:?}");
+            }
+        });
+        if db.table("people").is_ok() {
+            db.drop_table("people").unwrap();
+        }
+    }
+    assert!(seen.0 && seen.1, "{seen:?}");
+    (0..3).for_each(|_| db.collect());
+    assert_eq!(db.stats().memory_bytes, 0);
+}
+
+#[test]
+fn indexes_last_from_the_log_and_from_a_checkpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = open(directory.path());
+    let table = with_people(&db, &["carl", "anna", "bea"]);
+    db.drop_index("people", "by_name").unwrap();
+    db.add_index("people", "by_photo", ["photo", "name"])
+        .unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        insert(txn, &table, 3, "dora")?;
+        txn.delete(&table, 1)?;
+        txn.update(&table, 2, |row| {
+            row.set_bytes(2, &[1]);
+        })
+    })
+    .unwrap();
+    let before = by(&db, "people", "by_photo");
+    assert_eq!(before.len(), 3);
+    drop((db, table));
+    for _ in 0..3 {
+        let db = open(directory.path());
+        assert_eq!(by(&db, "people", "by_photo"), before);
+        assert!(db.table("people").unwrap().index("by_name").is_err());
+        db.checkpoint().unwrap();
+    }
+}
