@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `Conflict`, `Serialization`, `SnapshotTooOld`, `SchemaChanged` | runs the transaction again; [`Database::run`](crate::Database::run) does |
 //! | `TooManyTransactions` | runs fewer at a time, or waits |
-//! | `DuplicateKey`, `NotFound` | decides; the transaction is as it was before the operation |
+//! | `DuplicateKey`, `UniqueViolation`, `NotFound` | decides; the transaction is as it was before the operation |
 //! | `TableDropped` | runs the transaction without the table |
 //! | `OutOfMemory` | ends old snapshots, deletes rows, or raises the limit |
 //! | `Timeout` | gives up, as it asked to |
@@ -58,6 +58,17 @@ pub enum Error {
     DuplicateKey {
         /// The table.
         table: Arc<str>,
+    },
+    /// There is a row with this key of a unique index.
+    #[error(
+        "table '{table}' has a row with this key in its unique index '{index}': update that row, \
+         or choose another key"
+    )]
+    UniqueViolation {
+        /// The table.
+        table: Arc<str>,
+        /// The index.
+        index: Arc<str>,
     },
     /// There is no row with this primary key.
     #[error("table '{table}' has no row with this primary key")]
@@ -206,6 +217,19 @@ pub enum SchemaError {
         index: String,
         /// Its table.
         table: String,
+    },
+    /// An index cannot be unique.
+    #[error(
+        "index '{index}' cannot be unique: more than one row of '{table}' has the key ({key}); \
+         change or delete all but one of them, or add the index without unique"
+    )]
+    NotUnique {
+        /// The index.
+        index: String,
+        /// Its table.
+        table: String,
+        /// One of the keys.
+        key: String,
     },
     /// One index of a table is built at a time.
     #[error("an index of '{table}' is being built: try again when that is done")]

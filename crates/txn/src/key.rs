@@ -19,7 +19,9 @@ mod range;
 use crate::column::Type;
 use crate::error::SchemaError;
 use crate::layout::Place;
+use crate::row::Row;
 use crate::schema::{Columns, Schema};
+use crate::value::Value;
 
 pub use part::{Encoder, Key, Part};
 pub use range::KeyRange;
@@ -182,6 +184,22 @@ impl KeySpec {
             expected: self.columns.len(),
             given,
         }
+    }
+
+    /// Whether a part of a row's key is NULL.
+    pub(crate) fn has_null(&self, bytes: &[u8]) -> bool {
+        let layout = self.schema.layout();
+        let null = |key: &KeyColumn| key.nullable && layout.is_null(bytes, key.place);
+        self.columns.iter().any(null)
+    }
+
+    /// The values of a row's key, for messages.
+    pub(crate) fn values(&self, bytes: &[u8]) -> Vec<Value> {
+        let row = Row::new(&self.schema, bytes);
+        self.columns
+            .iter()
+            .map(|key| row.value(key.position))
+            .collect()
     }
 
     /// Appends the key of a row with these bytes, whatever schema it was made with.

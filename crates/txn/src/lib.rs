@@ -54,7 +54,7 @@
 //! | `latch`, `gate`, `tree` | Where is a key? |
 //! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
 //! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
-//! | `txn`, `node_set`, `scan`, `write`, `commit` | What does it do? |
+//! | `txn`, `node_set`, `scan`, `claims`, `unique`, `write`, `commit` | What does it do? |
 //! | `alter`, `teardown` | How does the schema change? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
@@ -62,6 +62,7 @@
 
 mod alter;
 mod checkpoint;
+mod claims;
 mod column;
 mod commit;
 mod database;
@@ -97,6 +98,7 @@ mod tree;
 mod txn;
 mod txn_context;
 mod txn_status;
+mod unique;
 mod value;
 mod write;
 

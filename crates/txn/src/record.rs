@@ -415,6 +415,56 @@ pub(crate) enum Writable {
     Busy { level: u8 },
 }
 
+/// What a record is to a writer that wants a key for another one.
+pub(crate) enum Rival {
+    /// Of no concern.
+    None,
+    /// The newest version, and when it was committed.
+    Committed(Version, u64),
+    /// The writer has given it the key itself.
+    Own,
+    /// A running transaction has given it the key, or is about to take it away.
+    Busy { level: u8 },
+}
+
+/// What a record is to the transaction with this status.
+pub(crate) fn rival(
+    record: Record,
+    mine: *const TxnStatus,
+    has_key: impl Fn(&[u8]) -> bool,
+) -> Rival {
+    let has_key = |version: Version| row_of(version).is_some_and(&has_key);
+    let mut wait = crate::sync::Wait::new();
+    loop {
+        let version = match head_of(record) {
+            Head::Dead => return Rival::None,
+            Head::Version(version) => version,
+        };
+        let status = match begin_of(version) {
+            Begin::Committed(ts) => return Rival::Committed(version, ts),
+            Begin::By(status) => status,
+        };
+        if ptr::eq(status, mine) {
+            return if has_key(version) {
+                Rival::Own
+            } else {
+                Rival::None
+            };
+        }
+        match status.outcome() {
+            Outcome::Committed(ts) => return Rival::Committed(version, ts),
+            Outcome::Active if has_key(version) || next_of(version).is_some_and(has_key) => {
+                return Rival::Busy {
+                    level: status.level(),
+                };
+            }
+            Outcome::Active => return Rival::None,
+            // Its writer is taking it back, in a region.
+            Outcome::Aborted => wait.step(),
+        }
+    }
+}
+
 /// What the transaction with this status may write over.
 pub(crate) fn writable(record: Record, mine: *const TxnStatus) -> Writable {
     let mut wait = crate::sync::Wait::new();

@@ -19,11 +19,13 @@ use crate::layout::{Layout, Stored};
 /// A table has at most this many columns.
 pub const MAX_COLUMNS: usize = 1024;
 
-/// A secondary index, which need not be unique.
+/// A secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSchema {
     /// Its name, unique in the table.
     pub name: String,
+    /// Whether no two rows may have the same key. Keys with a NULL are equal to none.
+    pub unique: bool,
     /// Positions of its columns.
     pub columns: Vec<usize>,
 }
@@ -235,7 +237,7 @@ pub struct SchemaBuilder {
     name: String,
     columns: Vec<Column>,
     primary_key: Vec<String>,
-    indexes: Vec<(String, Vec<String>)>,
+    indexes: Vec<(String, bool, Vec<String>)>,
 }
 
 impl SchemaBuilder {
@@ -275,7 +277,20 @@ impl SchemaBuilder {
         columns: impl IntoIterator<Item = S>,
     ) -> SchemaBuilder {
         let columns = columns.into_iter().map(Into::into).collect();
-        self.indexes.push((name.into(), columns));
+        self.indexes.push((name.into(), false, columns));
+        self
+    }
+
+    /// Adds a secondary index in which no two rows may have the same key; one with a
+    /// NULL in it is equal to none.
+    #[must_use]
+    pub fn unique_index<S: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = S>,
+    ) -> SchemaBuilder {
+        let columns = columns.into_iter().map(Into::into).collect();
+        self.indexes.push((name.into(), true, columns));
         self
     }
 
@@ -283,9 +298,10 @@ impl SchemaBuilder {
     pub fn build(self) -> Result<Schema, SchemaError> {
         let primary_key = self.positions(&self.primary_key)?;
         let mut indexes = Vec::new();
-        for (name, columns) in &self.indexes {
+        for (name, unique, columns) in &self.indexes {
             indexes.push(IndexSchema {
                 name: name.clone(),
+                unique: *unique,
                 columns: self.positions(columns)?,
             });
         }

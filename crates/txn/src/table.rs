@@ -13,6 +13,7 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::claims::Claims;
 use crate::error::{Error, Result, SchemaError};
 use crate::gate::Gate;
 use crate::heap::Heap;
@@ -56,6 +57,8 @@ pub(crate) struct TableInner {
     set: AtomicPtr<IndexSet>,
     /// All sets there were, since transactions point to them; the current one last.
     sets: Mutex<Vec<Arc<IndexSet>>>,
+    /// Who writes a key of a unique index.
+    pub(crate) claims: Claims,
     /// Whether an index is being built (K6). Changed with the catalog locked.
     pub(crate) building: AtomicBool,
     /// Whether an index was built before, so that records may be marked (K6).
@@ -71,6 +74,8 @@ pub(crate) struct IndexSet {
     pub(crate) indexes: Vec<Arc<IndexInner>>,
     /// The one of them that is being built: rows from before it have to be covered (K5).
     pub(crate) covering: Option<Arc<IndexInner>>,
+    /// Those whose keys nobody else may have.
+    pub(crate) enforced: Vec<Arc<IndexInner>>,
     /// Commits when a set with other duties takes its place: whoever has written under
     /// this one cannot commit later (K1). Sets with the same duties share it.
     pub(crate) until: Arc<TxnStatus>,
@@ -78,6 +83,7 @@ pub(crate) struct IndexSet {
 
 pub(crate) struct IndexInner {
     pub(crate) name: Arc<str>,
+    unique: bool,
     /// Its table, which owns it.
     table: *const TableInner,
     /// The index columns, without the primary key that follows them.
@@ -126,6 +132,7 @@ impl Table {
             torn: AtomicBool::new(false),
             set: AtomicPtr::default(),
             sets: Mutex::default(),
+            claims: Claims::new(),
             building: AtomicBool::new(false),
             marked: AtomicBool::new(false),
             _heap: Arc::clone(heap),
@@ -264,6 +271,7 @@ impl TableInner {
     ) -> Arc<IndexInner> {
         Arc::new(IndexInner {
             name: index.name.as_str().into(),
+            unique: index.unique,
             table: Arc::as_ptr(self),
             key: KeySpec::new(&index.name, schema, &index.columns),
             tree: Tree::new(),
@@ -294,8 +302,17 @@ impl TableInner {
         covering: Option<Arc<IndexInner>>,
         until: Arc<TxnStatus>,
     ) {
+        // Until all rows are covered, not all that have a key are found.
+        let is_covering = |index: &Arc<IndexInner>| {
+            let mut covering = covering.iter();
+            covering.any(|covering| Arc::ptr_eq(covering, index))
+        };
+        let enforced = indexes
+            .iter()
+            .filter(|index| index.unique && !is_covering(index));
         let set = Arc::new(IndexSet {
             table: self,
+            enforced: enforced.cloned().collect(),
             indexes,
             covering,
             until,
@@ -376,7 +393,9 @@ impl IndexInner {
 
     /// Whether it is the one that is declared like this.
     pub(crate) fn is(&self, schema: &Schema, declared: &IndexSchema) -> bool {
-        *self.name == *declared.name && self.key.numbers().eq(schema.numbers(&declared.columns))
+        *self.name == *declared.name
+            && self.unique == declared.unique
+            && self.key.numbers().eq(schema.numbers(&declared.columns))
     }
 
     /// Begins to be built: writers that commit later than `ts` maintain it.

@@ -14,6 +14,7 @@
 
 use std::sync::Arc;
 
+use crate::claims::Claimed;
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
@@ -106,8 +107,9 @@ impl Transaction<'_> {
                     table: Arc::clone(&table.name),
                 });
             }
-            if self.put(set, record, &base, Some(row.raw()))? {
+            if let Some(claimed) = self.put(set, record, &base, None, Some(row.raw()))? {
                 self.begin_spans(set, record, row.raw());
+                drop(claimed);
                 return Ok(());
             }
         }
@@ -136,11 +138,13 @@ impl Transaction<'_> {
             let mut row = RowBuf::to_change(&table.schema, buffer, before);
             change(&mut row);
             let done = check_update(table, &row, bytes.as_slice())
-                .and_then(|()| self.put(set, record, &base, Some(row.raw())));
-            if let Ok(true) = done {
+                .and_then(|()| self.put(set, record, &base, Some(before), Some(row.raw())));
+            if let Ok(Some(_)) = done {
                 self.cover(set, record, &base, before);
                 self.move_spans(set, record, before, &row);
             }
+            // Gives up what was claimed, too.
+            let done = done.map(|put| put.is_some());
             self.with(|txn_context| txn_context.row = row.into_buffer());
             if done? {
                 return Ok(());
@@ -159,8 +163,8 @@ impl Transaction<'_> {
         table.inner.key.whole(&key, &mut bytes)?;
         loop {
             let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
-            if self.put(set, record, &base, None)? {
-                let before = record::row_of(version).expect("an existing row");
+            let before = record::row_of(version).expect("an existing row");
+            if self.put(set, record, &base, Some(before), None)?.is_some() {
                 self.cover(set, record, &base, before);
                 self.end_spans(set, record, before);
                 return Ok(());
@@ -258,7 +262,9 @@ impl Transaction<'_> {
         key: &[u8],
         row: &RowBuf<'_>,
     ) -> Result<bool> {
+        let bytes = Version::size(row.raw().len()) + Record::size(key.len());
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
+        let claimed = self.claim_reserved(set, key, None, row.raw(), bytes)?;
         let (table, status) = (set.table(), self.status());
         let inserted = self.with(|txn_context| {
             let (pool, index) = (&mut txn_context.pool, txn_context.writes.len());
@@ -272,8 +278,7 @@ impl Transaction<'_> {
                     version.free_in(&mut txn_context.pool);
                     record.free_in(&mut txn_context.pool);
                 }
-                let unused = Version::size(row.raw().len()) + Record::size(key.len());
-                txn_context.freed(unused);
+                txn_context.freed(bytes);
                 return None;
             };
             txn_context.finger = finger.map(|finger| (std::ptr::from_ref(table), finger));
@@ -288,18 +293,51 @@ impl Transaction<'_> {
         if let Some(record) = inserted {
             self.begin_spans(set, record, row.raw());
         }
+        drop(claimed);
         Ok(inserted.is_some())
     }
 
-    /// Puts a version above the record's newest one; without a row, a tombstone.
-    /// False if another one is the newest by now.
-    fn put(&self, set: &IndexSet, record: Record, base: &Base, row: Option<&[u8]>) -> Result<bool> {
+    /// Claims the unique keys of a row for which so many bytes are reserved.
+    fn claim_reserved<'t>(
+        &self,
+        set: &'t IndexSet,
+        key: &[u8],
+        before: Option<&[u8]>,
+        row: &[u8],
+        bytes: usize,
+    ) -> Result<Option<Claimed<'t>>> {
+        let claimed = self.claim(set, key, before, row);
+        if claimed.is_err() {
+            self.with(|txn_context| txn_context.freed(bytes));
+        }
+        claimed
+    }
+
+    /// Puts a version above the record's newest one, `before`, if that is a row; without
+    /// a row, a tombstone. With it come the claims to its keys, to be kept until the
+    /// indexes have them. `None` if another version is the newest by now.
+    fn put<'t>(
+        &self,
+        set: &'t IndexSet,
+        record: Record,
+        base: &Base,
+        before: Option<&[u8]>,
+        row: Option<&[u8]>,
+    ) -> Result<Option<Option<Claimed<'t>>>> {
         if let Base::Own(old) = *base {
             self.check_own(set, old)?;
         }
         self.reserve(row, 0)?;
+        let claimed = match row {
+            Some(row) => {
+                // SAFETY: found while the transaction is open (T1).
+                let key = unsafe { record.bytes() };
+                self.claim_reserved(set, key, before, row, Version::size(row.len()))?
+            }
+            None => None,
+        };
         let status = self.status();
-        Ok(self.with(|txn_context| match *base {
+        let done = self.with(|txn_context| match *base {
             Base::Dead => unreachable!("dead records are looked up again"),
             // An update's function has written the row, too.
             Base::Own(old) if record::head_of(record) != Head::Version(old) => false,
@@ -342,7 +380,8 @@ impl Transaction<'_> {
                 });
                 true
             }
-        }))
+        });
+        Ok(done.then_some(claimed))
     }
 
     /// Fails if the transaction has written this version of its own under another set:

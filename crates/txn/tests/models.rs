@@ -6,6 +6,8 @@
 // Not everything in the files is used by a model.
 #![allow(dead_code)]
 
+#[path = "../src/claims.rs"]
+mod claims;
 #[path = "../src/epoch.rs"]
 mod epoch;
 #[path = "../src/gate.rs"]
@@ -52,6 +54,7 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
+use claims::Claims;
 use epoch::Epochs;
 use gate::Gate;
 use latch::Latch;
@@ -276,6 +279,33 @@ fn of_all_who_cover_a_record_one_counts() {
         mark.store(0, Relaxed);
         writer.join().unwrap();
         assert_eq!((mark.load(Acquire), spans.load(Acquire)), (0, 1));
+    });
+}
+
+/// Q1: of two who claim a key, each of which looks for the other and then shows itself,
+/// one goes on. So it is if they have other keys beside it.
+#[test]
+fn of_two_who_claim_a_key_the_second_finds_the_first() {
+    model(3, || {
+        let shared = Arc::new((Claims::new(), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let write = |shared: &(Claims, [AtomicU64; 2]), mine: usize| {
+            let (claims, there) = shared;
+            let _claimed = claims.claim(1 | 2 << mine);
+            let goes_on = there[1 - mine].load(Relaxed) == 0;
+            if goes_on {
+                there[mine].store(1, Relaxed);
+            }
+            goes_on
+        };
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || write(&shared, 1))
+        };
+        let here = write(&shared, 0);
+        let there = other.join().unwrap();
+        assert!(here ^ there, "one, and not both");
+        // Everything was given up.
+        drop(shared.0.claim(u64::MAX));
     });
 }
 

@@ -27,6 +27,12 @@
 //!   see is covered, or later than the beginning. Who is older gets `SchemaChanged`.
 //!   (Not asserted: `IndexInner::check_read` decides it.)
 //!
+//! - **K8** Writers keep a unique index so from when all rows are covered: then the set
+//!   is replaced once more, and a version that is committed later was compared with all
+//!   that the index has (`unique`). Two rows that have the same key at a snapshot from
+//!   then on had it before, and the build fails. (Asserted in `finish`: the set
+//!   was replaced.)
+//!
 //! When an index is dropped, or its build ends early, writers leave it at once, and
 //! those that have maintained it cannot commit: they might end spans that others, who
 //! do not maintain it any more, have not begun.
@@ -35,7 +41,8 @@
 //! everywhere but where it changes the index. It waits for nobody.
 //!
 //! Known weakness: a transaction that has written to the table and is open when an index
-//! begins or is dropped has to be run again.
+//! begins or is dropped has to be run again; when the index is to be unique, also one
+//! that is open when all rows are covered.
 
 use std::cell::{Cell, OnceCell};
 use std::result;
@@ -44,7 +51,7 @@ use std::sync::Arc;
 use giveway_tier::Tier;
 
 use crate::database::{Catalog, Database};
-use crate::error::{Result, SchemaError};
+use crate::error::{Error, Result, SchemaError};
 use crate::hook::SchemaChange;
 use crate::key::{KeyBuf, Span};
 use crate::preemption;
@@ -56,6 +63,8 @@ use crate::tree::{Direction, LeafScan};
 use crate::txn::{Transaction, TxnOptions};
 use crate::txn_context::Retired;
 use crate::txn_status::TxnStatus;
+use crate::unique::unique_key;
+use crate::value::Value;
 
 /// Leaves that one transaction of a build looks at: short enough to hold back no
 /// garbage that counts.
@@ -64,7 +73,7 @@ const LEAVES: usize = 8;
 impl Database {
     /// Adds an index, and returns when it has all rows. Transactions go on meanwhile;
     /// those that have written to the table before must run again
-    /// ([`Error::SchemaChanged`](crate::Error::SchemaChanged)), which [`run`](Self::run) does.
+    /// ([`Error::SchemaChanged`]), which [`run`](Self::run) does.
     ///
     /// The work is done by the caller: give it to a background task if it should give
     /// way. If it ends early, for instance because memory is short, or the process
@@ -72,9 +81,9 @@ impl Database {
     ///
     /// # Errors
     /// [`SchemaError`] if the index does not fit the table, or another one is being
-    /// built; [`Error::OutOfMemory`](crate::Error::OutOfMemory);
-    /// [`Error::TableDropped`](crate::Error::TableDropped);
-    /// [`Error::Durability`](crate::Error::Durability) if it cannot be logged, or is in
+    /// built; [`Error::OutOfMemory`];
+    /// [`Error::TableDropped`];
+    /// [`Error::Durability`] if it cannot be logged, or is in
     /// doubt.
     pub fn add_index<S: Into<String>>(
         &self,
@@ -82,22 +91,48 @@ impl Database {
         name: impl Into<String>,
         columns: impl IntoIterator<Item = S>,
     ) -> Result<Index> {
-        let columns: Vec<String> = columns.into_iter().map(Into::into).collect();
-        let build = Build::new(self, table, name.into(), columns)?;
-        build.take_marks()?;
-        build.begin()?;
-        build.cover()?;
-        build.finish()
+        let columns = columns.into_iter().map(Into::into).collect();
+        let (name, unique) = (name.into(), false);
+        let wanted = Wanted {
+            name,
+            unique,
+            columns,
+        };
+        Build::new(self, table, wanted)?.run()
+    }
+
+    /// Adds an index in which no two rows may have the same key, as
+    /// [`add_index`](Self::add_index) does. Writers may get
+    /// [`Error::UniqueViolation`] before it is there, and
+    /// those that write while all rows are covered must run again once more.
+    ///
+    /// # Errors
+    /// [`SchemaError::NotUnique`] if rows have the same key, and as
+    /// [`add_index`](Self::add_index).
+    pub fn add_unique_index<S: Into<String>>(
+        &self,
+        table: &str,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = S>,
+    ) -> Result<Index> {
+        let columns = columns.into_iter().map(Into::into).collect();
+        let (name, unique) = (name.into(), true);
+        let wanted = Wanted {
+            name,
+            unique,
+            columns,
+        };
+        Build::new(self, table, wanted)?.run()
     }
 
     /// Drops an index. Transactions that have written to the table must run again
-    /// ([`Error::SchemaChanged`](crate::Error::SchemaChanged)); those that read the index get
+    /// ([`Error::SchemaChanged`]); those that read the index get
     /// [`SchemaError::IndexDropped`]. The memory is freed when no transaction is open
     /// that began before.
     ///
     /// # Errors
     /// [`SchemaError::Unknown`] if there is no such table or index;
-    /// [`Error::Durability`](crate::Error::Durability) if it cannot be logged, or is in
+    /// [`Error::Durability`] if it cannot be logged, or is in
     /// doubt.
     pub fn drop_index(&self, table: &str, name: &str) -> Result<()> {
         self.inner().admit_change()?;
@@ -163,34 +198,50 @@ impl Database {
     }
 }
 
+/// An index as it was asked for.
+struct Wanted {
+    name: String,
+    unique: bool,
+    columns: Vec<String>,
+}
+
 /// An index that is being built, and is abandoned when this is dropped before its end.
 struct Build<'a> {
     db: &'a Database,
     /// As it was at the beginning.
     table: Table,
-    name: String,
-    columns: Vec<String>,
+    wanted: Wanted,
     /// Once it has begun.
     index: OnceCell<Arc<IndexInner>>,
     live: Cell<bool>,
 }
 
 impl<'a> Build<'a> {
-    fn new(db: &'a Database, table: &str, name: String, columns: Vec<String>) -> Result<Build<'a>> {
+    fn new(db: &'a Database, table: &str, wanted: Wanted) -> Result<Build<'a>> {
         let _region = preemption::region();
         let catalog = db.inner().catalog();
         let table = catalog.find(table)?;
-        with_index(&table.schema, &name, &columns)?;
+        with_index(&table.schema, &wanted)?;
         table.inner.check_not_building()?;
         table.inner.building.store(true, Relaxed);
         Ok(Build {
             db,
             table,
-            name,
-            columns,
+            wanted,
             index: OnceCell::new(),
             live: Cell::new(false),
         })
+    }
+
+    fn run(self) -> Result<Index> {
+        self.take_marks()?;
+        self.begin()?;
+        self.cover()?;
+        if self.wanted.unique {
+            self.enforce()?;
+            self.check_unique()?;
+        }
+        self.finish()
     }
 
     /// Takes away the marks of a build before (K6).
@@ -210,7 +261,7 @@ impl<'a> Build<'a> {
         let _region = preemption::region();
         let catalog = self.db.inner().catalog();
         let before = self.table_now(&catalog)?;
-        let schema = with_index(&before.schema, &self.name, &self.columns)?;
+        let schema = with_index(&before.schema, &self.wanted)?;
         let declared = schema.indexes().last().expect("just added");
         let inner = &before.inner;
         let index = inner.new_index(&schema, declared, true);
@@ -250,17 +301,84 @@ impl<'a> Build<'a> {
         )
     }
 
+    /// Has writers keep its keys unique (K8).
+    fn enforce(&self) -> Result<()> {
+        self.db.inner().admit_change()?;
+        let _region = preemption::region();
+        let catalog = self.db.inner().catalog();
+        let inner = self.table_now(&catalog)?.inner;
+        let set = inner.set();
+        self.db.inner().change(None, &[&set.until], |_| {
+            inner.replace_set(set.indexes.clone(), None, Arc::new(TxnStatus::new(0)));
+        })?;
+        Ok(())
+    }
+
+    /// Fails if two rows have the same key (K8).
+    fn check_unique(&self) -> Result<()> {
+        let index = self.index();
+        let mut from = KeyBuf::new();
+        loop {
+            let txn = self.begin_batch()?;
+            let mut scan = LeafScan::new(Span::new(from.as_slice(), None), Direction::Forward);
+            let mut last: Option<KeyBuf> = None;
+            let mut leaves = 0;
+            // Not in the middle of a key that a row has: the next batch begins with it,
+            // since it may be another one's until then.
+            while leaves < LEAVES
+                || last
+                    .as_ref()
+                    .is_some_and(|last| last.as_slice() == from.as_slice())
+            {
+                leaves += 1;
+                if !scan.next_leaf(&index.tree, |_, _, _| {}) {
+                    return Ok(());
+                }
+                while let Some(entry) = scan.next_here() {
+                    preemption::record_read();
+                    let Some((row, key)) = live_key(index, entry, txn.snapshot()) else {
+                        continue;
+                    };
+                    if last.is_some_and(|last| last.as_slice() == key.as_slice()) {
+                        return Err(self.not_unique(row));
+                    }
+                    last = Some(key);
+                }
+            }
+            from = last.unwrap_or_else(|| KeyBuf::from(scan.rest_from()));
+            txn.commit_visible()?;
+        }
+    }
+
+    /// The error about a row with the same key as another.
+    fn not_unique(&self, row: &[u8]) -> Error {
+        let values = self.index().key.values(row);
+        let values: Vec<_> = values.iter().map(Value::to_string).collect();
+        SchemaError::NotUnique {
+            index: self.wanted.name.clone(),
+            table: self.table.name().to_owned(),
+            key: values.join(", "),
+        }
+        .into()
+    }
+
+    /// Begins a short transaction, if the table is still there.
+    fn begin_batch(&self) -> Result<Transaction<'_>> {
+        let options = TxnOptions::read_only().tier(Tier::Background);
+        let txn = self.db.begin(options.label(&"index build"))?;
+        match self.table.inner.is_dropped() {
+            false => Ok(txn),
+            true => Err(self.table.inner.changed()),
+        }
+    }
+
     /// Calls a function with every record, in short transactions. Those that come
     /// meanwhile may be left out.
     fn each_record(&self, each: impl Fn(&Transaction<'_>, Record) -> Result<()>) -> Result<()> {
         let inner = &*self.table.inner;
         let mut scan = scan_all();
         loop {
-            let options = TxnOptions::read_only().tier(Tier::Background);
-            let txn = self.db.begin(options.label(&"index build"))?;
-            if inner.is_dropped() {
-                return Err(inner.changed());
-            }
+            let txn = self.begin_batch()?;
             for _ in 0..LEAVES {
                 let Some(records) = next_leaf(&mut scan, inner) else {
                     return Ok(());
@@ -282,13 +400,18 @@ impl<'a> Build<'a> {
             let _region = preemption::region();
             let mut catalog = self.db.inner().catalog();
             let before = self.table_now(&catalog)?;
-            let schema = with_index(&before.schema, &self.name, &self.columns)?;
+            let schema = with_index(&before.schema, &self.wanted)?;
             let after = before.with_schema(schema, false);
             let change = SchemaChange::Table {
                 id: after.id(),
                 schema: &after.schema,
             };
             let set = before.inner.set();
+            let is_this = |enforced: &Arc<IndexInner>| Arc::ptr_eq(enforced, &inner);
+            assert!(
+                !self.wanted.unique || set.enforced.iter().any(is_this),
+                "K8"
+            );
             let (indexes, until) = (set.indexes.clone(), Arc::clone(&set.until));
             let publish = |ts| {
                 inner.go_live(ts);
@@ -370,6 +493,21 @@ impl Transaction<'_> {
     }
 }
 
+/// The row that an entry leads to at this snapshot, if it has the entry's key, and that
+/// is equal to any.
+fn live_key<'a>(
+    index: &IndexInner,
+    entry: IndexEntry,
+    snapshot: u64,
+) -> Option<(&'a [u8], KeyBuf)> {
+    // SAFETY: found in an open transaction (T1).
+    let (record, bytes) = unsafe { (entry.head().record, entry.bytes()) };
+    let (version, _) = record::committed_row(record, snapshot)?;
+    let row = record::row_of(version)?;
+    let key = unique_key(index, row)?;
+    bytes.starts_with(key.as_slice()).then_some((row, key))
+}
+
 fn scan_all() -> LeafScan<RecordHead> {
     LeafScan::new(Span::new(&[], None), Direction::Forward)
 }
@@ -381,16 +519,13 @@ fn next_leaf(scan: &mut LeafScan<RecordHead>, table: &TableInner) -> Option<Vec<
 }
 
 /// The schema with another index.
-fn with_index(
-    schema: &Schema,
-    name: &str,
-    columns: &[String],
-) -> result::Result<Schema, SchemaError> {
-    let positions: result::Result<Vec<usize>, _> =
-        columns.iter().map(|name| schema.column(name)).collect();
+fn with_index(schema: &Schema, wanted: &Wanted) -> result::Result<Schema, SchemaError> {
+    let columns = wanted.columns.iter();
+    let positions: result::Result<Vec<_>, _> = columns.map(|name| schema.column(name)).collect();
     let mut indexes = schema.parts().indexes;
     indexes.push(IndexSchema {
-        name: name.to_owned(),
+        name: wanted.name.clone(),
+        unique: wanted.unique,
         columns: schema.numbers(&positions?),
     });
     schema.with_indexes(indexes)

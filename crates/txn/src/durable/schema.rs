@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! 0xffffffff │ name │ columns in the base │ columns: (name, type 1, flags 1, initial)
-//!            │ primary key: columns │ indexes: (name, columns)
+//!            │ primary key: columns │ indexes: (name, unique 1, columns)
 //! ```
 //!
 //! Names, lists and initial values begin with their length, numbers have four bytes.
 //! The columns are all that there ever were, keys have their numbers. Flags: 1 for one
 //! that may be NULL, 2 for one that was dropped.
 //!
-//! Before format version 3 there were no columns but those of the base:
+//! Before format version 3 there were no columns but those of the base, and no unique
+//! indexes:
 //!
 //! ```text
-//! name │ columns: (name, type 1, nullable 1) │ primary key │ indexes
+//! name │ columns: (name, type 1, nullable 1) │ primary key │ indexes: (name, columns)
 //! ```
 
 use crate::column::{Column, Type};
@@ -55,6 +56,7 @@ pub(super) fn encode(schema: &Schema) -> Vec<u8> {
     number(&mut bytes, parts.indexes.len());
     for index in &parts.indexes {
         data(&mut bytes, index.name.as_bytes());
+        bytes.push(u8::from(index.unique));
         numbers(&mut bytes, &index.columns);
     }
     bytes
@@ -114,6 +116,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Schema> {
     for _ in 0..input.number()? {
         indexes.push(IndexSchema {
             name: input.text()?,
+            unique: match is_old {
+                true => false,
+                false => input.flag()?,
+            },
             columns: input.key(&stored)?,
         });
     }
@@ -140,6 +146,11 @@ impl Input<'_> {
 
     fn byte(&mut self) -> Option<u8> {
         Some(self.take(1)?[0])
+    }
+
+    fn flag(&mut self) -> Option<bool> {
+        let byte = self.byte()?;
+        (byte <= 1).then_some(byte == 1)
     }
 
     fn number(&mut self) -> Option<usize> {
@@ -186,7 +197,7 @@ mod tests {
         let schema = builder
             .primary_key(["c1", "c4"])
             .index("first", ["n0", "c1"])
-            .index("second", ["c5"])
+            .unique_index("second", ["c5"])
             .build()
             .unwrap();
         let column = |name: &str, ty, nullable| {

@@ -89,6 +89,17 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// The keys that begin with this one.
+    pub(crate) fn prefix(key: &KeyBuf) -> Span {
+        let mut end = KeyBuf::from(key.as_slice());
+        let to = end.succeed().then_some(end);
+        Span {
+            from: KeyBuf::from(key.as_slice()),
+            to,
+            empty: false,
+        }
+    }
+
     /// From one encoded key up to, without, another.
     pub(crate) fn new(from: &[u8], to: Option<&[u8]>) -> Span {
         Span {

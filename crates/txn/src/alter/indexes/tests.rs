@@ -15,21 +15,42 @@ fn table() -> (Database, Table) {
         .primary_key(["id"]);
     let table = db.create_table(schema.build().unwrap()).unwrap();
     db.run(TxnOptions::default(), |txn| {
-        (0..ROWS).try_for_each(|id| {
-            let mut row = table.row();
-            row.set_i32(0, id).set_i64(1, 1);
-            txn.insert(&table, &row)
-        })
+        (0..ROWS).try_for_each(|id| insert(txn, &table, id, 1))
     })
     .unwrap();
     (db, table)
 }
 
 fn build(db: &Database) -> Build<'_> {
-    let build = Build::new(db, "t", "i".to_owned(), vec!["value".to_owned()]).unwrap();
+    build_unique(db, false)
+}
+
+fn new(db: &Database, unique: bool) -> Build<'_> {
+    let wanted = Wanted {
+        name: "i".to_owned(),
+        unique,
+        columns: vec!["value".to_owned()],
+    };
+    Build::new(db, "t", wanted).unwrap()
+}
+
+fn build_unique(db: &Database, unique: bool) -> Build<'_> {
+    let build = new(db, unique);
     build.take_marks().unwrap();
     build.begin().unwrap();
     build
+}
+
+fn insert(txn: &Transaction<'_>, table: &Table, id: i32, value: i64) -> Result<()> {
+    let mut row = table.row();
+    row.set_i32(0, id).set_i64(1, value);
+    txn.insert(table, &row)
+}
+
+fn set(txn: &Transaction<'_>, table: &Table, id: i32, value: i64) -> Result<()> {
+    txn.update(table, id, |row| {
+        row.set_i64(1, value);
+    })
 }
 
 /// The spans that each entry counts.
@@ -80,12 +101,8 @@ fn what_was_written_since_the_beginning_is_counted_by_its_writer_alone() {
     let (db, table) = table();
     let build = build(&db);
     let set = |id, value| {
-        db.run(TxnOptions::default(), |txn| {
-            txn.update(&table, id, |row| {
-                row.set_i64(1, value);
-            })
-        })
-        .unwrap();
+        db.run(TxnOptions::default(), |txn| set(txn, &table, id, value))
+            .unwrap();
     };
     // Twice, with another key, with the same, and back; before it is covered and after.
     for id in [0, 1, 2, 3] {
@@ -97,12 +114,8 @@ fn what_was_written_since_the_beginning_is_counted_by_its_writer_alone() {
     }
     // Rows that were not there before: their writers have counted them.
     let insert = |id| {
-        db.run(TxnOptions::default(), |txn| {
-            let mut row = table.row();
-            row.set_i32(0, id).set_i64(1, 1);
-            txn.insert(&table, &row)
-        })
-        .unwrap();
+        db.run(TxnOptions::default(), |txn| insert(txn, &table, id, 1))
+            .unwrap();
     };
     (ROWS..ROWS + 3).for_each(insert);
     set(ROWS, 1);
@@ -118,4 +131,70 @@ fn what_was_written_since_the_beginning_is_counted_by_its_writer_alone() {
     let index = build.finish().unwrap();
     (0..3).for_each(|_| db.collect());
     assert_eq!(spans(&db, &index), vec![1; ROWS as usize + 1]);
+}
+
+/// Whatever a transaction has not compared, since not all rows were covered, it does
+/// not commit when they are.
+#[test]
+fn who_has_written_before_all_rows_were_covered_does_not_commit_after_the_check() {
+    let (db, table) = table();
+    db.run(TxnOptions::default(), |txn| {
+        (0..ROWS).try_for_each(|id| set(txn, &table, id, id.into()))
+    })
+    .unwrap();
+    let build = build_unique(&db, true);
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    insert(&txn, &table, ROWS, 7).unwrap();
+    build.cover().unwrap();
+    let late = db.begin(TxnOptions::default()).unwrap();
+    insert(&late, &table, ROWS + 1, 8).unwrap();
+    // An entry that only older snapshots need is no second row.
+    let old = db.begin(TxnOptions::default()).unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        set(txn, &table, ROWS - 1, ROWS.into())
+    })
+    .unwrap();
+    build.enforce().unwrap();
+    build.check_unique().unwrap();
+    drop(old);
+    let changed = Err(table.inner.changed());
+    assert_eq!(txn.commit(), changed);
+    assert_eq!(late.commit(), changed);
+    // From now on they would be told.
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    let refused = insert(&txn, &table, ROWS, 7);
+    assert!(matches!(refused, Err(Error::UniqueViolation { .. })));
+    let index = build.finish().unwrap();
+    drop(txn);
+    (0..3).for_each(|_| db.collect());
+    assert_eq!(spans(&db, &index), vec![1; ROWS as usize]);
+}
+
+/// At the end of a step of the check, too.
+#[test]
+fn two_rows_with_the_same_key_are_found_wherever_it_is() {
+    let db = Database::in_memory(Options::default());
+    let schema = Schema::builder("t")
+        .column("id", Type::I32)
+        .column("value", Type::I64)
+        .primary_key(["id"]);
+    let table = db.create_table(schema.build().unwrap()).unwrap();
+    let rows = 5 * (LEAVES * crate::tree::FANOUT) as i32 / 2;
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    (0..rows).for_each(|id| insert(&txn, &table, id, id.into()).unwrap());
+    txn.commit().unwrap();
+    for twice in 0..rows {
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        insert(&txn, &table, -1, twice.into()).unwrap();
+        txn.commit().unwrap();
+        let refused = new(&db, true).run().map(drop);
+        assert!(
+            matches!(refused, Err(Error::Schema(_))),
+            "{twice}: {refused:?}"
+        );
+        let txn = db.begin(TxnOptions::default()).unwrap();
+        txn.delete(&table, -1).unwrap();
+        txn.commit().unwrap();
+    }
+    new(&db, true).run().unwrap();
 }
