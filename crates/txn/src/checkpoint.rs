@@ -5,8 +5,9 @@
 //! them in the order of timestamps; so recovery replays the log from there, and
 //! segments that end before it are no longer needed.
 //!
-//! 1. Take a snapshot, at timestamp S.
-//! 2. Note which segments end at or before S, and then which tables there are.
+//! 1. Take a snapshot, at timestamp S, with the catalog locked: so the tables that
+//!    there are are those as of S (K2).
+//! 2. Note which segments end at or before S.
 //! 3. Write tables and rows into a file aside.
 //! 4. Wait until the log is durable up to S. The log must not end before its
 //!    checkpoint, or the checkpoint before would not lead beyond that end.
@@ -31,26 +32,22 @@ use file::{checkpoint_name, checkpoint_number, read_header};
 /// Checkpoints that are kept.
 const KEPT: usize = 2;
 
-/// Writes the checkpoint of a snapshot that is held meanwhile. `rows` calls what
-/// it is given with the table and the bytes of each row. Its length in bytes.
+/// Writes the checkpoint of a snapshot that is held meanwhile. `contents` calls what
+/// it is given with all tables and rows. Its length in bytes.
 ///
 /// # Errors
-/// What could not be done, or the error of `rows`.
+/// What could not be done, or the error of `contents`.
 pub(crate) fn write<E: From<DurabilityError>>(
     log: &Log,
     snapshot: u64,
-    rows: impl FnOnce(&mut dyn FnMut(u32, &[u8]) -> Result<(), E>) -> Result<(), E>,
+    contents: impl FnOnce(&mut dyn FnMut(Change<'_>) -> Result<(), E>) -> Result<(), E>,
 ) -> Result<u64, E> {
     let disk = log.disk();
-    let (header, schemas) = log.plan_checkpoint(snapshot);
+    let header = log.plan_checkpoint(snapshot);
     let name = checkpoint_name(snapshot);
     let mut writer = CheckpointWriter::begin(disk, &name, &header).map_err(durability)?;
-    for (&table, schema) in &schemas {
-        let change = Change::Table { table, schema };
-        writer.add(&change).map_err(durability)?;
-    }
-    rows(&mut |table, row| {
-        let added = writer.add(&Change::Put { table, row });
+    contents(&mut |change| {
+        let added = writer.add(&change);
         added.map_err(|failure| durability(failure).into())
     })?;
     log.flush(snapshot)?;

@@ -51,8 +51,9 @@ use crate::node_set::Interval;
 use crate::preemption;
 use crate::record::{self, Record, Version};
 use crate::sync::Relaxed;
+use crate::table::TableInner;
 use crate::txn::Transaction;
-use crate::txn_context::{Retired, SpanChange, TxnContext};
+use crate::txn_context::{Ended, Retired, SpanChange, TxnContext};
 
 /// A transaction that others can see.
 #[derive(Clone, Copy, Debug)]
@@ -152,9 +153,16 @@ impl Transaction<'_> {
         Ok(ts)
     }
 
-    /// Whether the transaction may commit at `ts`, for the certifier and the log.
+    /// Whether the transaction may commit at `ts`, for the schema, the certifier and
+    /// the log.
     fn admit(&self, ts: u64) -> Result<()> {
         let sink = self.db.sink.get();
+        if let Err(error) = self.with(|txn_context| check_sets(txn_context, ts)) {
+            if let Some(sink) = sink {
+                sink.skip(ts);
+            }
+            return Err(error);
+        }
         let interval = Interval {
             snapshot: self.snapshot(),
             limit: ts - 1,
@@ -219,6 +227,21 @@ impl Drop for Transaction<'_> {
     }
 }
 
+/// Whether the schema is still, at `ts`, what the writes were made for (K1).
+fn check_sets(txn_context: &TxnContext, ts: u64) -> Result<()> {
+    let mut last = std::ptr::null();
+    for write in &txn_context.writes {
+        if std::ptr::eq(write.set, last) {
+            continue;
+        }
+        last = write.set;
+        if write.set().until.committed_by(ts) {
+            return Err(write.set().table().changed());
+        }
+    }
+    Ok(())
+}
+
 /// Whether what was read would read the same just before the commit.
 fn certify(txn_context: &TxnContext, interval: Interval) -> bool {
     let same = |&(record, seen): &(Record, Option<Version>)| {
@@ -233,20 +256,25 @@ fn settle(txn_context: &mut TxnContext, ts: u64) {
     // see them.
     for at in 0..txn_context.spans.len() {
         let SpanChange {
-            table,
-            at,
+            index,
             entry,
             begins,
         } = txn_context.spans[at];
         if !begins {
             // SAFETY: it was found in this transaction, which is still open.
-            record::hold(unsafe { entry.head() }.record);
-            txn_context.retire_span(table, at, entry);
+            let record = unsafe { entry.head() }.record;
+            record::hold(record);
+            txn_context.retire_span(Ended {
+                index,
+                entry,
+                record,
+            });
         }
     }
     for at in 0..txn_context.writes.len() {
         let write = &txn_context.writes[at];
-        let (table, record, base, new) = (write.table, write.record, write.base, write.new);
+        let (record, base, new) = (write.record, write.base, write.new);
+        let table: *const TableInner = write.set().table();
         let on_tombstone = base.is_some_and(record::is_tombstone);
         if record::is_tombstone(new) && !on_tombstone {
             record::hold(record);
@@ -266,14 +294,26 @@ fn settle(txn_context: &mut TxnContext, ts: u64) {
 
 /// After an abort: heads are as they were, records that were new are dead.
 fn unsettle(txn_context: &mut TxnContext) {
+    // The spans first: once a record is dead, another one may take its key, whose spans
+    // would be counted by entries that lead to the dead one.
+    for at in 0..txn_context.spans.len() {
+        let SpanChange {
+            index,
+            entry,
+            begins,
+        } = txn_context.spans[at];
+        if begins {
+            txn_context.end_span(index, entry);
+        }
+    }
     for at in 0..txn_context.writes.len() {
         let write = &txn_context.writes[at];
-        let (table, record, base, new) = (write.table, write.record, write.base, write.new);
+        let (record, base, new) = (write.record, write.base, write.new);
+        let table: *const TableInner = write.set().table();
         match base {
             None => {
                 record::kill_own(record);
-                let table = write.table;
-                // SAFETY: tables live as long as their database.
+                // SAFETY: tables live as long as their database (K4).
                 let removed = unsafe { &*table }.primary.remove(record, txn_context);
                 assert!(removed, "a record is in the index until it is dead (V3)");
                 txn_context.retire(Retired::Record(record));
@@ -289,16 +329,5 @@ fn unsettle(txn_context: &mut TxnContext) {
             Some(base) => record::replace_own(record, base),
         }
         txn_context.retire_version(new);
-    }
-    for at in 0..txn_context.spans.len() {
-        let SpanChange {
-            table,
-            at,
-            entry,
-            begins,
-        } = txn_context.spans[at];
-        if begins {
-            txn_context.end_span(table, at, entry);
-        }
     }
 }

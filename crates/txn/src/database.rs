@@ -19,7 +19,7 @@ use crate::schema::{Schema, unknown};
 use crate::stats::{OldestSnapshot, Stats};
 use crate::surplus::Surplus;
 use crate::sync::{Relaxed, SLOTS};
-use crate::table::{Table, TableId};
+use crate::table::{Table, TableId, TableInner};
 use crate::txn::{Transaction, TxnOptions};
 use crate::txn_context::TxnContext;
 
@@ -66,11 +66,85 @@ pub(crate) struct Inner {
     pub(crate) epochs: Epochs<TxnContext>,
     shared: Box<[CachePadded<Shared>]>,
     pub(crate) options: Options,
-    catalog: Mutex<Vec<Table>>,
+    catalog: Mutex<Catalog>,
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
     /// What slots could not free in time.
     pub(crate) surplus: Surplus,
     heap: Arc<Heap>,
+}
+
+/// The tables of a database.
+#[derive(Default)]
+pub(crate) struct Catalog {
+    tables: Vec<Table>,
+    /// The number of the next table.
+    next: u32,
+    /// Tables that were dropped (K4).
+    dropped: Vec<Arc<TableInner>>,
+}
+
+impl Catalog {
+    pub(crate) fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// The table with this number.
+    pub(crate) fn with_id(&self, id: TableId) -> Option<&Table> {
+        self.tables.iter().find(|known| known.id() == id)
+    }
+
+    /// The table with this name.
+    pub(crate) fn find(&self, name: &str) -> Result<Table> {
+        let found = self.tables.iter().find(|table| table.name() == name);
+        found.cloned().ok_or_else(|| {
+            let mut known: Vec<&str> = self.tables.iter().map(Table::name).collect();
+            known.sort_unstable();
+            unknown("table", name, "the database", known.into_iter()).into()
+        })
+    }
+
+    /// Fails if there is a table with this name.
+    pub(crate) fn check_new(&self, name: &str) -> Result<()> {
+        match self.tables.iter().any(|table| table.name() == name) {
+            false => Ok(()),
+            true => Err(SchemaError::Twice {
+                what: "a table",
+                name: name.to_owned(),
+            }
+            .into()),
+        }
+    }
+
+    /// The number of the next table.
+    pub(crate) fn next_id(&self) -> TableId {
+        TableId(self.next)
+    }
+
+    /// The highest number that a table ever had.
+    pub(crate) fn last_id(&self) -> Option<TableId> {
+        self.next.checked_sub(1).map(TableId)
+    }
+
+    pub(crate) fn add(&mut self, table: Table) {
+        self.next = self.next.max(table.id().0 + 1);
+        self.tables.push(table);
+    }
+
+    /// Puts a handle in the place of the one of the same table.
+    pub(crate) fn replace(&mut self, table: Table) {
+        let mut tables = self.tables.iter_mut();
+        let known = tables.find(|known| known.id() == table.id());
+        *known.expect("the catalog is locked") = table;
+    }
+
+    /// Takes the table with this number out; its number counts as used in any case.
+    pub(crate) fn remove(&mut self, id: TableId) -> Option<Arc<TableInner>> {
+        self.next = self.next.max(id.0 + 1);
+        let at = self.tables.iter().position(|table| table.id() == id)?;
+        let table = self.tables.swap_remove(at).inner;
+        self.dropped.push(Arc::clone(&table));
+        Some(table)
+    }
 }
 
 /// What everybody may see of a slot.
@@ -199,6 +273,7 @@ impl Inner {
         let (oldest, holder) = self.epochs.oldest(None);
         let freed =
             txn_context.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        txn_context.pass_on(&self.surplus, &self.epochs);
         txn_context.account(self.shared(slot));
         let garbage = self.sum(|shared| &shared.garbage);
         if freed == COLLECT_AT_LIMIT || garbage <= self.options.garbage_limit {
@@ -234,6 +309,7 @@ impl Inner {
         self.gather_surplus();
         let (oldest, _) = self.epochs.oldest(None);
         txn_context.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        txn_context.pass_on(&self.surplus, &self.epochs);
         txn_context.pool.trim();
         self.heap.cool();
         txn_context.account(self.shared(slot));
@@ -254,8 +330,15 @@ impl Inner {
         }
     }
 
-    fn catalog(&self) -> MutexGuard<'_, Vec<Table>> {
+    /// The tables, locked. In a region, since the contexts of a worker share the lock
+    /// (R1).
+    pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new table, which nobody knows yet.
+    pub(crate) fn new_table(&self, id: TableId, schema: Schema) -> Table {
+        Table::new(id, self.id, &self.heap, schema)
     }
 }
 
@@ -269,7 +352,7 @@ impl Database {
             epochs: Epochs::new(|| TxnContext::new(&heap)),
             shared: (0..SLOTS).map(|_| Shared::new()).collect(),
             options,
-            catalog: Mutex::new(Vec::new()),
+            catalog: Mutex::default(),
             sink: OnceLock::new(),
             surplus: Surplus::default(),
             heap,
@@ -292,53 +375,31 @@ impl Database {
         Database(Arc::clone(&self.0), Some(Arc::new(background)))
     }
 
-    /// Makes a table.
-    pub fn create_table(&self, schema: Schema) -> Result<Table> {
-        self.create(None, schema)
-    }
-
-    /// Makes a table that had this number before.
-    pub(crate) fn create_table_with_id(&self, id: TableId, schema: Schema) -> Result<Table> {
-        self.create(Some(id), schema)
-    }
-
-    fn create(&self, id: Option<TableId>, schema: Schema) -> Result<Table> {
-        // The lock is shared by the contexts of a worker (R1).
-        let _region = preemption::region();
-        let mut catalog = self.0.catalog();
-        if catalog.iter().any(|table| table.name() == schema.name()) {
-            return Err(SchemaError::Twice {
-                what: "a table",
-                name: schema.name().to_owned(),
-            }
-            .into());
-        }
-        let next = catalog.iter().map(|table| table.id().0 + 1).max();
-        let id = id.unwrap_or(TableId(next.unwrap_or(0)));
-        if let Some(sink) = self.0.sink.get() {
-            sink.create_table(id, &schema)?;
-        }
-        let table = Table::new(id, self.0.id, &self.0.heap, schema);
-        catalog.push(table.clone());
-        Ok(table)
-    }
-
     /// The table with this name.
     pub fn table(&self, name: &str) -> Result<Table> {
-        let tables = self.tables();
-        let found = tables.iter().find(|table| table.name() == name).cloned();
-        found.ok_or_else(|| {
-            let mut known: Vec<String> =
-                tables.iter().map(|table| table.name().to_owned()).collect();
-            known.sort();
-            unknown("table", name, "the database", known.iter()).into()
+        let _region = preemption::region();
+        self.0.catalog().find(name)
+    }
+
+    /// The table with this number.
+    pub(crate) fn table_with_id(&self, id: TableId) -> Result<Table> {
+        let _region = preemption::region();
+        let catalog = self.0.catalog();
+        catalog.with_id(id).cloned().ok_or_else(|| {
+            SchemaError::Unknown {
+                what: "table number",
+                name: id.0.to_string(),
+                within: "the database".to_owned(),
+                known: format!("{} tables", catalog.tables().len()),
+            }
+            .into()
         })
     }
 
     /// All tables.
     pub fn tables(&self) -> Vec<Table> {
         let _region = preemption::region();
-        self.0.catalog().clone()
+        self.0.catalog().tables().to_vec()
     }
 
     /// Begins a transaction.
@@ -412,9 +473,15 @@ impl Database {
                 // SAFETY: the slot is claimed (E2).
                 let txn_context = unsafe { &mut *self.0.epochs.private(slot).get() };
                 while txn_context.collect(&self.0.epochs, slot, usize::MAX) {}
-                let (oldest, _) = self.0.epochs.oldest(Some(slot));
                 let (surplus, epochs) = (&self.0.surplus, &self.0.epochs);
-                txn_context.collect_surplus(surplus, epochs, oldest, usize::MAX);
+                loop {
+                    txn_context.pass_on(surplus, epochs);
+                    let (oldest, _) = epochs.oldest(Some(slot));
+                    if txn_context.collect_surplus(surplus, epochs, oldest, usize::MAX) == 0 {
+                        break;
+                    }
+                    while txn_context.collect(epochs, slot, usize::MAX) {}
+                }
                 txn_context.pool.trim();
                 txn_context.account(self.0.shared(slot));
                 self.0.epochs.release(slot);

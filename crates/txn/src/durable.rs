@@ -16,15 +16,15 @@ use crate::checkpoint;
 use crate::commit::Committed;
 use crate::database::{Database, Options};
 use crate::error::{Error, Result};
-use crate::hook::{CommitSink, ReplayOp, Writes};
+use crate::hook::{CommitSink, ReplayOp, SchemaChange, Writes};
 use crate::key::KeyRange;
+use crate::log::format::RECORD_MAX;
 use crate::log::record::Change;
 use crate::log::{
     Callback, Directory, Disk, DurabilityError, DurabilityOptions, Flaw, Log, LogStats,
 };
 use crate::preemption;
 use crate::recovery::{self, Check, RecoveryReport, Target};
-use crate::schema::Schema;
 use crate::table::TableId;
 use crate::tree::Direction;
 use crate::txn::TxnOptions;
@@ -164,15 +164,27 @@ impl Database {
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let options = TxnOptions::read_only().tier(Tier::Background);
-        let txn = self.begin(options.label(&"checkpoint"))?;
+        let options = options.label(&"checkpoint");
+        let (txn, tables, last) = self.begin_with_tables(options)?;
         let timestamp = txn.snapshot();
         let bytes = checkpoint::write::<Error>(&durable.log, timestamp, |add| {
-            for table in self.tables() {
-                for row in txn.scan(&table, KeyRange::all(), Direction::Forward)? {
+            for table in &tables {
+                add(Change::Table {
+                    table: table.id().0,
+                    schema: &schema::encode(table.schema()),
+                })?;
+            }
+            // The number of a table that was dropped is not used again.
+            if let Some(last) = last.filter(|last| tables.iter().all(|table| table.id() != *last)) {
+                add(Change::Drop { table: last.0 })?;
+            }
+            for table in &tables {
+                for row in txn.scan(table, KeyRange::all(), Direction::Forward)? {
                     if give_up() {
                         return Err(Error::Timeout);
                     }
-                    add(table.id().0, row?.raw())?;
+                    let (table, row) = (table.id().0, row?.raw());
+                    add(Change::Put { table, row })?;
                 }
             }
             Ok(())
@@ -227,8 +239,30 @@ impl CommitSink for Durable {
         self.log.end()
     }
 
-    fn create_table(&self, id: TableId, schema: &Schema) -> Result<()> {
-        Ok(self.log.create_table(id.0, schema::encode(schema))?)
+    fn encode_change(&self, change: &SchemaChange<'_>) -> Result<Vec<u8>> {
+        let (schema, mut record);
+        let change = match *change {
+            SchemaChange::Table { id, schema: of } => {
+                schema = schema::encode(of);
+                Change::Table {
+                    table: id.0,
+                    schema: &schema,
+                }
+            }
+            SchemaChange::Drop { id } => Change::Drop { table: id.0 },
+        };
+        let bytes = change.encoded_len();
+        if bytes > RECORD_MAX {
+            return Err(DurabilityError::TooLarge(bytes).into());
+        }
+        record = Vec::with_capacity(bytes);
+        change.encode(&mut record);
+        Ok(record)
+    }
+
+    fn append_change(&self, ts: u64, record: &[u8]) {
+        debug_assert!(preemption::in_region());
+        self.log.append_encoded(ts, record);
     }
 }
 
@@ -256,11 +290,16 @@ impl Target for Engine<'_> {
             Some(schema) => schema,
             None => return Ok(Err(Flaw::Contents)),
         };
-        match self.db.create_table_with_id(TableId(table), schema) {
+        match self.db.replay_table(TableId(table), schema) {
             Err(Error::Schema(_)) => Ok(Err(Flaw::Contents)),
             Err(other) => Err(other),
-            Ok(_) => Ok(Ok(())),
+            Ok(()) => Ok(Ok(())),
         }
+    }
+
+    fn drop(&mut self, table: u32) -> Result<()> {
+        self.db.replay_drop(TableId(table));
+        Ok(())
     }
 
     fn put(&mut self, ts: u64, table: u32, row: &[u8]) -> Result<Check> {

@@ -2,16 +2,17 @@
 //!
 //! | variant | the caller |
 //! | --- | --- |
-//! | `Conflict`, `Serialization`, `SnapshotTooOld` | runs the transaction again; [`Database::run`](crate::Database::run) does |
+//! | `Conflict`, `Serialization`, `SnapshotTooOld`, `SchemaChanged` | runs the transaction again; [`Database::run`](crate::Database::run) does |
 //! | `TooManyTransactions` | runs fewer at a time, or waits |
-//! | `DuplicateKey`, `NotFound` | decides; the transaction is as it was before the operation |
+//! | `DuplicateKey`, `UniqueViolation`, `NotFound` | decides; the transaction is as it was before the operation |
+//! | `TableDropped` | runs the transaction without the table |
 //! | `OutOfMemory` | ends old snapshots, deletes rows, or raises the limit |
 //! | `Timeout` | gives up, as it asked to |
 //! | `Schema` | corrects its program |
 //! | `NotRun` | submits the transaction again, if it was not the one that panicked |
 //! | `Durability` | does what [`DurabilityError`] says, mostly about the disk |
 //!
-//! A transaction that has met an error of the first, fourth or fifth row can
+//! A transaction that has met an error of the first, fourth, fifth or sixth row can
 //! only be aborted: its further operations fail in the same way.
 
 use std::sync::Arc;
@@ -58,9 +59,35 @@ pub enum Error {
         /// The table.
         table: Arc<str>,
     },
+    /// There is a row with this key of a unique index.
+    #[error(
+        "table '{table}' has a row with this key in its unique index '{index}': update that row, \
+         or choose another key"
+    )]
+    UniqueViolation {
+        /// The table.
+        table: Arc<str>,
+        /// The index.
+        index: Arc<str>,
+    },
     /// There is no row with this primary key.
     #[error("table '{table}' has no row with this primary key")]
     NotFound {
+        /// The table.
+        table: Arc<str>,
+    },
+    /// An index of the table was added or dropped while the transaction ran.
+    #[error(
+        "an index of table '{table}' was added or dropped while the transaction ran: run it again"
+    )]
+    SchemaChanged {
+        /// The table.
+        table: Arc<str>,
+    },
+    /// The table was dropped. What the transaction has done in it is lost, and it must
+    /// abort.
+    #[error("table '{table}' was dropped: run the transaction without it, or create it again")]
+    TableDropped {
         /// The table.
         table: Arc<str>,
     },
@@ -96,7 +123,10 @@ impl Error {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Error::Conflict { .. } | Error::Serialization | Error::SnapshotTooOld
+            Error::Conflict { .. }
+                | Error::Serialization
+                | Error::SnapshotTooOld
+                | Error::SchemaChanged { .. }
         )
     }
 }
@@ -152,7 +182,63 @@ pub enum SchemaError {
         /// The column.
         column: String,
     },
-    /// A table has at most [`MAX_COLUMNS`](crate::MAX_COLUMNS) columns.
+    /// A column that is added needs a value for the rows that are there.
+    #[error(
+        "column '{column}' has no value for the rows that '{table}' has: give a default, or make \
+         it nullable"
+    )]
+    NoDefault {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A column cannot be dropped.
+    #[error("column '{column}' cannot be dropped: it is in {by}")]
+    ColumnInUse {
+        /// The column.
+        column: String,
+        /// What it is in.
+        by: String,
+    },
+    /// A handle of a table that has lost a column since.
+    #[error(
+        "a column of '{table}' was dropped after this handle was got: get another one with \
+         Database::table"
+    )]
+    OldHandle {
+        /// The table.
+        table: String,
+    },
+    /// A handle of an index that was dropped.
+    #[error("index '{index}' of '{table}' was dropped: scan another one, or the table")]
+    IndexDropped {
+        /// The index.
+        index: String,
+        /// Its table.
+        table: String,
+    },
+    /// An index cannot be unique.
+    #[error(
+        "index '{index}' cannot be unique: more than one row of '{table}' has the key ({key}); \
+         change or delete all but one of them, or add the index without unique"
+    )]
+    NotUnique {
+        /// The index.
+        index: String,
+        /// Its table.
+        table: String,
+        /// One of the keys.
+        key: String,
+    },
+    /// One index of a table is built at a time.
+    #[error("an index of '{table}' is being built: try again when that is done")]
+    Building {
+        /// The table.
+        table: String,
+    },
+    /// A table has at most [`MAX_COLUMNS`](crate::MAX_COLUMNS) columns, with those that
+    /// were dropped.
     #[error("table '{table}' has {count} columns, the limit is {limit}: split it")]
     TooManyColumns {
         /// The table.
@@ -208,8 +294,11 @@ pub enum SchemaError {
         /// The table.
         table: String,
     },
-    /// A row, table or index handle of another table or database.
-    #[error("a row of '{given}' was given where one of '{expected}' is needed")]
+    /// A row of another table or database, or of another schema of the table.
+    #[error(
+        "a row of '{given}' was given where one of '{expected}' is needed: make it with Table::row \
+         of the same handle"
+    )]
     OtherTable {
         /// The table of the operation.
         expected: String,

@@ -47,8 +47,28 @@ pub(crate) trait CommitSink: Any + Send + Sync {
     fn end(&self) -> Option<u64> {
         None
     }
-    /// A table is made, unless this fails. Nobody uses it yet.
-    fn create_table(&self, id: TableId, schema: &Schema) -> Result<()>;
+    /// The record of a change of the schema, if it can have one.
+    fn encode_change(&self, change: &SchemaChange<'_>) -> Result<Vec<u8>>;
+    /// The schema changes at `ts`, as this record says. The change is not visible
+    /// yet. Inside a region.
+    fn append_change(&self, ts: u64, record: &[u8]);
+}
+
+/// A change of the schema.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SchemaChange<'a> {
+    /// The table has this schema now.
+    Table {
+        /// The table.
+        id: TableId,
+        /// Its schema.
+        schema: &'a Schema,
+    },
+    /// The table is gone.
+    Drop {
+        /// The table.
+        id: TableId,
+    },
 }
 
 /// What a transaction wrote, each row once, in no particular order.
@@ -127,8 +147,11 @@ mod tests {
             self.note("wait to read", snapshot, false);
             Ok(())
         }
-        fn create_table(&self, _: TableId, _: &Schema) -> Result<()> {
-            Ok(())
+        fn encode_change(&self, _: &SchemaChange<'_>) -> Result<Vec<u8>> {
+            Ok(Vec::new())
+        }
+        fn append_change(&self, ts: u64, _: &[u8]) {
+            self.note("change", ts, true);
         }
     }
 
@@ -153,7 +176,7 @@ mod tests {
         assert!(two.get(&table, 1).unwrap().is_none());
         insert(&one, 1);
         insert(&two, 2);
-        assert_eq!(one.commit(), Ok(1));
+        assert_eq!(one.commit(), Ok(2));
         assert_eq!(two.commit(), Err(Error::Serialization));
         let three = begin();
         three.delete(&table, 1).unwrap();
@@ -162,16 +185,18 @@ mod tests {
         let four = begin();
         assert!(four.get(&table, 1).unwrap().is_some());
         insert(&four, 3);
-        assert_eq!(four.commit(), Ok(4));
+        assert_eq!(four.commit(), Ok(5));
         let calls = watch.0.lock().unwrap();
         let calls: Vec<_> = calls.iter().filter(|call| call.0 != "admit").collect();
         let expected = [
-            ("append", 1),
+            ("change", 1),
             ("wait", 1),
-            ("skip", 2),
-            ("append", 3),
+            ("append", 2),
+            ("wait", 2),
+            ("skip", 3),
             ("append", 4),
-            ("wait", 4),
+            ("append", 5),
+            ("wait", 5),
         ];
         assert_eq!(calls, expected.iter().collect::<Vec<_>>());
     }

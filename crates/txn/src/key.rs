@@ -18,8 +18,10 @@ mod range;
 
 use crate::column::Type;
 use crate::error::SchemaError;
+use crate::layout::Place;
 use crate::row::Row;
 use crate::schema::{Columns, Schema};
+use crate::value::Value;
 
 pub use part::{Encoder, Key, Part};
 pub use range::KeyRange;
@@ -105,11 +107,13 @@ impl From<&[u8]> for KeyBuf {
     }
 }
 
-/// Which columns a key consists of.
+/// Which columns a key consists of. It holds for all later schemas of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct KeySpec {
     /// Table or index, for messages.
     of: String,
+    /// A schema that has its columns.
+    schema: Schema,
     columns: Vec<KeyColumn>,
     /// The same as a set.
     set: Columns,
@@ -118,23 +122,28 @@ pub(crate) struct KeySpec {
 /// What encoding a column asks of the schema, all in one place.
 #[derive(Clone, Copy, Debug)]
 struct KeyColumn {
-    column: usize,
-    ty: Type,
+    /// In the schema.
+    position: usize,
+    place: Place,
     nullable: bool,
 }
 
 impl KeySpec {
     pub(crate) fn new(of: &str, schema: &Schema, columns: &[usize]) -> KeySpec {
-        let mut set = Columns::NONE;
-        columns.iter().for_each(|&column| set.add(column));
-        let of_schema = |&column: &usize| KeyColumn {
-            column,
-            ty: schema.columns()[column].ty,
-            nullable: schema.columns()[column].nullable,
+        let of_schema = |&position: &usize| KeyColumn {
+            position,
+            place: schema.layout().places[position],
+            nullable: schema.columns()[position].nullable,
         };
+        let columns: Vec<KeyColumn> = columns.iter().map(of_schema).collect();
+        let mut set = Columns::NONE;
+        columns
+            .iter()
+            .for_each(|key| set.add(key.place.number.into()));
         KeySpec {
             of: of.to_owned(),
-            columns: columns.iter().map(of_schema).collect(),
+            schema: schema.clone(),
+            columns,
             set,
         }
     }
@@ -145,27 +154,27 @@ impl KeySpec {
         !self.set.meet(touched)
     }
 
+    /// The numbers of its columns.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().map(|key| key.place.number.into())
+    }
+
     /// Encodes a whole key.
     #[inline]
-    pub(crate) fn whole(
-        &self,
-        schema: &Schema,
-        key: &impl Key,
-        out: &mut KeyBuf,
-    ) -> Result<(), SchemaError> {
+    pub(crate) fn whole(&self, key: &impl Key, out: &mut KeyBuf) -> Result<(), SchemaError> {
         if key.parts() != self.columns.len() {
             return Err(self.wrong_parts(key.parts()));
         }
-        key.encode(&mut Encoder::new(self, schema, out))
+        key.encode(&mut Encoder::new(self, out))
     }
 
     /// Encodes the first parts of a key.
     #[inline]
-    fn prefix(&self, schema: &Schema, key: &impl Key, out: &mut KeyBuf) -> Result<(), SchemaError> {
+    fn prefix(&self, key: &impl Key, out: &mut KeyBuf) -> Result<(), SchemaError> {
         if key.parts() > self.columns.len() {
             return Err(self.wrong_parts(key.parts()));
         }
-        key.encode(&mut Encoder::new(self, schema, out))
+        key.encode(&mut Encoder::new(self, out))
     }
 
     #[cold]
@@ -177,29 +186,43 @@ impl KeySpec {
         }
     }
 
-    /// Appends the key of a row.
+    /// Whether a part of a row's key is NULL.
+    pub(crate) fn has_null(&self, bytes: &[u8]) -> bool {
+        let layout = self.schema.layout();
+        let null = |key: &KeyColumn| key.nullable && layout.is_null(bytes, key.place);
+        self.columns.iter().any(null)
+    }
+
+    /// The values of a row's key, for messages.
+    pub(crate) fn values(&self, bytes: &[u8]) -> Vec<Value> {
+        let row = Row::new(&self.schema, bytes);
+        self.columns
+            .iter()
+            .map(|key| row.value(key.position))
+            .collect()
+    }
+
+    /// Appends the key of a row with these bytes, whatever schema it was made with.
     #[inline]
-    pub(crate) fn of_row(&self, row: Row<'_>, out: &mut KeyBuf) {
+    pub(crate) fn of_row(&self, bytes: &[u8], out: &mut KeyBuf) {
+        let layout = self.schema.layout();
         for &KeyColumn {
-            column,
-            ty,
-            nullable,
+            place, nullable, ..
         } in &self.columns
         {
             if nullable {
-                let null = row.is_null(column);
+                let null = layout.is_null(bytes, place);
                 out.push(&[u8::from(!null)]);
                 if null {
                     continue;
                 }
             }
-            match ty {
-                Type::Bool => out.push(&[u8::from(row.bool(column))]),
-                Type::I32 => push_i32(row.i32(column), out),
-                Type::I64 => push_i64(row.i64(column), out),
-                Type::F64 => push_f64(row.f64(column), out),
-                Type::Text => push_variable(row.text(column).as_bytes(), out),
-                Type::Bytes => push_variable(row.bytes(column), out),
+            match place.ty {
+                Type::Bool => out.push(&[u8::from(layout.fixed::<1>(bytes, place) != [0])]),
+                Type::I32 => push_i32(i32::from_le_bytes(layout.fixed(bytes, place)), out),
+                Type::I64 => push_i64(i64::from_le_bytes(layout.fixed(bytes, place)), out),
+                Type::F64 => push_f64(f64::from_le_bytes(layout.fixed(bytes, place)), out),
+                Type::Text | Type::Bytes => push_variable(layout.variable(bytes, place), out),
             }
         }
     }

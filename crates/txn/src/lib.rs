@@ -51,21 +51,25 @@
 //! | `sync`, `preemption`, `heap`, `thin` | What do we stand on? |
 //! | `error` | What can go wrong, and what does the caller do next? |
 //! | `column`, `layout`, `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
-//! | `latch`, `tree` | Where is a key? |
+//! | `latch`, `gate`, `tree` | Where is a key? |
 //! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
 //! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
-//! | `txn`, `node_set`, `scan`, `write`, `commit` | What does it do? |
+//! | `txn`, `node_set`, `scan`, `claims`, `unique`, `write`, `commit` | What does it do? |
+//! | `alter`, `teardown` | How does the schema change? |
 //! | `hook`, `replay` | Where does durability come in? |
 //! | `log`, `checkpoint`, `recovery`, `durable` | How does it last? |
 //! | `submit` | Who runs it? |
 
+mod alter;
 mod checkpoint;
+mod claims;
 mod column;
 mod commit;
 mod database;
 mod durable;
 mod epoch;
 mod error;
+mod gate;
 mod heap;
 mod hook;
 mod key;
@@ -88,11 +92,13 @@ mod submit;
 mod surplus;
 mod sync;
 mod table;
+mod teardown;
 mod thin;
 mod tree;
 mod txn;
 mod txn_context;
 mod txn_status;
+mod unique;
 mod value;
 mod write;
 

@@ -57,9 +57,8 @@ mod slots;
 mod stats;
 mod writer;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -75,11 +74,11 @@ pub use stats::LogStats;
 use crate::checkpoint::file::CheckpointHeader;
 use crate::preemption;
 use doorbell::Doorbell;
-use format::{RECORD_HEADER, RECORD_MAX, SegmentHeader, segment_name};
+use format::{RECORD_MAX, SegmentHeader, VERSION, segment_name};
 use frontier::Frontier;
 use record::Change;
 use segment::{Closed, Segment};
-use shared::{Files, Shared, Tables};
+use shared::{Files, Shared};
 use slots::Slots;
 use stats::Counters;
 use writer::Writer;
@@ -97,8 +96,6 @@ pub(crate) struct Start {
     pub(crate) header: SegmentHeader,
     /// The segments before it.
     pub(crate) closed: Vec<Closed>,
-    /// All tables.
-    pub(crate) schemas: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Log {
@@ -118,10 +115,6 @@ impl Log {
             slots: Slots::new(),
             frontier: Frontier::new(start.header.after),
             doorbell: Doorbell::new(),
-            tables: Mutex::new(Tables {
-                schemas: start.schemas,
-                unwritten: Vec::new(),
-            }),
             files: Mutex::new(Files {
                 closed: start.closed,
                 current: start.header.first,
@@ -193,6 +186,15 @@ impl Log {
         });
         self.shared.doorbell.ring();
         Ok(())
+    }
+
+    /// The same for a record of which the caller has the body, which is not longer
+    /// than a record may be.
+    pub(crate) fn append_encoded(&self, timestamp: u64, body: &[u8]) {
+        self.shared.slots.append(timestamp, |record| {
+            record.extend_from_slice(body);
+        });
+        self.shared.doorbell.ring();
     }
 
     /// Nobody commits with this timestamp. The caller is in a region.
@@ -284,56 +286,17 @@ impl Log {
         self.shared.frontier.wait(timestamp, None)
     }
 
-    /// Makes a new table last. It may be used afterwards.
-    ///
-    /// # Errors
-    /// [`ReadOnly`](DurabilityError::ReadOnly) after a failure,
-    /// [`InDoubt`](DurabilityError::InDoubt) if that comes now.
-    pub(crate) fn create_table(&self, table: u32, schema: Vec<u8>) -> Result<(), DurabilityError> {
-        let mut record = vec![0; RECORD_HEADER];
-        let schema_bytes = &schema;
-        Change::Table {
-            table,
-            schema: schema_bytes,
-        }
-        .encode(&mut record);
-        let (sender, receiver) = mpsc::sync_channel(1);
-        {
-            let _region = preemption::region();
-            let mut tables = self.shared.tables.lock();
-            // With the tables locked: see `refuse_tables`.
-            if let Some(failure) = self.shared.frontier.failure() {
-                return Err(DurabilityError::ReadOnly(Arc::clone(failure)));
-            }
-            tables.schemas.insert(table, schema);
-            let callback = move |settled| sender.send(settled).expect("there is room for one");
-            tables.unwritten.push((record, Box::new(callback)));
-        }
-        self.shared.ring_urgently();
-        receiver.recv().expect("every callback is called")
-    }
-
-    /// What a checkpoint of this snapshot says, and the tables that it has.
-    ///
-    /// The tables are looked at after the segments: the record of a table is in
-    /// the log after the table is known here, so a segment that was complete
-    /// before has no table that is not among these.
-    pub(crate) fn plan_checkpoint(
-        &self,
-        snapshot: u64,
-    ) -> (CheckpointHeader, BTreeMap<u32, Vec<u8>>) {
+    /// What a checkpoint of this snapshot says of itself.
+    pub(crate) fn plan_checkpoint(&self, snapshot: u64) -> CheckpointHeader {
         let _region = preemption::region();
-        let first_needed = {
-            let files = self.shared.files.lock();
-            let needed = files.closed.iter().find(|closed| closed.through > snapshot);
-            needed.map_or(files.current, |closed| closed.first)
-        };
-        let header = CheckpointHeader {
+        let files = self.shared.files.lock();
+        let needed = files.closed.iter().find(|closed| closed.through > snapshot);
+        CheckpointHeader {
+            version: VERSION,
             database: self.database,
             snapshot,
-            first_needed,
-        };
-        (header, self.shared.tables.lock().schemas.clone())
+            first_needed: needed.map_or(files.current, |closed| closed.first),
+        }
     }
 
     /// Where the log is.

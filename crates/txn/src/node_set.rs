@@ -25,6 +25,18 @@ pub(crate) enum IndexRead {
     Index(*const IndexInner),
 }
 
+impl IndexRead {
+    /// Whether all that committed up to `limit` have maintained it: who came after it
+    /// was dropped has not, and may have added rows in the range.
+    fn is_maintained(self, limit: u64) -> bool {
+        match self {
+            IndexRead::Primary(_) => true,
+            // SAFETY: indexes live as long as their database (K4).
+            IndexRead::Index(index) => !unsafe { &*index }.ended.committed_by(limit),
+        }
+    }
+}
+
 struct Entry {
     leaf: LeafSeen,
     index: IndexRead,
@@ -110,7 +122,10 @@ impl NodeSet {
 
     /// Whether every range has the same records at both ends of the interval.
     pub(crate) fn is_unchanged(&self, interval: Interval) -> bool {
-        let unchanged = |entry: &Entry| entry.leaf.is_unchanged() || self.rescan(entry, interval);
+        let unchanged = |entry: &Entry| {
+            entry.index.is_maintained(interval.limit)
+                && (entry.leaf.is_unchanged() || self.rescan(entry, interval))
+        };
         self.entries.iter().all(unchanged)
     }
 

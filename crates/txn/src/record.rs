@@ -28,7 +28,7 @@
 //!   the index. It gets there from a tombstone that no open snapshot is older
 //!   than, or from an insertion that was taken back. (Asserted in `kill` and
 //!   `kill_own`.)
-//! - **V4** A record's note counts holds on it. One for every tombstone and every
+//! - **V4** A record's note counts holds on it, but for its highest bit (K6). One for every tombstone and every
 //!   end of a span that was retired and not processed yet: so no index entry
 //!   leads to a record that is gone. And one for a writer that puts a version
 //!   above a tombstone, from before it does until it has committed or aborted;
@@ -37,7 +37,7 @@
 //!   record dead by a compare-and-swap from that tombstone. That fails if another
 //!   writer has put its version there since, under a hold of its own: an abort
 //!   leaves a copy of the tombstone, not the same one. So a record outlives all
-//!   that point to it. (Asserted in `unhold`, `TxnContext::bury` and
+//!   that point to it. (Asserted in `unhold` and
 //!   `Retired::free`.)
 
 use std::ptr;
@@ -79,6 +79,8 @@ unsafe impl Sync for EntryHead {}
 const DEAD: *mut Thick<VersionHead> = ptr::without_provenance_mut(align_of::<Thick<VersionHead>>());
 /// In a version's note: there is no row.
 const TOMBSTONE: u32 = 1 << 31;
+/// In a record's note: what it was when an index began is in the index (K6).
+const COVERED: u32 = 1 << 31;
 
 /// Since when a version counts.
 pub(crate) enum Begin<'a> {
@@ -258,12 +260,38 @@ pub(crate) fn hold(record: Record) {
     unsafe { record.note() }.fetch_add(1, Relaxed);
 }
 
-/// Gives up a hold on a record that will not be looked at for it (V4).
-pub(crate) fn unhold(record: Record) {
+/// Gives up a hold on a record; how many there were (V4).
+pub(crate) fn unhold(record: Record) -> u32 {
     use crate::sync::AcqRel;
     // SAFETY: see above.
-    let before = unsafe { record.note() }.fetch_sub(1, AcqRel);
-    debug_assert_ne!(before, 0, "V4");
+    let holds = unsafe { record.note() }.fetch_sub(1, AcqRel) & !COVERED;
+    debug_assert_ne!(holds, 0, "V4");
+    holds
+}
+
+/// Whether nothing holds the record. For assertions.
+pub(crate) fn has_no_holds(record: Record) -> bool {
+    // SAFETY: see above.
+    unsafe { record.note() }.load(Relaxed) & !COVERED == 0
+}
+
+/// Whether the record is marked as covered (K6).
+pub(crate) fn is_covered(record: Record) -> bool {
+    // SAFETY: see above.
+    unsafe { record.note() }.load(Acquire) & COVERED != 0
+}
+
+/// Marks a record as covered; false if it was (K6).
+pub(crate) fn cover(record: Record) -> bool {
+    use crate::sync::AcqRel;
+    // SAFETY: see above.
+    unsafe { record.note() }.fetch_or(COVERED, AcqRel) & COVERED == 0
+}
+
+/// Takes the mark away (K6).
+pub(crate) fn uncover(record: Record) {
+    // SAFETY: see above.
+    unsafe { record.note() }.fetch_and(!COVERED, Relaxed);
 }
 
 /// Replaces the newest version, which is the caller's own (V1).
@@ -347,6 +375,15 @@ pub(crate) fn view(record: Record, limit: u64, mine: *const TxnStatus, own_count
     }
 }
 
+/// The row that a record is at this snapshot, and when it was committed.
+pub(crate) fn committed_row(record: Record, snapshot: u64) -> Option<(Version, u64)> {
+    let version = view(record, snapshot, ptr::null(), false).version?;
+    match committed_at(version) {
+        Outcome::Committed(ts) => Some((version, ts)),
+        Outcome::Active | Outcome::Aborted => unreachable!("it has committed"),
+    }
+}
+
 /// When the version was committed that a transaction without writes sees of a
 /// record at `limit`, be it a row or a tombstone; `None` if it sees none.
 #[cold]
@@ -376,6 +413,56 @@ pub(crate) enum Writable {
     Own(Version),
     /// A running transaction's.
     Busy { level: u8 },
+}
+
+/// What a record is to a writer that wants a key for another one.
+pub(crate) enum Rival {
+    /// Of no concern.
+    None,
+    /// The newest version, and when it was committed.
+    Committed(Version, u64),
+    /// The writer has given it the key itself.
+    Own,
+    /// A running transaction has given it the key, or is about to take it away.
+    Busy { level: u8 },
+}
+
+/// What a record is to the transaction with this status.
+pub(crate) fn rival(
+    record: Record,
+    mine: *const TxnStatus,
+    has_key: impl Fn(&[u8]) -> bool,
+) -> Rival {
+    let has_key = |version: Version| row_of(version).is_some_and(&has_key);
+    let mut wait = crate::sync::Wait::new();
+    loop {
+        let version = match head_of(record) {
+            Head::Dead => return Rival::None,
+            Head::Version(version) => version,
+        };
+        let status = match begin_of(version) {
+            Begin::Committed(ts) => return Rival::Committed(version, ts),
+            Begin::By(status) => status,
+        };
+        if ptr::eq(status, mine) {
+            return if has_key(version) {
+                Rival::Own
+            } else {
+                Rival::None
+            };
+        }
+        match status.outcome() {
+            Outcome::Committed(ts) => return Rival::Committed(version, ts),
+            Outcome::Active if has_key(version) || next_of(version).is_some_and(has_key) => {
+                return Rival::Busy {
+                    level: status.level(),
+                };
+            }
+            Outcome::Active => return Rival::None,
+            // Its writer is taking it back, in a region.
+            Outcome::Aborted => wait.step(),
+        }
+    }
 }
 
 /// What the transaction with this status may write over.

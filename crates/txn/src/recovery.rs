@@ -71,7 +71,7 @@ pub(crate) fn recover<T: Target>(
     let mut replay = Replay {
         target,
         schemas: BTreeMap::new(),
-        snapshot: 0,
+        snapshot: None,
     };
     let checkpoint = newest_whole(&**disk, &names, &mut report)?;
     if let Some((name, header)) = &checkpoint {
@@ -103,7 +103,6 @@ pub(crate) fn recover<T: Target>(
             after: end.last,
         },
         closed: end.closed,
-        schemas: replay.schemas,
     };
     Ok((start, report))
 }

@@ -7,28 +7,20 @@
 use std::sync::Arc;
 
 use crate::database::Database;
-use crate::error::{Result, SchemaError};
+use crate::error::Result;
 use crate::hook::{CommitSink, ReplayOp};
 use crate::key::KeyBuf;
 use crate::record::{self, Begin, Head, Record, RecordHead, Version};
-use crate::row::Row;
-use crate::table::{TableId, TableInner};
+use crate::table::{IndexInner, IndexSet, TableId};
 use crate::tree::Spot;
 use crate::txn::{Transaction, TxnOptions};
-use crate::txn_context::TxnContext;
+use crate::txn_context::{Ended, TxnContext};
 
 impl Database {
     /// Makes the database be as if this had been committed at `ts`, unless
     /// something later has. The table exists; row bytes are checked.
     pub(crate) fn replay(&self, table: TableId, op: ReplayOp<'_>, ts: u64) -> Result<()> {
-        let tables = self.tables();
-        let found = tables.iter().find(|known| known.id() == table);
-        let table = found.ok_or_else(|| SchemaError::Unknown {
-            what: "table number",
-            name: table.0.to_string(),
-            within: "the database".to_owned(),
-            known: format!("{} tables", tables.len()),
-        })?;
+        let table = self.table_with_id(table)?;
         let mut key = KeyBuf::new();
         let row = match op {
             ReplayOp::Delete(bytes) => {
@@ -37,13 +29,12 @@ impl Database {
             }
             ReplayOp::Put(bytes) => {
                 table.check_row_bytes(bytes)?;
-                let row = Row::new(table.schema(), bytes);
-                table.0.key.of_row(row, &mut key);
+                table.inner.key.of_row(bytes, &mut key);
                 Some(bytes)
             }
         };
         let txn = self.begin(TxnOptions::default())?;
-        txn.replay(&table.0, key.as_slice(), row, ts)
+        txn.replay(table.inner.set(), key.as_slice(), row, ts)
     }
 
     /// Ends the replay: the next commit is the one after `clock`.
@@ -60,15 +51,16 @@ impl Database {
 }
 
 impl Transaction<'_> {
-    fn replay(&self, table: &TableInner, key: &[u8], row: Option<&[u8]>, ts: u64) -> Result<()> {
+    fn replay(&self, set: &IndexSet, key: &[u8], row: Option<&[u8]>, ts: u64) -> Result<()> {
+        let table = set.table();
         let beside = Record::size(key.len());
         self.with(|txn_context| {
             let bytes = Version::size(row.unwrap_or_default().len()) + beside;
             self.db.may_grow(self.slot, txn_context, bytes)?;
             let spot = table.primary.spot(key, None);
             match spot.entry {
-                Some(record) => replace(txn_context, table, record, row, ts),
-                None => add(txn_context, table, &spot, key, row, ts),
+                Some(record) => replace(txn_context, set, record, row, ts),
+                None => add(txn_context, set, &spot, key, row, ts),
             }
             txn_context.seal(&self.db.epochs);
             Ok(())
@@ -78,30 +70,45 @@ impl Transaction<'_> {
 
 fn add(
     txn_context: &mut TxnContext,
-    table: &TableInner,
+    set: &IndexSet,
     spot: &Spot<RecordHead>,
     key: &[u8],
     row: Option<&[u8]>,
     ts: u64,
 ) {
-    let version = record::committed_version(&mut txn_context.pool, ts, None, row);
+    let version = new_version(txn_context, ts, row);
     let record = record::new_record(&mut txn_context.pool, key, version);
-    txn_context.allocated(Version::size(row.unwrap_or_default().len()) + Record::size(key.len()));
+    txn_context.allocated(Record::size(key.len()));
     // SAFETY: records are removed before they are retired.
-    let added = unsafe { table.primary.insert(record, spot, txn_context) };
+    let added = unsafe { set.table().primary.insert(record, spot, txn_context) };
     assert!(added.is_ok(), "a key is replayed by one thread at a time");
+    put(txn_context, set, record, row);
+}
+
+fn new_version(txn_context: &mut TxnContext, ts: u64, row: Option<&[u8]>) -> Version {
+    txn_context.allocated(Version::size(row.unwrap_or_default().len()));
+    record::committed_version(&mut txn_context.pool, ts, None, row)
+}
+
+/// What a new version leads to.
+fn put(txn_context: &mut TxnContext, set: &IndexSet, record: Record, row: Option<&[u8]>) {
     match row {
-        Some(row) => begin_spans(txn_context, table, record, row),
+        Some(row) => {
+            for index in &set.indexes {
+                let key = span_key(index, record, row);
+                txn_context.begin_span(index, record, key.as_slice());
+            }
+        }
         None => {
             record::hold(record);
-            txn_context.retire_tombstone(table, record);
+            txn_context.retire_tombstone(set.table(), record);
         }
     }
 }
 
 fn replace(
     txn_context: &mut TxnContext,
-    table: &TableInner,
+    set: &IndexSet,
     record: Record,
     row: Option<&[u8]>,
     ts: u64,
@@ -115,42 +122,27 @@ fn replace(
     if before >= ts {
         return;
     }
-    let version = record::committed_version(&mut txn_context.pool, ts, None, row);
-    txn_context.allocated(Version::size(row.unwrap_or_default().len()));
+    let version = new_version(txn_context, ts, row);
     record::replace_alone(record, version);
     if let Some(old) = record::row_of(base) {
-        for (at, index) in table.indexes.iter().enumerate() {
-            let key = span_key(table, index, record, old);
+        for index in &set.indexes {
+            let key = span_key(index, record, old);
             let entry = index.tree.lookup(key.as_slice()).entry;
             record::hold(record);
-            txn_context.retire_span(table, at, entry.expect("rows have entries"));
+            txn_context.retire_span(Ended {
+                index: &raw const **index,
+                entry: entry.expect("rows have entries"),
+                record,
+            });
         }
     }
-    match row {
-        Some(row) => begin_spans(txn_context, table, record, row),
-        None => {
-            record::hold(record);
-            txn_context.retire_tombstone(table, record);
-        }
-    }
+    put(txn_context, set, record, row);
     txn_context.retire_version(base);
 }
 
-fn begin_spans(txn_context: &mut TxnContext, table: &TableInner, record: Record, row: &[u8]) {
-    for index in &table.indexes {
-        let key = span_key(table, index, record, row);
-        txn_context.begin_span(index, record, key.as_slice());
-    }
-}
-
-fn span_key(
-    table: &TableInner,
-    index: &crate::table::IndexInner,
-    record: Record,
-    row: &[u8],
-) -> KeyBuf {
+fn span_key(index: &IndexInner, record: Record, row: &[u8]) -> KeyBuf {
     let mut key = KeyBuf::new();
-    index.key.of_row(Row::new(&table.schema, row), &mut key);
+    index.key.of_row(row, &mut key);
     // SAFETY: nobody removes the record.
     key.push(unsafe { record.bytes() });
     key

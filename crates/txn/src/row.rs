@@ -14,6 +14,15 @@
 //! checkpoint store them as they are.
 //!
 //! A NULL column keeps its place: zeros if fixed, nothing if variable.
+//!
+//! A column that was added to the table later has a part of its own behind this, if the
+//! row is not older (`layout`):
+//!
+//! ```text
+//! ┌─────────┬──────────────────────┐     ┌─────────┬─────────────┬──────┐
+//! │ NULL? 1 │ value, little-endian │ or  │ NULL? 1 │ length, u32 │ data │
+//! └─────────┴──────────────────────┘     └─────────┴─────────────┴──────┘
+//! ```
 
 mod buf;
 
@@ -64,10 +73,9 @@ macro_rules! accessors {
         #[inline]
         fn variable(&self, column: usize, ty: Type) -> &$life [u8] {
             let (schema, bytes) = self.parts();
-            let index = schema.layout().place(column, ty);
+            let place = schema.layout().place(column, ty);
             self.assert_value(column);
-            let (start, end) = schema.layout().span(bytes, index);
-            &bytes[start..end]
+            schema.layout().variable(bytes, place)
         }
 
         #[inline]
@@ -82,8 +90,9 @@ macro_rules! accessors {
         #[inline]
         pub fn is_null(&self, column: usize) -> bool {
             let (schema, bytes) = self.parts();
-            assert!(column < schema.columns().len(), "there is no column {column}");
-            bytes[column / 8] & (1 << (column % 8)) != 0
+            let place = schema.layout().places.get(column);
+            let place = place.unwrap_or_else(|| panic!("there is no column {column}"));
+            schema.layout().is_null(bytes, *place)
         }
 
         /// The value of any column.
@@ -119,10 +128,9 @@ macro_rules! accessors {
         #[inline]
         pub fn $name(&self, column: usize) -> $name {
             let (schema, all) = self.parts();
-            let at = schema.layout().place(column, Type::$ty);
+            let place = schema.layout().place(column, Type::$ty);
             self.assert_value(column);
-            let $bytes: [u8; size_of::<$name>()] =
-                all[at..at + size_of::<$name>()].try_into().expect("as long as asked for");
+            let $bytes: [u8; size_of::<$name>()] = schema.layout().fixed(all, place);
             $read
         }
     };

@@ -39,8 +39,8 @@ impl<'db> Transaction<'db> {
         range: KeyRange<L, U>,
         direction: Direction,
     ) -> Result<Scan<'t>> {
-        self.check(&table.0)?;
-        let span = range.encode(&table.0.key, &table.0.schema)?;
+        self.check(table)?;
+        let span = range.encode(&table.inner.key)?;
         Ok(Scan::new(
             self,
             table,
@@ -57,8 +57,10 @@ impl<'db> Transaction<'db> {
         direction: Direction,
     ) -> Result<Scan<'t>> {
         let table = &index.table;
-        self.check(&table.0)?;
-        let span = range.encode(&index.inner().key, &table.0.schema)?;
+        self.check(table)?;
+        let there = index.inner.check_read(self.snapshot());
+        there.map_err(|error| self.end_with(error))?;
+        let span = range.encode(&index.inner.key)?;
         Ok(Scan::new(
             self,
             table,
@@ -80,8 +82,8 @@ impl<'t> Scan<'t> {
 
     /// The next record, with the index entry that led to it.
     #[inline]
-    fn next_record(&mut self) -> Option<(Record, Option<IndexEntry>)> {
-        let tables = &*self.table.0;
+    fn next_record(&mut self) -> Result<Option<(Record, Option<IndexEntry>)>> {
+        let table = &*self.table.inner;
         loop {
             let found = match &mut self.source {
                 Source::Primary(scan) => scan.next_here().map(|record| (record, None)),
@@ -91,22 +93,24 @@ impl<'t> Scan<'t> {
                 }),
             };
             if found.is_some() {
-                return found;
+                return Ok(found);
             }
             let txn = self.txn;
+            txn.check_served(self.table)?;
             let more = match &mut self.source {
-                Source::Primary(scan) => scan.next_leaf(&tables.primary, |leaf, from, to| {
-                    txn.note_scanned(IndexRead::Primary(tables), leaf, from, to);
+                Source::Primary(scan) => scan.next_leaf(&table.primary, |leaf, from, to| {
+                    txn.note_scanned(IndexRead::Primary(table), leaf, from, to);
                 }),
                 Source::Index(index, scan) => {
-                    let index = index.inner();
+                    let index = &*index.inner;
+                    index.check_there()?;
                     scan.next_leaf(&index.tree, |leaf, from, to| {
                         txn.note_scanned(IndexRead::Index(index), leaf, from, to);
                     })
                 }
             };
             if !more {
-                return None;
+                return Ok(None);
             }
         }
     }
@@ -117,7 +121,7 @@ impl<'t> Scan<'t> {
             return true;
         };
         let mut key = KeyBuf::new();
-        index.inner().key.of_row(row, &mut key);
+        index.inner.key.of_row(row.raw(), &mut key);
         // SAFETY: found while the transaction is open (T1). The primary key,
         // which follows, is the record's in any case.
         unsafe { entry.bytes() }.starts_with(key.as_slice())
@@ -125,12 +129,12 @@ impl<'t> Scan<'t> {
 
     #[inline]
     fn step(&mut self) -> Result<Option<Row<'t>>> {
-        let tables: &'t Table = self.table;
-        while let Some((record, entry)) = self.next_record() {
+        let table: &'t Table = self.table;
+        while let Some((record, entry)) = self.next_record()? {
             preemption::record_read();
             self.txn.check_scan()?;
             let view = self.txn.see(record);
-            let Some(row) = self.txn.row(tables.schema(), view) else {
+            let Some(row) = self.txn.row(table.schema(), view) else {
                 continue;
             };
             if entry.is_none_or(|entry| self.is_found_by(row, entry)) {

@@ -3,28 +3,35 @@
 //! A schema is checked once, when it is built, so that the rest of the crate
 //! may rely on it: names are unique, a primary key exists and is never NULL,
 //! indexes name columns that exist.
+//!
+//! A schema never changes. A table that is changed gets another one, made of this one's
+//! [`Parts`]. Programs name columns by their positions among those that there are; the
+//! engine keeps numbers, of all that there ever were.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::column::{Column, Type};
 use crate::error::SchemaError;
-use crate::layout::Layout;
+use crate::layout::{Layout, Stored};
 
 /// A table has at most this many columns.
 pub const MAX_COLUMNS: usize = 1024;
 
-/// A secondary index, which need not be unique.
+/// A secondary index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSchema {
     /// Its name, unique in the table.
     pub name: String,
+    /// Whether no two rows may have the same key. Keys with a NULL are equal to none.
+    pub unique: bool,
     /// Positions of its columns.
     pub columns: Vec<usize>,
 }
 
-/// Some columns of a table, and perhaps more: those from number 63 on are not
-/// told apart.
+/// Some columns of a table, by their numbers, and perhaps more: those from number 63 on
+/// are not told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns(u64);
 
@@ -33,8 +40,8 @@ impl Columns {
     pub(crate) const ALL: Columns = Columns(u64::MAX);
 
     #[inline]
-    pub(crate) fn add(&mut self, column: usize) {
-        self.0 |= 1 << column.min(63);
+    pub(crate) fn add(&mut self, number: usize) {
+        self.0 |= 1 << number.min(63);
     }
 
     /// Whether a column may be in both.
@@ -54,6 +61,21 @@ struct Inner {
     primary_key: Vec<usize>,
     indexes: Vec<IndexSchema>,
     layout: Layout,
+    /// Tells layouts apart.
+    layout_id: u64,
+}
+
+/// A schema as it is kept: by the numbers of its columns, which never change.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Parts {
+    pub(crate) name: Arc<str>,
+    /// All columns there ever were.
+    pub(crate) stored: Vec<Stored>,
+    /// So many of them were there from the beginning.
+    pub(crate) base: usize,
+    pub(crate) primary_key: Vec<usize>,
+    /// Indexes by the numbers of their columns.
+    pub(crate) indexes: Vec<IndexSchema>,
 }
 
 impl Schema {
@@ -91,10 +113,61 @@ impl Schema {
         &self.0.indexes
     }
 
-    /// Whether it is the very same, and not only alike.
+    /// Whether rows of one are rows of the other, and not only alike.
     #[inline]
-    pub(crate) fn is(&self, other: &Schema) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    pub(crate) fn has_rows_of(&self, other: &Schema) -> bool {
+        self.0.layout_id == other.0.layout_id
+    }
+
+    /// The numbers of columns at these positions.
+    pub(crate) fn numbers(&self, positions: &[usize]) -> Vec<usize> {
+        let places = &self.0.layout.places;
+        positions
+            .iter()
+            .map(|&at| places[at].number.into())
+            .collect()
+    }
+
+    /// The schema by the numbers of its columns.
+    pub(crate) fn parts(&self) -> Parts {
+        let (stored, base) = self.0.layout.stored();
+        let index = |index: &IndexSchema| IndexSchema {
+            columns: self.numbers(&index.columns),
+            ..index.clone()
+        };
+        Parts {
+            name: self.shared_name(),
+            stored: stored.to_vec(),
+            base,
+            primary_key: self.numbers(&self.0.primary_key),
+            indexes: self.0.indexes.iter().map(index).collect(),
+        }
+    }
+
+    /// The same with other indexes, given by the numbers of columns. Rows of one are rows
+    /// of the other.
+    pub(crate) fn with_indexes(&self, indexes: Vec<IndexSchema>) -> Result<Schema, SchemaError> {
+        let parts = Parts {
+            indexes,
+            ..self.parts()
+        };
+        let inner = Arc::into_inner(parts.build()?.0).expect("just made");
+        Ok(Schema(Arc::new(Inner {
+            layout_id: self.0.layout_id,
+            ..inner
+        })))
+    }
+
+    /// Whether rows of the other schema are rows of this one, which is later.
+    pub(crate) fn can_follow(&self, earlier: &Schema) -> bool {
+        let (now, before) = (self.parts(), earlier.parts());
+        let same = |(now, before): (&Stored, &Stored)| {
+            let dropped = now.dropped || !before.dropped;
+            dropped && (&now.column, &now.initial) == (&before.column, &before.initial)
+        };
+        (now.name, now.base, now.primary_key) == (before.name, before.base, before.primary_key)
+            && now.stored.len() >= before.stored.len()
+            && now.stored.iter().zip(&before.stored).all(same)
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -108,7 +181,7 @@ impl Schema {
                 "column",
                 name,
                 self.name(),
-                self.0.columns.iter().map(|column| &column.name),
+                self.0.columns.iter().map(|column| column.name.as_str()),
             )
         })
     }
@@ -143,9 +216,9 @@ pub(crate) fn unknown<'a>(
     what: &'static str,
     name: &str,
     within: &str,
-    known: impl Iterator<Item = &'a String>,
+    known: impl Iterator<Item = &'a str>,
 ) -> SchemaError {
-    let known: Vec<&str> = known.map(String::as_str).collect();
+    let known: Vec<&str> = known.collect();
     SchemaError::Unknown {
         what,
         name: name.to_owned(),
@@ -164,7 +237,7 @@ pub struct SchemaBuilder {
     name: String,
     columns: Vec<Column>,
     primary_key: Vec<String>,
-    indexes: Vec<(String, Vec<String>)>,
+    indexes: Vec<(String, bool, Vec<String>)>,
 }
 
 impl SchemaBuilder {
@@ -204,59 +277,54 @@ impl SchemaBuilder {
         columns: impl IntoIterator<Item = S>,
     ) -> SchemaBuilder {
         let columns = columns.into_iter().map(Into::into).collect();
-        self.indexes.push((name.into(), columns));
+        self.indexes.push((name.into(), false, columns));
+        self
+    }
+
+    /// Adds a secondary index in which no two rows may have the same key; one with a
+    /// NULL in it is equal to none.
+    #[must_use]
+    pub fn unique_index<S: Into<String>>(
+        mut self,
+        name: impl Into<String>,
+        columns: impl IntoIterator<Item = S>,
+    ) -> SchemaBuilder {
+        let columns = columns.into_iter().map(Into::into).collect();
+        self.indexes.push((name.into(), true, columns));
         self
     }
 
     /// Checks the schema.
     pub fn build(self) -> Result<Schema, SchemaError> {
-        if self.name.is_empty() {
-            return Err(SchemaError::Nameless { what: "a table" });
-        }
-        if self.columns.len() > MAX_COLUMNS {
-            return Err(SchemaError::TooManyColumns {
-                table: self.name,
-                count: self.columns.len(),
-                limit: MAX_COLUMNS,
-            });
-        }
-        distinct("a column", self.columns.iter().map(|column| &column.name))?;
-        distinct("an index", self.indexes.iter().map(|(name, _)| name))?;
         let primary_key = self.positions(&self.primary_key)?;
-        if primary_key.is_empty() {
-            return Err(SchemaError::NoPrimaryKey { table: self.name });
-        }
-        if let Some(&at) = primary_key.iter().find(|&&at| self.columns[at].nullable) {
-            return Err(SchemaError::NullablePrimaryKey {
-                column: self.columns[at].name.clone(),
-            });
-        }
         let mut indexes = Vec::new();
-        for (name, columns) in &self.indexes {
-            if columns.is_empty() {
-                return Err(SchemaError::EmptyIndex {
-                    index: name.clone(),
-                });
-            }
+        for (name, unique, columns) in &self.indexes {
             indexes.push(IndexSchema {
                 name: name.clone(),
+                unique: *unique,
                 columns: self.positions(columns)?,
             });
         }
-        Ok(Schema(Arc::new(Inner {
-            layout: Layout::new(&self.columns),
+        let stored = self.columns.into_iter().map(|column| Stored {
+            column,
+            dropped: false,
+            initial: Vec::new(),
+        });
+        let stored: Vec<_> = stored.collect();
+        let parts = Parts {
             name: self.name.into(),
-            columns: self.columns,
+            base: stored.len(),
+            stored,
             primary_key,
             indexes,
-        })))
+        };
+        parts.build()
     }
 
     fn positions(&self, names: &[String]) -> Result<Vec<usize>, SchemaError> {
-        distinct("a key's column", names.iter())?;
         let find = |name: &String| {
             position(&self.columns, name, |column| &column.name).ok_or_else(|| {
-                let known = self.columns.iter().map(|column| &column.name);
+                let known = self.columns.iter().map(|column| column.name.as_str());
                 unknown("column", name, &self.name, known)
             })
         };
@@ -264,11 +332,90 @@ impl SchemaBuilder {
     }
 }
 
+impl Parts {
+    /// Whether what was read can be a schema: columns that were added have initial
+    /// values, and those of the base do not need any.
+    pub(crate) fn fits(&self) -> bool {
+        self.base <= self.stored.len()
+            && self
+                .stored
+                .iter()
+                .enumerate()
+                .all(|(number, stored)| match number < self.base {
+                    true => stored.initial.is_empty(),
+                    false => stored.is_whole_part(&stored.initial),
+                })
+    }
+
+    /// Checks the schema.
+    pub(crate) fn build(self) -> Result<Schema, SchemaError> {
+        static NEXT_LAYOUT: AtomicU64 = AtomicU64::new(0);
+        if self.name.is_empty() {
+            return Err(SchemaError::Nameless { what: "a table" });
+        }
+        if self.stored.len() > MAX_COLUMNS {
+            return Err(SchemaError::TooManyColumns {
+                table: self.name.to_string(),
+                count: self.stored.len(),
+                limit: MAX_COLUMNS,
+            });
+        }
+        let live = || self.stored.iter().filter(|stored| !stored.dropped);
+        distinct("a column", live().map(|stored| stored.column.name.as_str()))?;
+        distinct("an index", self.indexes.iter().map(|index| &*index.name))?;
+        if self.primary_key.is_empty() {
+            return Err(SchemaError::NoPrimaryKey {
+                table: self.name.to_string(),
+            });
+        }
+        let primary_key = self.key(&self.primary_key)?;
+        let column = |&number: &usize| &self.stored[number].column;
+        if let Some(column) = self.primary_key.iter().map(column).find(|key| key.nullable) {
+            return Err(SchemaError::NullablePrimaryKey {
+                column: column.name.clone(),
+            });
+        }
+        let mut indexes = Vec::new();
+        for index in &self.indexes {
+            if index.columns.is_empty() {
+                return Err(SchemaError::EmptyIndex {
+                    index: index.name.clone(),
+                });
+            }
+            indexes.push(IndexSchema {
+                columns: self.key(&index.columns)?,
+                ..index.clone()
+            });
+        }
+        Ok(Schema(Arc::new(Inner {
+            columns: live().map(|stored| stored.column.clone()).collect(),
+            layout: Layout::new(self.stored, self.base),
+            name: self.name,
+            primary_key,
+            indexes,
+            layout_id: NEXT_LAYOUT.fetch_add(1, Relaxed),
+        })))
+    }
+
+    /// The positions of the columns with these numbers, which are a key's.
+    fn key(&self, numbers: &[usize]) -> Result<Vec<usize>, SchemaError> {
+        let names = numbers
+            .iter()
+            .map(|&number| &*self.stored[number].column.name);
+        distinct("a key's column", names)?;
+        let before = |&number: &usize| {
+            let before = self.stored[..number].iter();
+            before.filter(|stored| !stored.dropped).count()
+        };
+        Ok(numbers.iter().map(before).collect())
+    }
+}
+
 fn distinct<'a>(
     what: &'static str,
-    names: impl Iterator<Item = &'a String>,
+    names: impl Iterator<Item = &'a str>,
 ) -> Result<(), SchemaError> {
-    let mut names: Vec<&String> = names.collect();
+    let mut names: Vec<&str> = names.collect();
     names.sort();
     if names.first().is_some_and(|name| name.is_empty()) {
         return Err(SchemaError::Nameless { what });
@@ -276,7 +423,7 @@ fn distinct<'a>(
     match names.windows(2).find(|pair| pair[0] == pair[1]) {
         Some(pair) => Err(SchemaError::Twice {
             what,
-            name: pair[0].clone(),
+            name: pair[0].to_owned(),
         }),
         None => Ok(()),
     }
@@ -324,6 +471,38 @@ mod tests {
                 .primary_key(["a"]),
             "needs a name",
         );
+    }
+
+    #[test]
+    fn only_a_schema_that_reads_all_rows_may_follow() {
+        let with = |schema: &Schema, initial: u8| {
+            let mut parts = schema.parts();
+            parts.stored.push(Stored {
+                column: Column {
+                    name: "c".to_owned(),
+                    ty: Type::Bool,
+                    nullable: true,
+                },
+                dropped: false,
+                initial: vec![0, initial],
+            });
+            parts.build().unwrap()
+        };
+        let first = base().primary_key(["a"]).build().unwrap();
+        let added = with(&first, 1);
+        let mut parts = added.parts();
+        parts.stored[1].dropped = true;
+        let dropped = parts.build().unwrap();
+        assert!(added.can_follow(&first) && dropped.can_follow(&added));
+        assert!(dropped.can_follow(&first) && first.can_follow(&first));
+        // The other way round a column would come back, or be unknown.
+        assert!(!first.can_follow(&added) && !added.can_follow(&dropped));
+        assert!(!with(&first, 0).can_follow(&added));
+        let declared = base().nullable("c", Type::Bool).primary_key(["a"]).build();
+        assert!(!declared.unwrap().can_follow(&first));
+        let key = base().column("c", Type::I32).primary_key(["c"]).build();
+        let same = base().column("c", Type::I32).primary_key(["a"]).build();
+        assert!(!key.unwrap().can_follow(&same.unwrap()));
     }
 
     #[test]

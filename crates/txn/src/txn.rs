@@ -223,11 +223,11 @@ impl<'db> Transaction<'db> {
 
     /// Before every operation: whether the transaction can go on.
     #[inline]
-    pub(crate) fn check(&self, table: &TableInner) -> Result<()> {
+    pub(crate) fn check(&self, table: &Table) -> Result<()> {
         assert!(
-            table.database == self.db.id,
+            table.inner.database == self.db.id,
             "table '{}' belongs to another database",
-            table.schema.name()
+            table.name()
         );
         let operations = self.operations.get().wrapping_add(1);
         self.operations.set(operations);
@@ -240,7 +240,16 @@ impl<'db> Transaction<'db> {
         if self.isolation == Isolation::ReadCommitted {
             self.snapshot.set(self.db.epochs.now());
         }
-        Ok(())
+        self.check_served(table)
+    }
+
+    /// Whether the table is there, for a handle that may be older.
+    #[inline]
+    pub(crate) fn check_served(&self, table: &Table) -> Result<()> {
+        if table.is_served() {
+            return Ok(());
+        }
+        Err(self.end_with(table.refused()))
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -279,6 +288,16 @@ impl<'db> Transaction<'db> {
         }
     }
 
+    /// The error of a schema that has changed, after which the transaction can only be
+    /// aborted unless its program is wrong.
+    #[cold]
+    pub(crate) fn end_with(&self, error: Error) -> Error {
+        match error {
+            Error::Schema(_) => error,
+            error => self.fail(error),
+        }
+    }
+
     /// From now on the transaction can only be aborted.
     #[cold]
     pub(crate) fn fail(&self, error: Error) -> Error {
@@ -292,21 +311,21 @@ impl<'db> Transaction<'db> {
     /// The row with this primary key.
     #[inline]
     pub fn get<'t>(&'t self, table: &'t Table, key: impl Key) -> Result<Option<Row<'t>>> {
-        let table = &*table.0;
         self.check(table)?;
+        let (table, schema) = (&*table.inner, &table.schema);
         let mut bytes = KeyBuf::new();
-        table.key.whole(&table.schema, &key, &mut bytes)?;
+        table.key.whole(&key, &mut bytes)?;
         preemption::record_read();
         if let Some(record) = self.prefetched(table, bytes.as_slice()) {
             let view = record::view(record, self.snapshot.get(), self.status.get(), true);
-            if let Some(row) = self.row(&table.schema, view) {
+            if let Some(row) = self.row(schema, view) {
                 self.note_doubt(record);
                 self.note_read(record, view);
                 return Ok(Some(row));
             }
         }
         let found = table.primary.lookup(bytes.as_slice());
-        let row = (found.entry).and_then(|record| self.row(&table.schema, self.see(record)));
+        let row = (found.entry).and_then(|record| self.row(schema, self.see(record)));
         if row.is_none() {
             self.note_absent(table, found.leaf, bytes.as_slice());
         }
@@ -319,7 +338,7 @@ impl<'db> Transaction<'db> {
     /// some 50 ns for each that is. Keys without a row, or that do not fit the
     /// table, do no harm.
     pub fn prefetch<K: Key>(&self, table: &Table, keys: impl IntoIterator<Item = K>) {
-        let table = &*table.0;
+        let table = &*table.inner;
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {
             // All leaves are asked for before the first is looked at, then all
@@ -328,7 +347,7 @@ impl<'db> Transaction<'db> {
             let mut leaves = [const { None }; PREFETCH_GROUP];
             for (leaf, key) in leaves.iter_mut().zip(keys.by_ref()) {
                 let mut bytes = KeyBuf::new();
-                if table.key.whole(&table.schema, &key, &mut bytes).is_ok() {
+                if table.key.whole(&key, &mut bytes).is_ok() {
                     *leaf = table.primary.approach(bytes.as_slice());
                 }
             }

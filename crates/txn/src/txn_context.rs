@@ -20,13 +20,14 @@ use crate::database::Shared;
 use crate::epoch::Epochs;
 use crate::heap::{Heap, Pool};
 use crate::hook;
+use crate::key::KeyBuf;
 use crate::node_set::NodeSet;
 use crate::preemption;
 use crate::prefetch_cache::PrefetchCache;
 use crate::record::{self, Head, IndexEntry, Record, RecordHead, Version};
 use crate::surplus::{self, Limbo, Surplus};
 use crate::sync::{AcqRel, Acquire, Relaxed};
-use crate::table::{IndexInner, TableInner};
+use crate::table::{IndexInner, IndexSet, TableInner};
 use crate::thin::Thin;
 use crate::tree::{self, Finger, Keeper, Node, Spot};
 use crate::txn_status::TxnStatus;
@@ -52,8 +53,8 @@ fn clear<T>(list: &mut Vec<T>) {
 
 /// One row that the transaction writes.
 pub(crate) struct Write {
-    /// Tables live as long as their database.
-    pub(crate) table: *const TableInner,
+    /// The indexes that were maintained. Sets live as long as their table (K4).
+    pub(crate) set: *const IndexSet,
     pub(crate) record: Record,
     /// The committed version under the new one; `None` if the record is new.
     pub(crate) base: Option<Version>,
@@ -62,9 +63,9 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    pub(crate) fn table(&self) -> &TableInner {
-        // SAFETY: tables live as long as their database, and so do these contexts.
-        unsafe { &*self.table }
+    pub(crate) fn set(&self) -> &IndexSet {
+        // SAFETY: tables live as long as their database (K4), and so do these contexts.
+        unsafe { &*self.set }
     }
 
     /// Whether there is no row before and none after.
@@ -74,7 +75,7 @@ impl Write {
 
     pub(crate) fn image<'a>(&self) -> hook::Write<'a> {
         hook::Write {
-            table: self.table().id,
+            table: self.set().table().id,
             // SAFETY: the transaction is open (E1).
             key: unsafe { self.record.bytes() },
             after: record::row_of(self.new),
@@ -85,9 +86,8 @@ impl Write {
 /// A span of an index that the transaction begins or ends.
 #[derive(Clone, Copy)]
 pub(crate) struct SpanChange {
-    pub(crate) table: *const TableInner,
-    /// Which of the table's indexes.
-    pub(crate) at: usize,
+    /// Indexes live as long as their table (K4).
+    pub(crate) index: *const IndexInner,
     pub(crate) entry: IndexEntry,
     pub(crate) begins: bool,
 }
@@ -102,8 +102,21 @@ pub(crate) enum Retired {
     Status(*mut TxnStatus),
     /// A committed tombstone of this record.
     Tombstone(*const TableInner, Record),
-    /// The end of a span in this index of the table, with a hold on its record.
-    Span(*const TableInner, usize, IndexEntry),
+    /// The end of a span of this record, with a hold on it.
+    Span(Ended),
+    /// A table that was dropped.
+    Table(*const TableInner),
+    /// An index that was dropped.
+    Index(*const IndexInner),
+}
+
+/// The end of a span.
+#[derive(Clone, Copy)]
+pub(crate) struct Ended {
+    pub(crate) index: *const IndexInner,
+    pub(crate) entry: IndexEntry,
+    /// The entry's, which may be gone with its index.
+    pub(crate) record: Record,
 }
 
 impl Retired {
@@ -118,7 +131,10 @@ impl Retired {
                 Retired::Node(node) => tree::node_size(node),
                 Retired::Separator(key) => Thin::<()>::size(key.bytes().len()),
                 Retired::Status(_) => size_of::<TxnStatus>(),
-                Retired::Tombstone(..) | Retired::Span(..) => 0,
+                Retired::Tombstone(..)
+                | Retired::Span(..)
+                | Retired::Table(_)
+                | Retired::Index(_) => 0,
             }
         }
     }
@@ -130,8 +146,7 @@ impl Retired {
     #[inline]
     pub(crate) unsafe fn free(self, pool: Option<&mut Pool>) {
         if let Retired::Record(record) = &self {
-            // SAFETY: it is alive until it is freed.
-            debug_assert_eq!(unsafe { record.note() }.load(Relaxed), 0, "V4");
+            debug_assert!(record::has_no_holds(*record), "V4");
         }
         // SAFETY: by the caller.
         unsafe {
@@ -158,7 +173,10 @@ impl Retired {
                 Retired::Node(node) => tree::free_node(node),
                 Retired::Separator(key) => key.free(),
                 Retired::Status(status) => drop(Box::from_raw(status)),
-                Retired::Tombstone(..) | Retired::Span(..) => {}
+                Retired::Tombstone(..)
+                | Retired::Span(..)
+                | Retired::Table(_)
+                | Retired::Index(_) => {}
             }
         }
     }
@@ -195,6 +213,8 @@ pub(crate) struct TxnContext {
     made: usize,
     /// Pieces of the surplus that are being freed.
     taken: Vec<Retired>,
+    /// Tables and indexes of which a part was torn down, for the surplus.
+    pub(crate) torn: Vec<Retired>,
 }
 
 // SAFETY: its pointers are to shared objects, or to what its holder alone may
@@ -234,6 +254,7 @@ impl TxnContext {
             limbo_bytes: 0,
             made: 0,
             taken: Vec::new(),
+            torn: Vec::new(),
         }
     }
 
@@ -352,6 +373,7 @@ impl TxnContext {
         if self.limbo.len() > KEPT_AT_MOST.0 || self.limbo_bytes > KEPT_AT_MOST.1 {
             self.leave(surplus);
         }
+        self.pass_on(surplus, epochs);
         self.made = 0;
     }
 
@@ -426,11 +448,21 @@ impl TxnContext {
                 self.bury(table, record);
                 0
             }
-            Retired::Span(table, at, entry) => {
-                // SAFETY: the entry lives while it has spans.
-                let record = unsafe { entry.head() }.record;
-                self.end_span(table, at, entry);
-                self.bury(table, record);
+            Retired::Span(ended) => {
+                // SAFETY: indexes live as long as their database (K4).
+                let index = unsafe { &*ended.index };
+                if !index.is_torn() {
+                    self.end_span(index, ended.entry);
+                }
+                self.bury(index.table(), ended.record);
+                0
+            }
+            Retired::Table(table) => {
+                self.tear_table(table);
+                0
+            }
+            Retired::Index(index) => {
+                self.tear_index(index);
                 0
             }
             retired => {
@@ -452,22 +484,24 @@ impl TxnContext {
 
     /// Retires the end of a span, with a hold on its record that the caller has
     /// taken before its tombstone, if any, became visible.
-    pub(crate) fn retire_span(&mut self, table: *const TableInner, at: usize, entry: IndexEntry) {
-        self.retire(Retired::Span(table, at, entry));
+    pub(crate) fn retire_span(&mut self, ended: Ended) {
+        self.retire(Retired::Span(ended));
     }
 
     /// Gives up a hold on a record, now that no open snapshot is older than the
     /// tombstone, or the end of a span, that it was for. If it was the
     /// last, and a tombstone is the record's head, the record is removed.
     fn bury(&mut self, table: *const TableInner, record: Record) {
+        // SAFETY: tables live as long as their database (K4).
+        let table = unsafe { &*table };
+        if table.is_torn() {
+            return;
+        }
         let _region = preemption::region();
         // The head first: while the hold is still ours, a writer that makes
         // another tombstone the head has a hold too (V4).
         let head = record::head_of(record);
-        // SAFETY: the record lives while there are holds on it (V4).
-        let holds = unsafe { record.note() }.fetch_sub(1, AcqRel);
-        debug_assert_ne!(holds, 0, "V4");
-        if holds != 1 {
+        if record::unhold(record) != 1 {
             return;
         }
         let Head::Version(tombstone) = head else {
@@ -477,8 +511,7 @@ impl TxnContext {
         if !committed || !record::is_tombstone(tombstone) || !record::kill(record, tombstone) {
             return;
         }
-        // SAFETY: tables live as long as their database.
-        let removed = unsafe { &*table }.primary.remove(record, self);
+        let removed = table.primary.remove(record, self);
         assert!(removed, "a record is in the index until it is dead (V3)");
         self.retire(Retired::Version(tombstone));
         self.retire(Retired::Record(record));
@@ -486,15 +519,34 @@ impl TxnContext {
 
     /// One span less for an index entry, which goes with its last one. In a
     /// region, since a writer that begins a span waits for that.
-    pub(crate) fn end_span(&mut self, table: *const TableInner, at: usize, entry: IndexEntry) {
+    pub(crate) fn end_span(&mut self, index: *const IndexInner, entry: IndexEntry) {
         let _region = preemption::region();
         // SAFETY: the entry lives while it has spans.
         if unsafe { entry.note() }.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: tables live as long as their database.
-            let index = unsafe { &(&(*table).indexes)[at] };
+            // SAFETY: indexes live as long as their database (K4).
+            let index = unsafe { &*index };
             let removed = index.tree.remove(entry, self);
             assert!(removed, "an entry is in the index while it has spans");
             self.retire(Retired::Entry(entry));
+        }
+    }
+
+    /// Makes sure that the row that a record was when an index began has its span there
+    /// (K5): somebody else may do so at the same time, and one span is left (K6).
+    pub(crate) fn cover(&mut self, index: &IndexInner, record: Record, row: &[u8]) {
+        if record::is_covered(record) {
+            return;
+        }
+        let Some(_inside) = index.gate.pass() else {
+            return;
+        };
+        let mut key = KeyBuf::new();
+        index.key.of_row(row, &mut key);
+        // SAFETY: the record was found in an open transaction.
+        key.push(unsafe { record.bytes() });
+        let entry = self.begin_span(index, record, key.as_slice());
+        if !record::cover(record) {
+            self.end_span(index, entry);
         }
     }
 

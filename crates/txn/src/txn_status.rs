@@ -114,6 +114,11 @@ impl TxnStatus {
         }
     }
 
+    /// Whether it has not begun to end. Does not wait.
+    pub(crate) fn is_active(&self) -> bool {
+        self.word.load(Acquire) & STATE == ACTIVE
+    }
+
     /// Whether it has committed by now. Does not wait; for assertions.
     pub(crate) fn is_committed(&self) -> bool {
         self.word.load(Acquire) & STATE == COMMITTED

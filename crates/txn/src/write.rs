@@ -12,13 +12,16 @@
 //! a transaction that is paused with versions in place makes others fail, not
 //! hang, and one on the same worker can let it go on (`Database::run`).
 
+use std::sync::Arc;
+
+use crate::claims::Claimed;
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
 use crate::preemption;
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
-use crate::row::{Row, RowBuf};
+use crate::row::RowBuf;
 use crate::sync::Wait;
-use crate::table::{Table, TableInner};
+use crate::table::{IndexInner, IndexSet, Table, TableInner};
 use crate::tree::Spot;
 use crate::txn::{Isolation, Transaction};
 use crate::txn_context::{SpanChange, TxnContext, Write};
@@ -28,8 +31,8 @@ use crate::txn_status::TxnStatus;
 enum Base {
     /// The record is no more.
     Dead,
-    /// Somebody's, committed.
-    Committed(Version),
+    /// Somebody's, committed at this time.
+    Committed(Version, u64),
     /// The transaction's own.
     Own(Version),
 }
@@ -38,7 +41,7 @@ impl Base {
     fn version(&self) -> Option<Version> {
         match *self {
             Base::Dead => None,
-            Base::Committed(version) | Base::Own(version) => Some(version),
+            Base::Committed(version, _) | Base::Own(version) => Some(version),
         }
     }
 
@@ -57,7 +60,7 @@ impl Transaction<'_> {
     /// that, as all writes: [`Error::Conflict`], [`Error::OutOfMemory`] and what
     /// every operation may meet.
     pub fn insert(&self, table: &Table, row: &RowBuf<'_>) -> Result<()> {
-        self.insert_row(&table.0, row)
+        self.insert_row(table, row)
     }
 
     /// Adds a row: the function gets it all NULL and fills it. As
@@ -67,7 +70,6 @@ impl Transaction<'_> {
     /// # Errors
     /// As [`insert`](Transaction::insert).
     pub fn insert_with(&self, table: &Table, fill: impl FnOnce(&mut RowBuf<'_>)) -> Result<()> {
-        let table = &*table.0;
         let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
         let mut row = RowBuf::new_in(&table.schema, buffer);
         fill(&mut row);
@@ -77,18 +79,18 @@ impl Transaction<'_> {
     }
 
     #[inline]
-    fn insert_row(&self, table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
-        self.check(table)?;
-        self.check_writes()?;
+    fn insert_row(&self, table: &Table, row: &RowBuf<'_>) -> Result<()> {
+        let set = self.begin_write(table)?;
         check_row_is_of(table, row)?;
         row.check_nulls()?;
+        let table = set.table();
         let mut key = KeyBuf::new();
-        table.key.of_row(row.as_row(), &mut key);
+        table.key.of_row(row.raw(), &mut key);
         let mut wait = Wait::new();
         loop {
             let spot = self.with(|txn_context| txn_context.spot(table, key.as_slice()));
             let Some(record) = spot.entry else {
-                if self.insert_new(table, &spot, key.as_slice(), row)? {
+                if self.insert_new(set, &spot, key.as_slice(), row)? {
                     return Ok(());
                 }
                 continue;
@@ -102,11 +104,12 @@ impl Transaction<'_> {
             if !record::is_tombstone(version) {
                 self.note_base(record, &base);
                 return Err(Error::DuplicateKey {
-                    table: table.schema.shared_name(),
+                    table: Arc::clone(&table.name),
                 });
             }
-            if self.put(table, record, &base, Some(row.raw()))? {
-                self.begin_spans(table, record, row.as_row());
+            if let Some(claimed) = self.put(set, record, &base, None, Some(row.raw()))? {
+                self.begin_spans(set, record, row.raw());
+                drop(claimed);
                 return Ok(());
             }
         }
@@ -125,20 +128,23 @@ impl Transaction<'_> {
         key: impl Key,
         mut change: impl FnMut(&mut RowBuf<'_>),
     ) -> Result<()> {
-        let table = &*table.0;
+        let set = self.begin_write(table)?;
         let mut bytes = KeyBuf::new();
-        self.begin_write(table, &key, &mut bytes)?;
+        table.inner.key.whole(&key, &mut bytes)?;
         loop {
-            let (record, base, version) = self.existing(table, bytes.as_slice())?;
+            let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
             let before = record::row_of(version).expect("an existing row");
             let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
             let mut row = RowBuf::to_change(&table.schema, buffer, before);
             change(&mut row);
             let done = check_update(table, &row, bytes.as_slice())
-                .and_then(|()| self.put(table, record, &base, Some(row.raw())));
-            if let Ok(true) = done {
-                self.move_spans(table, record, Row::new(&table.schema, before), &row);
+                .and_then(|()| self.put(set, record, &base, Some(before), Some(row.raw())));
+            if let Ok(Some(_)) = done {
+                self.cover(set, record, &base, before);
+                self.move_spans(set, record, before, &row);
             }
+            // Gives up what was claimed, too.
+            let done = done.map(|put| put.is_some());
             self.with(|txn_context| txn_context.row = row.into_buffer());
             if done? {
                 return Ok(());
@@ -152,23 +158,26 @@ impl Transaction<'_> {
     /// [`Error::NotFound`] if there is no such row, and as
     /// [`insert`](Transaction::insert).
     pub fn delete(&self, table: &Table, key: impl Key) -> Result<()> {
-        let table = &*table.0;
+        let set = self.begin_write(table)?;
         let mut bytes = KeyBuf::new();
-        self.begin_write(table, &key, &mut bytes)?;
+        table.inner.key.whole(&key, &mut bytes)?;
         loop {
-            let (record, base, version) = self.existing(table, bytes.as_slice())?;
-            if self.put(table, record, &base, None)? {
-                let before = record::row_of(version).expect("an existing row");
-                self.end_spans(table, record, Row::new(&table.schema, before));
+            let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
+            let before = record::row_of(version).expect("an existing row");
+            if self.put(set, record, &base, Some(before), None)?.is_some() {
+                self.cover(set, record, &base, before);
+                self.end_spans(set, record, before);
                 return Ok(());
             }
         }
     }
 
-    fn begin_write(&self, table: &TableInner, key: &impl Key, bytes: &mut KeyBuf) -> Result<()> {
+    /// Before every write: the indexes that it has to maintain.
+    #[inline]
+    fn begin_write<'t>(&self, table: &'t Table) -> Result<&'t IndexSet> {
         self.check(table)?;
         self.check_writes()?;
-        Ok(table.key.whole(&table.schema, key, bytes)?)
+        Ok(table.inner.set())
     }
 
     /// The record with this key and its newest version, which is a row and may be
@@ -191,7 +200,7 @@ impl Transaction<'_> {
         }
         self.note_absent(table, found.leaf, key);
         Err(Error::NotFound {
-            table: table.schema.shared_name(),
+            table: Arc::clone(&table.name),
         })
     }
 
@@ -213,7 +222,7 @@ impl Transaction<'_> {
                 if self.isolation != Isolation::ReadCommitted && ts > self.snapshot() {
                     return Err(self.fail(Error::Conflict { below: false }));
                 }
-                Ok(Base::Committed(version))
+                Ok(Base::Committed(version, ts))
             }
             Writable::Busy { level } => Err(self.fail(Error::Conflict {
                 below: level < preemption::level(),
@@ -248,13 +257,15 @@ impl Transaction<'_> {
     /// Adds a record. False if somebody else has, meanwhile.
     fn insert_new(
         &self,
-        table: &TableInner,
+        set: &IndexSet,
         spot: &Spot<RecordHead>,
         key: &[u8],
         row: &RowBuf<'_>,
     ) -> Result<bool> {
+        let bytes = Version::size(row.raw().len()) + Record::size(key.len());
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
-        let status = self.status();
+        let claimed = self.claim_reserved(set, key, None, row.raw(), bytes)?;
+        let (table, status) = (set.table(), self.status());
         let inserted = self.with(|txn_context| {
             let (pool, index) = (&mut txn_context.pool, txn_context.writes.len());
             let version = record::new_version(pool, status, None, index, Some(row.raw()));
@@ -267,13 +278,12 @@ impl Transaction<'_> {
                     version.free_in(&mut txn_context.pool);
                     record.free_in(&mut txn_context.pool);
                 }
-                let unused = Version::size(row.raw().len()) + Record::size(key.len());
-                txn_context.freed(unused);
+                txn_context.freed(bytes);
                 return None;
             };
             txn_context.finger = finger.map(|finger| (std::ptr::from_ref(table), finger));
             txn_context.writes.push(Write {
-                table,
+                set,
                 record,
                 base: None,
                 new: version,
@@ -281,23 +291,53 @@ impl Transaction<'_> {
             Some(record)
         });
         if let Some(record) = inserted {
-            self.begin_spans(table, record, row.as_row());
+            self.begin_spans(set, record, row.raw());
         }
+        drop(claimed);
         Ok(inserted.is_some())
     }
 
-    /// Puts a version above the record's newest one; without a row, a tombstone.
-    /// False if another one is the newest by now.
-    fn put(
+    /// Claims the unique keys of a row for which so many bytes are reserved.
+    fn claim_reserved<'t>(
         &self,
-        table: &TableInner,
+        set: &'t IndexSet,
+        key: &[u8],
+        before: Option<&[u8]>,
+        row: &[u8],
+        bytes: usize,
+    ) -> Result<Option<Claimed<'t>>> {
+        let claimed = self.claim(set, key, before, row);
+        if claimed.is_err() {
+            self.with(|txn_context| txn_context.freed(bytes));
+        }
+        claimed
+    }
+
+    /// Puts a version above the record's newest one, `before`, if that is a row; without
+    /// a row, a tombstone. With it come the claims to its keys, to be kept until the
+    /// indexes have them. `None` if another version is the newest by now.
+    fn put<'t>(
+        &self,
+        set: &'t IndexSet,
         record: Record,
         base: &Base,
+        before: Option<&[u8]>,
         row: Option<&[u8]>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Option<Claimed<'t>>>> {
+        if let Base::Own(old) = *base {
+            self.check_own(set, old)?;
+        }
         self.reserve(row, 0)?;
+        let claimed = match row {
+            Some(row) => {
+                // SAFETY: found while the transaction is open (T1).
+                let key = unsafe { record.bytes() };
+                self.claim_reserved(set, key, before, row, Version::size(row.len()))?
+            }
+            None => None,
+        };
         let status = self.status();
-        Ok(self.with(|txn_context| match *base {
+        let done = self.with(|txn_context| match *base {
             Base::Dead => unreachable!("dead records are looked up again"),
             // An update's function has written the row, too.
             Base::Own(old) if record::head_of(record) != Head::Version(old) => false,
@@ -315,7 +355,7 @@ impl Transaction<'_> {
                 txn_context.retire_version(old);
                 true
             }
-            Base::Committed(base) => {
+            Base::Committed(base, _) => {
                 let index = txn_context.writes.len();
                 let version =
                     record::new_version(&mut txn_context.pool, status, Some(base), index, row);
@@ -333,98 +373,128 @@ impl Transaction<'_> {
                     return false;
                 }
                 txn_context.writes.push(Write {
-                    table,
+                    set,
                     record,
                     base: Some(base),
                     new: version,
                 });
                 true
             }
-        }))
+        });
+        Ok(done.then_some(claimed))
+    }
+
+    /// Fails if the transaction has written this version of its own under another set:
+    /// it may lack spans, and could not be committed (K1).
+    fn check_own(&self, set: &IndexSet, own: Version) -> Result<()> {
+        let until = self.with(|txn_context| {
+            let write = &txn_context.writes[record::write_index(own)];
+            Arc::as_ptr(&write.set().until)
+        });
+        match std::ptr::eq(until, Arc::as_ptr(&set.until)) {
+            true => Ok(()),
+            false => Err(self.fail(set.table().changed())),
+        }
+    }
+
+    /// After a row was written over: it is in the index that is being built (K5).
+    #[inline]
+    fn cover(&self, set: &IndexSet, record: Record, base: &Base, row: &[u8]) {
+        if let Some(index) = &set.covering
+            && let Base::Committed(_, ts) = *base
+            && index.is_older(ts)
+        {
+            self.with(|txn_context| txn_context.cover(index, record, row));
+        }
     }
 
     /// The spans of a row that there was not before.
-    fn begin_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
-        for at in 0..table.indexes.len() {
-            self.with(|txn_context| change_span(txn_context, table, at, record, row, true));
+    fn begin_spans(&self, set: &IndexSet, record: Record, row: &[u8]) {
+        for index in &set.indexes {
+            self.with(|txn_context| change_span(txn_context, index, record, row, true));
         }
     }
 
     /// The spans of a row that there is no more.
-    fn end_spans(&self, table: &TableInner, record: Record, row: Row<'_>) {
-        for at in 0..table.indexes.len() {
-            self.with(|txn_context| change_span(txn_context, table, at, record, row, false));
+    fn end_spans(&self, set: &IndexSet, record: Record, row: &[u8]) {
+        for index in &set.indexes {
+            self.with(|txn_context| change_span(txn_context, index, record, row, false));
         }
     }
 
     /// The spans of a row that was changed.
     #[inline]
-    fn move_spans(&self, table: &TableInner, record: Record, before: Row<'_>, row: &RowBuf<'_>) {
-        for (at, index) in table.indexes.iter().enumerate() {
+    fn move_spans(&self, set: &IndexSet, record: Record, before: &[u8], row: &RowBuf<'_>) {
+        let after = row.raw();
+        for index in &set.indexes {
             if index.key.is_kept(row.touched()) {
                 continue;
             }
-            let after = row.as_row();
             let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
             index.key.of_row(before, &mut old);
             index.key.of_row(after, &mut new);
             if old.as_slice() != new.as_slice() {
                 self.with(|txn_context| {
-                    change_span(txn_context, table, at, record, before, false);
-                    change_span(txn_context, table, at, record, after, true);
+                    change_span(txn_context, index, record, before, false);
+                    change_span(txn_context, index, record, after, true);
                 });
             }
         }
     }
 }
 
-/// Begins or ends the span of a row in one of its table's indexes.
+/// Begins or ends the span of a row in an index.
 fn change_span(
     txn_context: &mut TxnContext,
-    table: &TableInner,
-    at: usize,
+    index: &IndexInner,
     record: Record,
-    row: Row<'_>,
+    row: &[u8],
     begins: bool,
 ) {
-    let index = &table.indexes[at];
     let mut key = KeyBuf::new();
     index.key.of_row(row, &mut key);
     // SAFETY: the record is part of the open transaction.
     key.push(unsafe { record.bytes() });
     let entry = if begins {
         txn_context.begin_span(index, record, key.as_slice())
+    } else if let Some(entry) = index.tree.lookup(key.as_slice()).entry {
+        entry
     } else {
-        let entry = index.tree.lookup(key.as_slice()).entry;
-        entry.expect("a row has its index entries until no snapshot needs them")
+        // Written by somebody who knew that the index was dropped. This transaction
+        // cannot commit (K1).
+        assert!(
+            !index.ended.is_active(),
+            "a row has its index entries until no snapshot needs them"
+        );
+        return;
     };
     txn_context.spans.push(SpanChange {
-        table,
-        at,
+        index,
         entry,
         begins,
     });
 }
 
-fn check_row_is_of(table: &TableInner, row: &RowBuf<'_>) -> Result<()> {
-    if row.schema().is(&table.schema) {
+fn check_row_is_of(table: &Table, row: &RowBuf<'_>) -> Result<()> {
+    if row.schema().has_rows_of(&table.schema) {
         return Ok(());
     }
     Err(SchemaError::OtherTable {
-        expected: table.schema.name().to_owned(),
+        expected: table.name().to_owned(),
         given: row.schema().name().to_owned(),
     }
     .into())
 }
 
-fn check_update(table: &TableInner, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
+fn check_update(table: &Table, row: &RowBuf<'_>, key: &[u8]) -> Result<()> {
     check_row_is_of(table, row)?;
     row.check_nulls()?;
-    if table.key.is_kept(row.touched()) {
+    let spec = &table.inner.key;
+    if spec.is_kept(row.touched()) {
         return Ok(());
     }
     let mut after = KeyBuf::new();
-    table.key.of_row(row.as_row(), &mut after);
+    spec.of_row(row.raw(), &mut after);
     if after.as_slice() == key {
         return Ok(());
     }

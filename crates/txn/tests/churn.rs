@@ -7,7 +7,7 @@
 
 use std::alloc::System;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 
 use giveway_preempt::{Delivery, Policy, Pool, RegionAlloc};
 use giveway_tier::Tier;
@@ -149,6 +149,57 @@ const LEVELS: [Isolation; 3] = [
     Isolation::Snapshot,
     Isolation::Serializable,
 ];
+
+/// The record of an insertion that is taken back is gone, and another one with its key
+/// may come before the index entry that led to it is gone, too.
+#[test]
+fn an_insertion_that_is_taken_back_leaves_no_entry_to_the_next() {
+    let db = Database::in_memory(Options::default());
+    let schema = Schema::builder("board")
+        .column("place", Type::I32)
+        .column("colour", Type::I32)
+        .primary_key(["place"])
+        .index("by_colour", ["colour"]);
+    let table = db.create_table(schema.build().unwrap()).unwrap();
+    let by_colour = table.index("by_colour").unwrap();
+    let insert = |place: i32, commit: bool| {
+        db.run(TxnOptions::read_committed(), |txn| {
+            let mut row = table.row();
+            row.set_i32(0, place).set_i32(1, 7);
+            txn.insert(&table, &row)?;
+            match commit {
+                true => Ok(()),
+                false => Err(Error::Timeout),
+            }
+        })
+    };
+    const PLACES_IN_TURN: i32 = 5_000;
+    let (now, mut wrong) = (AtomicI32::new(0), Vec::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while now.load(Relaxed) < PLACES_IN_TURN {
+                assert!(insert(now.load(Relaxed), false).is_err());
+            }
+        });
+        for place in 0..PLACES_IN_TURN {
+            now.store(place, Relaxed);
+            insert(place, true).unwrap();
+            let txn = db.begin(TxnOptions::read_only()).unwrap();
+            let rows = txn.scan_index(&by_colour, KeyRange::prefix(7), Forward);
+            let places: Vec<i32> = rows.unwrap().map(|row| row.unwrap().i32(0)).collect();
+            drop(txn);
+            if places != [place] {
+                wrong.push((place, places));
+                break;
+            }
+            now.store(place + 1, Relaxed);
+            db.run(TxnOptions::snapshot(), |txn| txn.delete(&table, place))
+                .unwrap();
+        }
+        now.store(PLACES_IN_TURN, Relaxed);
+    });
+    assert_eq!(wrong, []);
+}
 
 #[test]
 fn in_threads() {

@@ -7,18 +7,24 @@
 //! worked out again: balances are what the history says, each thread's history
 //! has no holes (a prefix), and it goes at least as far as was acknowledged.
 //!
+//! Changes of the schema are crashed at every byte of the log instead: a script of
+//! them, with transactions between and checkpoints at some places, on files in memory;
+//! whatever prefix of the log is left, the database is as after some step of the script.
+//!
 //! `GIVEWAY_TXN_ROUNDS` sets the number of kills, `GIVEWAY_TXN_SEED` what is
 //! random.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Cursor, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use giveway_txn::Direction::Forward;
 use giveway_txn::{
-    Database, DurabilityOptions, KeyRange, Options, Schema, SyncPolicy, Table, TxnOptions, Type,
+    Column, Database, Disk, DiskFile, DurabilityOptions, KeyRange, Options, Schema, SyncPolicy,
+    Table, TxnOptions, Type, Value,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -308,4 +314,273 @@ fn torn_anywhere(directory: &Path, random: &mut ChaCha8Rng) {
     last.set_len(random.random_range(40..=length)).unwrap();
     let bank = Bank::open(copy.path(), SyncPolicy::Os);
     bank.check(&BTreeMap::new());
+}
+
+/// Files in memory, which can be copied.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<BTreeMap<String, Contents>>>);
+
+type Contents = Arc<Mutex<Vec<u8>>>;
+
+struct Open(Contents);
+
+impl Memory {
+    fn find(&self, name: &str) -> io::Result<Contents> {
+        let found = self.0.lock().unwrap().get(name).cloned();
+        found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    /// What a crash leaves when the last segment is so long.
+    fn cut(&self, end: usize) -> Memory {
+        let copy = |contents: &Contents| Arc::new(Mutex::new(contents.lock().unwrap().clone()));
+        let files = self.0.lock().unwrap();
+        let files: BTreeMap<_, _> = files
+            .iter()
+            .map(|(name, contents)| (name.clone(), copy(contents)))
+            .collect();
+        let (_, last) = files.last_key_value().unwrap();
+        last.lock().unwrap().truncate(end);
+        Memory(Arc::new(Mutex::new(files)))
+    }
+
+    /// Bytes in the last segment.
+    fn end(&self) -> usize {
+        let files = self.0.lock().unwrap();
+        let (name, last) = files.last_key_value().unwrap();
+        assert!(name.starts_with("log-"), "{name}");
+        last.lock().unwrap().len()
+    }
+
+    fn open(&self) -> Database {
+        let durability = DurabilityOptions::new()
+            .sync(SyncPolicy::Os)
+            .checkpoint_bytes(None);
+        Database::open_on(Arc::new(self.clone()), Options::default(), durability).unwrap()
+    }
+}
+
+impl Disk for Memory {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = Contents::default();
+        let mut files = self.0.lock().unwrap();
+        files.insert(name.to_owned(), Arc::clone(&file));
+        Ok(Box::new(Open(file)))
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        Ok(self.find(name)?.lock().unwrap().clone())
+    }
+
+    fn stream(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(Cursor::new(self.read(name)?)))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let file = self.find(from)?;
+        let mut files = self.0.lock().unwrap();
+        files.remove(from);
+        files.insert(to.to_owned(), file);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.lock().unwrap().remove(name);
+        Ok(())
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        Ok(self.0.lock().unwrap().keys().cloned().collect())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn describe(&self, name: &str) -> String {
+        format!("memory/{name}")
+    }
+}
+
+impl DiskFile for Open {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything there is: tables, schemas, rows, and what each index leads to.
+fn all(db: &Database) -> Vec<String> {
+    let txn = db.begin(TxnOptions::read_only()).unwrap();
+    let mut tables = db.tables();
+    tables.sort_by_key(Table::id);
+    let mut seen = Vec::new();
+    for table in &tables {
+        seen.push(format!("{:?} {:?}", table.id(), table.schema()));
+        let rows: Vec<Vec<Value>> = txn
+            .scan(table, KeyRange::all(), Forward)
+            .unwrap()
+            .map(|row| row.unwrap().values())
+            .collect();
+        seen.extend(rows.iter().map(|row| format!("  {row:?}")));
+        for index in table.schema().indexes() {
+            let mut sorted = rows.clone();
+            let key = |row: &Vec<Value>| {
+                let key = index
+                    .columns
+                    .iter()
+                    .map(|&column| format!("{:?}", row[column]));
+                key.collect::<Vec<_>>()
+            };
+            sorted.sort_by_key(key);
+            let handle = table.index(&index.name).unwrap();
+            let found = txn.scan_index(&handle, KeyRange::all(), Forward).unwrap();
+            let found: Vec<_> = found.map(|row| row.unwrap().values()).collect();
+            assert_eq!(found, sorted, "index '{}' is not its table", index.name);
+        }
+    }
+    seen
+}
+
+/// One step of the script.
+type Step = fn(&Database);
+
+fn people() -> Schema {
+    let schema = Schema::builder("people")
+        .column("id", Type::I32)
+        .column("name", Type::Text)
+        .primary_key(["id"])
+        .index("by_name", ["name"]);
+    schema.build().unwrap()
+}
+
+/// Changes rows of a table in one transaction.
+fn write(db: &Database, rows: &[(i32, &str)]) {
+    let table = db.table("people").unwrap();
+    let (id, name) = (table.column("id").unwrap(), table.column("name").unwrap());
+    db.run(TxnOptions::default(), |txn| {
+        for &(key, text) in rows {
+            if text.is_empty() {
+                txn.delete(&table, key)?;
+            } else if txn.get(&table, key)?.is_some() {
+                txn.update(&table, key, |row| {
+                    row.set_text(name, text);
+                })?;
+            } else {
+                let mut row = table.row();
+                for (at, column) in table.schema().columns().iter().enumerate() {
+                    match column.ty {
+                        Type::Text => row.set_text(at, "some"),
+                        _ => row.set(at, 70)?,
+                    };
+                }
+                row.set_i32(id, key).set_text(name, text);
+                txn.insert(&table, &row)?;
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn add_column(db: &Database, name: &str, ty: Type, default: impl Into<Value>) {
+    let (name, nullable) = (name.to_owned(), false);
+    let column = Column { name, ty, nullable };
+    db.add_column("people", column, default).unwrap();
+}
+
+const SCRIPT: &[Step] = &[
+    |db| drop(db.create_table(people()).unwrap()),
+    |db| write(db, &[(1, "anna"), (2, "bea"), (3, "carl")]),
+    |db| write(db, &[(2, ""), (3, "anna")]),
+    |db| db.drop_table("people").unwrap(),
+    |db| drop(db.create_table(people()).unwrap()),
+    |db| write(db, &[(1, "carl"), (2, "dora")]),
+    |db| add_column(db, "city", Type::Text, "Ulm"),
+    |db| write(db, &[(2, "emil"), (1, "")]),
+    |db| add_column(db, "age", Type::I64, 30),
+    |db| drop(db.drop_column("people", "city").unwrap()),
+    |db| write(db, &[(2, "fritz"), (5, "gerd")]),
+    |db| drop(db.add_index("people", "by_age", ["age", "name"]).unwrap()),
+    |db| write(db, &[(5, "anna"), (6, "bea"), (2, "")]),
+    |db| db.drop_index("people", "by_name").unwrap(),
+    |db| write(db, &[(6, ""), (2, "hans")]),
+    |db| drop(db.add_unique_index("people", "by_name", ["name"]).unwrap()),
+    |db| write(db, &[(2, "ida"), (1, "hans")]),
+];
+
+#[test]
+fn a_crash_at_any_byte_leaves_the_schema_before_or_after_a_change() {
+    let mut cuts = 0;
+    // With a checkpoint before no step, or before one.
+    for checkpoint in (0..SCRIPT.len()).step_by(6) {
+        let disk = Memory::default();
+        let db = disk.open();
+        let mut states = vec![(disk.end(), all(&db))];
+        for (at, step) in SCRIPT.iter().enumerate() {
+            if checkpoint > 0 && at == checkpoint {
+                db.checkpoint().unwrap();
+                // From here on, less is never left.
+                states.drain(..at);
+            }
+            step(&db);
+            db.flush().unwrap();
+            states.push((disk.end(), all(&db)));
+        }
+        let mut left = vec![false; states.len()];
+        for end in states[0].0..=states.last().unwrap().0 {
+            let found = all(&disk.cut(end).open());
+            // The last step that is in the log as a whole.
+            let expected = states.partition_point(|(whole, _)| *whole <= end) - 1;
+            assert_eq!(found, states[expected].1, "cut at {end} after {expected}");
+            left[expected] = true;
+            cuts += 1;
+        }
+        assert!(left.iter().all(|left| *left), "{left:?}");
+    }
+    println!("{cuts} cuts");
+    assert!(cuts > 1000);
+}
+
+/// A build that is in flight has left nothing: the index is there with its record, and
+/// then as its table is.
+#[test]
+fn a_crash_while_an_index_is_built_leaves_all_of_it_or_none() {
+    let rows: Vec<(i32, String)> = (0..60).map(|id| (id, format!("{}", id * 7 % 40))).collect();
+    let disk = Memory::default();
+    let db = disk.open();
+    db.create_table(people()).unwrap();
+    let whole: Vec<_> = rows.iter().map(|(id, name)| (*id, &**name)).collect();
+    let (before, beside) = whole.split_at(40);
+    write(&db, before);
+    db.flush().unwrap();
+    let first = disk.end();
+    std::thread::scope(|scope| {
+        let build = scope.spawn(|| db.add_index("people", "second", ["name"]).map(drop));
+        for row in beside {
+            write(&db, &[*row]);
+        }
+        build.join().unwrap().unwrap();
+    });
+    db.flush().unwrap();
+    let (mut indexes, mut count) = (1, before.len());
+    for end in first..=disk.end() {
+        let db = disk.cut(end).open();
+        // Each index is its table.
+        let found = all(&db);
+        assert!(found.len() > count, "cut at {end}");
+        count = found.len() - 1;
+        let table = db.table("people").unwrap();
+        let there = table.schema().indexes().len();
+        assert!(there >= indexes);
+        indexes = there;
+        let txn = db.begin(TxnOptions::read_only()).unwrap();
+        for row in &whole[..count] {
+            assert!(txn.get(&table, row.0).unwrap().is_some());
+        }
+    }
+    assert_eq!((indexes, count), (2, whole.len()));
 }

@@ -6,8 +6,12 @@
 // Not everything in the files is used by a model.
 #![allow(dead_code)]
 
+#[path = "../src/claims.rs"]
+mod claims;
 #[path = "../src/epoch.rs"]
 mod epoch;
+#[path = "../src/gate.rs"]
+mod gate;
 #[path = "../src/latch.rs"]
 mod latch;
 #[path = "../src/txn_status.rs"]
@@ -15,7 +19,7 @@ mod txn_status;
 
 /// In the place of `src/sync.rs`.
 mod sync {
-    pub(crate) use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+    pub(crate) use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
     pub(crate) use loom::sync::atomic::{AtomicU64, fence};
 
     pub(crate) const SLOTS: usize = 2;
@@ -50,9 +54,11 @@ use loom::model::Builder;
 use loom::sync::Arc;
 use loom::thread;
 
+use claims::Claims;
 use epoch::Epochs;
+use gate::Gate;
 use latch::Latch;
-use sync::{Acquire, AtomicU64, Relaxed, Release};
+use sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
 use txn_status::TxnStatus;
 
 /// Switches of threads that are tried beyond those that must be.
@@ -182,6 +188,124 @@ fn write_skew_is_refused() {
         let here = commit(&shared, 0);
         let there = other.join().unwrap();
         assert!(here ^ there, "one, and not both");
+    });
+}
+
+/// K1: what was written under an index set is committed before the set is replaced, or
+/// not at all; what was written under the next one, is.
+#[test]
+fn nobody_commits_after_a_change_what_was_written_before_it() {
+    model(3, || {
+        let shared = Arc::new((
+            Epochs::<()>::new(|| ()),
+            TxnStatus::new(0),
+            AtomicU64::new(0),
+        ));
+        let change = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (epochs, until, set) = &*shared;
+                until.prepare();
+                let ts = epochs.draw();
+                until.prepare_at(ts);
+                set.store(1, Release);
+                until.commit(ts);
+                ts
+            })
+        };
+        let (epochs, until, set) = &*shared;
+        let written_under = set.load(Acquire);
+        let ts = epochs.draw();
+        let refused = written_under == 0 && until.committed_by(ts);
+        let changed = change.join().unwrap();
+        assert_eq!(refused, written_under == 0 && changed < ts);
+    });
+}
+
+/// J1: when a gate was closed, nobody is inside.
+#[test]
+fn nobody_is_inside_a_gate_that_was_closed() {
+    model(3, || {
+        let shared = Arc::new((Gate::open(), UnsafeCell::new(0)));
+        // SAFETY: one thread uses the cell while it is inside, the other after it has
+        // closed the gate; loom checks it.
+        unsafe impl Sync for Guarded {}
+        // SAFETY: as above.
+        unsafe impl Send for Guarded {}
+        struct Guarded(Arc<(Gate, UnsafeCell<i32>)>);
+        let other = Guarded(Arc::clone(&shared));
+        let passing = thread::spawn(move || {
+            let other = other;
+            if let Some(_inside) = other.0.0.pass() {
+                // SAFETY: as above.
+                other.0.1.with_mut(|value| unsafe { *value += 1 });
+            }
+        });
+        shared.0.close();
+        // SAFETY: as above.
+        shared.1.with_mut(|value| unsafe { *value += 1 });
+        assert!(shared.0.pass().is_none());
+        passing.join().unwrap();
+    });
+}
+
+/// K6: of all who cover a record one counts, and none marks it when the marks are
+/// taken away for another index.
+#[test]
+fn of_all_who_cover_a_record_one_counts() {
+    model(2, || {
+        let shared = Arc::new((Gate::open(), AtomicU64::new(0), AtomicU64::new(0)));
+        let cover = |shared: &(Gate, AtomicU64, AtomicU64)| {
+            let (gate, mark, spans) = shared;
+            if mark.load(Acquire) == 1 {
+                return;
+            }
+            if let Some(_inside) = gate.pass() {
+                spans.fetch_add(1, AcqRel);
+                if mark.fetch_or(1, AcqRel) == 1 {
+                    spans.fetch_sub(1, AcqRel);
+                }
+            }
+        };
+        let writer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || cover(&shared))
+        };
+        cover(&shared);
+        let (gate, mark, spans) = &*shared;
+        gate.close();
+        assert_eq!((mark.load(Acquire), spans.load(Acquire)), (1, 1));
+        // Another index begins; the writer may only just go on.
+        mark.store(0, Relaxed);
+        writer.join().unwrap();
+        assert_eq!((mark.load(Acquire), spans.load(Acquire)), (0, 1));
+    });
+}
+
+/// Q1: of two who claim a key, each of which looks for the other and then shows itself,
+/// one goes on. So it is if they have other keys beside it.
+#[test]
+fn of_two_who_claim_a_key_the_second_finds_the_first() {
+    model(3, || {
+        let shared = Arc::new((Claims::new(), [AtomicU64::new(0), AtomicU64::new(0)]));
+        let write = |shared: &(Claims, [AtomicU64; 2]), mine: usize| {
+            let (claims, there) = shared;
+            let _claimed = claims.claim(1 | 2 << mine);
+            let goes_on = there[1 - mine].load(Relaxed) == 0;
+            if goes_on {
+                there[mine].store(1, Relaxed);
+            }
+            goes_on
+        };
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || write(&shared, 1))
+        };
+        let here = write(&shared, 0);
+        let there = other.join().unwrap();
+        assert!(here ^ there, "one, and not both");
+        // Everything was given up.
+        drop(shared.0.claim(u64::MAX));
     });
 }
 

@@ -13,10 +13,12 @@
 //!   a file whose end fits is whole, and its blocks are in order. (Checked when the
 //!   file is read, always.)
 //! - **C2** A table comes before its rows. (Checked in the same way.)
+//!
+//! Versions are those of the log, and all are read.
 
 use std::io::{self, Read};
 
-use crate::log::format::{check_opening, u32_at, u64_at};
+use crate::log::format::{check_opening, seal_opening, u32_at, u64_at};
 use crate::log::record::{Change, changes};
 use crate::log::segment::Aside;
 use crate::log::{Disk, Failure, Flaw};
@@ -46,6 +48,8 @@ pub(crate) fn checkpoint_number(name: &str) -> Option<u64> {
 /// What a checkpoint says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CheckpointHeader {
+    /// The version of its format.
+    pub(crate) version: u32,
     /// The database it belongs to.
     pub(crate) database: u64,
     /// It has all transactions up to this timestamp, and no other.
@@ -58,21 +62,18 @@ impl CheckpointHeader {
     fn encode(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..12].copy_from_slice(&crate::log::format::VERSION.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.snapshot.to_le_bytes());
         bytes[32..].copy_from_slice(&self.first_needed.to_le_bytes());
-        let crc = crc32c::crc32c(&bytes[16..]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        seal_opening(&mut bytes);
         bytes
     }
 
     fn decode(bytes: &[u8; HEADER]) -> Result<CheckpointHeader, Flaw> {
-        check_opening(bytes, MAGIC)?;
-        if crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
-            return Err(Flaw::Checksum);
-        }
+        let version = check_opening(bytes, MAGIC)?;
         Ok(CheckpointHeader {
+            version,
             database: u64_at(bytes, 16),
             snapshot: u64_at(bytes, 24),
             first_needed: u64_at(bytes, 32),

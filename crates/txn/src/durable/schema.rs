@@ -1,14 +1,24 @@
 //! Schemas as bytes, in the log and in checkpoints.
 //!
 //! ```text
-//! name │ columns: (name, type 1, nullable 1) │ primary key: positions
-//!      │ indexes: (name, positions)
+//! 0xffffffff │ name │ columns in the base │ columns: (name, type 1, flags 1, initial)
+//!            │ primary key: columns │ indexes: (name, unique 1, columns)
 //! ```
 //!
-//! Names and lists begin with their length, numbers have four bytes.
+//! Names, lists and initial values begin with their length, numbers have four bytes.
+//! The columns are all that there ever were, keys have their numbers. Flags: 1 for one
+//! that may be NULL, 2 for one that was dropped.
+//!
+//! Before format version 3 there were no columns but those of the base, and no unique
+//! indexes:
+//!
+//! ```text
+//! name │ columns: (name, type 1, nullable 1) │ primary key │ indexes: (name, columns)
+//! ```
 
-use crate::column::Type;
-use crate::schema::Schema;
+use crate::column::{Column, Type};
+use crate::layout::Stored;
+use crate::schema::{IndexSchema, Parts, Schema};
 
 /// The types in the order of their numbers, which never change.
 const TYPES: [Type; 6] = [
@@ -20,22 +30,34 @@ const TYPES: [Type; 6] = [
     Type::Bytes,
 ];
 
+/// What no name is long: schemas since format version 3 begin with it.
+const MARK: usize = u32::MAX as usize;
+const NULLABLE: u8 = 1;
+const DROPPED: u8 = 2;
+
 /// The bytes of a schema.
 pub(super) fn encode(schema: &Schema) -> Vec<u8> {
+    let parts = schema.parts();
     let mut bytes = Vec::new();
-    text(&mut bytes, schema.name());
-    number(&mut bytes, schema.columns().len());
-    for column in schema.columns() {
-        text(&mut bytes, &column.name);
-        let ty = TYPES.iter().position(|ty| *ty == column.ty);
+    number(&mut bytes, MARK);
+    data(&mut bytes, parts.name.as_bytes());
+    number(&mut bytes, parts.base);
+    number(&mut bytes, parts.stored.len());
+    for stored in &parts.stored {
+        data(&mut bytes, stored.column.name.as_bytes());
+        let ty = TYPES.iter().position(|ty| *ty == stored.column.ty);
         bytes.push(ty.expect("every type has a number") as u8);
-        bytes.push(u8::from(column.nullable));
+        let nullable = u8::from(stored.column.nullable) * NULLABLE;
+        let dropped = u8::from(stored.dropped) * DROPPED;
+        bytes.push(nullable | dropped);
+        data(&mut bytes, &stored.initial);
     }
-    positions(&mut bytes, schema.primary_key());
-    number(&mut bytes, schema.indexes().len());
-    for index in schema.indexes() {
-        text(&mut bytes, &index.name);
-        positions(&mut bytes, &index.columns);
+    numbers(&mut bytes, &parts.primary_key);
+    number(&mut bytes, parts.indexes.len());
+    for index in &parts.indexes {
+        data(&mut bytes, index.name.as_bytes());
+        bytes.push(u8::from(index.unique));
+        numbers(&mut bytes, &index.columns);
     }
     bytes
 }
@@ -45,42 +67,71 @@ fn number(bytes: &mut Vec<u8>, number: usize) {
     bytes.extend_from_slice(&number.to_le_bytes());
 }
 
-fn text(bytes: &mut Vec<u8>, text: &str) {
-    number(bytes, text.len());
-    bytes.extend_from_slice(text.as_bytes());
+fn data(bytes: &mut Vec<u8>, data: &[u8]) {
+    number(bytes, data.len());
+    bytes.extend_from_slice(data);
 }
 
-fn positions(bytes: &mut Vec<u8>, positions: &[usize]) {
-    number(bytes, positions.len());
-    for position in positions {
-        number(bytes, *position);
+fn numbers(bytes: &mut Vec<u8>, numbers: &[usize]) {
+    number(bytes, numbers.len());
+    for each in numbers {
+        number(bytes, *each);
     }
 }
 
 /// The schema with these bytes; `None` if it has none.
 pub(super) fn decode(bytes: &[u8]) -> Option<Schema> {
     let mut input = Input(bytes);
-    let mut builder = Schema::builder(input.text()?);
-    let mut names = Vec::new();
+    let is_old = Input(bytes).number()? != MARK;
+    if !is_old {
+        input.number()?;
+    }
+    let name = input.text()?.into();
+    let base = match is_old {
+        true => None,
+        false => Some(input.number()?),
+    };
+    let mut stored = Vec::new();
     for _ in 0..input.number()? {
         let name = input.text()?;
         let ty = *TYPES.get(usize::from(input.byte()?))?;
-        builder = match input.byte()? {
-            0 => builder.column(&name, ty),
-            1 => builder.nullable(&name, ty),
-            _ => return None,
-        };
-        names.push(name);
+        let flags = input.byte()?;
+        let known = if is_old { NULLABLE } else { NULLABLE | DROPPED };
+        if flags & !known != 0 {
+            return None;
+        }
+        let nullable = flags & NULLABLE != 0;
+        stored.push(Stored {
+            column: Column { name, ty, nullable },
+            dropped: flags & DROPPED != 0,
+            initial: match is_old {
+                true => Vec::new(),
+                false => input.data()?.to_vec(),
+            },
+        });
     }
-    builder = builder.primary_key(input.names(&names)?);
+    let base = base.unwrap_or(stored.len());
+    let primary_key = input.key(&stored)?;
+    let mut indexes = Vec::new();
     for _ in 0..input.number()? {
-        let name = input.text()?;
-        builder = builder.index(name, input.names(&names)?);
+        indexes.push(IndexSchema {
+            name: input.text()?,
+            unique: match is_old {
+                true => false,
+                false => input.flag()?,
+            },
+            columns: input.key(&stored)?,
+        });
     }
-    match input.0 {
-        [] => builder.build().ok(),
-        _ => None,
-    }
+    let parts = Parts {
+        name,
+        stored,
+        base,
+        primary_key,
+        indexes,
+    };
+    let fits = input.0.is_empty() && parts.fits();
+    fits.then(|| parts.build().ok())?
 }
 
 /// What has not been read yet.
@@ -97,30 +148,44 @@ impl Input<'_> {
         Some(self.take(1)?[0])
     }
 
+    fn flag(&mut self) -> Option<bool> {
+        let byte = self.byte()?;
+        (byte <= 1).then_some(byte == 1)
+    }
+
     fn number(&mut self) -> Option<usize> {
         let bytes = self.take(4)?.try_into().ok()?;
         Some(u32::from_le_bytes(bytes) as usize)
     }
 
-    fn text(&mut self) -> Option<String> {
+    fn data(&mut self) -> Option<&[u8]> {
         let length = self.number()?;
-        String::from_utf8(self.take(length)?.to_owned()).ok()
+        self.take(length)
     }
 
-    /// The names of the columns at the positions that follow.
-    fn names(&mut self, columns: &[String]) -> Option<Vec<String>> {
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.data()?.to_owned()).ok()
+    }
+
+    /// The numbers of columns that there are.
+    fn key(&mut self, stored: &[Stored]) -> Option<Vec<usize>> {
         let count = self.number()?;
-        let mut names = Vec::new();
+        let mut numbers = Vec::new();
         for _ in 0..count {
-            names.push(columns.get(self.number()?)?.clone());
+            let number = self.number()?;
+            if stored.get(number)?.dropped {
+                return None;
+            }
+            numbers.push(number);
         }
-        Some(names)
+        Some(numbers)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alter::{with_column, without_column};
 
     #[test]
     fn a_schema_comes_back_and_part_of_one_does_not() {
@@ -132,11 +197,20 @@ mod tests {
         let schema = builder
             .primary_key(["c1", "c4"])
             .index("first", ["n0", "c1"])
-            .index("second", ["c5"])
+            .unique_index("second", ["c5"])
             .build()
             .unwrap();
+        let column = |name: &str, ty, nullable| {
+            let name = name.to_owned();
+            Column { name, ty, nullable }
+        };
+        let schema = with_column(&schema, column("added", Type::Text, false), "é".into());
+        let schema = without_column(&schema.unwrap(), "n3").unwrap();
+        let last = column("last", Type::I64, true);
+        let schema = with_column(&schema, last, crate::Value::Null).unwrap();
         let bytes = encode(&schema);
-        assert_eq!(decode(&bytes), Some(schema));
+        let decoded = decode(&bytes).unwrap();
+        assert_eq!(decoded.parts(), schema.parts());
         for end in 0..bytes.len() {
             assert_eq!(decode(&bytes[..end]), None, "{end}");
         }

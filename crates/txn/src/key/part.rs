@@ -1,56 +1,55 @@
 //! Keys as the user writes them: parts, and tuples of parts, each checked against
 //! its column.
 
-use super::{KeyBuf, KeyColumn, KeySpec, push_f64, push_i32, push_i64, push_variable};
+use super::{KeyBuf, KeySpec, push_f64, push_i32, push_i64, push_variable};
 use crate::column::Type;
 use crate::error::SchemaError;
-use crate::schema::Schema;
 use crate::value::Value;
 
 /// Takes a key's parts one after the other, and checks each against its column.
 pub struct Encoder<'a> {
     spec: &'a KeySpec,
-    schema: &'a Schema,
     out: &'a mut KeyBuf,
     next: usize,
 }
 
 impl<'a> Encoder<'a> {
     #[inline]
-    pub(super) fn new(spec: &'a KeySpec, schema: &'a Schema, out: &'a mut KeyBuf) -> Encoder<'a> {
-        Encoder {
-            spec,
-            schema,
-            out,
-            next: 0,
-        }
+    pub(super) fn new(spec: &'a KeySpec, out: &'a mut KeyBuf) -> Encoder<'a> {
+        Encoder { spec, out, next: 0 }
     }
 
     /// The next part's column; its NULL byte is written.
     #[inline]
-    fn column(&mut self) -> KeyColumn {
+    fn column(&mut self) -> Type {
         let column = self.spec.columns[self.next];
         self.next += 1;
         if column.nullable {
             self.out.push(&[1]);
         }
-        column
+        column.place.ty
+    }
+
+    /// The name of the last part's column.
+    fn name(&self) -> String {
+        let position = self.spec.columns[self.next - 1].position;
+        self.spec.schema.columns()[position].name.clone()
     }
 
     #[cold]
-    fn wrong_type(&self, column: KeyColumn, given: &'static str) -> SchemaError {
+    fn wrong_type(&self, expected: Type, given: &'static str) -> SchemaError {
         SchemaError::WrongType {
-            column: self.schema.columns()[column.column].name.clone(),
-            expected: column.ty,
+            column: self.name(),
+            expected,
             given,
         }
     }
 
     #[cold]
-    fn out_of_range(&self, column: KeyColumn, value: i128) -> SchemaError {
+    fn out_of_range(&self, expected: Type, value: i128) -> SchemaError {
         SchemaError::OutOfRange {
-            column: self.schema.columns()[column.column].name.clone(),
-            expected: column.ty,
+            column: self.name(),
+            expected,
             value,
         }
     }
@@ -58,7 +57,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn integer(&mut self, value: i64) -> Result<(), SchemaError> {
         let column = self.column();
-        match column.ty {
+        match column {
             Type::I64 => push_i64(value, self.out),
             Type::I32 => match i32::try_from(value) {
                 Ok(value) => push_i32(value, self.out),
@@ -72,7 +71,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn text(&mut self, value: &str) -> Result<(), SchemaError> {
         match self.column() {
-            KeyColumn { ty: Type::Text, .. } => push_variable(value.as_bytes(), self.out),
+            Type::Text => push_variable(value.as_bytes(), self.out),
             column => return Err(self.wrong_type(column, "text")),
         }
         Ok(())
@@ -81,9 +80,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn bytes(&mut self, value: &[u8]) -> Result<(), SchemaError> {
         match self.column() {
-            KeyColumn {
-                ty: Type::Bytes, ..
-            } => push_variable(value, self.out),
+            Type::Bytes => push_variable(value, self.out),
             column => return Err(self.wrong_type(column, "bytes")),
         }
         Ok(())
@@ -92,7 +89,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn bool(&mut self, value: bool) -> Result<(), SchemaError> {
         match self.column() {
-            KeyColumn { ty: Type::Bool, .. } => self.out.push(&[u8::from(value)]),
+            Type::Bool => self.out.push(&[u8::from(value)]),
             column => return Err(self.wrong_type(column, "a bool")),
         }
         Ok(())
@@ -101,7 +98,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     fn f64(&mut self, value: f64) -> Result<(), SchemaError> {
         match self.column() {
-            KeyColumn { ty: Type::F64, .. } => push_f64(value, self.out),
+            Type::F64 => push_f64(value, self.out),
             column => return Err(self.wrong_type(column, "an f64")),
         }
         Ok(())
@@ -112,8 +109,8 @@ impl<'a> Encoder<'a> {
         self.next += 1;
         if !column.nullable {
             return Err(SchemaError::Null {
-                table: self.schema.name().to_owned(),
-                column: self.schema.columns()[column.column].name.clone(),
+                table: self.spec.schema.name().to_owned(),
+                column: self.name(),
             });
         }
         self.out.push(&[0]);

@@ -4,7 +4,6 @@ use std::ops::Bound;
 
 use super::{Key, KeyBuf, KeySpec};
 use crate::error::SchemaError;
-use crate::schema::Schema;
 
 /// From which key to which a scan goes. A bound may have fewer parts than the
 /// key and then stands for all keys that begin with it.
@@ -53,23 +52,23 @@ impl<L: Key, U: Key> KeyRange<L, U> {
         KeyRange { lower, upper }
     }
 
-    pub(crate) fn encode(&self, spec: &KeySpec, schema: &Schema) -> Result<Span, SchemaError> {
+    pub(crate) fn encode(&self, spec: &KeySpec) -> Result<Span, SchemaError> {
         let mut from = KeyBuf::new();
         let mut empty = false;
         match &self.lower {
             Bound::Unbounded => {}
-            Bound::Included(key) => spec.prefix(schema, key, &mut from)?,
+            Bound::Included(key) => spec.prefix(key, &mut from)?,
             Bound::Excluded(key) => {
-                spec.prefix(schema, key, &mut from)?;
+                spec.prefix(key, &mut from)?;
                 empty = !from.succeed();
             }
         }
         let mut to = Some(KeyBuf::new());
         match (&self.upper, to.as_mut().expect("just made")) {
             (Bound::Unbounded, _) => to = None,
-            (Bound::Excluded(key), end) => spec.prefix(schema, key, end)?,
+            (Bound::Excluded(key), end) => spec.prefix(key, end)?,
             (Bound::Included(key), end) => {
-                spec.prefix(schema, key, end)?;
+                spec.prefix(key, end)?;
                 if !end.succeed() {
                     to = None;
                 }
@@ -90,6 +89,17 @@ pub(crate) struct Span {
 }
 
 impl Span {
+    /// The keys that begin with this one.
+    pub(crate) fn prefix(key: &KeyBuf) -> Span {
+        let mut end = KeyBuf::from(key.as_slice());
+        let to = end.succeed().then_some(end);
+        Span {
+            from: KeyBuf::from(key.as_slice()),
+            to,
+            empty: false,
+        }
+    }
+
     /// From one encoded key up to, without, another.
     pub(crate) fn new(from: &[u8], to: Option<&[u8]>) -> Span {
         Span {

@@ -15,15 +15,19 @@
 //! ```
 //!
 //! All numbers are little-endian. `crc` of the segment header covers what
-//! follows it; version and magic come before it so that a newer version can be
-//! told from damage. `after` is a timestamp that all of the segment's
+//! follows it, and the version; that and the magic come before it so that a newer
+//! version can be told from damage. `after` is a timestamp that all of the segment's
 //! transactions are beyond, `last` that of the batch's last one. `synced` is the
 //! number of the first batch that was not known to be on disk when this one was
 //! written: all before that one are.
 //!
-//! Version 1 has no `synced`, so its batches have 8 bytes less in front. They are
-//! read as if each had been written after a sync. Versions are a segment's: a log
-//! may have segments of several.
+//! Versions are a segment's: a log may have segments of several, and all are read.
+//!
+//! | version | differs from the next one |
+//! | --- | --- |
+//! | 1 | batches lack `synced` and have 8 bytes less in front; they are read as if each had been written after a sync |
+//! | 2 | a schema change is only a new table, and has no timestamp of its own; `crc` does not cover the version |
+//! | 3 | this one |
 //!
 //! - **F1** Batches are numbered without gaps from 1, across segments. A gap is
 //!   a lost batch. (Checked by `reader` and `recovery::chain`, always.)
@@ -38,6 +42,8 @@ pub(crate) use super::limits::{RECORD_MAX, VERSION};
 
 /// The version whose batches do not say what is synced.
 const WITHOUT_SYNCED: u32 = 1;
+/// The first version whose schema changes have timestamps of their own.
+pub(crate) const TIMED_CHANGES: u32 = 3;
 /// Bytes of a segment's header.
 pub(crate) const SEGMENT_HEADER: usize = 40;
 /// Bytes of a batch's header.
@@ -110,8 +116,7 @@ impl SegmentHeader {
         bytes[16..24].copy_from_slice(&self.database.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first.to_le_bytes());
         bytes[32..].copy_from_slice(&self.after.to_le_bytes());
-        let crc = crc32c::crc32c(&bytes[16..]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+        seal_opening(&mut bytes);
         bytes
     }
 
@@ -119,9 +124,6 @@ impl SegmentHeader {
     pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, Flaw> {
         let bytes = bytes.get(..SEGMENT_HEADER).ok_or(Flaw::Truncated)?;
         let version = check_opening(bytes, SEGMENT_MAGIC)?;
-        if crc32c::crc32c(&bytes[16..]) != u32_at(bytes, 12) {
-            return Err(Flaw::Checksum);
-        }
         Ok(SegmentHeader {
             version,
             database: u64_at(bytes, 16),
@@ -131,16 +133,31 @@ impl SegmentHeader {
     }
 }
 
-/// The version of a file that begins with this magic, if it can be read.
-pub(crate) fn check_opening(bytes: &[u8], magic: &[u8; 8]) -> Result<u32, Flaw> {
-    if bytes.len() < 12 {
-        return Err(Flaw::Truncated);
-    }
-    if bytes[..8] != *magic {
+/// Fills in the checksum of a header whose magic and version are there.
+pub(crate) fn seal_opening(header: &mut [u8]) {
+    let crc = opening_crc(header).to_le_bytes();
+    header[12..16].copy_from_slice(&crc);
+}
+
+fn opening_crc(header: &[u8]) -> u32 {
+    let seed = match u32_at(header, 8) {
+        ..TIMED_CHANGES => 0,
+        _ => crc32c::crc32c(&header[8..12]),
+    };
+    crc32c::crc32c_append(seed, &header[16..])
+}
+
+/// The version of a file with this header, if it begins with this magic and can be
+/// read.
+pub(crate) fn check_opening(header: &[u8], magic: &[u8; 8]) -> Result<u32, Flaw> {
+    if header[..8] != *magic {
         return Err(Flaw::Magic);
     }
-    match u32_at(bytes, 8) {
-        version @ WITHOUT_SYNCED..=VERSION => Ok(version),
+    match u32_at(header, 8) {
+        version @ WITHOUT_SYNCED..=VERSION => match opening_crc(header) == u32_at(header, 12) {
+            true => Ok(version),
+            false => Err(Flaw::Checksum),
+        },
         version => Err(Flaw::Version(version)),
     }
 }
@@ -281,8 +298,8 @@ mod tests {
             assert!(SegmentHeader::decode(&bad).is_err(), "bit {bit}");
         }
         let mut newer = good;
-        newer[8] = 3;
-        assert_eq!(SegmentHeader::decode(&newer), Err(Flaw::Version(3)));
+        newer[8] = 4;
+        assert_eq!(SegmentHeader::decode(&newer), Err(Flaw::Version(4)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a record says: the changes of one transaction, or a new table.
+//! What a record says: the changes of one transaction, or a change of the schema.
 //!
 //! A record's body is a list of changes. Each is redo only: what a row is now, or
 //! the key of one that is gone. The log has them in commit order, so replaying a
@@ -8,8 +8,13 @@
 //! change   kind 1 │ table 4 │ length 4 │ bytes
 //!   put         the row, as the engine keeps it
 //!   delete      the primary key, as the index keeps it
-//!   table       the schema
+//!   table       the schema: the table is new, or has another schema from here on
+//!   drop        nothing: the table is gone
 //! ```
+//!
+//! A change of the schema has a timestamp of its own, as a transaction has. In the
+//! formats before version 3 it was only a new table, in front of the transactions that
+//! use it, with the timestamp of the record before.
 
 use super::error::Flaw;
 use super::format::u32_at;
@@ -17,6 +22,7 @@ use super::format::u32_at;
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
 const TABLE: u8 = 3;
+const DROP: u8 = 4;
 /// Bytes in front of what a change carries.
 const CHANGE_HEADER: usize = 9;
 
@@ -37,12 +43,17 @@ pub(crate) enum Change<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// The table is there now.
+    /// The table has this schema now.
     Table {
         /// The table's number.
         table: u32,
         /// Its encoded schema.
         schema: &'a [u8],
+    },
+    /// The table is gone, if it was there; its number is not used again.
+    Drop {
+        /// The table's number.
+        table: u32,
     },
 }
 
@@ -53,6 +64,7 @@ impl Change<'_> {
             Change::Put { table, row } => (PUT, table, row),
             Change::Delete { table, key } => (DELETE, table, key),
             Change::Table { table, schema } => (TABLE, table, schema),
+            Change::Drop { table } => (DROP, table, &[][..]),
         };
         body.push(kind);
         body.extend_from_slice(&table.to_le_bytes());
@@ -63,10 +75,13 @@ impl Change<'_> {
 
     /// Bytes that [`encode`](Self::encode) adds.
     pub(crate) fn encoded_len(&self) -> usize {
-        let (Change::Put { row: bytes, .. }
-        | Change::Delete { key: bytes, .. }
-        | Change::Table { schema: bytes, .. }) = self;
-        CHANGE_HEADER + bytes.len()
+        CHANGE_HEADER
+            + match self {
+                Change::Put { row: bytes, .. }
+                | Change::Delete { key: bytes, .. }
+                | Change::Table { schema: bytes, .. } => bytes.len(),
+                Change::Drop { .. } => 0,
+            }
     }
 }
 
@@ -94,6 +109,7 @@ fn decode(body: &[u8]) -> Option<(Change<'_>, &[u8])> {
             table,
             schema: bytes,
         },
+        DROP if bytes.is_empty() => Change::Drop { table },
         _ => return None,
     };
     Some((change, rest))
@@ -115,6 +131,7 @@ mod tests {
                 row: b"row",
             },
             Change::Delete { table: 8, key: b"" },
+            Change::Drop { table: 7 },
         ];
         let mut body = Vec::new();
         let mut ends = vec![0];

@@ -10,10 +10,6 @@
 //! - **T2** The first operation that fails is the last. The thread says why,
 //!   and ends; nothing is written again to a file in an unknown state (D3). (Asserted
 //!   as W2.)
-//! - **T3** The record of a new table is written before records of transactions
-//!   that use it. These are appended after the table's was left here, and a round
-//!   looks at the slots before it looks here, but writes this first. (Not asserted:
-//!   recovery refuses a log with a row of a table that it does not have.)
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,8 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::error::Failure;
-use super::format::{BATCH_HEADER, seal_record};
-use super::frontier::Callback;
+use super::format::BATCH_HEADER;
 use super::segment::Segment;
 use super::shared::Shared;
 use super::slots::Gathered;
@@ -38,8 +33,6 @@ pub(crate) struct Writer {
     shared: Arc<Shared>,
     gathered: Gathered,
     output: Output,
-    /// Who waits for the new tables of this round.
-    creators: Vec<Callback>,
     /// When the last round that wrote something began.
     round: Option<Instant>,
 }
@@ -51,7 +44,6 @@ impl Writer {
             gathered: Gathered::new(shared.frontier.reached()),
             output: Output::new(Arc::clone(&shared), segment),
             shared,
-            creators: Vec::new(),
             round: None,
         }
     }
@@ -70,7 +62,6 @@ impl Writer {
         };
         // T2.
         self.shared.frontier.fail(failure);
-        self.shared.refuse_tables(self.creators);
     }
 
     fn rounds(&mut self) -> Result<(), Failure> {
@@ -104,16 +95,8 @@ impl Writer {
         let shared = &self.shared;
         let began = Instant::now();
         shared.urgent.store(false, Ordering::SeqCst);
-        // T3: looks at the slots first, and writes the tables first.
         self.gathered.gather(&shared.slots);
-        let tables = shared.take_tables();
         let batches = self.output.batches;
-        for (mut record, creator) in tables {
-            self.creators.push(creator);
-            let timestamp = self.output.last;
-            seal_record(&mut record, timestamp);
-            self.output.add(timestamp, &record)?;
-        }
         let add = |timestamp, record: &[u8]| self.output.add(timestamp, record);
         let reached = self.gathered.drain(&shared.slots, add)?;
         self.output.write()?;
@@ -125,9 +108,6 @@ impl Writer {
         }
         debug_assert!(self.output.is_written(shared.options.sync.syncs()), "T1");
         shared.frontier.advance(reached);
-        for creator in self.creators.drain(..) {
-            creator(Ok(()));
-        }
         Ok(())
     }
 }

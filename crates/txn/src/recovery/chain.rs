@@ -7,12 +7,12 @@
 //! - **H2** A segment's header may say a later timestamp than the segment before
 //!   ends with, if a checkpoint has everything in between. (Checked, always.)
 
-use super::replay::{Replay, Target};
+use super::replay::{Origin, Replay, Target};
 use super::report::{Cut, RecoveryReport};
 use crate::checkpoint::file::CheckpointHeader;
 use crate::log::format::{SegmentHeader, segment_name};
 use crate::log::reader::{Broken, Scanned, scan};
-use crate::log::record::changes;
+use crate::log::record::{Change, changes};
 use crate::log::segment::{Aside, Closed};
 use crate::log::{Disk, DurabilityError, Flaw};
 
@@ -151,17 +151,23 @@ impl<'a> Chain<'a> {
         if header.first != first || !continues {
             return Ok(self.worthless(Flaw::Order));
         }
+        let version = header.version;
+        let origin = |timestamp| Origin { timestamp, version };
         scan(bytes, &header, |timestamp, body| {
+            let mut writes = false;
             for change in changes(body) {
                 let result = match change {
-                    Ok(change) => replay.change(timestamp, change)?,
+                    Ok(change) => {
+                        writes |= matches!(change, Change::Put { .. } | Change::Delete { .. });
+                        replay.change(origin(timestamp), change)?
+                    }
                     Err(flaw) => Err(flaw),
                 };
                 if result.is_err() {
                     return Ok(result);
                 }
             }
-            report.transactions += u64::from(timestamp > self.snapshot);
+            report.transactions += u64::from(writes && timestamp > self.snapshot);
             Ok(Ok(()))
         })
     }

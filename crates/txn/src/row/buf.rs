@@ -6,6 +6,7 @@ use std::fmt;
 use super::{Row, accessors, debug};
 use crate::column::Type;
 use crate::error::SchemaError;
+use crate::layout::{DATA, Place, VALUE};
 use crate::schema::{Columns, Schema};
 use crate::value::Value;
 
@@ -38,9 +39,9 @@ macro_rules! setters {
         /// The column has another type.
         #[inline]
         pub fn $set(&mut self, column: usize, value: $name) -> &mut Self {
-            let at = self.schema.layout().place(column, Type::$ty);
+            let place = self.schema.layout().place(column, Type::$ty);
+            let at = self.mark(place, false) + place.at as usize;
             self.bytes[at..at + size_of::<$name>()].copy_from_slice(&bytes_of!(value, $name));
-            self.mark(column, false);
             self
         }
     )*};
@@ -64,9 +65,11 @@ impl<'s> RowBuf<'s> {
 
     /// A row that is a copy of this one, as a whole, and borrows nothing.
     pub(super) fn copy_of(row: Row<'_>) -> RowBuf<'static> {
+        let mut bytes = row.bytes.to_vec();
+        row.schema.layout().complete(&mut bytes);
         RowBuf {
             schema: Cow::Owned(row.schema.clone()),
-            bytes: row.bytes.to_vec(),
+            bytes,
             touched: Columns::ALL,
         }
     }
@@ -76,6 +79,7 @@ impl<'s> RowBuf<'s> {
     pub(crate) fn to_change(schema: &'s Schema, mut buffer: Vec<u8>, bytes: &[u8]) -> RowBuf<'s> {
         buffer.clear();
         buffer.extend_from_slice(bytes);
+        schema.layout().complete(&mut buffer);
         RowBuf {
             schema: Cow::Borrowed(schema),
             bytes: buffer,
@@ -110,26 +114,22 @@ impl<'s> RowBuf<'s> {
 
     /// Makes all columns NULL.
     pub fn clear(&mut self) {
-        let layout = self.schema.layout();
-        let columns = self.schema.columns().len();
         self.bytes.clear();
-        self.bytes.resize(layout.data, 0);
-        for ends in self.bytes[layout.ends..].chunks_exact_mut(4) {
-            ends.copy_from_slice(&(layout.data as u32).to_le_bytes());
-        }
-        self.bytes[..columns / 8].fill(0xff);
-        if !columns.is_multiple_of(8) {
-            self.bytes[columns / 8] = (1 << (columns % 8)) - 1;
-        }
+        self.bytes.extend_from_slice(&self.schema.layout().blank);
         self.touched = Columns::ALL;
     }
 
+    /// Says whether a column is NULL; where the offset in its place counts from.
     #[inline]
-    fn mark(&mut self, column: usize, null: bool) {
-        let bit = 1 << (column % 8);
-        self.touched.add(column);
-        let byte = &mut self.bytes[column / 8];
+    fn mark(&mut self, place: Place, null: bool) -> usize {
+        self.touched.add(place.number.into());
+        let (at, bit, from) = match self.schema.layout().part_span(&self.bytes, place) {
+            None => (usize::from(place.number / 8), 1 << (place.number % 8), 0),
+            Some((start, _)) => (start, 1, start),
+        };
+        let byte = &mut self.bytes[at];
         *byte = if null { *byte | bit } else { *byte & !bit };
+        from
     }
 
     setters! {
@@ -164,19 +164,35 @@ impl<'s> RowBuf<'s> {
     pub fn set_null(&mut self, column: usize) -> &mut Self {
         let place = self.schema.layout().places[column];
         match place.ty.fixed_bytes() {
-            Some(bytes) => self.bytes[place.at as usize..][..bytes].fill(0),
+            Some(bytes) => {
+                let at = self.mark(place, true) + place.at as usize;
+                self.bytes[at..][..bytes].fill(0);
+            }
             None => {
                 self.set_variable(column, place.ty, &[]);
+                self.mark(place, true);
             }
         }
-        self.mark(column, true);
         self
     }
 
     fn set_variable(&mut self, column: usize, ty: Type, value: &[u8]) -> &mut Self {
         let layout = self.schema.layout();
-        let index = layout.place(column, ty);
-        let (start, end) = layout.span(&self.bytes, index);
+        let place = layout.place(column, ty);
+        match layout.part_span(&self.bytes, place) {
+            None => self.set_in_base(place, value),
+            Some((start, end)) => {
+                let length = u32::try_from(value.len()).expect("a row is below 4 GiB");
+                self.bytes[start + VALUE..start + DATA].copy_from_slice(&length.to_le_bytes());
+                self.splice(start + DATA, end, value);
+            }
+        }
+        self.mark(place, false);
+        self
+    }
+
+    /// Puts a value in the place of another.
+    fn splice(&mut self, start: usize, end: usize, value: &[u8]) {
         if value.len() == end - start {
             self.bytes[start..end].copy_from_slice(value);
         } else if end == self.bytes.len() {
@@ -186,8 +202,16 @@ impl<'s> RowBuf<'s> {
         } else {
             self.bytes.splice(start..end, value.iter().copied());
         }
+    }
+
+    fn set_in_base(&mut self, place: Place, value: &[u8]) {
+        let layout = self.schema.layout();
+        let index = place.at as usize;
+        let (first, data) = (layout.ends + 4 * index, layout.data);
+        let (start, end) = layout.span(&self.bytes, index);
+        self.splice(start, end, value);
         if value.len() != end - start {
-            for at in (layout.ends + 4 * index..layout.data).step_by(4) {
+            for at in (first..data).step_by(4) {
                 let field: &mut [u8; 4] = self
                     .bytes
                     .get_mut(at..at + 4)
@@ -199,8 +223,6 @@ impl<'s> RowBuf<'s> {
                     .to_le_bytes();
             }
         }
-        self.mark(column, false);
-        self
     }
 
     /// Sets any column; numbers are converted if they fit.
@@ -243,11 +265,13 @@ impl<'s> RowBuf<'s> {
     #[inline]
     pub(crate) fn check_nulls(&self) -> Result<(), SchemaError> {
         let columns = self.schema.columns();
-        let bitmap = &self.bytes[..columns.len().div_ceil(8)];
-        if bitmap.iter().all(|&byte| byte == 0) {
+        let (stored, base) = self.schema.layout().stored();
+        let bitmap = &self.bytes[..base.div_ceil(8)];
+        if stored.len() == base && bitmap.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
-        match (0..columns.len()).find(|&at| self.is_null(at) && !columns[at].nullable) {
+        let null = |at: usize| self.is_null(at) && !columns[at].nullable;
+        match (0..columns.len()).find(|&at| null(at)) {
             None => Ok(()),
             Some(at) => Err(SchemaError::Null {
                 table: self.schema.name().to_owned(),

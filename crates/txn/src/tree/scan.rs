@@ -42,6 +42,11 @@ impl<E> LeafScan<E> {
         }
     }
 
+    /// Where the rest of a scan begins that goes forward.
+    pub(crate) fn rest_from(&self) -> &[u8] {
+        self.rest.from.as_slice()
+    }
+
     /// The next entry of the current leaf.
     #[inline]
     pub(crate) fn next_here(&mut self) -> Option<Thin<E>> {

@@ -21,7 +21,6 @@ fn used(closed: bool) -> Sim {
 
 fn run_open(sim: &Sim, transactions: u64) -> Log {
     let (log, _, _) = open(sim).unwrap();
-    log.create_table(TABLE, SCHEMA.to_vec()).unwrap();
     for timestamp in 1..=transactions {
         append(&log, timestamp);
         log.wait(timestamp, None).unwrap();
