@@ -147,6 +147,32 @@ impl Layout {
         }
     }
 
+    /// What the place of a column that has a value counts from.
+    ///
+    /// # Panics
+    /// The column has another type, or is NULL.
+    #[inline]
+    pub(crate) fn value<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        column: usize,
+        wanted: Type,
+    ) -> (&'a [u8], Place) {
+        let place = self.place(column, wanted);
+        let (from, null) = match place.part {
+            0 => {
+                let bit = 1 << (place.number % 8);
+                (bytes, bytes[usize::from(place.number / 8)] & bit)
+            }
+            part => {
+                let part = self.part(bytes, part);
+                (part, part[0])
+            }
+        };
+        assert!(null == 0, "column {column} is NULL");
+        (from, place)
+    }
+
     /// The bytes of a fixed column.
     #[inline]
     pub(crate) fn fixed<const N: usize>(&self, bytes: &[u8], place: Place) -> [u8; N] {
@@ -200,6 +226,7 @@ impl Layout {
     }
 
     /// From where to where a column's part is, if the row has it.
+    #[cold]
     fn find_part(&self, bytes: &[u8], part: u16) -> Option<(usize, usize)> {
         let mut span = (0, self.base_end(bytes));
         for stored in &self.stored[self.base..self.base + usize::from(part)] {
@@ -212,6 +239,7 @@ impl Layout {
     }
 
     /// From where to where a column's part is in a row that has it.
+    #[inline]
     pub(crate) fn part_span(&self, bytes: &[u8], place: Place) -> Option<(usize, usize)> {
         (place.part > 0).then(|| {
             self.find_part(bytes, place.part)

@@ -73,14 +73,8 @@ macro_rules! accessors {
         #[inline]
         fn variable(&self, column: usize, ty: Type) -> &$life [u8] {
             let (schema, bytes) = self.parts();
-            let place = schema.layout().place(column, ty);
-            self.assert_value(column);
+            let (_, place) = schema.layout().value(bytes, column, ty);
             schema.layout().variable(bytes, place)
-        }
-
-        #[inline]
-        fn assert_value(&self, column: usize) {
-            assert!(!self.is_null(column), "column {column} is NULL");
         }
 
         /// Whether the column is NULL.
@@ -128,9 +122,10 @@ macro_rules! accessors {
         #[inline]
         pub fn $name(&self, column: usize) -> $name {
             let (schema, all) = self.parts();
-            let place = schema.layout().place(column, Type::$ty);
-            self.assert_value(column);
-            let $bytes: [u8; size_of::<$name>()] = schema.layout().fixed(all, place);
+            let (from, place) = schema.layout().value(all, column, Type::$ty);
+            let at = place.at as usize;
+            let $bytes: [u8; size_of::<$name>()] =
+                from[at..at + size_of::<$name>()].try_into().expect("as long as asked for");
             $read
         }
     };

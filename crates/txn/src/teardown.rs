@@ -32,6 +32,7 @@ use crate::epoch::Epochs;
 
 impl TxnContext {
     /// A dropped table's turn has come: tears it, or frees a part of it.
+    #[cold]
     pub(crate) fn tear_table(&mut self, table: *const TableInner) {
         // SAFETY: tables live as long as their database (K4).
         let inner = unsafe { &*table };
@@ -57,6 +58,7 @@ impl TxnContext {
     }
 
     /// The same for an index.
+    #[cold]
     pub(crate) fn tear_index(&mut self, index: *const IndexInner) {
         // SAFETY: indexes live as long as their database (K4).
         let inner = unsafe { &*index };

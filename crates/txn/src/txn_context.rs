@@ -442,6 +442,7 @@ impl TxnContext {
 
     /// Frees a piece that no transaction can find any more, or processes what it
     /// leads to; how many bytes were freed.
+    #[inline]
     fn free(&mut self, retired: Retired) -> usize {
         match retired {
             Retired::Tombstone(table, record) => {

@@ -31,22 +31,7 @@ use crate::txn::{Isolation, Transaction};
 impl Transaction<'_> {
     /// Claims the unique keys that a row is to have and has not, if no other row has
     /// them. `own` is its primary key.
-    #[inline]
     pub(crate) fn claim<'t>(
-        &self,
-        set: &'t IndexSet,
-        own: &[u8],
-        before: Option<&[u8]>,
-        row: &[u8],
-    ) -> Result<Option<Claimed<'t>>> {
-        match set.enforced.is_empty() {
-            true => Ok(None),
-            false => self.claim_keys(set, own, before, row),
-        }
-    }
-
-    #[cold]
-    fn claim_keys<'t>(
         &self,
         set: &'t IndexSet,
         own: &[u8],

@@ -264,7 +264,10 @@ impl Transaction<'_> {
     ) -> Result<bool> {
         let bytes = Version::size(row.raw().len()) + Record::size(key.len());
         self.reserve(Some(row.raw()), Record::size(key.len()))?;
-        let claimed = self.claim_reserved(set, key, None, row.raw(), bytes)?;
+        let claimed = match set.enforced.is_empty() {
+            true => None,
+            false => self.claim_reserved(set, key, None, row.raw(), bytes)?,
+        };
         let (table, status) = (set.table(), self.status());
         let inserted = self.with(|txn_context| {
             let (pool, index) = (&mut txn_context.pool, txn_context.writes.len());
@@ -298,6 +301,7 @@ impl Transaction<'_> {
     }
 
     /// Claims the unique keys of a row for which so many bytes are reserved.
+    #[cold]
     fn claim_reserved<'t>(
         &self,
         set: &'t IndexSet,
@@ -329,12 +333,12 @@ impl Transaction<'_> {
         }
         self.reserve(row, 0)?;
         let claimed = match row {
-            Some(row) => {
+            Some(row) if !set.enforced.is_empty() => {
                 // SAFETY: found while the transaction is open (T1).
                 let key = unsafe { record.bytes() };
                 self.claim_reserved(set, key, before, row, Version::size(row.len()))?
             }
-            None => None,
+            _ => None,
         };
         let status = self.status();
         let done = self.with(|txn_context| match *base {
