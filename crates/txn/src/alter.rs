@@ -64,7 +64,7 @@ impl Database {
     /// Makes a table.
     ///
     /// # Errors
-    /// [`SchemaError::Twice`](crate::SchemaError::Twice) if there is one with this
+    /// [`SchemaError::Twice`] if there is one with this
     /// name; [`Error::Durability`](crate::Error::Durability) if it cannot be logged.
     pub fn create_table(&self, schema: Schema) -> Result<Table> {
         self.inner().admit_change()?;
@@ -93,7 +93,7 @@ impl Database {
     /// transaction is open that began before.
     ///
     /// # Errors
-    /// [`SchemaError::Unknown`](crate::SchemaError::Unknown) if there is no such table;
+    /// [`SchemaError::Unknown`] if there is no such table;
     /// [`Error::Durability`](crate::Error::Durability) if it cannot be logged, or is in
     /// doubt.
     pub fn drop_table(&self, name: &str) -> Result<()> {
@@ -123,7 +123,7 @@ impl Database {
     /// default. The handle that is returned has it.
     ///
     /// # Errors
-    /// [`SchemaError`](crate::SchemaError) if the column does not fit the table, or the
+    /// [`SchemaError`] if the column does not fit the table, or the
     /// default the column; [`Error::Durability`](crate::Error::Durability) if it cannot
     /// be logged, or is in doubt.
     pub fn add_column(
@@ -138,11 +138,11 @@ impl Database {
 
     /// Drops a column, which no key may have. Rows are not rewritten. Handles that know
     /// the column are refused from now on
-    /// ([`SchemaError::OldHandle`](crate::SchemaError::OldHandle)); what transactions
+    /// ([`SchemaError::OldHandle`]); what transactions
     /// have written is committed.
     ///
     /// # Errors
-    /// [`SchemaError::ColumnInUse`](crate::SchemaError::ColumnInUse) if a key has it, and
+    /// [`SchemaError::ColumnInUse`] if a key has it, and
     /// as [`add_column`](Self::add_column).
     pub fn drop_column(&self, table: &str, column: &str) -> Result<Table> {
         self.change_columns(table, |schema| without_column(schema, column), true)

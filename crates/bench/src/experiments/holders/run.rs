@@ -253,7 +253,7 @@ mod tests {
                 Stamped::read(|| {
                     Ok(Counts {
                         ts_holders_preempted: preempted,
-                        extended: extended,
+                        extended,
                     })
                 })
                 .unwrap(),
