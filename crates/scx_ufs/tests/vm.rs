@@ -8,7 +8,7 @@
 mod claims;
 mod guest;
 
-/// Tiers, and how soon somebody is woken.
+/// Tiers, and how soon somebody is woken, or UFS attached.
 mod tiers {
     claims! {
         || crate::claims::cpus(3);
@@ -17,15 +17,15 @@ mod tiers {
         pinned_wakeup_preempts_background
         no_background_runs_while_time_sensitive_waits
         storm_delays_no_wakeup
+        standby_reattach_resets_state
     }
 }
 
-/// Weights within a tier, who is in which tier, and how UFS is loaded.
+/// Weights within a tier, who is in which tier, and what loading UFS takes.
 mod basics {
     claims! {
         || crate::claims::slow_cpus(2);
         verifying_is_bounded
-        standby_reattach_resets_state
         statistics_can_be_switched_off
         idle_cpu_runs_background_beside_pinned_cgroups
         weights_hold_within_and_between_pinned_and_unpinned_background

@@ -102,19 +102,28 @@ fn percent(
     Ok(of as f64 * 100.0 / in_all as f64)
 }
 
-/// Runs `measure` with `--flat` and without; the first must be at least a quarter.
+/// Runs `measure` with `--flat` and without; the first must be at least a quarter, in one of
+/// several attempts, since a kernel thread may push one of two tasks away.
 fn against_flat(
     ufs: &mut Ufs,
     what: &str,
     bound: f64,
     mut measure: impl FnMut() -> Result<f64>,
 ) -> Result<String> {
+    const FAULT: f64 = 25.0;
+    const ATTEMPTS: usize = 5;
     ufs.load(&["--flat"])?;
-    let flat = measure()?;
+    let mut flat = measure()?;
+    for _ in 1..ATTEMPTS {
+        if flat >= FAULT {
+            break;
+        }
+        flat = measure()?;
+    }
     ufs.load(&[])?;
     let shaped = measure()?;
     let numbers = format!("{what}: {shaped:.1} % of the time, {flat:.1} % with --flat");
-    if flat < 25.0 {
+    if flat < FAULT {
         bail!("{numbers}: --flat does not show the fault, so nothing is shown");
     }
     if shaped > bound {
