@@ -24,7 +24,7 @@
  * slot says that it holds a lock: then it waits in the queue, and dispatch is called. To
  * call dispatch in any case would be exact, and costs more: a task that takes a lock after
  * the look and before the interrupt is preempted. (pgbench's select-only, two CPUs: no
- * holder preempted in place of a quarter, for 3 % of the throughput.)
+ * holder preempted in place of half of them, for 3 % of the throughput.)
  *
  * So a waiting task waits for at most extension_ns longer, and mostly for as long as the
  * lock is held. The time is charged like any other. A task that had to give way with a

@@ -91,13 +91,7 @@ impl Database {
         name: impl Into<String>,
         columns: impl IntoIterator<Item = S>,
     ) -> Result<Index> {
-        let columns = columns.into_iter().map(Into::into).collect();
-        let (name, unique) = (name.into(), false);
-        let wanted = Wanted {
-            name,
-            unique,
-            columns,
-        };
+        let wanted = Wanted::new(name, false, columns);
         Build::new(self, table, wanted)?.run()
     }
 
@@ -115,13 +109,7 @@ impl Database {
         name: impl Into<String>,
         columns: impl IntoIterator<Item = S>,
     ) -> Result<Index> {
-        let columns = columns.into_iter().map(Into::into).collect();
-        let (name, unique) = (name.into(), true);
-        let wanted = Wanted {
-            name,
-            unique,
-            columns,
-        };
+        let wanted = Wanted::new(name, true, columns);
         Build::new(self, table, wanted)?.run()
     }
 
@@ -203,6 +191,20 @@ struct Wanted {
     name: String,
     unique: bool,
     columns: Vec<String>,
+}
+
+impl Wanted {
+    fn new<S: Into<String>>(
+        name: impl Into<String>,
+        unique: bool,
+        columns: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            unique,
+            columns: columns.into_iter().map(Into::into).collect(),
+        }
+    }
 }
 
 /// An index that is being built, and is abandoned when this is dropped before its end.
