@@ -140,6 +140,8 @@ pub struct Metrics {
     pub nr_parked_late: u64,
     #[stat(desc = "background CPUs taken after the wake-up itself found none")]
     pub nr_late_preemptions: u64,
+    #[stat(desc = "tasks queued again since a task of a higher class has taken their CPU")]
+    pub nr_handed_back: u64,
     #[stat(desc = "time-sensitive wake-ups on a core that runs other time-sensitive work")]
     pub nr_shared_cores: u64,
     #[stat(desc = "tasks moved at the end of a slice to a core without time-sensitive work")]
@@ -276,6 +278,7 @@ impl Metrics {
             nr_parked: all.get(ufs_stat_UFS_THROTTLED_TASK),
             nr_parked_late: all.get(ufs_stat_UFS_THROTTLED_LATE),
             nr_late_preemptions: all.get(ufs_stat_UFS_LATE_PREEMPT),
+            nr_handed_back: all.get(ufs_stat_UFS_HANDED_BACK),
             nr_shared_cores: all.get(ufs_stat_UFS_TS_SHARED_CORE),
             nr_moved_apart: all.get(ufs_stat_UFS_MOVED_APART),
             nr_left_llc: all.get(ufs_stat_UFS_TS_LEFT_LLC),

@@ -19,6 +19,7 @@ claims! {
     a_flapping_cpu_ends_in_ufs_or_eevdf
     clock_jumps_change_nothing
     real_time_hogs_starve_no_task_for_long
+    a_real_time_task_takes_a_cpu_and_not_the_task_on_it
     deadline_hogs_leave_the_rest_to_ufs
     stopped_tasks_come_back_to_their_tier
     a_debugger_may_come_and_go

@@ -15,13 +15,14 @@ const LINE: usize = 64;
 
 /// Words that many CPUs write at every switch or wake-up, and words that they read as
 /// often: those of a row share a line with each other, and with nothing else.
-const LINES: [&[&str]; 22] = [
+const LINES: [&[&str]; 23] = [
     &["nought"],
     &["tier_moves"],
     &["bg_hint"],
     &["nr_limits", "nr_throttled_groups"],
     &["narrow_part", "wide_competes"],
     &["ts_waiting", "ts_enq_seq"],
+    &["ts_queues"],
     &["bg_waiting"],
     &["floor_waiting", "floor_seq"],
     &["boost_waiting"],

@@ -141,6 +141,11 @@ u64 idle_cpus[UFS_CPU_WORDS] __begins_line;
  * the queues hold, never less (invariant 2 of main.bpf.c). */
 u64 ts_waiting __begins_line = 0;
 u64 ts_enq_seq = 0;
+/* CPUs in whose queue time-sensitive tasks wait, so that nobody looks at all CPUs to find
+ * one. It changes when a queue gets its first task or loses its last. A bit can be missing
+ * for the moment between the two steps of unmark_queue(): whether a task waits is said by
+ * ts_waiting, and who missed the task looks again when ts_enq_seq has changed. */
+u64 ts_queues[UFS_CPU_WORDS] __begins_line;
 u64 bg_waiting __begins_line = 0;
 u64 floor_waiting __begins_line = 0;
 u64 floor_seq = 0;
@@ -432,13 +437,28 @@ static __always_inline bool queue_first(u64 dsq, u64 *vtime)
 			note_broken(UFS_BROKEN_COUNT);					\
 	} while (0)
 
+/* The queue of @cpu has a task. */
+static __always_inline void mark_queue(u32 cpu)
+{
+	__sync_fetch_and_or(&ts_queues[(cpu >> 6) & (UFS_CPU_WORDS - 1)], 1ULL << (cpu & 63));
+}
+
+/* It has none, unless one has been added meanwhile. */
+static __always_inline void unmark_queue(u32 cpu)
+{
+	__sync_fetch_and_and(&ts_queues[(cpu >> 6) & (UFS_CPU_WORDS - 1)], ~(1ULL << (cpu & 63)));
+	if (READ_ONCE(cpu_ctx(cpu)->ts_waiting))
+		mark_queue(cpu);
+}
+
 /* One task more in the queue that @waits names. */
 static __always_inline void count_waiting(u32 waits)
 {
 	if (waits & WAITS_THROTTLED) {
 		__sync_fetch_and_add(&nr_throttled_tasks, 1);
 	} else if (waits & WAITS_TS) {
-		__sync_fetch_and_add(&cpu_ctx(waits)->ts_waiting, 1);
+		if (__sync_fetch_and_add(&cpu_ctx(waits)->ts_waiting, 1) == 0)
+			mark_queue(waits & (UFS_CPUS_MAX - 1));
 		__sync_fetch_and_add(&ts_enq_seq, 1);
 		__sync_fetch_and_add(&ts_waiting, 1);
 	} else if (waits & WAITS_BG) {
@@ -461,6 +481,8 @@ static __always_inline void uncount_waiting(u32 waits)
 		count_down(&nr_throttled_tasks);
 	} else if (waits & WAITS_TS) {
 		count_down(&cpu_ctx(waits)->ts_waiting);
+		if (!READ_ONCE(cpu_ctx(waits)->ts_waiting))
+			unmark_queue(waits & (UFS_CPUS_MAX - 1));
 		count_down(&ts_waiting);
 	} else if (waits & WAITS_BG) {
 		count_down(&group(waits)->nr_waiting);

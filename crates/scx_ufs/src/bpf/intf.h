@@ -76,6 +76,8 @@ enum ufs_stat {
 	UFS_BG_KEEP,
 	/* A CPU taken from background work after the wake-up's own choice was made. */
 	UFS_LATE_PREEMPT,
+	/* Tasks queued again because a task of a higher class has taken their CPU. */
+	UFS_HANDED_BACK,
 	UFS_TS_CLAMP,
 	UFS_BG_CLAMP,
 	/* The runnable tree: groups found empty, and groups set aside for this CPU. */

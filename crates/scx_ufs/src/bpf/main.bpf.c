@@ -61,8 +61,12 @@
  * called from several places are __once. They take numbers, memory of a context, or a
  * task that the kernel trusts, and cannot be called under a lock.
  *
- * WEAKNESSES: slices end at the timer tick; a time-sensitive task preempted by
- * a real-time one waits for it on its CPU; each of the headers names its own.
+ * A CPU THAT IS TAKEN. When a task of a real-time class takes a CPU, the kernel would keep
+ * the task that ran, and those that had claimed the CPU, in its local queue for as long as
+ * that takes. cpu_release has them queued again, so they wait in one of UFS's queues and
+ * other CPUs find them.
+ *
+ * WEAKNESSES: slices end at the timer tick; each of the headers names its own.
  */
 #include <scx/common.bpf.h>
 
@@ -373,6 +377,8 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	if (unlikely(tc->waits || tc->floor || tc->boost))
 		leave_queue(tc);
 	apply_hints(p, tc);
+	if (unlikely(enq_flags & SCX_ENQ_REENQ))
+		stat_inc(UFS_HANDED_BACK);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
 		tc->wake_at = scx_bpf_now();
 	if (unlikely(is_throttled(tc))) {
@@ -624,6 +630,17 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
+/* A task of a higher class takes the CPU, nobody knows for how long. What it leaves in the
+ * CPU's local queue, the task that ran included, is queued again, where other CPUs find it. */
+void BPF_STRUCT_OPS(ufs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	/* The kernel's own stopper, which moves tasks, is done in microseconds. */
+	if (args->reason == SCX_CPU_PREEMPT_STOP)
+		return;
+	cpu_ctx(cpu)->claimed = 0;
+	scx_bpf_reenqueue_local();
+}
+
 /* ---- Creation, exit and moves of tasks ---- */
 
 static void assign_group(struct task_struct *p, struct task_ctx *tc, u32 index)
@@ -866,6 +883,7 @@ SCX_OPS_DEFINE(ufs_ops,
 	       .stopping		= (void *)ufs_stopping,
 	       .tick			= (void *)ufs_tick,
 	       .update_idle		= (void *)ufs_update_idle,
+	       .cpu_release		= (void *)ufs_cpu_release,
 	       .init_task		= (void *)ufs_init_task,
 	       .exit_task		= (void *)ufs_exit_task,
 	       .disable			= (void *)ufs_disable,

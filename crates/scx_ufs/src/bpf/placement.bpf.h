@@ -231,6 +231,105 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	ts_call_cpu(p, cpu);
 }
 
+/* The CPUs of @word in whose queue tasks wait, without @cpu itself: those that share its
+ * last-level cache, or, if @far, the others. */
+static __always_inline u64 other_queues(u32 cpu, bool far, u32 word)
+{
+	u64 queues = READ_ONCE(ts_queues[word & (UFS_CPU_WORDS - 1)]);
+
+	if (word == cpu >> 6)
+		queues &= ~(1ULL << (cpu & 63));
+	if (!has_llcs)
+		return far ? 0 : queues;
+	return queues & (far ? ~domain_word(cpu, LEVEL_LLC, word) : domain_word(cpu, LEVEL_LLC, word));
+}
+
+/* The nearest of @queues, CPUs of one word, from @cpu upwards. */
+static __always_inline u32 nearest_in(u64 queues, u32 word, u32 cpu)
+{
+	u64 above = queues & (~0ULL << (cpu & 63));
+	u32 nearest = (word << 6) + ctzll(above ? above : queues);
+
+	/* As in claim_in_word(). */
+	__sink(nearest);
+	return nearest;
+}
+
+/* The word of CPUs that is @steps after that of @cpu, in a circle. */
+static __always_inline u32 word_after(u32 cpu, u32 steps)
+{
+	u32 sum = (cpu >> 6) + steps;
+
+	return sum < nr_cpu_words ? sum : sum - nr_cpu_words;
+}
+
+/* The other CPU whose first waiting task is most behind, of SCAN_MAX, near ones first.
+ * A later one is better only if it is behind *@vtime by a slice. Else @best. */
+__once s32 most_behind(u32 cpu, s32 best, u64 *vtime __arg_nonnull)
+{
+	u32 seen = unknown_zero(), far, i, j;
+
+	bpf_for(far, 0, has_llcs ? 2 : 1) {
+		bpf_for(i, 0, nr_cpu_words) {
+			u32 word = word_after(cpu, i);
+			u64 queues = other_queues(cpu, far, word);
+
+			bpf_for(j, 0, SCAN_MAX) {
+				u64 first;
+				u32 other;
+
+				if (!queues || seen >= SCAN_MAX)
+					break;
+				other = nearest_in(queues, word, cpu);
+				queues &= ~(1ULL << (other & 63));
+				seen++;
+				if (!queue_first(TS_DSQ + (other & (UFS_CPUS_MAX - 1)), &first))
+					continue;
+				if (best < 0 || (s64)(first + ts_slice_ns - *vtime) < 0) {
+					best = other & (UFS_CPUS_MAX - 1);
+					*vtime = first;
+				}
+			}
+		}
+	}
+	return best;
+}
+
+static __always_inline bool take_ts(u32 cpu, u32 from)
+{
+	if (!scx_bpf_dsq_move_to_local(TS_DSQ + (from & (UFS_CPUS_MAX - 1)), 0))
+		return false;
+	stat_inc(UFS_TS_DISPATCH);
+	if (from != cpu)
+		stat_inc(UFS_TS_STEAL);
+	return true;
+}
+
+/* Take a task from any other queue, near ones first. */
+__once bool take_any_ts(u32 cpu)
+{
+	u32 far, i, j;
+
+	bpf_for(far, 0, has_llcs ? 2 : 1) {
+		bpf_for(i, 0, nr_cpu_words) {
+			u32 word = word_after(cpu, i);
+			u64 queues = other_queues(cpu, far, word);
+
+			bpf_for(j, 0, 64) {
+				u32 other;
+
+				if (!queues)
+					break;
+				other = nearest_in(queues, word, cpu);
+				queues &= ~(1ULL << (other & 63));
+				if (take_ts(cpu, other))
+					return true;
+			}
+		}
+	}
+	return false;
+}
+
 /*
  * Take the waiting task that is most behind, if it is behind @prev_vtime. A
  * foreign queue is preferred to our own only if it is behind by a slice: order
@@ -239,56 +338,25 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 __once bool ts_dispatch(u32 cpu, bool has_prev, u64 prev_vtime)
 {
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	u64 best_vtime = unknown_zero(), vtime;
+	u64 vtime = unknown_zero();
 	s32 best = -1 - (s32)unknown_zero();
-	u32 seen = unknown_zero(), other, i;
 	bool elsewhere;
 
 	WRITE_ONCE(cc->ts_seen, READ_ONCE(ts_enq_seq));
 	elsewhere = READ_ONCE(ts_waiting) > READ_ONCE(cc->ts_waiting);
 	/* Where there is nothing to compare a task with, its key need not be read. */
-	if (!elsewhere && !has_prev && scx_bpf_dsq_move_to_local(TS_DSQ + cpu, 0)) {
-		stat_inc(UFS_TS_DISPATCH);
+	if (!elsewhere && !has_prev && take_ts(cpu, cpu))
 		return true;
-	}
-	if (READ_ONCE(cc->ts_waiting) && queue_first(TS_DSQ + cpu, &vtime)) {
+	if (READ_ONCE(cc->ts_waiting) && queue_first(TS_DSQ + cpu, &vtime))
 		best = cpu;
-		best_vtime = vtime;
-	}
-	if (elsewhere) {
-		bpf_for(i, 1, nr_cpu_ids) {
-			other = cpu_after(cpu, i);
-			if (!READ_ONCE(cpu_ctx(other)->ts_waiting) || !queue_first(TS_DSQ + other, &vtime))
-				continue;
-			if (best < 0 || (s64)(vtime + ts_slice_ns - best_vtime) < 0) {
-				best = other;
-				best_vtime = vtime;
-			}
-			if (++seen >= SCAN_MAX)
-				break;
-		}
-	}
-	if (best < 0 || (has_prev && (s64)(prev_vtime - best_vtime) <= 0))
+	if (elsewhere)
+		best = most_behind(cpu, best, &vtime);
+	if (best < 0 || (has_prev && (s64)(prev_vtime - vtime) <= 0))
 		return false;
-	if (scx_bpf_dsq_move_to_local(TS_DSQ + best, 0)) {
-		stat_inc(UFS_TS_DISPATCH);
-		if (best != cpu)
-			stat_inc(UFS_TS_STEAL);
+	if (take_ts(cpu, best))
 		return true;
-	}
 	/* Its tasks may not run here. Any other will do. */
-	bpf_for(i, 0, nr_cpu_ids) {
-		other = cpu_after(cpu, i);
-		if (other == best || !READ_ONCE(cpu_ctx(other)->ts_waiting))
-			continue;
-		if (scx_bpf_dsq_move_to_local(TS_DSQ + other, 0)) {
-			stat_inc(UFS_TS_DISPATCH);
-			if (other != cpu)
-				stat_inc(UFS_TS_STEAL);
-			return true;
-		}
-	}
-	return false;
+	return (best != cpu && READ_ONCE(cc->ts_waiting) && take_ts(cpu, cpu)) || take_any_ts(cpu);
 }
 
 #endif

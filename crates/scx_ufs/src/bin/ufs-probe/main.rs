@@ -234,6 +234,10 @@ const CLAIMS: &[Claim] = &[
     ("clock_jumps_change_nothing", machine::clock_jumps),
     ("real_time_hogs_starve_no_task_for_long", machine::fifo_hogs),
     (
+        "a_real_time_task_takes_a_cpu_and_not_the_task_on_it",
+        machine::fifo_hog_of_one,
+    ),
+    (
         "deadline_hogs_leave_the_rest_to_ufs",
         machine::deadline_hogs,
     ),

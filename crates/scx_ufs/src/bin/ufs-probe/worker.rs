@@ -95,13 +95,23 @@ impl Worker {
 
     /// What the kernel says it does: R, S, T, Z and so on.
     pub(crate) fn state(&self) -> Result<char> {
+        self.stat(3)?.chars().next().context("no state in stat")
+    }
+
+    /// The CPU that it runs on, or ran on last.
+    pub(crate) fn cpu(&self) -> Result<usize> {
+        Ok(self.stat(39)?.parse()?)
+    }
+
+    /// The field of `/proc/PID/stat` that proc(5) gives this number, 3 or more.
+    fn stat(&self, number: usize) -> Result<String> {
         let text = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
         // Behind the name, which ends at the last parenthesis.
-        let state = text
+        let field = text
             .rsplit(") ")
             .next()
-            .and_then(|rest| rest.chars().next());
-        state.context("no state in stat")
+            .and_then(|rest| rest.split(' ').nth(number - 3));
+        Ok(field.context("stat is too short")?.to_owned())
     }
 
     /// Its number; that of its first thread.

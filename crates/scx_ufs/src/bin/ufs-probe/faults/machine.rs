@@ -189,6 +189,44 @@ fn hogs(ufs: &mut Ufs, policy: &[&str], least: f64) -> Result<String> {
     Ok(numbers)
 }
 
+/// A real-time task takes the CPU of a time-sensitive one while the others run background
+/// work: the time-sensitive task goes on there.
+pub(crate) fn fifo_hog_of_one(ufs: &mut Ufs) -> Result<String> {
+    const ROUNDS: u32 = 5;
+    load_strict(ufs)?;
+    let top = Cgroup::top()?;
+    let background = top.child("background", 100)?;
+    let sensitive = top.child("time_sensitive", 100)?;
+    let others = top.child("hogs", 100)?;
+    let burner = Worker::burner(&sensitive, &[])?;
+    let _low = burners(&background, &[], nr_cpus())?;
+    let own = std::process::id() as i32;
+    let span = Duration::from_millis(200);
+    let mut used = 0.0;
+    for _ in 0..ROUNDS {
+        let hog = Worker::burner(&others, &[burner.cpu()?])?;
+        // Above the hog, to end it; what is started by us is not.
+        chrt(own, &["-R", "-f"], "60")?;
+        set_policy(hog.pid(), &["-f"])?;
+        let before = burner.seconds()?;
+        sleep(span);
+        used += burner.seconds()? - before;
+        drop(hog);
+        set_policy(own, &["-o"])?;
+    }
+    let share = used / (span * ROUNDS).as_secs_f64();
+    let back = ufs.stats()?["nr_handed_back"].as_u64().unwrap_or(0);
+    let numbers = format!(
+        "a time-sensitive task whose CPU a real-time task took had {:.0} % of a CPU; \
+         {back} tasks were queued again",
+        share * 100.0
+    );
+    if share < 0.9 {
+        bail!("{numbers}, less than 90 %");
+    }
+    Ok(numbers)
+}
+
 /// The kernel keeps 5 % of a CPU from real-time tasks; the floor's part of
 /// that, and what switches cost, go off.
 pub(crate) fn fifo_hogs(ufs: &mut Ufs) -> Result<String> {
