@@ -61,11 +61,6 @@
  * called from several places are __once. They take numbers, memory of a context, or a
  * task that the kernel trusts, and cannot be called under a lock.
  *
- * A CPU THAT IS TAKEN. When a task of a real-time class takes a CPU, the kernel would keep
- * the task that ran, and those that had claimed the CPU, in its local queue for as long as
- * that takes. cpu_release has them queued again, so they wait in one of UFS's queues and
- * other CPUs find them.
- *
  * WEAKNESSES: slices end at the timer tick; each of the headers names its own.
  */
 #include <scx/common.bpf.h>
@@ -630,8 +625,9 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
-/* A task of a higher class takes the CPU, nobody knows for how long. What it leaves in the
- * CPU's local queue, the task that ran included, is queued again, where other CPUs find it. */
+/* A task of a higher class takes the CPU, nobody knows for how long. The kernel would keep
+ * the task that ran, and those that have claimed the CPU, in its local queue meanwhile. They
+ * are queued again, in queues where other CPUs find them. */
 void BPF_STRUCT_OPS(ufs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	/* The kernel's own stopper, which moves tasks, is done in microseconds. */
