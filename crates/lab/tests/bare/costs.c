@@ -65,6 +65,8 @@ static void a_chase_costs_what_the_cache_costs_that_holds_it(void)
     uint64_t in_l1 = chase(8 * KIB);
 
     CHECK(in_l1 <= 8);
+    /* Of as many lines as the filter of free lines has, and of more. */
+    COSTS(chase(32 * KIB), in_l1 + L2 - 4);
     COSTS(chase(128 * KIB), in_l1 + L2 - 4);
     COSTS(chase(MIB), in_l1 + LLC - 25);
     CHECK(chase(4 * MIB) >= in_l1 + MEMORY / 2);
