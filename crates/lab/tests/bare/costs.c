@@ -100,7 +100,8 @@ static __attribute__((noinline)) uint64_t in_turn(void *volatile *at)
 {
     uint64_t begin = rdtsc();
 
-    __asm__ volatile("mov (%0), %0; mov (%0), %0; mov (%0), %0; mov (%0), %0" : "+r"(at) : : "memory");
+    __asm__ volatile("mov (%0), %0; mov (%0), %0; mov (%0), %0; mov (%0), %0"
+                     : "+r"(at) : : "memory");
     return rdtsc() - begin;
 }
 
@@ -109,7 +110,8 @@ static __attribute__((noinline)) uint64_t side_by_side(void *volatile *at)
     void *loaded;
     uint64_t begin = rdtsc();
 
-    __asm__ volatile("mov (%1), %0; mov (%1), %0; mov (%1), %0; mov (%1), %0" : "=&r"(loaded) : "r"(at) : "memory");
+    __asm__ volatile("mov (%1), %0; mov (%1), %0; mov (%1), %0; mov (%1), %0"
+                     : "=&r"(loaded) : "r"(at) : "memory");
     return rdtsc() - begin;
 }
 
