@@ -70,6 +70,7 @@ struct Model {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[expect(dead_code, reason = "for readers of the file")]
     host: Host,
     prices: BTreeMap<String, f64>,
     caches: BTreeMap<String, u32>,
@@ -111,7 +112,7 @@ impl Costs {
     /// Its name in results, with a digest of its numbers.
     #[must_use]
     pub fn name(self) -> String {
-        let digest = digest([self.0.numbers.as_bytes()].into_iter());
+        let digest = digest([self.0.numbers.as_bytes()]);
         format!("{}-{digest}", self.0.name)
     }
 
