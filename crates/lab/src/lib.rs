@@ -28,6 +28,7 @@ mod apt;
 mod cache;
 mod command;
 mod console;
+mod costs;
 mod error;
 mod image;
 mod initrd;
@@ -41,6 +42,7 @@ mod vm;
 use std::path::{Path, PathBuf};
 
 pub use cache::{CacheEntry, cache_root};
+pub use costs::Costs;
 pub use error::{LabError, Result};
 pub use image::{IMAGE_PACKAGES, Layer};
 pub use kernel::Kernel;

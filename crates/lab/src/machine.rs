@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
+use crate::costs::Costs;
 use crate::error::{LabError, Result};
 
 /// What a guest's time is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// The host's: KVM where a probe boot succeeds, else emulation on as many
     /// host threads as there are guest CPUs. For functional tests; durations
@@ -25,6 +23,8 @@ pub enum Clock {
         /// Whether a CPU never sees what another does before its time. Without it,
         /// up to a quantum before; that is faster with many CPUs.
         causal: bool,
+        /// What instructions cost beyond their number; `shift` then follows from it.
+        costs: Option<Costs>,
     },
 }
 
@@ -34,6 +34,7 @@ impl Clock {
         quantum_ns: 10_000,
         shift: 2,
         causal: true,
+        costs: None,
     };
 
     /// The same without causality, for where no time of less than some quanta matters.
@@ -45,11 +46,15 @@ impl Clock {
         match self {
             Clock::Real => Clock::Real,
             Clock::Lockstep {
-                quantum_ns, shift, ..
+                quantum_ns,
+                shift,
+                costs,
+                ..
             } => Clock::Lockstep {
                 quantum_ns,
                 shift,
                 causal: false,
+                costs,
             },
         }
     }
@@ -63,11 +68,44 @@ impl Clock {
     pub const fn with_quantum(self, quantum_ns: u32) -> Clock {
         match self {
             Clock::Real => Clock::Real,
-            Clock::Lockstep { shift, causal, .. } => Clock::Lockstep {
+            Clock::Lockstep {
+                shift,
+                causal,
+                costs,
+                ..
+            } => Clock::Lockstep {
                 quantum_ns,
                 shift,
                 causal,
+                costs,
             },
+        }
+    }
+
+    /// The same with a cost model; `Real` has none.
+    #[must_use]
+    pub const fn with_costs(self, costs: Costs) -> Clock {
+        match self {
+            Clock::Real => Clock::Real,
+            Clock::Lockstep {
+                quantum_ns,
+                shift,
+                causal,
+                ..
+            } => Clock::Lockstep {
+                quantum_ns,
+                shift,
+                causal,
+                costs: Some(costs),
+            },
+        }
+    }
+
+    /// What instructions cost beyond their number, if anything.
+    pub const fn costs(self) -> Option<Costs> {
+        match self {
+            Clock::Real => None,
+            Clock::Lockstep { costs, .. } => costs,
         }
     }
 
@@ -89,8 +127,7 @@ impl Clock {
 }
 
 /// A virtual machine to boot.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// Virtual CPUs, 1 to 64.
     pub cpus: u32,
@@ -250,6 +287,7 @@ mod tests {
                 quantum_ns: 1,
                 shift: 2,
                 causal: true,
+                costs: None,
             })
             .contains("quantum")
         );

@@ -1,5 +1,5 @@
-//! The emulator: Debian's QEMU source with the lockstep clock and user interrupts
-//! added, built once, and the firmware that belongs to it.
+//! The emulator: Debian's QEMU source with the lockstep clock, user interrupts and prices
+//! of instructions added, built once, and the firmware that belongs to it.
 //!
 //! The distribution's own QEMU is not used even for functional tests, so that
 //! a guest meets one emulator everywhere.
@@ -22,13 +22,14 @@ use crate::progress::Progress;
 /// locks), 3 (wake-up latency) and 4 (two runs with one seed).
 ///
 /// User interrupts, which build on it: `tests/user_interrupts.rs` has a case for each
-/// rule.
+/// rule. Prices of instructions, which build on both: `tests/costs.rs` has one for each.
 const PATCHES: &[(&str, &str)] = &[
     ("lockstep.patch", include_str!("../qemu/lockstep.patch")),
     (
         "user-interrupts.patch",
         include_str!("../qemu/user-interrupts.patch"),
     ),
+    ("costs.patch", include_str!("../qemu/costs.patch")),
 ];
 
 /// Only what a guest of the lab meets.

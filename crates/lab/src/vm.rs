@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use crate::Lab;
 use crate::cache::Cache;
 use crate::console::{self, Follower};
+use crate::costs::Costs;
 use crate::error::{LabError, Result};
 use crate::image::Image;
 use crate::kernel::Kernel;
@@ -44,6 +45,9 @@ const DIMM_STEP: u64 = 64 << 20;
 /// charges every iteration of `rep movsb`, so a kernel that copied pages with
 /// it would need 16 µs for each; without these flags it copies by the word.
 const CPU: &str = "max,la57=off,erms=off,fsrm=off,fzrm=off,fsrs=off,fsrc=off";
+/// The same where string instructions are paid by bytes: with what the CPUs have to which
+/// models are fitted.
+const CPU_WITH_COSTS: &str = "max,la57=off,fzrm=off,fsrs=off,fsrc=off";
 /// What a CPU with user interrupts has beside that: them, and the instruction with which
 /// their handlers save vectors.
 const USER_INTERRUPTS: &str = ",uintr=on,xsavec=on";
@@ -136,6 +140,7 @@ enum Execution {
         quantum_ns: u32,
         shift: u8,
         causal: bool,
+        costs: Option<Costs>,
     },
 }
 
@@ -298,10 +303,12 @@ fn execution(lab: &Lab, machine: &Machine) -> Execution {
             quantum_ns,
             shift,
             causal,
+            costs,
         } => Execution::Lockstep {
             quantum_ns,
             shift,
             causal,
+            costs,
         },
         Clock::Real if !machine.user_interrupts && kvm_usable(lab) => Execution::Kvm,
         Clock::Real => Execution::Threads,
@@ -485,9 +492,13 @@ fn command(
     devices: &Devices,
 ) -> Result<Command> {
     let mut command = parts.qemu.command();
+    let emulated = match machine.clock.costs() {
+        Some(_) => CPU_WITH_COSTS,
+        None => CPU,
+    };
     let emulated = match machine.user_interrupts {
-        true => format!("{CPU}{USER_INTERRUPTS}"),
-        false => CPU.to_owned(),
+        true => format!("{emulated}{USER_INTERRUPTS}"),
+        false => emulated.to_owned(),
     };
     let (accelerator, cpu): (Vec<String>, &str) = match execution {
         Execution::Kvm => (vec!["-accel".into(), "kvm".into()], "host"),
@@ -496,18 +507,21 @@ fn command(
             quantum_ns,
             shift,
             causal,
-        } => (
-            vec![
-                "-accel".into(),
-                "tcg,thread=single".into(),
-                "-icount".into(),
-                format!(
-                    "shift={shift},sleep=off,lockstep=on,quantum={quantum_ns},causal={}",
-                    if causal { "on" } else { "off" }
-                ),
-            ],
-            &emulated,
-        ),
+            costs,
+        } => {
+            let mut icount = format!(
+                "shift={shift},sleep=off,lockstep=on,quantum={quantum_ns},causal={}",
+                if causal { "on" } else { "off" }
+            );
+            if let Some(costs) = costs {
+                let path = devices.dir.path().join("costs");
+                let text = costs.file(machine.cpus / machine.sockets);
+                fs::write(&path, text).map_err(LabError::io("writing", &path))?;
+                icount += &format!(",costs={}", path.display());
+            }
+            let options = ["-accel", "tcg,thread=single", "-icount", &icount];
+            (options.map(str::to_owned).to_vec(), &emulated)
+        }
     };
     command.args(accelerator).args(["-cpu", cpu]);
     command.args(["-machine", "q35,nvdimm=on,hpet=off"]);

@@ -6,19 +6,17 @@
 //!
 //! On the lockstep clock unless said otherwise: a case that fails does so each time.
 
+mod bare;
+
 use std::fs;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use giveway_lab::{Lab, LabSpec, Silent};
-use tempfile::{NamedTempFile, TempDir};
-
-/// A case that hangs is one that waits for an interrupt that was lost. All take less
-/// than a second.
-const TIMEOUT: &str = "60";
+use bare::Bench;
+use tempfile::NamedTempFile;
 
 /// How often an emulator is asked.
 const POLL: Duration = Duration::from_millis(20);
@@ -43,78 +41,6 @@ const PROGRAMS: [&str; 6] = [
 
 /// CPUs of a machine with `user_interrupts`.
 const WITH_THEM: &str = ",uintr=on,xsavec=on";
-
-struct Bench {
-    emulator: PathBuf,
-    directory: TempDir,
-}
-
-impl Bench {
-    /// The emulator, and the programs compiled for it, once for all tests.
-    fn get() -> &'static Bench {
-        static BENCH: OnceLock<Bench> = OnceLock::new();
-        BENCH.get_or_init(|| {
-            let emulator = Lab::open(&LabSpec::default(), &Silent).unwrap().qemu();
-            let directory = tempfile::tempdir().unwrap();
-            for program in PROGRAMS {
-                compile(program, &directory.path().join(program));
-            }
-            Bench {
-                emulator,
-                directory,
-            }
-        })
-    }
-
-    /// The emulator, to run a case on CPUs with these properties; what that prints is
-    /// for the file `console`.
-    fn command(
-        &self,
-        program: &str,
-        case: &str,
-        execution: &[&str],
-        properties: &str,
-        console: &Path,
-    ) -> Command {
-        let share = self.emulator.with_file_name("share");
-        let mut command = Command::new("timeout");
-        command
-            .arg(TIMEOUT)
-            .arg(&self.emulator)
-            .arg("-L")
-            .arg(share.join("qemu"))
-            .arg("-L")
-            .arg(share.join("seabios"))
-            .args(execution)
-            .args(["-cpu", &format!("max,la57=off{properties}")])
-            .args(["-machine", "q35,hpet=off", "-smp", "4", "-m", "64M"])
-            .args(["-rtc", "base=2026-01-01,clock=vm", "-seed", "1"])
-            .args(["-nodefaults", "-display", "none", "-no-reboot"])
-            .arg("-kernel")
-            .arg(self.directory.path().join(program))
-            .args(["-append", case])
-            .arg("-chardev")
-            .arg(format!("file,id=console,path={}", console.display()))
-            .args(["-serial", "chardev:console"]);
-        command
-    }
-
-    fn file(&self) -> NamedTempFile {
-        NamedTempFile::new_in(self.directory.path()).unwrap()
-    }
-
-    /// What a case prints, on CPUs with these properties.
-    fn run(&self, program: &str, case: &str, execution: &[&str], properties: &str) -> String {
-        let console = self.file();
-        let status = self
-            .command(program, case, execution, properties, console.path())
-            .status()
-            .unwrap();
-        let said = fs::read_to_string(console.path()).unwrap();
-        assert!(status.success(), "{case}: {status}, after '{said}'");
-        said
-    }
-}
 
 /// An emulator whose monitor takes commands.
 struct Monitor(Child);
@@ -161,25 +87,14 @@ impl Monitor {
     }
 }
 
-fn compile(program: &str, to: &Path) {
-    let compiled = Command::new("cc")
-        .args(["-O1", "-Wall", "-Wextra", "-ffreestanding"])
-        .args(["-nostdlib", "-static", "-fno-pic", "-no-pie"])
-        // What an interrupt of the kernel would spoil: memory below the stack, vectors.
-        .args(["-mno-red-zone", "-mgeneral-regs-only"])
-        .args(["-fno-stack-protector", "-fcf-protection=none"])
-        .args(["-fno-asynchronous-unwind-tables", "-Wl,-T,bare.ld"])
-        .args(["-Wl,--build-id=none", "-Wl,--no-warn-rwx-segments", "-o"])
-        .arg(to)
-        .args(["boot.S", "bare.c", &format!("{program}.c")])
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/bare"))
-        .status()
-        .unwrap();
-    assert!(compiled.success(), "{program}.c does not compile");
+/// The programs, compiled once for all tests.
+fn bench() -> &'static Bench {
+    static BENCH: OnceLock<Bench> = OnceLock::new();
+    BENCH.get_or_init(|| Bench::of(&PROGRAMS))
 }
 
 fn passes(program: &str, case: &str, execution: &[&str], properties: &str) {
-    let said = Bench::get().run(program, case, execution, properties);
+    let said = bench().run(program, case, execution, properties);
     assert!(said.ends_with("passed\n"), "{said}");
 }
 
@@ -287,7 +202,7 @@ fn with_a_host_thread_per_cpu_programs_interrupt_each_other_too() {
 /// The lockstep clock cannot be moved, so this is on the other one.
 #[test]
 fn state_is_kept_when_the_machine_moves() {
-    let bench = Bench::get();
+    let bench = self::bench();
     let state = bench.file();
     let command = |console: &NamedTempFile| {
         let case = "state_is_kept_when_the_machine_moves";
@@ -317,7 +232,7 @@ fn state_is_kept_when_the_machine_moves() {
 #[test]
 fn two_runs_take_each_interrupt_at_the_same_time() {
     let case = "an_interrupt_is_never_seen_before_it_is_sent";
-    let times = || Bench::get().run("time", case, LOCKSTEP, WITH_THEM);
+    let times = || bench().run("time", case, LOCKSTEP, WITH_THEM);
     let first = times();
     assert_eq!(first.lines().count(), 41, "{first}");
     assert_eq!(first, times());

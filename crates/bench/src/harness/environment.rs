@@ -63,6 +63,10 @@ pub(crate) struct Provenance {
     /// 2026-11-24 did not have such a clock.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub causal: bool,
+    /// The model by which the lab priced instructions, by name and digest; empty where all
+    /// cost the same, and natively.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub costs: String,
     /// The host's CPU, how many it has, and the mean number of tasks that wanted one in
     /// the minute before.
     pub host_cpu: String,
@@ -75,13 +79,19 @@ impl Provenance {
     pub(crate) fn lab(&self) -> String {
         match self.quantum_ns {
             0 => String::new(),
-            quantum => format!(
-                "{}, {}, quantum {} µs, {}",
-                self.emulator,
-                self.image,
-                f64::from(quantum) / 1e3,
-                if self.causal { "causal" } else { "loose" }
-            ),
+            quantum => {
+                let costs = match self.costs.as_str() {
+                    "" => String::new(),
+                    model => format!(", costs {model}"),
+                };
+                format!(
+                    "{}, {}, quantum {} µs, {}{costs}",
+                    self.emulator,
+                    self.image,
+                    f64::from(quantum) / 1e3,
+                    if self.causal { "causal" } else { "loose" }
+                )
+            }
         }
     }
 
@@ -223,6 +233,8 @@ mod tests {
             ..Provenance::default()
         };
         assert_eq!(provenance.lab(), "qemu-1, image-2, quantum 2.5 µs, causal");
+        provenance.costs = "model-3".to_owned();
+        assert!(provenance.lab().ends_with(", causal, costs model-3"));
         provenance.quantum_ns = 0;
         assert!(provenance.lab().is_empty() && provenance.host().is_empty());
     }

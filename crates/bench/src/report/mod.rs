@@ -198,6 +198,11 @@ impl<R: Record> Report<R> {
             ("clocks", &ours.clock, &theirs.clock),
             ("quanta", &quantum(ours), &quantum(theirs)),
             ("causality", &causal(ours), &causal(theirs)),
+            (
+                "cost models",
+                &ours.provenance.costs,
+                &theirs.provenance.costs,
+            ),
             ("commits", &ours.commit, &theirs.commit),
             ("PostgreSQL versions", &ours.postgresql, &theirs.postgresql),
             (
@@ -327,6 +332,10 @@ mod tests {
             error.contains("clocks") && error.contains("native"),
             "{error}"
         );
+        let mut other = samples::report();
+        other.environment.provenance.costs = "model-1".to_owned();
+        let error = report.merge(other).unwrap_err().to_string();
+        assert!(error.contains("cost models"), "{error}");
         let mut other = samples::report();
         other.rows[0].network_us = 100;
         let error = report.merge(other).unwrap_err().to_string();

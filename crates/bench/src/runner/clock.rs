@@ -2,7 +2,7 @@
 
 use clap::Args;
 use giveway_command::Failure;
-use giveway_lab::Clock;
+use giveway_lab::{Clock, Costs};
 
 /// What of the lab's clock one may choose; rows record it.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -13,6 +13,10 @@ pub(crate) struct ClockArgs {
     /// Lab: CPUs may see each other's stores up to a quantum early; faster with many
     #[arg(long)]
     loose: bool,
+    /// Lab: price instructions by a cost model, as sapphire-rapids-vm, or by that in a file
+    /// [default: all the same]
+    #[arg(long, value_name = "MODEL", value_parser = Costs::find)]
+    costs: Option<Costs>,
 }
 
 impl ClockArgs {
@@ -21,6 +25,7 @@ impl ClockArgs {
         let clock = self
             .quantum
             .map_or(clock, |quantum| clock.with_quantum(quantum));
+        let clock = self.costs.map_or(clock, |costs| clock.with_costs(costs));
         if self.loose { clock.loose() } else { clock }
     }
 
@@ -29,11 +34,12 @@ impl ClockArgs {
     /// # Errors
     /// A clock was chosen.
     pub(crate) fn refuse_natively(self) -> Result<(), Failure> {
-        if self.quantum.is_none() && !self.loose {
+        if self.quantum.is_none() && !self.loose && self.costs.is_none() {
             return Ok(());
         }
         Err(Failure::usage(
-            "--quantum and --loose describe the lab's clock, and this machine measures itself",
+            "--quantum, --loose and --costs describe the lab's clock, and this machine measures \
+             itself",
         )
         .with_remedy("leave them out, or measure in the lab"))
     }
@@ -47,16 +53,23 @@ mod tests {
     fn a_choice_of_clock_is_the_lab_s_alone() {
         let quantum = ClockArgs {
             quantum: Some(1_000),
-            loose: false,
+            ..ClockArgs::default()
         };
         let chosen = quantum.of(Clock::LOCKSTEP);
         assert!(chosen.quantum_ns() == 1_000 && chosen.is_causal());
         let loose = ClockArgs {
-            quantum: None,
             loose: true,
+            ..ClockArgs::default()
         };
         assert_eq!(loose.of(Clock::LOCKSTEP), Clock::LOOSE);
-        for chosen in [quantum, loose] {
+        let model = Costs::find("sapphire-rapids-vm").unwrap();
+        let costs = ClockArgs {
+            costs: Some(model),
+            ..ClockArgs::default()
+        };
+        assert_eq!(costs.of(Clock::LOCKSTEP).costs(), Some(model));
+        assert_eq!(loose.of(costs.of(Clock::LOCKSTEP)).costs(), Some(model));
+        for chosen in [quantum, loose, costs] {
             assert_eq!(chosen.of(Clock::Real), Clock::Real);
             assert!(chosen.refuse_natively().is_err());
         }

@@ -26,7 +26,7 @@ use crate::report::{Record, Report};
 use crate::runner::clock::ClockArgs;
 use crate::workload::dataset::{self, DATASET_VERSION, DatasetSpec};
 use clap::Args;
-use giveway_lab::{Clock, Job, Lab, Machine};
+use giveway_lab::{Clock, Costs, Job, Lab, Machine};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -150,6 +150,7 @@ fn sign(environment: &mut Environment, host: &Environment, clock: Clock) {
     environment.provenance = Provenance {
         quantum_ns: clock.quantum_ns(),
         causal: clock.is_causal(),
+        costs: clock.costs().map_or_else(String::new, Costs::name),
         ..host.provenance.clone()
     };
 }

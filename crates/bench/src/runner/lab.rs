@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use giveway_lab::{Clock, Job, Lab, LabSpec, Machine};
+use giveway_lab::{Clock, Costs, Job, Lab, LabSpec, Machine};
 
 use crate::runner::executors::{image_layer, open};
 use crate::runner::steps::Steps;
@@ -123,6 +123,10 @@ struct MachineArgs {
     /// Lockstep: CPUs may see each other's stores up to a quantum early; faster
     #[arg(long)]
     loose: bool,
+    /// Lockstep: price instructions by a cost model, as sapphire-rapids-vm, or by that in a
+    /// file; --shift then follows from it
+    #[arg(long, value_name = "MODEL", conflicts_with = "shift", value_parser = Costs::find)]
+    costs: Option<Costs>,
     /// Seed of all randomness in the guest
     #[arg(long, default_value_t = Machine::default().seed, value_name = "N")]
     seed: u64,
@@ -240,10 +244,15 @@ fn info() -> Result<u8, Failure> {
 impl MachineArgs {
     fn machine(&self) -> Result<Machine, Failure> {
         let clock = match self.clock {
-            ClockKind::Lockstep => lockstep(self.quantum, self.shift, !self.loose),
-            ClockKind::Real if self.quantum.is_some() || self.shift.is_some() || self.loose => {
+            ClockKind::Lockstep => self.lockstep(),
+            ClockKind::Real
+                if self.quantum.is_some()
+                    || self.shift.is_some()
+                    || self.loose
+                    || self.costs.is_some() =>
+            {
                 return Err(Failure::usage(
-                    "--quantum, --shift and --loose describe the lockstep clock",
+                    "--quantum, --shift, --loose and --costs describe the lockstep clock",
                 )
                 .with_remedy("add --clock lockstep"));
             }
@@ -262,20 +271,19 @@ impl MachineArgs {
             kernel_args: self.kernel_arg.clone(),
         })
     }
-}
 
-fn lockstep(quantum: Option<u32>, shift: Option<u8>, causal: bool) -> Clock {
-    match Clock::LOCKSTEP {
-        Clock::Lockstep {
-            quantum_ns,
-            shift: usual,
-            ..
-        } => Clock::Lockstep {
-            quantum_ns: quantum.unwrap_or(quantum_ns),
-            shift: shift.unwrap_or(usual),
-            causal,
-        },
-        Clock::Real => Clock::Real,
+    fn lockstep(&self) -> Clock {
+        match Clock::LOCKSTEP {
+            Clock::Lockstep {
+                quantum_ns, shift, ..
+            } => Clock::Lockstep {
+                quantum_ns: self.quantum.unwrap_or(quantum_ns),
+                shift: self.shift.unwrap_or(shift),
+                causal: !self.loose,
+                costs: self.costs,
+            },
+            Clock::Real => Clock::Real,
+        }
     }
 }
 

@@ -119,6 +119,7 @@ pub(crate) fn slow_cpus(count: u32) -> Machine {
             quantum_ns: 40_000,
             shift: 4,
             causal: false,
+            costs: None,
         },
         ..cpus(count)
     }
