@@ -148,7 +148,7 @@ fn fill(body: &str, values: &[f64]) -> Result<String, String> {
 }
 
 /// Which rows, and what of them.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Median<'a> {
     field: &'a str,
     with: Vec<(&'a str, &'a str)>,
@@ -183,16 +183,9 @@ fn evaluate<'r>(
     rows: &dyn Fn(&str) -> Result<&'r [Value], String>,
 ) -> Result<(f64, Figure), String> {
     let mut parts = words.split_whitespace();
-    let (Some(file), Some(name)) = (parts.next(), parts.next()) else {
-        return Err("a mark names a file and a field".to_owned());
-    };
-    let (mut median, mut below) = (
-        Median {
-            field: name,
-            with: Vec::new(),
-        },
-        None,
-    );
+    let file = parts.next().unwrap_or_default();
+    let mut median = Median::default();
+    let mut below: Option<Median<'_>> = None;
     for word in parts {
         match (&mut below, word) {
             (None, "/") => below = Some(median.clone()),
@@ -324,6 +317,8 @@ mod tests {
             "0.97"
         );
         assert_eq!(number("a.json tps mix=SOLO / p95_ms", "1"), "18");
+        assert_eq!(number("a.json mix=MIN:MAX tps / mix=SOLO", "1"), "1");
+        assert_eq!(number("a.json mix=SOLO tps", "1"), "100");
         assert_eq!(number("a.json latency_histogram.1.0", "1.00"), "9.00");
         let why = |text: &str| regenerated(text).unwrap_err();
         assert_eq!(
