@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::cell::record::CellRecord;
 use crate::cell::row::Row;
-use crate::harness::number::{Spread, short};
+use crate::harness::number::{Spread, mark, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::page::{self, escape};
 use crate::report::Report;
@@ -50,6 +50,21 @@ pub(crate) fn beware<R: CellRecord>(report: &Report<R>) -> Option<String> {
             most * 100.0
         )
     })
+}
+
+/// The median of a percentile over the repeats that have it, marked if all of them
+/// together have too few samples.
+pub(crate) fn percentile(
+    rows: &[&Row],
+    number: impl Fn(&Row) -> Option<f64>,
+    share: f64,
+) -> Option<String> {
+    let found = rows
+        .iter()
+        .filter_map(|row| Some((row.latencies(), number(row)?)));
+    let (samples, values): (Vec<f64>, Vec<f64>) = found.unzip();
+    let median = Spread::of(values)?.median;
+    Some(mark(short(median), samples.into_iter().sum(), share))
 }
 
 /// The repeats of one scheduler, or of one scheduler and setting.

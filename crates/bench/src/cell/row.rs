@@ -181,6 +181,15 @@ impl Did<'_> {
 }
 
 impl Row {
+    /// How many transactions have a latency.
+    pub(crate) fn latencies(&self) -> f64 {
+        let counts = self
+            .latency_histogram
+            .iter()
+            .map(|(_, count)| *count as f64);
+        counts.sum()
+    }
+
     /// The row of a cell that was measured.
     pub(crate) fn new(
         config: &CellConfig,

@@ -2,6 +2,8 @@
 //! is what one row of a table says, with the smallest and largest beside it;
 //! nothing is dropped.
 
+use statrs::distribution::{Binomial, DiscreteCDF};
+
 /// The middle and the extremes of some measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -26,8 +28,8 @@ impl Spread {
 }
 
 /// The middle of some measurements, and the bounds between which that of all
-/// possible ones lies with 95 % confidence: by ranks (the sign test), so nothing
-/// is supposed of how they scatter.
+/// possible ones lies with 95 % confidence: by ranks (the exact sign test), so nothing
+/// is supposed of how they scatter. Of fewer than six, the extremes, with less.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Middle {
     pub(crate) median: f64,
@@ -41,10 +43,9 @@ impl Middle {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
         let median = Spread::of(values.iter().copied())?.median;
-        let count = values.len() as f64;
-        // Ranks count from 1. A float below zero becomes zero: of a few, the extremes.
-        let rank = ((count - 1.96 * count.sqrt()) / 2.0) as usize;
-        let rank = rank.saturating_sub(1);
+        let heads = Binomial::new(0.5, values.len() as u64).expect("a coin is fair");
+        // Ranks count from 1. Of a few the extremes, with less confidence.
+        let rank = heads.inverse_cdf(0.025).saturating_sub(1) as usize;
         Some(Middle {
             median,
             low: values[rank],
@@ -66,6 +67,28 @@ pub(crate) fn quantile(pairs: impl IntoIterator<Item = (f64, u64)>, share: f64) 
         total > 0 && seen as f64 >= wanted
     });
     found.map(|(value, _)| value)
+}
+
+/// So many samples must lie beyond a percentile, or it says more of chance than of what is
+/// measured.
+const BEYOND: f64 = 100.0;
+
+/// Whether that many samples are too few for the value that a share of them does not exceed.
+pub(crate) fn is_of_few_samples(samples: f64, share: f64) -> bool {
+    // No binary number is 0.99.
+    samples * (1.0 - share) < BEYOND - 1e-6
+}
+
+/// What tables say of percentiles with [`mark`].
+pub(crate) const MARKED: &str =
+    "~: of all repeats together fewer than 100 samples are beyond this percentile.\n";
+
+/// A percentile as text, marked if it is of too few samples.
+pub(crate) fn mark(text: String, samples: f64, share: f64) -> String {
+    match is_of_few_samples(samples, share) {
+        true => format!("~{text}"),
+        false => text,
+    }
 }
 
 /// Three significant digits or so.
@@ -106,13 +129,23 @@ mod tests {
     }
 
     #[test]
+    fn a_percentile_is_marked_if_fewer_than_100_samples_are_beyond_it() {
+        let p99 = |samples: f64| mark("7.5".to_owned(), samples, 0.99);
+        assert_eq!([p99(9_900.0), p99(10_000.0)], ["~7.5", "7.5"]);
+        assert_eq!(mark("1".to_owned(), 100_000.0, 0.999), "1");
+        assert_eq!(mark("1".to_owned(), 99_000.0, 0.999), "~1");
+    }
+
+    #[test]
     fn the_middle_of_many_is_known_better() {
         let bounds = |count: u32| {
             let middle = Middle::of((1..=count).map(f64::from)).unwrap();
             (middle.low, middle.median, middle.high)
         };
         assert_eq!(bounds(3), (1.0, 2.0, 3.0));
-        // Ranks 40 and 61 of 100, as in tables of the sign test.
+        // As in tables of the sign test: all of six, ranks 2 and 8 of nine, 40 and 61 of 100.
+        assert_eq!(bounds(6), (1.0, 3.5, 6.0));
+        assert_eq!(bounds(9), (2.0, 5.0, 8.0));
         assert_eq!(bounds(100), (40.0, 50.5, 61.0));
         assert_eq!(Middle::of([]), None);
     }

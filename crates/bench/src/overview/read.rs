@@ -44,7 +44,7 @@ pub(crate) fn read_reports(files: &[PathBuf]) -> Result<Box<dyn AnyReport>> {
     }
 }
 
-pub(super) fn experiment_of(file: &Path) -> Result<String> {
+fn experiment_of(file: &Path) -> Result<String> {
     #[derive(Deserialize)]
     struct Head {
         experiment: String,

@@ -22,9 +22,13 @@ pub(crate) struct ReportArgs {
     /// Write a self-contained page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Write a page for each experiment into docs/results, from all files below results
+    /// Write all figures of README.md and docs anew, from the files below results
     #[arg(long, conflicts_with_all = ["files", "html", "table"])]
     docs: bool,
+    /// With --docs: write nothing; fail if a figure is not what the files come to, or if a
+    /// file is no base for one and docs/measure/exceptions.md does not say why
+    #[arg(long, requires = "docs")]
+    check: bool,
     /// Print the table (the default without --html)
     #[arg(long)]
     table: bool,
@@ -32,8 +36,12 @@ pub(crate) struct ReportArgs {
 
 /// Renders the files.
 pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
+    let here = Path::new(".");
+    if args.check {
+        return verdict(&docs::check(here, here)?);
+    }
     if args.docs {
-        for page in docs::write(Path::new("results"), Path::new("docs/results"))? {
+        for page in docs::write(here)? {
             eprintln!("page: {}", page.display());
         }
         return Ok(());
@@ -46,4 +54,13 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
         print(whole.as_ref())?;
     }
     Ok(())
+}
+
+/// What a check of the documentation found.
+fn verdict(found: &docs::Checked) -> Result<(), Failure> {
+    eprintln!("exceptions: {}", found.exceptions);
+    match found.complaints.as_slice() {
+        [] => Ok(()),
+        complaints => Err(Failure::new(complaints.join("\n"))),
+    }
 }

@@ -6,6 +6,7 @@ use super::{Record, Report};
 use crate::harness::environment::Environment;
 use crate::harness::error::Result;
 use crate::harness::figure::Figure;
+use crate::render::target::Target;
 
 /// A report of some experiment.
 pub(crate) trait AnyReport {
@@ -20,6 +21,9 @@ pub(crate) trait AnyReport {
 
     /// What the paper has, beside these rows.
     fn figures(&self) -> Vec<Figure>;
+
+    /// What is wanted, as far as the rows say something about it.
+    fn targets(&self) -> Vec<Target>;
 
     /// Where the rows come from.
     fn environment(&self) -> &Environment;
@@ -40,6 +44,10 @@ impl<R: Record> AnyReport for Report<R> {
 
     fn figures(&self) -> Vec<Figure> {
         R::figures(self)
+    }
+
+    fn targets(&self) -> Vec<Target> {
+        R::targets(self)
     }
 
     fn environment(&self) -> &Environment {

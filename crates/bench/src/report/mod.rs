@@ -29,6 +29,7 @@ use crate::harness::environment::Environment;
 use crate::harness::error::{Error, Result};
 use crate::harness::figure::Figure;
 use crate::harness::scheduler::Scheduler;
+use crate::render::target::Target;
 
 impl<R> Report<R> {
     /// The first line of every heading: what, where and when.
@@ -66,6 +67,9 @@ pub(crate) trait Record: Serialize + DeserializeOwned {
 
     /// What the paper has, beside these rows.
     fn figures(report: &Report<Self>) -> Vec<Figure>;
+
+    /// What is wanted, as far as the rows say something about it.
+    fn targets(report: &Report<Self>) -> Vec<Target>;
 
     /// What all rows of a report have in common beyond the environment, since
     /// they are compared.

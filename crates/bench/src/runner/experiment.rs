@@ -18,6 +18,18 @@ use giveway_command::Failure;
 use crate::harness::error::Result;
 use crate::report::{AnyReport, Record, Report};
 
+/// The scheduler: its BPF program and loader, without the program that tests it.
+pub(crate) const UFS: &[&str] = &["crates/scx_ufs/src", ":!crates/scx_ufs/src/bin"];
+
+/// The scheduler, and those who tell it of their locks.
+pub(crate) const UFS_AND_HINTS: &[&str] = &[
+    "crates/scx_ufs/src",
+    ":!crates/scx_ufs/src/bin",
+    "crates/hints/include",
+    "postgres/giveway",
+    "postgres/patches",
+];
+
 /// A measurement that can be asked for by name.
 pub(crate) trait Experiment {
     /// The name on the command line and in result files.
@@ -26,6 +38,9 @@ pub(crate) trait Experiment {
     const SUMMARY: &'static str;
     /// The paper and sections it reproduces.
     const SECTION: &'static str;
+    /// The sources of what it measures, as git's paths. A result of other sources than
+    /// today's is older than the program (`overview/docs/rules.rs`).
+    const SUBJECT: &'static [&'static str];
     /// The options that `giveway bench all --quick` gives it: some minutes in the lab, or
     /// less.
     const QUICK: &'static str;
@@ -56,6 +71,7 @@ pub(crate) struct Registered {
     pub(crate) name: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) section: &'static str,
+    pub(crate) subject: &'static [&'static str],
     pub(crate) quick: &'static str,
     command: fn(Command) -> Command,
     run: fn(&ArgMatches) -> Result<u8, Failure>,
@@ -71,6 +87,7 @@ impl Registered {
             name: E::NAME,
             summary: E::SUMMARY,
             section: E::SECTION,
+            subject: E::SUBJECT,
             quick: E::QUICK,
             command: E::Args::augment_args,
             run: |matches| E::run(&parsed::<E::Args>(matches)?),

@@ -119,6 +119,7 @@ mod tests {
     use super::*;
     use crate::harness::environment::Environment;
     use crate::harness::figure::Figure;
+    use crate::render::target::Target;
     use serde::{Deserialize, Serialize};
 
     /// A row that only tells which it is.
@@ -136,6 +137,9 @@ mod tests {
             String::new()
         }
         fn figures(_: &Report<Self>) -> Vec<Figure> {
+            Vec::new()
+        }
+        fn targets(_: &Report<Self>) -> Vec<Target> {
             Vec::new()
         }
     }

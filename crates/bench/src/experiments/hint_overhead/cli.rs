@@ -6,7 +6,7 @@ use crate::experiments::hint_overhead::{HintPlan, HintRow};
 use crate::report::Report;
 use crate::runner::cells::in_lab;
 use crate::runner::clock::ClockArgs;
-use crate::runner::experiment::Experiment;
+use crate::runner::experiment::{Experiment, UFS_AND_HINTS};
 use crate::runner::results::{ResultArgs, positive};
 use crate::workload::background::Job;
 use clap::Args;
@@ -86,6 +86,7 @@ impl Experiment for HintOverhead {
     const SUMMARY: &'static str = "TPC-C beside Q17 by SQL roles, MIN:MAX under UFS, with hints about locks \
         off and on, stock and patched: what they cost, what they are good for";
     const SECTION: &'static str = "UFS (paper 000), Sections 6.1, 6.7";
+    const SUBJECT: &'static [&'static str] = UFS_AND_HINTS;
     const QUICK: &'static str = "--cpus 2 --seconds 2 --repeat=1 --no-callbacks";
     type Args = HintArgs;
     type Row = super::HintRow;

@@ -18,7 +18,7 @@ use crate::report::Report;
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::{LabServer, SchedulerPrograms};
-use crate::runner::experiment::{Experiment, GuestCommand};
+use crate::runner::experiment::{Experiment, GuestCommand, UFS_AND_HINTS};
 use crate::runner::guest::{self, CellArgs, Host, width};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
@@ -184,6 +184,7 @@ impl Experiment for Holders {
         time-sensitive: throughput with and without an extension of lock holders' slices";
     const SECTION: &'static str = "none of the papers; UFS (paper 000), Section 5.2, has lock \
         holders in the background";
+    const SUBJECT: &'static [&'static str] = UFS_AND_HINTS;
     const QUICK: &'static str = "--cpus 2 --scale 2 --seconds 1 --warmup 1 --scripts select-only";
     type Args = HoldersArgs;
     type Row = HoldersRow;

@@ -12,6 +12,7 @@ use crate::harness::number::{Spread, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::canvas::{self, Group, scheduler_colour};
 use crate::render::page;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 /// What UFS is compared with: itself without extension, and the kernel's own scheduler.
@@ -35,6 +36,10 @@ impl Record for HoldersRow {
 
     fn sentence(report: &Report<HoldersRow>) -> String {
         sentence(report)
+    }
+
+    fn targets(_: &Report<HoldersRow>) -> Vec<Target> {
+        Vec::new()
     }
 
     fn figures(_: &Report<HoldersRow>) -> Vec<Figure> {

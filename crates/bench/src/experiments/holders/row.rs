@@ -4,12 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pgbench::Span;
 use super::{Arm, HoldersPlan, Script};
-use crate::harness::number::quantile;
+use crate::harness::number::{is_of_few_samples, quantile};
 use crate::harness::scheduler::Scheduler;
-
-/// Transactions that must lie beyond a percentile, or it says more of chance than of the
-/// scheduler.
-const BEYOND: f64 = 100.0;
 
 /// One arm and script, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,7 +94,7 @@ impl HoldersRow {
         let mean_ms = mean(&|ms| ms);
         let percentile = |share: f64| {
             let pairs = latencies_us.iter().map(|us| (ms(*us), 1));
-            let is_known = count * (1.0 - share) >= BEYOND;
+            let is_known = !is_of_few_samples(count, share);
             is_known.then(|| quantile(pairs, share)).flatten()
         };
         let per_s = |of: fn(&Counts) -> u64| {

@@ -6,7 +6,7 @@
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::clock::ClockArgs;
-use crate::runner::experiment::{Experiment, GuestCommand};
+use crate::runner::experiment::{Experiment, GuestCommand, UFS_AND_HINTS};
 use crate::runner::guest::CellArgs;
 
 use crate::cell::setup::Hints;
@@ -125,6 +125,7 @@ impl Experiment for Inversion {
     const SUMMARY: &'static str = "an urgent session wants the lock of a background one while a third burns \
         the CPU: how long it waits, per lock, scheduler and hints";
     const SECTION: &'static str = "UFS (paper 000), Section 6.6, Table 4";
+    const SUBJECT: &'static [&'static str] = UFS_AND_HINTS;
     const QUICK: &'static str = "--locks spin --hold-s 1 --limit-s 20";
     type Args = InversionArgs;
     type Row = super::InversionRow;

@@ -219,6 +219,7 @@ impl Experiment for Locks {
     const SUMMARY: &'static str = "threads at one lock: who gets how much of it, at what price, under CFL, \
         u-SCL and the usual mutexes";
     const SECTION: &'static str = "CFL (paper 004), Sections 3.4, 4.5, 4.6";
+    const SUBJECT: &'static [&'static str] = &["crates/locks/src"];
     const QUICK: &'static str = "--quick";
     type Args = LocksArgs;
     type Row = super::LockRow;

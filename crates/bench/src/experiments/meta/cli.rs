@@ -198,6 +198,7 @@ impl Experiment for Meta {
         what a web application does under each scheduler and while they take \
         turns";
     const SECTION: &'static str = "Metaschedulers (paper 002), Sections 2.3, 3";
+    const SUBJECT: &'static [&'static str] = &["crates/metasched/src"];
     const QUICK: &'static str =
         "--switches 2 --starts 10 --cycles 1 --run-s 4 --runs 1 --base-timeslices 500";
     type Args = MetaArgs;

@@ -8,7 +8,7 @@ use crate::harness::scheduler::Scheduler;
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::cells::WhereArgs;
-use crate::runner::experiment::{Experiment, GuestCommand};
+use crate::runner::experiment::{Experiment, GuestCommand, UFS};
 use crate::runner::guest::CellArgs;
 use crate::runner::results::{ResultArgs, positive};
 use crate::workload::background::Job;
@@ -130,6 +130,7 @@ impl Experiment for Mixed {
     const SUMMARY: &'static str = "TPC-C beside TPC-H Q17 on the same CPUs: throughput and latency under \
         SOLO, MIN:MAX and 50:50, per scheduler";
     const SECTION: &'static str = "UFS (paper 000), Sections 3, 6.1, 6.2";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str = "--quick --cpus 2";
     type Args = MixedArgs;
     type Row = crate::cell::row::Row;

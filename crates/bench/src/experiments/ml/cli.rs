@@ -5,7 +5,7 @@ use crate::harness::scheduler::Scheduler;
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::cells::CellsArgs;
-use crate::runner::experiment::Experiment;
+use crate::runner::experiment::{Experiment, UFS};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -37,6 +37,7 @@ impl Experiment for Ml {
     const SUMMARY: &'static str = "TPC-C beside the training of a logistic regression inside the server, \
         under the mixes of mixed";
     const SECTION: &'static str = "UFS (paper 000), Section 6.8, Figure 10";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str = "--cpus 2 --seconds 2 --warmup 0.5";
     type Args = MlArgs;
     type Row = super::MlRow;

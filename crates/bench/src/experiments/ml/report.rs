@@ -1,5 +1,5 @@
 //! Reports of the mixed workload with machine learning in the background: those of
-//! the mixed workload, and the same bounds as targets.
+//! the mixed workload, and a sentence that counts its targets.
 
 use crate::cell::config::Mix;
 use crate::cell::row::Row;
@@ -14,27 +14,19 @@ use crate::report::{Record, Report};
 
 impl Record for MlRow {
     fn table(report: &Report<MlRow>) -> String {
-        let report = as_mixed(report);
-        let targets = targets(&Summary::of(&report));
-        Row::table(&report) + &target::lines("UFS, as beside Q17", &targets)
+        Row::table(&as_mixed(report))
     }
 
     fn page(report: &Report<MlRow>) -> String {
         let see = Self::sentence(report);
         let report = as_mixed(report);
-        let targets = targets(&Summary::of(&report));
-        mixed::page(
-            &report,
-            "Transactions beside machine learning",
-            &see,
-            &targets,
-        )
+        mixed::page(&report, "Transactions beside machine learning", &see)
     }
 
     fn sentence(report: &Report<MlRow>) -> String {
         let report = as_mixed(report);
         let text = Row::sentence(&report);
-        match targets(&Summary::of(&report)).as_slice() {
+        match Row::targets(&report).as_slice() {
             [] => text,
             targets => format!(
                 "{}; {}.",
@@ -42,6 +34,10 @@ impl Record for MlRow {
                 target::summary(targets)
             ),
         }
+    }
+
+    fn targets(report: &Report<MlRow>) -> Vec<Target> {
+        Row::targets(&as_mixed(report))
     }
 
     fn figures(report: &Report<MlRow>) -> Vec<Figure> {
@@ -75,88 +71,6 @@ fn as_mixed(report: &Report<MlRow>) -> Report<Row> {
     }
 }
 
-/// A ratio that is wanted of UFS.
-struct Wanted {
-    what: &'static str,
-    bound: &'static str,
-    measured: Option<f64>,
-    met: fn(f64) -> bool,
-}
-
-/// What is wanted of UFS, as far as the rows say something about it: the bounds of
-/// the mixed workload (docs/measure/mixed.md).
-fn targets(summary: &Summary<'_>) -> Vec<Target> {
-    let cell = |mix| summary.cell(&Scheduler::Ufs, mix);
-    let over = |mix, other: Scheduler, other_mix, number: fn(&Row) -> Option<f64>| {
-        summary.ratio(cell(mix)?, (&other, By::Cgroups, other_mix), number)
-    };
-    let tps: fn(&Row) -> Option<f64> = |row| row.ts_tps;
-    let p95: fn(&Row) -> Option<f64> = |row| row.ts_p95_ms;
-    let busy = |mix| cell(mix)?.median(|row| Some(row.busy_fraction));
-    let job = |mix| summary.bg_to_solo(cell(mix)?);
-    let (min_max, half) = (Mix::MinMax, Mix::FiftyFifty);
-    let wanted = [
-        Wanted {
-            what: "SOLO, of EEVDF's",
-            bound: "1 within 3 %",
-            measured: over(Mix::Solo, Scheduler::Eevdf, Mix::Solo, tps),
-            met: |ratio| (ratio - 1.0).abs() <= 0.03,
-        },
-        Wanted {
-            what: "MIN:MAX, of its SOLO",
-            bound: "at least 0.97",
-            measured: over(min_max, Scheduler::Ufs, Mix::Solo, tps),
-            met: |ratio| ratio >= 0.97,
-        },
-        Wanted {
-            what: "MIN:MAX, of EEVDF's",
-            bound: "at least 1.8",
-            measured: over(min_max, Scheduler::Eevdf, min_max, tps),
-            met: |ratio| ratio >= 1.8,
-        },
-        Wanted {
-            what: "MIN:MAX, of RR's",
-            bound: "at least 0.99",
-            measured: over(min_max, Scheduler::Rr, min_max, tps),
-            met: |ratio| ratio >= 0.99,
-        },
-        Wanted {
-            what: "MIN:MAX, p95 of its SOLO's",
-            bound: "at most 1.10",
-            measured: over(min_max, Scheduler::Ufs, Mix::Solo, p95),
-            met: |ratio| ratio <= 1.1,
-        },
-        Wanted {
-            what: "MIN:MAX, server CPUs busy",
-            bound: "at least 0.97",
-            measured: busy(min_max),
-            met: |share| share >= 0.97,
-        },
-        Wanted {
-            what: "50:50, TPC-C of its SOLO",
-            bound: "at least 0.70",
-            measured: over(half, Scheduler::Ufs, Mix::Solo, tps),
-            met: |ratio| ratio >= 0.7,
-        },
-        Wanted {
-            what: "50:50, ML of its SOLO",
-            bound: "at least 0.45",
-            measured: job(half),
-            met: |ratio| ratio >= 0.45,
-        },
-    ];
-    let target = |wanted: Wanted| {
-        let measured = wanted.measured?;
-        Some(Target {
-            what: wanted.what.to_owned(),
-            bound: wanted.bound,
-            measured: format!("{measured:.3}"),
-            met: (wanted.met)(measured),
-        })
-    };
-    wanted.into_iter().filter_map(target).collect()
-}
-
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
@@ -178,8 +92,7 @@ mod tests {
     use super::*;
 
     fn missed(report: &Report<MlRow>) -> Vec<String> {
-        let report = as_mixed(report);
-        let targets = targets(&Summary::of(&report)).into_iter();
+        let targets = MlRow::targets(report).into_iter();
         let missed = targets.filter(|target| !target.met);
         missed.map(|target| target.what).collect()
     }

@@ -5,7 +5,7 @@ use crate::harness::scheduler::Scheduler;
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::cells::CellsArgs;
-use crate::runner::experiment::Experiment;
+use crate::runner::experiment::{Experiment, UFS};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -40,6 +40,7 @@ impl Experiment for Oversubscription {
     const SUMMARY: &'static str = "TPC-C with one, two and three clients for each CPU beside Q17, MIN:MAX: \
         throughput per scheduler";
     const SECTION: &'static str = "UFS (paper 000), Section 6.3, Figure 7";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str = "--cpus 2 --seconds 2 --warmup 0.5";
     type Args = OversubscriptionArgs;
     type Row = super::OversubscriptionRow;

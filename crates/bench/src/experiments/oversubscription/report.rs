@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use crate::cell::report as cells;
 use crate::cell::report::{Repeats, plus_minus, repeats};
+use crate::cell::row::Row;
 use crate::experiments::oversubscription::{OversubscriptionRow, clients};
 use crate::harness::figure::Figure;
-use crate::harness::number::short;
+use crate::harness::number::{MARKED, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::canvas::{self, Group, scheduler_colour};
 use crate::render::page;
@@ -29,6 +30,10 @@ impl Record for OversubscriptionRow {
 
     fn sentence(report: &Report<OversubscriptionRow>) -> String {
         sentence(report)
+    }
+
+    fn targets(report: &Report<OversubscriptionRow>) -> Vec<Target> {
+        targets(&Points::of(report))
     }
 
     fn figures(report: &Report<OversubscriptionRow>) -> Vec<Figure> {
@@ -117,6 +122,9 @@ fn table(report: &Report<OversubscriptionRow>) -> String {
         );
         for point in points.at(count) {
             let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
+            let tail = |number: fn(&Row) -> Option<f64>, share| {
+                cells::percentile(&point.rows, number, share).unwrap_or("-".to_owned())
+            };
             let ratio = |other| {
                 points
                     .over(point, other)
@@ -130,14 +138,15 @@ fn table(report: &Report<OversubscriptionRow>) -> String {
                 tps.map_or("-".to_owned(), plus_minus),
                 ratio(&Scheduler::Rr),
                 ratio(&Scheduler::Eevdf),
-                number(point.median(|row| row.ts_p50_ms)),
-                number(point.median(|row| row.ts_p95_ms)),
-                number(point.median(|row| row.ts_p99_ms)),
+                tail(|row| row.ts_p50_ms, 0.5),
+                tail(|row| row.ts_p95_ms, 0.95),
+                tail(|row| row.ts_p99_ms, 0.99),
                 number(point.median(|row| row.bg_per_s)),
             );
         }
     }
     text.push_str("\nMedians; ± half the range of the repeats.\n");
+    text.push_str(MARKED);
     text + &target::lines("UFS's throughput, of another's", &targets(&points))
 }
 

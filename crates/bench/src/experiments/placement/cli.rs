@@ -5,7 +5,7 @@ use crate::harness::scheduler::Scheduler;
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::cells::CellsArgs;
-use crate::runner::experiment::Experiment;
+use crate::runner::experiment::{Experiment, UFS};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -37,6 +37,7 @@ impl Experiment for Placement {
     const SUMMARY: &'static str = "TPC-C beside Q17, MIN:MAX: how much of TPC-C's time each CPU has, from \
         traced context switches, per scheduler";
     const SECTION: &'static str = "UFS (paper 000), Section 3, Figure 2";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str = "--cpus 2 --seconds 2 --warmup 0.5";
     type Args = PlacementArgs;
     type Row = super::PlacementRow;

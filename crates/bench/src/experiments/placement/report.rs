@@ -32,6 +32,10 @@ impl Record for PlacementRow {
         sentence(report)
     }
 
+    fn targets(report: &Report<PlacementRow>) -> Vec<Target> {
+        targets(report)
+    }
+
     fn figures(report: &Report<PlacementRow>) -> Vec<Figure> {
         let schedulers = schedulers(report);
         let of = |scheduler: Scheduler, paper| {

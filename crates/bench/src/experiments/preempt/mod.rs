@@ -67,6 +67,7 @@ impl Experiment for Preempt {
     const SUMMARY: &'static str = "short urgent transactions beside long ones in one engine, under waiting, \
         cooperative and preemptive policies and on OS threads";
     const SECTION: &'static str = "PreemptDB (paper 001), Section 6";
+    const SUBJECT: &'static [&'static str] = &["crates/preempt/src", "crates/txn/src"];
     const QUICK: &'static str = "--quick";
     type Args = cli::PreemptArgs;
     type Row = PreemptRow;

@@ -149,6 +149,7 @@ impl Experiment for Rocksdb {
     const SUMMARY: &'static str = "db_bench's foreground beside background threads with low priority, with \
         the C library's mutexes and with CFL's";
     const SECTION: &'static str = "CFL (paper 004), Section 4.3, Figure 6";
+    const SUBJECT: &'static [&'static str] = &["crates/cfl_preload/src", "crates/locks/src"];
     const QUICK: &'static str = "--seconds 5";
     type Args = RocksArgs;
     type Row = super::RocksRow;

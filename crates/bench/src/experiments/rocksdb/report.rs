@@ -6,9 +6,10 @@ use plotters::style::RGBColor;
 
 use crate::experiments::rocksdb::{Operation, RocksRow, Setting};
 use crate::harness::figure::Figure;
-use crate::harness::number::{Spread, large};
+use crate::harness::number::{MARKED, Spread, large, mark};
 use crate::render::canvas::{self, Group};
 use crate::render::page::{self, escape};
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 impl Record for RocksRow {
@@ -22,6 +23,10 @@ impl Record for RocksRow {
 
     fn sentence(report: &Report<RocksRow>) -> String {
         sentence(report)
+    }
+
+    fn targets(_: &Report<RocksRow>) -> Vec<Target> {
+        Vec::new()
     }
 
     fn figures(report: &Report<RocksRow>) -> Vec<Figure> {
@@ -62,6 +67,12 @@ struct Cell<'a> {
 impl Cell<'_> {
     fn ops(&self) -> Option<Spread> {
         Spread::of(self.rows.iter().map(|row| row.ops_per_s))
+    }
+
+    /// How many operations there are of the kind that there is most of.
+    fn operations(&self) -> f64 {
+        let operations = self.rows.iter().filter_map(|row| row.main_operation());
+        operations.map(|operation| operation.count as f64).sum()
     }
 
     /// A number of the operation that there is most of.
@@ -145,6 +156,8 @@ fn table(report: &Report<RocksRow>) -> String {
         for cell in cells {
             let large_of = |spread: Option<Spread>| spread.map_or(dash(), |s| large(s.median));
             let ratio = |value: Option<f64>| value.map_or(dash(), |value| format!("{value:.2}"));
+            let marked =
+                |spread: Option<Spread>, share| mark(large_of(spread), cell.operations(), share);
             let tail = |cell: &Cell<'_>| cell.main(|operation| operation.p999_us);
             let _ = writeln!(
                 text,
@@ -153,13 +166,14 @@ fn table(report: &Report<RocksRow>) -> String {
                 large_of(cell.ops()),
                 ratio(to_pthread(cells, cell, |cell| cell.ops())),
                 large_of(cell.main(|operation| operation.p50_us)),
-                large_of(cell.main(|operation| operation.p99_us)),
-                large_of(tail(cell)),
+                marked(cell.main(|operation| operation.p99_us), 0.99),
+                marked(tail(cell), 0.999),
                 ratio(to_pthread(cells, cell, tail)),
             );
         }
     }
     text.push_str("\nLatencies of the kind of operation that there is most of. Medians.\n");
+    text.push_str(MARKED);
     text
 }
 
@@ -365,7 +379,7 @@ mod tests {
         }
         let cfl = text.lines().find(|line| line.contains("cfl")).unwrap();
         let fields: Vec<&str> = cfl.split_whitespace().skip(2).collect();
-        assert_eq!(fields, ["150k", "1.50", "10.0", "100", "150", "0.50"]);
+        assert_eq!(fields, ["150k", "1.50", "10.0", "~100", "~150", "0.50"]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::SchedulerPrograms;
-use crate::runner::experiment::{Experiment, GuestCommand};
+use crate::runner::experiment::{Experiment, GuestCommand, UFS};
 use crate::runner::guest::{self, CellArgs, Host, width};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
@@ -143,6 +143,7 @@ impl Experiment for Switch {
         context switch, and that of the scheduler's callbacks";
     const SECTION: &'static str = "none of the papers; UFS (paper 000), Section 6.1, has the \
         throughput that remains";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str = "--schedulers eevdf,ufs --seconds 0.5";
     type Args = SwitchArgs;
     type Row = SwitchRow;

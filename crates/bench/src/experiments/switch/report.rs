@@ -35,6 +35,10 @@ impl Record for SwitchRow {
         sentence(report)
     }
 
+    fn targets(report: &Report<SwitchRow>) -> Vec<Target> {
+        targets(&repeats(report))
+    }
+
     fn figures(_: &Report<SwitchRow>) -> Vec<Figure> {
         Vec::new()
     }

@@ -63,6 +63,7 @@ impl Experiment for Tasks {
         slowed down how much, under our scheduler's policies, stock DataFusion \
         and DuckDB";
     const SECTION: &'static str = "Self-tuning scheduling (paper 003), Section 5";
+    const SUBJECT: &'static [&'static str] = &["crates/tasks/src", "crates/sql/src"];
     const QUICK: &'static str = "--quick";
     type Args = cli::TasksArgs;
     type Row = TasksRow;

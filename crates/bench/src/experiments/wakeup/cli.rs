@@ -3,7 +3,7 @@
 //! A cell of the pool is one scheduler and one repeat, in a guest of its own.
 
 use crate::runner::clock::ClockArgs;
-use crate::runner::experiment::{Experiment, GuestCommand};
+use crate::runner::experiment::{Experiment, GuestCommand, UFS};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -192,6 +192,7 @@ impl Experiment for Wakeup {
     const SUMMARY: &'static str = "message and worker threads that compute in between, all in the \
         background: throughput, tails of wake-ups and requests, per scheduler";
     const SECTION: &'static str = "UFS (paper 000), Section 6.5, Figure 9";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str =
         "--cpus 2 --seconds 5 --warmup 1 --hackbench-runs 3 --cyclictest-seconds 2";
     type Args = WakeupArgs;

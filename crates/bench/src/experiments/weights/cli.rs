@@ -5,7 +5,7 @@ use crate::harness::scheduler::Scheduler;
 #[cfg(test)]
 use crate::report::Report;
 use crate::runner::cells::CellsArgs;
-use crate::runner::experiment::Experiment;
+use crate::runner::experiment::{Experiment, UFS};
 use clap::Args;
 use giveway_command::Failure;
 
@@ -42,6 +42,7 @@ impl Experiment for Weights {
     const SUMMARY: &'static str = "TPC-C and Q17, each in two classes with weights 2 and 3: whether \
         throughput is by weight in both tiers, per scheduler";
     const SECTION: &'static str = "UFS (paper 000), Section 6.4, Figure 8";
+    const SUBJECT: &'static [&'static str] = UFS;
     const QUICK: &'static str = "--cpus 2 --seconds 2 --warmup 0.5";
     type Args = WeightsArgs;
     type Row = super::WeightsRow;

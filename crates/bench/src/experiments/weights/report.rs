@@ -36,6 +36,10 @@ impl Record for WeightsRow {
         sentence(report)
     }
 
+    fn targets(report: &Report<WeightsRow>) -> Vec<Target> {
+        targets(&schedulers(report))
+    }
+
     fn figures(report: &Report<WeightsRow>) -> Vec<Figure> {
         let schedulers = schedulers(report);
         let of = |scheduler: Scheduler, bursty: bool, paper| {

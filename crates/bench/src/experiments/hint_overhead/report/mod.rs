@@ -9,6 +9,7 @@ mod table;
 use crate::cell::setup::Build;
 use crate::experiments::hint_overhead::{Arm, HintRow};
 use crate::harness::figure::Figure;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 impl Record for HintRow {
@@ -22,6 +23,10 @@ impl Record for HintRow {
 
     fn sentence(report: &Report<Self>) -> String {
         summary::sentence(report)
+    }
+
+    fn targets(report: &Report<Self>) -> Vec<Target> {
+        summary::targets(&summary::Summary::of(report))
     }
 
     fn figures(report: &Report<Self>) -> Vec<Figure> {

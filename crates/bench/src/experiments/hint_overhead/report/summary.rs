@@ -7,6 +7,7 @@ use crate::cell::setup::Build;
 use crate::cell::ufs::Callback;
 use crate::experiments::hint_overhead::{Arm, HintRow};
 use crate::harness::number::{Spread, quantile};
+use crate::render::target::Target;
 use crate::report::Report;
 use crate::workload::background::Job;
 
@@ -18,7 +19,7 @@ pub(super) const KEEPS: f64 = 0.99;
 pub(super) struct Cell<'a> {
     pub(super) server: Build,
     pub(super) arm: Arm,
-    rows: Vec<&'a Row>,
+    pub(super) rows: Vec<&'a Row>,
 }
 
 impl Cell<'_> {
@@ -31,6 +32,11 @@ impl Cell<'_> {
     pub(super) fn latency_p999_ms(&self) -> Option<f64> {
         let pairs = self.rows.iter().flat_map(|row| &row.latency_histogram);
         quantile(pairs.copied(), 0.999)
+    }
+
+    /// How many transactions that is of.
+    pub(super) fn latencies(&self) -> f64 {
+        self.rows.iter().map(|row| row.latencies()).sum()
     }
 
     /// The same of sleeps for lightweight locks, in microseconds: the upper
@@ -159,6 +165,20 @@ fn in_both<'a>(
 /// Nanoseconds of one call.
 pub(super) fn per_call(callback: Callback) -> f64 {
     callback.run_ns as f64 / callback.calls.max(1) as f64
+}
+
+/// What is wanted of TPC-C's throughput with hints.
+pub(super) fn targets(summary: &Summary<'_>) -> Vec<Target> {
+    let target = |server: Build| {
+        let kept = summary.to_off(summary.cell(server, Arm::On)?, |row| row.ts_tps)?;
+        Some(Target {
+            what: format!("{server} server, of hints off"),
+            bound: "at least 0.99",
+            measured: format!("{:.3}", kept.median),
+            met: kept.median >= KEEPS,
+        })
+    };
+    summary.servers().into_iter().filter_map(target).collect()
 }
 
 /// What the reader should see.

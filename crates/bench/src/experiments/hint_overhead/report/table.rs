@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::summary::{Cell, KEEPS, Summary, per_call};
-use crate::cell::report::{heading, plus_minus};
+use super::summary::{Cell, KEEPS, Summary, per_call, targets};
+use crate::cell::report::{heading, percentile, plus_minus};
 use crate::cell::row::Row;
 use crate::experiments::hint_overhead::{Arm, HintRow};
-use crate::harness::number::short;
+use crate::harness::number::{MARKED, mark, short};
+use crate::render::target;
 use crate::report::Report;
 
 /// Renders the table.
@@ -32,8 +33,8 @@ pub(super) fn render(report: &Report<HintRow>) -> String {
             name(cell),
             cell.spread(|row| row.ts_tps).map_or(none(), plus_minus),
             kept(&summary, cell),
-            number(cell.spread(|row| row.ts_p99_ms).map(|spread| spread.median)),
-            number(cell.latency_p999_ms()),
+            percentile(&cell.rows, |row| row.ts_p99_ms, 0.99).unwrap_or(none()),
+            mark(number(cell.latency_p999_ms()), cell.latencies(), 0.999),
             number(cell.spread(|row| row.bg_per_s).map(|spread| spread.median)),
         );
     }
@@ -53,8 +54,8 @@ pub(super) fn render(report: &Report<HintRow>) -> String {
             number(cell.per_second(awaited)),
             number(cell.per_second(boosts)),
             number(cell.per_second(waits)),
-            number(cell.lock_wait_us(0.99)),
-            number(cell.lock_wait_us(0.999)),
+            wait(cell, 0.99),
+            wait(cell, 0.999),
         );
     }
     for server in summary.servers() {
@@ -83,9 +84,17 @@ pub(super) fn render(report: &Report<HintRow>) -> String {
     let _ = write!(
         text,
         "\nof off: seed by seed, median and range; at least {KEEPS} is wanted of \"on\".\n\
-         counted: UFS reads the hints and boosts nobody. p99.9: of all repeats together.\n"
+         counted: UFS reads the hints and boosts nobody. p99.9: of all repeats together.\n\
+         {MARKED}"
     );
-    text
+    text + &target::lines("TPC-C's throughput with hints on", &targets(&summary))
+}
+
+/// What a share of the sleeps for lightweight locks keeps, in microseconds.
+fn wait(cell: &Cell<'_>, share: f64) -> String {
+    let sleeps = cell.rows.iter().filter_map(|row| waits(row));
+    let text = cell.lock_wait_us(share).map(short);
+    text.map_or(none(), |text| mark(text, sleeps.sum::<u64>() as f64, share))
 }
 
 /// A cell's name: `patched, counted`.

@@ -11,6 +11,7 @@ use crate::cell::setup::Hints;
 use crate::experiments::inversion::{ContendedLock, InversionRow};
 use crate::harness::figure::Figure;
 use crate::harness::scheduler::Scheduler;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 impl Record for InversionRow {
@@ -24,6 +25,10 @@ impl Record for InversionRow {
 
     fn sentence(report: &Report<InversionRow>) -> String {
         targets::sentence(report)
+    }
+
+    fn targets(report: &Report<InversionRow>) -> Vec<Target> {
+        targets::targets(&summary::pairs(report))
     }
 
     fn figures(report: &Report<InversionRow>) -> Vec<Figure> {

@@ -6,8 +6,8 @@ use super::plots::{bars, colour, over_threads};
 use super::summary::{Cell, Group, Summary};
 use super::table::heading;
 use super::targets::{sentence, targets};
-use crate::experiments::locks::{LockExperiment, LockRow};
-use crate::harness::number::{Spread, large, short};
+use crate::experiments::locks::{Contended, LockExperiment, LockRow};
+use crate::harness::number::{Spread, large, mark, short};
 use crate::render::page::{self, escape};
 use crate::render::target;
 use crate::report::Report;
@@ -188,6 +188,11 @@ fn sets(group: &Group<'_>) -> String {
 
 fn row(page: &mut String, cell: &Cell<'_>) {
     let number = |value: Option<f64>| value.map_or("–".to_owned(), large);
+    let tail = |us: fn(&Contended) -> f64, share| {
+        let waits = cell.sum(|row| row.wait.count as f64);
+        let text = cell.median(|row| Some(us(row))).map(large);
+        text.map_or("–".to_owned(), |text| mark(text, waits, share))
+    };
     let three = |value: Option<f64>| value.map_or("–".to_owned(), |v| format!("{v:.3}"));
     let spread = |spread: Option<Spread>, text: fn(f64) -> String| match spread {
         None => "–".to_owned(),
@@ -213,8 +218,8 @@ fn row(page: &mut String, cell: &Cell<'_>) {
             .map_or("–".to_owned(), short),
         number(cell.wait_us()),
         number(cell.median(|row| Some(row.wait.p50_us))),
-        number(cell.median(|row| Some(row.wait.p99_us))),
-        number(cell.median(|row| Some(row.wait.p999_us))),
+        tail(|row| row.wait.p99_us, 0.99),
+        tail(|row| row.wait.p999_us, 0.999),
         number(cell.median(|row| Some(row.wait.max_us))),
         number(cell.median(|row| {
             row.sets

@@ -10,6 +10,7 @@ mod targets;
 
 use crate::experiments::locks::{LockExperiment, LockRow};
 use crate::harness::figure::Figure;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 impl Record for LockRow {
@@ -23,6 +24,10 @@ impl Record for LockRow {
 
     fn sentence(report: &Report<LockRow>) -> String {
         targets::sentence(report)
+    }
+
+    fn targets(report: &Report<LockRow>) -> Vec<Target> {
+        targets::targets(&summary::Summary::of(report))
     }
 
     fn figures(report: &Report<LockRow>) -> Vec<Figure> {

@@ -24,6 +24,12 @@ impl<'a> Cell<'a> {
         self.spread(number).map(|spread| spread.median)
     }
 
+    /// The sum of a number over the repeats.
+    pub(crate) fn sum(&self, number: impl Fn(&Contended) -> f64) -> f64 {
+        let rows = self.rows.iter().filter_map(|row| row.contended.as_ref());
+        rows.map(number).sum()
+    }
+
     pub(crate) fn turns_per_s(&self) -> Option<f64> {
         self.median(|row| Some(row.turns_per_s))
     }

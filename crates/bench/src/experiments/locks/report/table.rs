@@ -6,7 +6,7 @@ use super::summary::{Cell, Group, Summary};
 use super::targets::{PLAIN, QUEUE, quotient, targets};
 use crate::experiments::locks::{Contended, LockExperiment, LockRow, SetRow};
 use crate::harness::environment::Environment;
-use crate::harness::number::{Spread, large, short};
+use crate::harness::number::{MARKED, Spread, large, mark, short};
 use crate::report::Report;
 
 /// Renders medians over repeats.
@@ -39,7 +39,7 @@ pub(super) fn render(report: &Report<LockRow>) -> String {
          second's; 1 is fair. jain: 1 is fair for every thread. held: part of the time.\n\
          bypass: turns of others between asking and a turn, at most. Medians of repeats.\n",
     );
-    text
+    text + MARKED
 }
 
 /// Where the numbers come from, and what to beware of.
@@ -102,7 +102,8 @@ fn columns(experiment: LockExperiment) -> &'static [Column] {
     const HELD: Column = ("held", 5, |cell, _| two(cell.median(|row| Some(row.held))));
     const MEAN: Column = ("mean µs", 7, |cell, _| Some(large(cell.wait_us()?)));
     const P99: Column = ("p99 µs", 7, |cell, _| {
-        Some(large(cell.median(|row| Some(row.wait.p99_us))?))
+        let text = large(cell.median(|row| Some(row.wait.p99_us))?);
+        Some(mark(text, cell.sum(|row| row.wait.count as f64), 0.99))
     });
     const BYPASS: Column = ("bypass", 7, |cell, _| {
         let most = |row: &Contended| row.sets.iter().map(|set| set.bypass_max).max();
@@ -180,7 +181,9 @@ fn columns(experiment: LockExperiment) -> &'static [Column] {
 
 fn set_p99(cell: &Cell<'_>, index: usize) -> Option<String> {
     let p99 = |set: &SetRow| set.wait.p99_us;
-    Some(large(cell.median(|row| row.sets.get(index).map(p99))?))
+    let text = large(cell.median(|row| row.sets.get(index).map(p99))?);
+    let waits = |row: &Contended| row.sets[index].wait.count as f64;
+    Some(mark(text, cell.sum(waits), 0.99))
 }
 
 fn arrivals(

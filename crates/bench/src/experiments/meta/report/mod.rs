@@ -13,9 +13,10 @@ use self::applications::Summary;
 use crate::cell::report as cells;
 use crate::experiments::meta::{MetaRow, PhaseRow, SwapsRow, SwitchRow, Under, Way};
 use crate::harness::figure::Figure;
-use crate::harness::number::{Spread, short};
+use crate::harness::number::{MARKED, Spread, mark, short};
 use crate::render::canvas::{self, Group};
 use crate::render::page;
+use crate::render::target::{self, Target};
 use crate::report::{Record, Report};
 
 impl Record for MetaRow {
@@ -29,6 +30,10 @@ impl Record for MetaRow {
 
     fn sentence(report: &Report<MetaRow>) -> String {
         sentence(report)
+    }
+
+    fn targets(report: &Report<MetaRow>) -> Vec<Target> {
+        targets(report)
     }
 
     fn figures(report: &Report<MetaRow>) -> Vec<Figure> {
@@ -94,6 +99,34 @@ fn cheaper(report: &Report<MetaRow>) -> Option<f64> {
     Some(of(Way::Started)? / of(Way::Ahead)?)
 }
 
+/// What is wanted of switches and of a supervisor whose schedulers fail.
+fn targets(report: &Report<MetaRow>) -> Vec<Target> {
+    let mut targets: Vec<Target> = Vec::new();
+    targets.extend(cheaper(report).map(|times| Target {
+        what: "switch of UFS loaded ahead".to_owned(),
+        bound: "at most 1/5",
+        measured: format!("1/{}", short(times)),
+        met: times >= 5.0,
+    }));
+    if runs(report).next().is_some() {
+        let mut none = |what: &str, count: fn(&SwapsRow) -> u64| {
+            let count: u64 = runs(report).map(count).sum();
+            targets.push(Target {
+                what: format!("swaps: {what}"),
+                bound: "none",
+                measured: count.to_string(),
+                met: count == 0,
+            });
+        };
+        none("wrong or missing answers", |row| row.errors);
+        none("false reports", |row| row.lies);
+        none("schedulers left behind", |row| {
+            u64::from(row.left != "disabled")
+        });
+    }
+    targets
+}
+
 /// Runs by what decided in them, in their order, and the median of each number.
 struct Kind<'a> {
     under: &'a Under,
@@ -104,6 +137,14 @@ impl Kind<'_> {
     fn median(&self, number: impl Fn(&PhaseRow) -> f64) -> f64 {
         let spread = Spread::of(self.rows.iter().map(|row| number(row)));
         spread.map_or(f64::NAN, |spread| spread.median)
+    }
+
+    /// A median p99, marked if its application did too little in all runs together.
+    fn tail(&self, p99: fn(&PhaseRow) -> f64, per_s: fn(&PhaseRow) -> f64) -> String {
+        // An application runs in every second phase.
+        let done = |row: &&PhaseRow| per_s(row) * row.phase_s * f64::from(row.cycles);
+        let done = self.rows.iter().map(done).sum();
+        mark(short(self.median(p99)), done, 0.99)
     }
 
     /// Both applications' throughput, as a multiple of another's.
@@ -206,9 +247,9 @@ fn table(report: &Report<MetaRow>) -> String {
                 "  {:<32} {:>7} {:>7} {:>7} {:>7} {:>6.2} {:>6.2}{}",
                 kind.under.to_string(),
                 short(kind.median(|row| row.oltp_per_s)),
-                short(kind.median(|row| row.oltp_p99_ms)),
+                kind.tail(|row| row.oltp_p99_ms, |row| row.oltp_per_s),
                 short(kind.median(|row| row.batch_per_s)),
-                short(kind.median(|row| row.batch_p99_ms)),
+                kind.tail(|row| row.batch_p99_ms, |row| row.batch_per_s),
                 kind.throughput(eevdf),
                 kind.p99(eevdf),
                 if faulty { " !" } else { "" }
@@ -216,7 +257,8 @@ fn table(report: &Report<MetaRow>) -> String {
         }
         let _ = writeln!(
             text,
-            "  thr., p99: geometric mean of both applications, EEVDF = 1; !: faults"
+            "  thr., p99: geometric mean of both applications, EEVDF = 1; !: faults\n  {}",
+            MARKED.trim_end()
         );
     }
     for row in runs(report) {
@@ -245,7 +287,7 @@ fn table(report: &Report<MetaRow>) -> String {
     if let Some(applications) = Summary::of(report) {
         text += &applications.table();
     }
-    text
+    text + &target::lines("switches and swaps", &targets(report))
 }
 
 fn sentence(report: &Report<MetaRow>) -> String {

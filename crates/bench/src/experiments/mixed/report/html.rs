@@ -5,22 +5,23 @@ use std::fmt::Write as _;
 use super::plots;
 use super::stats::{Cell, Summary, label};
 use super::table::{explain, heading};
+use super::targets::targets;
 use crate::cell::config::Mix;
+use crate::cell::report::percentile;
 use crate::cell::row::Row;
 use crate::harness::environment::Environment;
-use crate::harness::number::short;
+use crate::harness::number::{MARKED, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::page::{self, escape};
-use crate::render::target::{self, Target};
+use crate::render::target;
 use crate::report::Report;
 
-/// Renders the page: what it is about, what the reader should see, and targets, if
-/// there are any.
-pub(crate) fn render(report: &Report<Row>, about: &str, see: &str, targets: &[Target]) -> String {
+/// Renders the page: what it is about, and what the reader should see.
+pub(crate) fn render(report: &Report<Row>, about: &str, see: &str) -> String {
     let summary = Summary::of(report);
     let mut page = page::begin(&report.experiment, about, &heading(report), see);
     let note = "UFS's numbers over those of another cell; throughput, unless it is said.";
-    target::section(&mut page, note, "ratio", targets);
+    target::section(&mut page, note, "ratio", &targets(&summary));
     throughput(&mut page, &summary);
     latency(&mut page, &summary);
     table(&mut page, &summary);
@@ -94,7 +95,7 @@ fn table(page: &mut String, summary: &Summary<'_>) {
             table_row(page, summary, cell);
         }
     }
-    page.push_str("</tbody></table></div>\n");
+    let _ = writeln!(page, "</tbody></table></div>\n<p>{}</p>", MARKED.trim_end());
 }
 
 fn table_row(page: &mut String, summary: &Summary<'_>, cell: &Cell<'_>) {
@@ -104,6 +105,9 @@ fn table_row(page: &mut String, summary: &Summary<'_>, cell: &Cell<'_>) {
         ""
     };
     let number = |value: Option<f64>| value.map_or("–".to_owned(), short);
+    let tail = |cell: &Cell<'_>, number: fn(&Row) -> Option<f64>, share| {
+        percentile(&cell.rows, number, share).unwrap_or("–".to_owned())
+    };
     let ratio = |value: Option<f64>| value.map_or("–".to_owned(), |r| format!("{r:.2}"));
     let share =
         |value: Option<f64>| value.map_or("–".to_owned(), |r| format!("{:.1} %", r * 100.0));
@@ -119,9 +123,9 @@ fn table_row(page: &mut String, summary: &Summary<'_>, cell: &Cell<'_>) {
         ratio(summary.tps_to_solo(cell)),
         ratio(summary.tps_to_eevdf(cell)),
         number(cell.median(|row| row.ts_mean_ms)),
-        number(cell.median(|row| row.ts_p50_ms)),
-        number(cell.median(|row| row.ts_p95_ms)),
-        number(cell.median(|row| row.ts_p99_ms)),
+        tail(cell, |row| row.ts_p50_ms, 0.5),
+        tail(cell, |row| row.ts_p95_ms, 0.95),
+        tail(cell, |row| row.ts_p99_ms, 0.99),
         number(cell.median(|row| row.bg_per_s)),
         ratio(summary.bg_to_solo(cell)),
         share(cell.median(|row| Some(row.busy_fraction))),
@@ -195,8 +199,8 @@ mod tests {
             assert!(!page.contains(outside), "{outside}");
         }
         assert!(page.contains("UFS keeps 99 %"));
-        // One row for each cell, one for each mix, and the head.
-        assert_eq!(page.matches("<tr").count(), 4 * 4 + 1 + 4 + 1);
+        // One row for each cell, one for each mix, and the head; the same of eight targets.
+        assert_eq!(page.matches("<tr").count(), 4 * 4 + 1 + 4 + 1 + 8 + 1);
     }
 
     #[test]

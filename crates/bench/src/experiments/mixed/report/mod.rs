@@ -8,6 +8,7 @@ pub(crate) mod samples;
 mod sentence;
 mod stats;
 mod table;
+mod targets;
 
 pub(crate) use html::render as page;
 pub(crate) use stats::Summary;
@@ -15,6 +16,7 @@ pub(crate) use stats::Summary;
 use crate::cell::row::Row;
 use crate::cell::setup::Build;
 use crate::harness::figure::Figure;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 use crate::workload::background::Job;
 
@@ -25,11 +27,15 @@ impl Record for Row {
 
     fn page(report: &Report<Row>) -> String {
         let about = "Two kinds of work on the same CPUs";
-        html::render(report, about, &Row::sentence(report), &[])
+        html::render(report, about, &Row::sentence(report))
     }
 
     fn sentence(report: &Report<Row>) -> String {
         sentence::sentence(report)
+    }
+
+    fn targets(report: &Report<Row>) -> Vec<Target> {
+        targets::targets(&Summary::of(report))
     }
 
     fn figures(report: &Report<Row>) -> Vec<Figure> {

@@ -3,12 +3,14 @@
 use std::fmt::Write as _;
 
 use super::stats::{Cell, Summary};
+use super::targets::targets;
 use crate::cell::config::Mix;
 use crate::cell::report as cells;
 use crate::cell::report::plus_minus;
 use crate::cell::row::Row;
 use crate::cell::setup::{By, Hints};
-use crate::harness::number::short;
+use crate::harness::number::{MARKED, short};
+use crate::render::target;
 use crate::report::Report;
 use crate::workload::background::Job;
 
@@ -49,6 +51,9 @@ pub(super) fn render(report: &Report<Row>) -> String {
             let label: String = cell.label().chars().take(width).collect();
             let number = |value: Option<f64>| value.map_or("-".to_owned(), short);
             let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |r| format!("{r:.2}"));
+            let tail = |cell: &Cell<'_>, number: fn(&Row) -> Option<f64>, share| {
+                cells::percentile(&cell.rows, number, share).unwrap_or("-".to_owned())
+            };
             let bare = |value: Option<f64>| {
                 let text = ratio(value);
                 text.strip_prefix('0').map_or(text.clone(), str::to_owned)
@@ -60,9 +65,9 @@ pub(super) fn render(report: &Report<Row>) -> String {
                     .map_or("-".to_owned(), plus_minus),
                 ratio(summary.tps_to_solo(cell)),
                 ratio(summary.tps_to_eevdf(cell)),
-                number(cell.median(|row| row.ts_p50_ms)),
-                number(cell.median(|row| row.ts_p95_ms)),
-                number(cell.median(|row| row.ts_p99_ms)),
+                tail(cell, |row| row.ts_p50_ms, 0.5),
+                tail(cell, |row| row.ts_p95_ms, 0.95),
+                tail(cell, |row| row.ts_p99_ms, 0.99),
                 number(cell.median(|row| row.bg_per_s)),
                 bare(summary.bg_to_solo(cell)),
                 ratio(cell.median(|row| Some(row.busy_fraction))),
@@ -72,9 +77,10 @@ pub(super) fn render(report: &Report<Row>) -> String {
     let _ = write!(
         text,
         "\n/solo, /bg: relative to the scheduler's own SOLO and SOLO-BG (IDLE: EEVDF's).\n\
-         busy: share of the server CPUs' time. Medians; ± half the range of the repeats.\n"
+         busy: share of the server CPUs' time. Medians; ± half the range of the repeats.\n\
+         {MARKED}"
     );
-    text
+    text + &target::lines("UFS", &targets(&summary))
 }
 
 /// What runs, in one line.
@@ -143,7 +149,7 @@ mod tests {
         assert_eq!(
             ufs,
             [
-                "UFS", "396", "±7.92", "0.99", "1.98", "10.1", "19.2", "25.2", "62.0", ".39",
+                "UFS", "396", "±7.92", "0.99", "1.98", "10.1", "19.2", "~25.2", "62.0", ".39",
                 "0.99"
             ]
         );

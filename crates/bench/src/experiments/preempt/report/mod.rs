@@ -11,6 +11,7 @@ mod targets;
 
 use crate::experiments::preempt::PreemptRow;
 use crate::harness::figure::Figure;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 impl Record for PreemptRow {
@@ -24,6 +25,10 @@ impl Record for PreemptRow {
 
     fn sentence(report: &Report<PreemptRow>) -> String {
         targets::sentence(report)
+    }
+
+    fn targets(report: &Report<PreemptRow>) -> Vec<Target> {
+        targets::targets(&summary::Summary::of(report))
     }
 
     fn figures(report: &Report<PreemptRow>) -> Vec<Figure> {

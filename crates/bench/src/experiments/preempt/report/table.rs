@@ -4,9 +4,11 @@ use std::fmt::Write as _;
 
 use super::summary::{Cell, Summary};
 use super::targets::{against_threads, targets};
-use crate::experiments::preempt::{Measured, Mixed, PreemptExperiment, PreemptRow, Stalls};
+use crate::experiments::preempt::{
+    Latency, Measured, Mixed, PreemptExperiment, PreemptRow, Stalls,
+};
 use crate::harness::environment::Environment;
-use crate::harness::number::{Middle, Spread, large, short};
+use crate::harness::number::{MARKED, Middle, Spread, large, mark, short};
 use crate::report::Report;
 
 /// Renders medians over repeats.
@@ -59,7 +61,7 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
          queue before the next batch. calm: those that met no stall. Medians of repeats.\n\
          from, to: where the median loss of more pairs would lie, with 95 % confidence.\n",
     );
-    text
+    text + MARKED
 }
 
 /// A line in lines of 78 characters, indented.
@@ -126,32 +128,98 @@ pub(super) fn heading(report: &Report<PreemptRow>) -> Vec<String> {
     lines
 }
 
-/// A column of runs of the mix: its head, its width, and a number.
-type Column = (&'static str, usize, fn(&Mixed) -> f64);
+/// A column of runs of the mix: its head, its width, a number, and of which latency it is
+/// which percentile, if it is one.
+type Column = (&'static str, usize, fn(&Mixed) -> f64, Tail);
+type Tail = Option<(fn(&Mixed) -> &Latency, f64)>;
+
+/// A number of a cell as text, marked if it is a percentile of too few requests.
+fn marked(cell: &Cell<'_>, text: String, tail: Tail) -> String {
+    match tail {
+        Some((latency, share)) => {
+            let requests = cell.mixed().map(|mixed| latency(mixed).count as f64);
+            mark(text, requests.sum(), share)
+        }
+        None => text,
+    }
+}
 
 const LATENCY: [Column; 9] = [
-    ("NO p50", 7, |mixed| mixed.new_order.p50_us),
-    ("p90", 6, |mixed| mixed.new_order.p90_us),
-    ("p99", 6, |mixed| mixed.new_order.p99_us),
-    ("p99.9", 6, |mixed| mixed.new_order.p999_us),
-    ("Pay p99", 7, |mixed| mixed.payment.p99_us),
-    ("Q2 p50", 6, |mixed| mixed.q2.p50_us / 1e3),
-    ("p99", 6, |mixed| mixed.q2.p99_us / 1e3),
-    ("Q2/s", 6, |mixed| mixed.q2.per_s),
-    ("urg./s", 6, Mixed::urgent_per_s),
+    (
+        "NO p50",
+        7,
+        |mixed| mixed.new_order.p50_us,
+        Some((|mixed| &mixed.new_order, 0.50)),
+    ),
+    (
+        "p90",
+        6,
+        |mixed| mixed.new_order.p90_us,
+        Some((|mixed| &mixed.new_order, 0.90)),
+    ),
+    (
+        "p99",
+        6,
+        |mixed| mixed.new_order.p99_us,
+        Some((|mixed| &mixed.new_order, 0.99)),
+    ),
+    (
+        "p99.9",
+        6,
+        |mixed| mixed.new_order.p999_us,
+        Some((|mixed| &mixed.new_order, 0.999)),
+    ),
+    (
+        "Pay p99",
+        7,
+        |mixed| mixed.payment.p99_us,
+        Some((|mixed| &mixed.payment, 0.99)),
+    ),
+    (
+        "Q2 p50",
+        6,
+        |mixed| mixed.q2.p50_us / 1e3,
+        Some((|mixed| &mixed.q2, 0.50)),
+    ),
+    (
+        "p99",
+        6,
+        |mixed| mixed.q2.p99_us / 1e3,
+        Some((|mixed| &mixed.q2, 0.99)),
+    ),
+    ("Q2/s", 6, |mixed| mixed.q2.per_s, None),
+    ("urg./s", 6, Mixed::urgent_per_s, None),
 ];
 
 const SWEEP: [Column; 8] = [
-    ("NO p50", 6, |mixed| mixed.new_order.p50_us),
-    ("p99", 6, |mixed| mixed.new_order.p99_us),
-    ("gm", 6, |mixed| mixed.new_order.geomean_us),
-    ("Q2 gm", 6, |mixed| mixed.q2.geomean_us / 1e3),
-    ("p99", 6, |mixed| mixed.q2.p99_us / 1e3),
-    ("Q2/s", 6, |mixed| mixed.q2.per_s),
-    ("urg./s", 6, Mixed::urgent_per_s),
-    ("drop %", 6, |mixed| {
-        100.0 * mixed.dropped as f64 / (mixed.urgent.max(1)) as f64
-    }),
+    (
+        "NO p50",
+        6,
+        |mixed| mixed.new_order.p50_us,
+        Some((|mixed| &mixed.new_order, 0.50)),
+    ),
+    (
+        "p99",
+        6,
+        |mixed| mixed.new_order.p99_us,
+        Some((|mixed| &mixed.new_order, 0.99)),
+    ),
+    ("gm", 6, |mixed| mixed.new_order.geomean_us, None),
+    ("Q2 gm", 6, |mixed| mixed.q2.geomean_us / 1e3, None),
+    (
+        "p99",
+        6,
+        |mixed| mixed.q2.p99_us / 1e3,
+        Some((|mixed| &mixed.q2, 0.99)),
+    ),
+    ("Q2/s", 6, |mixed| mixed.q2.per_s, None),
+    ("urg./s", 6, Mixed::urgent_per_s, None),
+    (
+        "drop %",
+        6,
+        |mixed| 100.0 * mixed.dropped as f64 / (mixed.urgent.max(1)) as f64,
+        None,
+    ),
 ];
 
 fn mixed(text: &mut String, cells: &[Cell<'_>], columns: &[Column]) {
@@ -160,7 +228,7 @@ fn mixed(text: &mut String, cells: &[Cell<'_>], columns: &[Column]) {
         true => write!(text, "  {:>8} {:<13}", "at", "method"),
         false => write!(text, "  {:<13}", "method"),
     };
-    for (head, width, _) in columns {
+    for (head, width, ..) in columns {
         let _ = write!(text, " {head:>width$}");
     }
     text.push('\n');
@@ -171,8 +239,9 @@ fn mixed(text: &mut String, cells: &[Cell<'_>], columns: &[Column]) {
             true => write!(text, "  {value:>8} {method:<13}"),
             false => write!(text, "  {method:<13}"),
         };
-        for (_, width, number) in columns {
+        for (_, width, number, tail) in columns {
             let number = cell.median(number).map_or("-".to_owned(), large);
+            let number = marked(cell, number, *tail);
             let _ = write!(text, " {number:>width$}");
         }
         text.push('\n');
@@ -183,17 +252,43 @@ fn mixed(text: &mut String, cells: &[Cell<'_>], columns: &[Column]) {
 /// it is without those that met a stall of the machine.
 fn tails(text: &mut String, cells: &[Cell<'_>]) {
     type Number = fn(&Mixed, &Stalls) -> f64;
-    const COLUMNS: [(&str, usize, Number); 8] = [
-        ("NO n", 6, |mixed, _| mixed.new_order.count as f64),
-        ("p99.9", 6, |mixed, _| mixed.new_order.p999_us),
-        ("calm n", 6, |_, stalls| stalls.new_order.count as f64),
-        ("p99.9", 6, |_, stalls| stalls.new_order.p999_us),
-        ("Pay p99.9", 9, |mixed, _| mixed.payment.p999_us),
-        ("calm", 6, |_, stalls| stalls.payment.p999_us),
-        ("stalls/s", 8, |mixed, stalls| {
-            stalls.count as f64 / mixed.seconds
-        }),
-        ("longest", 7, |_, stalls| stalls.longest_us),
+    /// A head, a width, a number; of which latency it is the p99.9, if it is one.
+    type Column = (&'static str, usize, Number, Option<Of>);
+    type Of = fn(&Mixed, &Stalls) -> Latency;
+    const COLUMNS: [Column; 8] = [
+        ("NO n", 6, |mixed, _| mixed.new_order.count as f64, None),
+        (
+            "p99.9",
+            6,
+            |mixed, _| mixed.new_order.p999_us,
+            Some(|mixed, _| mixed.new_order),
+        ),
+        ("calm n", 6, |_, stalls| stalls.new_order.count as f64, None),
+        (
+            "p99.9",
+            6,
+            |_, stalls| stalls.new_order.p999_us,
+            Some(|_, stalls| stalls.new_order),
+        ),
+        (
+            "Pay p99.9",
+            9,
+            |mixed, _| mixed.payment.p999_us,
+            Some(|mixed, _| mixed.payment),
+        ),
+        (
+            "calm",
+            6,
+            |_, stalls| stalls.payment.p999_us,
+            Some(|_, stalls| stalls.payment),
+        ),
+        (
+            "stalls/s",
+            8,
+            |mixed, stalls| stalls.count as f64 / mixed.seconds,
+            None,
+        ),
+        ("longest", 7, |_, stalls| stalls.longest_us, None),
     ];
     let watched = |mixed: &&Mixed| mixed.stalls.is_some();
     let Some(over_us) = cells.iter().find_map(|cell| {
@@ -208,16 +303,26 @@ fn tails(text: &mut String, cells: &[Cell<'_>]) {
         short(over_us)
     );
     let _ = write!(text, "  {:<13}", "method");
-    for (head, width, _) in COLUMNS {
+    for (head, width, ..) in COLUMNS {
         let _ = write!(text, " {head:>width$}");
     }
     text.push('\n');
     for cell in cells {
         let _ = write!(text, "  {:<13}", cell.method);
-        for (_, width, number) in COLUMNS {
-            let repeats = cell.mixed().filter(watched);
-            let numbers = repeats.filter_map(|mixed| Some(number(mixed, mixed.stalls.as_ref()?)));
+        for (_, width, number, of) in COLUMNS {
+            let repeats = || {
+                cell.mixed()
+                    .filter_map(|mixed| Some((mixed, mixed.stalls.as_ref()?)))
+            };
+            let numbers = repeats().map(|(mixed, stalls)| number(mixed, stalls));
             let number = Spread::of(numbers).map_or("-".to_owned(), |spread| large(spread.median));
+            let number = match of {
+                Some(of) => {
+                    let requests = repeats().map(|(mixed, stalls)| of(mixed, stalls).count as f64);
+                    mark(number, requests.sum(), 0.999)
+                }
+                None => number,
+            };
             let _ = write!(text, " {number:>width$}");
         }
         text.push('\n');
@@ -227,10 +332,25 @@ fn tails(text: &mut String, cells: &[Cell<'_>]) {
 /// How far the repeats are apart.
 fn spreads(text: &mut String, cells: &[Cell<'_>]) {
     const COLUMNS: [Column; 4] = [
-        ("NO p50", 13, |mixed| mixed.new_order.p50_us),
-        ("p99", 13, |mixed| mixed.new_order.p99_us),
-        ("p99.9", 13, |mixed| mixed.new_order.p999_us),
-        ("Q2/s", 13, |mixed| mixed.q2.per_s),
+        (
+            "NO p50",
+            13,
+            |mixed| mixed.new_order.p50_us,
+            Some((|mixed| &mixed.new_order, 0.50)),
+        ),
+        (
+            "p99",
+            13,
+            |mixed| mixed.new_order.p99_us,
+            Some((|mixed| &mixed.new_order, 0.99)),
+        ),
+        (
+            "p99.9",
+            13,
+            |mixed| mixed.new_order.p999_us,
+            Some((|mixed| &mixed.new_order, 0.999)),
+        ),
+        ("Q2/s", 13, |mixed| mixed.q2.per_s, None),
     ];
     let repeats = cells.iter().map(|cell| cell.rows.len()).max();
     let Some(repeats @ 2..) = repeats else {
@@ -238,17 +358,18 @@ fn spreads(text: &mut String, cells: &[Cell<'_>]) {
     };
     let _ = writeln!(text, "  least and most of {repeats} repeats");
     let _ = write!(text, "  {:<13}", "method");
-    for (head, width, _) in COLUMNS {
+    for (head, width, ..) in COLUMNS {
         let _ = write!(text, " {head:>width$}");
     }
     text.push('\n');
     for cell in cells {
         let _ = write!(text, "  {:<13}", cell.method);
-        for (_, width, number) in COLUMNS {
+        for (_, width, number, tail) in COLUMNS {
             let ends = cell.spread(number);
             let ends = ends.map_or("-".to_owned(), |spread| {
                 format!("{}-{}", large(spread.min), large(spread.max))
             });
+            let ends = marked(cell, ends, tail);
             let _ = write!(text, " {ends:>width$}");
         }
         text.push('\n');

@@ -10,6 +10,7 @@ mod targets;
 
 use crate::experiments::tasks::{TasksExperiment, TasksRow};
 use crate::harness::figure::Figure;
+use crate::render::target::Target;
 use crate::report::{Record, Report};
 
 impl Record for TasksRow {
@@ -23,6 +24,10 @@ impl Record for TasksRow {
 
     fn sentence(report: &Report<TasksRow>) -> String {
         targets::sentence(report)
+    }
+
+    fn targets(report: &Report<TasksRow>) -> Vec<Target> {
+        targets::targets(&summary::Summary::of(report))
     }
 
     fn figures(report: &Report<TasksRow>) -> Vec<Figure> {

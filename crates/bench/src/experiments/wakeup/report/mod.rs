@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use crate::cell::report::{numbers, plus_minus};
 use crate::experiments::wakeup::{Latency, WakeupRow};
 use crate::harness::figure::Figure;
-use crate::harness::number::{Spread, large, quantile, short};
+use crate::harness::number::{MARKED, Spread, large, mark, quantile, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::canvas::{self, Group, Scale, scheduler_colour};
 use crate::render::page;
@@ -36,6 +36,10 @@ impl Record for WakeupRow {
 
     fn sentence(report: &Report<WakeupRow>) -> String {
         sentence(report)
+    }
+
+    fn targets(report: &Report<WakeupRow>) -> Vec<Target> {
+        targets(&schedulers(report))
     }
 
     fn figures(report: &Report<WakeupRow>) -> Vec<Figure> {
@@ -79,6 +83,12 @@ impl Repeats<'_> {
 
     fn throughput(&self) -> Option<Spread> {
         self.spread(|row| Some(row.requests_per_s))
+    }
+
+    /// How much the repeats recorded.
+    fn samples(&self, latency: fn(&WakeupRow) -> &Latency) -> f64 {
+        let pairs = self.rows.iter().flat_map(|row| &latency(row).histogram);
+        pairs.map(|(_, count)| *count as f64).sum()
     }
 
     /// What a share of all that the repeats recorded keeps, in microseconds: a
@@ -168,11 +178,15 @@ fn table(report: &Report<WakeupRow>) -> String {
         "count",
     );
     for one in &schedulers {
-        let us = |share| one.us(wakeup, share).map_or("-".to_owned(), large);
-        let ms = |share| {
-            let us = one.us(request, share);
-            us.map_or("-".to_owned(), |us| large(us / 1e3))
+        let tail = |latency: fn(&WakeupRow) -> &Latency, share, unit: f64| {
+            let us = one.us(latency, share);
+            let text = us.map(|us| large(us / unit));
+            text.map_or("-".to_owned(), |text| {
+                mark(text, one.samples(latency), share)
+            })
         };
+        let us = |share| tail(wakeup, share, 1.0);
+        let ms = |share| tail(request, share, 1e3);
         let label: String = one.scheduler().label().chars().take(9).collect();
         let count: f64 = one
             .rows
@@ -211,6 +225,7 @@ fn table(report: &Report<WakeupRow>) -> String {
         "\nThroughput: median, ± half the range of the repeats. Latencies and count:\n\
          of all repeats together; of fewer than 1000 requests p99.9 is the worst.\n",
     );
+    text.push_str(MARKED);
     text += &tools::lines(&schedulers);
     text += &tools::schbench_lines(&schedulers);
     text + &target::lines("UFS beside EEVDF", &targets(&schedulers))
@@ -218,21 +233,27 @@ fn table(report: &Report<WakeupRow>) -> String {
 
 fn targets(schedulers: &[Repeats<'_>]) -> Vec<Target> {
     let [ufs, eevdf] = [Scheduler::Ufs, Scheduler::Eevdf].map(|one| find(schedulers, &one));
-    let Some(measured) = ufs.zip(eevdf).and_then(|(ufs, eevdf)| beside(ufs, eevdf)) else {
+    let Some((ufs, eevdf)) = ufs.zip(eevdf) else {
         return Vec::new();
     };
+    let Some(measured) = beside(ufs, eevdf) else {
+        return Vec::new();
+    };
+    let samples = |latency| ufs.samples(latency).min(eevdf.samples(latency));
+    let samples = [f64::INFINITY, samples(wakeup), samples(request)];
     let wanted = [
         ("throughput", "at least 0.97", THROUGHPUT),
         ("p99.9 of wake-ups", "at least 4 x", WAKEUP),
         ("p99.9 of requests", "at least 2 x", REQUEST),
     ];
-    let target = |((what, bound, least), measured): ((&str, &'static str, f64), f64)| Target {
-        what: what.to_owned(),
+    let target = |(((what, bound, least), measured), samples)| Target {
+        what: String::from(what),
         bound,
-        measured: format!("{measured:.3}"),
+        measured: mark(format!("{measured:.3}"), samples, TAIL),
         met: measured >= least,
     };
-    wanted.into_iter().zip(measured).map(target).collect()
+    let measured = wanted.into_iter().zip(measured);
+    measured.zip(samples).map(target).collect()
 }
 
 fn sentence(report: &Report<WakeupRow>) -> String {
@@ -404,7 +425,7 @@ mod tests {
                 .nth(nth);
             Vec::from_iter(line.unwrap().split_whitespace().map(str::to_owned))
         };
-        let numbers = ["20.0", "20.0", "500", "5.00", "5.00", "10.0", "29.7k"];
+        let numbers = ["20.0", "20.0", "~500", "5.00", "5.00", "~10.0", "29.7k"];
         assert_eq!(words(0)[3..], numbers);
         assert_eq!(words(1), ["UFS", "0.990", "6.20", "2.60"]);
     }

@@ -6,7 +6,7 @@ use super::{Repeats, TAIL, bars, find};
 use crate::cell::report::plus_minus;
 use crate::experiments::wakeup::WakeupRow;
 use crate::experiments::wakeup::schbench::Schbench;
-use crate::harness::number::{Spread, large, quantile, short};
+use crate::harness::number::{Spread, large, mark, quantile, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::canvas::Scale;
 use crate::render::page;
@@ -29,6 +29,13 @@ fn late(one: &Repeats<'_>, share: f64) -> Option<f64> {
         rows.flat_map(|row| row.late.histogram.iter().copied()),
         share,
     )
+}
+
+/// How many timers that is of.
+fn timers(one: &Repeats<'_>) -> f64 {
+    let rows = one.rows.iter().filter_map(|row| row.cyclictest.as_ref());
+    let pairs = rows.flat_map(|row| &row.late.histogram);
+    pairs.map(|(_, count)| *count as f64).sum()
 }
 
 fn latest(one: &Repeats<'_>) -> Option<f64> {
@@ -58,6 +65,10 @@ pub(super) fn lines(schedulers: &[Repeats<'_>]) -> String {
     );
     for one in schedulers {
         let number = |value: Option<f64>| value.map_or("-".to_owned(), large);
+        let tail = |share| match late(one, share) {
+            Some(us) => mark(large(us), timers(one), share),
+            None => "-".to_owned(),
+        };
         let label: String = one.scheduler().label().chars().take(9).collect();
         let ratio = median(one).zip(eevdf).map(|(own, eevdf)| own / eevdf);
         let _ = writeln!(
@@ -66,9 +77,9 @@ pub(super) fn lines(schedulers: &[Repeats<'_>]) -> String {
             one.spread(messages).map_or("-".to_owned(), per_s),
             ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}")),
             slowest(one).map_or("-".to_owned(), short),
-            number(late(one, 0.5)),
-            number(late(one, 0.99)),
-            number(late(one, TAIL)),
+            tail(0.5),
+            tail(0.99),
+            tail(TAIL),
             number(latest(one)),
         );
     }
@@ -165,8 +176,8 @@ mod tests {
             text,
             "\nhackbench, messages passed; cyclictest beside it, how late timers ran\n  \
              \u{20}             messages/s /eevdf slowest s   p50 us    p99  p99.9 latest\n  \
-             EEVDF               200k   1.00      0.40     60.0   60.0   3100   6200\n  \
-             UFS                 180k   0.90      0.44     60.0   60.0    500   1000\n"
+             EEVDF               200k   1.00      0.40     60.0   60.0  ~3100   6200\n  \
+             UFS                 180k   0.90      0.44     60.0   60.0   ~500   1000\n"
         );
     }
 
@@ -201,7 +212,10 @@ mod tests {
         }
         let text = lines(&schedulers(&report));
         let words: Vec<&str> = text.lines().last().unwrap().split_whitespace().collect();
-        assert_eq!(words, ["UFS", "-", "-", "-", "60.0", "60.0", "500", "1000"]);
+        assert_eq!(
+            words,
+            ["UFS", "-", "-", "-", "60.0", "60.0", "~500", "1000"]
+        );
         for row in &mut report.rows {
             row.cyclictest = None;
         }
