@@ -150,11 +150,7 @@ fn hold_time_is_as_100_to_1() {
 
 #[test]
 fn weights_of_nested_cgroups_divide_what_their_parent_gets() {
-    let held = held(
-        true,
-        0.5,
-        "p/a:300:3:20000 p/b:100:5:20000 c:100:4:20000",
-    );
+    let held = held(true, 0.5, "p/a:300:3:20000 p/b:100:5:20000 c:100:4:20000");
     assert_ratio(&[held[0], held[1]], 3.0);
     assert_ratio(&[held[0] + held[1], held[2]], 1.0);
 }
@@ -168,7 +164,12 @@ fn threads_of_a_cgroup_are_equal_without_groups_too() {
     );
     let lines = run(&machine(Clock::LOCKSTEP), &script);
     let of = |at: usize| -> f64 {
-        lines[at].split_whitespace().nth(3).unwrap().parse().unwrap()
+        lines[at]
+            .split_whitespace()
+            .nth(3)
+            .unwrap()
+            .parse()
+            .unwrap()
     };
     assert_ratio(&[of(1), of(0)], 2.0);
 }

@@ -199,7 +199,9 @@ fn empty(dir: &Path) -> Result<()> {
 /// also be unknown.
 fn check(wanted: &str, got: &str, version: &str) -> Result<()> {
     let has = |wanted: &&str| match wanted.strip_prefix("# ") {
-        Some(off) => !got.lines().any(|line| line.starts_with(&format!("{}=", option(off).unwrap_or(off)))),
+        Some(off) => !got
+            .lines()
+            .any(|line| line.starts_with(&format!("{}=", option(off).unwrap_or(off)))),
         None => got.lines().any(|line| line == *wanted),
     };
     let mut wanted = wanted.lines().filter(|line| option(line).is_some());
