@@ -6,7 +6,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test test-long test-kernels test-seeds demo lab servers install package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-seeds demo lab servers install package image extension deb clean
 
 BIN := target/release
 GIVEWAY := $(BIN)/giveway
@@ -37,6 +37,9 @@ test-long: setup ## Run the tests that take hours: half an hour of stress in a g
 
 test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that one once
 	cargo xtask kernels
+
+test-cfl-kernel: setup ## Run the kernel whose locks are scheduled; builds it once
+	cargo xtask cfl-kernel
 
 test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the spread
 	cargo xtask seeds

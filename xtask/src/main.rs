@@ -61,6 +61,8 @@ enum Task {
     Long,
     /// UFS on each kernel of its range: the tests in the target `kernels` of any package
     Kernels,
+    /// The kernel whose locks are scheduled: the tests in the target `cfl_kernel`
+    CflKernel,
     /// Claims about UFS with many seeds of the lab's clock, and how their numbers spread
     Seeds(seeds::Args),
 }
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Task::Tests(args) => suite::check(&root(), &args),
         Task::Long => suite::check_apart(&root(), "long"),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
+        Task::CflKernel => suite::check_apart(&root(), "cfl_kernel"),
         Task::Seeds(args) => seeds::run(&root(), &args),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),

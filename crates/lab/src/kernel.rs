@@ -12,6 +12,10 @@
 //! passes the two tests, else one that is built here from Debian's source
 //! ([`source`]). It is kept apart from the newest of all, which guests boot
 //! unless they are told otherwise.
+//!
+//! The series `cfl` is the newest source that `kernel/cfl` has patches for, with them: a
+//! kernel whose locks are scheduled. It loads no schedulers, which would double the time
+//! to build it.
 
 mod source;
 
@@ -24,6 +28,35 @@ use crate::cache::{Cache, digest};
 use crate::error::{LabError, Result};
 use crate::initrd;
 use crate::progress::Progress;
+use source::Recipe;
+
+/// The series whose locks are scheduled.
+const CFL: &str = "cfl";
+/// The series of Debian's source that it is made from.
+const CFL_SERIES: &str = "7.2";
+const CFL_CONFIG: &str = include_str!("../kernel/cfl.config");
+const CFL_PATCHES: &[(&str, &str)] = &[
+    (
+        "1.patch",
+        include_str!("../../../kernel/cfl/0001-cgroup-controller-lock.patch"),
+    ),
+    (
+        "2.patch",
+        include_str!("../../../kernel/cfl/0002-locking-cfl-classes-and-accounts.patch"),
+    ),
+    (
+        "3.patch",
+        include_str!("../../../kernel/cfl/0003-locking-mutex-cfl-queue.patch"),
+    ),
+    (
+        "4.patch",
+        include_str!("../../../kernel/cfl/0004-fs-s_vfs_rename_mutex-is-a-cfl-class.patch"),
+    ),
+    (
+        "5.patch",
+        include_str!("../../../kernel/cfl/0005-locking-cfl-test-mutex.patch"),
+    ),
+];
 
 /// The package that depends on the newest kernel of a suite. The cloud flavour
 /// has all that a guest needs, and half the size.
@@ -82,6 +115,29 @@ impl Kernel {
         Some(Kernel { dir })
     }
 
+    /// The kernel with the patches of `kernel/cfl`, from the cache or built.
+    fn cfl(cache: &Cache, progress: &dyn Progress) -> Result<Kernel> {
+        let recipe = Recipe {
+            name: CFL,
+            series: CFL_SERIES,
+            config: CFL_CONFIG,
+            patches: CFL_PATCHES,
+        };
+        let name = format!("series-{CFL}-{}", made_from(&[recipe.digest().as_bytes()]));
+        let dir = cache.entry(&name, |dir| {
+            let apt = Apt::open(cache, progress)?;
+            let sources = apt.versions(&format!("linux-source-{CFL_SERIES}"))?;
+            let Some((version, _)) = sources.first() else {
+                return Err(LabError::NoSeries {
+                    series: CFL_SERIES.to_owned(),
+                    tried: String::new(),
+                });
+            };
+            source::build(&apt, cache, &recipe, version, dir, progress)
+        })?;
+        Ok(Kernel { dir })
+    }
+
     /// The kernel of a series such as `6.12`, from the cache, fetched or built.
     pub(crate) fn of_series(
         cache: &Cache,
@@ -89,9 +145,18 @@ impl Kernel {
         progress: &dyn Progress,
         probe: impl Fn(&Kernel) -> Result<Option<String>>,
     ) -> Result<Kernel> {
+        if series == CFL {
+            return Kernel::cfl(cache, progress);
+        }
+        let recipe = Recipe {
+            name: "lab",
+            series,
+            config: "",
+            patches: &[],
+        };
         let name = format!(
             "series-{series}-{}",
-            made_from(&[source::CONFIG.as_bytes()])
+            made_from(&[recipe.digest().as_bytes()])
         );
         let dir = cache.entry(&name, |dir| {
             let apt = Apt::open(cache, progress)?;
@@ -118,7 +183,7 @@ impl Kernel {
                     tried,
                 });
             };
-            source::build(&apt, cache, series, version, dir, progress)?;
+            source::build(&apt, cache, &recipe, version, dir, progress)?;
             match kernel.refusal(&probe, progress)? {
                 None => Ok(()),
                 Some(reason) => Err(LabError::NoKernel {

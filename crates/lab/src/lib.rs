@@ -63,7 +63,8 @@ pub struct LabSpec {
     pub layer: Option<Layer>,
     /// Look for a newer kernel even if one is in the cache.
     pub refresh_kernel: bool,
-    /// Boot the newest kernel of this series, such as `6.12`, and not the newest of all.
+    /// Boot the newest kernel of this series, such as `6.12`, and not the newest of all;
+    /// `cfl`: one whose locks are scheduled (`docs/design/cfl-kernel.md`).
     pub series: Option<String>,
 }
 

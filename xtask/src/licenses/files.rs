@@ -26,8 +26,12 @@ use crate::tidy;
 
 /// Names of files that must have the line end in one of these.
 const MUST_SAY: &[&str] = &["c", "h", "patch"];
-/// What is in no package and has another licence: a change to PostgreSQL has PostgreSQL's.
-const APART: &[(&str, &str)] = &[("postgres/patches", "PostgreSQL")];
+/// What is in no package and has another licence: that of PostgreSQL or Linux, of which it
+/// is a change.
+const APART: &[(&str, &str)] = &[
+    ("postgres/patches", "PostgreSQL"),
+    ("kernel", "GPL-2.0-only"),
+];
 
 /// Complaints about the files of the tree, and the names of all licences in them.
 pub(super) fn check(workspace: &Metadata) -> Result<(Vec<String>, BTreeSet<String>)> {

@@ -78,8 +78,8 @@ struct BuildArgs {
 
 #[derive(Args, Debug)]
 struct KernelArgs {
-    /// Boot the newest Linux of a series, as 6.12, instead of the newest of all; what Debian does
-    /// not build with sched_ext is built here, which takes ten to twenty minutes once
+    /// Boot the newest Linux of a series, as 6.12, or cfl, instead of the newest of all; what
+    /// Debian does not build with sched_ext is built here, which takes ten to twenty minutes once
     #[arg(long, value_name = "SERIES")]
     kernel: Option<String>,
 }

@@ -1,0 +1,188 @@
+//! The kernel whose locks are scheduled (`docs/design/cfl-kernel.md`): `make
+//! test-cfl-kernel`.
+//!
+//! Its first run builds the kernel, which takes twenty minutes on two cores. Not among the
+//! tests that cargo runs unasked (`test = false` in Cargo.toml).
+//!
+//! Shares are measured on the lockstep clock: with it they are the same in every run.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
+
+const CLASS: &str = "/sys/kernel/debug/cfl/classes/cfl_test";
+
+/// Hold times by weight differ by at most this from what the weights say.
+const WITHIN: f64 = 0.03;
+
+fn lab() -> Lab {
+    let spec = LabSpec {
+        series: Some("cfl".to_owned()),
+        ..LabSpec::default()
+    };
+    Lab::open(&spec, &Lines).unwrap()
+}
+
+fn machine(clock: Clock) -> Machine {
+    Machine {
+        cpus: 8,
+        clock,
+        timeout: Duration::from_secs(1800),
+        ..Machine::default()
+    }
+}
+
+/// Compiles the program of the guest.
+fn guest(dir: &Path) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/cfl/tests/guest.c");
+    let program = dir.join("guest");
+    let status = Command::new("cc")
+        .args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"])
+        .args([&program, &source])
+        .status()
+        .unwrap();
+    assert!(status.success(), "{} does not compile", source.display());
+    program
+}
+
+/// Runs a script beside the program; answers with its lines. It has to succeed.
+fn run(machine: &Machine, script: &str) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let job = Job::script(script).file(guest(dir.path()), "guest");
+    let mut lines = Vec::new();
+    let outcome = lab()
+        .run(machine, &job, &mut |line| lines.push(line.to_owned()))
+        .unwrap();
+    assert_eq!(outcome.status, 0, "{lines:#?}");
+    lines
+}
+
+/// What the threads of each cgroup held in the window, in ns, with the class switched so.
+fn held(enabled: bool, seconds: f64, groups: &str) -> Vec<f64> {
+    let class = u8::from(enabled);
+    let script = format!("echo {class} >{CLASS} && ./guest shares {seconds} {groups}");
+    let lines = run(&machine(Clock::LOCKSTEP), &script);
+    println!("{groups}\n{}", lines.join("\n"));
+    assert!(lines.contains(&"violations 0".to_owned()), "{lines:#?}");
+    let names = groups
+        .split_whitespace()
+        .map(|group| group.split(':').next().unwrap());
+    let of = |name: &str| {
+        let line = lines.iter().find_map(|line| line.strip_prefix(name));
+        line.unwrap().split_whitespace().nth(2).unwrap().parse()
+    };
+    names.map(|name| of(name).unwrap()).collect()
+}
+
+fn assert_ratio(held: &[f64], expected: f64) {
+    let ratio = held[0] / held[1];
+    assert!(
+        (ratio / expected - 1.0).abs() < WITHIN,
+        "{held:?} is {ratio:.3}, not {expected}"
+    );
+}
+
+#[test]
+fn the_controller_is_there_and_a_class_is_off_until_it_is_named() {
+    let script = format!(
+        "set -e
+         cd /sys/fs/cgroup; grep -qw lock cgroup.controllers
+         echo +lock >cgroup.subtree_control; mkdir a
+         cat a/lock.weight; echo 10000 >a/lock.weight; cat a/lock.weight
+         for refused in 0 10001 x; do ! echo $refused >a/lock.weight || exit 1; done
+         cat a/lock.stat
+         cat {CLASS} /sys/kernel/debug/cfl/classes/s_vfs_rename_mutex
+         echo 1000 >/sys/kernel/debug/cfl_test/hold
+         grep acquisitions a/lock.stat
+         echo $$ >a/cgroup.procs; echo 1 >{CLASS}
+         echo 1000 >/sys/kernel/debug/cfl_test/hold
+         grep acquisitions a/lock.stat"
+    );
+    let named = Machine {
+        kernel_args: vec!["cfl=other,s_vfs_rename_mutex".to_owned()],
+        ..machine(Clock::Real)
+    };
+    let lines = run(&named, &script);
+    let expected = [
+        "100",
+        "10000",
+        "acquisitions 0",
+        "contended 0",
+        "wait_ns 0",
+        "hold_ns 0",
+        "vlht_ns 0",
+        "0",
+        "1",
+        "acquisitions 0",
+        "acquisitions 1",
+    ];
+    let said: Vec<&String> = lines.iter().filter(|line| !line.contains("rror")).collect();
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_plain_mutex_does_not_heed_weights() {
+    // Nothing is counted: only a mutex whose class is on has accounts.
+    assert_eq!(held(false, 0.1, "a:200:4:20000 b:100:4:20000"), [0.0, 0.0]);
+}
+
+#[test]
+fn hold_time_is_equal_whatever_the_threads_and_their_holds() {
+    assert_ratio(&held(true, 0.5, "a:100:2:20000 b:100:10:60000"), 1.0);
+}
+
+#[test]
+fn hold_time_is_as_2_to_1() {
+    assert_ratio(&held(true, 0.5, "a:200:4:20000 b:100:8:60000"), 2.0);
+}
+
+#[test]
+fn hold_time_is_as_8_to_1() {
+    assert_ratio(&held(true, 1.0, "a:800:4:20000 b:100:8:20000"), 8.0);
+}
+
+#[test]
+fn hold_time_is_as_100_to_1() {
+    assert_ratio(&held(true, 2.0, "a:10000:4:20000 b:100:8:20000"), 100.0);
+}
+
+#[test]
+fn weights_of_nested_cgroups_divide_what_their_parent_gets() {
+    let held = held(true, 0.5, "p/a:300:3:20000 p/b:100:5:20000 c:100:4:20000");
+    assert_ratio(&[held[0], held[1]], 3.0);
+    assert_ratio(&[held[0] + held[1], held[2]], 1.0);
+}
+
+#[test]
+fn threads_of_a_cgroup_are_equal_without_groups_too() {
+    // Twelve equal threads, eight of them in one cgroup, that groups are not asked for.
+    let script = format!(
+        "echo 0 >/sys/kernel/debug/cfl/groups; echo 1 >{CLASS}
+         ./guest shares 0.5 a:100:4:20000 b:100:8:60000"
+    );
+    let lines = run(&machine(Clock::LOCKSTEP), &script);
+    let of = |at: usize| -> f64 {
+        lines[at]
+            .split_whitespace()
+            .nth(3)
+            .unwrap()
+            .parse()
+            .unwrap()
+    };
+    assert_ratio(&[of(1), of(0)], 2.0);
+}
+
+#[test]
+fn torture_leaves_no_thread_behind_and_never_two_inside() {
+    for seed in 1..=3 {
+        println!(
+            "{:?}",
+            run(
+                &machine(Clock::Real),
+                &format!("echo 1 >{CLASS}; ./guest torture 20 {seed}")
+            )
+        );
+    }
+}
