@@ -94,7 +94,6 @@ pub struct Builder {
     session: Session,
     door: Access,
     is_read_only: bool,
-    keepalive: Duration,
 }
 
 impl Builder {
@@ -111,14 +110,6 @@ impl Builder {
     /// Refuses statements that change or write something (`CREATE`, `INSERT`, `COPY`).
     pub fn read_only(mut self, is_read_only: bool) -> Builder {
         self.is_read_only = is_read_only;
-        self
-    }
-
-    /// How long a client may be silent before it is asked whether it is still there, and
-    /// how long it has for the answer; 10 s by default. The queries of one that does not
-    /// answer end: its machine has gone without a word.
-    pub fn keepalive(mut self, keepalive: Duration) -> Builder {
-        self.keepalive = keepalive;
         self
     }
 
@@ -140,7 +131,6 @@ impl Builder {
             listener,
             address,
             service,
-            keepalive: self.keepalive,
         })
     }
 }
@@ -151,7 +141,6 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     service: Service,
-    keepalive: Duration,
 }
 
 impl Server {
@@ -162,7 +151,6 @@ impl Server {
             session,
             door: Access::Open,
             is_read_only: false,
-            keepalive: Duration::from_secs(10),
         }
     }
 
@@ -191,8 +179,6 @@ impl Server {
         // A small answer does not wait for a larger one.
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let serving = Transport::builder()
-            .http2_keepalive_interval(Some(self.keepalive))
-            .http2_keepalive_timeout(Some(self.keepalive))
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, stop);
         let out_of_patience = async {

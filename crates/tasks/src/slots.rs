@@ -64,7 +64,6 @@ use std::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 
 use crate::group_word::GroupWord;
-use crate::kernel::Raise;
 use crate::mask::UpdateMask;
 use crate::parking::Parking;
 use crate::sync::{
@@ -96,7 +95,6 @@ pub(crate) struct Post {
     pub(crate) change: UpdateMask,
     pub(crate) back: UpdateMask,
     pub(crate) parking: Parking,
-    pub(crate) raise: Raise,
 }
 
 /// The caller is alone with this set, and has to finalize it.
@@ -136,7 +134,6 @@ impl Slots {
                 change: UpdateMask::new(slots),
                 back: UpdateMask::new(slots),
                 parking: Parking::new(),
-                raise: Raise::default(),
             })
         };
         Slots {

@@ -73,8 +73,6 @@ pub(super) struct Caller {
     pub(super) is_kept: bool,
     /// The session's settings, and what the headers say.
     pub(super) options: QueryOptions,
-    /// When it called.
-    pub(super) began: Instant,
 }
 
 impl Clients {
@@ -157,7 +155,6 @@ impl Clients {
             owner,
             is_kept,
             options,
-            began: Instant::now(),
         })
     }
 

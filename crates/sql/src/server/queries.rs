@@ -34,17 +34,18 @@ use super::status::{status, streaming};
 use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
 use crate::query::{Query, QueryId};
+use crate::session::Session;
 
 impl Service {
     /// The logical plan of a text, if this server runs such.
     pub(super) async fn logical_plan(
         &self,
-        caller: &Caller,
+        session: &Session,
         text: &str,
     ) -> Result<LogicalPlan, Status> {
         let text = live::long_form(text);
-        let plan = (caller.session)
-            .logical_plan_for(&text, &caller.options, caller.began)
+        let plan = session
+            .logical_plan(&text)
             .await
             .map_err(|error| status(&error))?;
         SQLOptions::new()
@@ -73,11 +74,18 @@ impl Service {
                  giveway-deadline",
             ));
         }
-        let query = (caller.session)
-            .query_for(plan, text, caller.options.clone(), caller.began)
+        let query = caller
+            .session
+            .query(plan, text)
             .await
             .map_err(|error| status(&error))?;
-        as_sent(query)
+        let query = as_sent(query)?;
+        let options = &caller.options;
+        let query = query.tier(options.tier).weight(options.weight);
+        Ok(match options.deadline {
+            Some(deadline) => query.deadline(deadline),
+            None => query,
+        })
     }
 
     /// Keeps a planned query, and says where its rows are to be had.
