@@ -93,7 +93,9 @@ fn package_licences(workspace: &Metadata) -> Vec<String> {
 fn package_licence(name: &str, licence: Option<&str>) -> Option<String> {
     let expected = match name {
         "scx_ufs" => "GPL-2.0-only",
-        "giveway-bench" | "giveway-lab" => "(MIT OR Apache-2.0) AND GPL-2.0-or-later",
+        "giveway-bench" | "giveway-lab" => {
+            "(MIT OR Apache-2.0) AND GPL-2.0-or-later AND GPL-2.0-only"
+        }
         _ => "MIT OR Apache-2.0",
     };
     (licence != Some(expected))
@@ -108,7 +110,7 @@ mod tests {
     fn only_the_scheduler_and_the_lab_s_patch_are_under_the_gpl() {
         assert_eq!(package_licence("scx_ufs", Some("GPL-2.0-only")), None);
         assert_eq!(package_licence("giveway", Some("MIT OR Apache-2.0")), None);
-        let with_patch = Some("(MIT OR Apache-2.0) AND GPL-2.0-or-later");
+        let with_patch = Some("(MIT OR Apache-2.0) AND GPL-2.0-or-later AND GPL-2.0-only");
         assert_eq!(package_licence("giveway-lab", with_patch), None);
         assert!(package_licence("giveway-lab", Some("MIT OR Apache-2.0")).is_some());
         assert!(package_licence("giveway", Some("GPL-2.0-only")).is_some());

@@ -19,6 +19,18 @@ pub(crate) const INIT: &str = include_str!("../guest/initrd-init");
 /// Drivers of the guest's memory devices, in the order they depend on each other.
 pub(crate) const MODULES: &[&str] = &["libnvdimm", "nd_btt", "nd_pmem", "nfit"];
 
+/// The package of its shell.
+pub(crate) fn busybox_package() -> String {
+    format!("busybox-static/{}", crate::apt::GUEST_SUITE)
+}
+
+/// Its file in a tree that the package was unpacked to.
+pub(crate) fn busybox_in(tree: &Path) -> PathBuf {
+    let places = ["bin/busybox", "usr/bin/busybox"];
+    let mut places = places.iter().map(|place| tree.join(place));
+    places.find(|place| place.is_file()).unwrap_or_default()
+}
+
 /// Writes the RAM disk to `target`. Without `modules` the kernel has none.
 pub(crate) fn build(
     busybox: &Path,

@@ -344,7 +344,7 @@ fn fetch(
         }
         packages.push(exact.map_or(name.clone(), |version| format!("{name}={version}")));
     }
-    packages.push(busybox_package());
+    packages.push(initrd::busybox_package());
     let tree = cache.scratch("kernel-tree")?;
     apt.unpack(&packages, tree.path(), progress)?;
 
@@ -376,19 +376,8 @@ fn fetch(
         fs::copy(from, dir.join(to)).map_err(LabError::io("copying", from))?;
     }
     fs::write(dir.join("release"), release).map_err(LabError::io("writing", dir))?;
-    let busybox = busybox_in(tree.path());
+    let busybox = initrd::busybox_in(tree.path());
     initrd::build(&busybox, Some(&modules), &config, &dir.join("initrd"))
-}
-
-fn busybox_package() -> String {
-    format!("busybox-static/{}", crate::apt::GUEST_SUITE)
-}
-
-/// Its file in a tree that the package was unpacked to.
-fn busybox_in(tree: &Path) -> PathBuf {
-    let places = ["bin/busybox", "usr/bin/busybox"];
-    let mut places = places.iter().map(|place| tree.join(place));
-    places.find(|place| place.is_file()).unwrap_or_default()
 }
 
 #[cfg(test)]

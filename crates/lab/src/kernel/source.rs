@@ -21,7 +21,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{busybox_in, busybox_package};
 use crate::apt::Apt;
 use crate::cache::{Cache, digest};
 use crate::command;
@@ -112,7 +111,7 @@ pub(super) fn build(
         empty(&work)?;
         let package = work.join("package");
         let source = format!("linux-source-{series}");
-        let packages = [format!("{source}={version}"), busybox_package()];
+        let packages = [format!("{source}={version}"), initrd::busybox_package()];
         apt.unpack(&packages, &package, progress)?;
         let archive = package.join(format!("usr/src/{source}.tar.xz"));
         command::run(
@@ -173,7 +172,7 @@ pub(super) fn build(
     ] {
         fs::copy(from, dir.join(to)).map_err(LabError::io("copying", from))?;
     }
-    let busybox = busybox_in(&work.join("package"));
+    let busybox = initrd::busybox_in(&work.join("package"));
     initrd::build(&busybox, None, &config, &dir.join("initrd"))?;
     fs::remove_dir_all(&work).map_err(LabError::io("removing", &work))
 }
