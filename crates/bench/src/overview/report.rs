@@ -59,6 +59,9 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
 /// What a check of the documentation found.
 fn verdict(found: &docs::Checked) -> Result<(), Failure> {
     eprintln!("exceptions: {}", found.exceptions);
+    if !found.has_history {
+        eprintln!("not checked, without the whole history of git: which results are older");
+    }
     match found.complaints.as_slice() {
         [] => Ok(()),
         complaints => Err(Failure::new(complaints.join("\n"))),

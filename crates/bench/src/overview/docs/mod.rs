@@ -45,6 +45,8 @@ pub(crate) struct Checked {
     pub(crate) complaints: Vec<String>,
     /// How many rules are broken with a reason.
     pub(crate) exceptions: usize,
+    /// Whether it could be checked which results are older than what they measure.
+    pub(crate) has_history: bool,
 }
 
 /// Writes every page anew that is not as it should be; answers with these.
@@ -94,11 +96,17 @@ pub(crate) fn check(root: &Path, repository: &Path) -> Result<Checked> {
         broken.extend(rules.into_iter().map(|rule| (file.clone(), rule)));
     }
     let list = read_or_empty(&root.join(rules::LIST))?;
-    let exceptions = rules::exceptions(&list).map_err(Error::Config)?;
+    let mut exceptions = rules::exceptions(&list).map_err(Error::Config)?;
+    let has_history = rules::has_history(repository);
+    if !has_history {
+        broken.retain(|(_, rule)| *rule != Rule::Older);
+        exceptions.retain(|(_, rule), _| *rule != Rule::Older);
+    }
     complaints.extend(rules::complaints(&broken, &exceptions));
     Ok(Checked {
         complaints,
         exceptions: exceptions.len(),
+        has_history,
     })
 }
 
@@ -512,6 +520,15 @@ mod tests {
             copy.complaints(),
             &[":5:", RESULT, "no exception \"older\" any more"],
         );
+
+        // Without a history nobody knows what is older.
+        fs::remove_dir_all(copy.root().join(".git")).unwrap();
+        copy.put(source, "long slice;\n");
+        let checked = check(copy.root(), copy.root()).unwrap();
+        assert!(!checked.has_history);
+        assert_eq!(checked.complaints, Vec::<String>::new());
+        copy.put(source, "int slice;\n");
+        assert_eq!(copy.complaints(), Vec::<String>::new());
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! *Older* is what git says: the [sources](crate::runner::experiment::Experiment::SUBJECT)
 //! at the result's commit differ from those in the working tree in more than comments and
 //! blank lines, or the commit is not in the history. A result without rows of UFS is not
-//! about UFS.
+//! about UFS. Where there is no whole history, nothing is older.
 //!
 //! The list is a page for readers (`docs/measure/exceptions.md`). Each section gives a
 //! reason and the results that it excuses:
@@ -180,6 +180,17 @@ impl Rows {
         let has_host = host.iter().all(|part| !part.is_empty()) && of.host_cpus > 0;
         has_host && (self.environment.clock == "native" || has_lab)
     }
+}
+
+/// Whether git knows every commit: not in an unpacked archive or a shallow clone, where
+/// nothing can be said of what is older.
+pub(super) fn has_history(repository: &Path) -> bool {
+    let shallow = Command::new("git")
+        .arg("-C")
+        .arg(repository)
+        .args(["rev-parse", "--is-shallow-repository"])
+        .output();
+    shallow.is_ok_and(|output| output.status.success() && output.stdout == b"false\n")
 }
 
 /// Whether these sources have changed since a commit, or that is not known.
