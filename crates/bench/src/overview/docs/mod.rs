@@ -8,7 +8,7 @@
 //!                     └► rules ◄── docs/measure/exceptions.md (rules)
 //! ```
 //!
-//! A page is a function of the files below `results/` and of itself. [`write`] writes it;
+//! A page is a function of the files below `results/` and of itself. [`write()`] writes it;
 //! [`check`] compares, and says file, line, what stands and what should stand. A test of
 //! this module is the check of this tree.
 //!
@@ -23,8 +23,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-use serde_json::Value;
 
 use super::read::read_reports;
 use crate::experiments::ALL;
@@ -68,7 +66,7 @@ pub(crate) fn write(root: &Path) -> Result<Vec<PathBuf>> {
 /// Checks pages and results. `repository` has the history of the sources.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(crate) fn check(root: &Path, repository: &Path) -> Result<Checked> {
     let tree = Tree::read(root)?;
     let mut complaints = Vec::new();
@@ -307,8 +305,11 @@ fn read_or_empty(path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::process::Command;
+
+    use serde_json::Value;
+
+    use super::*;
 
     /// A result that every rule holds for, and that a page of this tree shows.
     const RESULT: &str = "2026-11-26-vm/oversubscription-1.json";
