@@ -210,8 +210,8 @@ mod tests {
         assert!(refused("\nl2 = ", "\nl7 = ").contains("l2 is missing"));
         assert!(refused("\nl2 = ", "\nl7 = 1\nl2 = ").contains("l7 is no price"));
         assert!(refused("\nl2 = ", "\nl2 = -").contains("l2 is -"));
-        assert!(refused("instruction = 0.25", "instruction = 0.3").contains("power of two"));
-        assert!(refused("l1_ways = 12", "l1_ways = 11").contains("number of sets"));
+        assert!(refused("\ninstruction = ", "\ninstruction = 3").contains("power of two"));
+        assert!(refused("\nl1_ways = ", "\nl1_ways = 7").contains("number of sets"));
         assert!(refused("[host]", "[guest]").contains("guest"));
         assert!(
             Costs::find("no-such-model")
