@@ -9,7 +9,7 @@
  *	- gives each special process (kind.c) that does not attach itself a slot in
  *	  its name, with its kind's tier;
  *	- every tenth time, sweeps up slots of the dead (slot.c).
- * When it ends, it gives back the slots in others' names.
+ * When it ends, it gives back the slots in others' names and sweeps once more.
  *
  * It waits for nothing but its latch: a daemon that passes the table on is asked,
  * and its answer looked for in the next rounds.
@@ -117,44 +117,72 @@ report_hints(void)
 							 hints_name(mode))));
 }
 
-/* Processes with slots claimed in the latest round; more are left out. */
-static int	spoken_for[64];
-static int	spoken_count = 0;
+/* Processes in whose names there are slots; more are left out. */
+typedef struct Spoken
+{
+	int			count;
+	int			pids[64];
+} Spoken;
+
+static Spoken spoken = {0};
+
+static bool
+is_spoken_for(int pid)
+{
+	for (int i = 0; i < spoken.count; i++)
+		if (spoken.pids[i] == pid)
+			return true;
+	return false;
+}
 
 /* Say this process's tier in its name. */
 static void
 speak_for(int pid, int tier)
 {
-	struct giveway_slot *slot = slot_find(pid);
+	struct giveway_slot *slot;
 
+	if (spoken.count == lengthof(spoken.pids))
+		return;
+	slot = slot_find(pid);
 	if (slot == NULL)
 		slot = slot_claim_for(pid);
-	if (slot == NULL || spoken_count == lengthof(spoken_for))
+	if (slot == NULL)
 		return;
 	publish_for(slot, tier);
-	spoken_for[spoken_count++] = pid;
+	spoken.pids[spoken.count++] = pid;
+}
+
+/* Give back the slot in this process's name. */
+static void
+fall_silent_for(int pid)
+{
+	struct giveway_slot *slot = slot_find(pid);
+	int			owner;
+
+	if (slot && slot_is_of_cluster(slot, &owner))
+		slot_release(slot);
 }
 
 /* Give back the slots in others' names. */
 static void
 fall_silent(void)
 {
-	while (spoken_count > 0)
-	{
-		struct giveway_slot *slot = slot_find(spoken_for[--spoken_count]);
-
-		if (slot)
-			slot_release(slot);
-	}
+	while (spoken.count > 0)
+		fall_silent_for(spoken.pids[--spoken.count]);
 }
 
-/* Speak for the special processes that do not speak for themselves. */
+/*
+ * Speak for the special processes that do not speak for themselves, and no longer
+ * for those of the round before that have ended since: while a server stops, they
+ * end before the launcher does.
+ */
 static void
 speak_for_others(void)
 {
+	Spoken		before = spoken;
 	int			count;
 
-	spoken_count = 0;
+	spoken.count = 0;
 	pgstat_clear_backend_activity_snapshot();
 	count = pgstat_fetch_stat_numbackends();
 	for (int i = 1; i <= count; i++)
@@ -167,6 +195,9 @@ speak_for_others(void)
 			settings.kinds.tier[kind] != KIND_TIER_NONE)
 			speak_for(status->st_procpid, settings.kinds.tier[kind]);
 	}
+	for (int i = 0; i < before.count; i++)
+		if (!is_spoken_for(before.pids[i]))
+			fall_silent_for(before.pids[i]);
 }
 
 void
@@ -199,5 +230,7 @@ giveway_launcher_main(Datum arg)
 	}
 	/* The checkpointer ends after us, in its cgroup's tier. */
 	fall_silent();
+	/* A server that is started again is another domain, and sweeps its own. */
+	(void) slot_sweep();
 	proc_exit(0);
 }
