@@ -13,7 +13,6 @@
 //! stats.rs      counters as described statistics
 //! table.rs      where hint tables are pinned; slots of dead threads
 //! users.rs      one hint table for each user
-//! loader_lock.rs  one loader at a time publishes tables and attaches
 //! journal.rs    messages, with their levels where the journal takes them
 //! fd_server.rs  passes table fds to programs that cannot open the pin
 //! marks.rs      tiers that root has marked cgroups with
@@ -40,7 +39,6 @@ mod fd_server;
 mod features;
 mod journal;
 mod kconfig;
-mod loader_lock;
 mod marks;
 mod options;
 mod reattach;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use giveway_hints::slot::{self, OpenError, Table};
-use giveway_metasched::scx_loader::rival;
+use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use super::{Finding, Way, kernel, lab, missing, note, ok};
 use crate::cgroup::Hierarchy;
@@ -28,7 +28,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         postgres(root),
         hints(root),
     ]);
-    found.extend(rival().map(|rival| loader(&rival)));
+    found.extend(rival(RIVAL_MAX).map(|rival| loader(&rival)));
     found.extend(lab::findings());
     found.push(clang());
     found
