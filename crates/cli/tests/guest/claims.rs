@@ -62,25 +62,5 @@ pub(crate) const SYSTEMD: &[&str] = &[
     "stop_beside_a_hanging_systemd",
 ];
 
-/// With the real kernel, loader and socket.
-pub(crate) const REAL: &[&str] = &[
-    "sysrq_stop",
-    "sysrq_is_said",
-    "real_start",
-    "real_status_beside_silent_clients",
-    "real_slots_beside_silent_clients",
-    "real_top_beside_silent_clients",
-    "real_sockets_of_root_s",
-    "real_status_of_a_stopped_loader",
-    "real_top_of_a_stopped_loader",
-    "real_top_says_so",
-    "real_stop_of_a_stopped_loader",
-    "real_stop_of_a_frozen_loader",
-    "real_status_beside_a_monitor",
-    "real_stop_beside_a_monitor",
-    "real_series_after_short_lived_cgroups",
-    "real_series_are_there",
-];
-
 /// Those that take no kernel.
 pub(crate) const MADE_UP: [&[&str]; 4] = [OTHERS, HANGING, RUN, SYSTEMD];
