@@ -171,6 +171,8 @@ rm -r $top/silent /run/systemd
 [ "$real" ] || exit 0
 umount -l $ext /run; [ "$sysrq" ] || umount /proc/sysrq-trigger
 cp $real_bin/scx_ufs $top/bin/scx_ufs
+# Whatever is inherited, nothing is made that others may write to.
+umask 0
 within 60 giveway start --timeout 60; claim real_start "$? $(state) $took" "0 enabled intime"
 flood='use Socket; my @s; for (1..$ARGV[1]) { socket(my $s, AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0) or last;
 	connect($s, pack_sockaddr_un($ARGV[0])); push @s, $s } print "full\n"; $| = 1; sleep 1000'
@@ -181,6 +183,8 @@ within 10 giveway status >$top/said; claim real_status_beside_silent_clients "$?
 has real_slots_beside_silent_clients "$(cat $top/said)" "slots in use"
 within 20 giveway top --once >/dev/null; claim real_top_beside_silent_clients "$? $took" "0 intime"
 claim real_sockets_of_root_s "$(as_nobody perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); print connect(S, pack_sockaddr_un("/var/run/scx/root/stats")) ? "open" : "closed"')" closed
+claim real_files_are_not_for_others "$(find /run/giveway /run/scx -xdev ! -type l -perm -2 ! -name hints.sock)" ""
+umask 022
 kill -STOP $(pid); : >$top/full; flood 900
 within 10 giveway status >/dev/null; claim real_status_of_a_stopped_loader "$? $took" "0 intime"
 within 20 giveway top --once >/dev/null 2>$top/err; claim real_top_of_a_stopped_loader "$? $took" "1 intime"

@@ -17,6 +17,7 @@ const REAL: &[&str] = &[
     "real_slots_beside_silent_clients",
     "real_top_beside_silent_clients",
     "real_sockets_of_root_s",
+    "real_files_are_not_for_others",
     "real_status_of_a_stopped_loader",
     "real_top_of_a_stopped_loader",
     "real_top_says_so",

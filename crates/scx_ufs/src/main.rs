@@ -31,6 +31,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{CommandFactory as _, Parser as _};
 use log::{LevelFilter, error, info, warn};
+use nix::sys::stat::{Mode, umask};
 
 mod bpf_intf;
 mod bpf_skel;
@@ -92,6 +93,8 @@ fn run(opts: &Opts) -> Result<()> {
         println!("{lacking}");
         return Ok(());
     }
+    // Others shall not reach the sockets and files made from here on, whatever is inherited.
+    umask(Mode::from_bits_truncate(0o022));
     let stop = Stop::on_signals().context("cannot handle SIGINT and SIGTERM")?;
 
     if let Some(seconds) = opts.monitor.or(opts.stats) {
