@@ -6,7 +6,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-seeds demo lab servers install package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-seeds demo lab servers install uninstall package image extension deb clean
 
 BIN := target/release
 GIVEWAY := $(BIN)/giveway
@@ -63,13 +63,56 @@ servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
 	postgres/lab-server.sh 17 stock
 	postgres/lab-server.sh 17 patched
 
-install: build ## Install programs, library, units, man pages and licences under PREFIX
+# Where `install` puts things and `uninstall` finds them. Options of the administrator's
+# are his: they are not overwritten, and removed only if he has not changed them.
+MAN = $(DESTDIR)$(PREFIX)/share/man/man1
+DOC = $(DESTDIR)$(PREFIX)/share/doc/giveway
+BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+SYSUSERS = $(DESTDIR)$(PREFIX)/lib/sysusers.d
+SYSTEMD = $(DESTDIR)/etc/systemd/system
+DEFAULTS = $(DESTDIR)/etc/default/giveway
+UNITS := giveway.service giveway-meta.service giveway-metrics.service
+SELF_DESCRIBING := giveway giveway-bench giveway-sql
+
+install: build ## Install programs, library, units, group, man pages, completions under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)
-	install -D -m 644 -t $(DESTDIR)/etc/systemd/system dist/giveway.service dist/giveway-meta.service dist/giveway-metrics.service dist/background.slice
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib target/release/libgiveway_cfl.so
-	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/giveway LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
-	for program in giveway giveway-bench giveway-sql; do $(BIN)/$$program man $(DESTDIR)$(PREFIX)/share/man/man1; done
-	target/release/scx_ufs --man >$(DESTDIR)$(PREFIX)/share/man/man1/scx_ufs.1
+	install -D -m 644 -t $(SYSTEMD) $(addprefix dist/,$(UNITS) background.slice)
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(BIN)/libgiveway_cfl.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/giveway dist/grafana-giveway.json
+	install -D -m 644 -t $(DOC) LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
+	install -D -m 644 dist/debian/giveway.sysusers $(SYSUSERS)/giveway.conf
+	[ -e $(DEFAULTS) ] || install -D -m 644 dist/debian/giveway.default $(DEFAULTS)
+	install -d $(MAN) $(BASH) $(ZSH) $(FISH)
+	for program in $(SELF_DESCRIBING); do \
+		$(BIN)/$$program man $(MAN) && \
+		$(BIN)/$$program completions bash >$(BASH)/$$program && \
+		$(BIN)/$$program completions zsh >$(ZSH)/_$$program && \
+		$(BIN)/$$program completions fish >$(FISH)/$$program.fish || exit; \
+	done
+	$(BIN)/scx_ufs --man >$(MAN)/scx_ufs.1
+ifndef DESTDIR
+	getent group giveway >/dev/null || groupadd --system giveway
+	[ ! -d /run/systemd/system ] || systemctl daemon-reload
+endif
+
+uninstall: ## Stop what runs and remove what `make install` has installed under PREFIX
+ifndef DESTDIR
+	-[ ! -d /run/systemd/system ] || systemctl disable --now $(UNITS)
+	! grep -qs '^ufs' /sys/kernel/sched_ext/root/ops || $(PREFIX)/bin/giveway stop
+endif
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/bin/,$(notdir $(PROGRAMS)))
+	rm -f $(addprefix $(SYSTEMD)/,$(UNITS) background.slice)
+	rm -f $(DESTDIR)$(PREFIX)/lib/libgiveway_cfl.so $(SYSUSERS)/giveway.conf
+	rm -f $(MAN)/giveway.1 $(MAN)/giveway-*.1 $(MAN)/scx_ufs.1
+	rm -f $(addprefix $(BASH)/,$(SELF_DESCRIBING)) $(addprefix $(ZSH)/_,$(SELF_DESCRIBING))
+	rm -f $(addsuffix .fish,$(addprefix $(FISH)/,$(SELF_DESCRIBING)))
+	rm -rf $(DOC) $(DESTDIR)$(PREFIX)/share/giveway
+	! cmp -s dist/debian/giveway.default $(DEFAULTS) || rm $(DEFAULTS)
+ifndef DESTDIR
+	[ ! -d /run/systemd/system ] || systemctl daemon-reload
+endif
 
 package: setup build ## Build the Debian packages of Giveway, in target/package
 	dist/package.sh target/release target/package

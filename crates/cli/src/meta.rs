@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use giveway_metasched::config::Config;
+use giveway_metasched::scx_loader::RIVAL_MAX;
 
 use crate::service::{self, RUN_DIR};
 use giveway_command::Failure;
@@ -111,5 +112,5 @@ fn privileged() -> Result<(), Failure> {
 /// Refuses them, and machines on which another program swaps schedulers.
 fn entitled() -> Result<(), Failure> {
     privileged()?;
-    service::alone()
+    service::alone(RIVAL_MAX)
 }

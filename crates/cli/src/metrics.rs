@@ -3,8 +3,10 @@
 use std::io::{Write as _, stdout};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use giveway_watch::metrics::listed::Listed;
 use giveway_watch::metrics::{exposition, server};
 use giveway_watch::source::{SOCKET, Source as _, StatsSocket};
 
@@ -37,7 +39,8 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     let mut socket = StatsSocket::at(&args.socket);
     let Some(address) = args.listen else {
-        let text = exposition(Some(&socket.sample().map_err(unanswered)?));
+        let sample = socket.sample().map_err(unanswered)?;
+        let text = exposition(Some(&Listed::default().thinned(sample, Duration::ZERO)));
         return Ok(stdout().write_all(text.as_bytes())?);
     };
     let listener = TcpListener::bind(address).map_err(|error| {
@@ -47,5 +50,5 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     // The port may have been 0: any that is free.
     let address = listener.local_addr().cannot("tell the port")?;
     eprintln!("giveway: metrics are at http://{address}/metrics");
-    server::serve(&listener, &mut socket, &|| false).cannot(format_args!("go on at {address}"))
+    server::serve(listener, socket).cannot(format_args!("go on at {address}"))
 }

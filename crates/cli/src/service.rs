@@ -2,22 +2,35 @@
 //!
 //! ```text
 //!              start                                  stop
-//!   refuse: not root, no sched_ext,      refuse: not root, another scheduler
-//!   another scheduler, scx_loader                      │
-//!              │                            unit active: systemctl stop
-//!   systemd and unit: systemctl start       process known: SIGTERM, in the end
-//!   else: detach scx_ufs, log, pid file                SIGKILL (the kernel
-//!              │                                       unloads on its own)
-//!   wait until the kernel says `enabled`               │
-//!   and names ufs; the process ended        wait until the kernel says `disabled`
-//!   first: show the end of its log
+//!   refuse: not root, no sched_ext       refuse: not root, no sched_ext
+//!              │                                      │
+//!   wait for the lock; held all the      wait for the lock half of the time;
+//!   time: refuse, and name who has it    held, or none to be had: go on without
+//!              │                                      │
+//!   refuse: another scheduler,           refuse: another scheduler
+//!   scx_loader                                        │
+//!              │                          ┌─ ask:  systemctl stop, or SIGTERM
+//!   systemd and unit: systemctl start     ├─ kill: SIGKILL (the kernel
+//!   else: detach scx_ufs, log, pid file   │                unloads on its own)
+//!              │                          └─ kernel: SysRq-S
+//!   wait until the kernel says `enabled`     each until the kernel says `disabled`
+//!   and names ufs; the process ended         and the process has ended, or half of
+//!   first: show the end of its log           the time that is left is over
 //! ```
 //!
 //! The kernel's state decides, never that of a process: a scheduler's process may run
 //! before its scheduler is loaded, and after the kernel has detached it. One lock, which only root can
 //! open, serialises starts and stops; waiting for it counts towards the timeout.
 //! Both are idempotent.
+//!
+//! Nothing that another user can do delays either: not the lock, nor a process's name, nor
+//! files in `/run/giveway`. What root's own processes and systemd do is waited for until
+//! the timeout is over; `stop` then goes on without them.
+//!
+//! Known weakness: a `stop` that goes on without the lock may come before the other
+//! command's load, which is then in force.
 
+mod bounded;
 mod process;
 mod unit;
 
@@ -25,13 +38,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use giveway_machine::files;
 use giveway_machine::sched_ext::{SchedExt, State};
-use giveway_metasched::lock::Lock;
-use giveway_metasched::scx_loader::rival;
+use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use giveway_command::Failure;
 
-pub(crate) use process::{Process, RUN_DIR, last_exit, program};
+pub(crate) use process::{Process, RUN_DIR, last_exit, program, run_dir};
 pub(crate) use unit::Unit;
 
 /// What helps against type information that the kernel itself rejects. Kernels
@@ -42,6 +55,8 @@ pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pah
 
 /// How UFS calls itself to the kernel.
 pub(crate) const UFS: &str = "ufs";
+/// What has the kernel unload any sched_ext scheduler.
+const SYSRQ: &str = "/proc/sysrq-trigger";
 /// What makes room where scx_loader runs.
 pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 
@@ -74,8 +89,9 @@ pub(crate) struct StopArgs {
 pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
     let kernel = kernel();
     let end = Deadline::after(args.timeout);
-    let _turn = entitled("load", &kernel, &end)?;
-    alone()?;
+    entitled("load", &kernel)?;
+    let _turn = process::take_turn(end.left())?;
+    alone(end.left())?;
     match kernel.state() {
         state if state.is(UFS) && args.options.is_empty() => {
             println!("UFS is loaded already");
@@ -91,30 +107,28 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
         _ => {}
     }
     let is_ufs = |state: &State| state.is(UFS);
-    let loaded = match Unit::installed() {
+    match Unit::installed() {
         Some(unit) => {
-            unit.start(&args.options)?;
+            // Some of the time is for taking it back.
+            unit.start(&args.options, end.left() * 3 / 4)?;
             let state = kernel.wait(end.left(), is_ufs, || !unit.is_live());
-            state
-                .is(UFS)
-                .then_some(())
-                .ok_or_else(|| failed_start(&state, &unit.log(), "journalctl -u giveway"))
+            if !state.is(UFS) {
+                unit.withdraw();
+                return Err(failed_start(&state, &unit.log(), "journalctl -u giveway"));
+            }
         }
         None => {
             let mut daemon = Process::start(&args.options)?;
             let state = kernel.wait(end.left(), is_ufs, || daemon.has_ended());
-            match state.is(UFS) {
-                true => Ok(()),
-                false => {
-                    daemon.kill();
-                    let log = process::log_path();
-                    let text = std::fs::read_to_string(&log).unwrap_or_default();
-                    Err(failed_start(&state, &text, &log.display().to_string()))
-                }
+            if !state.is(UFS) {
+                daemon.kill();
+                process::forget();
+                let log = process::log_path();
+                let text = files::read(&log).unwrap_or_default();
+                return Err(failed_start(&state, &text, &log.display().to_string()));
             }
         }
-    };
-    loaded?;
+    }
     println!("UFS is loaded");
     Ok(())
 }
@@ -123,50 +137,128 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
 pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let kernel = kernel();
     let end = Deadline::after(args.timeout);
-    let _turn = entitled("unload", &kernel, &end)?;
-    let is_out = |state: &State| !matches!(state, State::Enabled(_) | State::Changing(_));
+    entitled("unload", &kernel)?;
+    // The way back to Linux's own scheduler is open to root whatever hangs.
+    let turn = process::take_turn(end.left() / 2);
+    if let Err(failure) = &turn {
+        note(format_args!(
+            "going on without a lock: {}",
+            failure.message()
+        ));
+    }
     if let State::Enabled(other) = kernel.state()
         && !kernel.state().is(UFS)
     {
         return Err(occupied(&other));
     }
-    let process = Process::find();
+    let mut process = Process::find();
     let unit = Unit::installed().filter(Unit::is_live);
-    if process.is_none() && unit.is_none() && is_out(&kernel.state()) {
-        println!("UFS is not loaded");
-        return Ok(());
-    }
-    match (&unit, &process) {
-        (Some(unit), _) => unit.stop()?,
-        (None, Some(process)) => {
-            process.terminate();
-            if !is_out(&kernel.wait(end.left() / 2, is_out, || false)) {
-                eprintln!("giveway: note: scx_ufs does not answer; killing it");
-                process.kill();
-            }
+    if process.is_none() && unit.is_none() {
+        if is_out(&kernel.state()) {
+            println!("UFS is not loaded");
+            return Ok(());
         }
-        (None, None) => {
-            return Err(
-                Failure::new("UFS is loaded, but its process is not to be found")
-                    .with_remedy("press SysRq-S, or echo S > /proc/sysrq-trigger, to unload it"),
-            );
+        return Err(
+            Failure::new("UFS is loaded, but its process is not to be found")
+                .with_remedy("press SysRq-S, or echo S > /proc/sysrq-trigger, to unload it"),
+        );
+    }
+    // Each way out takes half of the time that is left.
+    for way in [Way::Ask, Way::Kill, Way::Kernel] {
+        way.take(unit.as_ref(), process.as_ref(), end.left() / 2);
+        let limit = match way {
+            Way::Kernel => end.left(),
+            _ => end.left() / 2,
+        };
+        if has_left(&kernel, process.as_mut(), limit) {
+            break;
         }
     }
-    let state = kernel.wait(end.left(), is_out, || false);
-    if !is_out(&state) {
+    if !is_out(&kernel.state()) {
         return Err(Failure::new(format_args!(
             "the scheduler is still there after {} s",
             args.timeout
         ))
-        .with_remedy("echo S > /proc/sysrq-trigger unloads any sched_ext scheduler"));
+        .with_remedy("a longer --timeout; 'dmesg' says what the kernel waits for"));
     }
-    // It still has to write its exit report.
-    if let Some(mut process) = process {
-        kernel.wait(end.left(), |_| false, || process.has_ended());
+    if let Some(process) = &mut process
+        && !process.has_ended()
+    {
+        let pid = process.pid();
+        note(format_args!("process {pid} does not end, though killed"));
     }
     process::forget();
     println!("UFS is unloaded");
     Ok(())
+}
+
+/// How to have UFS leave.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// By asking, so that it reports why it leaves.
+    Ask,
+    /// SIGKILL, at which the kernel unloads what the process had loaded.
+    Kill,
+    /// By the kernel alone, should the process not even die.
+    Kernel,
+}
+
+impl Way {
+    /// Goes it, without waiting for what comes of it.
+    fn take(self, unit: Option<&Unit>, process: Option<&Process>, limit: Duration) {
+        match self {
+            Way::Ask => {
+                let asked = unit.map(|unit| unit.stop(limit));
+                if let Some(Err(failure)) = &asked {
+                    note(failure.message());
+                }
+                // A unit's process that is ended otherwise is started again.
+                if let (None | Some(Err(_)), Some(process)) = (asked, process) {
+                    process.terminate();
+                }
+            }
+            Way::Kill => {
+                note("scx_ufs does not answer; killing it");
+                if let Some(Err(failure)) = unit.map(|unit| unit.kill(limit)) {
+                    note(failure.message());
+                }
+                if let Some(process) = process {
+                    process.kill();
+                }
+            }
+            Way::Kernel => {
+                note("scx_ufs does not end; having the kernel unload it (SysRq-S)");
+                if let Err(error) = std::fs::write(SYSRQ, "S") {
+                    note(format_args!("cannot write {SYSRQ}: {error}"));
+                }
+            }
+        }
+    }
+}
+
+/// Waits until UFS is out and has written its exit report; whether that has come about
+/// within `limit`.
+fn has_left(kernel: &SchedExt, mut process: Option<&mut Process>, limit: Duration) -> bool {
+    let mut has_left = false;
+    kernel.wait(
+        limit,
+        |_| false,
+        || {
+            has_left = is_out(&kernel.state())
+                && process.as_mut().is_none_or(|process| process.has_ended());
+            has_left
+        },
+    );
+    has_left
+}
+
+/// Whether no scheduler is there, nor comes or goes.
+fn is_out(state: &State) -> bool {
+    !matches!(state, State::Enabled(_) | State::Changing(_))
+}
+
+fn note(text: impl std::fmt::Display) {
+    eprintln!("giveway: note: {text}");
 }
 
 /// When a command gives up.
@@ -186,26 +278,26 @@ fn kernel() -> SchedExt {
     SchedExt::under(Path::new("/"))
 }
 
-/// Refuses callers and kernels that cannot, and waits for its turn among others.
-fn entitled(verb: &str, kernel: &SchedExt, end: &Deadline) -> Result<Lock, Failure> {
+/// Refuses callers and kernels that cannot.
+fn entitled(verb: &str, kernel: &SchedExt) -> Result<(), Failure> {
     if kernel.state() == State::Unsupported {
         return Err(Failure::new("this kernel has no sched_ext").with_remedy(
             "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y, \
              or try UFS in 'giveway lab shell'",
         ));
     }
-    if !nix::unistd::geteuid().is_root() {
-        return Err(
+    match nix::unistd::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(
             Failure::new(format_args!("only root may {verb} a scheduler")).with_remedy("use sudo"),
-        );
+        ),
     }
-    process::take_turn(end.left())
 }
 
 /// Refuses a machine on which the scx project's loader decides which scheduler is
-/// loaded: it would load another one when it is told to.
-pub(crate) fn alone() -> Result<(), Failure> {
-    rival().map_or(Ok(()), |rival| Err(decides(&rival)))
+/// loaded: it would load another one when it is told to. Known within `patience`.
+pub(crate) fn alone(patience: Duration) -> Result<(), Failure> {
+    rival(patience.min(RIVAL_MAX)).map_or(Ok(()), |rival| Err(decides(&rival)))
 }
 
 fn decides(rival: &str) -> Failure {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 use giveway_hints::slot::Table;
+use giveway_machine::files;
 use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_tier::Tier;
 use giveway_tier::rule::Rule;
@@ -36,7 +37,7 @@ struct Status {
     /// The loaded scheduler's full name.
     scheduler: Option<String>,
     ufs: bool,
-    pid: Option<i32>,
+    pid: Option<u32>,
     uptime_s: Option<f64>,
     /// Schedulers loaded since boot.
     loads: Option<u64>,
@@ -70,7 +71,7 @@ fn look() -> Status {
     let kernel = SchedExt::under(Path::new("/"));
     let state = kernel.state();
     let process = state.is(UFS).then(Process::find).flatten();
-    let log = std::fs::read_to_string(Path::new(RUN_DIR).join("scx_ufs.log")).ok();
+    let log = files::read(&Path::new(RUN_DIR).join("scx_ufs.log")).ok();
     let log = log.or_else(|| Unit::installed().map(|unit| unit.log()));
     let word = state.word();
     let scheduler = match &state {

@@ -125,8 +125,8 @@ release
 giveway start & start=$!
 for _ in $(seq 600); do [ -s /run/giveway/lock ] && break; sleep 0.02; done
 kill -STOP $start
-timeout 60 giveway stop --timeout 1 2>/tmp/err; claim stop_waits "$?" 1
-has stop_names_the_holder "$(cat /tmp/err)" "process $start holds /run/giveway/lock"
+timeout 60 giveway start --timeout 1 2>/tmp/err; claim start_waits "$?" 1
+has start_names_the_holder "$(cat /tmp/err)" "process $start (giveway start, user 0) holds /run/giveway/lock"
 kill -CONT $start; wait $start; claim start_goes_on "$? $(cat $ext/state)" "0 enabled"
 giveway stop
 

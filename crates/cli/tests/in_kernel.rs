@@ -95,7 +95,7 @@ fn files_any_user_can_lock_do_not_block_root() {
 
 #[test]
 fn command_waits_at_most_its_timeout_and_names_the_lock_holder() {
-    held(&["stop_waits", "stop_names_the_holder", "start_goes_on"]);
+    held(&["start_waits", "start_names_the_holder", "start_goes_on"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What programs read of a Linux machine, in one place.
+//! What programs read of a Linux machine, and how root's programs share it, in one place.
 //!
 //! | module | question |
 //! | --- | --- |
@@ -7,10 +7,14 @@
 //! | [`topology`] | Which CPUs are there, and on which NUMA node? |
 //! | [`cgroup`] | Where is cgroup v2, and what do its files say? |
 //! | [`sched_ext`] | Which scheduler is attached? |
+//! | [`process`] | Which processes run a program, and are root's? |
+//! | [`files`] | How does root write where others read? |
+//! | [`lock`] | How does one of root's programs wait for another? |
 //!
 //! The crate has mechanics and no policy: which cgroups are made, what is waited for,
 //! and what is done about an error is for the caller. It knows neither tiers nor any
-//! scheduler. Nothing of it is kept between two calls.
+//! scheduler. Nothing of it is kept between two calls, but for a lock that
+//! its caller holds.
 //!
 //! Libraries that are locked or modelled depend on it, so it is small: libc, and under
 //! `--cfg loom` and `--cfg shuttle` the model checker. `futex`, `errno` and what
@@ -18,7 +22,10 @@
 
 pub mod cgroup;
 pub mod errno;
+pub mod files;
 pub mod futex;
+pub mod lock;
+pub mod process;
 pub mod sched_ext;
 pub mod topology;
 

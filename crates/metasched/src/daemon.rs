@@ -23,13 +23,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use giveway_machine::files;
+use giveway_machine::lock::{self, Lock, LockError};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::files;
 use crate::host::Host;
-use crate::lock::{self, Lock};
 use crate::scheduler::Scheduler;
 use crate::selector::Selector;
 use crate::supervisor::{Standing, Supervisor};
@@ -47,19 +47,19 @@ pub struct DaemonLock(#[allow(dead_code, reason = "held until it is dropped")] L
 
 impl DaemonLock {
     /// # Errors
-    /// [`Error::Occupied`] if there is one already, [`Error::File`] if the directory or
-    /// the lock cannot be made.
+    /// [`Error::Occupied`] if there is one already, [`Error::File`] and [`Error::Lock`]
+    /// if the directory or the lock cannot be made.
     pub fn take(dir: &Path) -> Result<DaemonLock> {
-        fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
+        files::directory(dir).map_err(Error::file("make", dir))?;
         match Lock::take(&dir.join("lock"), GLANCE) {
             Ok(lock) => Ok(DaemonLock(lock)),
-            Err(Error::Held { pid, .. }) => {
-                let process = pid.map_or(String::new(), |pid| format!(" (process {pid})"));
+            Err(LockError::Held { holder, .. }) => {
+                let process = holder.map_or(String::new(), |holder| format!(": {holder}"));
                 Err(Error::Occupied(format!(
                     "a metascheduler runs already{process}; 'giveway meta status' shows it"
                 )))
             }
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -95,8 +95,9 @@ fn paused_path(dir: &Path) -> PathBuf {
 pub fn pause(dir: &Path, on: bool) -> Result<()> {
     let path = paused_path(dir);
     if on {
-        fs::create_dir_all(dir).map_err(Error::file("make", dir))?;
-        fs::write(&path, "").map_err(Error::file("write", &path))
+        files::directory(dir).map_err(Error::file("make", dir))?;
+        let made = files::create(&path).map(|_| ());
+        made.map_err(Error::file("write", &path))
     } else {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -154,7 +155,7 @@ impl Status {
     /// [`Error::Content`] if the file is another program's.
     pub fn read(dir: &Path) -> Result<Option<Status>> {
         let path = dir.join("status.json");
-        match fs::read_to_string(&path) {
+        match files::read(&path) {
             Err(_) => Ok(None),
             Ok(text) => serde_json::from_str(&text)
                 .map(Some)
@@ -428,8 +429,12 @@ impl Daemon {
         let status = self.status(now);
         let mut text = serde_json::to_string_pretty(&status).expect("numbers and names are JSON");
         text.push('\n');
-        files::replace(&self.dir.join("status.json"), text.as_bytes())?;
-        files::replace(&self.dir.join("metrics.prom"), status.metrics().as_bytes())
+        let replace = |name: &str, text: &str| {
+            let path = self.dir.join(name);
+            files::replace(&path, text.as_bytes()).map_err(Error::file("write", &path))
+        };
+        replace("status.json", &text)?;
+        replace("metrics.prom", &status.metrics())
     }
 }
 

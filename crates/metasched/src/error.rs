@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use giveway_machine::lock::LockError;
+
 /// What ends an operation of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -35,14 +37,9 @@ pub enum Error {
     /// Another program decides on this machine's schedulers: stop it first.
     #[error("{0}")]
     Occupied(String),
-    /// Another process has held a lock for as long as we were to wait: try again later.
-    #[error("{} holds {}", pid.map_or("another process".into(), |pid| format!("process {pid}")), path.display())]
-    Held {
-        /// The lock's file.
-        path: PathBuf,
-        /// The process, if it has said so.
-        pid: Option<u32>,
-    },
+    /// A lock is held by another process, or cannot be taken: its remedy says what helps.
+    #[error("{lock}\nremedy: {remedy}", lock = .0, remedy = .0.remedy())]
+    Lock(#[from] LockError),
     /// scx_loader is to start the schedulers, and cannot. The text says what to
     /// change.
     #[error("{0}")]

@@ -10,7 +10,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`error`], `files`, [`lock`] | Errors, whole files, locks among processes |
+//! | [`error`] | Errors |
 //! | [`scheduler`] | A scheduler's description, and whether this machine can run it |
 //! | [`measurements`] | Throughput and latency of each application under each scheduler |
 //! | [`application`] | The command that benchmarks an application |
@@ -30,10 +30,8 @@ pub mod daemon;
 pub mod error;
 #[cfg(test)]
 mod fake;
-mod files;
 pub mod host;
 pub mod kernel;
-pub mod lock;
 pub mod measure;
 pub mod measurements;
 pub mod phase;

@@ -28,10 +28,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use giveway_machine::files;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::files;
 
 /// The version of the file's form.
 pub const VERSION: u32 = 1;
@@ -297,7 +297,7 @@ impl Measurements {
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut text = serde_json::to_string_pretty(self).expect("numbers and names are JSON");
         text.push('\n');
-        files::replace(path, text.as_bytes())
+        files::replace(path, text.as_bytes()).map_err(Error::file("write", path))
     }
 
     fn complaint(&self) -> Option<String> {

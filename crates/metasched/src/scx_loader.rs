@@ -42,6 +42,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use giveway_machine::process;
 use giveway_machine::sched_ext::State;
 use zbus::blocking::connection::Builder;
 use zbus::blocking::fdo::DBusProxy;
@@ -62,35 +63,53 @@ const NONE: &str = "unknown";
 /// be started first. As long as a scheduler has to stop.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long the bus may take to say whether scx_loader is on it.
-const RIVAL_MAX: Duration = Duration::from_secs(3);
+pub const RIVAL_MAX: Duration = Duration::from_secs(3);
+/// Its program.
+const PROGRAM: &str = "scx_loader";
 /// How often it is asked at most how a start goes.
 const ASK: Duration = Duration::from_millis(100);
 
-/// The scx_loader that runs, if any: `scx_loader (process 17)`.
+/// The scx_loader that runs, if any: `scx_loader (process 17)`. Known within `patience`,
+/// or soon after.
 ///
 /// It is the owner of that name on the system bus, which only root can own; the name of
 /// a process proves nothing, since any user can choose it. Without a bus there is no
-/// scx_loader. A bus that does not answer is not waited for: the kernel tells what is
-/// attached in any case.
-pub fn rival() -> Option<String> {
+/// scx_loader. A bus that does not answer, as one that its clients keep busy, is not
+/// waited for: then it is root's process of that program, outside of containers.
+pub fn rival(patience: Duration) -> Option<String> {
     let (tell, told) = mpsc::channel();
     // Not joined: it may wait for the bus for longer than we do.
     thread::spawn(move || {
-        let bus = Builder::system().and_then(|bus| bus.method_timeout(RIVAL_MAX).build());
+        let bus = Builder::system().and_then(|bus| bus.method_timeout(patience).build());
         // The receiver may have given up.
-        let _ = tell.send(bus.ok().and_then(|bus| owner(&bus)));
+        let _ = tell.send(bus.map_or(Ok(None), |bus| owner(&bus)));
     });
-    told.recv_timeout(RIVAL_MAX).ok().flatten()
+    match told.recv_timeout(patience) {
+        Ok(Ok(owner)) => owner,
+        Ok(Err(_)) | Err(_) => {
+            let pid = *process::of_root(PROGRAM).first()?;
+            Some(called(pid))
+        }
+    }
 }
 
-/// The owner of scx_loader's name on this bus.
-fn owner(bus: &Connection) -> Option<String> {
-    let names = DBusProxy::new(bus).ok()?;
-    let owner = names.get_name_owner(SERVICE.try_into().ok()?).ok()?;
-    Some(match names.get_connection_unix_process_id(owner.into()) {
-        Ok(pid) => format!("scx_loader (process {pid})"),
-        Err(_) => "scx_loader".to_owned(),
-    })
+fn called(pid: u32) -> String {
+    format!("{PROGRAM} (process {pid})")
+}
+
+/// The owner of scx_loader's name on this bus, if it has one.
+///
+/// # Errors
+/// If the bus does not say.
+fn owner(bus: &Connection) -> zbus::fdo::Result<Option<String>> {
+    let names = DBusProxy::new(bus)?;
+    let owner = match names.get_name_owner(SERVICE.try_into().map_err(zbus::Error::from)?) {
+        Ok(owner) => owner,
+        Err(zbus::fdo::Error::NameHasNoOwner(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let pid = names.get_connection_unix_process_id(owner.into());
+    Ok(Some(pid.map_or(PROGRAM.to_owned(), called)))
 }
 
 /// This machine, with scx_loader to start and end schedulers.

@@ -11,8 +11,13 @@
 //! (`SO_PEERCRED`, as of `connect`): its effective user, by its number in the initial
 //! user namespace.
 //!
-//! Known weakness: clients are served one at a time. The message fits into the buffer of
-//! any socket, so no client delays another.
+//! A client that says nothing, reads nothing or leaves delays no other: nothing is awaited
+//! from any, and the message fits into the buffer of any socket. The queue of those who
+//! wait is as long as the kernel allows, so that one who connects as fast as he can does
+//! not keep others out.
+//!
+//! Known weakness: clients are served one at a time, and the user database is asked for
+//! each that is not root. Where that is slow, they wait for each other.
 
 use std::collections::HashSet;
 use std::fs;
@@ -50,7 +55,7 @@ pub(crate) fn serve(path: &Path, tables: Arc<Mutex<Tables>>, gid: Gid) -> Result
     bind(listener.as_raw_fd(), &UnixAddr::new(path)?)
         .with_context(|| format!("cannot make the socket {}", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
-    listen(&listener, Backlog::new(16)?)?;
+    listen(&listener, Backlog::MAXCONN)?;
     std::thread::spawn(move || {
         let mut without = HashSet::new();
         loop {

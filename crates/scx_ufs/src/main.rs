@@ -13,7 +13,6 @@
 //! stats.rs      counters as described statistics
 //! table.rs      where hint tables are pinned; slots of dead threads
 //! users.rs      one hint table for each user
-//! loader_lock.rs  one loader at a time publishes tables and attaches
 //! journal.rs    messages, with their levels where the journal takes them
 //! fd_server.rs  passes table fds to programs that cannot open the pin
 //! marks.rs      tiers that root has marked cgroups with
@@ -32,6 +31,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{CommandFactory as _, Parser as _};
 use log::{LevelFilter, error, info, warn};
+use nix::sys::stat::{Mode, umask};
 
 mod bpf_intf;
 mod bpf_skel;
@@ -40,7 +40,6 @@ mod fd_server;
 mod features;
 mod journal;
 mod kconfig;
-mod loader_lock;
 mod marks;
 mod options;
 mod reattach;
@@ -94,6 +93,8 @@ fn run(opts: &Opts) -> Result<()> {
         println!("{lacking}");
         return Ok(());
     }
+    // Others shall not reach the sockets and files made from here on, whatever is inherited.
+    umask(Mode::from_bits_truncate(0o022));
     let stop = Stop::on_signals().context("cannot handle SIGINT and SIGTERM")?;
 
     if let Some(seconds) = opts.monitor.or(opts.stats) {

@@ -20,25 +20,30 @@
 //! lose its slot; it is treated as its cgroup is until it claims another.
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use giveway_hints::slot::Table;
+use giveway_machine::lock::Lock;
 use libbpf_rs::MapHandle;
 use log::{info, warn};
-use nix::fcntl::Flock;
 use nix::mount::{MsFlags, mount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use nix::unistd::{Gid, Group, chown};
 
 use crate::fd_server;
-use crate::loader_lock;
 use crate::sessions::Sessions;
 use crate::users::Tables;
+
+/// The lock's name. Locks of older versions have another, which others can open.
+const LOCK: &str = "loader.lock";
+/// How long a loader waits for another, which attaches in far less.
+const LOCK_MAX: Duration = Duration::from_secs(30);
 
 /// How the table is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,15 +115,20 @@ impl Keeper {
 
     /// Waits until no other loader publishes and attaches; none does until what is
     /// returned is dropped, or this process ends.
-    pub(crate) fn lock_loaders(&self) -> Result<Flock<File>> {
+    pub(crate) fn lock_loaders(&self) -> Result<Lock> {
         // What it publishes lies in this directory and below it.
-        loader_lock::take(self.dir.parent().unwrap_or(&self.dir))
+        let path = self.dir.with_file_name(LOCK);
+        Lock::take(&path, LOCK_MAX)
+            .map_err(|error| anyhow!("{error}: {}; or try --no-hints", error.remedy()))
     }
 
     /// A bpf file system at the directory; a new one is open to root alone.
     fn mount(&self) -> Result<()> {
         let dir = &self.dir;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        // Not for others to write to, whatever the umask is.
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o755).create(dir);
+        made.with_context(|| format!("cannot make {}", dir.display()))?;
         if statfs(dir)?.filesystem_type() != BPF_FS_MAGIC {
             let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
             mount(Some("bpf"), dir, Some("bpf"), flags, Some("mode=0750"))

@@ -17,7 +17,7 @@
 //! a scheduler that is loaded later, and says nothing, has another.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path};
 
@@ -89,7 +89,12 @@ impl Rule {
             fs::create_dir_all(dir)?;
         }
         let beside = path.with_extension("new");
-        fs::write(&beside, self.text(load))?;
+        // Nothing that lies there is written to: it may be a link to elsewhere.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::File::create_new(&beside)?.write_all(self.text(load).as_bytes())?;
         fs::set_permissions(&beside, fs::Permissions::from_mode(0o644))?;
         fs::rename(&beside, path)
     }

@@ -4,9 +4,12 @@
 //! from them. While UFS does not answer, `giveway_up` is 0 and all else is absent: alarms
 //! watch this metric, not failed scrapes.
 //!
+//! Which cgroups have metrics of their own is [`listed`]'s choice.
+//!
 //! Left out: numbers by backend, since each connection would add a permanent series, and
 //! waits by cgroup, which are dozens of series each. `giveway top` shows both.
 
+pub mod listed;
 pub mod server;
 
 use std::fmt;
@@ -54,6 +57,12 @@ impl Collector for Exposed {
             "cgroups",
             "Cgroups known to UFS",
             [(vec![], sample.nr_cgroups)],
+        )?;
+        let listed = sample.cgroups.len() as u64;
+        to.gauge(
+            "cgroups_listed",
+            "Cgroups with metrics of their own",
+            [(vec![], listed)],
         )?;
         to.tiers(sample)?;
         to.cpus(sample)?;

@@ -6,10 +6,15 @@
 //! that a UFS that leaves and comes back is found again.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::socket::{
+    self, AddressFamily, SockFlag, SockType, UnixAddr, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -45,6 +50,12 @@ pub enum SourceError {
         /// Where the socket is.
         path: PathBuf,
     },
+    /// UFS is there and does not answer, as one that is stopped.
+    #[error("UFS has not answered at {path} within {} s", PATIENCE.as_secs())]
+    Silent {
+        /// Where the socket is.
+        path: PathBuf,
+    },
     /// The answer is not one of UFS.
     #[error("what answers at {path} is not UFS as this version knows it: {reason}")]
     Foreign {
@@ -69,6 +80,7 @@ impl SourceError {
         match self {
             SourceError::Absent { .. } => "load UFS, without --no-stats: giveway start",
             SourceError::Forbidden { .. } => "use sudo",
+            SourceError::Silent { .. } => "giveway stop ends it; then giveway start",
             SourceError::Foreign { .. } => "see what is loaded: giveway status",
             SourceError::Broken { .. } => "try again; 'giveway status' says whether UFS is loaded",
         }
@@ -88,9 +100,8 @@ impl StatsSocket {
     }
 
     fn ask(&self) -> io::Result<String> {
-        let mut stream = UnixStream::connect(&self.path)?;
+        let mut stream = connect(&self.path)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
         stream.write_all(b"{\"req\":\"stats\",\"args\":{}}\n")?;
         let mut line = String::new();
         match BufReader::new(stream).read_line(&mut line)? {
@@ -98,6 +109,22 @@ impl StatsSocket {
             _ => Ok(line),
         }
     }
+}
+
+/// A connection whose queue is not waited in for ever: that of a server that is stopped
+/// fills up with those who asked before.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let fd = socket(
+        AddressFamily::Unix,
+        SockType::Stream,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )?;
+    // Of connecting, and of writing afterwards.
+    let patience = TimeVal::new(PATIENCE.as_secs() as i64, 0);
+    setsockopt(&fd, sockopt::SendTimeout, &patience)?;
+    socket::connect(fd.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(fd.into())
 }
 
 impl Source for StatsSocket {
@@ -108,6 +135,9 @@ impl Source for StatsSocket {
                 SourceError::Absent { path: path.clone() }
             }
             io::ErrorKind::PermissionDenied => SourceError::Forbidden { path: path.clone() },
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                SourceError::Silent { path: path.clone() }
+            }
             _ => SourceError::Broken {
                 path: path.clone(),
                 source,
@@ -178,6 +208,29 @@ mod tests {
         assert!(error.to_string().contains("error 22"), "{error}");
         let error = answered("").unwrap_err();
         assert!(matches!(error, SourceError::Broken { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_server_that_is_stopped_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stats");
+        // Nobody takes connections; the queue holds some of them.
+        let _listener = UnixListener::bind(&path).unwrap();
+        let nonblocking = || {
+            let flags = SockFlag::SOCK_NONBLOCK;
+            let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+            let to = UnixAddr::new(&path).unwrap();
+            socket::connect(fd.as_raw_fd(), &to).ok().map(|()| fd)
+        };
+        let before = std::time::Instant::now();
+        let error = StatsSocket::at(&path).sample().unwrap_err();
+        assert!(matches!(error, SourceError::Silent { .. }), "{error}");
+        // The queue is full.
+        let _queue: Vec<_> = std::iter::from_fn(nonblocking).collect();
+        let error = StatsSocket::at(&path).sample().unwrap_err();
+        assert!(matches!(error, SourceError::Silent { .. }), "{error}");
+        assert!(error.remedy().contains("giveway stop"));
+        assert!(before.elapsed() < 5 * PATIENCE, "{:?}", before.elapsed());
     }
 
     #[test]

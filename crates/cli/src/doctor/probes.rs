@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use giveway_hints::slot::{self, OpenError, Table};
-use giveway_metasched::scx_loader::rival;
+use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use super::{Finding, Way, kernel, lab, missing, note, ok};
 use crate::cgroup::Hierarchy;
@@ -28,7 +28,8 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         postgres(root),
         hints(root),
     ]);
-    found.extend(rival().map(|rival| loader(&rival)));
+    found.extend(psi_deadlock(root));
+    found.extend(rival(RIVAL_MAX).map(|rival| loader(&rival)));
     found.extend(lab::findings());
     found.push(clang());
     found
@@ -86,6 +87,37 @@ fn loader(rival: &str) -> Finding {
         format!("{rival} decides which scheduler is loaded"),
         service::LOADER_REMEDY,
     )
+}
+
+/// Kernels between two changes of pressure stall information: a write to a cgroup's
+/// pressure file makes a kernel thread under a lock that a scheduler being enabled waits
+/// for, while the thread waits for that scheduler (scx issue 3716). The first change came
+/// with 7.1-rc2 and, in May 2026, to 6.18; the remedy with 7.2, 7.1.9 and 6.18.45. A
+/// distribution may have it earlier: hence a note. No line for other kernels.
+fn psi_deadlock(root: &Path) -> Option<Finding> {
+    let release = release(root);
+    let is_one = match (version(&release)?, patch(&release)) {
+        ((7, 1), patch) => patch < 9,
+        ((6, 18), patch) => patch < 45,
+        ((7, 2), _) => release.contains("-rc"),
+        _ => false,
+    };
+    (is_one && root.join("proc/pressure").is_dir()).then(|| Finding {
+        remedy: Some(
+            "boot Linux 7.2, 7.1.9 or 6.18.45 or newer, or one with \"sched/psi: Create the \
+             psimon kthread outside of cgroup_mutex\"; until then do not load schedulers at \
+             boot: systemctl disable giveway giveway-meta"
+                .into(),
+        ),
+        ..note(
+            Way::Native,
+            "PSI",
+            format!(
+                "Linux {release} may deadlock if a scheduler is loaded while systemd starts \
+                 services and watches their pressure, as at boot"
+            ),
+        )
+    })
 }
 
 /// The kernel's configuration, where distributions leave it.
@@ -364,6 +396,12 @@ fn number(text: &str, label: &str) -> Option<u64> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(rest.len());
     rest[..end].parse().ok()
+}
+
+/// The third number of a kernel release; 0 if it has none, as a release candidate.
+fn patch(release: &str) -> u64 {
+    let mut parts = release.split(|c: char| !c.is_ascii_digit());
+    parts.nth(2).and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
 /// Major and minor version of a kernel release such as `7.2.13+deb14-amd64`.

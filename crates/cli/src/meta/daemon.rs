@@ -19,7 +19,7 @@ use giveway_metasched::config::{Config, Through};
 use giveway_metasched::daemon::{self, Daemon, DaemonLock, Status};
 use giveway_metasched::host::Host;
 use giveway_metasched::kernel::rise;
-use giveway_metasched::scx_loader::ScxLoader;
+use giveway_metasched::scx_loader::{RIVAL_MAX, ScxLoader};
 use giveway_metasched::supervisor::Standing;
 use giveway_metasched::system::System;
 use serde::Serialize;
@@ -67,6 +67,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     if through.is_none() {
         alone(&config)?;
     }
+    service::run_dir()?;
     let dir = dir();
     let _claim = DaemonLock::take(&dir)?;
     if SchedExt::this().state() == State::Unsupported {
@@ -88,7 +89,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 
 /// Refuses a machine on which scx_loader decides and was not told to obey.
 fn alone(config: &Config) -> Result<(), Failure> {
-    service::alone().map_err(|failure| {
+    service::alone(RIVAL_MAX).map_err(|failure| {
         failure.with_remedy(format_args!(
             "{LOADER_REMEDY}; or have it obey: write through = \"scx_loader\" into {}",
             config.path.display()
@@ -157,6 +158,7 @@ pub(super) fn pause(on: bool) -> Result<u8, Failure> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Failure::new("only root may pause the metascheduler").with_remedy("use sudo"));
     }
+    service::run_dir()?;
     daemon::pause(&dir(), on)?;
     if !daemon::is_running(&dir()) {
         eprintln!("giveway: note: no metascheduler runs; one that is started will heed this");

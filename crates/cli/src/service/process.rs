@@ -1,20 +1,18 @@
 //! The `scx_ufs` process: finds it, starts it as a daemon with a pid file, ends it.
 //!
-//! The pid file is a hint: a process counts only if the kernel says that it is
-//! called `scx_ufs`, and that root has started it, not in a container. Any user can give
-//! a process that name. Without a file (a scheduler started by hand) the process
-//! table is searched.
+//! The pid file is a hint: a process counts only if it is root's and runs that program,
+//! not in a container ([`giveway_machine::process`]). Without a file (a scheduler started
+//! by hand, a full disk) the process table is searched, and one that has a scheduler
+//! loaded comes before one that serves for something else, such as `scx_ufs --monitor`.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use giveway_metasched::Error;
-use giveway_metasched::lock::Lock;
+use giveway_machine::lock::{Lock, LockError};
+use giveway_machine::{files, process};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setsid};
 
@@ -25,24 +23,25 @@ pub(crate) const RUN_DIR: &str = "/run/giveway";
 /// The scheduler's program, and the name the kernel gives its process.
 const PROGRAM: &str = "scx_ufs";
 
+/// Sees to it that [`RUN_DIR`] is there, and that only root can write to it.
+pub(crate) fn run_dir() -> Result<(), Failure> {
+    files::directory(Path::new(RUN_DIR)).cannot(format_args!("use {RUN_DIR}"))
+}
+
 /// Has one command at a time load or unload a scheduler, until what is returned is
 /// dropped. Waits for another one no longer than `patience`.
 pub(super) fn take_turn(patience: Duration) -> Result<Lock, Failure> {
-    fs::create_dir_all(RUN_DIR).cannot(format_args!("make {RUN_DIR}"))?;
+    run_dir()?;
     Lock::take(&Path::new(RUN_DIR).join("lock"), patience).map_err(|error| match error {
-        Error::Held { pid, .. } => {
-            let failure = Failure::new(format_args!(
-                "{error}: it loads or unloads a scheduler, and has not ended within {:.0} s",
-                patience.as_secs_f64()
-            ));
-            match pid {
-                Some(pid) => failure.with_remedy(format_args!(
-                    "wait for it with a longer --timeout, or end it: kill {pid}"
-                )),
-                None => failure.with_remedy("wait for it with a longer --timeout"),
-            }
-        }
-        error => Failure::new(error),
+        LockError::Held { .. } => Failure::new(format_args!(
+            "{error}: it loads or unloads a scheduler, and has not ended within {:.1} s",
+            patience.as_secs_f64()
+        ))
+        .with_remedy(format_args!(
+            "{} (--timeout says how long to wait)",
+            error.remedy()
+        )),
+        LockError::File { .. } => Failure::new(&error).with_remedy(error.remedy()),
     })
 }
 
@@ -61,7 +60,7 @@ pub(crate) fn forget() {
 
 /// A running `scx_ufs`.
 pub(crate) struct Process {
-    pid: i32,
+    pid: u32,
     /// Set when this command started it, so that its end can be noticed.
     child: Option<Child>,
 }
@@ -73,7 +72,8 @@ impl Process {
             Failure::new("scx_ufs is neither beside this program nor in PATH")
                 .with_remedy("install it: make install")
         })?;
-        let log = File::create(log_path()).cannot("make the log file")?;
+        let log =
+            files::create(&log_path()).cannot(format_args!("make {}", log_path().display()))?;
         let log_too = log.try_clone().cannot("share the log file")?;
         let mut command = Command::new(&program);
         command
@@ -92,8 +92,11 @@ impl Process {
         let child = command
             .spawn()
             .cannot(format_args!("start {}", program.display()))?;
-        let pid = child.id() as i32;
-        fs::write(pid_path(), format!("{pid}\n")).cannot("write the pid file")?;
+        let pid = child.id();
+        if let Err(error) = files::replace(&pid_path(), format!("{pid}\n").as_bytes()) {
+            let path = pid_path();
+            eprintln!("giveway: note: cannot write {}: {error}", path.display());
+        }
         Ok(Process {
             pid,
             child: Some(child),
@@ -102,19 +105,19 @@ impl Process {
 
     /// The running scheduler: that of the pid file, else any.
     pub(crate) fn find() -> Option<Self> {
-        let remembered = fs::read_to_string(pid_path()).ok();
-        remembered
-            .and_then(|text| text.trim().parse().ok())
-            .filter(|pid| is_scheduler(*pid))
+        let remembered = files::read(&pid_path()).ok();
+        let remembered = remembered.and_then(|text| text.trim().parse().ok());
+        let pid = remembered
+            .filter(|pid| process::is_of_root(*pid, PROGRAM))
             .or_else(|| {
-                let names = fs::read_dir("/proc").ok()?.flatten();
-                let mut pids = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-                pids.find(|pid| is_scheduler(*pid))
-            })
-            .map(|pid| Process { pid, child: None })
+                let pids = process::of_root(PROGRAM);
+                let loaded = pids.iter().copied().find(|pid| has_loaded(*pid));
+                loaded.or(pids.first().copied())
+            })?;
+        Some(Process { pid, child: None })
     }
 
-    pub(crate) fn pid(&self) -> i32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
@@ -130,18 +133,24 @@ impl Process {
     pub(crate) fn has_ended(&mut self) -> bool {
         match &mut self.child {
             Some(child) => !matches!(child.try_wait(), Ok(None)),
-            None => !is_scheduler(self.pid),
+            None => !process::is_of_root(self.pid, PROGRAM),
         }
     }
 
-    /// Asks it to unload and end.
+    /// Asks it to unload and end; one that is stopped goes on for that.
     pub(crate) fn terminate(&self) {
-        let _ = kill(Pid::from_raw(self.pid), Signal::SIGTERM);
+        self.signal(Signal::SIGTERM);
+        self.signal(Signal::SIGCONT);
     }
 
     /// Ends it; the kernel unloads what it had loaded.
     pub(crate) fn kill(&self) {
-        let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+        self.signal(Signal::SIGKILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        // It may have ended.
+        let _ = kill(Pid::from_raw(self.pid as i32), signal);
     }
 }
 
@@ -150,40 +159,20 @@ pub(crate) fn program() -> Option<PathBuf> {
     program::find(PROGRAM)
 }
 
-/// Whether the process runs the scheduler.
-fn is_scheduler(pid: i32) -> bool {
-    let dir = PathBuf::from(format!("/proc/{pid}"));
-    let says = |file, holds: fn(&str) -> bool| {
-        fs::read_to_string(dir.join(file)).is_ok_and(|text| holds(&text))
-    };
-    says("stat", is_live) && says("status", is_root_s) && is_outside_containers(&dir)
+/// Whether the process holds a scheduler that is attached, by what the kernel tells of
+/// its descriptors.
+fn has_loaded(pid: u32) -> bool {
+    let infos = fs::read_dir(format!("/proc/{pid}/fdinfo"));
+    let mut infos = infos.into_iter().flatten().flatten();
+    infos.any(|info| fs::read_to_string(info.path()).is_ok_and(|text| is_scheduler(&text)))
 }
 
-/// One that has ended and waits to be reaped does not run, though its entry still has
-/// the name.
-fn is_live(stat: &str) -> bool {
-    let name = stat
-        .split_once('(')
-        .and_then(|(_, rest)| rest.rsplit_once(") "));
-    name.is_some_and(|(name, rest)| name == PROGRAM && !rest.starts_with(['Z', 'X']))
-}
-
-/// Whether root has started it, by `/proc/PID/status`: the first of the numbers is the
-/// user who has, which a program that is set to run as root leaves as it is.
-fn is_root_s(status: &str) -> bool {
-    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    uids.is_some_and(|uids| uids.split_whitespace().all(|uid| uid == "0"))
-}
-
-/// Whether it has the process numbers that we have. Only root can read this, and only
-/// root ends processes by it.
-fn is_outside_containers(dir: &Path) -> bool {
-    let number = |dir: &Path| fs::metadata(dir.join("ns/pid")).map(|about| about.ino());
-    match (number(dir), number(Path::new("/proc/self"))) {
-        (Ok(its), Ok(ours)) => its == ours,
-        (Err(error), _) => error.kind() == io::ErrorKind::PermissionDenied,
-        (Ok(_), Err(_)) => false,
-    }
+/// Whether a descriptor is the link of a scheduler, by its `fdinfo`.
+fn is_scheduler(fdinfo: &str) -> bool {
+    let mut kinds = fdinfo
+        .lines()
+        .filter_map(|line| line.strip_prefix("link_type:"));
+    kinds.any(|kind| kind.trim() == "struct_ops")
 }
 
 /// A process's age from `/proc/PID/stat` and `/proc/uptime`.
@@ -224,19 +213,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_no_scheduler() {
-        assert!(is_live("7 (scx_ufs) S 1 7"));
-        assert!(!is_live("7 (scx_ufs) Z 1 7"));
-        assert!(!is_live("7 (scx_lavd) S 1 7"));
-        assert!(!is_live(""));
-    }
-
-    #[test]
-    fn a_program_that_runs_as_root_for_somebody_else_is_not_root_s() {
-        assert!(is_root_s("Name:\tx\nUid:\t0\t0\t0\t0\n"));
-        assert!(!is_root_s("Name:\tx\nUid:\t1000\t1000\t1000\t1000\n"));
-        assert!(!is_root_s("Name:\tx\nUid:\t1000\t0\t0\t0\n"));
-        assert!(!is_root_s("Name:\tx\n"));
+    fn the_loader_is_told_by_its_link() {
+        let link = "pos:\t0\nflags:\t02000000\nlink_type:\tstruct_ops\nlink_id:\t5\n";
+        assert!(is_scheduler(link));
+        assert!(!is_scheduler("pos:\t0\nlink_type:\ttracing\n"));
+        assert!(!is_scheduler("map_type:\t26\n"));
+        assert!(!has_loaded(std::process::id()));
     }
 
     #[test]

@@ -5,14 +5,24 @@
 //! `/etc/default/giveway`, which has the administrator's options. systemd splits the
 //! variable at blanks, so an option with a blank or a quote is refused; `scx_ufs` has
 //! no such options.
+//!
+//! systemd may be busy, stopped or dead: each question to it has a limit, and an order to
+//! stop is left with it rather than waited for.
 
 use std::fs;
+use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output};
+use std::time::Duration;
 
 use giveway_command::{Context, Failure};
+use giveway_machine::files;
+
+use super::bounded;
 
 const NAME: &str = "giveway.service";
+/// For a question or an order that systemd answers at once.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// The installed unit.
 pub(crate) struct Unit(());
@@ -21,73 +31,96 @@ impl Unit {
     /// The unit, where systemd is the init system and knows it.
     pub(crate) fn installed() -> Option<Self> {
         let booted = Path::new("/run/systemd/system").is_dir();
-        let known = || quiet(&["cat", NAME]);
+        let known = || is_so(&["cat", NAME]);
         (booted && known()).then_some(Unit(()))
     }
 
     /// Whether it runs or is about to.
     pub(crate) fn is_live(&self) -> bool {
-        quiet(&["is-active", NAME]) || self.property("ActiveState") == "activating"
+        is_so(&["is-active", NAME]) || self.property("ActiveState") == "activating"
     }
 
-    pub(crate) fn start(&self, options: &[String]) -> Result<(), Failure> {
+    /// Has systemd start it, and waits no longer than `limit` until it is started.
+    pub(crate) fn start(&self, options: &[String], limit: Duration) -> Result<(), Failure> {
         let file = Path::new(super::RUN_DIR).join("options");
         if options.is_empty() {
             // None from an earlier start may linger.
-            let _ = fs::remove_file(&file);
+            match fs::remove_file(&file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).cannot(format_args!("remove {}", file.display()));
+                }
+                _ => {}
+            }
         } else {
-            fs::write(&file, environment(options)?)
+            files::replace(&file, environment(options)?.as_bytes())
                 .cannot(format_args!("write {}", file.display()))?;
         }
         // A unit that failed too often is not started again without this.
-        quiet(&["reset-failed", NAME]);
-        self.call("start")
+        let _ = systemctl(&["reset-failed", NAME], ANSWER_MAX.min(limit));
+        call(&["start", NAME], limit).inspect_err(|_| self.withdraw())
     }
 
-    pub(crate) fn stop(&self) -> Result<(), Failure> {
-        self.call("stop")
+    /// Has systemd stop it, which is not waited for.
+    pub(crate) fn stop(&self, limit: Duration) -> Result<(), Failure> {
+        call(&["stop", "--no-block", NAME], ANSWER_MAX.min(limit))
+    }
+
+    /// Has systemd kill it.
+    pub(crate) fn kill(&self, limit: Duration) -> Result<(), Failure> {
+        call(&["kill", "--signal=KILL", NAME], ANSWER_MAX.min(limit))
+    }
+
+    /// Takes a start back, so that it does not load UFS later, when nobody expects it.
+    pub(crate) fn withdraw(&self) {
+        let _ = systemctl(&["stop", "--no-block", NAME], ANSWER_MAX);
     }
 
     /// The last lines it has logged.
     pub(crate) fn log(&self) -> String {
-        Command::new("journalctl")
-            .args(["--no-pager", "-q", "-o", "cat", "-n", "200", "-u", NAME])
-            .output()
-            .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-            .unwrap_or_default()
+        let mut command = Command::new("journalctl");
+        command.args(["--no-pager", "-q", "-o", "cat", "-n", "200", "-u", NAME]);
+        said(bounded::output(&mut command, ANSWER_MAX))
     }
 
     fn property(&self, name: &str) -> String {
-        Command::new("systemctl")
-            .args(["show", "--value", "-p", name, NAME])
-            .output()
-            .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-            .unwrap_or_default()
-    }
-
-    fn call(&self, verb: &str) -> Result<(), Failure> {
-        let output = Command::new("systemctl")
-            .args([verb, NAME])
-            .output()
-            .cannot("run systemctl")?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(Failure::new(format_args!(
-            "systemctl {verb} {NAME} failed: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        ))
-        .with_remedy("journalctl -u giveway"))
+        let said = said(systemctl(
+            &["show", "--value", "-p", name, NAME],
+            ANSWER_MAX,
+        ));
+        said.trim().to_owned()
     }
 }
 
-fn quiet(args: &[&str]) -> bool {
-    Command::new("systemctl")
-        .args(args)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+fn systemctl(args: &[&str], limit: Duration) -> io::Result<Output> {
+    bounded::output(Command::new("systemctl").args(args), limit)
+}
+
+fn call(args: &[&str], limit: Duration) -> Result<(), Failure> {
+    let what = format!("systemctl {}", args.join(" "));
+    let output = systemctl(args, limit).map_err(|error| {
+        Failure::new(format_args!("{what}: {error}")).with_remedy(
+            "see what systemd waits for: systemctl list-jobs; systemctl status giveway",
+        )
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(Failure::new(format_args!(
+        "{what} failed: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    ))
+    .with_remedy("journalctl -u giveway"))
+}
+
+fn is_so(args: &[&str]) -> bool {
+    systemctl(args, ANSWER_MAX).is_ok_and(|output| output.status.success())
+}
+
+fn said(output: io::Result<Output>) -> String {
+    output.map_or_else(
+        |_| String::new(),
+        |output| String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
 }
 
 /// The environment file that carries options to the unit.

@@ -1,223 +1,238 @@
-//! Serves the metrics over as much of HTTP as a scraper needs.
-//!
-//! One thread serves all clients and never waits for a single one:
+//! Serves the metrics over HTTP.
 //!
 //! ```text
-//!   accept ──► asking ──request is whole──► answering ──all is sent──► closed
-//!                │                              │                        ▲
-//!                └── PATIENCE is over, or more than CLIENTS_MAX are there┘
+//!   clients ──► one thread: hyper, a task for each ──asks──► sampler, a thread
+//!                 ▲                                              │
+//!                 └──────────────── the latest text ◄────────────┘
 //! ```
 //!
-//! The time limit is for a connection as a whole, so a client that reads or writes slowly
-//! gets no more time. With too many clients the oldest connection is closed: a normal
-//! client is done long before. A request other than `GET /metrics` gets an error that
-//! says so.
+//! HTTP is hyper's, which is kept, is fuzzed by others, and is in this program's lock file
+//! for gRPC in any case; it takes less code here than a parser and a poll loop of our own
+//! did. What it leaves to its caller is here:
 //!
-//! Known weakness: all clients wait while UFS takes a sample: 0.2 s, at most 2 s.
+//! - A connection as a whole has [`PATIENCE`], so a client that reads or writes slowly
+//!   gets no more time.
+//! - Above [`CLIENTS_MAX`] clients the oldest that has not asked yet is hung up on, or, if
+//!   all have, the oldest. A normal client asks at once and is done long before.
+//! - A sample takes UFS 0.2 s, and at most some seconds if it does not answer. Nobody
+//!   waits for the sample of another: a text that is younger than [`FRESH`] is for all,
+//!   and so is the next one for all who ask meanwhile.
+//!
+//! Known weakness: as many clients as there can be, each of which asks and then does not
+//! read, can have an honest one hung up on.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONTENT_TYPE as KIND, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
+use super::listed::Listed;
 use super::{CONTENT_TYPE, exposition};
 use crate::source::Source;
 
 /// For one request and its whole answer; as long as Prometheus waits by default.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Clients at a time.
-const CLIENTS_MAX: usize = 64;
-/// Longer requests are refused.
+/// Clients at a time. Each takes a descriptor, of which a service has 1024.
+const CLIENTS_MAX: usize = 256;
+/// Longer requests are refused; the least that hyper takes.
 const REQUEST_MAX: usize = 8192;
+/// How old a text may be: far less than the time between two scrapes.
+const FRESH: Duration = Duration::from_millis(500);
+/// How long no connection is taken after one could not be.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers the clients that connect to `listener`, until it fails or `is_over` says so,
-/// which is asked whenever a client has moved. A failed connection ends that one alone.
-/// The listener does not block from then on.
+/// Answers the clients that connect to `listener`. A failed connection ends that one
+/// alone.
 ///
 /// # Errors
-/// If the listener takes no more connections.
-pub fn serve(
-    listener: &TcpListener,
-    source: &mut dyn Source,
-    is_over: &dyn Fn() -> bool,
-) -> io::Result<()> {
-    serve_within(PATIENCE, listener, source, is_over)
+/// If the listener cannot be used.
+pub fn serve(listener: net::TcpListener, source: impl Source + Send + 'static) -> io::Result<()> {
+    serve_until(std::future::pending(), PATIENCE, listener, source)
 }
 
-fn serve_within(
+/// Until `end` is over.
+fn serve_until(
+    end: impl Future<Output = ()>,
     patience: Duration,
-    listener: &TcpListener,
-    source: &mut dyn Source,
-    is_over: &dyn Fn() -> bool,
+    listener: net::TcpListener,
+    source: impl Source + Send + 'static,
 ) -> io::Result<()> {
+    let latest = Latest::of(source);
     listener.set_nonblocking(true)?;
-    // The oldest first.
-    let mut clients = VecDeque::new();
-    while !is_over() {
-        wait(listener, &clients)?;
-        // No more at a time, so that new connections do not delay the accepted ones.
-        for _ in 0..CLIENTS_MAX {
-            match listener.accept() {
-                Ok((stream, _)) => {
-                    if clients.len() == CLIENTS_MAX {
-                        clients.pop_front();
-                    }
-                    // A client that is gone already gets no answer.
-                    clients.extend(Client::new(stream, patience).ok());
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if is_passing(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        clients.retain_mut(|client| client.goes_on(source));
-    }
-    Ok(())
-}
-
-/// The client went away, or a signal came.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
-    )
-}
-
-/// Waits until a client connects, one can go on, or one has had its time.
-fn wait(listener: &TcpListener, clients: &VecDeque<Client>) -> io::Result<()> {
-    let mut watched = vec![PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-    watched.extend(clients.iter().map(|client| {
-        let awaited = match client.talk {
-            Talk::Asking(_) => PollFlags::POLLIN,
-            Talk::Answering { .. } => PollFlags::POLLOUT,
-        };
-        PollFd::new(client.stream.as_fd(), awaited)
-    }));
-    let left = |client: &Client| client.until.saturating_duration_since(Instant::now());
-    let limit = clients
-        .iter()
-        .map(left)
-        .min()
-        .map_or(PollTimeout::NONE, |left| {
-            // Rounded up, so that it is over then.
-            PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
-        });
-    match poll(&mut watched, limit) {
-        Ok(_) | Err(Errno::EINTR) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// A client that has connected.
-struct Client {
-    stream: TcpStream,
-    /// When it is hung up on.
-    until: Instant,
-    talk: Talk,
-}
-
-enum Talk {
-    /// What has come of the request.
-    Asking(Vec<u8>),
-    Answering {
-        answer: Vec<u8>,
-        sent: usize,
-    },
-}
-
-impl Client {
-    fn new(stream: TcpStream, patience: Duration) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Client {
-            stream,
-            until: Instant::now() + patience,
-            talk: Talk::Asking(Vec::new()),
-        })
-    }
-
-    /// Takes and gives what can be taken and given at once; whether there is more.
-    fn goes_on(&mut self, source: &mut dyn Source) -> bool {
-        if Instant::now() >= self.until {
-            return false;
-        }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::from_std(listener)?;
+        let mut end = pin!(end);
+        let mut clients = Clients::default();
         loop {
-            match self.step(source) {
-                Ok(true) => {}
-                Ok(false) => return false,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            tokio::select! {
+                () = &mut end => return Ok(()),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => clients.admit(stream, &latest, patience),
+                    // It went away already; or there are no descriptors left.
+                    Err(_) => tokio::time::sleep(PAUSE).await,
+                },
             }
         }
-    }
+    })
+}
 
-    fn step(&mut self, source: &mut dyn Source) -> io::Result<bool> {
-        match &mut self.talk {
-            Talk::Asking(request) => {
-                let mut part = [0; 1024];
-                let n = self.stream.read(&mut part)?;
-                request.extend_from_slice(&part[..n]);
-                if n == 0 || is_whole(request) {
-                    let answer = answer(&String::from_utf8_lossy(request), source);
-                    self.talk = Talk::Answering {
-                        answer: answer.into_bytes(),
-                        sent: 0,
-                    };
-                }
-                Ok(true)
-            }
-            Talk::Answering { answer, sent } => {
-                *sent += self.stream.write(&answer[*sent..])?;
-                Ok(*sent < answer.len())
+/// Those that are connected, the oldest first.
+#[derive(Default)]
+struct Clients(VecDeque<Client>);
+
+struct Client {
+    task: AbortHandle,
+    has_asked: Arc<AtomicBool>,
+}
+
+impl Clients {
+    /// Serves one more, for so long.
+    fn admit(&mut self, stream: TcpStream, latest: &Latest, patience: Duration) {
+        self.0.retain(|client| !client.task.is_finished());
+        if self.0.len() >= CLIENTS_MAX {
+            let is_silent = |client: &Client| !client.has_asked.load(Ordering::Relaxed);
+            let oldest = self.0.iter().position(is_silent).unwrap_or(0);
+            if let Some(client) = self.0.remove(oldest) {
+                client.task.abort();
             }
         }
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let (asked, latest) = (Arc::clone(&has_asked), latest.clone());
+        let task = tokio::spawn(async move {
+            let service = service_fn(|request| {
+                asked.store(true, Ordering::Relaxed);
+                answer(request, latest.clone())
+            });
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .max_buf_size(REQUEST_MAX)
+                .serve_connection(TokioIo::new(stream), service);
+            // What became of it is the client's affair.
+            let _ = tokio::time::timeout(patience, connection).await;
+        });
+        self.0.push_back(Client {
+            task: task.abort_handle(),
+            has_asked,
+        });
     }
 }
 
-/// Whether the empty line is there that ends a request without a body.
-fn is_whole(request: &[u8]) -> bool {
-    request.len() >= REQUEST_MAX || request.windows(4).any(|end| end == b"\r\n\r\n")
-}
-
-fn answer(request: &str, source: &mut dyn Source) -> String {
-    let mut words = request.lines().next().unwrap_or_default().split(' ');
-    let method = words.next().unwrap_or_default();
+async fn answer(
+    request: Request<Incoming>,
+    latest: Latest,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
     // Parameters select nothing here.
-    let path = words.next().unwrap_or_default().split('?').next();
-    let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", Some("/metrics")) => {
-            let sample = source.sample().ok();
-            ("200 OK", CONTENT_TYPE, exposition(sample.as_ref()))
-        }
-        ("GET" | "HEAD", _) => (
-            "404 Not Found",
+    let (status, kind, body) = match request.uri().path() {
+        _ if !is_read => (
+            StatusCode::METHOD_NOT_ALLOWED,
             "text/plain",
-            "metrics are at /metrics\n".to_owned(),
+            Bytes::from_static(b"only GET and HEAD are answered\n"),
         ),
+        "/metrics" => (StatusCode::OK, CONTENT_TYPE, latest.text().await),
         _ => (
-            "405 Method Not Allowed\r\nAllow: GET, HEAD",
+            StatusCode::NOT_FOUND,
             "text/plain",
-            "only GET and HEAD are answered\n".to_owned(),
+            Bytes::from_static(b"metrics are at /metrics\n"),
         ),
     };
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
-         Connection: close\r\n\r\n",
-        body.len()
-    );
-    match method {
-        "HEAD" => head,
-        _ => head + &body,
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(KIND, HeaderValue::from_static(kind));
+    if !is_read {
+        headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    Ok(response)
+}
+
+/// What was last sampled.
+#[derive(Clone)]
+struct Sampled {
+    /// When it came; none yet.
+    at: Option<Instant>,
+    text: Bytes,
+}
+
+/// The latest text, and a way to have a newer one made.
+#[derive(Clone)]
+struct Latest {
+    /// One order at most waits: it is for all who gave it.
+    order: SyncSender<()>,
+    sampled: watch::Receiver<Sampled>,
+}
+
+impl Latest {
+    /// Of what this source gives, in a thread that ends with the last of those who ask.
+    fn of(mut source: impl Source + Send + 'static) -> Latest {
+        let (order, orders): (_, Receiver<()>) = sync_channel(1);
+        let none = Sampled {
+            at: None,
+            text: Bytes::new(),
+        };
+        let (tell, sampled) = watch::channel(none);
+        thread::spawn(move || {
+            let began = Instant::now();
+            let mut listed = Listed::default();
+            while orders.recv().is_ok() {
+                let sample = source.sample().ok();
+                let at = Instant::now();
+                let sample = sample.map(|sample| listed.thinned(sample, at - began));
+                let text = Bytes::from(exposition(sample.as_ref()));
+                tell.send_replace(Sampled { at: Some(at), text });
+            }
+        });
+        Latest { order, sampled }
+    }
+
+    /// A text that was fresh when it was asked for, or came after that.
+    async fn text(mut self) -> Bytes {
+        let asked = Instant::now();
+        loop {
+            {
+                let sampled = self.sampled.borrow_and_update();
+                if let Some(at) = sampled.at
+                    && at + FRESH >= asked
+                {
+                    return sampled.text.clone();
+                }
+            }
+            // Full: the order that waits there is ours, too.
+            let _ = self.order.try_send(());
+            if self.sampled.changed().await.is_err() {
+                // The sampler has died: as if there was no UFS.
+                return Bytes::from(exposition(None));
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::Mutex;
 
     use super::*;
     use crate::sample::{CgroupSample, Sample};
@@ -240,27 +255,27 @@ mod tests {
         sample: Option<Sample>,
         client: impl FnOnce(&dyn Fn() -> TcpStream) -> T,
     ) -> T {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let is_done = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let is_over = || is_done.load(Ordering::Relaxed);
-                serve_within(patience, &listener, &mut Fixed(sample), &is_over).unwrap();
-            });
-            let _end = End(&is_done, address);
-            client(&|| TcpStream::connect(address).unwrap())
-        })
+        served_from(patience, Fixed(sample), client)
     }
 
-    /// Has the server end, which asks whether to when somebody connects.
-    struct End<'a>(&'a AtomicBool, SocketAddr);
-
-    impl Drop for End<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Relaxed);
-            let _ = TcpStream::connect(self.1);
-        }
+    /// The same with a source of its own.
+    fn served_from<T>(
+        patience: Duration,
+        source: impl Source + Send + 'static,
+        client: impl FnOnce(&dyn Fn() -> TcpStream) -> T,
+    ) -> T {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (end, over) = tokio::sync::oneshot::channel::<()>();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let end = async { drop(over.await) };
+                serve_until(end, patience, listener, source).unwrap();
+            });
+            // Dropped in any case, which is the end.
+            let _end = end;
+            client(&|| TcpStream::connect(address).unwrap())
+        })
     }
 
     fn asked(mut stream: TcpStream, request: &str) -> String {
@@ -299,7 +314,7 @@ mod tests {
         while let Ok(n @ 1..) = stream.read(&mut part) {
             read += n;
             if Instant::now() < end {
-                std::thread::sleep(Duration::from_millis(50));
+                thread::sleep(Duration::from_millis(50));
             }
         }
         read
@@ -313,7 +328,7 @@ mod tests {
             // Its answer has begun.
             slow.read_exact(&mut [0; 1]).unwrap();
             let begun = Instant::now();
-            let slow = std::thread::spawn(move || dawdle(slow, begun + PATIENCE));
+            let slow = thread::spawn(move || dawdle(slow, begun + PATIENCE));
             let answer = asked(connect(), GET);
             assert!(answer.ends_with("# EOF\n"));
             let took = begun.elapsed();
@@ -344,7 +359,7 @@ mod tests {
             stream.read_exact(&mut byte).unwrap();
             headers.push(char::from(byte[0]));
         }
-        let length = headers.split("Content-Length: ").nth(1).unwrap();
+        let length = headers.split("content-length: ").nth(1).unwrap();
         length.split("\r\n").next().unwrap().parse().unwrap()
     }
 
@@ -374,12 +389,13 @@ mod tests {
         let (headers, body) = get.split_once("\r\n\r\n").unwrap();
         assert!(headers.starts_with("HTTP/1.1 200 OK\r\n"), "{headers}");
         assert!(headers.contains(CONTENT_TYPE), "{headers}");
-        assert!(headers.contains(&format!("Content-Length: {}\r\n", body.len())));
+        let length = format!("content-length: {}\r\n", body.len());
+        assert!(headers.contains(&length), "{headers}");
         assert_eq!(body, exposition(Some(&sample())));
         assert_eq!(query, get);
         assert_eq!(head, format!("{headers}\r\n\r\n"));
         assert!(root.starts_with("HTTP/1.1 404 ") && root.contains("/metrics\n"));
-        assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("Allow: GET"));
+        assert!(post.starts_with("HTTP/1.1 405 ") && post.contains("allow: GET"));
     }
 
     #[test]
@@ -389,13 +405,114 @@ mod tests {
     }
 
     #[test]
-    fn silent_connection_does_not_end_the_server() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(TcpStream::connect(address).unwrap());
-        let asked = AtomicU32::new(0);
-        let is_over = || asked.fetch_add(1, Ordering::Relaxed) == 1;
-        serve(&listener, &mut Fixed(None), &is_over).unwrap();
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    fn connection_that_ends_at_once_does_not_end_the_server() {
+        served(PATIENCE, Some(sample()), |connect| {
+            for _ in 0..10 {
+                drop(connect());
+            }
+            assert!(asked(connect(), GET).ends_with("# EOF\n"));
+        });
+    }
+
+    /// A source that takes as long as UFS does, and notes how often it was asked.
+    struct Slow(Sample, Arc<Mutex<usize>>);
+
+    /// UFS looks for requests so often.
+    const SAMPLE: Duration = Duration::from_millis(200);
+
+    impl Source for Slow {
+        fn sample(&mut self) -> Result<Sample, SourceError> {
+            thread::sleep(SAMPLE);
+            *self.1.lock().unwrap() += 1;
+            Ok(self.0.clone())
+        }
+    }
+
+    #[test]
+    fn a_hundred_slow_clients_delay_a_scrape_by_less_than_a_tenth_of_a_second() {
+        const CLIENTS: usize = 100;
+        const DELAY_MAX: Duration = Duration::from_millis(100);
+        let samples = Arc::new(Mutex::new(0));
+        // Of several, and after a pause in which the last text grows old.
+        let scrape = |connect: &dyn Fn() -> TcpStream| {
+            let once = || {
+                thread::sleep(2 * FRESH);
+                let begun = Instant::now();
+                let answer = asked(connect(), GET);
+                assert!(answer.ends_with("# EOF\n"));
+                begun.elapsed()
+            };
+            let mut took: Vec<Duration> = (0..5).map(|_| once()).collect();
+            took.sort();
+            took
+        };
+        served_from(PATIENCE, Slow(large(), Arc::clone(&samples)), |connect| {
+            let alone = scrape(connect)[2];
+            let is_over = AtomicBool::new(false);
+            let (took, left) = thread::scope(|scope| {
+                let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| connect()).collect();
+                // A third says nothing; one asks, a byte at a time; one has asked and
+                // does not read.
+                for stream in slow.iter_mut().skip(2).step_by(3) {
+                    stream.write_all(GET.as_bytes()).unwrap();
+                }
+                let slow = scope.spawn(|| {
+                    for byte in GET.bytes().cycle() {
+                        if is_over.load(Ordering::Relaxed) {
+                            break;
+                        }
+                        for stream in slow.iter_mut().skip(1).step_by(3) {
+                            // Hung up on, when its time is over.
+                            let _ = stream.write_all(&[byte]);
+                        }
+                        thread::sleep(PATIENCE / 10);
+                    }
+                    slow
+                });
+                let took = scrape(connect);
+                is_over.store(true, Ordering::Relaxed);
+                (took, slow.join().unwrap().len())
+            });
+            assert_eq!(left, CLIENTS);
+            let slowest = took[4];
+            eprintln!("alone {alone:?}, beside {CLIENTS} slow clients {took:?}");
+            assert!(
+                slowest < alone + DELAY_MAX,
+                "{took:?} beside {CLIENTS} slow clients, {alone:?} alone"
+            );
+        });
+        let samples = *samples.lock().unwrap();
+        // One each, and a few for all who do not read.
+        assert!((10..20).contains(&samples), "{samples}");
+    }
+
+    #[test]
+    fn those_who_ask_at_the_same_time_have_one_sample() {
+        let samples = Arc::new(Mutex::new(0));
+        served_from(PATIENCE, Slow(sample(), Arc::clone(&samples)), |connect| {
+            let streams: Vec<TcpStream> = (0..50).map(|_| connect()).collect();
+            thread::scope(|scope| {
+                for stream in streams {
+                    scope.spawn(|| assert!(asked(stream, GET).ends_with("# EOF\n")));
+                }
+            });
+        });
+        // That of those who came first, and at most one for the others.
+        let samples = *samples.lock().unwrap();
+        assert!((1..=2).contains(&samples), "{samples}");
+    }
+
+    #[test]
+    fn a_text_is_for_all_while_it_is_fresh_and_no_longer() {
+        let samples = Arc::new(Mutex::new(0));
+        let taken = || *samples.lock().unwrap();
+        served_from(PATIENCE, Slow(sample(), Arc::clone(&samples)), |connect| {
+            asked(connect(), GET);
+            asked(connect(), GET);
+            assert_eq!(taken(), 1);
+            thread::sleep(FRESH);
+            asked(connect(), GET);
+            assert_eq!(taken(), 2);
+        });
     }
 }

@@ -47,6 +47,35 @@ fn the_scx_project_s_loader_is_in_the_way() {
 }
 
 #[test]
+fn kernels_that_psi_can_deadlock_are_noted_and_others_are_not() {
+    let with = |release: &str, pressure: &str| {
+        psi_deadlock(machine(&[(RELEASE, release), (pressure, "")]).path())
+    };
+    let psi = "proc/pressure/cpu";
+    for release in [
+        "7.1.8-amd64\n",
+        "7.1-rc4\n",
+        "7.2.0-rc1\n",
+        "6.18.44-cloud\n",
+    ] {
+        let finding = with(release, psi).unwrap_or_else(|| panic!("{release}"));
+        // It may have the remedy already.
+        assert_eq!(finding.health, Health::Note, "{release}");
+        assert!(finding.detail.contains("deadlock"), "{}", finding.detail);
+        assert!(finding.remedy.unwrap().contains("7.1.9"));
+    }
+    for (release, file) in [
+        ("7.2.13+deb14-cloud-amd64\n", psi),
+        ("7.1.9-amd64\n", psi),
+        ("6.18.45\n", psi),
+        ("6.12.43\n", psi),
+        ("7.1.3\n", "proc/other"),
+    ] {
+        assert!(with(release, file).is_none(), "{release} {file}");
+    }
+}
+
+#[test]
 fn btf_of_an_old_pahole_is_a_fault_from_kernel_7_1_on() {
     let with = |release: &str, pahole: u32| {
         let config = format!("CONFIG_PAHOLE_VERSION={pahole}\n");
