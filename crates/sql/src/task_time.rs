@@ -27,6 +27,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
+use datafusion::physical_plan::coop::make_cooperative;
 use futures_util::{Stream, StreamExt};
 
 thread_local! {
@@ -88,8 +89,11 @@ macro_rules! yield_if_over {
 }
 pub(crate) use yield_if_over;
 
-/// A stream that gives way.
+/// A stream that gives way: to the end of a worker's task, and on a thread beside the
+/// workers (`side_thread`) to that thread's other tasks, so that it can be stopped.
 pub(crate) fn yielding(inner: SendableRecordBatchStream) -> SendableRecordBatchStream {
+    // Counts only where Tokio runs the task.
+    let inner = make_cooperative(inner);
     Box::pin(Yielding { inner })
 }
 
