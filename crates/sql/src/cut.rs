@@ -181,16 +181,10 @@ impl Cutter<'_> {
         if children.is_empty() {
             return Ok(self.leaf(plan));
         }
-        let mut children = (children.into_iter())
+        let children = (children.into_iter())
             .map(|child| self.descend(Arc::clone(child)))
             .collect::<Result<Vec<_>>>()?;
-        if plan.is::<NestedLoopJoinExec>() {
-            let right = children.pop().expect("a join has two sides");
-            let task_time = self.surroundings.task_time;
-            let slices = wrapped("SlicingExec", right, move |input| slicing(input, task_time));
-            children.push(slices);
-        }
-        let plan = replace_children_if_necessary(plan, children)?;
+        let plan = self.with_slices(replace_children_if_necessary(plan, children)?)?;
         if let Some(parted) = PartedExec::replacing(&plan) {
             return Ok(Arc::new(parted));
         }
@@ -211,6 +205,19 @@ impl Cutter<'_> {
         with_yields(in_morsels(plan, context))
     }
 
+    /// A nested-loop join that is given its right side in slices: C2.
+    fn with_slices(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if !plan.is::<NestedLoopJoinExec>() {
+            return Ok(plan);
+        }
+        let mut children: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
+        let right = children.pop().expect("a join has two sides");
+        let task_time = self.surroundings.task_time;
+        let slices = wrapped("SlicingExec", right, move |input| slicing(input, task_time));
+        children.push(slices);
+        replace_children_if_necessary(plan, children)
+    }
+
     /// A node that is not cut below. What it spawns is in no worker's task, and what a
     /// recursion does is; either may go on for ever, and has to be stopped then: C2.
     fn whole(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -220,7 +227,7 @@ impl Cutter<'_> {
                 true if is_recursive && yields(&node) => Transformed::no(node),
                 true => Transformed::yes(with_yields(node)),
                 false if multiplies(&node) || node.is::<RecursiveQueryExec>() => {
-                    Transformed::yes(with_yields(node))
+                    Transformed::yes(with_yields(self.with_slices(node)?))
                 }
                 false => Transformed::no(node),
             })

@@ -14,6 +14,8 @@
 //!     `deadlines_are_kept_beside_explain_analyze` tests it)
 //! D2. Plans that spawn tasks do not share a thread: a long step delays its own plan
 //!     only. (not asserted: as D1)
+//! D3. What runs here yields after a turn (T2 of `task_time`), so a plan whose query has
+//!     ended does too. (tested: `crowd` waits for its memory)
 //!
 //! Each is a runtime of one thread, also because stock operators spawn further tasks on
 //! runtimes of several.
@@ -28,6 +30,8 @@ use giveway_tasks::ThreadTier;
 use giveway_tier::Tier;
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::sync::oneshot;
+
+use crate::task_time::take_turns;
 
 /// A runtime on a thread of its own, which ends when this is dropped and a step that is
 /// being run has come to its end.
@@ -51,6 +55,7 @@ impl SideThread {
             .spawn(move || {
                 let kernel = ThreadTier::attach();
                 kernel.say(tier);
+                take_turns();
                 let _ = runtime.block_on(stopped);
             })?;
         Ok(SideThread {

@@ -251,7 +251,8 @@ async fn unread_results_give_back_what_they_have() {
         stats.spilled_bytes >> 20,
         stats.memory_bytes >> 10
     );
-    assert!(stats.spilled_bytes > 4 * ROWS as u64 * 200, "{stats:?}");
+    // The rest waits in memory, or in the connections.
+    assert!(stats.spilled_bytes > 4 * ROWS as u64 * 100, "{stats:?}");
     for (_client, rows) in cursors {
         let rows: Vec<RecordBatch> = rows.try_collect().await.unwrap();
         let mut last = 0;
