@@ -64,8 +64,8 @@ pub(crate) struct Whose {
 /// The lanes.
 pub(crate) struct Planner {
     control: Arc<Lane>,
-    /// By tier.
-    lanes: [Arc<Lane>; Tier::ALL.len()],
+    time_sensitive: Arc<Lane>,
+    background: Arc<Lane>,
     timer: Arc<Timer>,
 }
 
@@ -99,13 +99,11 @@ impl Planner {
                 changed: Condvar::new(),
             })
         };
-        let background = (workers / 2).max(1);
+        let (urgent, background) = (Tier::TimeSensitive, Tier::Background);
         Planner {
-            control: lane("giveway-sql-ctl", Tier::TimeSensitive, CONTROL_THREADS),
-            lanes: Tier::ALL.map(|tier| match tier {
-                Tier::TimeSensitive => lane("giveway-sql-plan", tier, TIME_SENSITIVE_THREADS),
-                Tier::Background => lane("giveway-sql-bgpl", tier, background),
-            }),
+            control: lane("giveway-sql-ctl", urgent, CONTROL_THREADS),
+            time_sensitive: lane("giveway-sql-plan", urgent, TIME_SENSITIVE_THREADS),
+            background: lane("giveway-sql-bgpl", background, (workers / 2).max(1)),
             timer,
         }
     }
@@ -137,9 +135,10 @@ impl Planner {
                 let _ = sender.send(planned);
             }
         };
-        let lane = match whose.is_control {
-            true => &self.control,
-            false => &self.lanes[whose.tier as usize],
+        let lane = match (whose.is_control, whose.tier) {
+            (true, _) => &self.control,
+            (false, Tier::TimeSensitive) => &self.time_sensitive,
+            (false, Tier::Background) => &self.background,
         };
         lane.push(whose.weight, Box::new(job))
             .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?;
@@ -169,7 +168,7 @@ impl fmt::Debug for Planner {
 
 impl Drop for Planner {
     fn drop(&mut self) {
-        for lane in self.lanes.iter().chain([&self.control]) {
+        for lane in [&self.control, &self.time_sensitive, &self.background] {
             crate::lock(&lane.state).is_over = true;
             lane.changed.notify_all();
         }
@@ -326,4 +325,29 @@ pub(crate) fn with_checkpoints(builder: SessionStateBuilder) -> SessionStateBuil
             PhysicalOptimizer::new().rules,
             &(Arc::new(Checkpoint) as _),
         ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn plans_are_made_by_threads_of_their_tier() {
+        let planner = Planner::new(2, Arc::new(Timer::start().unwrap()));
+        let whose = |is_control, tier| Whose {
+            is_control,
+            tier,
+            weight: Weight::DEFAULT,
+            deadline: None,
+        };
+        for (whose, thread) in [
+            (whose(true, Tier::Background), "giveway-sql-ctl"),
+            (whose(false, Tier::TimeSensitive), "giveway-sql-plan"),
+            (whose(false, Tier::Background), "giveway-sql-bgpl"),
+        ] {
+            let step = async { Ok(std::thread::current().name().map(str::to_owned)) };
+            let name = planner.run(whose, step).await.unwrap();
+            assert_eq!(name.as_deref(), Some(thread), "{whose:?}");
+        }
+    }
 }

@@ -76,6 +76,16 @@ pub(crate) enum Move {
 
 const MOVES: [Move; 2] = [Move::Load, Move::Store];
 
+impl Queue {
+    fn next(&mut self) -> Option<(Move, Arc<Results>)> {
+        let kinds = (MOVES.into_iter()).flat_map(|what| Tier::ALL.map(|tier| (what, tier)));
+        kinds.into_iter().find_map(|(what, tier)| {
+            let next = self.lines[what as usize][tier as usize].pop_front();
+            next.map(|results| (what, results))
+        })
+    }
+}
+
 impl Spiller {
     /// Starts the thread. It writes to files in this directory, so many bytes at most.
     ///
@@ -131,12 +141,7 @@ impl Shared {
     fn work(&self) {
         let mut queue = crate::lock(&self.queue);
         loop {
-            let next = MOVES.into_iter().find_map(|what| {
-                let lines = queue.lines[what as usize].iter_mut();
-                let mut results = lines.filter_map(VecDeque::pop_front);
-                results.next().map(|results| (what, results))
-            });
-            match next {
+            match queue.next() {
                 Some((what, results)) => {
                     drop(queue);
                     match what {
@@ -237,6 +242,30 @@ impl Drop for SpillFile {
 mod tests {
     use super::*;
     use datafusion::arrow::array::{ArrayRef, StringArray};
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+
+    use crate::memory::Account;
+
+    #[test]
+    fn what_is_read_goes_first_and_then_it_goes_by_tier() {
+        let account = Arc::new(Account::new(Arc::new(UnboundedMemoryPool::default())));
+        let order = [
+            (Move::Load, Tier::TimeSensitive),
+            (Move::Load, Tier::Background),
+            (Move::Store, Tier::TimeSensitive),
+            (Move::Store, Tier::Background),
+        ];
+        let results = order.map(|_| Results::new(&account, None));
+        let mut queue = Queue::default();
+        for ((what, tier), results) in order.iter().zip(&results).rev() {
+            queue.lines[*what as usize][*tier as usize].push_back(Arc::clone(results));
+        }
+        for expected in &results {
+            let (_, next) = queue.next().unwrap();
+            assert!(Arc::ptr_eq(&next, expected));
+        }
+        assert!(queue.next().is_none());
+    }
 
     #[test]
     fn files_keep_order_and_their_limit() {

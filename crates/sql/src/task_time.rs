@@ -167,7 +167,10 @@ mod tests {
     }
     #[test]
     fn a_thread_that_takes_turns_yields_and_begins_anew() {
-        assert!(!is_over() && end().is_none(), "no turn without being asked for");
+        assert!(
+            !is_over() && end().is_none(),
+            "no turn without being asked for"
+        );
         let taking = || {
             take_turns();
             let mut yields = 0;
