@@ -21,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("giveway-watch", &["giveway-tier", "giveway-hints"]),
     ("giveway-preempt", &["giveway-tier", "giveway-hints"]),
     ("giveway-cfl-preload", &["giveway-machine", "giveway-locks"]),
-    ("giveway-tasks", &["giveway-tier"]),
+    ("giveway-tasks", &["giveway-tier", "giveway-hints"]),
     ("giveway-sql", &["giveway-tier", "giveway-tasks"]),
     (
         "giveway-txn",

@@ -36,6 +36,8 @@ const PERMISSIVE: &[&str] = &[
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
+    // Of libbz2-rs-sys: as BSD-3-Clause, without its third clause on names.
+    "bzip2-1.0.6",
 ];
 /// Further licences in the tree of the scheduler: the GPL itself, and those
 /// that are compatible with it when linked as a library.

@@ -2,7 +2,7 @@
 //!
 //! Slots bound how many queries run at a time, but not how much memory they hold:
 //! exchanges keep all rows between two pipelines. So a query starts only while the
-//! reserved memory is below a mark; later ones wait in order. How much a query will
+//! reserved memory is below a mark; later ones wait, by tier and then by weight. How much a query will
 //! need is unknown, so one that has started may still run out of memory.
 //!
 //! ```text
@@ -21,10 +21,11 @@
 //!     (not asserted: memory that is given back meanwhile could let the next one in)
 //! G4. A control statement is on the list, and never waits. (asserted in `left`)
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use datafusion::execution::memory_pool::MemoryPool;
+use giveway_tasks::Line;
 use giveway_tier::Tier;
 use tokio::sync::oneshot;
 
@@ -48,12 +49,10 @@ pub(crate) struct Admission {
 struct State {
     runs: BTreeMap<QueryId, Arc<Run>>,
     started: BTreeSet<QueryId>,
-    lines: [Line; Tier::ALL.len()],
+    /// By tier; within a tier it goes by weight.
+    lines: [Line<(QueryId, oneshot::Sender<()>)>; Tier::ALL.len()],
     is_closed: bool,
 }
-
-/// Those that wait, of one tier.
-type Line = VecDeque<(QueryId, oneshot::Sender<()>)>;
 
 /// What background queries may hold of a limit, all together.
 pub(crate) fn background_share(limit: usize) -> usize {
@@ -64,7 +63,7 @@ impl State {
     /// G1, before the lock is released.
     fn check(&self) {
         debug_assert!(
-            !self.started.is_empty() || self.lines.iter().all(VecDeque::is_empty),
+            !self.started.is_empty() || self.lines.iter().all(Line::is_empty),
             "G1: queries wait, and none has started"
         );
     }
@@ -130,7 +129,7 @@ impl Admission {
             return Ok(None);
         }
         let (sender, receiver) = oneshot::channel();
-        state.lines[tier as usize].push_back((run.id, sender));
+        state.lines[tier as usize].push(run.options.weight, (run.id, sender));
         state.check();
         Ok(Some(receiver))
     }
@@ -142,12 +141,12 @@ impl Admission {
         debug_assert!(run.is_some(), "E1 of `run`: a query leaves twice");
         state.started.remove(&id);
         for line in &mut state.lines {
-            line.retain(|(waiting, _)| *waiting != id);
+            line.remove(|(waiting, _)| *waiting == id);
         }
         // G3.
         for tier in Tier::ALL {
             while self.is_open(&state, tier)
-                && let Some((id, sender)) = state.lines[tier as usize].pop_front()
+                && let Some((id, sender)) = state.lines[tier as usize].pop()
             {
                 debug_assert!(
                     state.runs.get(&id).is_some_and(|run| !run.is_control),

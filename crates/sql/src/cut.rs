@@ -29,6 +29,7 @@
 //!     is read once. C2 holds there as well, or such a query could not be stopped.
 //!     (asserted in `exchange`: X1)
 
+use std::fmt::{self, Write};
 use std::sync::{Arc, Mutex};
 
 use datafusion::arrow::array::RecordBatch;
@@ -47,7 +48,9 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion::physical_plan::unnest::UnnestExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, Partitioning};
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, Partitioning, displayable,
+};
 use giveway_tasks::{Pipeline, Query};
 
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
@@ -88,16 +91,35 @@ pub(crate) fn cut(
         },
         surroundings,
         board,
+        texts: None,
     };
     let plan = cutter.descend(plan)?;
     cutter.push(plan, Arc::new(ResultSink(Arc::clone(results))));
     Ok(cutter.cut)
 }
 
+/// The pipelines of a plan, in the order in which they would run, as text.
+pub(crate) fn explain(plan: Arc<dyn ExecutionPlan>, surroundings: &Surroundings) -> Result<String> {
+    let mut cutter = Cutter {
+        cut: Cut {
+            query: Query::new(""),
+            stages: Vec::new(),
+        },
+        surroundings,
+        board: &Arc::default(),
+        texts: Some(String::new()),
+    };
+    let plan = cutter.descend(plan)?;
+    cutter.say(&displayable(plan.as_ref()).indent(false));
+    Ok(cutter.texts.unwrap_or_default())
+}
+
 struct Cutter<'a> {
     cut: Cut,
     surroundings: &'a Surroundings,
     board: &'a Arc<Board>,
+    /// What the pipelines are, for [`explain`].
+    texts: Option<String>,
 }
 
 impl Cutter<'_> {
@@ -159,16 +181,10 @@ impl Cutter<'_> {
         if children.is_empty() {
             return Ok(self.leaf(plan));
         }
-        let mut children = (children.into_iter())
+        let children = (children.into_iter())
             .map(|child| self.descend(Arc::clone(child)))
             .collect::<Result<Vec<_>>>()?;
-        if plan.is::<NestedLoopJoinExec>() {
-            let right = children.pop().expect("a join has two sides");
-            let task_time = self.surroundings.task_time;
-            let slices = wrapped("SlicingExec", right, move |input| slicing(input, task_time));
-            children.push(slices);
-        }
-        let plan = replace_children_if_necessary(plan, children)?;
+        let plan = self.with_slices(replace_children_if_necessary(plan, children)?)?;
         if let Some(parted) = PartedExec::replacing(&plan) {
             return Ok(Arc::new(parted));
         }
@@ -189,18 +205,29 @@ impl Cutter<'_> {
         with_yields(in_morsels(plan, context))
     }
 
-    /// A node that is not cut below. What it spawns is in no worker's task; what a
-    /// recursion does is, and it may go on for ever.
-    fn whole(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-        if !plan.is::<RecursiveQueryExec>() {
+    /// A nested-loop join that is given its right side in slices: C2.
+    fn with_slices(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        if !plan.is::<NestedLoopJoinExec>() {
             return Ok(plan);
         }
+        let mut children: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
+        let right = children.pop().expect("a join has two sides");
+        let task_time = self.surroundings.task_time;
+        let slices = wrapped("SlicingExec", right, move |input| slicing(input, task_time));
+        children.push(slices);
+        replace_children_if_necessary(plan, children)
+    }
+
+    /// A node that is not cut below. What it spawns is in no worker's task, and what a
+    /// recursion does is; either may go on for ever, and has to be stopped then: C2.
+    fn whole(&self, plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let is_recursive = plan.is::<RecursiveQueryExec>();
         let plan = plan.transform_up(|node| {
             Ok(match node.children().is_empty() {
-                true if yields(&node) => Transformed::no(node),
+                true if is_recursive && yields(&node) => Transformed::no(node),
                 true => Transformed::yes(with_yields(node)),
                 false if multiplies(&node) || node.is::<RecursiveQueryExec>() => {
-                    Transformed::yes(with_yields(node))
+                    Transformed::yes(with_yields(self.with_slices(node)?))
                 }
                 false => Transformed::no(node),
             })
@@ -240,6 +267,7 @@ impl Cutter<'_> {
         let setting = Setting {
             pool: self.surroundings.context.memory_pool(),
             batch_rows: self.batch_rows(),
+            pipeline: self.cut.stages.len() + 1,
         };
         let exchange = Exchange::new(
             input.schema(),
@@ -278,12 +306,32 @@ impl Cutter<'_> {
             Arc::new(Stage::new(label, rows, 1, Vec::new(), self.board))
         };
         let stages = [stage("gather"), stage("enter")];
-        self.cut.stages.extend(stages.iter().cloned());
+        let rows_of = exchange.pipeline();
+        self.say(&format_args!(
+            "HashJoin: gather the rows of pipeline {rows_of}"
+        ));
+        self.cut.stages.push(Arc::clone(&stages[0]));
+        self.say(&"HashJoin: enter them into hash tables");
+        self.cut.stages.push(Arc::clone(&stages[1]));
         let (gather, enter) = native.build(exchange, stages, self.surroundings.task_time);
         self.add(gather);
         self.add(enter);
         let right = self.descend(Arc::clone(join.right()))?;
         Ok(native.probe(right))
+    }
+
+    /// Describes the pipeline that comes next.
+    fn say(&mut self, what: &dyn fmt::Display) {
+        let number = self.cut.stages.len() + 1;
+        if let Some(texts) = &mut self.texts {
+            let what = what.to_string();
+            let separator = if texts.is_empty() { "" } else { "\n" };
+            // Writing into memory does not fail.
+            let _ = write!(texts, "{separator}pipeline {number}");
+            for line in what.trim_end().lines() {
+                let _ = write!(texts, "\n  {line}");
+            }
+        }
     }
 
     fn add(&mut self, pipeline: impl Pipeline + 'static) {
@@ -314,6 +362,9 @@ impl Cutter<'_> {
 
     fn push(&mut self, plan: Arc<dyn ExecutionPlan>, sink: Arc<dyn Sink>) {
         debug_assert!(is_cut(&plan), "C1, C2: {plan:?}");
+        if self.texts.is_some() {
+            self.say(&displayable(plan.as_ref()).indent(false));
+        }
         let mut leaves = Leaves::default();
         leaves.visit(&plan);
         let stage = Arc::new(Stage::new(

@@ -1,9 +1,10 @@
 //! The engine: workers, memory, and the queries they are for.
 
 use std::fmt;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use datafusion::common::DataFusionError;
@@ -11,23 +12,27 @@ use datafusion::execution::TaskContext;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::physical_plan::ExecutionPlan;
 use giveway_tasks as tasks;
 use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
 use giveway_tier::Tier;
 use serde::Serialize;
 
 use crate::admission::{Admission, background_share};
-use crate::cut::{cut, spawns};
+use crate::cut::{cut, explain, spawns};
 use crate::error::{BuildError, SqlError};
 use crate::live;
 use crate::memory::Account;
 use crate::partition_stream::Surroundings;
+use crate::planner::Planner;
 use crate::progress::{Board, OperatorTurns};
 use crate::query::{Query, QueryId, QueryStatus};
-use crate::results::Results;
+use crate::results::{Disk, Results};
 use crate::run::{Run, Start};
 use crate::session::Session;
 use crate::side_thread::SideThread;
+use crate::spill::Spiller;
+use crate::timer::{Due, Timer};
 
 /// How an engine is made.
 #[derive(Clone, Debug)]
@@ -37,6 +42,8 @@ pub struct Builder {
     task_time: Duration,
     policy: Policy,
     memory: Option<usize>,
+    spill_dir: PathBuf,
+    spill_limit: u64,
     partitions: Option<usize>,
 }
 
@@ -48,6 +55,8 @@ impl Default for Builder {
             task_time: Duration::from_millis(2),
             policy: Policy::Tuned,
             memory: None,
+            spill_dir: std::env::temp_dir(),
+            spill_limit: SPILL_LIMIT,
             partitions: None,
         }
     }
@@ -57,6 +66,8 @@ impl Default for Builder {
 const MEMORY_MIN: usize = 1 << 20;
 /// What control statements may hold, bytes: the list of many thousand queries.
 const CONTROL_MEMORY: usize = 64 << 20;
+/// What unread results may take on disk by default, bytes.
+const SPILL_LIMIT: u64 = 8 << 30;
 /// Partitions per worker by default: hash tables of a partition are built and
 /// emitted in one go by stock operators, and smaller ones take shorter.
 const PARTITIONS_PER_WORKER: usize = 8;
@@ -112,6 +123,15 @@ impl Builder {
         self
     }
 
+    /// Where rows go that their client has not read for a second, and how many bytes
+    /// that may be; 8 GiB in the directory for temporary files by default, 0 for none.
+    /// Beyond that a query waits for its client, and keeps its slot and its memory.
+    pub fn spill(mut self, dir: impl Into<PathBuf>, bytes: u64) -> Builder {
+        self.spill_dir = dir.into();
+        self.spill_limit = bytes;
+        self
+    }
+
     /// Into how many partitions plans split their data; 8 times the number of
     /// workers, 16 at least by default.
     pub fn partitions(mut self, partitions: usize) -> Builder {
@@ -146,6 +166,7 @@ impl Builder {
         let background = Arc::new(background);
         // They are short: one worker, which Linux runs whatever the others do.
         let control = Pool::builder().workers(1).policy(Policy::Fair).build()?;
+        let timer = Arc::new(Timer::start()?);
         Ok(Engine(Arc::new(Inner {
             pool,
             control,
@@ -156,8 +177,11 @@ impl Builder {
             background,
             control_memory: Arc::new(GreedyMemoryPool::new(CONTROL_MEMORY)),
             board: Arc::default(),
-            attendants: SideThread::start("giveway-sql")?,
-            readers: Arc::new(SideThread::start("giveway-sql-io")?),
+            planner: Planner::new(self.workers, Arc::clone(&timer)),
+            timer,
+            spiller: Arc::new(Spiller::start(self.spill_dir.clone(), self.spill_limit)?),
+            attendants: SideThread::start("giveway-sql", Tier::TimeSensitive)?,
+            readers: Arc::new(SideThread::start("giveway-sql-io", Tier::TimeSensitive)?),
             ids: AtomicU64::new(1),
         })))
     }
@@ -177,6 +201,8 @@ pub struct EngineStats {
     pub turns: Vec<OperatorTurns>,
     /// What queries hold now, bytes.
     pub memory_bytes: usize,
+    /// What unread results hold on disk, bytes.
+    pub spilled_bytes: u64,
 }
 
 impl EngineStats {
@@ -233,6 +259,7 @@ impl Engine {
             pool: self.0.pool.stats(),
             turns: self.0.board.read(),
             memory_bytes: self.0.memory.reserved(),
+            spilled_bytes: self.0.spiller.used(),
         }
     }
 
@@ -278,6 +305,9 @@ pub(crate) struct Inner {
     background: Arc<Account>,
     control_memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
+    timer: Arc<Timer>,
+    spiller: Arc<Spiller>,
+    pub(crate) planner: Planner,
     attendants: SideThread,
     readers: Arc<SideThread>,
     ids: AtomicU64,
@@ -303,11 +333,17 @@ impl Inner {
             Tier::Background => Arc::clone(&engine.background) as Arc<dyn MemoryPool>,
         };
         let account = Arc::new(Account::new(memory));
-        let results = Arc::new(Results::new(&account));
+        let may_spill = !is_control && engine.settings.spill_limit > 0;
+        let disk = may_spill.then(|| Disk {
+            spiller: Arc::clone(&engine.spiller),
+            timer: Arc::clone(&engine.timer),
+            tier: query.options.tier,
+        });
+        let results = Results::new(&account, disk);
         let side_thread = match spawns(&query.plan) {
             // D2 of `side_thread`.
             true => Arc::new(
-                SideThread::start("giveway-sql-task")
+                SideThread::start("giveway-sql-task", query.options.tier)
                     .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?,
             ),
             false => Arc::clone(&engine.readers),
@@ -317,7 +353,17 @@ impl Inner {
             task_time: engine.settings.task_time,
             side_thread,
         };
-        let options = query.options;
+        let mut options = query.options;
+        let is_late = match &mut options.deadline {
+            Some(deadline) => {
+                *deadline = deadline.saturating_sub(query.planning);
+                deadline.is_zero()
+            }
+            None => false,
+        };
+        if is_late {
+            return Err(SqlError::DeadlineExceeded);
+        }
         let mut task = tasks::Query::new(query.text.clone())
             .tier(options.tier)
             .weight(options.weight);
@@ -336,6 +382,10 @@ impl Inner {
             cut.stages,
             Arc::downgrade(engine),
         ));
+        if let Some(deadline) = run.options.deadline {
+            let due = Arc::downgrade(&run) as Weak<dyn Due>;
+            engine.timer.at(run.began + deadline, due);
+        }
         let start = match engine.admission.enter(&run)? {
             Some(admitted) => Start::Later(cut.query, admitted),
             None => match run.start(engine, cut.query) {
@@ -348,6 +398,20 @@ impl Inner {
         };
         (engine.attendants).spawn(Arc::clone(&run).attend(Arc::clone(engine), start));
         Ok(run)
+    }
+
+    /// The pipelines of a plan, as text.
+    pub(crate) fn explain(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: Arc<TaskContext>,
+    ) -> datafusion::common::Result<String> {
+        let surroundings = Surroundings {
+            context,
+            task_time: self.settings.task_time,
+            side_thread: Arc::clone(&self.readers),
+        };
+        explain(plan, &surroundings)
     }
 
     /// The pool that runs a query.

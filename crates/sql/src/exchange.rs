@@ -62,6 +62,8 @@ pub(crate) enum Route {
 pub(crate) struct Exchange {
     schema: SchemaRef,
     route: Route,
+    /// Which of its query's pipelines makes the rows.
+    pipeline: usize,
     streams: usize,
     batch_rows: usize,
     /// With [`Route::Shared`], one that all readers share.
@@ -90,6 +92,8 @@ struct Kept {
 pub(crate) struct Setting<'a> {
     pub(crate) pool: &'a Arc<dyn MemoryPool>,
     pub(crate) batch_rows: usize,
+    /// The number of the pipeline that ends there, from 1.
+    pub(crate) pipeline: usize,
 }
 
 impl Exchange {
@@ -118,6 +122,7 @@ impl Exchange {
         Exchange {
             schema,
             route,
+            pipeline: setting.pipeline,
             streams,
             batch_rows: setting.batch_rows,
             partitions: (0..stored).map(partition).collect(),
@@ -126,6 +131,11 @@ impl Exchange {
             rows: AtomicUsize::new(0),
             taken: AtomicUsize::new(0),
         }
+    }
+
+    /// Which of its query's pipelines makes the rows, from 1.
+    pub(crate) fn pipeline(&self) -> usize {
+        self.pipeline
     }
 
     /// Rows that have come in.
@@ -342,11 +352,13 @@ impl ExchangeSource {
 
 impl DisplayAs for ExchangeSource {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "ExchangeSource: {:?} of {} streams",
-            self.exchange.route, self.exchange.streams
-        )
+        let route = match &self.exchange.route {
+            Route::Straight => "partition by partition".to_owned(),
+            Route::Shared => "in any order".to_owned(),
+            Route::Split(partitioning) => format!("by {partitioning}"),
+        };
+        let pipeline = self.exchange.pipeline;
+        write!(f, "ExchangeSource: rows of pipeline {pipeline}, {route}")
     }
 }
 

@@ -2,15 +2,18 @@
 //!
 //! | path | table |
 //! | --- | --- |
-//! | `x.parquet`, `x.csv`, `x.tsv` | that file |
+//! | `x.parquet`, `x.csv`, `x.tsv`, `x.ndjson`, `x.jsonl`, `x.json` | that file |
+//! | the same but Parquet, with `.gz`, `.bz2`, `.xz` or `.zst` behind | that file, decompressed as it is read |
 //! | a directory | all files in it of the kind of the first one |
 //!
-//! CSV and TSV files have a header.
+//! CSV and TSV files have a header; JSON files have an object on each line. A compressed
+//! file is read by one stream, from its beginning.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use datafusion::prelude::{CsvReadOptions, ParquetReadOptions};
+use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions};
 
 use crate::error::SqlError;
 use crate::session::Session;
@@ -22,7 +25,10 @@ pub enum FileError {
     #[error("{0}: no such file or directory")]
     Missing(PathBuf),
     /// Rename it, or convert it.
-    #[error("{0}: no Parquet, CSV or TSV file: the name must end in .parquet, .csv or .tsv")]
+    #[error(
+        "{0}: no Parquet, CSV, TSV or JSON file: the name must end in .parquet, .csv, .tsv, \
+         .json, .jsonl or .ndjson; all but the first also with .gz, .bz2, .xz or .zst"
+    )]
     Kind(PathBuf),
     /// Look at what is in it.
     #[error("{path}: {source}")]
@@ -34,21 +40,54 @@ pub enum FileError {
     },
 }
 
+/// How rows are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum Form {
     Parquet,
     Csv,
     Tsv,
+    Json,
+}
+
+/// The endings of names, and what they say.
+const FORMS: [(&str, Form); 6] = [
+    (".parquet", Form::Parquet),
+    (".csv", Form::Csv),
+    (".tsv", Form::Tsv),
+    (".ndjson", Form::Json),
+    (".jsonl", Form::Json),
+    (".json", Form::Json),
+];
+const COMPRESSIONS: [(&str, FileCompressionType); 5] = [
+    (".gz", FileCompressionType::GZIP),
+    (".bz2", FileCompressionType::BZIP2),
+    (".xz", FileCompressionType::XZ),
+    (".zst", FileCompressionType::ZSTD),
+    ("", FileCompressionType::UNCOMPRESSED),
+];
+
+/// What a name says of its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kind {
+    form: Form,
+    compression: FileCompressionType,
+    /// The end of its name, by which others of its kind are known.
+    ending: String,
 }
 
 impl Kind {
     fn of_name(path: &Path) -> Option<Kind> {
-        match path.extension()?.to_str()? {
-            "parquet" => Some(Kind::Parquet),
-            "csv" => Some(Kind::Csv),
-            "tsv" => Some(Kind::Tsv),
-            _ => None,
-        }
+        let name = path.file_name()?.to_str()?;
+        let (inner, packed, compression) = COMPRESSIONS
+            .iter()
+            .find_map(|&(end, compression)| Some((name.strip_suffix(end)?, end, compression)))?;
+        let &(end, form) = FORMS.iter().find(|(end, _)| inner.ends_with(end))?;
+        let is_compressed = !packed.is_empty();
+        (form != Form::Parquet || !is_compressed).then(|| Kind {
+            form,
+            compression,
+            ending: format!("{end}{packed}"),
+        })
     }
 
     /// What a path is; of a directory, what is in it.
@@ -66,20 +105,24 @@ impl Kind {
 pub async fn register(session: &Session, name: &str, path: &Path) -> Result<(), FileError> {
     let kind = Kind::of(path)?;
     let location = path.to_string_lossy();
-    let registered = match kind {
-        Kind::Parquet => {
+    let csv = |delimiter| {
+        CsvReadOptions::new()
+            .delimiter(delimiter)
+            .file_extension(&kind.ending)
+            .file_compression_type(kind.compression)
+    };
+    let registered = match kind.form {
+        Form::Parquet => {
             let options = ParquetReadOptions::default();
             session.register_parquet(name, &location, options).await
         }
-        Kind::Csv => {
-            let options = CsvReadOptions::new();
-            session.register_csv(name, &location, options).await
-        }
-        Kind::Tsv => {
-            let options = CsvReadOptions::new()
-                .delimiter(b'\t')
-                .file_extension(".tsv");
-            session.register_csv(name, &location, options).await
+        Form::Csv => session.register_csv(name, &location, csv(b',')).await,
+        Form::Tsv => session.register_csv(name, &location, csv(b'\t')).await,
+        Form::Json => {
+            let options = JsonReadOptions::default()
+                .file_extension(&kind.ending)
+                .file_compression_type(kind.compression);
+            session.register_json(name, &location, options).await
         }
     };
     registered.map_err(|source| FileError::Read {
@@ -109,12 +152,16 @@ pub async fn register_all(session: &Session, dir: &Path) -> Result<Found, FileEr
     }
     let mut found = Found::default();
     for path in sorted(dir) {
-        let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
         if name.starts_with('.') || Kind::of(&path).is_err() {
             continue;
         }
+        let name = match Kind::of_name(&path) {
+            Some(kind) => &name[..name.len() - kind.ending.len()],
+            None => name,
+        };
         match register(session, name, &path).await {
             Ok(()) => found.names.push(name.to_owned()),
             Err(error) => found.left_out.push(error),
@@ -144,8 +191,13 @@ mod tests {
         let path = |name: &str| dir.path().join(name);
         fs::write(path("a.csv"), "x\n1\n").unwrap();
         fs::write(path("notes.txt"), "").unwrap();
-        assert_eq!(Kind::of(&path("a.csv")).unwrap(), Kind::Csv);
-        assert_eq!(Kind::of(dir.path()).unwrap(), Kind::Csv);
+        let csv = Kind::of(&path("a.csv")).unwrap();
+        assert_eq!((csv.form, csv.ending.as_str()), (Form::Csv, ".csv"));
+        assert_eq!(Kind::of(dir.path()).unwrap(), csv);
+        let packed = Kind::of_name(&path("b.2026.jsonl.gz")).unwrap();
+        assert_eq!(packed.ending, ".jsonl.gz");
+        assert_eq!(packed.compression, FileCompressionType::GZIP);
+        assert_eq!(Kind::of_name(&path("b.parquet.gz")), None);
         assert!(matches!(
             Kind::of(&path("notes.txt")),
             Err(FileError::Kind(_))

@@ -51,9 +51,9 @@
 //!
 //! | module | question |
 //! | --- | --- |
-//! | `task_time`, `memory`, `progress`, `side_thread` | When does a task end, how much memory is held, how far is a query, and what runs beside the workers? |
+//! | `task_time`, `memory`, `progress`, `side_thread`, `timer`, `planner` | When does a task end, how much memory is held, how far is a query, what runs beside the workers, what is due, and where are plans made? |
 //! | `sketch`, `table`, `read`, `scan` | What do plans read? |
-//! | `results`, `exchange` | Where do rows go? |
+//! | `results`, `spill`, `exchange` | Where do rows go? |
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
@@ -73,6 +73,7 @@ mod memory;
 mod options;
 mod partition_stream;
 mod parts;
+mod planner;
 mod progress;
 mod query;
 mod read;
@@ -86,9 +87,11 @@ mod side_thread;
 mod sketch;
 mod slice;
 mod sort;
+mod spill;
 mod stock;
 mod table;
 mod task_time;
+mod timer;
 pub mod tpch;
 mod wrap;
 

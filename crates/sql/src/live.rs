@@ -85,6 +85,18 @@ pub(crate) fn long_form(sql: &str) -> Cow<'_, str> {
     }
 }
 
+/// Whether a text may be a control statement. Which one is, its plan says
+/// ([`is_control`]); this says who is planned apart from those that may take long.
+pub(crate) fn may_be_control(sql: &str) -> bool {
+    let names_ours = || sql.to_lowercase().contains("giveway");
+    let first = sql.split_whitespace().next().unwrap_or_default();
+    let is_setting = ["set", "show", "reset"].contains(&first.to_lowercase().as_str());
+    sql.len() <= CONTROL_TEXT_MAX && (is_setting || names_ours())
+}
+
+/// Bytes of a control statement's text.
+const CONTROL_TEXT_MAX: usize = 4096;
+
 /// Whether a statement is a control statement: the list of queries, a call of
 /// `giveway_cancel`, or nothing (as is left of a `SET` that has been done).
 pub(crate) fn is_control(plan: &LogicalPlan) -> bool {

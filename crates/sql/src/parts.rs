@@ -174,6 +174,7 @@ impl ExecutionPlan for PartedExec {
         let setting = Setting {
             pool: context.memory_pool(),
             batch_rows: context.session_config().batch_size(),
+            pipeline: self.exchange.pipeline(),
         };
         let route = Route::Split(Partitioning::Hash(self.keys.clone(), parts));
         let split = Exchange::new(
@@ -389,6 +390,7 @@ mod tests {
         let setting = Setting {
             pool: context.memory_pool(),
             batch_rows: 8192,
+            pipeline: 1,
         };
         let route = Route::Split(repartition.partitioning().clone());
         let schema = input.schema();

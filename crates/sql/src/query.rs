@@ -49,6 +49,8 @@ pub struct Query {
     pub(crate) plan: Arc<dyn ExecutionPlan>,
     pub(crate) text: String,
     pub(crate) options: QueryOptions,
+    /// How long it took to plan it, which counts towards its deadline.
+    pub(crate) planning: Duration,
     pub(crate) is_static: bool,
 }
 
@@ -65,8 +67,8 @@ impl Query {
         self
     }
 
-    /// How long it may take from its submission on. What takes longer ends with
-    /// [`SqlError::DeadlineExceeded`].
+    /// How long it may take, the time for its plan included. What takes longer ends
+    /// with [`SqlError::DeadlineExceeded`].
     pub fn deadline(mut self, deadline: Duration) -> Query {
         self.options.deadline = Some(deadline);
         self
@@ -108,6 +110,7 @@ impl Query {
             plan: plan.map_err(SqlError::planning)?,
             text: self.text.clone(),
             options: self.options.clone(),
+            planning: self.planning,
             is_static: self.is_static,
         })
     }

@@ -8,14 +8,16 @@
 //! ```
 //!
 //! Each query has an attendant, a task on a thread that runs nothing else (`side_thread`): it
-//! waits for memory, gives the query to the pool, waits for its end or its deadline, and
-//! notifies the client. Results do not pass through it, nor does the end of a query that
-//! succeeds: the last pipeline tells the client itself.
+//! waits for memory, gives the query to the pool, and waits for its end. Results do not
+//! pass through it, nor does the end of a query that succeeds: the last pipeline tells the
+//! client itself. Whoever stops a query tells its client at once, the timer of a deadline
+//! (`timer`) too; the query is out of the engine when the steps that run have ended.
 //!
 //! E1. A query is in the engine's list from its submission until its attendant is done.
 //!     (asserted in `Admission::left`)
 //! E2. The first reason to stop stays: the client of a query that missed its deadline
-//!     is told of the deadline, not of a cancel. (not asserted: a `OnceLock` is set once)
+//!     is told of the deadline, not of a cancel. (not asserted: a `OnceLock` is set once,
+//!     and `Results` keeps the first end)
 //! E3. When a query is out of the list, its memory has been given back, except for rows
 //!     that wait for its client: the attendant drops the query first, and the next in
 //!     line is admitted after that. (not asserted: rows that wait are in the same
@@ -36,6 +38,7 @@ use crate::options::QueryOptions;
 use crate::progress::{Stage, progress};
 use crate::query::{QueryId, QueryState, QueryStatus};
 use crate::results::Results;
+use crate::timer::Due;
 
 pub(crate) struct Run {
     pub(crate) id: QueryId,
@@ -53,6 +56,8 @@ pub(crate) struct Run {
     /// Why it is to stop: E2.
     reason: OnceLock<SqlError>,
     stopped: Notify,
+    /// The deadline has passed.
+    expired: Notify,
     ended: Notify,
 }
 
@@ -90,24 +95,33 @@ impl Run {
             phase: Mutex::new(Phase::Waiting),
             reason: OnceLock::new(),
             stopped: Notify::new(),
+            expired: Notify::new(),
             ended: Notify::new(),
         }
     }
 
-    /// Sees to it that the query ends. False if it has ended already.
+    /// Sees to it that the query ends. False if it has ended already, or is to end for
+    /// another reason.
     pub(crate) fn cancel(&self, reason: SqlError) -> bool {
         let phase = crate::lock(&self.phase);
         if matches!(*phase, Phase::Ended(_)) {
             return false;
         }
-        // E2.
-        let _ = self.reason.set(reason);
+        let is_why = self.tell(reason);
         if let (Phase::Submitted(id), Some(engine)) = (&*phase, self.engine.upgrade()) {
             engine.pool_of(self).cancel(*id);
         }
         drop(phase);
         self.stopped.notify_one();
-        true
+        is_why
+    }
+
+    /// Tells its client, which need not wait for the end; whether this is why: E2.
+    fn tell(&self, reason: SqlError) -> bool {
+        let is_why = self.reason.set(reason).is_ok();
+        let reason = self.reason.get().expect("set by now");
+        self.results.end(Err(stopped_for(reason)));
+        is_why
     }
 
     pub(crate) fn progress(&self) -> f64 {
@@ -214,31 +228,19 @@ impl Run {
 
     /// The attendant: waits for what the query is waiting for, and then for its end.
     pub(crate) async fn attend(self: Arc<Self>, engine: Arc<Inner>, start: Start) {
-        let deadline = async {
-            match self.options.deadline {
-                Some(deadline) => {
-                    let began = tokio::time::Instant::from_std(self.began);
-                    tokio::time::sleep_until(began + deadline).await;
-                }
-                None => std::future::pending().await,
-            }
-        };
         let life = self.live(&engine, start);
         let result = {
             let mut life = std::pin::pin!(life);
             tokio::select! {
                 result = &mut life => result,
-                () = deadline => {
+                () = self.expired.notified() => {
                     self.cancel(SqlError::DeadlineExceeded);
                     life.await
                 }
             }
         };
         let result = match (result, self.reason.get()) {
-            (Err(SqlError::Cancelled), Some(SqlError::DeadlineExceeded)) => {
-                Err(SqlError::DeadlineExceeded)
-            }
-            (Err(SqlError::Cancelled), Some(SqlError::ShutDown)) => Err(SqlError::ShutDown),
+            (Err(SqlError::Cancelled), Some(reason)) => Err(stopped_for(reason)),
             (result, _) => result,
         };
         engine.admission.left(self.id);
@@ -257,6 +259,27 @@ impl Run {
             }
         };
         Ok(ticket.await?)
+    }
+}
+
+/// Its deadline.
+impl Due for Run {
+    fn due(&self) {
+        if matches!(*crate::lock(&self.phase), Phase::Ended(_)) {
+            return;
+        }
+        self.tell(SqlError::DeadlineExceeded);
+        // D1 of `timer`: the attendant stops the query.
+        self.expired.notify_one();
+    }
+}
+
+/// What the client of a query is told that was stopped.
+fn stopped_for(reason: &SqlError) -> SqlError {
+    match reason {
+        SqlError::DeadlineExceeded => SqlError::DeadlineExceeded,
+        SqlError::ShutDown => SqlError::ShutDown,
+        _ => SqlError::Cancelled,
     }
 }
 

@@ -94,6 +94,7 @@ pub struct Builder {
     session: Session,
     door: Access,
     is_read_only: bool,
+    keepalive: Duration,
 }
 
 impl Builder {
@@ -110,6 +111,14 @@ impl Builder {
     /// Refuses statements that change or write something (`CREATE`, `INSERT`, `COPY`).
     pub fn read_only(mut self, is_read_only: bool) -> Builder {
         self.is_read_only = is_read_only;
+        self
+    }
+
+    /// How long a client may be silent before it is asked whether it is still there, and
+    /// how long it has for the answer; 10 s by default. The queries of one that does not
+    /// answer end: its machine has gone without a word.
+    pub fn keepalive(mut self, keepalive: Duration) -> Builder {
+        self.keepalive = keepalive;
         self
     }
 
@@ -131,6 +140,7 @@ impl Builder {
             listener,
             address,
             service,
+            keepalive: self.keepalive,
         })
     }
 }
@@ -141,6 +151,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     service: Service,
+    keepalive: Duration,
 }
 
 impl Server {
@@ -151,6 +162,7 @@ impl Server {
             session,
             door: Access::Open,
             is_read_only: false,
+            keepalive: Duration::from_secs(10),
         }
     }
 
@@ -179,6 +191,8 @@ impl Server {
         // A small answer does not wait for a larger one.
         let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
         let serving = Transport::builder()
+            .http2_keepalive_interval(Some(self.keepalive))
+            .http2_keepalive_timeout(Some(self.keepalive))
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, stop);
         let out_of_patience = async {

@@ -1,27 +1,34 @@
 //! A session: what DataFusion's `SessionContext` is, on the engine's workers.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::format::ExplainFormat;
 use datafusion::common::{DataFusionError, TableReference, exec_err, not_impl_err};
 use datafusion::datasource::TableProvider;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder};
 use datafusion::prelude::{
-    CsvReadOptions, DataFrame, ParquetReadOptions, SessionConfig, SessionContext,
+    CsvReadOptions, DataFrame, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
 };
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
+use crate::live;
 use crate::options::QueryOptions;
+use crate::planner::{Whose, with_checkpoints};
 use crate::query::Query;
 use crate::table::MorselTable;
 
 /// Tables, functions and options, and a way to query them. Clones share all of it.
 ///
-/// Its methods are `async` because files may be looked at; they do not depend on the
-/// runtime that they are awaited on.
+/// Its methods are `async`: plans are made on threads of the engine, since that may take
+/// long. Whoever stops to wait for a plan ends it. They do not depend on the runtime that
+/// they are awaited on.
 #[derive(Clone)]
 pub struct Session {
     engine: Arc<Inner>,
@@ -48,8 +55,8 @@ impl Session {
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(engine.environment())
-            .with_default_features()
-            .build();
+            .with_default_features();
+        let state = with_checkpoints(state).build();
         Session {
             engine: Arc::clone(engine),
             context: SessionContext::new_with_state(state),
@@ -92,8 +99,10 @@ impl Session {
     /// [`SqlError::Plan`] says what is wrong with the text; statements that run a query
     /// of their own (`CREATE TABLE … AS`) may fail like one.
     pub async fn sql(&self, text: &str) -> Result<Query, SqlError> {
-        let plan = self.logical_plan(text).await?;
-        self.query(plan, text).await
+        let options = self.options();
+        let began = Instant::now();
+        let plan = self.logical_plan_for(text, &options, began).await?;
+        self.query_for(plan, text, options, began).await
     }
 
     /// The logical plan of one statement; nothing is done yet.
@@ -101,8 +110,23 @@ impl Session {
     /// # Errors
     /// [`SqlError::Plan`] says what is wrong with the text.
     pub async fn logical_plan(&self, text: &str) -> Result<LogicalPlan, SqlError> {
-        let state = self.context.state();
-        (state.create_logical_plan(text).await).map_err(SqlError::planning)
+        let options = self.options();
+        (self.logical_plan_for(text, &options, Instant::now())).await
+    }
+
+    /// As [`logical_plan`](Self::logical_plan), for somebody with these options who has
+    /// waited since then.
+    pub(crate) async fn logical_plan_for(
+        &self,
+        text: &str,
+        options: &QueryOptions,
+        began: Instant,
+    ) -> Result<LogicalPlan, SqlError> {
+        let whose = whose(live::may_be_control(text), options, began);
+        let (state, text) = (self.context.state(), text.to_owned());
+        let plan =
+            async move { (state.create_logical_plan(&text).await).map_err(SqlError::planning) };
+        self.engine.planner.run(whose, plan).await
     }
 
     /// Plans what a logical plan says; `text` is what the query is called.
@@ -110,16 +134,36 @@ impl Session {
     /// # Errors
     /// As [`sql`](Self::sql).
     pub async fn query(&self, plan: LogicalPlan, text: &str) -> Result<Query, SqlError> {
+        (self.query_for(plan, text, self.options(), Instant::now())).await
+    }
+
+    /// As [`query`](Self::query), for somebody with these options who has waited since
+    /// then.
+    pub(crate) async fn query_for(
+        &self,
+        plan: LogicalPlan,
+        text: &str,
+        options: QueryOptions,
+        began: Instant,
+    ) -> Result<Query, SqlError> {
+        let whose = whose(live::is_control(&plan), &options, began);
+        let context = self.context.clone();
         let frame = match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
-                Box::pin(self.create_table(create, text)).await?;
+                Box::pin(self.create_table(create, text, &options, began)).await?;
                 let nothing = LogicalPlanBuilder::empty(false).build();
                 let nothing = nothing.map_err(SqlError::planning)?;
-                DataFrame::new(self.context.state(), nothing)
+                let frame = DataFrame::new(context.state(), nothing);
+                return self.plan_for(frame, text, options, began).await;
             }
-            plan => (self.context.execute_logical_plan(plan).await).map_err(SqlError::planning)?,
+            LogicalPlan::Explain(explain)
+                if !explain.verbose && explain.explain_format == ExplainFormat::Indent =>
+            {
+                explained(Arc::clone(&self.engine), context, explain.plan).boxed()
+            }
+            plan => async move { context.execute_logical_plan(plan).await }.boxed(),
         };
-        self.plan(frame, text).await
+        self.finish(frame, text, whose, options, began).await
     }
 
     /// Plans a data frame of this session's [`context`](Self::context).
@@ -127,15 +171,45 @@ impl Session {
     /// # Errors
     /// [`SqlError::Plan`].
     pub async fn plan(&self, frame: DataFrame, text: &str) -> Result<Query, SqlError> {
-        let (state, logical) = frame.into_parts();
-        let plan = (state.create_physical_plan(&logical).await).map_err(SqlError::planning)?;
+        (self.plan_for(frame, text, self.options(), Instant::now())).await
+    }
+
+    async fn plan_for(
+        &self,
+        frame: DataFrame,
+        text: &str,
+        options: QueryOptions,
+        began: Instant,
+    ) -> Result<Query, SqlError> {
+        let whose = whose(live::is_control(frame.logical_plan()), &options, began);
+        let frame = async move { Ok(frame) }.boxed();
+        self.finish(frame, text, whose, options, began).await
+    }
+
+    /// The last steps of planning, in one job.
+    async fn finish(
+        &self,
+        frame: BoxFuture<'static, Result<DataFrame, DataFusionError>>,
+        text: &str,
+        whose: Whose,
+        options: QueryOptions,
+        began: Instant,
+    ) -> Result<Query, SqlError> {
+        let planned = async move {
+            let (state, logical) = frame.await?.into_parts();
+            let plan = state.create_physical_plan(&logical).await?;
+            Ok((state, logical, plan))
+        };
+        let planned = async move { planned.await.map_err(SqlError::planning) };
+        let (state, logical, plan) = self.engine.planner.run(whose, planned).await?;
         Ok(Query {
             engine: Arc::clone(&self.engine),
             state,
             logical,
             plan,
             text: text.to_owned(),
-            options: self.options(),
+            options,
+            planning: began.elapsed(),
             is_static: false,
         })
     }
@@ -168,6 +242,20 @@ impl Session {
         registered.map_err(SqlError::planning)
     }
 
+    /// Names a file with a JSON object on each line, or a directory of them.
+    ///
+    /// # Errors
+    /// [`SqlError::Plan`] if it cannot be read.
+    pub async fn register_json(
+        &self,
+        name: &str,
+        path: &str,
+        options: JsonReadOptions<'_>,
+    ) -> Result<(), SqlError> {
+        let registered = self.context.register_json(name, path, options).await;
+        registered.map_err(SqlError::planning)
+    }
+
     /// Names a table in memory. Looks at every value once, for statistics.
     ///
     /// # Errors
@@ -196,7 +284,13 @@ impl Session {
     }
 
     /// `CREATE TABLE … AS`: DataFusion would run the query on the caller's runtime.
-    async fn create_table(&self, create: CreateMemoryTable, text: &str) -> Result<(), SqlError> {
+    async fn create_table(
+        &self,
+        create: CreateMemoryTable,
+        text: &str,
+        options: &QueryOptions,
+        began: Instant,
+    ) -> Result<(), SqlError> {
         let CreateMemoryTable {
             name,
             input,
@@ -226,7 +320,7 @@ impl Session {
             return Err(SqlError::Plan(error));
         }
         let frame = DataFrame::new(self.context.state(), Arc::unwrap_or_clone(input));
-        let query = Box::pin(self.plan(frame, text)).await?;
+        let query = Box::pin(self.plan_for(frame, text, options.clone(), began)).await?;
         let schema = query.schema();
         let batches = query.collect().await?;
         let table = MorselTable::try_new(schema, batches).map_err(SqlError::planning)?;
@@ -239,6 +333,36 @@ impl Session {
 
     fn exists(&self, name: &TableReference) -> Result<bool, SqlError> {
         (self.context.table_exist(name.clone())).map_err(SqlError::planning)
+    }
+}
+
+/// `EXPLAIN`: the pipelines that would run, where DataFusion shows the plan before it is
+/// cut.
+async fn explained(
+    engine: Arc<Inner>,
+    context: SessionContext,
+    plan: Arc<LogicalPlan>,
+) -> Result<DataFrame, DataFusionError> {
+    let state = context.state();
+    let logical = state.optimize(&plan)?.display_indent().to_string();
+    let physical = state.create_physical_plan(&plan).await?;
+    let pipelines = engine.explain(physical, state.task_ctx())?;
+    let texts = |texts: [&str; 2]| Arc::new(StringArray::from_iter_values(texts)) as ArrayRef;
+    let batch = RecordBatch::try_from_iter([
+        ("plan_type", texts(["logical_plan", "pipelines"])),
+        ("plan", texts([&logical, &pipelines])),
+    ])?;
+    let table = MorselTable::try_new(batch.schema(), vec![batch])?;
+    context.read_table(Arc::new(table))
+}
+
+/// For whom a statement is planned that came then.
+fn whose(is_control: bool, options: &QueryOptions, began: Instant) -> Whose {
+    Whose {
+        is_control,
+        tier: options.tier,
+        weight: options.weight,
+        deadline: options.deadline.map(|deadline| began + deadline),
     }
 }
 

@@ -17,9 +17,11 @@
 //! | `command` | What does a backslash ask? |
 //! | `format` | How are rows written? |
 //! | `backend` | Where does it run? |
+//! | `complete` | What may a word become? |
 
 mod backend;
 mod command;
+mod complete;
 mod error;
 mod format;
 mod split;
@@ -28,6 +30,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::DataType;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
 
@@ -36,6 +41,7 @@ use crate::live;
 use crate::session::Session;
 use backend::{Backend, Rows, has_columns};
 use command::{Command, HELP};
+pub use complete::complete;
 pub use error::ShellError;
 use format::Printer;
 pub use format::{Format, ParseFormatError};
@@ -129,6 +135,23 @@ impl Shell {
     /// What ends a statement early.
     pub fn interrupt(&self) -> Interrupt {
         self.interrupt.clone()
+    }
+
+    /// The names of tables and of their columns, for [`complete`]; none where they cannot
+    /// be had.
+    pub async fn names(&mut self) -> Vec<String> {
+        let Ok(mut rows) = self.backend.execute(NAMES).await else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        while let Some(Ok(batch)) = rows.next().await {
+            let Ok(column) = cast(batch.column(0), &DataType::Utf8) else {
+                continue;
+            };
+            let column = column.as_string::<i32>();
+            names.extend(column.iter().flatten().map(str::to_owned));
+        }
+        names
     }
 
     /// Whether the next line begins a statement.
@@ -275,6 +298,11 @@ const QUERIES: &str = "SELECT id, tier, weight, state, round(progress * 100) AS 
                        round(age_s, 1) AS age_s, round(ran_s, 1) AS ran_s, \
                        memory_bytes / 1048576 AS mib, substr(sql, 1, 60) AS sql \
                        FROM giveway.queries ORDER BY id";
+
+/// What may be named in a statement.
+const NAMES: &str = "SELECT table_name AS name FROM information_schema.tables \
+                     UNION SELECT column_name FROM information_schema.columns \
+                     WHERE table_schema <> 'information_schema' ORDER BY name";
 
 /// What `\d` asks.
 fn describe(table: Option<&str>) -> String {

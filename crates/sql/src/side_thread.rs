@@ -4,26 +4,34 @@
 //!
 //! | thread | runs | lives as long as |
 //! | --- | --- | --- |
-//! | attendants | deadlines, admission, the ends of queries (`run`) | the engine |
+//! | attendants | admission, the ends of queries (`run`) | the engine |
 //! | readers | waits of readers of files; their system calls are on its blocking threads | the engine |
 //! | one for each plan that spawns tasks | the tasks of `EXPLAIN ANALYZE`, of writers, of recursive terms | the query |
 //!
 //! D1. Nothing of a plan runs on the attendants' thread: a step that takes seconds
-//!     there would delay all deadlines. (not asserted: DataFusion spawns, and says
-//!     nothing of it; `deadlines_are_kept_beside_explain_analyze` tests it)
+//!     there would delay the beginnings and ends of all queries. (not asserted:
+//!     DataFusion spawns, and says nothing of it;
+//!     `deadlines_are_kept_beside_explain_analyze` tests it)
 //! D2. Plans that spawn tasks do not share a thread: a long step delays its own plan
 //!     only. (not asserted: as D1)
+//! D3. What runs here yields after a turn (T2 of `task_time`), so a plan whose query has
+//!     ended does too. (tested: `crowd` waits for its memory)
 //!
 //! Each is a runtime of one thread, also because stock operators spawn further tasks on
 //! runtimes of several.
 //!
-//! Known weakness: these threads know no tiers. What `EXPLAIN ANALYZE` runs in the
-//! background takes as much of a CPU as the system gives to a thread.
+//! A plan's own thread says the tier of its query to UFS. Known weakness: without UFS,
+//! what `EXPLAIN ANALYZE` runs in the background takes as much of a CPU as the system
+//! gives to a thread.
 
 use std::io;
 
+use giveway_tasks::ThreadTier;
+use giveway_tier::Tier;
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::sync::oneshot;
+
+use crate::task_time::take_turns;
 
 /// A runtime on a thread of its own, which ends when this is dropped and a step that is
 /// being run has come to its end.
@@ -34,17 +42,20 @@ pub(crate) struct SideThread {
 }
 
 impl SideThread {
-    /// Starts the thread.
+    /// Starts the thread, for work of this tier.
     ///
     /// # Errors
     /// The system gives no more threads.
-    pub(crate) fn start(name: &str) -> io::Result<SideThread> {
+    pub(crate) fn start(name: &str, tier: Tier) -> io::Result<SideThread> {
         let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
+                let kernel = ThreadTier::attach();
+                kernel.say(tier);
+                take_turns();
                 let _ = runtime.block_on(stopped);
             })?;
         Ok(SideThread {

@@ -10,6 +10,9 @@
 //! T1. Every poll makes progress: a leaf checks the time only after a batch has been
 //!     given out, also where an operator above takes longer than a task before it first
 //!     asks. (not asserted: a leaf whose input is not ready gives out nothing)
+//! T2. On a thread beside the workers (`side_thread`), where Tokio polls, nobody says when
+//!     a task begins. A turn of [`TURN`] begins there when a leaf is first asked, and ends
+//!     when one yields; so what runs there can be stopped, too. (tested)
 //!
 //! The end is kept by thread, and not in the plan, because streams are not always
 //! polled for the partition they were opened for: the build of a join belongs to
@@ -21,7 +24,7 @@
 use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -29,9 +32,14 @@ use datafusion::common::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use futures_util::{Stream, StreamExt};
 
+/// T2: about as long as a task of a worker.
+const TURN: Duration = Duration::from_millis(2);
+
 thread_local! {
     /// The end of the task, and whether a batch has been given out since it began.
     static TASK: Cell<Option<TaskTime>> = const { Cell::new(None) };
+    /// Whether turns begin by themselves: T2.
+    static TAKES_TURNS: Cell<bool> = const { Cell::new(false) };
 }
 
 #[derive(Clone, Copy)]
@@ -54,12 +62,27 @@ pub(crate) fn until<R>(end: Instant, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether a leaf has to yield. Never outside of a task: the same plan runs on
-/// stock DataFusion undisturbed.
+/// From now on, what this thread runs goes in turns: T2.
+pub(crate) fn take_turns() {
+    TAKES_TURNS.set(true);
+}
+
+/// Whether a leaf has to yield; if so, the caller does. Never outside of tasks and turns:
+/// the same plan runs on stock DataFusion undisturbed.
 pub(crate) fn is_over() -> bool {
-    TASK.get()
-        // T1.
-        .is_some_and(|task_time| task_time.served && Instant::now() >= task_time.end)
+    let Some(task_time) = TASK.get() else {
+        if TAKES_TURNS.get() {
+            let end = Instant::now() + TURN;
+            TASK.set(Some(TaskTime { end, served: false }));
+        }
+        return false;
+    };
+    // T1.
+    let is_over = task_time.served && Instant::now() >= task_time.end;
+    if is_over && TAKES_TURNS.get() {
+        TASK.set(None);
+    }
+    is_over
 }
 
 /// When the present task ends, which tells it from others.
@@ -88,7 +111,7 @@ macro_rules! yield_if_over {
 }
 pub(crate) use yield_if_over;
 
-/// A stream that gives way.
+/// A stream that yields at the end of a task or turn.
 pub(crate) fn yielding(inner: SendableRecordBatchStream) -> SendableRecordBatchStream {
     Box::pin(Yielding { inner })
 }
@@ -119,7 +142,6 @@ impl RecordBatchStream for Yielding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_turn_ends_after_a_batch_and_leaves_nothing_behind() {
@@ -142,5 +164,27 @@ mod tests {
             serve();
             assert!(!is_over());
         });
+    }
+    #[test]
+    fn a_thread_that_takes_turns_yields_and_begins_anew() {
+        assert!(
+            !is_over() && end().is_none(),
+            "no turn without being asked for"
+        );
+        let taking = || {
+            take_turns();
+            let mut yields = 0;
+            let until = Instant::now() + 10 * TURN;
+            while Instant::now() < until {
+                serve();
+                if is_over() {
+                    yields += 1;
+                    assert!(!is_over(), "T2: the next turn has begun");
+                }
+            }
+            yields
+        };
+        let yields = std::thread::spawn(taking).join().unwrap();
+        assert!((1..=10).contains(&yields), "T2: {yields}");
     }
 }

@@ -1,161 +1,24 @@
-//! The server as its clients see it: `arrow-flight`'s own client, over TCP.
+//! The server as its clients see it.
 
-use std::future::Future;
+mod fixture;
+
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use arrow_flight::FlightInfo;
-use arrow_flight::decode::FlightRecordBatchStream;
-use arrow_flight::error::FlightError;
-use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, SqlInfo};
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray,
-};
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
-use datafusion::arrow::util::pretty::pretty_format_batches;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use futures_util::TryStreamExt;
-use giveway_sql::server::{Builder, Server, ServerError};
-use giveway_sql::{Engine, QueryState, QueryStatus, Session};
+use giveway_sql::server::Server;
+use giveway_sql::{Engine, QueryState, QueryStatus};
 use giveway_tier::Tier;
-use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint};
 
-type Client = FlightSqlServiceClient<Channel>;
-
-/// A query that is not done in any test's lifetime.
-const ENDLESS: &str = "SELECT count(*) FROM numbers a, numbers b, numbers c \
-                       WHERE a.number + b.number + c.number = -1";
-
-struct Fixture {
-    engine: Engine,
-    url: String,
-    stop: Option<oneshot::Sender<()>>,
-    serving: JoinHandle<Result<(), ServerError>>,
-}
-
-fn session() -> Session {
-    session_of(Engine::builder().workers(2).build().unwrap())
-}
-
-fn session_of(engine: Engine) -> Session {
-    let session = engine.session();
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..10_000));
-    let names: ArrayRef = Arc::new(StringViewArray::from_iter_values(
-        (0..10_000).map(|number| format!("the number {number}")),
-    ));
-    let batch = RecordBatch::try_from_iter([("number", numbers), ("name", names)]).unwrap();
-    session
-        .register_batches("numbers", batch.schema(), vec![batch])
-        .unwrap();
-    session
-}
-
-async fn serve(change: impl FnOnce(Builder) -> Builder) -> Fixture {
-    serve_engine(Engine::builder().workers(2).build().unwrap(), change).await
-}
-
-async fn serve_engine(engine: Engine, change: impl FnOnce(Builder) -> Builder) -> Fixture {
-    let session = session_of(engine.clone());
-    let server = change(Server::builder(session))
-        .bind("127.0.0.1:0".parse().unwrap())
-        .await
-        .unwrap();
-    let url = format!("http://{}", server.address());
-    let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(server.serve(
-        async {
-            let _ = stopped.await;
-        },
-        Duration::ZERO,
-    ));
-    Fixture {
-        engine,
-        url,
-        stop: Some(stop),
-        serving,
-    }
-}
-
-impl Fixture {
-    async fn anonymous(&self) -> Client {
-        let channel = Endpoint::new(self.url.clone()).unwrap().connect().await;
-        FlightSqlServiceClient::new(channel.unwrap())
-    }
-
-    async fn login(&self) -> Client {
-        let mut client = self.anonymous().await;
-        client.handshake("ann", "").await.unwrap();
-        client
-    }
-
-    /// Waits until the engine runs so many queries; the bound is only against a
-    /// test that would hang.
-    async fn running(&self, count: usize) {
-        wait(|| self.engine.running().len() == count).await;
-    }
-}
-
-async fn wait(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..6000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("waited in vain");
-}
-
-/// Waits for what is to come soon; the bound is only against a test that would hang.
-async fn soon<T>(what: &str, answer: impl Future<Output = T>) -> T {
-    let answer = tokio::time::timeout(Duration::from_secs(10), answer).await;
-    answer.unwrap_or_else(|_| panic!("no answer within 10 s: {what}"))
-}
-
-/// Opens a result and reads nothing of it. Whoever drops it cancels the query.
-async fn unread(mut client: Client, sql: &str) -> (Client, FlightRecordBatchStream) {
-    let info = client.execute(sql.to_owned(), None).await.unwrap();
-    let ticket = info.endpoint[0].ticket.clone().unwrap();
-    let rows = client.do_get(ticket).await.unwrap();
-    (client, rows)
-}
-
-async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBatch>, FlightError> {
-    let ticket = info.endpoint[0].ticket.clone().unwrap();
-    client.do_get(ticket).await?.try_collect().await
-}
-
-async fn ask(client: &mut Client, sql: &str) -> Result<Vec<RecordBatch>, FlightError> {
-    let info = client.execute(sql.to_owned(), None).await?;
-    fetch(client, info).await
-}
-
-fn number(batches: &[RecordBatch]) -> i64 {
-    let batch = batches.iter().find(|batch| batch.num_rows() > 0).unwrap();
-    batch.column(0).as_primitive::<Int64Type>().value(0)
-}
-
-fn text(batches: &[RecordBatch]) -> String {
-    pretty_format_batches(batches).unwrap().to_string()
-}
-
-/// Fails with this code, and says this.
-async fn refused<T>(
-    answer: impl Future<Output = Result<T, FlightError>>,
-    code: Code,
-    expected: &str,
-) {
-    let Err(error) = answer.await else {
-        panic!("'{expected}' was to be said")
-    };
-    let FlightError::Tonic(status) = error else {
-        panic!("{error}: {expected}")
-    };
-    assert_eq!(status.code(), code, "{status}");
-    assert!(status.message().contains(expected), "{status}: {expected}");
-}
+use fixture::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_query_is_planned_and_its_rows_are_fetched_once() {
@@ -367,9 +230,6 @@ async fn queries_are_seen_and_cancelled_in_sql() {
     assert!(text(&again).contains("false"));
 }
 
-/// A result that is larger than what may wait for its client.
-const LARGE: &str = "SELECT repeat(a.name, 10) FROM numbers a, numbers b";
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_background_cursors_lock_nobody_out() {
     const SLOTS: usize = 8;
@@ -405,6 +265,7 @@ async fn unread_background_cursors_lock_nobody_out() {
 async fn control_statements_need_neither_a_slot_nor_memory() {
     const LIMIT: usize = 4 << 20;
     let engine = Engine::builder().workers(1).slots(1).memory_limit(LIMIT);
+    let engine = engine.spill(std::env::temp_dir(), 0);
     let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
     // What waits for its client is more than there is.
     let (_client, rows) = unread(fixture.login().await, LARGE).await;
@@ -434,14 +295,6 @@ async fn control_statements_need_neither_a_slot_nor_memory() {
     let count = soon(work, waiting).await.unwrap().unwrap();
     assert!(number(&count) >= 10_000);
 }
-
-/// Has no end, and needs hardly any memory.
-const RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t) \
-                         SELECT count(*) FROM t";
-/// The same with a join and an aggregation in each step.
-const JOINING_RECURSION: &str = "WITH RECURSIVE t(n) AS (SELECT CAST(1 AS BIGINT) \
-     UNION ALL SELECT t.n FROM t JOIN (SELECT max(number) - 9998 AS n FROM numbers) m \
-     ON t.n = m.n) SELECT count(*) FROM t";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn recursive_queries_yield_and_can_be_cancelled() {
@@ -601,4 +454,48 @@ async fn a_server_that_stops_tells_its_clients() {
     )
     .await;
     fixture.serving.await.unwrap().unwrap();
+}
+
+/// Passes bytes between a client and a server, until it is told to be silent; both
+/// connections stay open then, as when a machine has lost its power.
+async fn relay(to: String, silent: Arc<AtomicBool>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (client, _) = listener.accept().await.unwrap();
+        let server = TcpStream::connect(to.trim_start_matches("http://"))
+            .await
+            .unwrap();
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        for (mut from, mut to) in [(from_client, to_server), (from_server, to_client)] {
+            let silent = Arc::clone(&silent);
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 1 << 16];
+                while let Ok(length @ 1..) = from.read(&mut bytes).await {
+                    if !silent.load(Relaxed) && to.write_all(&bytes[..length]).await.is_err() {
+                        break;
+                    }
+                }
+                // What was passed on stays open.
+                std::future::pending::<()>().await;
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_falls_silent_cancels_its_query() {
+    let fixture = serve(|builder| builder.keepalive(Duration::from_millis(500))).await;
+    let silent = Arc::new(AtomicBool::new(false));
+    let url = relay(fixture.url.clone(), Arc::clone(&silent)).await;
+    let mut client = connect(&url).await;
+    let _asking = tokio::spawn(async move { ask(&mut client, ENDLESS).await });
+    fixture.running(1).await;
+    // Asked, it answers.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(fixture.engine.running().len(), 1);
+    silent.store(true, Relaxed);
+    fixture.running(0).await;
 }

@@ -48,7 +48,7 @@ pub(crate) struct SqlArgs {
     #[command(flatten)]
     engine: EngineArgs,
     /// Ask a server instead: grpc://HOST:PORT
-    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "memory", "policy"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "memory", "spill", "policy"])]
     connect: Option<String>,
     #[command(flatten)]
     login: LoginArgs,
@@ -199,10 +199,21 @@ async fn converse(shell: &mut Shell, terminal: &mut Terminal) -> Result<(), Fail
         "Giveway {}: \\? lists commands, \\q leaves.",
         env!("CARGO_PKG_VERSION")
     );
+    let mut has_new_names = true;
     loop {
+        if has_new_names && shell.is_fresh() {
+            reader.set_names(shell.names().await);
+            has_new_names = false;
+        }
         let prompt = if shell.is_fresh() { "sql> " } else { "  -> " };
         let line = match reader.line(prompt)? {
-            Line::Text(line) => line,
+            Line::Text(line) => {
+                let line_lower = line.to_lowercase();
+                has_new_names |= ["create", "drop"]
+                    .iter()
+                    .any(|word| line_lower.contains(word));
+                line
+            }
             Line::TakenBack => {
                 shell.reset();
                 continue;

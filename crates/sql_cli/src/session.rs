@@ -13,7 +13,7 @@ use giveway_command::Failure;
 /// How the engine is to be, and what is to be in it.
 #[derive(Args, Debug)]
 pub(crate) struct EngineArgs {
-    /// A table: a Parquet, CSV or TSV file, or a directory of one kind of them;
+    /// A table: a Parquet, CSV, TSV or JSON file, or a directory of one kind of them;
     /// may be repeated
     #[arg(long, value_name = "NAME=PATH")]
     table: Vec<NamedPath>,
@@ -27,6 +27,10 @@ pub(crate) struct EngineArgs {
     /// quarters of the memory of this machine, or of this container]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
+    /// What results may take on disk that nobody reads, such as 20G; in TMPDIR
+    /// [default: 8G]
+    #[arg(long, value_name = "SIZE")]
+    spill: Option<Size>,
     /// Which query goes first: tuned, fair, fifo, las, lottery, lottery:SEED, balanced or
     /// decay:LAMBDA,D_START
     #[arg(long, default_value_t = Policy::Tuned)]
@@ -48,6 +52,9 @@ impl EngineArgs {
         }
         if let Some(Size(bytes)) = self.memory.or_else(default_memory) {
             builder = builder.memory_limit(bytes);
+        }
+        if let Some(Size(bytes)) = self.spill {
+            builder = builder.spill(std::env::temp_dir(), bytes as u64);
         }
         let engine = builder
             .build()

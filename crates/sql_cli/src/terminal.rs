@@ -7,10 +7,15 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use giveway_sql::shell::Screen;
+use giveway_sql::shell::{Screen, complete};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rustyline::DefaultEditor;
+use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::Validator;
+use rustyline::{Editor, Helper};
 
 use giveway_command::{Context, Failure};
 
@@ -89,21 +94,55 @@ pub(super) enum Line {
     End,
 }
 
+/// Completes words at a tab.
+#[derive(Default)]
+struct Words {
+    /// Of tables and columns.
+    names: Vec<String>,
+}
+
+impl Completer for Words {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        cursor: usize,
+        _: &rustyline::Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        Ok(complete(line, cursor, &self.names))
+    }
+}
+
+impl Hinter for Words {
+    type Hint = String;
+}
+
+impl Highlighter for Words {}
+impl Validator for Words {}
+impl Helper for Words {}
+
 /// Where lines come from.
 pub(super) struct Reader {
-    editor: DefaultEditor,
+    editor: Editor<Words, DefaultHistory>,
     history: Option<PathBuf>,
 }
 
 impl Reader {
     pub(super) fn new() -> Result<Reader, Failure> {
-        let mut editor = DefaultEditor::new().cannot("read from the terminal")?;
+        let mut editor = Editor::new().cannot("read from the terminal")?;
+        editor.set_helper(Some(Words::default()));
         let history = history();
         if let Some(path) = &history {
             // None yet, or unreadable: a shell without history is a shell.
             let _ = editor.load_history(path);
         }
         Ok(Reader { editor, history })
+    }
+
+    /// Sets the names that words may become.
+    pub(super) fn set_names(&mut self, names: Vec<String>) {
+        self.editor.set_helper(Some(Words { names }));
     }
 
     pub(super) fn line(&mut self, prompt: &str) -> Result<Line, Failure> {

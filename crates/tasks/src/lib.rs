@@ -16,8 +16,10 @@
 //! | --- | --- |
 //! | `sync`, `clock`, `mask`, `parking` | Which primitives are used, so that models can replace them? |
 //! | `group_word`, `decay`, `policy`, `local` | Which group does one worker run next? |
+//! | `line` | Which group that waits is next? |
 //! | `morsel` | How much is run at a time? |
 //! | `pipeline`, `wake`, `task_set`, `group`, `query` | What is run? |
+//! | `kernel` | What does the kernel's scheduler learn of it? |
 //! | `slots`, `shared`, `worker` | How do workers agree without waiting for each other? |
 //! | `replay`, `tuning` | Which parameters would have been best for the recent queries? |
 //! | `error`, `stats`, `pool`, [`simulation`] | How is it used, with threads or with a virtual clock? |
@@ -30,6 +32,8 @@ mod decay;
 mod error;
 mod group;
 mod group_word;
+mod kernel;
+mod line;
 mod local;
 mod mask;
 #[cfg(all(test, loom))]
@@ -60,6 +64,9 @@ pub use error::{QueryError, Why};
 // The words of the interface, so that a program needs no second package for them.
 pub use giveway_tier::{Tier, Weight};
 pub use group::{QueryId, QueryView, Report, Ticket};
+#[cfg(not(loom))]
+pub use kernel::ThreadTier;
+pub use line::Line;
 pub use pipeline::{Failure, Morsel, Pipeline, Step};
 pub use policy::{ParsePolicyError, Policy};
 #[cfg(not(loom))]

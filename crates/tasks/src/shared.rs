@@ -31,11 +31,10 @@
 //!     (not asserted: each thread sees its own half; `models` has both)
 //! A5. *Tiers.* Background groups have three quarters of the slots at most, and a
 //!     slot that becomes free goes to a time-sensitive group that waits before it
-//!     goes to a background one. A group may keep its slot for as long as its client
+//!     goes to a background one; within a tier, by weight (`line`). A group may keep its slot for as long as its client
 //!     likes, so without the reserve a slot would never become free.
 //!     (asserted in `Admission::check` and `succeed`)
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64 as LooseU64;
 use std::sync::{Arc, Weak};
@@ -47,12 +46,13 @@ use crate::clock::Clock;
 use crate::decay::Decay;
 use crate::error::{QueryError, Why};
 use crate::group::{Group, QueryId, QueryView, Tally};
+use crate::line::Line;
 use crate::mask::Mask;
 use crate::morsel::Targets;
 use crate::pipeline::Failure;
 use crate::policy::Policy;
 use crate::query::{Query, Refused};
-use crate::slots::{Last, Slots};
+use crate::slots::{Last, Post, Slots};
 use crate::stats::Counters;
 use crate::sync::{
     Acquire, AtomicBool, Condvar, Mutex, Relaxed, Release, SeqCst, fence, lock, wait,
@@ -101,13 +101,13 @@ struct Admission {
     background: usize,
     background_max: usize,
     /// By the tier's number.
-    waiting: [VecDeque<Arc<Group>>; Tier::ALL.len()],
+    waiting: [Line<Arc<Group>>; Tier::ALL.len()],
     last_id: u64,
     is_closed: bool,
 }
 
 impl Admission {
-    fn queue(&mut self, tier: Tier) -> &mut VecDeque<Arc<Group>> {
+    fn queue(&mut self, tier: Tier) -> &mut Line<Arc<Group>> {
         &mut self.waiting[tier as usize]
     }
 
@@ -127,7 +127,7 @@ impl Admission {
     fn next(&mut self) -> Option<Arc<Group>> {
         let tier = (Tier::ALL.into_iter())
             .find(|&tier| self.has_room(tier) && !self.waiting[tier as usize].is_empty())?;
-        self.queue(tier).pop_front()
+        self.queue(tier).pop()
     }
 
     /// Gives a slot to a group, or to none; returns the group that had it.
@@ -250,7 +250,8 @@ impl Shared {
                 self.proceed(slot, Arc::clone(&group), 0);
             }
             None => {
-                admission.queue(tier).push_back(Arc::clone(&group));
+                let weight = group.word.weight;
+                admission.queue(tier).push(weight, Arc::clone(&group));
                 admission.check();
             }
         }
@@ -293,6 +294,7 @@ impl Shared {
                         _ => post.back.push(slot),
                     }
                     post.parking.wake();
+                    self.raise(post, slot);
                 }
                 // A4. There is one in `wake`, too, but that is not what it promises.
                 fence(SeqCst);
@@ -386,6 +388,15 @@ impl Shared {
         let post = self.slots.post(worker);
         post.back.push(slot);
         post.parking.wake();
+        self.raise(post, slot);
+    }
+
+    /// K4 of `kernel`, after what the worker is to see and the fence in `wake`.
+    fn raise(&self, post: &Post, slot: usize) {
+        let word = self.slots.word(slot);
+        if word.is_some_and(|word| word.tier == Tier::TimeSensitive) {
+            post.raise.raise();
+        }
     }
 
     /// Ends a query early. False if it has ended already, or ends for another
@@ -393,8 +404,7 @@ impl Shared {
     pub(crate) fn cancel(&self, id: QueryId, reason: QueryError) -> bool {
         let mut admission = lock(&self.admission);
         let is_it = |group: &Arc<Group>| group.word.id == id.0;
-        let waiting = (admission.waiting.iter_mut())
-            .find_map(|queue| queue.remove(queue.iter().position(is_it)?));
+        let waiting = (admission.waiting.iter_mut()).find_map(|queue| queue.remove(is_it));
         if let Some(group) = waiting {
             drop(admission);
             let is_why = group.tally.stop(reason);
@@ -430,7 +440,7 @@ impl Shared {
         let groups: Vec<Arc<Group>> = {
             let admission = lock(&self.admission);
             let running = admission.running.iter().flatten();
-            let waiting = admission.waiting.iter().flatten();
+            let waiting = admission.waiting.iter().flat_map(Line::iter);
             running.chain(waiting).cloned().collect()
         };
         let mut views: Vec<_> = groups.iter().map(|group| group.view(now)).collect();
@@ -442,7 +452,7 @@ impl Shared {
     pub(crate) fn load(&self) -> (usize, usize) {
         let admission = lock(&self.admission);
         let running = self.settings.slots - admission.free.len();
-        let waiting = admission.waiting.iter().map(VecDeque::len).sum();
+        let waiting = admission.waiting.iter().map(Line::len).sum();
         (running, waiting)
     }
 

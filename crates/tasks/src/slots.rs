@@ -64,6 +64,7 @@ use std::ptr::NonNull;
 use crossbeam_utils::CachePadded;
 
 use crate::group_word::GroupWord;
+use crate::kernel::Raise;
 use crate::mask::UpdateMask;
 use crate::parking::Parking;
 use crate::sync::{
@@ -95,6 +96,7 @@ pub(crate) struct Post {
     pub(crate) change: UpdateMask,
     pub(crate) back: UpdateMask,
     pub(crate) parking: Parking,
+    pub(crate) raise: Raise,
 }
 
 /// The caller is alone with this set, and has to finalize it.
@@ -134,6 +136,7 @@ impl Slots {
                 change: UpdateMask::new(slots),
                 back: UpdateMask::new(slots),
                 parking: Parking::new(),
+                raise: Raise::default(),
             })
         };
         Slots {

@@ -21,11 +21,15 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use giveway_tier::Tier;
+
+use crate::kernel::ThreadTier;
 use crate::local::{LocalScheduler, Seat};
 use crate::morsel::{Division, Steps};
 use crate::pipeline::{Morsel, Step};
 use crate::shared::{Shared, guarded, settle};
 use crate::slots::Last;
+use crate::sync::{SeqCst, fence};
 use crate::task_set::TaskSet;
 use crate::tuning::Tracker;
 
@@ -65,8 +69,13 @@ impl Worker {
 
     /// Works until the pool exits.
     pub(crate) fn work(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let post = shared.slots.post(self.me);
+        let mut kernel = ThreadTier::attach();
+        post.raise.set(kernel.remote());
         loop {
             while let Some(mut running) = self.begin() {
+                self.say(&kernel, &running);
                 self.execute(&mut running);
                 self.finish(running);
             }
@@ -74,9 +83,29 @@ impl Worker {
                 return;
             }
             self.shared.counters[self.me].slept();
-            let post = self.shared.slots.post(self.me);
+            // What wakes it may be urgent.
+            kernel.say(Tier::TimeSensitive);
+            if kernel.refresh() {
+                post.raise.set(kernel.remote());
+            }
             post.parking
                 .sleep(|| self.has_news() || self.shared.is_exiting());
+        }
+    }
+
+    /// Tells the kernel whose task this is: K1 and K2 of `kernel`.
+    fn say(&self, kernel: &ThreadTier, running: &Running) {
+        if !kernel.is_attached() {
+            return;
+        }
+        // SAFETY: as in `execute`.
+        let tier = unsafe { running.set.as_ref() }.word.tier;
+        kernel.say(tier);
+        if tier == Tier::Background {
+            fence(SeqCst);
+            if self.has_news() {
+                kernel.say(Tier::TimeSensitive);
+            }
         }
     }
 

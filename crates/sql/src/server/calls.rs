@@ -82,7 +82,7 @@ impl FlightSqlService for Service {
         request: Request<FlightDescriptor>,
     ) -> Answer<FlightInfo> {
         let caller = (self.clients).caller(request.metadata(), peer(&request))?;
-        let plan = self.logical_plan(&caller.session, &command.query).await?;
+        let plan = self.logical_plan(&caller, &command.query).await?;
         let query = self.plan(&caller, plan, &command.query).await?;
         self.ticket(&caller, query, request.into_inner())
     }
@@ -102,7 +102,7 @@ impl FlightSqlService for Service {
         request: Request<PeekableFlightDataStream>,
     ) -> Result<i64, Status> {
         let caller = (self.clients).caller(request.metadata(), peer(&request))?;
-        let plan = self.logical_plan(&caller.session, &command.query).await?;
+        let plan = self.logical_plan(&caller, &command.query).await?;
         let query = self.plan(&caller, plan, &command.query).await?;
         self.update(query).await
     }
@@ -113,7 +113,7 @@ impl FlightSqlService for Service {
         request: Request<Action>,
     ) -> Result<ActionCreatePreparedStatementResult, Status> {
         let caller = (self.clients).caller(request.metadata(), peer(&request))?;
-        let plan = self.logical_plan(&caller.session, &command.query).await?;
+        let plan = self.logical_plan(&caller, &command.query).await?;
         self.prepare(caller, plan, command.query)
     }
 

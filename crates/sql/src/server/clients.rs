@@ -73,6 +73,8 @@ pub(super) struct Caller {
     pub(super) is_kept: bool,
     /// The session's settings, and what the headers say.
     pub(super) options: QueryOptions,
+    /// When it called.
+    pub(super) began: Instant,
 }
 
 impl Clients {
@@ -155,6 +157,7 @@ impl Clients {
             owner,
             is_kept,
             options,
+            began: Instant::now(),
         })
     }
 

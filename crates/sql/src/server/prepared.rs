@@ -74,6 +74,7 @@ impl Service {
             owner: caller.owner.clone(),
             is_kept: prepared.is_kept,
             options: caller.options.clone(),
+            began: caller.began,
         };
         let parameters = crate::lock(&prepared.parameters).clone();
         let plan = match parameters {

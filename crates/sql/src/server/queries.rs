@@ -34,18 +34,17 @@ use super::status::{status, streaming};
 use super::wire::{Answer, Rows, as_sent, encode, info};
 use crate::live;
 use crate::query::{Query, QueryId};
-use crate::session::Session;
 
 impl Service {
     /// The logical plan of a text, if this server runs such.
     pub(super) async fn logical_plan(
         &self,
-        session: &Session,
+        caller: &Caller,
         text: &str,
     ) -> Result<LogicalPlan, Status> {
         let text = live::long_form(text);
-        let plan = session
-            .logical_plan(&text)
+        let plan = (caller.session)
+            .logical_plan_for(&text, &caller.options, caller.began)
             .await
             .map_err(|error| status(&error))?;
         SQLOptions::new()
@@ -74,18 +73,11 @@ impl Service {
                  giveway-deadline",
             ));
         }
-        let query = caller
-            .session
-            .query(plan, text)
+        let query = (caller.session)
+            .query_for(plan, text, caller.options.clone(), caller.began)
             .await
             .map_err(|error| status(&error))?;
-        let query = as_sent(query)?;
-        let options = &caller.options;
-        let query = query.tier(options.tier).weight(options.weight);
-        Ok(match options.deadline {
-            Some(deadline) => query.deadline(deadline),
-            None => query,
-        })
+        as_sent(query)
     }
 
     /// Keeps a planned query, and says where its rows are to be had.

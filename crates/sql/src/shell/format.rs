@@ -169,19 +169,36 @@ impl Printer {
         for row in 0..batch.num_rows() {
             let cells = columns
                 .iter()
-                .map(|column| column.value(row).try_to_string().map(|cell| plain(&cell)))
+                .map(|column| column.value(row).try_to_string())
                 .collect::<Result<Vec<_>, _>>()?;
-            match &self.widths {
-                Some(widths) => self.line(&mut text, &cells, widths),
-                None => {
-                    self.waiting.push(cells);
-                    if self.waiting.len() == ROWS_MEASURED {
-                        text = self.measured();
+            for cells in self.lines_of(&cells) {
+                match &self.widths {
+                    Some(widths) => self.line(&mut text, &cells, widths),
+                    None => {
+                        self.waiting.push(cells);
+                        if self.waiting.len() == ROWS_MEASURED {
+                            text = self.measured();
+                        }
                     }
                 }
             }
         }
         Ok(text)
+    }
+
+    /// A row as lines: one, or as many as a plan has. Other texts stay in one line, or
+    /// they could look like rows.
+    fn lines_of(&self, cells: &[String]) -> Vec<Vec<String>> {
+        let names = self.schema.fields().iter().map(|field| field.name());
+        if !names.eq(["plan_type", "plan"]) {
+            return vec![cells.iter().map(|cell| plain(cell)).collect()];
+        }
+        let heights = cells.iter().map(|cell| cell.lines().count());
+        let line = |number| {
+            let part = |cell: &String| plain(cell.lines().nth(number).unwrap_or_default());
+            cells.iter().map(part).collect()
+        };
+        (0..heights.fold(1, usize::max)).map(line).collect()
     }
 
     /// Header and waiting lines, unless that has been said.
@@ -289,6 +306,21 @@ mod tests {
         }
         text.extend(printer.finish().unwrap());
         String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn a_plan_has_a_line_for_each_of_its_operators() {
+        let plans: ArrayRef = Arc::new(StringArray::from(vec!["scan\n  filter", "x"]));
+        let names: ArrayRef = Arc::new(StringArray::from(vec!["one", "t\u{7}wo"]));
+        let batch = RecordBatch::try_from_iter([("plan_type", names), ("plan", plans)]).unwrap();
+        let mut printer = Printer::new(Format::Table, batch.schema());
+        let mut text = printer.batch(&batch).unwrap();
+        text.extend(printer.finish().unwrap());
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            " plan_type | plan\n-----------+----------\n one       | scan\n           |   filter\n \
+             t\\u{7}wo  | x\n(2 rows)\n"
+        );
     }
 
     #[test]

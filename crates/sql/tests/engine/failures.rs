@@ -107,7 +107,8 @@ async fn memory_runs_out_for_one() {
 async fn queries_wait_while_memory_is_short() {
     const LIMIT: usize = 3 << 20;
     let engine = Engine::builder().workers(1).memory_limit(LIMIT);
-    let engine = engine.build().unwrap();
+    // What is unread stays in memory.
+    let engine = engine.spill(std::env::temp_dir(), 0).build().unwrap();
     let session = session(&engine);
     register_numbers(&session, 40);
     let sql = "SELECT number FROM numbers LIMIT 1000000";
@@ -148,7 +149,8 @@ fn register_numbers(session: &Session, batches: usize) {
 async fn background_queries_leave_memory_to_others() {
     const LIMIT: usize = 12 << 20;
     let engine = Engine::builder().workers(1).memory_limit(LIMIT);
-    let engine = engine.build().unwrap();
+    // What is unread stays in memory.
+    let engine = engine.spill(std::env::temp_dir(), 0).build().unwrap();
     let session = session(&engine);
     register_numbers(&session, 40);
     let sql = "SELECT number FROM numbers LIMIT 1000000";

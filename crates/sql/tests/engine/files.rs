@@ -56,6 +56,66 @@ async fn files_are_tables() {
     quiet(&engine).await;
 }
 
+#[tokio::test]
+async fn json_lines_and_compressed_files_are_tables() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let sql = "SELECT n_nationkey, n_name FROM nation";
+    for (name, options) in [
+        ("lines.ndjson", "STORED AS JSON"),
+        (
+            "packed.csv.gz",
+            "STORED AS CSV OPTIONS ('format.compression' 'gzip', 'format.has_header' 'true')",
+        ),
+        (
+            "zipped.jsonl.zst",
+            "STORED AS JSON OPTIONS ('format.compression' 'zstd')",
+        ),
+    ] {
+        let copy = format!("COPY ({sql}) TO '{}' {options}", path(name).display());
+        assert_eq!(ask(&session, &copy).await, ["| 25 |"]);
+        files::register(&session, "read", &path(name))
+            .await
+            .unwrap();
+        let read = "SELECT sum(n_nationkey), max(n_name) FROM read";
+        assert_eq!(ask(&session, read).await, ["| 300 | VIETNAM |"], "{name}");
+        session.context().deregister_table("read").unwrap();
+    }
+    let bytes = std::fs::read(path("packed.csv.gz")).unwrap();
+    assert_eq!(bytes[..2], [0x1f, 0x8b], "it is compressed");
+    let found = files::register_all(&session, dir.path()).await.unwrap();
+    assert_eq!(found.names, ["lines", "packed", "zipped"]);
+    quiet(&engine).await;
+}
+
+#[tokio::test]
+async fn rows_are_added_to_a_directory_of_parquet_files() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    let dir = tempfile::tempdir().unwrap();
+    let location = dir.path().join("few");
+    let create = format!(
+        "CREATE EXTERNAL TABLE few (n_nationkey BIGINT, n_name VARCHAR) STORED AS PARQUET \
+         LOCATION '{}/'",
+        location.display()
+    );
+    std::fs::create_dir(&location).unwrap();
+    ask(&session, &create).await;
+    for region in 0..2 {
+        let insert = format!(
+            "INSERT INTO few SELECT n_nationkey, n_name FROM nation WHERE n_regionkey = {region}"
+        );
+        assert_eq!(ask(&session, &insert).await, ["| 5 |"]);
+    }
+    assert_eq!(ask(&session, "SELECT count(*) FROM few").await, ["| 10 |"]);
+    let other = engine.session();
+    files::register(&other, "few", &location).await.unwrap();
+    assert_eq!(ask(&other, "SELECT count(*) FROM few").await, ["| 10 |"]);
+    quiet(&engine).await;
+}
+
 /// Rows of a morsel: a batch, and half a kilobyte each, so that it is large enough.
 const MORSEL_ROWS: usize = 8192;
 const ROWS: usize = 4 * MORSEL_ROWS;
@@ -152,14 +212,14 @@ async fn what_an_unread_scan_holds_is_bounded() {
     // A row group is 16 MiB of text, and is read at once.
     write_groups(&path, ROWS);
     let engine = Engine::builder().workers(1).memory_limit(LIMIT);
-    let engine = engine.build().unwrap();
+    let engine = engine.spill(std::env::temp_dir(), 0).build().unwrap();
     let session = engine.session();
     files::register(&session, "wide", &path).await.unwrap();
     let mut unread = Vec::new();
     for _ in 0..5 {
         let query = session.sql("SELECT * FROM wide").await.unwrap();
         let mut stream = query.submit().unwrap().stream();
-        let first = tokio::time::timeout(Duration::from_secs(1), stream.next()).await;
+        let first = tokio::time::timeout(Duration::from_secs(5), stream.next()).await;
         // Who finds none left is refused, or waits.
         if let Ok(Some(Ok(_))) = first {
             unread.push(stream);
