@@ -296,8 +296,13 @@ mod tests {
 
     /// A sample whose exposition no connection takes in one piece.
     fn large() -> Sample {
+        of_paths(400)
+    }
+
+    /// One with as many cgroups as there can be, and more, with paths of so many parts.
+    fn of_paths(parts: usize) -> Sample {
         let cgroup = CgroupSample {
-            path: "/long".repeat(400),
+            path: "/long".repeat(parts),
             ..CgroupSample::default()
         };
         let cgroups = (0..1000).map(|id| (id, cgroup.clone())).collect();
@@ -446,41 +451,45 @@ mod tests {
             took.sort();
             took
         };
-        served_from(PATIENCE, Slow(large(), Arc::clone(&samples)), |connect| {
-            let alone = scrape(connect)[2];
-            let is_over = AtomicBool::new(false);
-            let (took, left) = thread::scope(|scope| {
-                let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| connect()).collect();
-                // A third says nothing; one asks, a byte at a time; one has asked and
-                // does not read.
-                for stream in slow.iter_mut().skip(2).step_by(3) {
-                    stream.write_all(GET.as_bytes()).unwrap();
-                }
-                let slow = scope.spawn(|| {
-                    for byte in GET.bytes().cycle() {
-                        if is_over.load(Ordering::Relaxed) {
-                            break;
-                        }
-                        for stream in slow.iter_mut().skip(1).step_by(3) {
-                            // Hung up on, when its time is over.
-                            let _ = stream.write_all(&[byte]);
-                        }
-                        thread::sleep(PATIENCE / 10);
+        served_from(
+            PATIENCE,
+            Slow(of_paths(20), Arc::clone(&samples)),
+            |connect| {
+                let alone = scrape(connect)[4];
+                let is_over = AtomicBool::new(false);
+                let (took, left) = thread::scope(|scope| {
+                    let mut slow: Vec<TcpStream> = (0..CLIENTS).map(|_| connect()).collect();
+                    // A third says nothing; one asks, a byte at a time; one has asked and
+                    // does not read.
+                    for stream in slow.iter_mut().skip(2).step_by(3) {
+                        stream.write_all(GET.as_bytes()).unwrap();
                     }
-                    slow
+                    let slow = scope.spawn(|| {
+                        for byte in GET.bytes().cycle() {
+                            if is_over.load(Ordering::Relaxed) {
+                                break;
+                            }
+                            for stream in slow.iter_mut().skip(1).step_by(3) {
+                                // Hung up on, when its time is over.
+                                let _ = stream.write_all(&[byte]);
+                            }
+                            thread::sleep(PATIENCE / 10);
+                        }
+                        slow
+                    });
+                    let took = scrape(connect);
+                    is_over.store(true, Ordering::Relaxed);
+                    (took, slow.join().unwrap().len())
                 });
-                let took = scrape(connect);
-                is_over.store(true, Ordering::Relaxed);
-                (took, slow.join().unwrap().len())
-            });
-            assert_eq!(left, CLIENTS);
-            let slowest = took[4];
-            eprintln!("alone {alone:?}, beside {CLIENTS} slow clients {took:?}");
-            assert!(
-                slowest < alone + DELAY_MAX,
-                "{took:?} beside {CLIENTS} slow clients, {alone:?} alone"
-            );
-        });
+                assert_eq!(left, CLIENTS);
+                let slowest = took[4];
+                eprintln!("alone {alone:?}, beside {CLIENTS} slow clients {took:?}");
+                assert!(
+                    slowest < alone + DELAY_MAX,
+                    "{took:?} beside {CLIENTS} slow clients, {alone:?} alone"
+                );
+            },
+        );
         let samples = *samples.lock().unwrap();
         // One each, and a few for all who do not read.
         assert!((10..20).contains(&samples), "{samples}");
