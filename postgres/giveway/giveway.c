@@ -155,6 +155,8 @@ _PG_init(void)
 		(void) hints_resolve(HINTS_STOCK, &doubt);
 		slot_preload();
 		imposed_preload();
+		admit_preload();
+		statement_preload();
 		launcher_register();
 	}
 	else
