@@ -23,8 +23,8 @@
  * SETTINGS.  A class's work_mem and max_parallel_workers_per_gather are what its sessions
  * have by default, in place of what role and database have, and the most they can have.
  * The default is set when the class is read.  What a session has set for itself, beyond
- * that, is cut before a statement is planned and before it is executed, by SET as the
- * session itself would.
+ * that, is cut before a statement is planned and before it is executed, by SET LOCAL as
+ * the session itself would: the session's own value is there again after the transaction.
  *
  * The tables are looked up as members of the extension: a user who may create tables in
  * its schema cannot pass one off as ours.
@@ -309,10 +309,9 @@ static Limited limited_workers = {"max_parallel_workers_per_gather",
 &max_parallel_workers_per_gather, NULL};
 
 static void
-set(const char *name, const char *value, GucSource source)
+set(const char *name, const char *value, GucSource source, GucAction action)
 {
-	(void) set_config_option(name, value, PGC_USERSET, source, GUC_ACTION_SET, true, 0,
-							 false);
+	(void) set_config_option(name, value, PGC_USERSET, source, action, true, 0, false);
 }
 
 /* Make the limit the session's default, or give it back its own. */
@@ -323,7 +322,7 @@ set_default(Limited *limited, int limit)
 		return;
 	if (limit == NO_LIMIT)
 	{
-		set(limited->name, limited->before, PGC_S_DATABASE_USER);
+		set(limited->name, limited->before, PGC_S_DATABASE_USER, GUC_ACTION_SET);
 		pfree(limited->before);
 		limited->before = NULL;
 		return;
@@ -331,14 +330,14 @@ set_default(Limited *limited, int limit)
 	if (limited->before == NULL)
 		limited->before = MemoryContextStrdup(TopMemoryContext,
 											  GetConfigOptionResetString(limited->name));
-	set(limited->name, psprintf("%d", limit), PGC_S_DATABASE_USER);
+	set(limited->name, psprintf("%d", limit), PGC_S_DATABASE_USER, GUC_ACTION_SET);
 }
 
 static void
 cut(const Limited *limited, int limit)
 {
 	if (limit != NO_LIMIT && *limited->value > limit)
-		set(limited->name, psprintf("%d", limit), PGC_S_SESSION);
+		set(limited->name, psprintf("%d", limit), PGC_S_SESSION, GUC_ACTION_LOCAL);
 }
 
 /* ---- for statements ---- */

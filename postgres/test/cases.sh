@@ -624,7 +624,9 @@ vacate() {
 # No more statements run at a time than the class has places; who waits comes in turn.
 case_class_has_places() {
 	local second second_pid before
-	sql main "CREATE ROLE clerk LOGIN" >/dev/null
+	sql main "CREATE ROLE clerk LOGIN; CREATE SCHEMA AUTHORIZATION clerk;
+		GRANT CREATE, TEMPORARY ON DATABASE postgres TO clerk;
+		GRANT EXECUTE ON FUNCTION giveway_test_burn TO clerk; GRANT SELECT ON many TO clerk" >/dev/null
 	check "a class" "" "$(set_class concurrency=1)"
 	open_session main clerk
 	second=$session second_pid=$session_pid
@@ -692,7 +694,7 @@ HINT:  Try again later, or raise concurrency or queue_timeout of the class." "$s
 	await "$session"
 	close_session "$session"
 	check_soon "terminated in the queue" "1|0" 'class desk "running, waiting"'
-	check "timed out and cancelled" 4 "$(class desk "timeouts + cancelled - $before")"
+	check "timed out and cancelled" 5 "$(class desk "timeouts + cancelled - $before")"
 	vacate
 	open_session main clerk
 	occupy
@@ -712,9 +714,6 @@ case_class_nested_statements() {
 	local statement before figures="let_in, timeouts, waited"
 	set_class concurrency=1 "queue_timeout='1s'"
 	before=$(class desk "$figures")
-	sql main "CREATE SCHEMA AUTHORIZATION clerk;
-		GRANT CREATE, TEMPORARY ON DATABASE postgres TO clerk;
-		GRANT EXECUTE ON FUNCTION giveway_test_burn TO clerk; GRANT SELECT ON many TO clerk" >/dev/null
 	check "tables and functions" "" "$(sql main "
 		CREATE TABLE parent (n int PRIMARY KEY);
 		CREATE TABLE child (n int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
@@ -984,11 +983,12 @@ case_class_under_load() {
 
 # Classes go with a dump of their database.
 case_class_dumped() {
-	local rows="SELECT c, r.role FROM giveway_class c LEFT JOIN giveway_class_role r USING (class) ORDER BY 1"
+	local rows="SELECT c, r.role FROM giveway_class c LEFT JOIN giveway_class_role r USING (class) ORDER BY 1, 2"
 	set_class concurrency=7 "queue_timeout='3s'" "demote_after='5min'" work_mem=4096 \
 		max_parallel_workers_per_gather=0
 	sql main "CREATE ROLE leaver; INSERT INTO giveway_class_role VALUES ('-', 'desk'), ('leaver', 'desk');
-		DROP ROLE leaver; CREATE DATABASE copied" >/dev/null
+		DROP ROLE leaver" >/dev/null
+	sql main "CREATE DATABASE copied" >/dev/null
 	"$bin/pg_dump" -h "$work/main" -U postgres -t 'giveway*' -e giveway postgres >"$work/dump.sql" 2>"$work/dump.log" ||
 		problem="  $(cat "$work/dump.log")"
 	check "restored" "" "$("$bin/psql" -X -q -h "$work/main" -U postgres -d copied -v ON_ERROR_STOP=1 \
