@@ -594,6 +594,8 @@ class_state() {
 # set_class SETTING...: class "desk", which role clerk is of, has these limits only.
 set_class() {
 	local setting columns= values=
+	# A place that got lost fails a case, and does not keep it waiting for ever.
+	case $* in *queue_timeout*) ;; *) set -- "$@" "queue_timeout='15s'" ;; esac
 	for setting in "$@"; do
 		columns="$columns, ${setting%%=*}"
 		values="$values, ${setting#*=}"
@@ -678,7 +680,7 @@ DETAIL:  Its concurrency is 1, and 1 statements run.
 HINT:  Try again later, or raise concurrency or queue_timeout of the class." "$said"
 	check "SQLSTATE" 53400 "$("$bin/psql" -X -A -t -q -h "$work/main" -U clerk -d postgres \
 		-v VERBOSITY=sqlstate -c "SELECT 1" 2>&1 | sed 's/ERROR:  //')"
-	sql main "UPDATE giveway_class SET queue_timeout = NULL" >/dev/null
+	sql main "UPDATE giveway_class SET queue_timeout = '15s'" >/dev/null
 	say "$session" "SET statement_timeout = 200"
 	say "$session" "SELECT 1"
 	check "statement_timeout" "ERROR:  canceling statement due to statement timeout" "$said"
@@ -760,7 +762,19 @@ case_class_nested_statements() {
 		SELECT count(giveway_test_burn(0.001)) FROM many
 	END
 	check "let in, turned away, made to wait" "$before" "$(class desk "$figures")"
-	# A statement that is planned with a place taken by another does not wait, COMMIT neither.
+	# Nor does it lose its place to another before it ends.
+	local second=$session second_pid=$session_pid
+	open_session main clerk
+	begin "$session" "DO \$\$ BEGIN FOR i IN 1..40 LOOP PERFORM pg_sleep(0.05); END LOOP; END \$\$"
+	check_soon "runs" "desk|running" "class_state $session_pid"
+	begin "$second" "SELECT 1"
+	check_soon "waits" "desk|waiting" "class_state $second_pid"
+	sleep 0.3
+	check "still" "desk|waiting" "$(class_state "$second_pid")"
+	await "$session"
+	await "$second"
+	close_session "$second"
+	# COMMIT stores the rows of a cursor, and does not wait.
 	say "$session" "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; INSERT INTO child VALUES (1)"
 	occupy
 	say "$session" "COMMIT"
