@@ -349,9 +349,8 @@ read_all(Oid role)
 	Limits		none = {.work_mem_kb = NO_LIMIT, .parallel_workers = NO_LIMIT};
 
 	limits = none;
-	in_class = settings.classes && !superuser_arg(GetSessionUserId()) &&
-		!superuser_arg(role) && find_tables() && find_class(role, &limits.class) &&
-		read_class();
+	in_class = settings.classes && !superuser_arg(role) && find_tables() &&
+		find_class(role, &limits.class) && read_class();
 	set_default(&limited_work_mem, limits.work_mem_kb);
 	set_default(&limited_workers, limits.parallel_workers);
 	/* Not earlier: after an error it is all to be done again. */
