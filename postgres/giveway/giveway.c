@@ -29,10 +29,11 @@
  * INVARIANTS
  *   1. The postmaster has no slot: its children would share it (asserted in
  *      slot_attach()).
- *   2. Nothing here raises an error or waits, but for bad values of settings
- *      and SQL functions called with the wrong rights.  Without UFS, without
- *      the table, or with a full table, the server runs as before (not asserted:
- *      an absence; tests run servers in each of these states).
+ *   2. Nothing here raises an error or waits, but for bad values of settings,
+ *      SQL functions called with the wrong rights, and statements of a class
+ *      that is full (admit.c).  Without UFS, without the table, or with a full
+ *      table, the server runs as before (not asserted: an absence; tests run
+ *      servers in each of these states).
  *   3. The server's lock record is in the slot only while the slot is attached:
  *      it is moved there after attaching and moved back before detaching
  *      (asserted in slot_detach()).
@@ -155,6 +156,8 @@ _PG_init(void)
 		(void) hints_resolve(HINTS_STOCK, &doubt);
 		slot_preload();
 		imposed_preload();
+		admit_preload();
+		statement_preload();
 		launcher_register();
 	}
 	else

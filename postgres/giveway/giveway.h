@@ -5,11 +5,14 @@
  *
  *	file			question					uses
  *	giveway.c		when does a process get a slot and write to it?		all
- *	launcher.c		how do processes that run no SQL get slots?			slot, hints, kind
- *	view.c			what do slots say now?								slot, hints, imposed
+ *	launcher.c		how do processes that run no SQL get slots?			slot, hints, kind, admit
+ *	view.c			what do slots say now?								slot, hints, imposed, admit
  *	settings.c		what was asked for, what is allowed?				publish
  *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
  *	imposed.c		what has somebody else imposed on a session?		slot
+ *	statement.c		which statements need a place in their class?		admit, class
+ *	admit.c			who may run a statement now?						class, imposed
+ *	class.c			which class is this session's, with what limits?	settings
  *	hints.c			how does UFS learn of locks?						calibrate
  *	calibrate.c		where does a stock server keep them?
  *	kind.c			which kind of process is this, and is it special?
@@ -20,7 +23,9 @@
 #ifndef GIVEWAY_EXTENSION_H
 #define GIVEWAY_EXTENSION_H
 
+#include "datatype/timestamp.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 
 #include <giveway/slot.h>
 #include <giveway/tier.h>
@@ -127,6 +132,8 @@ typedef struct Settings
 	bool		heavyweight;
 	KindTiers	kinds;
 	char	   *dir;
+	bool		classes;		/* whether their limits hold */
+	int			max_classes;
 } Settings;
 
 extern Settings settings;
@@ -142,8 +149,64 @@ typedef struct Imposed
 extern void imposed_preload(void);
 extern void imposed_publish(struct giveway_slot *slot, Claim own);
 extern void imposed_withdraw(void);
+extern void imposed_demote(const PGPROC *leader, bool demoted);
 extern int	imposed_count(void);
 extern int	imposed_at(int number, Imposed *imposed);
+
+/* class.c */
+#define NO_LIMIT (-1)
+
+/* What a class allows its sessions. */
+typedef struct Limits
+{
+	NameData	class;
+	int			concurrency;	/* statements that run at a time, or NO_LIMIT */
+	int64		queue_timeout_ms;	/* or NO_LIMIT */
+	uint64		demote_after_ns;	/* of CPU time; 0: never */
+	int			work_mem_kb;	/* or NO_LIMIT, as the next */
+	int			parallel_workers;	/* for each Gather */
+} Limits;
+
+extern void class_watch(void);
+extern const Limits *class_limits(void);
+extern void class_apply(void);
+
+/* admit.c */
+typedef struct ClassUsage
+{
+	NameData	class;
+	int			running;
+	int			waiting;
+	int64		admitted;
+	int64		waited;			/* of these, those that had to wait */
+	int64		waited_us;		/* also of those that gave up */
+	int64		timeouts;
+	int64		cancelled;
+	int64		let_in;			/* of those admitted, beyond the limit */
+	int64		demotions;
+} ClassUsage;
+
+typedef struct PlaceUsage
+{
+	NameData	class;
+	int			pid;
+	bool		waits;
+	bool		demoted;
+	TimestampTz since;
+} PlaceUsage;
+
+extern void admit_preload(void);
+extern void admit_enter(bool may_wait);
+extern void admit_leave(void);
+extern void admit_worker_ends(void);
+extern void admit_demote(void);
+extern int	admit_class_count(void);
+extern bool admit_class_at(int number, ClassUsage *usage);
+extern int	admit_place_count(void);
+extern bool admit_place_at(int number, PlaceUsage *usage);
+
+/* statement.c */
+extern void statement_preload(void);
 
 /* publish.c */
 extern void publish_tier(void);

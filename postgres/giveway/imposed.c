@@ -19,6 +19,10 @@
  * back by right only.  It lasts for as long as the session; it is no part of any
  * transaction.
  *
+ * The launcher imposes, too: it demotes a statement that has used the CPU time of its
+ * class (admit.c) to background, until the statement ends.  What is imposed by right
+ * holds all the same.
+ *
  * PROTOCOL.  Shared memory has an entry for each process that may run transactions, by its
  * number among them.  A spinlock guards the entry, and the stores of tier and weight into
  * the slot of its process:
@@ -67,6 +71,7 @@ typedef struct Entry
 	slock_t		mutex;
 	int			pid;			/* whose entry it is; 0: nobody's yet */
 	bool		published;		/* the process has a slot that says what is here */
+	bool		demoted;		/* its statement has used its CPU time */
 	Claim		own;
 	Imposed		imposed;
 } Entry;
@@ -132,12 +137,17 @@ entry_of(const PGPROC *proc)
 	return entries && number >= 0 && number < MaxBackends ? &entries[number] : NULL;
 }
 
-/* What holds for a process with its own claim and what is imposed on it. */
+/* What holds for the process of this entry.  With its mutex held. */
 static Claim
-combined(Claim own, Imposed imposed)
+combined(const Entry *entry)
 {
-	Claim		claim = own;
+	Claim		own = entry->own;
+	Imposed		imposed = entry->imposed;
+	Claim		claim;
 
+	if (entry->demoted)
+		own.tier = TIER_BACKGROUND;
+	claim = own;
 	if (imposed.claim.tier != TIER_NOT_SAID)
 		claim.tier = imposed.by_right ? imposed.claim.tier : Min(own.tier, imposed.claim.tier);
 	if (imposed.claim.weight != WEIGHT_NOT_SAID)
@@ -154,19 +164,22 @@ begin_anew(Entry *entry, int pid)
 		return;
 	entry->pid = pid;
 	entry->published = false;
+	entry->demoted = false;
 	entry->imposed = nothing;
 }
 
-/* What is imposed on the process now. */
-static Imposed
-imposed_on(Entry *entry, int pid)
+/* A copy of a process's entry as it is now, or NULL if it has none. */
+static const Entry *
+copy_of(const PGPROC *proc, Entry *copy)
 {
-	Imposed		imposed;
+	Entry	   *entry = proc ? entry_of(proc) : NULL;
 
+	if (entry == NULL)
+		return NULL;
 	SpinLockAcquire(&entry->mutex);
-	imposed = entry->pid == pid ? entry->imposed : nothing;
+	*copy = *entry;
 	SpinLockRelease(&entry->mutex);
-	return imposed;
+	return copy->pid == proc->pid ? copy : NULL;
 }
 
 /* Say in this process's slot what holds for it, whose own claim that is. */
@@ -174,9 +187,8 @@ void
 imposed_publish(struct giveway_slot *slot, Claim own)
 {
 	Entry	   *entry = entry_of(MyProc);
-	PGPROC	   *leader = IsParallelWorker() ? MyProc->lockGroupLeader : NULL;
-	Entry	   *leaders = leader ? entry_of(leader) : NULL;
-	Imposed		inherited = leaders ? imposed_on(leaders, leader->pid) : nothing;
+	Entry		copy;
+	const Entry *leaders = copy_of(IsParallelWorker() ? MyProc->lockGroupLeader : NULL, &copy);
 
 	Assert(slot == slot_mine());
 	if (entry == NULL)
@@ -186,11 +198,14 @@ imposed_publish(struct giveway_slot *slot, Claim own)
 	}
 	SpinLockAcquire(&entry->mutex);
 	begin_anew(entry, MyProcPid);
-	if (leader)
-		entry->imposed = inherited;
+	if (leaders)
+	{
+		entry->imposed = leaders->imposed;
+		entry->demoted = leaders->demoted;
+	}
 	entry->own = own;
 	entry->published = true;
-	slot_say(slot, combined(own, entry->imposed));
+	slot_say(slot, combined(entry));
 	SpinLockRelease(&entry->mutex);
 }
 
@@ -225,7 +240,7 @@ impose(const PGPROC *proc, int pid, Imposed imposed)
 	if (allowed)
 		entry->imposed = imposed;
 	if (allowed && entry->published && slot)
-		slot_say(slot, combined(entry->own, imposed));
+		slot_say(slot, combined(entry));
 	SpinLockRelease(&entry->mutex);
 	return allowed;
 }
@@ -241,6 +256,41 @@ impose_on_workers(const PGPROC *leader, Imposed imposed)
 
 		if (proc != leader && proc->lockGroupLeader == leader && pid != 0)
 			(void) impose(proc, pid, imposed);
+	}
+}
+
+/* Demote a process or take that back. */
+static void
+set_demoted(const PGPROC *proc, bool demoted)
+{
+	Entry	   *entry = entry_of(proc);
+	int			pid = proc->pid;
+	struct giveway_slot *slot = slot_find(pid);
+
+	if (entry == NULL || pid == 0)
+		return;
+	SpinLockAcquire(&entry->mutex);
+	begin_anew(entry, pid);
+	entry->demoted = demoted;
+	if (entry->published && slot)
+		slot_say(slot, combined(entry));
+	SpinLockRelease(&entry->mutex);
+}
+
+/*
+ * Demote a session and its parallel workers to background, or take that back.  A worker
+ * that joins meanwhile copies its leader's entry, as above.
+ */
+void
+imposed_demote(const PGPROC *leader, bool demoted)
+{
+	set_demoted(leader, demoted);
+	for (int number = 0; number < imposed_count(); number++)
+	{
+		const PGPROC *proc = &ProcGlobal->allProcs[number];
+
+		if (proc != leader && proc->lockGroupLeader == leader)
+			set_demoted(proc, demoted);
 	}
 }
 

@@ -8,7 +8,8 @@
  *	- opens the table, if it is not open, and reports when that changes;
  *	- gives each special process (kind.c) that does not attach itself a slot in
  *	  its name, with its kind's tier;
- *	- every tenth time, sweeps up slots of the dead (slot.c).
+ *	- every tenth time, sweeps up slots of the dead (slot.c);
+ *	- demotes statements that have used the CPU time of their class (admit.c).
  * When it ends, it gives back the slots in others' names and sweeps once more.
  *
  * It waits for nothing but its latch: a daemon that passes the table on is asked,
@@ -224,6 +225,7 @@ giveway_launcher_main(Datum arg)
 			if (settings.enabled)
 				speak_for_others();
 		}
+		admit_demote();
 		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 ROUND_MS, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);

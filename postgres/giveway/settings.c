@@ -38,6 +38,8 @@ static int	hints_variable;
 static bool heavyweight_variable;
 static char *dir_variable;
 static char *kinds_variable;
+static bool classes_variable;
+static int	max_classes_variable;
 
 static const struct config_enum_entry tiers[] = {
 	{"background", TIER_BACKGROUND, false},
@@ -181,6 +183,18 @@ assign_kinds(const char *value, void *extra)
 	publish_tier();
 }
 
+static void
+assign_classes(bool value, void *extra)
+{
+	settings.classes = value;
+}
+
+static void
+assign_max_classes(int value, void *extra)
+{
+	settings.max_classes = value;
+}
+
 /* Define them all.  In shared_preload_libraries, or when a session loads us. */
 void
 settings_define(void)
@@ -242,5 +256,18 @@ settings_define(void)
 							   &kinds_variable, DEFAULT_SYSTEM_PROCESSES, PGC_SIGHUP,
 							   0,
 							   check_kinds, assign_kinds, NULL);
+	DefineCustomBoolVariable("giveway.classes",
+							 "Says whether the limits of this session's class hold.",
+							 "If off, its statements run at once and are not counted.",
+							 &classes_variable, true, PGC_SUSET, 0,
+							 NULL, assign_classes, NULL);
+	/* Of use at the start of the server only. */
+	if (process_shared_preload_libraries_in_progress)
+		DefineCustomIntVariable("giveway.max_classes",
+								"Sets how many classes of all databases can be in use at a time.",
+								NULL,
+								&max_classes_variable, 64, 1, 10000,
+								PGC_POSTMASTER, 0,
+								NULL, assign_max_classes, NULL);
 	MarkGUCPrefixReserved("giveway");
 }

@@ -20,6 +20,7 @@
 #include "storage/procarray.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/timestamp.h"
 
 #include "giveway.h"
 
@@ -27,8 +28,11 @@ PG_FUNCTION_INFO_V1(giveway_slots);
 PG_FUNCTION_INFO_V1(giveway_status);
 PG_FUNCTION_INFO_V1(giveway_slot_usage);
 PG_FUNCTION_INFO_V1(giveway_imposed);
+PG_FUNCTION_INFO_V1(giveway_class_usage);
+PG_FUNCTION_INFO_V1(giveway_class_sessions);
 
 #define MS_PER_NS 1e-6
+#define MS_PER_US 1e-3
 
 static bool
 may_see(int pid)
@@ -150,6 +154,60 @@ giveway_imposed(PG_FUNCTION_ARGS)
 		add(&row, no_tier ? (Datum) 0 : tier_text(slot_tier(imposed.claim.tier)), no_tier);
 		add(&row, Int32GetDatum(imposed.claim.weight), no_weight);
 		add(&row, BoolGetDatum(imposed.by_right), false);
+		tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+	}
+	return (Datum) 0;
+}
+
+/* giveway_class_usage(): a row for each class of this database that was in use. */
+Datum
+giveway_class_usage(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int number = 0; number < admit_class_count(); number++)
+	{
+		ClassUsage	usage;
+		Row			row = {0};
+
+		if (!admit_class_at(number, &usage))
+			continue;
+		add(&row, NameGetDatum(&usage.class), false);
+		add(&row, Int32GetDatum(usage.running), false);
+		add(&row, Int32GetDatum(usage.waiting), false);
+		add(&row, Int64GetDatum(usage.admitted), false);
+		add(&row, Int64GetDatum(usage.waited), false);
+		add(&row, Float8GetDatum(usage.waited_us * MS_PER_US), false);
+		add(&row, Int64GetDatum(usage.timeouts), false);
+		add(&row, Int64GetDatum(usage.cancelled), false);
+		add(&row, Int64GetDatum(usage.let_in), false);
+		add(&row, Int64GetDatum(usage.demotions), false);
+		tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+	}
+	return (Datum) 0;
+}
+
+/* giveway_class_sessions(): a row for each session that has a place in its class or waits
+ * for one, and that one may see. */
+Datum
+giveway_class_sessions(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int number = 0; number < admit_place_count(); number++)
+	{
+		PlaceUsage	usage;
+		Row			row = {0};
+
+		if (!admit_place_at(number, &usage) || !may_see(usage.pid))
+			continue;
+		add(&row, Int32GetDatum(usage.pid), false);
+		add(&row, NameGetDatum(&usage.class), false);
+		add(&row, CStringGetTextDatum(usage.waits ? "waiting" : "running"), false);
+		add(&row, TimestampTzGetDatum(usage.since), false);
+		add(&row, BoolGetDatum(usage.demoted), false);
 		tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 	}
 	return (Datum) 0;

@@ -25,6 +25,17 @@ case_replication_has_ceilings
 case_set_for_a_session
 case_set_without_the_right
 case_set_for_parallel_workers
+case_class_has_places
+case_class_queue_is_left
+case_class_nested_statements
+case_class_lock_holder_is_let_in
+case_class_demotes
+case_class_limits_settings
+case_class_changes
+case_class_of_a_role
+case_class_under_load
+case_class_dumped
+case_class_rights
 case_table_replaced
 case_table_says_replaced
 case_slot_taken
@@ -568,6 +579,470 @@ case_set_for_parallel_workers() {
 	check "a worker stands for its leader" "time_sensitive 100" "$(tier "$session_pid")"
 	await "$session"
 	close_session "$session"
+}
+
+# class NAME COLUMN...: what giveway_stat_classes says of it.
+class() {
+	sql main "SELECT $2 FROM giveway_stat_classes WHERE class = '$1'"
+}
+
+# class_state PID: whether it runs or waits, and in which class.
+class_state() {
+	sql main "SELECT class, class_state FROM giveway_stat_activity WHERE pid = $1"
+}
+
+# set_class SETTING...: class "desk", which role clerk is of, has these limits only.
+set_class() {
+	local setting columns= values=
+	# A place that got lost fails a case, and does not keep it waiting for ever.
+	case $* in *queue_timeout*) ;; *) set -- "$@" "queue_timeout='15s'" ;; esac
+	for setting in "$@"; do
+		columns="$columns, ${setting%%=*}"
+		values="$values, ${setting#*=}"
+	done
+	sql main "DELETE FROM giveway_class WHERE class = 'desk';
+		INSERT INTO giveway_class (class$columns) VALUES ('desk'$values);
+		INSERT INTO giveway_class_role VALUES ('clerk', 'desk')"
+}
+
+# occupy: a session of clerk's that runs a statement until it is cancelled; sets
+# $busy, $busy_pid. Sessions of the class are opened before, for that takes a statement.
+occupy() {
+	local last=$session last_pid=$session_pid
+	open_session main clerk
+	busy=$session busy_pid=$session_pid
+	session=$last session_pid=$last_pid
+	begin "$busy" "SELECT pg_sleep(600)"
+	check_soon "the first runs" "desk|running" "class_state $busy_pid"
+}
+
+# vacate: the end of that.
+vacate() {
+	sql main "SELECT pg_cancel_backend($busy_pid)" >/dev/null
+	await "$busy"
+	close_session "$busy"
+}
+
+# No more statements run at a time than the class has places; who waits comes in turn.
+case_class_has_places() {
+	local second second_pid before
+	sql main "CREATE ROLE clerk LOGIN; CREATE SCHEMA AUTHORIZATION clerk;
+		GRANT CREATE, TEMPORARY ON DATABASE postgres TO clerk;
+		GRANT EXECUTE ON FUNCTION giveway_test_burn TO clerk; GRANT SELECT ON many TO clerk" >/dev/null
+	check "a class" "" "$(set_class concurrency=1)"
+	open_session main clerk
+	second=$session second_pid=$session_pid
+	open_session main clerk
+	occupy
+	before=$(class desk admitted)
+	begin "$second" "SELECT 'second'"
+	check_soon "the second" "desk|waiting" "class_state $second_pid"
+	begin "$session" "SELECT 'third'"
+	check_soon "the third" "desk|waiting" "class_state $session_pid"
+	check "counted" "1|2|0" "$(class desk "running, waiting, admitted - $before")"
+	check "its wait event" Extension "$(sql main "SELECT wait_event_type
+		FROM pg_stat_activity WHERE pid = $second_pid")"
+	check "a superuser" 1 "$(sql main "SELECT 1")"
+	check "a role without a class" 2 "$(sql main "SELECT 2" app)"
+	vacate
+	await "$second"
+	check "the second after the first" second "$said"
+	await "$session"
+	check "the third after it" third "$said"
+	check "figures" "0|0|2|2|0|0" \
+		"$(class desk "running, waiting, admitted - $before, waited, timeouts, cancelled")"
+	check "time waited" t "$(class desk "waited_ms > 50")"
+	# Between statements nobody has a place, in a transaction or outside.
+	say "$second" "BEGIN; SELECT 1"
+	say "$session" "SELECT 'not held up'"
+	check "beside an idle transaction" "not held up" "$said"
+	close_session "$second"
+	close_session "$session"
+	set_class concurrency=0 "queue_timeout='0'"
+	check "no place at all" 'ERROR:  there was no place in class "desk" for 0 ms' \
+		"$(first_line "SELECT 1" clerk)"
+	check "what takes none" "64MB" "$(sql main "SET work_mem = '64MB'; BEGIN; SHOW work_mem; COMMIT" clerk)"
+	set_class concurrency=NULL
+	check "no limit" 1 "$(sql main "SELECT 1" clerk)"
+}
+
+# Whoever leaves the queue, or ends with a place, however that comes, leaves no trace.
+case_class_queue_is_left() {
+	local timed_out='ERROR:  there was no place in class "desk" for 300 ms'
+	local before
+	set_class concurrency=1 "queue_timeout='300ms'"
+	open_session main clerk
+	before=$(class desk "timeouts + cancelled")
+	occupy
+	say "$session" "SELECT 1"
+	check "queue_timeout" "$timed_out
+DETAIL:  Its concurrency is 1, and 1 statements run.
+HINT:  Try again later, or raise concurrency or queue_timeout of the class." "$said"
+	check "SQLSTATE" 53400 "$("$bin/psql" -X -A -t -q -h "$work/main" -U clerk -d postgres \
+		-v VERBOSITY=sqlstate -c "SELECT 1" 2>&1 | sed 's/ERROR:  //')"
+	sql main "UPDATE giveway_class SET queue_timeout = '15s'" >/dev/null
+	say "$session" "SET statement_timeout = 200"
+	say "$session" "SELECT 1"
+	check "statement_timeout" "ERROR:  canceling statement due to statement timeout" "$said"
+	say "$session" "SET statement_timeout = 0"
+	begin "$session" "SELECT 1"
+	check_soon "it waits" "desk|waiting" "class_state $session_pid"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
+	await "$session"
+	check "cancelled" "ERROR:  canceling statement due to user request" "$said"
+	begin "$session" "SELECT 1"
+	check_soon "it waits again" "desk|waiting" "class_state $session_pid"
+	sql main "SELECT pg_terminate_backend($session_pid)" >/dev/null
+	await "$session"
+	close_session "$session"
+	check_soon "terminated in the queue" "1|0" 'class desk "running, waiting"'
+	check "timed out and cancelled" 5 "$(class desk "timeouts + cancelled - $before")"
+	vacate
+	open_session main clerk
+	occupy
+	begin "$session" "SELECT 'its turn'"
+	check_soon "the next" "desk|waiting" "class_state $session_pid"
+	sql main "SELECT pg_terminate_backend($busy_pid)" >/dev/null
+	await "$session"
+	check "after one that was terminated" "its turn" "$said"
+	close_session "$busy"
+	say "$session" "SELECT 1 / 0"
+	check "after an error" "0|0" "$(class desk "running, waiting")"
+	close_session "$session"
+}
+
+# With one place, nothing that a statement starts waits for the place it holds itself.
+case_class_nested_statements() {
+	local statement before figures="let_in, timeouts, waited"
+	set_class concurrency=1 "queue_timeout='1s'"
+	before=$(class desk "$figures")
+	check "tables and functions" "" "$(sql main "
+		CREATE TABLE parent (n int PRIMARY KEY);
+		CREATE TABLE child (n int REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+		CREATE TABLE log (n int);
+		CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+			INSERT INTO log SELECT count(*) FROM parent; RETURN NULL; END \$\$;
+		CREATE TRIGGER noted AFTER INSERT ON parent FOR EACH ROW EXECUTE FUNCTION noted();
+		CREATE FUNCTION fact(n int) RETURNS int LANGUAGE plpgsql AS \$\$ BEGIN
+			RETURN CASE WHEN n = 0 THEN 1 ELSE n * (SELECT clerk.fact(n - 1)) END; END \$\$;
+		CREATE FUNCTION failing() RETURNS int LANGUAGE plpgsql AS \$\$ BEGIN
+			PERFORM 1 / 0 FROM parent; EXCEPTION WHEN OTHERS THEN
+			RETURN (SELECT count(*) FROM log); END \$\$;
+		CREATE FUNCTION constant() RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN
+			RETURN (SELECT count(*) FROM pg_class WHERE false); END \$\$;
+		CREATE PROCEDURE batch() LANGUAGE plpgsql AS \$\$ BEGIN
+			INSERT INTO log VALUES (1); COMMIT; INSERT INTO log VALUES (2); ROLLBACK;
+			PERFORM clerk.fact(2); END \$\$" clerk)"
+	open_session main clerk
+	while read -r statement; do
+		say "$session" "$statement"
+		case $said in *ERROR*) problem="$problem  $statement: $said
+" ;; esac
+		check "after: $statement" "0|0" "$(class desk "running, waiting")"
+	done <<-'END'
+		INSERT INTO parent SELECT generate_series(1, 3)
+		SELECT fact(5), failing(), constant()
+		CALL batch()
+		DO $$ BEGIN PERFORM fact(3); EXECUTE 'SELECT 1'; COMMIT; PERFORM failing(); END $$
+		BEGIN; INSERT INTO child VALUES (1), (2); COMMIT
+		BEGIN; INSERT INTO child VALUES (3); SET CONSTRAINTS ALL IMMEDIATE; COMMIT
+		BEGIN; DECLARE c CURSOR FOR SELECT fact(n) FROM parent; FETCH 1 FROM c; MOVE 1 FROM c; FETCH ALL FROM c; COMMIT
+		BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; COMMIT; FETCH ALL FROM h; CLOSE h
+		BEGIN; SAVEPOINT a; SELECT failing(); ROLLBACK TO a; SELECT 1; COMMIT
+		PREPARE p AS SELECT fact(4); EXECUTE p; EXPLAIN ANALYZE EXECUTE p; DEALLOCATE p
+		COPY (SELECT fact(n) FROM parent) TO STDOUT
+		CREATE TABLE made AS SELECT fact(n) FROM parent
+		CREATE INDEX CONCURRENTLY made_fact ON made (fact)
+		CREATE MATERIALIZED VIEW seen AS SELECT fact(n) FROM parent
+		REFRESH MATERIALIZED VIEW seen
+		VACUUM ANALYZE made
+		WITH d AS (DELETE FROM log RETURNING n) SELECT count(fact(1)) FROM d
+		SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0
+		SET parallel_leader_participation = off
+		SELECT count(giveway_test_burn(0.001)) FROM many
+	END
+	check "let in, turned away, made to wait" "$before" "$(class desk "$figures")"
+	# Nor does it lose its place to another before it ends.
+	local second=$session second_pid=$session_pid
+	open_session main clerk
+	begin "$session" "DO \$\$ BEGIN FOR i IN 1..40 LOOP PERFORM pg_sleep(0.05); END LOOP; END \$\$"
+	check_soon "runs" "desk|running" "class_state $session_pid"
+	begin "$second" "SELECT 1"
+	check_soon "waits" "desk|waiting" "class_state $second_pid"
+	sleep 0.3
+	check "still" "desk|waiting" "$(class_state "$second_pid")"
+	await "$session"
+	await "$second"
+	close_session "$second"
+	# COMMIT stores the rows of a cursor, and does not wait.
+	say "$session" "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; INSERT INTO child VALUES (1)"
+	occupy
+	say "$session" "COMMIT"
+	check "COMMIT" "" "$said"
+	vacate
+	say "$session" "FETCH ALL FROM h"
+	check "the cursor" "1
+2
+6" "$said"
+	close_session "$session"
+}
+
+# Who waits in the queue with a lock that one who runs wants gets in.
+case_class_lock_holder_is_let_in() {
+	local holder
+	sql main "CREATE TABLE clerk.account (n int); INSERT INTO clerk.account VALUES (1);
+		ALTER TABLE clerk.account OWNER TO clerk" >/dev/null
+	set_class concurrency=1
+	open_session main clerk
+	holder=$session
+	open_session main clerk
+	say "$holder" "BEGIN; UPDATE account SET n = n + 1"
+	begin "$session" "UPDATE account SET n = n + 1"
+	check_soon "the other has the place" "desk|running" "class_state $session_pid"
+	say "$holder" "SELECT n FROM account"
+	check "the holder goes on" 2 "$said"
+	check "counted" 1 "$(class desk let_in)"
+	say "$holder" "COMMIT"
+	await "$session"
+	check "and so does the other" 3 "$(sql main "SELECT n FROM clerk.account")"
+	# A lock that nobody waits for helps nobody.
+	begin "$session" "SELECT pg_sleep(2.5)"
+	check_soon "runs" "desk|running" "class_state $session_pid"
+	say "$holder" "BEGIN; LOCK TABLE account; SELECT 1"
+	check "still as many" 1 "$(class desk let_in)"
+	close_session "$holder"
+	close_session "$session"
+}
+
+# A statement that has used its CPU time goes on in the background, until it ends.
+case_class_demotes() {
+	local force="SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
+	sql main "ALTER ROLE clerk SET giveway.tier = time_sensitive" >/dev/null
+	set_class "demote_after='300ms'"
+	open_session main clerk
+	say "$session" "SELECT giveway_test_burn(0.1)"
+	begin "$session" "SELECT giveway_test_burn(6)"
+	check "before" "time_sensitive 100" "$(tier "$session_pid")"
+	check_soon "demoted" "background 100" "tier $session_pid"
+	check "seen" t "$(sql main "SELECT demoted FROM giveway_stat_activity WHERE pid = $session_pid")"
+	check "raised by right all the same" "time_sensitive 100" "$(
+		sql main "SELECT giveway_set($session_pid, 'time_sensitive')" >/dev/null; tier "$session_pid")"
+	check "and left alone again" "background 100" "$(
+		sql main "SELECT giveway_set($session_pid)" >/dev/null; tier "$session_pid")"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
+	await "$session"
+	check "restored after an error" "time_sensitive 100" "$(tier "$session_pid")"
+	check "counted" 1 "$(class desk demotions)"
+	# Sleep is no CPU time, and neither is what statements before it used.
+	say "$session" "SELECT pg_sleep(2.2)"
+	begin "$session" "SELECT giveway_test_burn(0.1), pg_sleep(2.2)"
+	await "$session"
+	check "not counted" 1 "$(class desk demotions)"
+	# Workers' CPU time counts, and they are demoted with their leader.
+	say "$session" "$force"
+	begin "$session" "SELECT count(giveway_test_burn(0.1)) FROM many"
+	check_soon "workers" "background|100" workers
+	check "their leader" "background 100" "$(tier "$session_pid")"
+	await "$session"
+	check "restored" "time_sensitive 100" "$(tier "$session_pid")"
+	check "counted once" 2 "$(class desk demotions)"
+	close_session "$session"
+	sql main "ALTER ROLE clerk RESET giveway.tier" >/dev/null
+}
+
+# work_mem and parallel workers of the class are its sessions' default, and their most.
+case_class_limits_settings() {
+	local show="SHOW work_mem"
+	sql main "ALTER ROLE clerk SET work_mem = '9MB'" >/dev/null
+	set_class work_mem=8192 max_parallel_workers_per_gather=1
+	open_session main clerk
+	say "$session" "SELECT current_setting('work_mem'), current_setting('max_parallel_workers_per_gather')"
+	check "defaults" "8MB|1" "$said"
+	say "$session" "SET work_mem = '1GB'"
+	say "$session" "SELECT current_setting('work_mem')"
+	check "cut" 8MB "$said"
+	say "$session" "SET work_mem = '2MB'"
+	say "$session" "SELECT current_setting('work_mem')"
+	check "less" 2MB "$said"
+	say "$session" "BEGIN; SET LOCAL work_mem = '1GB'; SELECT current_setting('work_mem'); COMMIT"
+	check "SET LOCAL" 8MB "$said"
+	say "$session" "SHOW work_mem"
+	check "after it" 2MB "$said"
+	say "$session" "CREATE FUNCTION clerk.greedy() RETURNS text LANGUAGE plpgsql SET work_mem = '1GB'
+		AS \$\$ BEGIN RETURN (SELECT current_setting('work_mem')); END \$\$"
+	say "$session" "SELECT clerk.greedy()"
+	check "in a function" 8MB "$said"
+	say "$session" "SHOW work_mem"
+	check "after that" 2MB "$said"
+	say "$session" "RESET ALL"
+	say "$session" "SHOW work_mem"
+	check "RESET" 8MB "$said"
+	say "$session" "SET max_parallel_workers_per_gather = 4; SET parallel_setup_cost = 0;
+		SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0"
+	say "$session" "EXPLAIN (COSTS off) SELECT count(*) FROM many"
+	check "planned for" "Workers Planned: 1" "$(grep -o 'Workers Planned: .*' <<<"$said")"
+	set_class work_mem=NULL
+	say "$session" "SELECT current_setting('work_mem')"
+	check "the role's again" 9MB "$said"
+	close_session "$session"
+	sql main "ALTER ROLE clerk RESET work_mem" >/dev/null
+}
+
+# What is written in the tables holds at once, for those that wait, too.
+case_class_changes() {
+	local second
+	set_class concurrency=1
+	open_session main clerk
+	second=$session
+	occupy
+	begin "$second" "SELECT 'let in'"
+	check_soon "waits" "desk|waiting" "class_state $session_pid"
+	sql main "BEGIN; UPDATE giveway_class SET concurrency = 2; ROLLBACK" >/dev/null
+	sleep 1.2
+	check "not committed" "desk|waiting" "$(class_state "$session_pid")"
+	sql main "UPDATE giveway_class SET concurrency = 2 WHERE class = 'desk'" >/dev/null
+	await "$second"
+	check "raised" "let in" "$said"
+	sql main "UPDATE giveway_class SET concurrency = 1 WHERE class = 'desk'" >/dev/null
+	begin "$second" "SELECT 'renamed'"
+	check_soon "waits again" "desk|waiting" "class_state $session_pid"
+	sql main "UPDATE giveway_class SET class = 'bench' WHERE class = 'desk'" >/dev/null
+	await "$second"
+	check "a class of another name" renamed "$said"
+	check "the role's class" bench "$(sql main "SELECT class FROM giveway_class_role")"
+	sql main "UPDATE giveway_class SET class = 'desk', queue_timeout = '300ms'" >/dev/null
+	begin "$second" "SELECT 1"
+	await "$second"
+	check "queue_timeout" 1 "$(grep -c '^ERROR:  there was no place' <<<"$said")"
+	sql main "ALTER SYSTEM SET giveway.classes = off" >/dev/null
+	reload main
+	check_soon "switched off" 1 "say $second 'SELECT 1'; echo \"\$said\""
+	say "$second" "SET giveway.classes = on"
+	check "by superusers only" 'ERROR:  permission denied to set parameter "giveway.classes"' "$said"
+	sql main "ALTER SYSTEM RESET giveway.classes" >/dev/null
+	reload main
+	check_soon "and on" 1 "say $second 'SELECT 1'; grep -c '^ERROR:  there was no place' <<<\"\$said\""
+	sql main "BEGIN; DROP EXTENSION giveway; CREATE EXTENSION giveway; COMMIT" >/dev/null
+	say "$second" "SELECT 'free'"
+	check "without the rows" free "$said"
+	vacate
+	set_class concurrency=0 "queue_timeout='0'"
+	say "$second" "SELECT 1"
+	check "tables made anew" 1 "$(grep -c '^ERROR:  there was no place' <<<"$said")"
+	sql main "TRUNCATE giveway_class CASCADE" >/dev/null
+	say "$second" "SELECT 'free again'"
+	check "TRUNCATE" "free again" "$said"
+	close_session "$second"
+}
+
+# The nearest assignment counts: the role's own, its groups', everybody's.
+case_class_of_a_role() {
+	local full='ERROR:  there was no place in class "%s" for 0 ms'
+	open_session main clerk
+	sql main "CREATE ROLE staff; CREATE ROLE guests; GRANT staff TO clerk; DELETE FROM giveway_class;
+		INSERT INTO giveway_class SELECT c, 0, '0' FROM unnest('{all,desk,guests,staff}'::name[]) c;
+		INSERT INTO giveway_class_role VALUES ('-', 'all')" >/dev/null
+	expect() {
+		say "$session" "SELECT 1"
+		check "$1" "$(printf "$full" "$1")" "$(head -n 1 <<<"$said")"
+	}
+	expect all
+	sql main "INSERT INTO giveway_class_role VALUES ('staff', 'staff'), ('guests', 'guests')" >/dev/null
+	expect staff
+	sql main "GRANT guests TO clerk" >/dev/null
+	expect guests
+	sql main "INSERT INTO giveway_class_role VALUES ('clerk', 'desk')" >/dev/null
+	expect desk
+	sql main "DELETE FROM giveway_class_role WHERE role = 'clerk'::regrole; REVOKE guests FROM clerk" >/dev/null
+	expect staff
+	sql main "DROP ROLE staff" >/dev/null
+	expect all
+	check "superusers" 1 "$(sql main "SELECT 1")"
+	sql main "ALTER ROLE clerk SUPERUSER" >/dev/null
+	say "$session" "SELECT 'in'"
+	check "one who becomes one" in "$said"
+	sql main "ALTER ROLE clerk NOSUPERUSER" >/dev/null
+	expect all
+	close_session "$session"
+	sql main "DELETE FROM giveway_class; DROP ROLE guests" >/dev/null
+}
+
+# Many sessions that come and go, by each protocol, some killed: no place gets lost, and
+# there are never more than the class has.
+case_class_under_load() {
+	local protocol most=0 now loads=() running
+	set_class concurrency=3
+	echo "SELECT pg_sleep(0.002); BEGIN; SELECT 1; END" >"$work/simple.sql"
+	printf 'BEGIN;\nSELECT 1;\nSELECT pg_sleep(0.002);\nEND;\n' >"$work/extended.sql"
+	for protocol in simple extended prepared; do
+		"$bin/pgbench" -h "$work/main" -U clerk -c 6 -T 4 -n -M "$protocol" \
+			-f "$work/$([ $protocol = simple ] || echo extended)$([ $protocol != simple ] || echo simple).sql" \
+			postgres >"$work/load.$protocol" 2>&1 &
+		loads+=($!)
+	done
+	for _ in $(seq 20); do
+		now=$(class desk "running")
+		[ "${now:-0}" -le "$most" ] || most=$now
+		sql main "SELECT CASE WHEN random() < 0.3 THEN pg_terminate_backend(pid) ELSE pg_cancel_backend(pid) END
+			FROM giveway_class_sessions() WHERE random() < 0.1" >/dev/null
+		sleep 0.1
+	done
+	for running in "${loads[@]}"; do wait "$running" || true; done
+	check "most at a time" 3 "$most"
+	check_soon "places after" "0|0" 'class desk "running, waiting"'
+	check "many came in" t "$(class desk "admitted > 300 AND waited > 100")"
+	check "processes that crashed" 0 "$(grep -c 'terminated by signal\|TRAP' "$work/main/log")"
+}
+
+# Classes go with a dump of their database.
+case_class_dumped() {
+	local rows="SELECT c, r.role FROM giveway_class c LEFT JOIN giveway_class_role r USING (class) ORDER BY 1, 2"
+	set_class concurrency=7 "queue_timeout='3s'" "demote_after='5min'" work_mem=4096 \
+		max_parallel_workers_per_gather=0
+	sql main "CREATE ROLE leaver; INSERT INTO giveway_class_role VALUES ('-', 'desk'), ('leaver', 'desk');
+		DROP ROLE leaver" >/dev/null
+	sql main "CREATE DATABASE copied" >/dev/null
+	"$bin/pg_dump" -h "$work/main" -U postgres -t 'giveway*' -e giveway postgres >"$work/dump.sql" 2>"$work/dump.log" ||
+		problem="  $(cat "$work/dump.log")"
+	check "restored" "" "$("$bin/psql" -X -q -h "$work/main" -U postgres -d copied -v ON_ERROR_STOP=1 \
+		-f "$work/dump.sql" 2>&1 >/dev/null)"
+	check "rows" '(desk,7,00:00:03,00:05:00,4096,0)|-
+(desk,7,00:00:03,00:05:00,4096,0)|clerk' "$(sql main "$rows" postgres copied)"
+	open_session main clerk copied
+	say "$session" "SHOW work_mem; SELECT 1"
+	say "$session" "SHOW work_mem"
+	check "in force" 4MB "$said"
+	close_session "$session"
+	sql main "DROP DATABASE copied" >/dev/null
+	sql main "DELETE FROM giveway_class" >/dev/null
+}
+
+# Only the extension's own tables count, and only its owner writes them.
+case_class_rights() {
+	local denied="ERROR:  permission denied for table giveway_class"
+	set_class concurrency=0 "queue_timeout='0'"
+	sql main "ALTER ROLE clerk SET giveway.classes = off" >/dev/null
+	check "a class" "$denied" "$(sql main "UPDATE giveway_class SET concurrency = 9" clerk)"
+	check "its roles" "${denied}_role" "$(sql main "DELETE FROM giveway_class_role" clerk)"
+	check "the view is everybody's" "desk|0" \
+		"$(sql main "SELECT class, concurrency FROM giveway_stat_classes" clerk)"
+	sql main "ALTER ROLE clerk RESET giveway.classes" >/dev/null
+	check "in force" 1 "$(sql main "SELECT 1" clerk | grep -c '^ERROR:  there was no place')"
+	check "nonsense" "3" "$(for row in "'a', -1" "'b', 1, '-1s'" "'', 1"; do
+		sql main "INSERT INTO giveway_class VALUES ($row)"; done | grep -c 'violates check constraint')"
+	# A version without the tables, and tables of a user in its schema.
+	sql main "CREATE DATABASE spoofed" >/dev/null
+	sql main "SET client_min_messages = error; CREATE EXTENSION giveway VERSION '0.3';
+		GRANT CREATE ON SCHEMA public TO clerk" postgres spoofed >/dev/null
+	sql main "CREATE TABLE giveway_class (class name, concurrency int, queue_timeout interval,
+			demote_after interval, work_mem int, workers int);
+		CREATE TABLE giveway_class_role (role regrole, class name);
+		INSERT INTO giveway_class VALUES ('desk', 0, '0'); INSERT INTO giveway_class_role VALUES ('-', 'desk')" \
+		clerk spoofed >/dev/null
+	check "no tables of ours" 1 "$(sql main "SELECT 1" app spoofed)"
+	sql main "DROP DATABASE spoofed" >/dev/null
+	sql main "DELETE FROM giveway_class; ALTER ROLE clerk RESET ALL" >/dev/null
 }
 
 # UFS makes another table: sessions move to it at the end of a transaction.
