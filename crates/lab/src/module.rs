@@ -32,7 +32,10 @@ pub(crate) fn build(
         let headers = format!("linux-headers-{release}");
         let versions = apt.versions(&headers)?;
         // Those of a kernel that has left its suite are in no suite.
-        let suites = KERNEL_SUITES.iter().copied().chain([crate::apt::GUEST_SUITE]);
+        let suites = KERNEL_SUITES
+            .iter()
+            .copied()
+            .chain([crate::apt::GUEST_SUITE]);
         let mut suites = suites.filter(|suite| versions.iter().any(|(_, found)| found == suite));
         let suite = suites.next().ok_or_else(|| {
             LabError::Config(format!(
@@ -113,7 +116,11 @@ mod tests {
         for name in ["uintr.c", "Makefile", "tests/rules.c"] {
             fs::write(dir.path().join(name), name).unwrap();
         }
-        let names: Vec<String> = files(dir.path()).unwrap().into_iter().map(|f| f.0).collect();
+        let names: Vec<String> = files(dir.path())
+            .unwrap()
+            .into_iter()
+            .map(|f| f.0)
+            .collect();
         assert_eq!(names, ["Makefile", "uintr.c"]);
     }
 }

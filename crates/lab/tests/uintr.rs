@@ -44,7 +44,9 @@ const RULES: [&str; 18] = [
 const FAULTS: &str = "BUG|WARNING|Oops|general protection|lockdep|stall|use-after-free";
 
 fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
 }
 
 /// Compiles the program of the guest, once.
@@ -100,12 +102,17 @@ fn run(machine: &Machine, script: &str) -> [Vec<String>; 2] {
 
 /// Runs cases one after the other; each has to pass, and the kernel to find no fault.
 fn pass(clock: Clock, cases: &[&str]) {
-    let script = cases.iter().fold("insmod ./uintr.ko\n".to_owned(), |all, case| {
-        all + &format!("./rules {case} || {{ dmesg | tail -n 40; exit 1; }}\n")
-    });
+    let script = cases
+        .iter()
+        .fold("busybox insmod ./uintr.ko\n".to_owned(), |all, case| {
+            all + &format!("./rules {case} || {{ dmesg | tail -n 40; exit 1; }}\n")
+        });
     let script = script + &format!("! dmesg | grep -E '{FAULTS}'");
     for lines in run(&machine(clock), &script) {
-        let passed = lines.iter().filter(|line| line.starts_with("passed ")).count();
+        let passed = lines
+            .iter()
+            .filter(|line| line.starts_with("passed "))
+            .count();
         assert_eq!(passed, cases.len(), "{lines:#?}");
     }
 }
@@ -134,7 +141,10 @@ fn nothing_is_lost_in_storms_with_migration() {
 
 #[test]
 fn nothing_is_lost_while_cpus_come_and_go() {
-    pass(Clock::Real, &["nothing_is_lost_while_cpus_come_and_go 20000"]);
+    pass(
+        Clock::Real,
+        &["nothing_is_lost_while_cpus_come_and_go 20000"],
+    );
 }
 
 #[test]
@@ -142,7 +152,7 @@ fn it_is_not_unloaded_while_anybody_uses_it_and_loads_again() {
     let unload = "unloading_is_refused_while_anybody_uses_it";
     let script = format!(
         "set -e
-         for turn in 1 2 3; do insmod ./uintr.ko; ./rules a_thread_interrupts_itself
+         for turn in 1 2 3; do busybox insmod ./uintr.ko; ./rules a_thread_interrupts_itself
              ./rules {unload}; done
          ! dmesg | grep -E '{FAULTS}'"
     );
@@ -155,7 +165,7 @@ fn a_cpu_without_user_interrupts_is_named() {
         user_interrupts: false,
         ..machine(Clock::LOCKSTEP)
     };
-    let script = "! insmod ./uintr.ko; dmesg | grep uintr:; ! test -e /dev/uintr";
+    let script = "! busybox insmod ./uintr.ko; dmesg | grep uintr:; ! test -e /dev/uintr";
     for lines in run(&without, script) {
         let said = lines.join("\n");
         assert!(said.contains("the CPU has no user interrupts"), "{said}");
@@ -168,7 +178,7 @@ fn page_table_isolation_is_named() {
         kernel_args: vec!["pti=on".to_owned()],
         ..machine(Clock::LOCKSTEP)
     };
-    let script = "! insmod ./uintr.ko; dmesg | grep uintr:; ! test -e /dev/uintr";
+    let script = "! busybox insmod ./uintr.ko; dmesg | grep uintr:; ! test -e /dev/uintr";
     for lines in run(&isolated, script) {
         let said = lines.join("\n");
         assert!(said.contains("boot with nopti"), "{said}");
