@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * /dev/uintr: user interrupts between threads, without the kernel
  *

@@ -6,6 +6,8 @@
 //! run builds the module, and the lab if there is none.
 
 mod common;
+#[path = "registers/machine.rs"]
+mod machine;
 
 use std::path::Path;
 use std::time::Duration;
@@ -70,6 +72,7 @@ mod guest {
     };
 
     use super::common::{Length, Random, alone, churn, settle, spin_for};
+    use super::machine::{hold, pattern, spoil, width};
 
     #[global_allocator]
     static ALLOCATOR: RegionAlloc<System> = RegionAlloc(System);
@@ -86,7 +89,7 @@ mod guest {
     }
 
     impl Life {
-        fn begin(levels: u8, work: impl Fn(u64) + Send + Sync + 'static) -> Life {
+        fn begin(levels: u8, work: impl Fn(Level, u64) + Send + Sync + 'static) -> Life {
             let (runs, stop) = (Arc::default(), Arc::<AtomicBool>::default());
             let (say, hear) = mpsc::channel();
             let work = Arc::new(work);
@@ -99,14 +102,14 @@ mod guest {
                             (Arc::clone(&runs), Arc::clone(&work));
                         builder = builder.level(format!("level-{level}"), move |at| {
                             assert_eq!(preempt::current_level(), Some(at));
-                            work(runs.fetch_add(1, Release));
+                            work(at, runs.fetch_add(1, Release));
                         });
                     }
                     let worker = builder.enter().unwrap();
                     say.send(worker.remote()).unwrap();
                     let mut n = 0;
                     while !stop.load(Acquire) {
-                        work(n);
+                        work(Level::BASE, n);
                         n += 1;
                     }
                 }
@@ -135,7 +138,7 @@ mod guest {
         let _alone = alone();
         // Twice: what the first worker leaves is in nobody's way.
         for _ in 0..2 {
-            let life = Life::begin(1, |_| std::hint::spin_loop());
+            let life = Life::begin(1, |_, _| std::hint::spin_loop());
             for _ in 0..100 {
                 assert!(life.remote.preempt_within(HIGH, PATIENCE));
             }
@@ -148,7 +151,7 @@ mod guest {
     #[ignore = "runs in a guest with user interrupts"]
     fn each_of_several_workers_is_interrupted_and_no_other() {
         let _alone = alone();
-        let lives = [(); 3].map(|()| Life::begin(1, |_| std::hint::spin_loop()));
+        let lives = [(); 3].map(|()| Life::begin(1, |_, _| std::hint::spin_loop()));
         for (n, life) in lives.iter().enumerate() {
             for _ in 0..20 * (n + 1) {
                 assert!(life.remote.preempt_within(HIGH, PATIENCE));
@@ -163,7 +166,7 @@ mod guest {
     #[ignore = "runs in a guest with user interrupts"]
     fn a_worker_that_has_left_refuses_and_fails_nobody() {
         let _alone = alone();
-        let life = Life::begin(1, |_| std::hint::spin_loop());
+        let life = Life::begin(1, |_, _| std::hint::spin_loop());
         let remote = life.remote.clone();
         let stop = Arc::new(AtomicBool::new(false));
         let sender = std::thread::spawn({
@@ -188,7 +191,7 @@ mod guest {
     fn a_region_defers_and_nothing_runs_under_its_lock() {
         let _alone = alone();
         static LOCKED: RegionMutex<u64> = RegionMutex::new(0);
-        let life = Life::begin(1, |_| {
+        let life = Life::begin(1, |_, _| {
             let mut value = LOCKED.lock();
             for _ in 0..50 {
                 std::hint::spin_loop();
@@ -208,18 +211,48 @@ mod guest {
         );
     }
 
+    #[test]
+    #[ignore = "runs in a guest with user interrupts"]
+    fn everything_a_program_sees_of_the_cpu_is_left_as_it_was() {
+        let _alone = alone();
+        let width = width();
+        let life = Life::begin(1, move |at, n| {
+            if at == Level::BASE {
+                let machine = pattern(n + 1, width);
+                let differences = machine.differences(&hold(&machine));
+                assert_eq!(differences, [""; 0], "pattern {n}");
+            } else {
+                // SAFETY: overwrites only what a function may.
+                unsafe { spoil() };
+            }
+        });
+        for _ in 0..20_000 {
+            life.remote.preempt(HIGH);
+            spin_for(Duration::from_micros(20));
+            assert!(!life.thread.is_finished(), "the worker has ended");
+        }
+        let (counters, runs) = life.end();
+        assert_eq!(counters.taken, runs);
+        assert!(counters.taken > 5_000, "{counters:?}");
+    }
+
     /// A storm whose work has a known result.
     fn storm(name: &str, levels: u8, gap: Duration, deliveries: &[Delivery]) -> Counters {
         const ROUNDS: u64 = 50;
         let _alone = alone();
         let mut random = Random::from_env(name, 5);
         let expected: Vec<u64> = (0..8).map(|seed| churn(seed, ROUNDS)).collect();
-        let life = Life::begin(levels, move |n| {
-            assert_eq!(
-                churn(n % 8, ROUNDS),
-                expected[(n % 8) as usize],
-                "disturbed"
-            );
+        let life = Life::begin(levels, move |at, n| {
+            if at == Level::BASE {
+                assert_eq!(
+                    churn(n % 8, ROUNDS),
+                    expected[(n % 8) as usize],
+                    "disturbed"
+                );
+            } else {
+                // Short: what is always interrupted does nothing else.
+                assert_eq!(n.to_string().parse(), Ok(n));
+            }
             preempt::poll_point();
         });
         let length = Length::short();

@@ -989,6 +989,9 @@ static void *send_to_whoever_is_there(void *unused)
 
 		if (index >= 0)
 			_senduipi(index);
+		/* A receiver that is never left alone does nothing else. */
+		for (volatile int i = 0; i < 500; i++)
+			;
 	}
 	return NULL;
 }
@@ -1126,6 +1129,49 @@ static void latency(long samples)
 	pthread_join(thread, NULL);
 }
 
+/* The arithmetic flags of what is interrupted, with and without PAUSE */
+static void *hold_flags(void *unused)
+{
+	pin(0);
+	ready = receive(latency_entry);
+	_stui();
+	for (uint64_t i = 0; !latency_done; i++) {
+		uint64_t set = (i * 0x9e3779b97f4a7c15ull >> 20 & 0x8d5) | 0x202, got;
+
+		if (i % 2)
+			asm volatile("push %1; popfq; .rept 200; nop; .endr; pushfq; pop %0"
+				     : "=r" (got) : "r" (set) : "cc", "memory");
+		else
+			asm volatile("push %1; popfq; .rept 200; pause; .endr; pushfq; pop %0"
+				     : "=r" (got) : "r" (set) : "cc", "memory");
+		if (got != set)
+			fail("flags %lx became %lx, %s", set, got, i % 2 ? "nop" : "pause");
+	}
+	return NULL;
+}
+
+static void flags_are_kept(long sends)
+{
+	pthread_t thread;
+
+	pin(1);
+	ready = -1;
+	pthread_create(&thread, NULL, hold_flags, NULL);
+	while (ready < 0)
+		sched_yield();
+	int index = sender(ready, 0, 0);
+
+	for (long i = 0; i < sends; i++) {
+		arrived = 0;
+		_senduipi(index);
+		wait_until(arrived);
+		for (volatile int n = i % 100; n > 0; n--)
+			;
+	}
+	latency_done = true;
+	pthread_join(thread, NULL);
+}
+
 #define CASE(name) { #name, name }
 static const struct {
 	const char *name;
@@ -1156,6 +1202,7 @@ static const struct {
 	CASE(cr4_is_set_again_when_the_kernel_clears_it),
 	CASE(unloading_is_refused_while_anybody_uses_it),
 	CASE(latency),
+	CASE(flags_are_kept),
 };
 
 int main(int argc, char **argv)
