@@ -600,8 +600,6 @@ static void thread_unregister(struct uintr_thread *t)
 	local_irq_save(flags);
 	unload(t);
 	t->receiver = NULL;
-	t->rr = 0;
-	t->uif = false;
 	load(t);
 	wrmsrq(MSR_UINTR_PD, 0);
 	local_irq_restore(flags);

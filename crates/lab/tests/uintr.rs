@@ -19,11 +19,13 @@ use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
 const KERNELS: [Option<&str>; 2] = [Some("debian-6.12"), None];
 
 /// Cases that need no number, and nothing of the machine.
-const RULES: [&str; 18] = [
+const RULES: [&str; 20] = [
     "a_thread_interrupts_itself",
     "a_thread_that_asked_for_nothing_sends",
     "the_highest_vector_comes_first",
     "each_thread_of_a_process_receives",
+    "a_running_receiver_is_notified_wherever_it_is",
+    "flags_are_kept",
     "a_descheduled_receiver_gets_it_when_it_runs_again",
     "a_sleeping_receiver_is_not_woken_and_gets_it_then",
     "uif_is_each_thread_s_own",
@@ -57,7 +59,7 @@ fn rules() -> &'static Path {
         let program = dir.path().join("rules");
         let status = Command::new("cc")
             .args(["-O1", "-Wall", "-Werror", "-static", "-pthread"])
-            .args(["-muintr", "-mgeneral-regs-only", "-o"])
+            .args(["-muintr", "-mgeneral-regs-only", "-mno-red-zone", "-o"])
             .args([&program, &repository("kernel/uintr/tests/rules.c")])
             .status()
             .unwrap();
