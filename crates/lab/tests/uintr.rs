@@ -137,6 +137,7 @@ fn nothing_is_lost_in_storms_with_migration() {
             "nothing_is_lost_while_the_receiver_migrates 20000",
             "the_last_of_many_sends_is_seen 200000",
             "receivers_come_and_go 500",
+            "random_calls_break_nothing 20",
         ],
     );
 }

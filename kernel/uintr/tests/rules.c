@@ -176,7 +176,7 @@ static int receive_in(struct mailbox *box)
 
 /* ---- Instructions that may be refused ---- */
 
-static sigjmp_buf after_fault;
+static __thread sigjmp_buf after_fault;
 
 static void on_fault(int signal)
 {
@@ -1208,6 +1208,118 @@ static void flags_are_kept(long sends)
 	pthread_join(thread, NULL);
 }
 
+/* ---- Random calls from threads that come, go and fork: nothing but an answer follows ---- */
+
+static atomic_ulong fuzz_seed;
+
+static void fuzz_one(uint64_t random)
+{
+	uint64_t a = random >> 20, b = random >> 40;
+	/* Descriptors of the run, not the standard three */
+	int fd = 3 + a % 40;
+
+	switch (random >> 8 & 15) {
+	case 0:
+	case 1:
+		mine = &boxes[b % THREADS];
+		receive(b % 8 ? (void *)on_interrupt : (void *)b);
+		break;
+	case 2:
+		receive_on(on_interrupt, (void *)a, b, random >> 16 & 3);
+		break;
+	case 3:
+		unreceive(fd);
+		break;
+	case 4:
+	case 5:
+	case 6:
+		sender(fd, b % 66, b >> 8 & 1);
+		break;
+	case 7:
+		unsender(a % 12);
+		break;
+	case 8:
+		if (fd != device())
+			close(fd);
+		break;
+	case 9:
+		ioctl(device(), random >> 32, a);
+		break;
+	case 10:
+		if (b % 64 == 0) {
+			pid_t pid = fork();
+
+			if (pid == 0) {
+				for (int i = 0; i < 20; i++)
+					sender(3 + i, i, 0);
+				_exit(0);
+			}
+			waitpid(pid, NULL, 0);
+		}
+		break;
+	case 11:
+		_stui();
+		break;
+	case 12:
+		sched_yield();
+		break;
+	default:
+		_senduipi(a % 12);
+	}
+}
+
+static void *fuzz_thread(void *unused)
+{
+	volatile uint64_t state = atomic_fetch_add(&fuzz_seed, 1) * 0x9e3779b97f4a7c15ull;
+
+	volatile int turns = 0;
+
+	mine = &boxes[0];
+	/* A refused instruction, or a handler that is none, comes back to here. */
+	sigsetjmp(after_fault, 1);
+	while (turns++ < 500) {
+		uint64_t random = state;
+
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+		state = random;
+		fuzz_one(random);
+	}
+	return NULL;
+}
+
+/* Each round in a process of its own: what a handler that is none does to it is its affair */
+static void random_calls_break_nothing(long rounds)
+{
+	struct sigaction act = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
+	long ended = 0;
+
+	for (long round = 0; round < rounds; round++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			pthread_t threads[4];
+
+			ualarm(200000, 0);
+			fuzz_seed = round * 4 + 1;
+			sigaction(SIGILL, &act, NULL);
+			sigaction(SIGSEGV, &act, NULL);
+			device();
+			for (int t = 0; t < 4; t++)
+				pthread_create(&threads[t], NULL, fuzz_thread, NULL);
+			for (int t = 0; t < 4; t++)
+				pthread_join(threads[t], NULL);
+			_exit(0);
+		}
+		expect(waitpid(pid, &status, 0), pid);
+		ended += status == 0;
+	}
+	printf("%ld of %ld rounds of 2000 calls came to their end\n", ended, rounds);
+	expect(ended > 0, 1);
+}
+
 #define CASE(name) { #name, name }
 static const struct {
 	const char *name;
@@ -1238,6 +1350,7 @@ static const struct {
 	CASE(a_handler_has_the_stack_it_asked_for),
 	CASE(cr4_is_set_again_when_the_kernel_clears_it),
 	CASE(unloading_is_refused_while_anybody_uses_it),
+	CASE(random_calls_break_nothing),
 	CASE(latency),
 	CASE(flags_are_kept),
 };
