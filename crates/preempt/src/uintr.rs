@@ -41,7 +41,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context;
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Kind};
 use crate::error::DeliveryError;
 
 const DEVICE: &str = "/dev/uintr";
@@ -306,7 +306,7 @@ handler! {
 extern "sysv64" fn interrupted(program_counter: usize, stack_pointer: usize) {
     // SAFETY: errno always has an address.
     let errno = unsafe { *libc::__errno_location() };
-    context::interrupted((program_counter, stack_pointer));
+    context::interrupted(Kind::User, (program_counter, stack_pointer));
     // SAFETY: as above, and it is the same context's errno as before.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -271,7 +271,11 @@ mod guest {
         let (counters, runs) = life.end();
         assert_eq!(counters.taken, runs);
         assert!(counters.taken > 50, "{counters:?}");
-        assert_eq!(counters.deferred_by_stack, 0, "{counters:?}");
+        // A signal may come on top of a user interrupt, and is taken later.
+        assert!(
+            deliveries.len() > 1 || counters.deferred_by_stack == 0,
+            "{counters:?}"
+        );
         counters
     }
 
