@@ -63,6 +63,8 @@ enum Task {
     Kernels,
     /// The kernel whose locks are scheduled: the tests in the target `cfl_kernel`
     CflKernel,
+    /// User interrupts, their module and who uses it: the tests in the target `uintr`
+    Uintr,
     /// Claims about UFS with many seeds of the lab's clock, and how their numbers spread
     Seeds(seeds::Args),
 }
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Task::Long => suite::check_apart(&root(), "long"),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::CflKernel => suite::check_apart(&root(), "cfl_kernel"),
+        Task::Uintr => suite::check_apart(&root(), "uintr"),
         Task::Seeds(args) => seeds::run(&root(), &args),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),

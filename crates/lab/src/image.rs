@@ -193,7 +193,8 @@ fn hooks(init: &Path, layer: Option<&Layer>, image: &Path) -> Vec<String> {
     hooks
 }
 
-fn path_with_sbin() -> String {
+/// Where mmdebstrap finds all it calls, also for users without sbin in their PATH.
+pub(crate) fn path_with_sbin() -> String {
     format!(
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()

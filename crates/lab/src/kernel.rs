@@ -13,6 +13,9 @@
 //! ([`source`]). It is kept apart from the newest of all, which guests boot
 //! unless they are told otherwise.
 //!
+//! `debian-6.12` is Debian's build of a series as it is: it has modules and headers to
+//! build more, and may have no schedulers.
+//!
 //! The series `cfl` is the newest source that `kernel/cfl` has patches for, with them: a
 //! kernel whose locks are scheduled. It loads no schedulers, which would double the time
 //! to build it.
@@ -57,6 +60,9 @@ const CFL_PATCHES: &[(&str, &str)] = &[
         include_str!("../../../kernel/cfl/0005-locking-cfl-test-mutex.patch"),
     ),
 ];
+
+/// Before a series: Debian's build, whatever it lacks.
+const DEBIAN: &str = "debian-";
 
 /// The package that depends on the newest kernel of a suite. The cloud flavour
 /// has all that a guest needs, and half the size.
@@ -138,6 +144,25 @@ impl Kernel {
         Ok(Kernel { dir })
     }
 
+    /// Debian's newest build of a series, whether or not a scheduler loads in it.
+    fn of_debian(cache: &Cache, series: &str, progress: &dyn Progress) -> Result<Kernel> {
+        let name = format!("series-{DEBIAN}{series}-{}", made_from(&[]));
+        let dir = cache.entry(&name, |dir| {
+            let apt = Apt::open(cache, progress)?;
+            let Some((release, version)) = build_of(&apt, series)? else {
+                return Err(LabError::NoSeries {
+                    series: series.to_owned(),
+                    tried: String::new(),
+                });
+            };
+            progress.begin(&format!("fetching kernel {release}"));
+            let fetched = fetch(&apt, cache, &release, &version, dir, progress);
+            progress.end(if fetched.is_ok() { "fetched" } else { "failed" });
+            fetched
+        })?;
+        Ok(Kernel { dir })
+    }
+
     /// The kernel of a series such as `6.12`, from the cache, fetched or built.
     pub(crate) fn of_series(
         cache: &Cache,
@@ -147,6 +172,9 @@ impl Kernel {
     ) -> Result<Kernel> {
         if series == CFL {
             return Kernel::cfl(cache, progress);
+        }
+        if let Some(number) = series.strip_prefix(DEBIAN) {
+            return Kernel::of_debian(cache, number, progress);
         }
         let recipe = Recipe {
             name: "lab",

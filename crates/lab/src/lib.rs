@@ -34,6 +34,7 @@ mod image;
 mod initrd;
 mod kernel;
 mod machine;
+mod module;
 mod progress;
 mod qemu;
 mod tree;
@@ -64,7 +65,8 @@ pub struct LabSpec {
     /// Look for a newer kernel even if one is in the cache.
     pub refresh_kernel: bool,
     /// Boot the newest kernel of this series, such as `6.12`, and not the newest of all;
-    /// `cfl`: one whose locks are scheduled (`docs/design/cfl-kernel.md`).
+    /// `debian-6.12`: Debian's own build, which has modules, even if no scheduler loads
+    /// in it; `cfl`: one whose locks are scheduled (`docs/design/cfl-kernel.md`).
     pub series: Option<String>,
 }
 
@@ -121,6 +123,17 @@ impl Lab {
     /// Where the guest's root file system lies.
     pub fn image(&self) -> &Path {
         self.image.path()
+    }
+
+    /// Compiles the kernel module in the directory `source` for the kernel the guests
+    /// boot, and answers with the directory of its `.ko` files. Takes two to four
+    /// minutes, and nothing until a file of the directory or the kernel changes.
+    ///
+    /// # Errors
+    /// A module that does not compile, with the compiler's last lines; a kernel of which
+    /// Debian's archive has no headers: one that was built here, or has been replaced.
+    pub fn module(&self, source: &Path, progress: &dyn Progress) -> Result<PathBuf> {
+        module::build(&self.cache, &self.kernel.release(), source, progress)
     }
 
     /// Whether [`Clock::Real`] runs on KVM here; found by booting with it once.

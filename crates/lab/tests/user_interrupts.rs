@@ -134,6 +134,7 @@ cases! {
         msrs_refuse_reserved_bits_and_addresses_that_are_not_canonical,
         stui_and_clui_set_what_testui_reads,
         uiret_loads_rip_rsp_and_the_flags_of_a_program,
+        flags_that_uiret_has_set_can_be_cleared,
         uiret_to_no_canonical_address_is_refused,
     ;
     "sending":

@@ -38,11 +38,11 @@
 //! - **C4** A waiting context waits for one that runs, is paused, or will be
 //!   resumed before it: a lower one. Its level is in no context's mask. (Asserted in
 //!   `go_up` and `yield_below`.)
-//! - **C5** Interrupts are blocked from the entry of a handler to its return, but
+//! - **C5** Interrupts of its kind are blocked from the entry of a handler to its return, but
 //!   for the time in which a context that can itself be preempted runs on top of
 //!   it. Returning lets them in again in the same step that restores everything
 //!   else. So at most one handler's frame is on each stack, however fast
-//!   interrupts come. (Not asserted: a stray signal may break it; then the gate
+//!   interrupts come. (Not asserted: a signal on top of a user interrupt breaks it; then the gate
 //!   `Stack` refuses, and counts it.)
 
 use std::cell::{Cell, UnsafeCell};
@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::{self, Saved};
-use crate::delivery::Route;
+use crate::delivery::{Kind, Route};
 use crate::gate::{self, Gate};
 use crate::level::{Level, Levels};
 use crate::local::{self, Local};
@@ -71,8 +71,8 @@ pub(crate) struct Context {
     below: Cell<Level>,
     /// The level that has to come to a task boundary before this one goes on.
     waits_for: Cell<Option<Level>>,
-    /// A handler went to this context, which has let interrupts in again (C5).
-    unblocked: Cell<bool>,
+    /// A handler went to this context, which has let its kind in again (C5).
+    unblocked: Cell<Option<Kind>>,
     /// A handler's frame is on this stack (C5).
     in_handler: Cell<bool>,
     /// The base has none.
@@ -84,8 +84,8 @@ pub(crate) struct Context {
 pub(crate) struct Contexts {
     list: Box<[Context]>,
     route: Arc<Route>,
-    /// A handler is going to a higher level, which finds interrupts blocked.
-    from_handler: Cell<bool>,
+    /// A handler is going to a higher level, which finds its kind blocked.
+    from_handler: Cell<Option<Kind>>,
     /// The worker is about to leave: no context waits for lower levels any more.
     leaving: Cell<bool>,
     quick_swap: bool,
@@ -97,7 +97,7 @@ enum By {
     /// The context itself, at a poll point or a region's exit.
     Itself,
     /// The handler of an interrupt, on the context's stack, at this instruction.
-    Handler(usize),
+    Handler(Kind, usize),
 }
 
 /// How a [`yield_below`] went.
@@ -127,7 +127,7 @@ impl Context {
             stack,
             below: Cell::new(Level::BASE),
             waits_for: Cell::new(None),
-            unblocked: Cell::new(false),
+            unblocked: Cell::new(None),
             in_handler: Cell::new(false),
             body: UnsafeCell::new(body),
             all: Cell::new(std::ptr::null()),
@@ -167,7 +167,7 @@ impl Contexts {
         let all = Box::new(Contexts {
             list,
             route,
-            from_handler: Cell::new(false),
+            from_handler: Cell::new(None),
             leaving: Cell::new(false),
             quick_swap: arch::quick_swap(),
         });
@@ -252,7 +252,10 @@ impl Contexts {
         debug_assert!(to.waits_for.get().is_none(), "C4");
         to.below.set(from.level);
         debug_assert!(self.descends(to), "C3");
-        self.from_handler.set(matches!(by, By::Handler(_)));
+        self.from_handler.set(match by {
+            By::Handler(kind, _) => Some(kind),
+            By::Itself => None,
+        });
         self.stopped(from, by, || self.switch(from, to));
     }
 
@@ -261,7 +264,7 @@ impl Contexts {
     fn stopped(&self, from: &Context, by: By, meanwhile: impl FnOnce()) {
         let trail = self.route.trail();
         let stop = match by {
-            By::Handler(at) => Stop::Interrupted(at),
+            By::Handler(_, at) => Stop::Interrupted(at),
             By::Itself => Stop::ByItself,
         };
         trail.stop(from.level, stop);
@@ -292,9 +295,10 @@ impl Contexts {
     #[inline]
     fn go_down(&self, from: &Context) {
         debug_assert!(self.descends(from), "C3");
-        if from.unblocked.take() {
-            // Below is the handler that came here (C5).
-            self.route.block();
+        if let Some(kind) = from.unblocked.take() {
+            // Below is the handler that came here (C5), whose return lets in what its
+            // entry kept out, and nothing else.
+            self.route.set_blocked(kind, true);
         }
         self.switch(from, self.get(from.below.get()));
     }
@@ -348,7 +352,7 @@ fn take_due(local: &Local, context: &Context, by: By) {
 /// What a signal handler, or the handler of a user interrupt, does: it opens the
 /// mail and goes up if the four gates let it. `at` is the program counter and the
 /// stack pointer of what was interrupted.
-pub(crate) fn interrupted(at: (usize, usize)) {
+pub(crate) fn interrupted(kind: Kind, at: (usize, usize)) {
     with_context(|local, context| {
         let all = context.all();
         let mail = all.route.mail();
@@ -367,7 +371,7 @@ pub(crate) fn interrupted(at: (usize, usize)) {
             }
             None => {
                 context.in_handler.set(true);
-                take_due(local, context, By::Handler(at.0));
+                take_due(local, context, By::Handler(kind, at.0));
                 context.in_handler.set(false);
                 debug_assert_eq!(local.depth(), 0, "L1");
             }
@@ -393,10 +397,10 @@ fn run_body(context: &Context) {
     let all = context.all();
     let local = context.local();
     let top = context.level.index() + 1 == all.list.len();
-    if all.from_handler.take() && !top {
+    if let Some(kind) = all.from_handler.take().filter(|_| !top) {
         // A context that can be preempted must hear of it (C5).
-        context.unblocked.set(true);
-        all.route.unblock();
+        context.unblocked.set(Some(kind));
+        all.route.set_blocked(kind, false);
     }
     if local.exit() {
         take_due(local, context, By::Itself);

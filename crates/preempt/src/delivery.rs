@@ -170,6 +170,15 @@ const SIGNAL: u8 = 1;
 const HYBRID: u8 = 2;
 const USER_INTERRUPT: u8 = 3;
 
+/// What interrupts a thread. A handler's entry keeps its own kind out, and its return
+/// lets that in again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Signal,
+    #[cfg(target_arch = "x86_64")]
+    User,
+}
+
 /// The way to one worker.
 pub(crate) struct Route {
     outbox: Outbox,
@@ -294,23 +303,25 @@ impl Route {
         }
     }
 
-    /// Keeps interrupts out of this thread, which is the worker's.
-    pub(crate) fn block(&self) {
-        self.set_blocked(true);
-    }
-
-    /// Lets interrupts into this thread, which is the worker's.
+    /// Lets all interrupts into this thread, which is the worker's.
     pub(crate) fn unblock(&self) {
-        self.set_blocked(false);
+        #[cfg(target_arch = "x86_64")]
+        self.set_blocked(Kind::User, false);
+        self.set_blocked(Kind::Signal, false);
     }
 
-    fn set_blocked(&self, blocked: bool) {
-        #[cfg(target_arch = "x86_64")]
-        if let Some(receiver) = &self.user_interrupt {
-            receiver.set_blocked(blocked);
-        }
-        if self.prepared {
-            signal::set_blocked(self.signal, blocked);
+    /// Keeps interrupts of a kind out of this thread, which is the worker's, or lets
+    /// them in.
+    pub(crate) fn set_blocked(&self, kind: Kind, blocked: bool) {
+        match kind {
+            Kind::Signal if self.prepared => signal::set_blocked(self.signal, blocked),
+            Kind::Signal => {}
+            #[cfg(target_arch = "x86_64")]
+            Kind::User => {
+                if let Some(receiver) = &self.user_interrupt {
+                    receiver.set_blocked(blocked);
+                }
+            }
         }
     }
 

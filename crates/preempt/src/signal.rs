@@ -22,6 +22,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::arch;
 use crate::context;
+use crate::delivery::Kind;
 use crate::error::DeliveryError;
 
 /// The signals that have our handler.
@@ -95,7 +96,7 @@ unsafe extern "C" fn handler(
 ) {
     // SAFETY: errno always has an address; the kernel passes the context.
     let (errno, at) = unsafe { (*libc::__errno_location(), arch::interrupted_at(context)) };
-    context::interrupted(at);
+    context::interrupted(Kind::Signal, at);
     // SAFETY: as above, and it is the same context's errno as before.
     unsafe { *libc::__errno_location() = errno };
 }

@@ -1,15 +1,19 @@
 //! Requests that come as a user interrupt (Section 4.2): from one program to
 //! another thread of it, without the kernel, in less than 1 µs.
 //!
-//! **Not run on hardware.** No machine with user interrupts was at hand. What is
-//! tested is the handler's assembly, on frames that look as the CPU would have
-//! pushed them (module `tests`); what is read is the driver's source.
+//! **Run in the lab's emulator, not on hardware.** No machine with user interrupts was at
+//! hand. The handler's assembly is tested everywhere, on frames that look as the CPU
+//! would have pushed them (module `tests`).
 //!
 //! Mainline Linux has no user interrupts. Intel's patches have system calls whose
 //! numbers mean something else in mainline by now (471 is `rseq_slice_yield`),
-//! so probing for them could do anything; they are not used. The out-of-tree
-//! module of UB-ADBLAB gives `/dev/uintr`, and is. Its registration is for the
-//! whole process: one worker per process.
+//! so probing for them could do anything; they are not used. The module in
+//! `kernel/uintr` gives `/dev/uintr`, and is: a receiver for each worker, and an index
+//! with which any thread of the process sends to it. The driver of UB-ADBLAB, whose
+//! interface that is, has one sender's index for one thread; it is refused.
+//!
+//! A worker that has left fails nobody: its sender is a quiet one, and is freed when
+//! nobody can use it any more, with the [`Receiver`].
 //!
 //! Delivery and return, by Intel's manual (volume 3, chapter 7; "UIRET"):
 //!
@@ -33,19 +37,27 @@
 use std::arch::{asm, naked_asm};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context;
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Kind};
 use crate::error::DeliveryError;
 
 const DEVICE: &str = "/dev/uintr";
-/// `_IOW('u', 0, HandlerArgs)` and `_IO('u', 1)`, as the driver has them.
-const REGISTER_HANDLER: libc::c_ulong = 1 << 30 | 32 << 16 | (b'u' as libc::c_ulong) << 8;
-const UNREGISTER_HANDLER: libc::c_ulong = (b'u' as libc::c_ulong) << 8 | 1;
 
-/// The driver's argument; without a stack, frames go below the red zone.
+/// A number of `kernel/uintr/uintr.h`: `_IOW('u', number, size)`, `_IO` without a size.
+const fn request(number: u8, size: usize) -> libc::c_ulong {
+    let write = if size > 0 { 1 << 30 } else { 0 };
+    write | (size as libc::c_ulong) << 16 | (b'u' as libc::c_ulong) << 8 | number as libc::c_ulong
+}
+
+const REGISTER_HANDLER: libc::c_ulong = request(0, size_of::<HandlerArgs>());
+const UNREGISTER_HANDLER: libc::c_ulong = request(1, 0);
+const REGISTER_SENDER: libc::c_ulong = request(2, size_of::<SenderArgs>());
+const UNREGISTER_SENDER: libc::c_ulong = request(3, size_of::<u64>());
+
+/// Without a stack, frames go below the red zone.
 #[repr(C)]
 struct HandlerArgs {
     handler: *const (),
@@ -56,6 +68,16 @@ struct HandlerArgs {
 
 const _: () = assert!(size_of::<HandlerArgs>() == 32);
 
+#[repr(C)]
+struct SenderArgs {
+    receiver: u64,
+    vector: u32,
+    flags: u32,
+}
+
+/// What is sent to a receiver that is no more goes nowhere.
+const QUIET: u32 = 1;
+
 /// Whether user interrupts can be used; otherwise, what is missing.
 pub(crate) fn detect() -> Result<(), &'static str> {
     let leaf = |leaf, subleaf| std::arch::x86_64::__cpuid_count(leaf, subleaf);
@@ -65,49 +87,75 @@ pub(crate) fn detect() -> Result<(), &'static str> {
     if leaf(0xd, 1).eax & 1 << 1 == 0 {
         return Err("the CPU has no XSAVEC");
     }
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(DEVICE)
+    open()
         .map(drop)
-        .map_err(|_| "the driver behind /dev/uintr, or the permission to open it")
+        .map_err(|_| "the module uintr (kernel/uintr), which makes /dev/uintr")
+}
+
+fn open() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
 /// A worker that user interrupts reach.
 pub(crate) struct Receiver {
     device: File,
+    /// The receiver; its number names it.
+    file: OwnedFd,
+    /// What SENDUIPI takes, in any thread of the process.
     index: u64,
 }
 
 impl Receiver {
     /// Makes the calling thread a receiver, which lets nothing in yet.
     pub(crate) fn register() -> Result<Receiver, DeliveryError> {
-        let failed = |source| DeliveryError::System {
+        Receiver::try_register().map_err(|source| DeliveryError::System {
             delivery: Delivery::UserInterrupt,
             source,
-        };
+        })
+    }
+
+    fn try_register() -> io::Result<Receiver> {
         prepare_extended_state();
-        let device = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(DEVICE)
-            .map_err(failed)?;
-        let args = HandlerArgs {
+        let device = open()?;
+        let handler = HandlerArgs {
             handler: handler as *const (),
             stack: std::ptr::null(),
             stack_size: 0,
             flags: 0,
         };
-        // SAFETY: the driver reads the structure it defines, and the handler is
-        // one.
-        let index = unsafe { libc::ioctl(device.as_raw_fd(), REGISTER_HANDLER, &args) };
-        let index = u64::try_from(index).map_err(|_| failed(io::Error::last_os_error()))?;
-        Ok(Receiver { device, index })
+        // SAFETY: the module reads the structure it defines, and the handler is one.
+        let number =
+            checked(unsafe { libc::ioctl(device.as_raw_fd(), REGISTER_HANDLER, &handler) })?;
+        let name = std::fs::read_link(format!("/proc/self/fd/{number}"));
+        if !name.is_ok_and(|name| name.to_string_lossy().contains("[uintr]")) {
+            return Err(io::Error::other(
+                "/dev/uintr is another driver's; load the module of kernel/uintr in its place",
+            ));
+        }
+        // SAFETY: the module has opened it for this call.
+        let file = unsafe { OwnedFd::from_raw_fd(number) };
+        let sender = SenderArgs {
+            receiver: number as u64,
+            vector: 0,
+            flags: QUIET,
+        };
+        // SAFETY: as above.
+        let index = checked(unsafe { libc::ioctl(device.as_raw_fd(), REGISTER_SENDER, &sender) });
+        if index.is_err() {
+            // SAFETY: it takes the number by value.
+            unsafe { libc::ioctl(device.as_raw_fd(), UNREGISTER_HANDLER, number) };
+        }
+        Ok(Receiver {
+            device,
+            file,
+            index: index? as u64,
+        })
     }
 
     /// Interrupts the worker, from any thread of the process.
     pub(crate) fn send(&self) {
-        // SAFETY: the index was registered; SENDUIPI changes no memory of ours.
+        // SAFETY: the index is registered until this is dropped; SENDUIPI changes no
+        // memory of ours.
         unsafe { asm!("senduipi {}", in(reg) self.index, options(nostack)) };
     }
 
@@ -123,12 +171,32 @@ impl Receiver {
         }
     }
 
-    /// Ends it, for the calling thread.
+    /// Ends it, for the calling thread. What is sent from now on goes nowhere.
     pub(crate) fn unregister(&self) {
         self.set_blocked(true);
-        // SAFETY: the driver takes the index as it is. It can only fail to know
-        // it, and then there is nothing to end.
-        unsafe { libc::ioctl(self.device.as_raw_fd(), UNREGISTER_HANDLER, self.index) };
+        // SAFETY: it takes the number by value. It can only fail to know it, and then
+        // there is nothing to end.
+        unsafe {
+            libc::ioctl(
+                self.device.as_raw_fd(),
+                UNREGISTER_HANDLER,
+                self.file.as_raw_fd(),
+            )
+        };
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        // SAFETY: it takes the index by value, and nobody is left who could use it.
+        unsafe { libc::ioctl(self.device.as_raw_fd(), UNREGISTER_SENDER, self.index) };
+    }
+}
+
+fn checked(returned: libc::c_int) -> io::Result<libc::c_int> {
+    match returned {
+        -1 => Err(io::Error::last_os_error()),
+        number => Ok(number),
     }
 }
 
@@ -238,7 +306,7 @@ handler! {
 extern "sysv64" fn interrupted(program_counter: usize, stack_pointer: usize) {
     // SAFETY: errno always has an address.
     let errno = unsafe { *libc::__errno_location() };
-    context::interrupted((program_counter, stack_pointer));
+    context::interrupted(Kind::User, (program_counter, stack_pointer));
     // SAFETY: as above, and it is the same context's errno as before.
     unsafe { *libc::__errno_location() = errno };
 }

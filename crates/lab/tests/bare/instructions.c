@@ -204,6 +204,21 @@ static void uiret_loads_rip_rsp_and_the_flags_of_a_program(void)
     CHECK(testui());
 }
 
+INSTRUCTION(do_clear_flags, "pushq $2; popfq");
+
+static void flags_that_uiret_has_set_can_be_cleared(void)
+{
+    enable();
+    uiret_frame[0] = (uint64_t)do_clear_flags;
+    /* CF PF AF ZF SF DF OF */
+    uiret_frame[1] = 0xcd5;
+    uiret_frame[2] = (uint64_t)user_stacks[2];
+    user_flags = IF;
+    user_at((uint64_t)return_by_frame, USER_CS);
+    EQUAL(cpu()->outcome.vector, RETURN_VECTOR);
+    EQUAL(cpu()->outcome.rflags, IF | 2);
+}
+
 static void uiret_to_no_canonical_address_is_refused(void)
 {
     enable();
@@ -260,6 +275,7 @@ const struct test_case cases[] = {
     CASE(msrs_refuse_reserved_bits_and_addresses_that_are_not_canonical),
     CASE(stui_and_clui_set_what_testui_reads),
     CASE(uiret_loads_rip_rsp_and_the_flags_of_a_program),
+    CASE(flags_that_uiret_has_set_can_be_cleared),
     CASE(uiret_to_no_canonical_address_is_refused),
     CASE(state_is_kept_when_the_machine_moves),
     { NULL, NULL },

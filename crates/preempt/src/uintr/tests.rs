@@ -22,7 +22,7 @@ use crate::worker::Worker;
 #[path = "../../tests/registers/machine.rs"]
 mod machine;
 
-use machine::{Machine, hold, spoil, width};
+use machine::{hold, pattern, spoil, width};
 
 /// UIF: whether user interrupts are let in.
 static FLAG: AtomicBool = AtomicBool::new(true);
@@ -86,35 +86,6 @@ fn install() {
             libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut()),
             0
         );
-    }
-}
-
-fn pattern(seed: u64, width: u8) -> Machine {
-    let mut x = seed | 1;
-    let mut word = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
-    let (registers, words) = [(16, 2), (16, 4), (32, 8)][usize::from(width)];
-    let mut vectors = [[0; 8]; 32];
-    for vector in &mut vectors[..registers] {
-        vector[..words].fill_with(&mut word);
-    }
-    let mut masks = [0; 8];
-    if width == 2 {
-        masks.fill_with(&mut word);
-    }
-    Machine {
-        vectors,
-        masks,
-        general: std::array::from_fn(|_| word()),
-        flags: word() & 0xcd5 | 0x202,
-        red_zone: std::array::from_fn(|_| word()),
-        x87: std::array::from_fn(|_| (word() >> 42) as f64),
-        mxcsr: word() as u32 & 0xe07f | 0x1f80,
-        x87_control: word() as u32 & 0x0e00 | 0x007f,
     }
 }
 

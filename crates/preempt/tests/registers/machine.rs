@@ -360,3 +360,33 @@ pub(crate) unsafe extern "sysv64" fn spoil() {
         width = sym WIDTH,
     )
 }
+
+/// A machine whose every part is random, for vectors of this [`width`].
+pub(crate) fn pattern(seed: u64, width: u8) -> Machine {
+    let mut x = seed | 1;
+    let mut word = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
+    let (registers, words) = [(16, 2), (16, 4), (32, 8)][usize::from(width)];
+    let mut vectors = [[0; 8]; 32];
+    for vector in &mut vectors[..registers] {
+        vector[..words].fill_with(&mut word);
+    }
+    let mut masks = [0; 8];
+    if width == 2 {
+        masks.fill_with(&mut word);
+    }
+    Machine {
+        vectors,
+        masks,
+        general: std::array::from_fn(|_| word()),
+        flags: word() & 0xcd5 | 0x202,
+        red_zone: std::array::from_fn(|_| word()),
+        x87: std::array::from_fn(|_| (word() >> 42) as f64),
+        mxcsr: word() as u32 & 0xe07f | 0x1f80,
+        x87_control: word() as u32 & 0x0e00 | 0x007f,
+    }
+}

@@ -1,0 +1,211 @@
+//! The kernel module of `kernel/uintr` keeps its rules, on the oldest and the newest
+//! kernel that it is for.
+//!
+//! Each test is a case of `kernel/uintr/tests/rules.c`, in a guest whose CPUs have user
+//! interrupts. `make test-uintr`: the first run makes two kernels' headers and the module
+//! with each, which takes five minutes on two idle cores. Not among the tests that cargo
+//! runs unasked (`test = false` in Cargo.toml).
+//!
+//! On the lockstep clock unless said otherwise: a case that fails does so each time.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
+
+/// Debian's build of the oldest series, and the newest kernel there is.
+const KERNELS: [Option<&str>; 2] = [Some("debian-6.12"), None];
+
+/// Cases that need no number, and nothing of the machine.
+const RULES: [&str; 20] = [
+    "a_thread_interrupts_itself",
+    "a_thread_that_asked_for_nothing_sends",
+    "the_highest_vector_comes_first",
+    "each_thread_of_a_process_receives",
+    "a_running_receiver_is_notified_wherever_it_is",
+    "flags_are_kept",
+    "a_descheduled_receiver_gets_it_when_it_runs_again",
+    "a_sleeping_receiver_is_not_woken_and_gets_it_then",
+    "uif_is_each_thread_s_own",
+    "who_is_not_known_has_no_instructions",
+    "a_child_of_fork_inherits_descriptors_only",
+    "another_process_sends_by_descriptor",
+    "exec_ends_a_receiver",
+    "a_killed_receiver_fails_its_senders",
+    "a_thread_that_ends_fails_its_senders",
+    "unregistering_drops_what_is_pending",
+    "closing_ends_nothing",
+    "wrong_arguments_have_names",
+    "a_handler_has_the_stack_it_asked_for",
+    "cr4_is_set_again_when_the_kernel_clears_it",
+];
+
+/// What the kernel says when it finds a fault in itself.
+const FAULTS: &str = "BUG|WARNING|Oops|general protection|lockdep|stall|use-after-free";
+
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path)
+}
+
+/// Compiles the program of the guest, once.
+fn rules() -> &'static Path {
+    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let (_, program) = PROGRAM.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("rules");
+        let status = Command::new("cc")
+            .args(["-O1", "-Wall", "-Werror", "-static", "-pthread"])
+            .args(["-muintr", "-mgeneral-regs-only", "-mno-red-zone", "-o"])
+            .args([&program, &repository("kernel/uintr/tests/rules.c")])
+            .status()
+            .unwrap();
+        assert!(status.success(), "the cases do not compile");
+        (dir, program)
+    });
+    program
+}
+
+fn machine(clock: Clock) -> Machine {
+    Machine {
+        cpus: 4,
+        clock,
+        user_interrupts: true,
+        timeout: Duration::from_secs(1800),
+        ..Machine::default()
+    }
+}
+
+/// Runs a script on each kernel, with the module and the cases beside it; it has to
+/// succeed. Answers with its lines.
+fn run(machine: &Machine, script: &str) -> [Vec<String>; 2] {
+    KERNELS.map(|series| {
+        let spec = LabSpec {
+            series: series.map(str::to_owned),
+            ..LabSpec::default()
+        };
+        let lab = Lab::open(&spec, &Lines).unwrap();
+        let modules = lab.module(&repository("kernel/uintr"), &Lines).unwrap();
+        let job = Job::script(script)
+            .file(modules.join("uintr.ko"), "uintr.ko")
+            .file(rules(), "rules");
+        let mut lines = Vec::new();
+        let outcome = lab
+            .run(machine, &job, &mut |line| lines.push(line.to_owned()))
+            .unwrap();
+        let release = lab.kernel().release();
+        assert_eq!(outcome.status, 0, "{release}: {lines:#?}");
+        lines
+    })
+}
+
+/// Runs cases one after the other; each has to pass, and the kernel to find no fault.
+fn pass(clock: Clock, cases: &[&str]) {
+    let script = cases
+        .iter()
+        .fold("busybox insmod ./uintr.ko\n".to_owned(), |all, case| {
+            all + &format!("./rules {case} || {{ dmesg | tail -n 40; exit 1; }}\n")
+        });
+    let script = script + &format!("! dmesg | grep -E '{FAULTS}'");
+    for lines in run(&machine(clock), &script) {
+        let passed = lines
+            .iter()
+            .filter(|line| line.starts_with("passed "))
+            .count();
+        assert_eq!(passed, cases.len(), "{lines:#?}");
+    }
+}
+
+#[test]
+fn each_rule_holds() {
+    pass(Clock::LOCKSTEP, &RULES);
+}
+
+#[test]
+fn each_rule_holds_on_cpus_that_run_at_once() {
+    pass(Clock::Real, &RULES);
+}
+
+#[test]
+fn nothing_is_lost_in_storms_with_migration() {
+    pass(
+        Clock::LOCKSTEP,
+        &[
+            "nothing_is_lost_while_the_receiver_migrates 20000",
+            "the_last_of_many_sends_is_seen 200000",
+            "receivers_come_and_go 500",
+            "random_calls_break_nothing 20",
+        ],
+    );
+}
+
+#[test]
+fn nothing_is_lost_while_cpus_come_and_go() {
+    pass(
+        Clock::Real,
+        &["nothing_is_lost_while_cpus_come_and_go 20000"],
+    );
+}
+
+#[test]
+fn it_is_not_unloaded_while_anybody_uses_it_and_loads_again() {
+    let unload = "unloading_is_refused_while_anybody_uses_it";
+    let script = format!(
+        "set -e
+         for turn in 1 2 3; do busybox insmod ./uintr.ko; ./rules a_thread_interrupts_itself
+             ./rules {unload}; done
+         ! dmesg | grep -E '{FAULTS}'"
+    );
+    run(&machine(Clock::LOCKSTEP), &script);
+}
+
+/// What a program gains by not entering the kernel: the clock counts instructions, and
+/// notices an interrupt a quantum late at most, here 250 instructions.
+#[test]
+fn sends_arrive_within_a_thousand_instructions_and_before_signals() {
+    let fine = machine(Clock::LOCKSTEP.with_quantum(1_000));
+    for lines in run(&fine, "busybox insmod ./uintr.ko && ./rules latency 5000") {
+        println!("{}", lines.join("\n"));
+        // "uintr p50 N p99 N max N instructions"
+        let p99 = |name: &str| -> u64 {
+            let line = lines.iter().find(|line| line.starts_with(name));
+            line.unwrap().split(' ').nth(4).unwrap().parse().unwrap()
+        };
+        let (interrupts, signals) = (p99("uintr"), p99("signal"));
+        assert!(interrupts <= 1000, "{interrupts} instructions");
+        assert!(
+            interrupts < signals,
+            "{interrupts} and {signals} instructions"
+        );
+    }
+}
+
+#[test]
+fn a_cpu_without_user_interrupts_is_named() {
+    let without = Machine {
+        user_interrupts: false,
+        ..machine(Clock::LOCKSTEP)
+    };
+    let script = "! busybox insmod ./uintr.ko; dmesg | grep uintr:; ! test -e /dev/uintr";
+    for lines in run(&without, script) {
+        let said = lines.join("\n");
+        assert!(said.contains("the CPU has no user interrupts"), "{said}");
+    }
+}
+
+#[test]
+fn page_table_isolation_is_named() {
+    let isolated = Machine {
+        // The lab turns all of its kin off.
+        kernel_args: ["mitigations=auto", "pti=on"].map(String::from).to_vec(),
+        ..machine(Clock::LOCKSTEP)
+    };
+    let script = "! busybox insmod ./uintr.ko; dmesg | grep uintr:; ! test -e /dev/uintr";
+    for lines in run(&isolated, script) {
+        let said = lines.join("\n");
+        assert!(said.contains("boot with nopti"), "{said}");
+    }
+}

@@ -1,0 +1,1370 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The rules of /dev/uintr, one a case: `rules CASE [NUMBER]` says "passed" or why not.
+ *
+ * Runs as root in a guest whose CPUs have user interrupts and that has loaded uintr.ko;
+ * crates/lab/tests/uintr.rs starts it. Cases need three CPUs at least. Everything
+ * is compiled without vector registers, since GCC's handlers do not save them.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <x86gprintrin.h>
+
+#include "../uintr.h"
+
+#define HANDLER	__attribute__((target("uintr"), interrupt))
+#define THREADS	6
+#define VECTORS	64
+
+struct frame {
+	uint64_t rip, rflags, rsp;
+};
+
+static char *self;
+
+static void fail(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	printf("\n");
+	fflush(stdout);
+	_exit(1);
+}
+
+#define expect(what, ...) do {							\
+	long long got_ = (what), wanted_ = (__VA_ARGS__);			\
+	if (got_ != wanted_)							\
+		fail("line %d: %s is %lld, not %lld (errno %d)", __LINE__,	\
+		     #what, got_, wanted_, errno);				\
+} while (0)
+
+/* A call that has to fail so */
+#define refused(call, error) do {						\
+	errno = 0;								\
+	expect(call, -1);							\
+	expect(errno, error);							\
+} while (0)
+
+/* Busy: the thread is on its CPU, in its program. Ends a case that waits for ever. */
+#define wait_until(what) do {							\
+	for (uint64_t turns_ = 0; !(what); turns_++) {				\
+		if (turns_ > 500000000)					\
+			fail("line %d: never: %s", __LINE__, #what);		\
+		__builtin_ia32_pause();						\
+	}									\
+} while (0)
+
+static int device(void)
+{
+	static int fd = -1;
+
+	if (fd < 0) {
+		fd = open("/dev/uintr", O_RDWR | O_CLOEXEC);
+		if (fd < 0)
+			fail("/dev/uintr: %s", strerror(errno));
+	}
+	return fd;
+}
+
+static int receive_on(void *handler, void *stack, size_t size, unsigned int flags)
+{
+	struct uintr_handler_args args = {
+		.handler = (uintptr_t)handler, .stack = (uintptr_t)stack,
+		.stack_size = size, .flags = flags,
+	};
+
+	return ioctl(device(), UINTR_REGISTER_HANDLER, &args);
+}
+
+static int receive(void *handler)
+{
+	return receive_on(handler, NULL, 0, 0);
+}
+
+static int unreceive(int fd)
+{
+	return ioctl(device(), UINTR_UNREGISTER_HANDLER, fd);
+}
+
+static int sender(int fd, unsigned int vector, unsigned int flags)
+{
+	struct uintr_sender_args args = {
+		.receiver_id = fd, .vector = vector, .flags = flags,
+	};
+
+	return ioctl(device(), UINTR_REGISTER_SENDER, &args);
+}
+
+static int unsender(uint64_t index)
+{
+	return ioctl(device(), UINTR_UNREGISTER_SENDER, index);
+}
+
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	expect(sched_setaffinity(0, sizeof(set), &set), 0);
+}
+
+static void sleep_ms(long ms)
+{
+	struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
+
+	expect(nanosleep(&time, NULL), 0);
+}
+
+/* ---- What a thread has received: thread-local data, which a handler may read ---- */
+
+struct mailbox {
+	atomic_uint received[VECTORS];
+	atomic_uint all;
+	unsigned int order[VECTORS];
+	struct frame frame;
+	uintptr_t stack;
+	bool uif;
+};
+
+static __thread struct mailbox *mine;
+static struct mailbox boxes[THREADS];
+
+static HANDLER void on_interrupt(struct frame *frame, unsigned long long vector)
+{
+	struct mailbox *box = mine;
+	unsigned int count = atomic_load_explicit(&box->all, memory_order_relaxed);
+
+	box->frame = *frame;
+	box->stack = (uintptr_t)frame;
+	box->uif = _testui();
+	if (count < VECTORS)
+		box->order[count] = vector;
+	atomic_fetch_add(&box->received[vector], 1);
+	atomic_fetch_add(&box->all, 1);
+}
+
+static int receive_in(struct mailbox *box)
+{
+	mine = box;
+	return receive(on_interrupt);
+}
+
+/* ---- Instructions that may be refused ---- */
+
+static __thread sigjmp_buf after_fault;
+
+static void on_fault(int signal)
+{
+	siglongjmp(after_fault, signal);
+}
+
+/* The signal that an instruction raises, 0 if none */
+#define signal_of(statement) ({							\
+	struct sigaction act_ = { .sa_handler = on_fault };			\
+	volatile int got_;							\
+	sigaction(SIGILL, &act_, NULL);						\
+	sigaction(SIGSEGV, &act_, NULL);					\
+	got_ = sigsetjmp(after_fault, 1);					\
+	if (!got_) { statement; }						\
+	signal(SIGILL, SIG_DFL);						\
+	signal(SIGSEGV, SIG_DFL);						\
+	got_;									\
+})
+
+/* ---- Descriptors between processes ---- */
+
+static void give(int socket, int fd)
+{
+	char data = 0, control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec part = { &data, 1 };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	header->cmsg_level = SOL_SOCKET;
+	header->cmsg_type = SCM_RIGHTS;
+	header->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(header), &fd, sizeof(int));
+	expect(sendmsg(socket, &message, 0), 1);
+}
+
+static int take(int socket)
+{
+	char data, control[CMSG_SPACE(sizeof(int))];
+	struct iovec part = { &data, 1 };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1,
+		.msg_control = control, .msg_controllen = sizeof(control),
+	};
+	int fd;
+
+	expect(recvmsg(socket, &message, 0), 1);
+	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(int));
+	return fd;
+}
+
+static int hung_up(int fd, int ms)
+{
+	struct pollfd poll_fd = { .fd = fd };
+
+	poll(&poll_fd, 1, ms);
+	return poll_fd.revents;
+}
+
+/* A child that is a receiver, and what it says of it */
+struct child {
+	pid_t pid;
+	int fd;
+	int socket;
+};
+
+static struct child child_receiver(void (*then)(int socket))
+{
+	struct child child;
+	int ends[2];
+
+	expect(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+	child.pid = fork();
+	if (child.pid == 0) {
+		int fd = receive_in(&boxes[0]);
+
+		if (fd < 0)
+			fail("a child is no receiver: %s", strerror(errno));
+		give(ends[1], fd);
+		then(ends[1]);
+		_exit(0);
+	}
+	child.socket = ends[0];
+	child.fd = take(ends[0]);
+	return child;
+}
+
+static void child_ends(struct child child)
+{
+	int status;
+
+	expect(waitpid(child.pid, &status, 0), child.pid);
+	expect(status, 0);
+}
+
+/* ---- Cases ---- */
+
+static void a_thread_interrupts_itself(long n)
+{
+	int fd = receive_in(&boxes[0]);
+
+	expect(fd >= 0, 1);
+	int index = sender(fd, 5, 0);
+
+	expect(index, 0);
+	expect(_testui(), 0);
+	_stui();
+	_senduipi(index);
+	wait_until(boxes[0].all == 1);
+	expect(boxes[0].received[5], 1);
+	expect(boxes[0].uif, 0);
+	expect(_testui(), 1);
+	/* Below the red zone, and aligned */
+	expect(boxes[0].frame.rsp - boxes[0].stack >= 128 + 24, 1);
+	expect((boxes[0].stack - 8) % 16, 0);
+}
+
+static atomic_int ready, go, done;
+static int indices[THREADS][VECTORS];
+
+static void *send_once(void *index)
+{
+	pin(1);
+	_senduipi((uintptr_t)index);
+	return NULL;
+}
+
+static void a_thread_that_asked_for_nothing_sends(long n)
+{
+	pthread_t thread;
+
+	pin(0);
+	int fd = receive_in(&boxes[0]);
+	int index = sender(fd, 0, 0);
+
+	_stui();
+	pthread_create(&thread, NULL, send_once, (void *)(uintptr_t)index);
+	wait_until(boxes[0].all == 1);
+	pthread_join(thread, NULL);
+}
+
+static void the_highest_vector_comes_first(long n)
+{
+	static const unsigned int vectors[] = { 3, 63, 0, 9 };
+	static const unsigned int order[] = { 63, 9, 3, 0 };
+	int fd = receive_in(&boxes[0]);
+
+	for (int i = 0; i < 4; i++)
+		_senduipi(sender(fd, vectors[i], 0));
+	expect(boxes[0].all, 0);
+	/* Kept by the kernel meanwhile */
+	sleep_ms(1);
+	expect(boxes[0].all, 0);
+	_stui();
+	wait_until(boxes[0].all == 4);
+	for (int i = 0; i < 4; i++)
+		expect(boxes[0].order[i], order[i]);
+}
+
+/* Receivers in a process: each waits until all it expects has come */
+static void *be_receiver(void *number)
+{
+	long id = (uintptr_t)number;
+	int fd = receive_in(&boxes[id]);
+
+	expect(fd >= 0, 1);
+	for (int i = 0; i < THREADS; i++)
+		indices[id][i] = sender(fd, i, 0);
+	_stui();
+	atomic_fetch_add(&ready, 1);
+	wait_until(ready == THREADS);
+	for (long round = 1; round <= 100; round++) {
+		/* To everybody, with the own number as vector */
+		for (int to = 0; to < THREADS; to++)
+			_senduipi(indices[to][id]);
+		for (int from = 0; from < THREADS; from++) {
+			while (boxes[id].received[from] < round)
+				sched_yield();
+		}
+		atomic_fetch_add(&done, 1);
+		while (done < round * THREADS)
+			sched_yield();
+	}
+	return NULL;
+}
+
+static void each_thread_of_a_process_receives(long n)
+{
+	pthread_t threads[THREADS];
+
+	for (long i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, be_receiver, (void *)i);
+	for (long i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	for (int to = 0; to < THREADS; to++) {
+		for (int from = 0; from < THREADS; from++)
+			expect(boxes[to].received[from], 100);
+	}
+}
+
+/* The receiver of the cases below: on CPU 0, which others may want too */
+static void *spin_on_0(void *box)
+{
+	pin(0);
+	int fd = receive_in(box);
+
+	_stui();
+	ready = fd;
+	wait_until(done);
+	return NULL;
+}
+
+static pthread_t start_receiver(int *fd)
+{
+	pthread_t thread;
+
+	ready = -1;
+	pthread_create(&thread, NULL, spin_on_0, &boxes[0]);
+	while (ready < 0)
+		sched_yield();
+	*fd = ready;
+	return thread;
+}
+
+static void *spin_on_each(void *box)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int fd = receive_in(box);
+
+	_stui();
+	for (long cpu = 0; cpu < cpus; cpu++) {
+		pin(cpu);
+		ready = fd;
+		/* No switch helps: nothing else wants this CPU. */
+		wait_until(boxes[0].all == cpu + 1);
+	}
+	return NULL;
+}
+
+static void a_running_receiver_is_notified_wherever_it_is(long n)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t thread;
+	int index = -1;
+
+	ready = -1;
+	pthread_create(&thread, NULL, spin_on_each, &boxes[0]);
+	for (long cpu = 0; cpu < cpus; cpu++) {
+		pin((cpu + 1) % cpus);
+		wait_until(ready >= 0);
+		if (index < 0)
+			index = sender(ready, 0, 0);
+		ready = -1;
+		_senduipi(index);
+		wait_until(boxes[0].all == cpu + 1);
+	}
+	pthread_join(thread, NULL);
+}
+
+static pid_t hog_of_cpu_0(void)
+{
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		struct sched_param param = { .sched_priority = 1 };
+
+		pin(0);
+		expect(sched_setscheduler(0, SCHED_FIFO, &param), 0);
+		for (;;)
+			;
+	}
+	return pid;
+}
+
+static void a_descheduled_receiver_gets_it_when_it_runs_again(long n)
+{
+	int fd;
+
+	pin(1);
+	pthread_t thread = start_receiver(&fd);
+	int index = sender(fd, 1, 0);
+	pid_t hog = hog_of_cpu_0();
+
+	sleep_ms(20);
+	_senduipi(index);
+	sleep_ms(20);
+	expect(boxes[0].all, 0);
+	kill(hog, SIGKILL);
+	wait_until(boxes[0].all == 1);
+	expect(waitpid(hog, NULL, 0), hog);
+	done = 1;
+	pthread_join(thread, NULL);
+}
+
+static void *sleep_as_receiver(void *box)
+{
+	int fd = receive_in(box);
+
+	_stui();
+	ready = fd;
+	sleep_ms(200);
+	/* The sleep was not interrupted, and it comes before the next instruction. */
+	expect(boxes[0].all, 1);
+	return NULL;
+}
+
+static void a_sleeping_receiver_is_not_woken_and_gets_it_then(long n)
+{
+	pthread_t thread;
+
+	ready = -1;
+	pthread_create(&thread, NULL, sleep_as_receiver, &boxes[0]);
+	wait_until(ready >= 0);
+	int index = sender(ready, 1, 0);
+
+	sleep_ms(50);
+	_senduipi(index);
+	sleep_ms(50);
+	expect(boxes[0].all, 0);
+	pthread_join(thread, NULL);
+}
+
+static void *yield_with_uif(void *box)
+{
+	bool uif = box != NULL;
+
+	pin(0);
+	if (box) {
+		receive_in(box);
+		_stui();
+	} else {
+		receive_in(&boxes[1]);
+	}
+	for (int i = 0; i < 1000; i++) {
+		expect(_testui(), uif);
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void uif_is_each_thread_s_own(long n)
+{
+	pthread_t threads[2];
+
+	pthread_create(&threads[0], NULL, yield_with_uif, &boxes[0]);
+	pthread_create(&threads[1], NULL, yield_with_uif, NULL);
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static void *no_receiver_beside_one(void *unused)
+{
+	pin(0);
+	for (int i = 0; i < 1000; i++) {
+		expect(signal_of(_testui()), SIGILL);
+		sched_yield();
+	}
+	done = 1;
+	return NULL;
+}
+
+/* Invariant 1 */
+static void who_is_not_known_has_no_instructions(long n)
+{
+	pthread_t thread;
+	int fd;
+
+	pin(0);
+	expect(signal_of(_testui()), SIGILL);
+	expect(signal_of(_senduipi(0)), SIGILL);
+	pthread_t receiver = start_receiver(&fd);
+
+	pthread_create(&thread, NULL, no_receiver_beside_one, NULL);
+	pthread_join(thread, NULL);
+	pthread_join(receiver, NULL);
+}
+
+/* Random CPUs for the receiver while a sender waits for each interrupt */
+static pid_t receiver_tid;
+
+static void *migrating_receiver(void *box)
+{
+	int fd = receive_in(box);
+
+	receiver_tid = gettid();
+	_stui();
+	ready = fd;
+	/* Partly in the program, partly in the kernel */
+	while (!done) {
+		for (int i = 0; i < 50; i++)
+			__builtin_ia32_pause();
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void *migrate(void *seed)
+{
+	uint64_t random = (uintptr_t)seed;
+	long cpus = sysconf(_SC_NPROCESSORS_CONF);
+
+	while (!done) {
+		cpu_set_t set;
+
+		random = random * 6364136223846793005ull + 1442695040888963407ull;
+		CPU_ZERO(&set);
+		CPU_SET((random >> 33) % cpus, &set);
+		/* Fails for a CPU that is offline */
+		sched_setaffinity(receiver_tid, sizeof(set), &set);
+		for (unsigned int i = 0; i < (random >> 40) % 2000; i++)
+			__builtin_ia32_pause();
+		sched_yield();
+	}
+	return NULL;
+}
+
+static void nothing_is_lost_while_the_receiver_migrates(long sends)
+{
+	pthread_t receiver, migrator;
+
+	ready = -1;
+	pthread_create(&receiver, NULL, migrating_receiver, &boxes[0]);
+	while (ready < 0)
+		sched_yield();
+	pthread_create(&migrator, NULL, migrate, (void *)1);
+	for (int i = 0; i < VECTORS; i++)
+		indices[0][i] = sender(ready, i, 0);
+	for (long i = 0; i < sends; i++) {
+		int vector = i % VECTORS;
+		unsigned int before = boxes[0].received[vector];
+		uint64_t turns = 0;
+
+		_senduipi(indices[0][vector]);
+		while (boxes[0].received[vector] == before) {
+			sched_yield();
+			if (++turns > 200000)
+				fail("send %ld is lost", i);
+		}
+		expect(boxes[0].received[vector], before + 1);
+	}
+	expect(boxes[0].all, sends);
+	done = 1;
+	pthread_join(receiver, NULL);
+	pthread_join(migrator, NULL);
+}
+
+/* Without waiting: what was sent last of each vector has come in the end */
+static atomic_ulong stamps[VECTORS];
+static atomic_ulong seen[VECTORS];
+
+static HANDLER void on_stamp(struct frame *frame, unsigned long long vector)
+{
+	atomic_store(&seen[vector], atomic_load(&stamps[vector]));
+}
+
+static void *receive_stamps(void *unused)
+{
+	ready = receive(on_stamp);
+	receiver_tid = gettid();
+	_stui();
+	while (done < THREADS)
+		sched_yield();
+	for (int i = 0; i < THREADS; i++)
+		wait_until(seen[i] == stamps[i]);
+	return NULL;
+}
+
+static long stamps_each;
+
+static void *send_stamps(void *number)
+{
+	uintptr_t vector = (uintptr_t)number;
+
+	for (long i = 1; i <= stamps_each; i++) {
+		atomic_store(&stamps[vector], i);
+		_senduipi(indices[0][vector]);
+	}
+	atomic_fetch_add(&done, 1);
+	return NULL;
+}
+
+static void the_last_of_many_sends_is_seen(long sends)
+{
+	pthread_t receiver, senders[THREADS];
+
+	ready = -1;
+	stamps_each = sends / THREADS;
+	pthread_create(&receiver, NULL, receive_stamps, NULL);
+	while (ready < 0)
+		sched_yield();
+	for (int i = 0; i < THREADS; i++)
+		indices[0][i] = sender(ready, i, 0);
+	for (long i = 0; i < THREADS; i++)
+		pthread_create(&senders[i], NULL, send_stamps, (void *)i);
+	pthread_join(receiver, NULL);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(senders[i], NULL);
+}
+
+static void a_child_of_fork_inherits_descriptors_only(long n)
+{
+	int fd = receive_in(&boxes[0]);
+	int index = sender(fd, 2, 0);
+
+	_stui();
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		expect(signal_of(_testui()), SIGILL);
+		expect(signal_of(_senduipi(index)), SIGILL);
+		refused(unreceive(fd), EPERM);
+		refused(unsender(index), EINVAL);
+		/* The parent, by its descriptor */
+		int own = sender(fd, 7, 0);
+
+		expect(own, 0);
+		_senduipi(own);
+		_exit(0);
+	}
+	int status;
+
+	expect(waitpid(pid, &status, 0), pid);
+	expect(status, 0);
+	wait_until(boxes[0].all == 1);
+	expect(boxes[0].received[7], 1);
+	_senduipi(index);
+	wait_until(boxes[0].received[2] == 1);
+}
+
+static void count_one(int socket)
+{
+	_stui();
+	wait_until(boxes[0].received[4] == 1);
+}
+
+static void another_process_sends_by_descriptor(long n)
+{
+	struct child child = child_receiver(count_one);
+
+	_senduipi(sender(child.fd, 4, 0));
+	child_ends(child);
+}
+
+static void exec_self(int socket)
+{
+	char byte;
+
+	_stui();
+	expect(read(socket, &byte, 1), 1);
+	execl(self, self, "after_exec", NULL);
+	fail("exec: %s", strerror(errno));
+}
+
+/* In the new program, at once and after a context switch */
+static void after_exec(long n)
+{
+	expect(signal_of(_testui()), SIGILL);
+	sleep_ms(10);
+	expect(signal_of(_testui()), SIGILL);
+	pause();
+}
+
+static void exec_ends_a_receiver(long n)
+{
+	struct child child = child_receiver(exec_self);
+	int index = sender(child.fd, 4, 0);
+
+	expect(hung_up(child.fd, 0), 0);
+	_senduipi(index);
+	expect(write(child.socket, "", 1), 1);
+	expect(hung_up(child.fd, 10000), POLLHUP);
+	expect(signal_of(_senduipi(index)), SIGSEGV);
+	refused(sender(child.fd, 4, 0), ESRCH);
+	sleep_ms(100);
+	expect(waitpid(child.pid, NULL, WNOHANG), 0);
+	kill(child.pid, SIGKILL);
+	expect(waitpid(child.pid, NULL, 0), child.pid);
+}
+
+static void spin(int socket)
+{
+	_stui();
+	for (;;)
+		;
+}
+
+static void a_killed_receiver_fails_its_senders(long n)
+{
+	struct child child = child_receiver(spin);
+	int index = sender(child.fd, 4, 0), quiet = sender(child.fd, 4, UINTR_SENDER_QUIET);
+
+	_senduipi(index);
+	expect(hung_up(child.fd, 0), 0);
+	kill(child.pid, SIGKILL);
+	expect(hung_up(child.fd, 10000), POLLHUP);
+	expect(signal_of(_senduipi(index)), SIGSEGV);
+	for (int i = 0; i < 3; i++)
+		expect(signal_of(_senduipi(quiet)), 0);
+	refused(sender(child.fd, 4, 0), ESRCH);
+	refused(unreceive(child.fd), ESRCH);
+	expect(waitpid(child.pid, NULL, 0), child.pid);
+	/* Its index is free again, and another's */
+	expect(unsender(index), 0);
+	int fd = receive_in(&boxes[0]);
+
+	expect(sender(fd, 3, 0), index);
+	_stui();
+	_senduipi(index);
+	wait_until(boxes[0].received[3] == 1);
+	expect(unsender(quiet), 0);
+}
+
+static void *receive_and_end(void *unused)
+{
+	int fd = receive_in(&boxes[1]);
+
+	indices[0][0] = sender(fd, 0, 0);
+	indices[0][1] = sender(fd, 0, UINTR_SENDER_QUIET);
+	return (void *)(uintptr_t)fd;
+}
+
+static void a_thread_that_ends_fails_its_senders(long n)
+{
+	pthread_t thread;
+	void *fd;
+
+	pthread_create(&thread, NULL, receive_and_end, NULL);
+	pthread_join(thread, &fd);
+	expect(hung_up((uintptr_t)fd, 10000), POLLHUP);
+	/* The table is the process's and outlives the thread that made it. */
+	expect(signal_of(_senduipi(indices[0][0])), SIGSEGV);
+	expect(signal_of(_senduipi(indices[0][1])), 0);
+}
+
+static void *unregister_another_s(void *fd)
+{
+	expect(receive_in(&boxes[1]) >= 0, 1);
+	refused(unreceive((uintptr_t)fd), EPERM);
+	return NULL;
+}
+
+static void unregistering_drops_what_is_pending(long n)
+{
+	pthread_t thread;
+	int fd = receive_in(&boxes[0]);
+	int index = sender(fd, 1, 0);
+
+	_senduipi(index);
+	pthread_create(&thread, NULL, unregister_another_s, (void *)(uintptr_t)fd);
+	pthread_join(thread, NULL);
+	expect(unreceive(fd), 0);
+	refused(unreceive(fd), ESRCH);
+	expect(_testui(), 0);
+	_stui();
+	expect(signal_of(_senduipi(index)), SIGSEGV);
+	/* A new one, with nothing of the old */
+	int again = receive_in(&boxes[0]);
+
+	expect(again >= 0, 1);
+	expect(_testui(), 0);
+	_stui();
+	sleep_ms(1);
+	expect(boxes[0].all, 0);
+	_senduipi(sender(again, 2, 0));
+	wait_until(boxes[0].received[2] == 1);
+	expect(boxes[0].all, 1);
+}
+
+static void closing_ends_nothing(long n)
+{
+	int fd = receive_in(&boxes[0]);
+	int index = sender(fd, 1, 0);
+
+	close(fd);
+	refused(sender(fd, 1, 0), EBADF);
+	_stui();
+	_senduipi(index);
+	wait_until(boxes[0].all == 1);
+}
+
+static void wrong_arguments_have_names(long n)
+{
+	static char stack[8192];
+	int fd, pipe_fds[2];
+
+	refused(receive(NULL), EINVAL);
+	refused(receive((void *)0xffff800000000000ul), EINVAL);
+	refused(receive((void *)0x800000000000ul), EINVAL);
+	refused(receive_on(on_interrupt, NULL, 0, 1), EINVAL);
+	refused(receive_on(on_interrupt, stack, 4095, 0), EINVAL);
+	refused(receive_on(on_interrupt, (void *)0xffff800000000000ul, 4096, 0), EINVAL);
+	refused(receive_on(on_interrupt, stack, ~0ul, 0), EINVAL);
+	refused(ioctl(device(), UINTR_REGISTER_HANDLER, NULL), EFAULT);
+	refused(ioctl(device(), UINTR_REGISTER_SENDER, NULL), EFAULT);
+	refused(ioctl(device(), _IO('u', 9)), ENOTTY);
+	fd = receive(on_interrupt);
+	expect(fd >= 0, 1);
+	expect(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	refused(receive(on_interrupt), EBUSY);
+	refused(sender(fd, 64, 0), EINVAL);
+	refused(sender(fd, 0, 2), EINVAL);
+	refused(sender(-1, 0, 0), EBADF);
+	refused(sender(999, 0, 0), EBADF);
+	expect(pipe(pipe_fds), 0);
+	refused(sender(pipe_fds[0], 0, 0), EINVAL);
+	refused(sender(device(), 0, 0), EINVAL);
+	refused(unreceive(pipe_fds[0]), EINVAL);
+	refused(unreceive(-1), EBADF);
+	refused(unsender(0), EINVAL);
+	refused(unsender(~0ul), EINVAL);
+	for (int i = 0; i < UINTR_SENDERS_MAX; i++)
+		expect(sender(fd, 0, 0), i);
+	refused(sender(fd, 0, 0), ENOSPC);
+	expect(unsender(17), 0);
+	expect(signal_of(_senduipi(17)), SIGSEGV);
+	expect(signal_of(_senduipi(UINTR_SENDERS_MAX)), SIGSEGV);
+	expect(sender(fd, 0, 0), 17);
+}
+
+static void a_handler_has_the_stack_it_asked_for(long n)
+{
+	static char stack[8192];
+	int fd;
+
+	mine = &boxes[0];
+	fd = receive_on(on_interrupt, stack, sizeof(stack), 0);
+	_stui();
+	_senduipi(sender(fd, 0, 0));
+	wait_until(boxes[0].all == 1);
+	expect(boxes[0].stack > (uintptr_t)stack &&
+	       boxes[0].stack < (uintptr_t)stack + sizeof(stack), 1);
+}
+
+static long repairs(void)
+{
+	char text[32] = "";
+	int fd = open("/sys/module/uintr/parameters/cr4_repairs", O_RDONLY);
+
+	expect(read(fd, text, sizeof(text) - 1) > 0, 1);
+	close(fd);
+	return atol(text);
+}
+
+/* The kernel writes CR4 from its copy when a thread forbids itself RDTSC. */
+static void cr4_is_set_again_when_the_kernel_clears_it(long n)
+{
+	int fd = receive_in(&boxes[0]);
+	int index = sender(fd, 0, 0);
+	long before = repairs();
+
+	_stui();
+	for (int i = 1; i <= 10; i++) {
+		expect(prctl(PR_SET_TSC, i % 2 ? PR_TSC_SIGSEGV : PR_TSC_ENABLE), 0);
+		expect(_testui(), 1);
+		_senduipi(index);
+		wait_until(boxes[0].all == (unsigned int)i);
+	}
+	expect(repairs() >= before + 10, 1);
+}
+
+static int unload(void)
+{
+	return syscall(SYS_delete_module, "uintr", O_NONBLOCK);
+}
+
+static void *known_by_sending(void *index)
+{
+	_senduipi((uintptr_t)index);
+	ready = 1;
+	while (!done)
+		sched_yield();
+	return NULL;
+}
+
+/* The only case that needs the module to be used by nobody else */
+static void unloading_is_refused_while_anybody_uses_it(long n)
+{
+	struct child child;
+	pid_t pid;
+
+	child = child_receiver(spin);
+	refused(unload(), EWOULDBLOCK);
+	close(child.fd);
+	refused(unload(), EWOULDBLOCK);
+	kill(child.pid, SIGKILL);
+	expect(waitpid(child.pid, NULL, 0), child.pid);
+	/* A thread that only sends, in a process without descriptors of it */
+	pid = fork();
+	if (pid == 0) {
+		pthread_t thread;
+		int fd = receive_in(&boxes[0]), dev = device();
+		int index = sender(fd, 0, UINTR_SENDER_QUIET);
+
+		pthread_create(&thread, NULL, known_by_sending, (void *)(uintptr_t)index);
+		while (!ready)
+			sched_yield();
+		close(dev);
+		close(fd);
+		refused(unload(), EWOULDBLOCK);
+		done = 1;
+		pthread_join(thread, NULL);
+		_exit(0);
+	}
+	int status;
+
+	expect(waitpid(pid, &status, 0), pid);
+	expect(status, 0);
+	/* Nobody: this process itself never opened it. */
+	expect(unload(), 0);
+	expect(access("/dev/uintr", F_OK), -1);
+}
+
+static void *turn_cpus_off_and_on(void *unused)
+{
+	while (!done) {
+		for (int on = 0; on < 2; on++) {
+			int fd = open("/sys/devices/system/cpu/cpu1/online", O_WRONLY);
+
+			expect(write(fd, on ? "1" : "0", 1), 1);
+			close(fd);
+		}
+		atomic_fetch_add(&go, 1);
+	}
+	return NULL;
+}
+
+static void nothing_is_lost_while_cpus_come_and_go(long sends)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, turn_cpus_off_and_on, NULL);
+	nothing_is_lost_while_the_receiver_migrates(sends);
+	pthread_join(thread, NULL);
+	expect(go > 0, 1);
+}
+
+/* Receivers that come and go while others send to them */
+static atomic_int of_the_hour = -1;
+
+static void *send_to_whoever_is_there(void *unused)
+{
+	while (!done) {
+		int index = atomic_load(&of_the_hour);
+
+		if (index >= 0)
+			_senduipi(index);
+		/* A receiver that is never left alone does nothing else. */
+		for (volatile int i = 0; i < 500; i++)
+			;
+	}
+	return NULL;
+}
+
+static void *receive_for_a_while(void *unused)
+{
+	memset(&boxes[0], 0, sizeof(boxes[0]));
+	int fd = receive_in(&boxes[0]);
+	int index = sender(fd, 1, UINTR_SENDER_QUIET);
+
+	of_the_hour = index;
+	_stui();
+	wait_until(boxes[0].all > 3);
+	/* Sends go on, to the grave; the index is freed by nobody. */
+	return (void *)(uintptr_t)fd;
+}
+
+static void receivers_come_and_go(long count)
+{
+	pthread_t senders[2], thread;
+	void *fd;
+
+	for (int i = 0; i < 2; i++)
+		pthread_create(&senders[i], NULL, send_to_whoever_is_there, NULL);
+	for (long i = 0; i < count && i < UINTR_SENDERS_MAX; i++) {
+		pthread_create(&thread, NULL, receive_for_a_while, NULL);
+		pthread_join(thread, &fd);
+		close((uintptr_t)fd);
+	}
+	done = 1;
+	for (int i = 0; i < 2; i++)
+		pthread_join(senders[i], NULL);
+}
+
+/* ---- Latency: from the sender's instruction to the handler's first, between two CPUs ---- */
+
+static volatile uint64_t arrived;
+static volatile pid_t latency_tid;
+static volatile bool latency_done;
+
+static inline uint64_t now(void)
+{
+	return __builtin_ia32_rdtsc();
+}
+
+void latency_entry(void);
+asm("latency_entry:\n"
+    "	push %rax\n"
+    "	push %rdx\n"
+    "	rdtsc\n"
+    "	shl $32, %rdx\n"
+    "	or %rdx, %rax\n"
+    "	mov %rax, arrived(%rip)\n"
+    "	pop %rdx\n"
+    "	pop %rax\n"
+    "	lea 8(%rsp), %rsp\n"
+    "	uiret\n");
+
+static void on_latency_signal(int signal)
+{
+	arrived = now();
+}
+
+static void *latency_receiver(void *unused)
+{
+	volatile uint64_t work = 0;
+
+	pin(2);
+	int fd = receive(latency_entry);
+
+	latency_tid = gettid();
+	_stui();
+	ready = fd;
+	while (!latency_done)
+		work++;
+	return NULL;
+}
+
+static int ascending(const void *left, const void *right)
+{
+	uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* Ticks of the TSC for a million instructions of a loop */
+static uint64_t ticks_of_a_million(void)
+{
+	uint64_t begin = now(), turns = 500000;
+
+	asm volatile("1: dec %0; jnz 1b" : "+r" (turns) : : "cc");
+	return now() - begin;
+}
+
+static void latency(long samples)
+{
+	static uint64_t times[100000];
+	pthread_t thread;
+	uint64_t million, random = 1;
+
+	if (samples > 100000)
+		samples = 100000;
+	pin(1);
+	signal(SIGUSR1, on_latency_signal);
+	ready = -1;
+	pthread_create(&thread, NULL, latency_receiver, NULL);
+	while (ready < 0)
+		sched_yield();
+	int index = sender(ready, 0, 0);
+
+	million = ticks_of_a_million();
+	for (int with_signals = 0; with_signals < 2; with_signals++) {
+		for (long i = 0; i < samples; i++) {
+			uint64_t sent;
+
+			arrived = 0;
+			random = random * 6364136223846793005ull + 1442695040888963407ull;
+			for (volatile int n = (random >> 33) % 3000; n > 0; n--)
+				;
+			sent = now();
+			if (with_signals)
+				syscall(SYS_tgkill, getpid(), latency_tid, SIGUSR1);
+			else
+				_senduipi(index);
+			wait_until(arrived);
+			times[i] = arrived > sent ? arrived - sent : 0;
+		}
+		qsort(times, samples, sizeof(times[0]), ascending);
+#define OF(rank) (long)(times[rank] * 1000000 / million)
+		printf("%s p50 %ld p99 %ld max %ld instructions\n",
+		       with_signals ? "signal" : "uintr", OF(samples / 2),
+		       OF(samples * 99 / 100), OF(samples - 1));
+	}
+	latency_done = true;
+	pthread_join(thread, NULL);
+}
+
+/* The arithmetic flags of what is interrupted, with and without PAUSE */
+static void *hold_flags(void *unused)
+{
+	pin(0);
+	ready = receive(latency_entry);
+	_stui();
+	for (uint64_t i = 0; !latency_done; i++) {
+		uint64_t set = (i * 0x9e3779b97f4a7c15ull >> 20 & 0x8d5) | 0x202, got;
+
+		if (i % 2)
+			asm volatile("push %1; popfq; .rept 200; nop; .endr; pushfq; pop %0"
+				     : "=r" (got) : "r" (set) : "cc", "memory");
+		else
+			asm volatile("push %1; popfq; .rept 200; pause; .endr; pushfq; pop %0"
+				     : "=r" (got) : "r" (set) : "cc", "memory");
+		if (got != set)
+			fail("flags %lx became %lx, %s", set, got, i % 2 ? "nop" : "pause");
+	}
+	return NULL;
+}
+
+static void flags_are_kept(long sends)
+{
+	pthread_t thread;
+
+	pin(1);
+	ready = -1;
+	pthread_create(&thread, NULL, hold_flags, NULL);
+	while (ready < 0)
+		sched_yield();
+	int index = sender(ready, 0, 0);
+
+	for (long i = 0; i < sends; i++) {
+		arrived = 0;
+		_senduipi(index);
+		wait_until(arrived);
+		for (volatile int n = i % 100; n > 0; n--)
+			;
+	}
+	latency_done = true;
+	pthread_join(thread, NULL);
+}
+
+/* ---- Random calls from threads that come, go and fork: nothing but an answer follows ---- */
+
+static atomic_ulong fuzz_seed;
+
+static void fuzz_one(uint64_t random)
+{
+	uint64_t a = random >> 20, b = random >> 40;
+	/* Descriptors of the run, not the standard three */
+	int fd = 3 + a % 40;
+
+	switch (random >> 8 & 15) {
+	case 0:
+	case 1:
+		mine = &boxes[b % THREADS];
+		receive(b % 8 ? (void *)on_interrupt : (void *)b);
+		break;
+	case 2:
+		receive_on(on_interrupt, (void *)a, b, random >> 16 & 3);
+		break;
+	case 3:
+		unreceive(fd);
+		break;
+	case 4:
+	case 5:
+	case 6:
+		sender(fd, b % 66, b >> 8 & 1);
+		break;
+	case 7:
+		unsender(a % 12);
+		break;
+	case 8:
+		if (fd != device())
+			close(fd);
+		break;
+	case 9:
+		ioctl(device(), random >> 32, a);
+		break;
+	case 10:
+		if (b % 64 == 0) {
+			pid_t pid = fork();
+
+			if (pid == 0) {
+				for (int i = 0; i < 20; i++)
+					sender(3 + i, i, 0);
+				_exit(0);
+			}
+			waitpid(pid, NULL, 0);
+		}
+		break;
+	case 11:
+		_stui();
+		break;
+	case 12:
+		sched_yield();
+		break;
+	default:
+		_senduipi(a % 12);
+	}
+}
+
+static void *fuzz_thread(void *unused)
+{
+	volatile uint64_t state = atomic_fetch_add(&fuzz_seed, 1) * 0x9e3779b97f4a7c15ull;
+
+	volatile int turns = 0;
+
+	mine = &boxes[0];
+	/* A refused instruction, or a handler that is none, comes back to here. */
+	sigsetjmp(after_fault, 1);
+	while (turns++ < 500) {
+		uint64_t random = state;
+
+		random ^= random << 13;
+		random ^= random >> 7;
+		random ^= random << 17;
+		state = random;
+		fuzz_one(random);
+	}
+	return NULL;
+}
+
+/* Each round in a process of its own: what a handler that is none does to it is its affair */
+static void random_calls_break_nothing(long rounds)
+{
+	struct sigaction act = { .sa_handler = on_fault, .sa_flags = SA_NODEFER };
+	long ended = 0;
+
+	for (long round = 0; round < rounds; round++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0) {
+			pthread_t threads[4];
+
+			ualarm(200000, 0);
+			fuzz_seed = round * 4 + 1;
+			sigaction(SIGILL, &act, NULL);
+			sigaction(SIGSEGV, &act, NULL);
+			device();
+			for (int t = 0; t < 4; t++)
+				pthread_create(&threads[t], NULL, fuzz_thread, NULL);
+			for (int t = 0; t < 4; t++)
+				pthread_join(threads[t], NULL);
+			_exit(0);
+		}
+		expect(waitpid(pid, &status, 0), pid);
+		ended += status == 0;
+	}
+	printf("%ld of %ld rounds of 2000 calls came to their end\n", ended, rounds);
+	expect(ended > 0, 1);
+}
+
+#define CASE(name) { #name, name }
+static const struct {
+	const char *name;
+	void (*run)(long number);
+} cases[] = {
+	CASE(a_thread_interrupts_itself),
+	CASE(a_thread_that_asked_for_nothing_sends),
+	CASE(the_highest_vector_comes_first),
+	CASE(each_thread_of_a_process_receives),
+	CASE(a_running_receiver_is_notified_wherever_it_is),
+	CASE(a_descheduled_receiver_gets_it_when_it_runs_again),
+	CASE(a_sleeping_receiver_is_not_woken_and_gets_it_then),
+	CASE(uif_is_each_thread_s_own),
+	CASE(who_is_not_known_has_no_instructions),
+	CASE(nothing_is_lost_while_the_receiver_migrates),
+	CASE(nothing_is_lost_while_cpus_come_and_go),
+	CASE(the_last_of_many_sends_is_seen),
+	CASE(receivers_come_and_go),
+	CASE(a_child_of_fork_inherits_descriptors_only),
+	CASE(another_process_sends_by_descriptor),
+	CASE(exec_ends_a_receiver),
+	CASE(after_exec),
+	CASE(a_killed_receiver_fails_its_senders),
+	CASE(a_thread_that_ends_fails_its_senders),
+	CASE(unregistering_drops_what_is_pending),
+	CASE(closing_ends_nothing),
+	CASE(wrong_arguments_have_names),
+	CASE(a_handler_has_the_stack_it_asked_for),
+	CASE(cr4_is_set_again_when_the_kernel_clears_it),
+	CASE(unloading_is_refused_while_anybody_uses_it),
+	CASE(random_calls_break_nothing),
+	CASE(latency),
+	CASE(flags_are_kept),
+};
+
+int main(int argc, char **argv)
+{
+	self = argv[0];
+	for (size_t i = 0; argc > 1 && i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (strcmp(cases[i].name, argv[1]))
+			continue;
+		cases[i].run(argc > 2 ? atol(argv[2]) : 1000);
+		printf("passed %s\n", cases[i].name);
+		return 0;
+	}
+	fprintf(stderr, "usage: rules CASE [NUMBER]; there is no such case\n");
+	return 2;
+}
