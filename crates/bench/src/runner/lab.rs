@@ -79,7 +79,8 @@ struct BuildArgs {
 #[derive(Args, Debug)]
 struct KernelArgs {
     /// Boot the newest Linux of a series, as 6.12, or cfl, instead of the newest of all; what
-    /// Debian does not build with sched_ext is built here, which takes ten to twenty minutes once
+    /// Debian does not build with sched_ext is built here, which takes ten to twenty minutes once;
+    /// debian-6.12 is Debian's build as it is, which loads modules and no scheduler
     #[arg(long, value_name = "SERIES")]
     kernel: Option<String>,
 }
