@@ -41,8 +41,9 @@
  * an entry is remembered by sessions and compared with the name under its lock.
  *
  * INVARIANTS
- *   1. entry->usage.running is the number of places that are RUNS in it; entry->usage.waiting that of
- *      those in its queue (asserted in parts: neither gets below zero).
+ *   1. entry->usage.running is the number of places that are RUNS in it, and
+ *      entry->usage.waiting that of those in its queue (asserted in parts: neither gets
+ *      below zero).
  *   2. A process that ends has no place: it leaves before it gives up its number, whether
  *      by pg_terminate_backend() or by itself.  After SIGKILL the server makes its shared
  *      memory anew (not asserted).
