@@ -9,12 +9,13 @@
 mod fixture;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use futures_util::TryStreamExt;
 use giveway_sql::{Engine, QueryState};
+use tokio::sync::{Mutex, MutexGuard};
 use tonic::Code;
 
 use fixture::*;
@@ -30,9 +31,9 @@ const TOLD: Duration = Duration::from_millis(700);
 const TIMES: usize = 9;
 
 /// One test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
 }
 
 /// The process's memory, bytes.
@@ -110,7 +111,7 @@ async fn ends(fixture: &Fixture, clients: impl Sized, what: &str) {
 async fn unread_cursors() {
     const CURSORS: usize = 130;
     const LIMIT: usize = 1 << 30;
-    let _alone = alone();
+    let _alone = alone().await;
     let engine = Engine::builder().workers(2).memory_limit(LIMIT);
     let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
     let before = resident();
@@ -143,7 +144,7 @@ async fn unread_cursors() {
 async fn unread_sorts() {
     const SORTS: usize = 3;
     const ROWS: usize = 8192;
-    let _alone = alone();
+    let _alone = alone().await;
     let mib = std::env::var("GIVEWAY_CROWD_MEMORY");
     let mib: usize = mib.map_or(144, |text| text.parse().expect("a number of MiB"));
     let limit = mib << 20;
@@ -198,7 +199,7 @@ async fn unread_sorts() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_recursions() {
-    let _alone = alone();
+    let _alone = alone().await;
     let fixture = serve(|builder| builder).await;
     let mut endless = Vec::new();
     for recursion in [RECURSION, JOINING_RECURSION] {
@@ -221,7 +222,7 @@ async fn endless_recursions() {
 async fn unread_results_give_back_what_they_have() {
     const SLOTS: usize = 4;
     const ROWS: i64 = 40_000;
-    let _alone = alone();
+    let _alone = alone().await;
     let engine = Engine::builder().workers(2).slots(SLOTS);
     let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
     let sql = "SELECT a.number, repeat(a.name, 20) AS filler FROM numbers a, \
@@ -305,7 +306,7 @@ fn wide_join(tables: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlines_beside_explain_analyze_copy_and_planning() {
-    let _alone = alone();
+    let _alone = alone().await;
     let fixture = serve(|builder| builder).await;
     let dir = tempfile::tempdir().unwrap();
     deadlines_are_told(&fixture, "alone").await;
@@ -358,7 +359,7 @@ async fn deadlines_beside_explain_analyze_copy_and_planning() {
 /// The time for its plan is a part of what a query may take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlines_hold_for_plans() {
-    let _alone = alone();
+    let _alone = alone().await;
     let fixture = serve(|builder| builder).await;
     // Longer than any deadline here, however fast the machine is.
     let sql = wide_join(300);

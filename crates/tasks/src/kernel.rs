@@ -28,14 +28,17 @@
 //! than UFS's start, is not known to UFS.
 
 pub(crate) use slot::Raise;
+#[cfg(not(loom))]
 pub use slot::ThreadTier;
+#[cfg(loom)]
+pub(crate) use slot::ThreadTier;
 
 /// No slots in models: the kernel is not part of them.
 #[cfg(loom)]
 mod slot {
     use giveway_tier::Tier;
 
-    pub struct ThreadTier;
+    pub(crate) struct ThreadTier;
 
     impl ThreadTier {
         pub(crate) fn attach() -> ThreadTier {

@@ -361,15 +361,20 @@ pub(crate) unsafe extern "sysv64" fn spoil() {
     )
 }
 
-/// A machine whose every part is random, for vectors of this [`width`].
-pub(crate) fn pattern(seed: u64, width: u8) -> Machine {
-    let mut x = seed | 1;
-    let mut word = || {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        x
-    };
+/// All flags a program can set without a trap: carry, parity, adjust, zero, sign,
+/// direction, overflow.
+const FLAGS: u64 = 0xcd5;
+/// What reads as set whatever is written: bit 1, and interrupts enabled.
+const FLAGS_ALWAYS: u64 = 0x202;
+/// Rounding, flush to zero, denormals, sticky exceptions; all of them masked.
+const MXCSR: u32 = 0xe07f;
+const MXCSR_ALWAYS: u32 = 0x1f80;
+/// Rounding and precision; all exceptions masked.
+const X87_CONTROL: u32 = 0x0f00;
+const X87_CONTROL_ALWAYS: u32 = 0x007f;
+
+/// A machine of such words, for vectors of this [`width`].
+pub(crate) fn pattern(width: u8, mut word: impl FnMut() -> u64) -> Machine {
     let (registers, words) = [(16, 2), (16, 4), (32, 8)][usize::from(width)];
     let mut vectors = [[0; 8]; 32];
     for vector in &mut vectors[..registers] {
@@ -383,10 +388,11 @@ pub(crate) fn pattern(seed: u64, width: u8) -> Machine {
         vectors,
         masks,
         general: std::array::from_fn(|_| word()),
-        flags: word() & 0xcd5 | 0x202,
+        flags: word() & FLAGS | FLAGS_ALWAYS,
         red_zone: std::array::from_fn(|_| word()),
+        // Whole numbers survive the way through any precision.
         x87: std::array::from_fn(|_| (word() >> 42) as f64),
-        mxcsr: word() as u32 & 0xe07f | 0x1f80,
-        x87_control: word() as u32 & 0x0e00 | 0x007f,
+        mxcsr: word() as u32 & MXCSR | MXCSR_ALWAYS,
+        x87_control: word() as u32 & X87_CONTROL & !0x100 | X87_CONTROL_ALWAYS,
     }
 }

@@ -18,41 +18,11 @@ use common::{Length, Random, alone, settle, spin_for};
 use giveway_preempt::{Delivery, Level, Requested, Worker, yield_to};
 use machine::{Machine, hold, hold_across, spoil, width};
 
-/// All flags a program can set without a trap: carry, parity, adjust, zero, sign,
-/// direction, overflow.
-const FLAGS: u64 = 0xcd5;
-/// What reads as set whatever is written: bit 1, and interrupts enabled.
-const FLAGS_ALWAYS: u64 = 0x202;
-/// Rounding, flush to zero, denormals, sticky exceptions; all of them masked.
-const MXCSR: u32 = 0xe07f;
-const MXCSR_ALWAYS: u32 = 0x1f80;
-/// Rounding and precision; all exceptions masked.
-const X87_CONTROL: u32 = 0x0f00;
-const X87_CONTROL_ALWAYS: u32 = 0x007f;
-
+/// A machine whose every part is random, for vectors of this [`width`].
 fn pattern(random: &mut Random, width: u8) -> Machine {
-    let mut word =
-        || random.below(u64::MAX) << 33 ^ random.below(u64::MAX) << 11 ^ random.below(u64::MAX);
-    let (registers, words) = [(16, 2), (16, 4), (32, 8)][usize::from(width)];
-    let mut vectors = [[0; 8]; 32];
-    for vector in &mut vectors[..registers] {
-        vector[..words].fill_with(&mut word);
-    }
-    let mut masks = [0; 8];
-    if width == 2 {
-        masks.fill_with(&mut word);
-    }
-    Machine {
-        vectors,
-        masks,
-        general: std::array::from_fn(|_| word()),
-        flags: word() & FLAGS | FLAGS_ALWAYS,
-        red_zone: std::array::from_fn(|_| word()),
-        // Whole numbers survive the way through any precision.
-        x87: std::array::from_fn(|_| (word() >> 42) as f64),
-        mxcsr: word() as u32 & MXCSR | MXCSR_ALWAYS,
-        x87_control: word() as u32 & X87_CONTROL & !0x100 | X87_CONTROL_ALWAYS,
-    }
+    machine::pattern(width, || {
+        random.below(u64::MAX) << 33 ^ random.below(u64::MAX) << 11 ^ random.below(u64::MAX)
+    })
 }
 
 /// Holds patterns under a storm of one delivery.

@@ -10,12 +10,12 @@
 //! for gRPC in any case; it takes less code here than a parser and a poll loop of our own
 //! did. What it leaves to its caller is here:
 //!
-//! - A connection as a whole has [`PATIENCE`], so a client that reads or writes slowly
+//! - A connection as a whole has `PATIENCE`, so a client that reads or writes slowly
 //!   gets no more time.
-//! - Above [`CLIENTS_MAX`] clients the oldest that has not asked yet is hung up on, or, if
+//! - Above `CLIENTS_MAX` clients the oldest that has not asked yet is hung up on, or, if
 //!   all have, the oldest. A normal client asks at once and is done long before.
 //! - A sample takes UFS 0.2 s, and at most some seconds if it does not answer. Nobody
-//!   waits for the sample of another: a text that is younger than [`FRESH`] is for all,
+//!   waits for the sample of another: a text that is younger than `FRESH` is for all,
 //!   and so is the next one for all who ask meanwhile.
 //!
 //! Known weakness: as many clients as there can be, each of which asks and then does not
