@@ -363,14 +363,14 @@ pub(crate) unsafe extern "sysv64" fn spoil() {
 
 /// All flags a program can set without a trap: carry, parity, adjust, zero, sign,
 /// direction, overflow.
-const FLAGS: u64 = 0xcd5;
+const FLAGS_SET: u64 = 0xcd5;
 /// What reads as set whatever is written: bit 1, and interrupts enabled.
 const FLAGS_ALWAYS: u64 = 0x202;
 /// Rounding, flush to zero, denormals, sticky exceptions; all of them masked.
-const MXCSR: u32 = 0xe07f;
+const MXCSR_SET: u32 = 0xe07f;
 const MXCSR_ALWAYS: u32 = 0x1f80;
 /// Rounding and precision; all exceptions masked.
-const X87_CONTROL: u32 = 0x0f00;
+const X87_CONTROL_SET: u32 = 0x0f00;
 const X87_CONTROL_ALWAYS: u32 = 0x007f;
 
 /// A machine of such words, for vectors of this [`width`].
@@ -388,11 +388,11 @@ pub(crate) fn pattern(width: u8, mut word: impl FnMut() -> u64) -> Machine {
         vectors,
         masks,
         general: std::array::from_fn(|_| word()),
-        flags: word() & FLAGS | FLAGS_ALWAYS,
+        flags: word() & FLAGS_SET | FLAGS_ALWAYS,
         red_zone: std::array::from_fn(|_| word()),
         // Whole numbers survive the way through any precision.
         x87: std::array::from_fn(|_| (word() >> 42) as f64),
-        mxcsr: word() as u32 & MXCSR | MXCSR_ALWAYS,
-        x87_control: word() as u32 & X87_CONTROL & !0x100 | X87_CONTROL_ALWAYS,
+        mxcsr: word() as u32 & MXCSR_SET | MXCSR_ALWAYS,
+        x87_control: word() as u32 & X87_CONTROL_SET & !0x100 | X87_CONTROL_ALWAYS,
     }
 }
