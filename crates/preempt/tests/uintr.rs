@@ -219,14 +219,7 @@ mod guest {
         let width = width();
         let life = Life::begin(1, move |at, n| {
             if at == Level::BASE {
-                let mut x = n + 1;
-                // Marsaglia's xorshift.
-                let machine = pattern(width, || {
-                    x ^= x << 13;
-                    x ^= x >> 7;
-                    x ^= x << 17;
-                    x
-                });
+                let machine = pattern(n + 1, width);
                 let differences = machine.differences(&hold(&machine));
                 assert_eq!(differences, [""; 0], "pattern {n}");
             } else {

@@ -373,8 +373,16 @@ const MXCSR_ALWAYS: u32 = 0x1f80;
 const X87_CONTROL_SET: u32 = 0x0f00;
 const X87_CONTROL_ALWAYS: u32 = 0x007f;
 
-/// A machine of such words, for vectors of this [`width`].
-pub(crate) fn pattern(width: u8, mut word: impl FnMut() -> u64) -> Machine {
+/// A machine whose every part is random, for vectors of this [`width`].
+pub(crate) fn pattern(seed: u64, width: u8) -> Machine {
+    let mut x = seed | 1;
+    // Marsaglia's xorshift.
+    let mut word = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x
+    };
     let (registers, words) = [(16, 2), (16, 4), (32, 8)][usize::from(width)];
     let mut vectors = [[0; 8]; 32];
     for vector in &mut vectors[..registers] {

@@ -16,14 +16,7 @@ use std::time::Duration;
 
 use common::{Length, Random, alone, settle, spin_for};
 use giveway_preempt::{Delivery, Level, Requested, Worker, yield_to};
-use machine::{Machine, hold, hold_across, spoil, width};
-
-/// A machine whose every part is random, for vectors of this [`width`].
-fn pattern(random: &mut Random, width: u8) -> Machine {
-    machine::pattern(width, || {
-        random.below(u64::MAX) << 33 ^ random.below(u64::MAX) << 11 ^ random.below(u64::MAX)
-    })
-}
+use machine::{hold, hold_across, pattern, spoil, width};
 
 /// Holds patterns under a storm of one delivery.
 fn storm(name: &str, delivery: Delivery) {
@@ -42,7 +35,7 @@ fn storm(name: &str, delivery: Delivery) {
             .unwrap();
         say.send(worker.remote()).unwrap();
         while !STOP.load(Acquire) {
-            let machine = pattern(&mut patterns, width);
+            let machine = pattern(patterns.below(u64::MAX), width);
             assert_eq!(machine.differences(&hold(&machine)), [""; 0]);
             HELD.fetch_add(1, Relaxed);
         }
@@ -93,7 +86,7 @@ fn a_voluntary_switch_preserves_what_a_call_does() {
     }
     let mut random = Random::from_env("preserved", 13);
     for _ in 0..1_000 {
-        let machine = pattern(&mut random, 0);
+        let machine = pattern(random.below(u64::MAX), 0);
         let found = hold_across(&machine, there_and_back);
         for register in [1, 6, 11, 12, 13, 14] {
             assert_eq!(
