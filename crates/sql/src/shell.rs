@@ -137,7 +137,7 @@ impl Shell {
         self.interrupt.clone()
     }
 
-    /// The names of tables and of their columns, for [`complete`]; none where they cannot
+    /// The names of tables and of their columns, for completion; none where they cannot
     /// be had.
     pub async fn names(&mut self) -> Vec<String> {
         let Ok(mut rows) = self.backend.execute(NAMES).await else {
