@@ -30,6 +30,8 @@ const MUST_SAY: &[&str] = &["c", "h", "patch"];
 /// is a change.
 const APART: &[(&str, &str)] = &[
     ("postgres/patches", "PostgreSQL"),
+    // What programs include of it is for any program. The first that fits counts.
+    ("kernel/uintr", "GPL-2.0-only AND (MIT OR Apache-2.0)"),
     ("kernel", "GPL-2.0-only"),
 ];
 
