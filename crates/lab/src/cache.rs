@@ -60,6 +60,13 @@ impl Cache {
         Ok(Cache { dir })
     }
 
+    #[cfg(test)]
+    pub(crate) fn at(dir: &Path) -> Cache {
+        Cache {
+            dir: dir.to_owned(),
+        }
+    }
+
     /// The cache, if it is there; it is not made.
     pub(crate) fn existing() -> Option<Cache> {
         let dir = cache_root().join("lab");
@@ -266,9 +273,7 @@ mod tests {
 
     fn cache() -> (tempfile::TempDir, Cache) {
         let dir = tempfile::tempdir().unwrap();
-        let cache = Cache {
-            dir: dir.path().to_owned(),
-        };
+        let cache = Cache::at(dir.path());
         (dir, cache)
     }
 

@@ -24,6 +24,7 @@
 //! This crate knows nothing of schedulers, databases or benchmarks: a caller
 //! describes what the image needs beyond Debian as a [`Layer`].
 
+mod answer;
 mod apt;
 mod cache;
 mod command;
@@ -42,6 +43,7 @@ mod vm;
 
 use std::path::{Path, PathBuf};
 
+pub use answer::Answer;
 pub use cache::{CacheEntry, cache_root};
 pub use costs::Costs;
 pub use error::{LabError, Result};
@@ -150,6 +152,22 @@ impl Lab {
     /// merely failed is not an error: see [`Outcome::status`].
     pub fn run(&self, machine: &Machine, job: &Job, line: &mut dyn FnMut(&str)) -> Result<Outcome> {
         vm::run(self, machine, job, line)
+    }
+
+    /// What `job` says on `machine`: as [`Lab::run`], for who wants its lines and status and
+    /// no results. A guest under the lockstep clock that was given exactly this before, by
+    /// this program, and ended with status 0, is not booted: it would say the same.
+    /// `GIVEWAY_AGAIN=1` boots it.
+    ///
+    /// # Errors
+    /// As [`Lab::run`]; a file of the job that cannot be read.
+    pub fn answer(
+        &self,
+        machine: &Machine,
+        job: &Job,
+        line: &mut dyn FnMut(&str),
+    ) -> Result<Answer> {
+        answer::answer(self, machine, job, line)
     }
 
     /// Boots `machine` and connects its console to this terminal.

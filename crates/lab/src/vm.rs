@@ -90,8 +90,14 @@ impl Job {
         self
     }
 
+    /// The host's files that it takes along, and their names in the guest.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        let files = self.files.iter();
+        files.map(|(host, name)| (host.as_path(), name.as_str()))
+    }
+
     /// The shell text that runs it.
-    fn shell_text(&self) -> String {
+    pub(crate) fn shell_text(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.env {
             text.push_str(&format!("export {name}={}\n", shell_words::quote(value)));

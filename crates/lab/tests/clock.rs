@@ -161,8 +161,8 @@ fn contention(lab: &Lab, probe: &Path, cpus: u32, quantum_ns: u32) -> Vec<Conten
     let script = script.join("\n");
     let job = Job::script(script).file(probe, "clock_probe");
     let mut kinds = Vec::new();
-    let outcome = lab
-        .run(&machine, &job, &mut |line| {
+    let answer = lab
+        .answer(&machine, &job, &mut |line| {
             let word = |name: &str| {
                 let mut words = line.split(' ').filter_map(|word| word.split_once('='));
                 let found = words.find(|(key, _)| *key == name);
@@ -176,7 +176,10 @@ fn contention(lab: &Lab, probe: &Path, cpus: u32, quantum_ns: u32) -> Vec<Conten
             });
         })
         .unwrap();
-    assert_eq!(outcome.status, 0);
+    assert_eq!(answer.status, 0);
+    if answer.is_kept {
+        println!("KEPT: {cpus} CPUs");
+    }
     println!("{cpus} CPUs, quantum {quantum_ns} ns: {kinds:?}");
     kinds
 }

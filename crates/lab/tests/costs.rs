@@ -96,7 +96,7 @@ fn lines(machine: &Machine, job: &Job) -> Vec<String> {
 #[test]
 fn the_same_seed_repeats_a_run_exactly_and_another_seed_does_not() {
     let job = Job::script(
-        "hackbench -g 2 -l 200
+        "hackbench -g 2 -l 40
          cat /proc/uptime /proc/interrupts /proc/schedstat
          dmesg
          head -c 16 /dev/urandom | od -x",

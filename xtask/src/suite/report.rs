@@ -34,6 +34,8 @@ const LINES_MAX: usize = 300;
 
 /// What a test prints that passes over something, since what it takes is not here.
 const SKIPPED: &str = "SKIPPED: ";
+/// What a test prints whose guest has said the same before (`Lab::answer`).
+const KEPT: &str = "KEPT: ";
 
 /// What has happened so far.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(super) struct Report {
     left_behind: Vec<String>,
     /// What tests say that they passed over.
     skipped: Vec<String>,
+    /// Guests that were not booted, since what they say is known.
+    kept: usize,
     slow: BTreeMap<String, u64>,
     looks: u32,
 }
@@ -64,6 +68,7 @@ impl Report {
             unsteady: Vec::new(),
             left_behind: Vec::new(),
             skipped: Vec::new(),
+            kept: 0,
             slow: BTreeMap::new(),
             looks: 1,
         }
@@ -89,6 +94,8 @@ impl Report {
         let name = called(unit);
         self.skipped
             .extend(skipped.map(|line| format!("{name}: {line}")));
+        let is_kept = |line: &&str| line.contains(KEPT);
+        self.kept += outcome.printed.lines().filter(is_kept).count();
         let mut failed = None;
         for (name, verdict, elapsed) in outcome.tests {
             line(word(&verdict), elapsed, &name);
@@ -174,6 +181,13 @@ impl Report {
         }
         for skipped in &self.skipped {
             say(skipped);
+        }
+        if self.kept > 0 {
+            say(&format!(
+                "{} guests were not booted: programs, machine and seed are those of a run \
+                 that passed; GIVEWAY_AGAIN=1 boots them",
+                self.kept
+            ));
         }
         if !self.unsteady.is_empty() {
             say(&format!(

@@ -24,11 +24,15 @@ pub(crate) fn tests() -> PathBuf {
 pub(crate) fn transcript(spec: &LabSpec, machine: &Machine, job: &Job) -> String {
     let lab = Lab::open(spec, &Lines).unwrap();
     let mut said = String::new();
-    let outcome = lab.run(machine, job, &mut |line| {
+    let answer = lab.answer(machine, job, &mut |line| {
         said.push_str(line);
         said.push('\n');
     });
-    assert_eq!(outcome.unwrap().status, 0, "the guest said:\n{said}");
+    let answer = answer.unwrap_or_else(|error| panic!("{error}\n{said}"));
+    assert_eq!(answer.status, 0, "the guest said:\n{said}");
+    if answer.is_kept {
+        println!("KEPT: the guest's transcript");
+    }
     said
 }
 

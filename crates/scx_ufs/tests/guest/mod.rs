@@ -54,13 +54,18 @@ pub(crate) fn ask(
         ..shape
     };
     let mut printed = String::new();
-    let outcome = lab.run(&machine, &job, &mut |line| {
+    let answer = lab.answer(&machine, &job, &mut |line| {
         println!("{line}");
         printed.push_str(line);
         printed.push('\n');
     });
-    match outcome {
-        Ok(_) => Ok(printed),
+    match answer {
+        Ok(answer) => {
+            if answer.is_kept {
+                println!("KEPT: {}", claims.join(" "));
+            }
+            Ok(printed)
+        }
         Err(error) => Err(format!("{error}\n{printed}")),
     }
 }
