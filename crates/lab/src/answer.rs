@@ -236,6 +236,10 @@ mod tests {
         others.push(of("lab-1", &machine, &job));
         fs::write(at("lab-1"), "newer").unwrap();
         others.push(of("lab-1", &machine, &job));
+        // Of the same size, but made anew.
+        let part = fs::File::open(at("lab-1")).unwrap();
+        part.set_modified(std::time::UNIX_EPOCH).unwrap();
+        others.push(of("lab-1", &machine, &job));
         others.push(first);
         let all = others.len();
         others.sort();
