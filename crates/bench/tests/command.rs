@@ -166,6 +166,8 @@ fn the_lab_says_what_it_lacks_without_building_anything() {
 /// Virtual time is no machine's: the same seed gives the same table everywhere, and again.
 #[test]
 fn simulated_policies_are_the_same_every_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
     let measure = || {
         let arms = "fair,tuned,las:0:0.05,adaptive";
         let output = giveway(&[
@@ -178,6 +180,8 @@ fn simulated_policies_are_the_same_every_time() {
             "2",
             "--arms",
             arms,
+            "--results",
+            path,
         ]);
         let said = text(&output.stdout);
         assert!(output.status.success(), "{said}{}", text(&output.stderr));

@@ -1,8 +1,8 @@
 //! The search for the order that would have been best (Section 4, "Optimizer"), a decision
 //! at a time.
 //!
-//! Of decaying priorities, for each of seven d_start, the least that leave 5 %, 10 %, ... 35 % of the
-//! tracked work without decay, λ is refined by a directional search:
+//! Of decaying priorities, for each of seven d_start, the least that leave 5 %, 10 %, ...
+//! 35 % of the tracked work without decay, λ is refined by a directional search:
 //!
 //! ```text
 //!   α = 1, λ = the best of last time (0.9 at first)
@@ -16,8 +16,8 @@
 //! Of least attained service, `start` is 0 and the least numbers with which 5 %, 10 %, ...
 //! 35 %, 50 %, 75 % and all of the tracked work are in the first stage: from turns to first
 //! come, first served. Nothing is refined: between two of these there is little to gain
-//! (`the_default_is_close_to_the_best`). That is 11 replays at most. The floor is no parameter of
-//! the search, since it is a promise to those that wait; the replays keep it.
+//! (`the_default_is_close_to_the_best`). That is 11 replays at most. The floor is no
+//! parameter of the search, since it is a promise to those that wait; the replays keep it.
 
 use std::collections::VecDeque;
 
