@@ -162,3 +162,40 @@ fn the_lab_says_what_it_lacks_without_building_anything() {
     );
     assert_eq!(std::fs::read_dir(cache.path()).unwrap().count(), 0);
 }
+
+/// Virtual time is no machine's: the same seed gives the same table everywhere, and again.
+#[test]
+fn simulated_policies_are_the_same_every_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_str().unwrap();
+    let measure = || {
+        let arms = "fair,tuned,las:0:0.05,adaptive";
+        let output = giveway(&[
+            "tasks",
+            "--experiment",
+            "simulated",
+            "--seconds",
+            "5",
+            "--workers",
+            "2",
+            "--arms",
+            arms,
+            "--results",
+            path,
+        ]);
+        let said = text(&output.stdout);
+        assert!(output.status.success(), "{said}{}", text(&output.stderr));
+        assert!(said.contains("clock virtual"), "{said}");
+        let table = said.split_once("simulated: ").expect("its table").1;
+        table.to_owned()
+    };
+    let once = measure();
+    assert_eq!(once, measure());
+    for arm in ["fair", "tuned", "las:0,0.05", "adaptive"] {
+        assert!(once.contains(&format!("  {arm} ")), "{once}");
+    }
+    assert!(
+        once.contains("short, adaptive over the best, at 1.03"),
+        "{once}"
+    );
+}

@@ -53,7 +53,7 @@ impl Default for Builder {
             pool: Pool::builder(),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             task_time: Duration::from_millis(2),
-            policy: Policy::Tuned,
+            policy: Policy::default(),
             memory: None,
             spill_dir: std::env::temp_dir(),
             spill_limit: SPILL_LIMIT,
@@ -100,7 +100,7 @@ impl Builder {
         self
     }
 
-    /// The order of queries; [`Policy::Tuned`] by default.
+    /// The order of queries; [`Policy::Adaptive`] by default.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self

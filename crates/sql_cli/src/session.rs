@@ -31,9 +31,9 @@ pub(crate) struct EngineArgs {
     /// [default: 8G]
     #[arg(long, value_name = "SIZE")]
     spill: Option<Size>,
-    /// Which query goes first: tuned, fair, fifo, las, lottery, lottery:SEED, balanced or
-    /// decay:LAMBDA,D_START
-    #[arg(long, default_value_t = Policy::Tuned)]
+    /// Which query goes first: adaptive, tuned (the paper's), las, las:START,FLOOR,
+    /// decay:LAMBDA,D_START, fair, fifo, lottery, lottery:SEED or balanced
+    #[arg(long, default_value_t)]
     policy: Policy,
     /// time_sensitive (somebody waits for the queries) or background
     #[arg(long)]

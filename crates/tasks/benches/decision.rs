@@ -15,7 +15,7 @@
 use std::time::Instant;
 
 use giveway_tasks::simulation::{Arrival, run};
-use giveway_tasks::{Decay, Policy, Pool, ThreadTier, Tier};
+use giveway_tasks::{Attained, Decay, Order, Pool, ThreadTier, Tier};
 
 const REPEATS: usize = 7;
 const TASKS: u64 = 200_000;
@@ -23,14 +23,20 @@ const TASK_NS: u64 = 2_000_000;
 
 fn main() {
     say();
-    println!("workers queries  ns/task: least, median, most of {REPEATS}");
-    for (workers, queries) in [(1, 1), (1, 8), (1, 32), (1, 128), (8, 128), (128, 128)] {
+    println!("policy       workers queries  ns/task: least, median, most of {REPEATS}");
+    let sizes = [(1, 1), (1, 8), (1, 32), (1, 128), (8, 128), (128, 128)];
+    let policies = [
+        Order::Decay(Decay::INITIAL),
+        Order::Attained(Attained::INITIAL),
+    ];
+    let cases = policies
+        .into_iter()
+        .flat_map(|order| sizes.map(|size| (order, size)));
+    for (order, (workers, queries)) in cases {
         let trace: Vec<_> = (0..queries)
             .map(|_| Arrival::new(0, TASKS / queries * TASK_NS))
             .collect();
-        let builder = Pool::builder()
-            .workers(workers)
-            .policy(Policy::Decay(Decay::INITIAL));
+        let builder = Pool::builder().workers(workers).policy(order.into());
         let mut costs: Vec<f64> = (0..REPEATS)
             .map(|_| {
                 let began = Instant::now();
@@ -42,7 +48,8 @@ fn main() {
             .collect();
         costs.sort_unstable_by(f64::total_cmp);
         println!(
-            "{workers:7} {queries:7}  {:.0}, {:.0}, {:.0}",
+            "{:12} {workers:7} {queries:7}  {:.0}, {:.0}, {:.0}",
+            order.to_string(),
             costs[0],
             costs[REPEATS / 2],
             costs[REPEATS - 1]

@@ -73,18 +73,6 @@ impl Decay {
         let exponent = i32::try_from(decayed).unwrap_or(i32::MAX);
         f64::from(self.lambda).powi(exponent).max(P_MIN / P0)
     }
-
-    /// Both parameters in a word, so that they change together.
-    pub(crate) fn pack(self) -> u64 {
-        u64::from(self.lambda.to_bits()) << 32 | u64::from(self.d_start)
-    }
-
-    pub(crate) fn unpack(word: u64) -> Decay {
-        Decay {
-            lambda: f32::from_bits((word >> 32) as u32),
-            d_start: word as u32,
-        }
-    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -107,12 +95,6 @@ mod tests {
             }
             let closed = P0 * decay.factor(steps);
             prop_assert!((closed - p).abs() <= 1e-9 * P0, "{closed} {p}");
-        }
-
-        #[test]
-        fn a_word_holds_both(lambda in 0.0f32..=1.0, d_start: u32) {
-            let decay = Decay::new(lambda, d_start).unwrap();
-            prop_assert_eq!(Decay::unpack(decay.pack()), decay);
         }
     }
 

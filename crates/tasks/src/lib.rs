@@ -3,11 +3,10 @@
 //!
 //! An engine gives each query to a pool of workers as a list of pipelines, which
 //! can be run in pieces by many workers. The workers cut them into tasks of 2 ms and
-//! choose among queries by stride scheduling, without a lock and almost without
-//! shared writes. A query's priority falls with the CPU time it has received; how
-//! fast is found by simulating the scheduler on the queries that have just run
-//! (Wagner, Kohn and Neumann, SIGMOD '21, "Self-Tuning Query Scheduling for
-//! Analytical Workloads"). Begin with [`Pool`]; an engine implements [`Pipeline`].
+//! choose among queries without a lock and almost without shared writes. A query gives way
+//! to others with the CPU time it has received; by which rule and how fast is found by
+//! simulating the scheduler on the queries that have just run (Wagner, Kohn and Neumann,
+//! SIGMOD '21, "Self-Tuning Query Scheduling for Analytical Workloads"). Begin with [`Pool`]; an engine implements [`Pipeline`].
 //!
 //! `docs/build/tasks.md` explains the design and its departures from the paper. The
 //! protocols are in the module documentation, from the bottom up:
@@ -15,7 +14,7 @@
 //! | module | question |
 //! | --- | --- |
 //! | `sync`, `clock`, `mask`, `parking` | Which primitives are used, so that models can replace them? |
-//! | `group_word`, `decay`, `policy`, `local` | Which group does one worker run next? |
+//! | `group_word`, `decay`, `attained`, `order`, `policy`, `local` | Which group does one worker run next? |
 //! | `line` | Which group that waits is next? |
 //! | `morsel` | How much is run at a time? |
 //! | `pipeline`, `wake`, `task_set`, `group`, `query` | What is run? |
@@ -27,6 +26,7 @@
 // Models drive workers without the pool around them.
 #![cfg_attr(loom, allow(dead_code))]
 
+mod attained;
 mod clock;
 mod decay;
 mod error;
@@ -39,6 +39,7 @@ mod mask;
 #[cfg(all(test, loom))]
 mod models;
 mod morsel;
+mod order;
 mod parking;
 mod pipeline;
 mod policy;
@@ -59,6 +60,7 @@ mod tuning;
 mod wake;
 mod worker;
 
+pub use attained::{Attained, AttainedError};
 pub use decay::{Decay, DecayError};
 pub use error::{QueryError, Why};
 // The words of the interface, so that a program needs no second package for them.
@@ -67,6 +69,7 @@ pub use group::{QueryId, QueryView, Report, Ticket};
 #[cfg(not(loom))]
 pub use kernel::ThreadTier;
 pub use line::Line;
+pub use order::Order;
 pub use pipeline::{Failure, Morsel, Pipeline, Step};
 pub use policy::{ParsePolicyError, Policy};
 #[cfg(not(loom))]

@@ -28,14 +28,19 @@
 //! L5. At least 1 ns is charged, so a group whose tasks take no time is not chosen
 //!     for ever. (not asserted: `charge` rounds up)
 //!
+//! Least attained service has the same events and the same slots. What a pass means there,
+//! and what it keeps of L2 to L4, is in `attained`; L1 and L5 hold under every policy.
+//!
 //! A pass is a number of quanta divided by a priority. All passes are lowered by
 //! the global pass before it gets so large that a task would be lost in rounding.
 
 use giveway_tier::{Tier, Weight};
 
-use crate::decay::{Decay, P0};
+use crate::attained::{Attained, Levels};
+use crate::decay::P0;
 use crate::group_word::GroupWord;
 use crate::mask::Mask;
+use crate::order::Order;
 use crate::policy::Policy;
 
 /// Where the global pass is brought back to zero. A task of 1 µs at the greatest
@@ -47,8 +52,8 @@ const REBASE: f64 = 1000.0;
 #[derive(Clone, Debug)]
 pub(crate) struct LocalScheduler {
     policy: Policy,
-    /// The current parameters; `None` if priorities do not decay.
-    decay: Option<Decay>,
+    /// The current parameters, with policies that have any.
+    order: Option<Order>,
     quantum_ns: u64,
     seat: Seat,
     slots: Box<[LocalSlot]>,
@@ -69,6 +74,18 @@ struct LocalSlot {
     pass: f64,
     received_ns: u64,
     priority: f64,
+}
+
+impl LocalSlot {
+    /// How much later a group is due for each quantum that it has received: `attained`.
+    fn period(&self, attained: Attained) -> f64 {
+        let part = match self.word.is_static {
+            // E3. Without a floor nothing is promised.
+            true if attained.floor() > 0.0 => f64::from(attained.floor()),
+            _ => 1.0,
+        };
+        part / self.priority
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -99,8 +116,8 @@ fn share(weight: Weight) -> f64 {
 }
 
 impl LocalScheduler {
-    /// A view of so many slots, all inactive. A quantum is what priorities decay
-    /// by, t_max.
+    /// A view of so many slots, all inactive. A quantum is what parameters count in,
+    /// t_max.
     pub(crate) fn new(policy: Policy, seat: Seat, slots: usize, quantum_ns: u64) -> Self {
         assert!(quantum_ns > 0, "a quantum takes time");
         let seed = match policy {
@@ -120,7 +137,7 @@ impl LocalScheduler {
         };
         LocalScheduler {
             policy,
-            decay: policy.decay(),
+            order: policy.order(),
             quantum_ns,
             seat,
             slots: vec![slot; slots].into(),
@@ -147,6 +164,7 @@ impl LocalScheduler {
             priority: 0.0,
         };
         self.update_priority(slot);
+        self.owe(slot);
     }
 
     /// Event (3): there is something to do for the slot's group again. L3.
@@ -174,13 +192,17 @@ impl LocalScheduler {
     pub(crate) fn choose(&mut self) -> Option<usize> {
         let tier = self.tiers.iter().position(|tier| !tier.active.is_empty())?;
         let chosen = match self.policy {
-            Policy::Fair | Policy::Decay(_) | Policy::Tuned => self.least(tier, |slot| slot.pass),
             Policy::Fifo => self.least(tier, |slot| slot.word.id as f64),
-            Policy::LeastAttained => self.least(tier, |slot| {
-                slot.received_ns as f64 / share(slot.word.weight)
-            }),
             Policy::Lottery { .. } => self.draw(tier),
             Policy::Balanced => self.seated(tier),
+            Policy::Fair
+            | Policy::Decay(_)
+            | Policy::LeastAttained(_)
+            | Policy::Tuned
+            | Policy::Adaptive => match self.order {
+                Some(Order::Attained(attained)) => self.attained(tier, attained),
+                Some(Order::Decay(_)) | None => self.least(tier, |slot| slot.pass),
+            },
         };
         debug_assert!(
             self.tiers[tier].active.contains(chosen) && index(self.slots[chosen].word.tier) == tier,
@@ -193,11 +215,18 @@ impl LocalScheduler {
     pub(crate) fn charge(&mut self, slot: usize, ns: u64) {
         // L5.
         let ns = ns.max(1);
-        let quanta = ns as f64 / self.quantum_ns as f64;
+        let mut quanta = ns as f64 / self.quantum_ns as f64;
         let held = &mut self.slots[slot];
         let tier = &mut self.tiers[index(held.word.tier)];
         debug_assert!(held.priority > 0.0, "slot {slot} never had a group");
-        held.pass += quanta / held.priority;
+        match self.order {
+            Some(Order::Attained(attained)) => {
+                let due = held.pass.min(tier.pass);
+                held.pass = due + quanta * held.period(attained);
+                quanta *= f64::from(attained.floor());
+            }
+            Some(Order::Decay(_)) | None => held.pass += quanta / held.priority,
+        }
         held.received_ns += ns;
         if tier.priorities > 0.0 {
             tier.pass += quanta / tier.priorities;
@@ -206,12 +235,20 @@ impl LocalScheduler {
         self.rebase();
     }
 
-    /// From now on, priorities decay like this.
-    pub(crate) fn set_decay(&mut self, decay: Decay) {
-        if self.decay.is_some_and(|current| current != decay) {
-            self.decay = Some(decay);
-            for slot in 0..self.slots.len() {
-                self.update_priority(slot);
+    /// From now on, groups are ordered like this, if the policy has an order. Under
+    /// another rule passes mean something else; there all groups begin anew.
+    pub(crate) fn set_order(&mut self, order: Order) {
+        let Some(before) = self.order.filter(|&before| before != order) else {
+            return;
+        };
+        self.order = Some(order);
+        let is_same = std::mem::discriminant(&before) == std::mem::discriminant(&order);
+        for slot in 0..self.slots.len() {
+            self.update_priority(slot);
+            if !is_same {
+                let tier = index(self.slots[slot].word.tier);
+                self.slots[slot].pass = self.tiers[tier].pass;
+                self.owe(slot);
             }
         }
     }
@@ -224,11 +261,52 @@ impl LocalScheduler {
     fn update_priority(&mut self, slot: usize) {
         let held = &mut self.slots[slot];
         let quanta = held.received_ns / self.quantum_ns;
-        let factor = match self.decay {
-            Some(decay) if !held.word.is_static => decay.factor(quanta),
+        let factor = match self.order {
+            Some(Order::Decay(decay)) if !held.word.is_static => decay.factor(quanta),
             _ => 1.0,
         };
         held.priority = P0 * share(held.word.weight) * factor;
+    }
+
+    /// A group that begins at the global pass is due a quantum later, where groups are due.
+    fn owe(&mut self, slot: usize) {
+        if let Some(Order::Attained(attained)) = self.order {
+            let held = &mut self.slots[slot];
+            held.pass += held.period(attained);
+        }
+    }
+
+    /// Who is due; if nobody is, who has received least beyond `start`, and of several the
+    /// first to come: E1 of `attained`.
+    #[inline]
+    fn attained(&mut self, tier: usize, attained: Attained) -> usize {
+        let start = f64::from(attained.start());
+        let quantum_ns = self.quantum_ns as f64;
+        let active = self.tiers.iter().map(|tier| tier.active.len()).sum();
+        let levels = Levels::of(active, self.slots.len());
+        let mut due = (f64::INFINITY, usize::MAX);
+        let mut least = (f64::INFINITY, u64::MAX, usize::MAX);
+        let mut priorities = 0.0;
+        self.tiers[tier].active.for_each(|slot| {
+            let held = &self.slots[slot];
+            priorities += held.priority;
+            if held.pass < due.0 {
+                due = (held.pass, slot);
+            }
+            let received = held.received_ns as f64 / quantum_ns / share(held.word.weight);
+            let key = match received < start {
+                true => 0.0,
+                false => levels.floor(received),
+            };
+            if (key, held.word.id) < (least.0, least.1) {
+                least = (key, held.word.id, slot);
+            }
+        });
+        self.tiers[tier].priorities = priorities;
+        match due.0 <= self.tiers[tier].pass {
+            true => due.1,
+            false => least.2,
+        }
     }
 
     /// The active slot of the tier with the least `key`; of several, the first.

@@ -6,7 +6,9 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::attained::Attained;
 use crate::decay::Decay;
+use crate::order::Order;
 
 /// How a worker chooses among groups of the same tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -26,23 +28,33 @@ pub enum Policy {
     /// nothing. Weights do not count.
     Balanced,
     /// The group that has received least time from this worker, divided by its
-    /// weight (least attained service). Not from the paper: the strongest rival.
-    LeastAttained,
+    /// weight (least attained service), with a floor. Not from the paper.
+    LeastAttained(Attained),
     /// Stride scheduling with decaying priorities.
     Decay(Decay),
-    /// The same with parameters that follow the workload (Section 4).
-    #[default]
+    /// The same with parameters that follow the workload (Section 4): the paper's policy.
     Tuned,
+    /// Least attained service or decaying priorities, whichever would have been better
+    /// for the recent queries, with parameters that follow the workload.
+    #[default]
+    Adaptive,
 }
 
 impl Policy {
-    /// What priorities begin to decay with; `None` if they do not.
-    pub(crate) fn decay(self) -> Option<Decay> {
+    /// The order that it begins with; `None` if it has no such parameters.
+    pub(crate) fn order(self) -> Option<Order> {
         match self {
-            Policy::Decay(decay) => Some(decay),
-            Policy::Tuned => Some(Decay::INITIAL),
-            _ => None,
+            Policy::LeastAttained(attained) => Some(Order::Attained(attained)),
+            Policy::Decay(decay) => Some(Order::Decay(decay)),
+            Policy::Tuned => Some(Order::Decay(Decay::INITIAL)),
+            Policy::Adaptive => Some(Order::Attained(Attained::INITIAL)),
+            Policy::Fifo | Policy::Fair | Policy::Lottery { .. } | Policy::Balanced => None,
         }
+    }
+
+    /// Whether its order follows the workload.
+    pub(crate) fn is_tuned(self) -> bool {
+        matches!(self, Policy::Tuned | Policy::Adaptive)
     }
 
     /// The policy's name, as it is written in options.
@@ -52,9 +64,20 @@ impl Policy {
             Policy::Fair => "fair",
             Policy::Lottery { .. } => "lottery",
             Policy::Balanced => "balanced",
-            Policy::LeastAttained => "las",
+            Policy::LeastAttained(_) => "las",
             Policy::Decay(_) => "decay",
             Policy::Tuned => "tuned",
+            Policy::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl From<Order> for Policy {
+    /// With these parameters, whatever the workload.
+    fn from(order: Order) -> Policy {
+        match order {
+            Order::Decay(decay) => Policy::Decay(decay),
+            Order::Attained(attained) => Policy::LeastAttained(attained),
         }
     }
 }
@@ -62,7 +85,8 @@ impl Policy {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Policy::Decay(decay) => write!(f, "decay:{},{}", decay.lambda(), decay.d_start()),
+            Policy::Decay(decay) => Order::Decay(*decay).fmt(f),
+            Policy::LeastAttained(attained) => Order::Attained(*attained).fmt(f),
             Policy::Lottery { seed } => write!(f, "lottery:{seed}"),
             other => f.pad(other.name()),
         }
@@ -72,8 +96,8 @@ impl fmt::Display for Policy {
 /// The text was no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown policy '{0}': write fifo, fair, lottery[:SEED], balanced, las, \
-     decay:LAMBDA,D_START (0.9,10; quanta) or tuned"
+    "unknown policy '{0}': write adaptive, tuned, fifo, fair, lottery[:SEED], balanced, \
+     las[:START,FLOOR] (0,0.05; quanta, part) or decay:LAMBDA,D_START (0.9,10; quanta)"
 )]
 pub struct ParsePolicyError(String);
 
@@ -95,18 +119,28 @@ impl FromStr for Policy {
                 Ok(Policy::Lottery { seed })
             }
             ("balanced", None) => Ok(Policy::Balanced),
-            ("las", None) => Ok(Policy::LeastAttained),
+            ("las", None) => Ok(Policy::LeastAttained(Attained::INITIAL)),
+            ("las", Some(both)) => {
+                let (start, floor) = two(both).ok_or_else(error)?;
+                let attained = Attained::new(start, floor).map_err(|_| error())?;
+                Ok(Policy::LeastAttained(attained))
+            }
             ("tuned", None) => Ok(Policy::Tuned),
+            ("adaptive", None) => Ok(Policy::Adaptive),
             ("decay", Some(both)) => {
-                let (lambda, d_start) = both.split_once(',').ok_or_else(error)?;
-                let lambda = lambda.trim().parse().map_err(|_| error())?;
-                let d_start = d_start.trim().parse().map_err(|_| error())?;
+                let (lambda, d_start) = two(both).ok_or_else(error)?;
                 let decay = Decay::new(lambda, d_start).map_err(|_| error())?;
                 Ok(Policy::Decay(decay))
             }
             _ => Err(error()),
         }
     }
+}
+
+/// Two parameters.
+fn two<A: FromStr, B: FromStr>(text: &str) -> Option<(A, B)> {
+    let (one, other) = text.split_once(',')?;
+    Some((one.trim().parse().ok()?, other.trim().parse().ok()?))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -121,9 +155,11 @@ mod tests {
             Policy::Fair,
             Policy::Lottery { seed: 7 },
             Policy::Balanced,
-            Policy::LeastAttained,
+            Policy::LeastAttained(Attained::INITIAL),
+            Policy::LeastAttained(Attained::new(12, 0.25).unwrap()),
             Policy::Decay(decay),
             Policy::Tuned,
+            Policy::Adaptive,
         ] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
@@ -138,6 +174,9 @@ mod tests {
             "decay:2,3",
             "decay:0.5",
             "lottery:x",
+            "las:3",
+            "las:-1,0.1",
+            "las:0,0.6",
         ] {
             let error = text.parse::<Policy>().unwrap_err().to_string();
             assert!(error.contains(text) && error.contains("LAMBDA"), "{error}");

@@ -50,7 +50,8 @@ pub enum BuildError {
     Thread(#[from] io::Error),
 }
 
-/// How a pool is made. What is not said is as in the paper.
+/// How a pool is made. What is not said is as in the paper, but for the
+/// policy.
 #[derive(Clone, Debug)]
 pub struct Builder {
     workers: usize,
@@ -69,7 +70,7 @@ impl Default for Builder {
             slots: 128,
             waiting: usize::MAX,
             task: Duration::from_millis(2),
-            policy: Policy::Tuned,
+            policy: Policy::default(),
             tracking: Duration::from_secs(20),
             refresh: Duration::from_secs(60),
         }
@@ -101,14 +102,14 @@ impl Builder {
         self
     }
 
-    /// How long a task should take (t_max), also the quantum of the decay; 2 ms by
+    /// How long a task should take (t_max), also the quantum of policies; 2 ms by
     /// default (Section 3.1).
     pub fn task_duration(mut self, task: Duration) -> Builder {
         self.task = task;
         self
     }
 
-    /// The order of queries; [`Policy::Tuned`] by default.
+    /// The order of queries; [`Policy::Adaptive`] by default.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
@@ -280,12 +281,7 @@ impl Pool {
                 .collect(),
             running,
             waiting,
-            decay: self
-                .shared
-                .settings
-                .policy
-                .decay()
-                .map(|_| self.shared.decay()),
+            order: self.shared.order(),
             tunings: self.shared.tunings.load(Relaxed),
             tuning_ns: self.shared.tuning_ns.load(Relaxed),
         }

@@ -13,10 +13,9 @@
 
 use std::collections::VecDeque;
 
-use crate::decay::Decay;
 use crate::group_word::GroupWord;
 use crate::local::{LocalScheduler, Seat};
-use crate::policy::Policy;
+use crate::order::Order;
 
 /// What a worker ran of a group in the tracking interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,13 +93,13 @@ struct Occupant {
 }
 
 impl Replay {
-    pub(crate) fn new(decay: Decay, slots: usize, quantum_ns: u64) -> Replay {
+    pub(crate) fn new(order: Order, slots: usize, quantum_ns: u64) -> Replay {
         let alone = Seat {
             worker: 0,
             workers: 1,
         };
         Replay {
-            local: LocalScheduler::new(Policy::Decay(decay), alone, slots, quantum_ns),
+            local: LocalScheduler::new(order.into(), alone, slots, quantum_ns),
             quantum_ns,
             now_ns: 0,
             next: 0,
@@ -187,6 +186,8 @@ impl Replay {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::attained::Attained;
+    use crate::decay::Decay;
 
     const MS: u64 = 1_000_000;
 
@@ -220,7 +221,7 @@ mod tests {
             jobs: vec![unfinished, job(2, 10, 10)],
             length_ns: 30 * MS,
         };
-        let mut replay = Replay::new(Decay::new(0.9, 0).unwrap(), 1, 2 * MS);
+        let mut replay = Replay::new(decay(0.9, 0), 1, 2 * MS);
         while replay.decide(&interval) {}
         assert_eq!(replay.cost(), 30.0 / 100.0 + 20.0 / 10.0);
     }
@@ -233,9 +234,17 @@ mod tests {
     }
 
     fn cost(jobs: &[Job], slots: usize, lambda: f32, d_start: u32) -> f64 {
-        let mut replay = Replay::new(Decay::new(lambda, d_start).unwrap(), slots, 2 * MS);
+        cost_by(jobs, slots, decay(lambda, d_start))
+    }
+
+    fn cost_by(jobs: &[Job], slots: usize, order: Order) -> f64 {
+        let mut replay = Replay::new(order, slots, 2 * MS);
         while replay.decide(&done(jobs)) {}
         replay.cost()
+    }
+
+    fn decay(lambda: f32, d_start: u32) -> Order {
+        Order::Decay(Decay::new(lambda, d_start).unwrap())
     }
 
     #[test]
@@ -262,6 +271,16 @@ mod tests {
         assert!(decayed < 0.8 * fair, "{decayed} {fair}");
     }
 
+    /// Each of the two rules is replayed as itself: two alike one after the other, or by
+    /// turns.
+    #[test]
+    fn turns_do_not_pay_among_equals() {
+        let jobs = [job(1, 0, 40), job(2, 0, 40)];
+        let attained = |start| Order::Attained(Attained::new(start, 0.0).unwrap());
+        assert_eq!(cost_by(&jobs, 8, attained(20)), 1.0 + 2.0);
+        assert_eq!(cost_by(&jobs, 8, attained(0)), 78.0 / 40.0 + 2.0);
+    }
+
     /// What a group had received before the interval counts.
     #[test]
     fn the_past_counts() {
@@ -270,7 +289,7 @@ mod tests {
             ..job(1, 0, 20)
         };
         let young = job(2, 0, 20);
-        let mut replay = Replay::new(Decay::new(0.5, 10).unwrap(), 2, 2 * MS);
+        let mut replay = Replay::new(decay(0.5, 10), 2, 2 * MS);
         while replay.slots[1].is_some() || replay.now_ns == 0 {
             replay.decide(&done(&[old, young]));
         }

@@ -43,12 +43,12 @@ use crossbeam_utils::CachePadded;
 use giveway_tier::Tier;
 
 use crate::clock::Clock;
-use crate::decay::Decay;
 use crate::error::{QueryError, Why};
 use crate::group::{Group, QueryId, QueryView, Tally};
 use crate::line::Line;
 use crate::mask::Mask;
 use crate::morsel::Targets;
+use crate::order::Order;
 use crate::pipeline::Failure;
 use crate::policy::Policy;
 use crate::query::{Query, Refused};
@@ -81,9 +81,9 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
     pub(crate) counters: Box<[CachePadded<Counters>]>,
-    /// The tuned parameters, packed.
-    decay: LooseU64,
-    /// How often they have been tuned.
+    /// By what groups are ordered, packed; 0 with policies that have no order.
+    order: LooseU64,
+    /// How often it has been tuned.
     pub(crate) tunings: LooseU64,
     /// How long that took.
     pub(crate) tuning_ns: LooseU64,
@@ -191,7 +191,7 @@ impl Shared {
             counters: (0..targets.workers)
                 .map(|_| CachePadded::default())
                 .collect(),
-            decay: LooseU64::new(settings.policy.decay().unwrap_or(Decay::INITIAL).pack()),
+            order: LooseU64::new(settings.policy.order().map_or(0, Order::pack)),
             tunings: LooseU64::new(0),
             tuning_ns: LooseU64::new(0),
             admission: Mutex::new(Admission {
@@ -213,13 +213,15 @@ impl Shared {
         Weak::clone(&self.this)
     }
 
-    pub(crate) fn decay(&self) -> Decay {
-        Decay::unpack(self.decay.load(Relaxed))
+    /// By what groups are ordered, with a policy that has an order.
+    pub(crate) fn order(&self) -> Option<Order> {
+        let word = self.order.load(Relaxed);
+        (self.settings.policy.order()).map(|_| Order::unpack(word))
     }
 
-    /// Sets new parameters, which workers read with every decision.
-    pub(crate) fn set_decay(&self, decay: Decay) {
-        self.decay.store(decay.pack(), Relaxed);
+    /// Sets another order, which workers read with every decision.
+    pub(crate) fn set_order(&self, order: Order) {
+        self.order.store(order.pack(), Relaxed);
     }
 
     /// Takes a query in, or gives it back.

@@ -33,6 +33,7 @@ use giveway_tier::{Tier, Weight};
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
+use crate::attained::Attained;
 use crate::clock::{Clock, VirtualClock};
 use crate::decay::Decay;
 use crate::error::QueryError;
@@ -353,6 +354,7 @@ impl Scenario {
             Policy::Fair,
             Policy::Fifo,
             Policy::Decay(Decay::INITIAL),
+            Policy::LeastAttained(Attained::INITIAL),
             Policy::Lottery { seed: 1 },
         ];
         let policy = policies[random.gen_range(0..policies.len())];

@@ -20,9 +20,9 @@ use giveway_tier::{Tier, Weight};
 use serde::Serialize;
 
 use crate::clock::{Clock, VirtualClock};
-use crate::decay::Decay;
 use crate::group::Ticket;
 use crate::local::SplitMix;
+use crate::order::Order;
 use crate::pipeline::{Failure, Morsel, Pipeline, Step};
 use crate::pool::{BuildError, Builder};
 use crate::query::Query;
@@ -96,8 +96,8 @@ pub struct Run {
     pub end_ns: u64,
     /// How many tasks were run, those of the tuner included.
     pub tasks: u64,
-    /// The parameters at the end, with a policy whose priorities decay.
-    pub decay: Option<Decay>,
+    /// By what queries are ordered at the end, with policies that have parameters.
+    pub order: Option<Order>,
     /// How often they were tuned.
     pub tunings: u64,
 }
@@ -200,7 +200,7 @@ pub fn run(builder: &Builder, trace: &[Arrival]) -> Result<Run, BuildError> {
             .iter()
             .map(|counters| counters.read().tasks)
             .sum(),
-        decay: settings.policy.decay().map(|_| shared.decay()),
+        order: shared.order(),
         tunings: shared.tunings.load(std::sync::atomic::Ordering::Relaxed),
     })
 }
@@ -277,6 +277,8 @@ impl Mix {
         (0..self.queries).map(arrival).collect()
     }
 }
+
+pub mod tpch;
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use serde::Serialize;
 
-use crate::decay::Decay;
+use crate::order::Order;
 
 /// Upper ends of the classes of task lengths, in t_max; the last is open.
 pub const OVERRUN_CLASSES: [f64; 8] = [0.25, 0.5, 1.0, 1.25, 1.5, 2.0, 10.0, f64::INFINITY];
@@ -98,8 +98,8 @@ pub struct PoolStats {
     pub running: usize,
     /// Queries that wait for one.
     pub waiting: usize,
-    /// The parameters by which priorities decay now, if they do.
-    pub decay: Option<Decay>,
+    /// By what queries are ordered now, with policies that have parameters.
+    pub order: Option<Order>,
     /// How often the parameters have been tuned.
     pub tunings: u64,
     /// Time in tasks that searched for them, ns.
@@ -137,7 +137,7 @@ mod tests {
             workers: vec![counters.read()],
             running: 0,
             waiting: 0,
-            decay: None,
+            order: None,
             tunings: 0,
             tuning_ns: 0,
         };

@@ -42,7 +42,6 @@ use std::sync::{Mutex, Weak};
 use crate::clock::Clock;
 use crate::group_word::GroupWord;
 use crate::pipeline::{Failure, Morsel, Pipeline, Step};
-use crate::policy::Policy;
 use crate::query::Query;
 use crate::replay::{Interval, Job};
 use crate::shared::{Settings, Shared};
@@ -77,7 +76,7 @@ enum State {
 impl Tracker {
     /// `None` if the policy is not tuned.
     pub(crate) fn new(settings: &Settings) -> Option<Tracker> {
-        (settings.policy == Policy::Tuned).then_some(Tracker {
+        settings.policy.is_tuned().then_some(Tracker {
             tracking_ns: settings.tracking_ns,
             refresh_ns: settings.refresh_ns,
             state: State::Off { until_ns: 0 },
@@ -154,7 +153,16 @@ fn submit(shared: &Shared, mut interval: Interval) {
     let unfinished = holders.map(|word| word.id).collect();
     remainder::estimate(jobs, &unfinished);
     let quantum_ns = settings.targets.task_ns;
-    let search = Search::new(interval, shared.decay(), settings.slots, quantum_ns);
+    let Some(current) = shared.order() else {
+        return;
+    };
+    let search = Search::new(
+        interval,
+        settings.policy,
+        current,
+        settings.slots,
+        quantum_ns,
+    );
     let pipeline = Tuner {
         shared: shared.weak(),
         search: Mutex::new(search),
@@ -199,7 +207,7 @@ impl Pipeline for Tuner {
     fn finalize(&self) -> Result<(), Failure> {
         let best = self.search.lock().expect("one lane").best();
         if let Some(shared) = self.shared.upgrade() {
-            shared.set_decay(best);
+            shared.set_order(best);
             shared.tunings.fetch_add(1, Relaxed);
         }
         Ok(())

@@ -119,7 +119,9 @@ impl Worker {
     pub(crate) fn begin(&mut self) -> Option<Running> {
         loop {
             self.pull();
-            self.local.set_decay(self.shared.decay());
+            if let Some(order) = self.shared.order() {
+                self.local.set_order(order);
+            }
             let slot = self.local.choose()?;
             self.shared.counters[self.me].decided();
             let Some(pinned) = self.shared.slots.pin(self.me, slot) else {

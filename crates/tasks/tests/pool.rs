@@ -486,9 +486,15 @@ fn builders_refuse_with_the_remedy() {
 /// The tuner runs as a query of the pool, and its result is used.
 #[test]
 fn a_tuned_pool_tunes() {
+    for policy in [Policy::Tuned, Policy::Adaptive] {
+        tunes(policy);
+    }
+}
+
+fn tunes(policy: Policy) {
     let pool = Pool::builder()
         .workers(1)
-        .policy(Policy::Tuned)
+        .policy(policy)
         .task_duration(Duration::from_micros(50))
         .tuning(Duration::from_millis(5), Duration::from_millis(10))
         .build()
@@ -509,5 +515,5 @@ fn a_tuned_pool_tunes() {
             .into_iter()
             .for_each(|ticket| drop(ticket.wait().unwrap()));
     }
-    assert!(pool.stats().decay.is_some());
+    assert!(pool.stats().order.is_some());
 }

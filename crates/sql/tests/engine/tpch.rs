@@ -49,16 +49,17 @@ async fn every_query_alone() {
 
 #[tokio::test]
 async fn eight_at_a_time_under_every_policy() {
-    let decay = "decay:0.9,4".parse().unwrap();
+    let [decay, las] = ["decay:0.9,4", "las"].map(|policy| policy.parse().unwrap());
     let mut answers = None;
     for policy in [
         Policy::Fifo,
         Policy::Fair,
         Policy::Lottery { seed: 3 },
         Policy::Balanced,
-        Policy::LeastAttained,
+        las,
         decay,
         Policy::Tuned,
+        Policy::Adaptive,
     ] {
         let engine = Engine::builder().workers(3).policy(policy).build().unwrap();
         if answers.is_none() {

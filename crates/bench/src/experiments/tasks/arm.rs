@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use giveway_tasks::{Decay, Policy};
+use giveway_tasks::{Attained, Decay, Policy};
 
 /// Who runs the queries.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,24 +34,32 @@ impl Arm {
         (0.95, 50),
     ];
 
-    /// Fixed parameters, among which the best is what tuning is to come near.
+    /// Without and with a first stage, and a floor.
+    const LAS: [(u32, f32); 4] = [(0, 0.0), (0, 0.05), (4, 0.05), (20, 0.05)];
+
+    /// Fixed parameters, among which the best is what tuning is to come near: decay's, and
+    /// those of least attained service.
     pub(crate) fn grid() -> impl Iterator<Item = Arm> {
-        Arm::GRID.into_iter().map(|(lambda, d_start)| {
-            let decay = Decay::new(lambda, d_start).expect("lambdas are below 1");
-            Arm::Policy(Policy::Decay(decay))
-        })
+        let decay = Arm::GRID.into_iter().map(|(lambda, d_start)| {
+            Policy::Decay(Decay::new(lambda, d_start).expect("lambdas are below 1"))
+        });
+        let attained = Arm::LAS.into_iter().map(|(start, floor)| {
+            Policy::LeastAttained(Attained::new(start, floor).expect("floors are below 0.5"))
+        });
+        decay.chain(attained).map(Arm::Policy)
     }
 
-    /// Every policy once, with the first parameters of those that decay.
-    pub(crate) fn policies() -> [Arm; 7] {
+    /// Every policy once, with its first parameters.
+    pub(crate) fn policies() -> [Arm; 8] {
         [
             Policy::Fifo,
             Policy::Fair,
             Policy::Lottery { seed: 1 },
             Policy::Balanced,
-            Policy::LeastAttained,
+            Policy::LeastAttained(Attained::INITIAL),
             Policy::Decay(Decay::INITIAL),
             Policy::Tuned,
+            Policy::Adaptive,
         ]
         .map(Arm::Policy)
     }
@@ -104,7 +112,7 @@ mod tests {
         for arm in Arm::grid().chain(Arm::policies()).chain(others) {
             assert_eq!(arm.to_string().parse(), Ok(arm));
         }
-        assert_eq!(Arm::parse("grid").unwrap().len(), 9);
+        assert_eq!(Arm::parse("grid").unwrap().len(), 13);
         let error = Arm::parse("postgres").unwrap_err();
         assert!(
             error.contains("'postgres'") && error.contains("duckdb-partial"),

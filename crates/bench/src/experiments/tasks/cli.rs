@@ -24,17 +24,18 @@ use giveway_command::Failure;
 /// does nothing else. See docs/measure/tasks.md.
 #[derive(Args, Debug)]
 pub(crate) struct TasksArgs {
-    /// What to measure: answers, mix, shift, load, single, overrun, cost, or all
+    /// What to measure: answers, mix, shift, load, single, overrun, cost, or all of these;
+    /// or simulated, which has a clock of its own
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "all",
           value_parser = experiment)]
     experiment: Vec<Chosen>,
-    /// Who is compared: fifo, fair, lottery, balanced (Umbra's original), las, tuned,
-    /// decay:LAMBDA:D_START, grid (nine of these), stock (DataFusion on Tokio), duckdb,
-    /// duckdb-partial [default: whoever belongs into the experiment]
+    /// Who is compared: adaptive, tuned (the paper's), fifo, fair, lottery, balanced
+    /// (Umbra's original), las, las:START:FLOOR, decay:LAMBDA:D_START, grid (thirteen of
+    /// these two), stock (DataFusion on Tokio), duckdb, duckdb-partial [default: whoever belongs into the experiment]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = arms)]
     arms: Vec<Arms>,
     /// At which loads queries arrive, as parts of the workers' time [default: 0.95 in
-    /// mix, 0.9 in shift, 0.7,0.8,0.9,0.96 in load]
+    /// mix, 0.9 in shift, 0.7,0.8,0.9,0.96 in load, 0.7,0.95,1.03 in simulated]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = positive)]
     load: Vec<f64>,
     /// Workers, and threads of other engines [default: as many as CPUs]
@@ -90,9 +91,11 @@ struct Arms(Vec<Arm>);
 
 /// Commas separate arms here, so parameters are separated by colons.
 fn arms(text: &str) -> Result<Arms, String> {
-    let text = match text.strip_prefix("decay:") {
-        Some(parameters) => format!("decay:{}", parameters.replacen(':', ",", 1)),
-        None => text.to_owned(),
+    let text = match text.split_once(':') {
+        Some((name @ ("decay" | "las"), parameters)) => {
+            format!("{name}:{}", parameters.replacen(':', ",", 1))
+        }
+        _ => text.to_owned(),
     };
     Arm::parse(&text).map(Arms)
 }
@@ -117,7 +120,7 @@ impl TasksArgs {
         let mut experiments = Vec::new();
         for chosen in &self.experiment {
             match chosen {
-                Chosen::All => experiments.extend(TasksExperiment::ALL),
+                Chosen::All => experiments.extend(TasksPlan::default().experiments),
                 Chosen::One(one) => experiments.push(*one),
             }
         }
@@ -148,7 +151,7 @@ fn list() -> Result<(), Failure> {
 
     let mut out = std::io::stdout().lock();
     for experiment in TasksExperiment::ALL {
-        writeln!(out, "{:<8} {}", experiment.name(), experiment.about())?;
+        writeln!(out, "{:<9} {}", experiment.name(), experiment.about())?;
     }
     Ok(out.flush()?)
 }
@@ -177,7 +180,7 @@ impl Executor<TasksCell, Report<TasksRow>> for Native {
         cell: &TasksCell,
         line: &mut dyn FnMut(&str),
     ) -> Result<Report<TasksRow>, String> {
-        let environment = Environment::probe("native");
+        let environment = Environment::probe(cell.experiment.clock());
         let mut report = Report::new(NAME, environment);
         let rows = self.bench.run(cell, line);
         report.rows = rows.map_err(|error| error.to_string())?;
@@ -197,6 +200,7 @@ mod tests {
     #[test]
     fn the_default_is_everything_once() {
         assert_eq!(plan(&[]), TasksPlan::default());
+        assert!(!plan(&[]).experiments.contains(&TasksExperiment::Simulated));
         assert_eq!(plan(&["--quick"]), TasksPlan::default().quick());
         let given = plan(&["--quick", "--seconds", "3", "--sf", "0.02"]);
         assert_eq!((given.seconds, given.scale), (3.0, 0.02));
@@ -208,7 +212,7 @@ mod tests {
         let names: Vec<String> = given.arms.iter().map(Arm::to_string).collect();
         assert_eq!(names, ["tuned", "decay:0.8,10", "duckdb"]);
         assert_eq!(given.tuning_s, Some((4.0, 12.0)));
-        assert_eq!(plan(&["--arms", "grid,las"]).arms.len(), 10);
+        assert_eq!(plan(&["--arms", "grid,las:1:0.1"]).arms.len(), 14);
         let error = arms("decay:2:3").unwrap_err();
         assert!(error.contains("decay:2,3"), "{error}");
     }

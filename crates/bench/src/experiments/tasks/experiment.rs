@@ -9,6 +9,7 @@
 //! | single | what does a query alone cost for being cut into tasks? | |
 //! | overrun | do tasks keep to their length? | 3.1 |
 //! | cost | what do decisions and tuning take? | 5.3, Figure 10 |
+//! | simulated | which policy is best, whatever the machine? | 5.2 |
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,11 +34,13 @@ pub(crate) enum TasksExperiment {
     Overrun,
     /// Decisions and tuning.
     Cost,
+    /// The mix in virtual time.
+    Simulated,
 }
 
 impl TasksExperiment {
     /// All of them, in the order in which they are run and shown.
-    pub(crate) const ALL: [TasksExperiment; 7] = [
+    pub(crate) const ALL: [TasksExperiment; 8] = [
         TasksExperiment::Answers,
         TasksExperiment::Mix,
         TasksExperiment::Shift,
@@ -45,6 +48,7 @@ impl TasksExperiment {
         TasksExperiment::Single,
         TasksExperiment::Overrun,
         TasksExperiment::Cost,
+        TasksExperiment::Simulated,
     ];
 
     /// The name on the command line and in results.
@@ -57,6 +61,7 @@ impl TasksExperiment {
             TasksExperiment::Single => "single",
             TasksExperiment::Overrun => "overrun",
             TasksExperiment::Cost => "cost",
+            TasksExperiment::Simulated => "simulated",
         }
     }
 
@@ -70,6 +75,16 @@ impl TasksExperiment {
             TasksExperiment::Single => "the 22 queries one at a time, beside stock DataFusion",
             TasksExperiment::Overrun => "lengths of tasks in t_max, by operators",
             TasksExperiment::Cost => "decisions and tuning",
+            TasksExperiment::Simulated => "slowdown by policy, in virtual time",
+        }
+    }
+
+    /// What its time is: rows of different clocks are in different results.
+    #[cfg_attr(not(feature = "sql"), allow(dead_code))]
+    pub(crate) fn clock(self) -> &'static str {
+        match self {
+            TasksExperiment::Simulated => "virtual",
+            _ => "native",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use giveway_tasks::{Decay, Policy};
+use giveway_tasks::{Attained, Decay, Policy};
 
 use super::{Arm, TasksExperiment};
 
@@ -38,7 +38,9 @@ pub(crate) struct TasksPlan {
 impl Default for TasksPlan {
     fn default() -> Self {
         TasksPlan {
-            experiments: TasksExperiment::ALL.to_vec(),
+            experiments: (TasksExperiment::ALL.into_iter())
+                .filter(|experiment| experiment.clock() == "native")
+                .collect(),
             arms: Vec::new(),
             loads: Vec::new(),
             workers: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
@@ -133,6 +135,8 @@ impl TasksPlan {
             (TasksExperiment::Answers, Arm::DuckDb { .. }) => false,
             // Its load is its own, so it has no trace in common with the policies.
             (TasksExperiment::Mix | TasksExperiment::Shift, Arm::DuckDb { .. }) => false,
+            // There are no engines.
+            (TasksExperiment::Simulated, Arm::DuckDb { .. } | Arm::Stock) => false,
             _ => true,
         };
         chosen.into_iter().filter(has_answers).map(Some).collect()
@@ -155,29 +159,30 @@ impl TasksExperiment {
         let policy = Arm::Policy;
         match self {
             TasksExperiment::Answers => Arm::policies().to_vec(),
-            TasksExperiment::Mix => [
+            TasksExperiment::Mix | TasksExperiment::Simulated => [
                 Policy::Fifo,
                 Policy::Fair,
                 Policy::Lottery { seed: 1 },
                 Policy::Balanced,
-                Policy::LeastAttained,
             ]
             .map(policy)
             .into_iter()
             .chain(Arm::grid())
-            .chain([policy(Policy::Tuned)])
+            .chain([Policy::Tuned, Policy::Adaptive].map(policy))
             .collect(),
             TasksExperiment::Shift => [
                 Policy::Fair,
-                Policy::LeastAttained,
+                Policy::LeastAttained(Attained::INITIAL),
                 Policy::Decay(Decay::INITIAL),
                 Policy::Tuned,
+                Policy::Adaptive,
             ]
             .map(policy)
             .to_vec(),
             TasksExperiment::Load => vec![
                 policy(Policy::Fair),
                 policy(Policy::Tuned),
+                policy(Policy::Adaptive),
                 Arm::Stock,
                 Arm::DuckDb { partial: false },
                 Arm::DuckDb { partial: true },
@@ -194,6 +199,7 @@ impl TasksExperiment {
             TasksExperiment::Mix => &[0.95],
             TasksExperiment::Shift => &[0.9],
             TasksExperiment::Load => &[0.7, 0.8, 0.9, 0.96],
+            TasksExperiment::Simulated => &[0.7, 0.95, 1.03],
             _ => &[],
         }
     }

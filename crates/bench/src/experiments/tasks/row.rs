@@ -146,7 +146,7 @@ impl Arrived {
 }
 
 /// What our scheduler says of itself after a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Scheduled {
     /// Tasks run.
     pub tasks: u64,
@@ -158,8 +158,13 @@ pub(crate) struct Scheduled {
     pub longest_ms: f64,
     /// How often parameters were tuned.
     pub tunings: u64,
-    /// λ and d_start at the end, where priorities decay.
+    /// λ and d_start at the end, where priorities decay, in results up to 2026-11-25.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decay: Option<(f32, u32)>,
+    /// By what queries were ordered at the end, with policies that have parameters, as
+    /// `--arms` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
 }
 
 /// Results beside the reference answers.

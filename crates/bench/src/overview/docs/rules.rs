@@ -178,7 +178,7 @@ impl Rows {
         let has_lab = lab.iter().all(|part| !part.is_empty()) && of.quantum_ns > 0;
         let host = [&of.command, &of.host_cpu, &of.host_load];
         let has_host = host.iter().all(|part| !part.is_empty()) && of.host_cpus > 0;
-        has_host && (self.environment.clock == "native" || has_lab)
+        has_host && (["native", "virtual"].contains(&&*self.environment.clock) || has_lab)
     }
 }
 

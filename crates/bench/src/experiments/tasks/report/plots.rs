@@ -10,14 +10,15 @@ use crate::render::canvas::{self, Group, Line, Scale};
 /// The colour of an arm: what decays is blue, other engines are red and yellow.
 pub(super) fn colour(arm: &str) -> RGBColor {
     match arm {
+        "adaptive" => RGBColor(20, 60, 130),
         "tuned" => RGBColor(22, 108, 196),
         "fifo" => RGBColor(184, 190, 198),
         "fair" => RGBColor(120, 130, 142),
         "balanced" => RGBColor(196, 160, 210),
-        "las" => RGBColor(92, 158, 104),
         "stock" => RGBColor(208, 92, 66),
         "duckdb" => RGBColor(240, 173, 88),
         "duckdb-partial" => RGBColor(245, 205, 130),
+        arm if arm.starts_with("las") => RGBColor(92, 158, 104),
         arm if arm.starts_with("lottery") => RGBColor(144, 103, 167),
         // Fixed parameters.
         _ => RGBColor(150, 195, 240),
@@ -31,7 +32,7 @@ pub(super) fn figures(summary: &Summary<'_>, experiment: TasksExperiment) -> Vec
     const SHORT_P95: Number = |run| Some(short(run)?.p95);
     const LONG_P95: Number = |run| Some(long(run)?.p95);
     match experiment {
-        TasksExperiment::Mix => vec![
+        TasksExperiment::Mix | TasksExperiment::Simulated => vec![
             by_arm(summary, experiment, "Mean slowdown of short queries", SHORT),
             by_arm(summary, experiment, "Mean slowdown of long queries", LONG),
             by_arm(
@@ -95,7 +96,11 @@ fn over_load(
 ) -> Option<String> {
     let line = |arm| Line {
         colour: colour(arm),
-        width: if arm == "tuned" { 3 } else { 2 },
+        width: if ["tuned", "adaptive"].contains(&arm) {
+            3
+        } else {
+            2
+        },
         points: summary
             .loads(experiment)
             .into_iter()

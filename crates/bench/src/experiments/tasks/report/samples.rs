@@ -41,7 +41,8 @@ fn arrived(short: f64, long: f64, phases: u8, is_ours: bool) -> Measured {
             within_2: 0.995,
             longest_ms: 12.0,
             tunings: 3,
-            decay: Some((0.75, 7)),
+            decay: None,
+            order: Some("decay:0.75,7".to_owned()),
         }),
         version: String::new(),
     }))
@@ -98,7 +99,7 @@ fn cost() -> Measured {
 
 /// Each experiment, two traces.
 pub(crate) fn report() -> Report<TasksRow> {
-    use TasksExperiment::{Answers as Right, Cost, Load, Mix, Overrun, Shift, Single};
+    use TasksExperiment::{Answers as Right, Cost, Load, Mix, Overrun, Shift, Simulated, Single};
     let environment = Environment {
         kernel: "7.2.13-cloud-amd64".to_owned(),
         cpus: 4,
@@ -138,21 +139,38 @@ pub(crate) fn report() -> Report<TasksRow> {
         let arms = [
             ("fifo", 60.0, 6.0),
             ("fair", 5.0, 5.0),
-            ("las", 1.5, 4.5),
+            ("las:0,0.05", 1.5, 4.5),
             ("decay:0.8,10", 1.9, 4.4),
             ("decay:0.5,2", 2.5, 5.5),
             ("tuned", 1.8, 4.5),
+            ("adaptive", 1.5, 4.6),
         ];
         for (arm, short, long) in arms {
             keep(Mix, arm, Some(0.95), arrived(short * off, long, 1, true));
         }
-        for (arm, short, long) in [("fair", 5.0, 5.0), ("tuned", 2.0, 4.0)] {
+        for (arm, short, long) in [
+            ("fair", 5.0, 5.0),
+            ("tuned", 2.0, 4.0),
+            ("adaptive", 1.8, 3.9),
+        ] {
             keep(Shift, arm, Some(0.9), arrived(short * off, long, 2, true));
         }
+        for (arm, short, long) in [
+            ("fair", 6.0, 6.0),
+            ("tuned", 2.2, 5.0),
+            ("adaptive", 1.6, 4.7),
+        ] {
+            keep(
+                Simulated,
+                arm,
+                Some(1.03),
+                arrived(short * off, long, 1, false),
+            );
+        }
         for load in [0.7, 0.96] {
-            for (arm, slowdown) in [("tuned", 1.0), ("stock", 4.0)] {
+            for (arm, slowdown) in [("tuned", 1.0), ("adaptive", 0.9), ("stock", 4.0)] {
                 let slowdown = slowdown * load * off;
-                let is_ours = arm == "tuned";
+                let is_ours = arm != "stock";
                 keep(
                     Load,
                     arm,

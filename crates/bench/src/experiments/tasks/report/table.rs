@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::summary::{Cell, Number, Part, Summary, all, long, medians, short};
 use super::targets::{percent, rivals, scheduling, targets, total, tuning};
 use crate::experiments::tasks::metrics::{Estimate, geomean};
+use crate::experiments::tasks::row::Scheduled;
 use crate::experiments::tasks::{Arrived, Measured, TasksExperiment, TasksRow, within};
 use crate::harness::environment::Environment;
 use crate::harness::number::{Spread, large, short as digits};
@@ -21,7 +22,7 @@ pub(super) fn render(report: &Report<TasksRow>) -> String {
     for experiment in summary.experiments() {
         let _ = writeln!(text, "\n{experiment}: {}", experiment.about());
         match experiment {
-            TasksExperiment::Mix | TasksExperiment::Load => {
+            TasksExperiment::Mix | TasksExperiment::Load | TasksExperiment::Simulated => {
                 for load in summary.loads(experiment) {
                     let _ = writeln!(text, "  at load {load}");
                     let cells = || {
@@ -139,7 +140,7 @@ pub(super) fn heading(report: &Report<TasksRow>) -> Vec<String> {
         let repeats = runs().map(|(row, _)| row.repeat).max().unwrap_or(0) + 1;
         let (tracking, refresh) = run.tuning_s;
         lines.push(format!(
-            "{repeats} traces of {} s; tuned: tracks {} s every {} s",
+            "{repeats} traces of {} s; tuned policies track {} s every {} s",
             digits(run.seconds),
             digits(tracking),
             digits(refresh)
@@ -164,7 +165,7 @@ pub(super) fn heading(report: &Report<TasksRow>) -> Vec<String> {
             ));
         }
     }
-    if row.workers >= *cpus && runs().next().is_some() {
+    if row.workers >= *cpus && clock == "native" && runs().next().is_some() {
         lines.push(
             "Beware: as many workers as CPUs, so clients take time from them, and so does \
              whatever else runs here."
@@ -241,11 +242,17 @@ fn columns<'a, 'b: 'a>(
 
 /// What tuning had come to at the end of each trace.
 fn last_parameters<'a, 'b: 'a>(text: &mut String, cells: impl Iterator<Item = &'a Cell<'b>>) {
-    for cell in cells.filter(|cell| cell.arm == "tuned") {
-        let ends = cell.arrived().filter_map(|run| run.scheduler?.decay);
-        let ends = ends.map(|(lambda, d_start)| format!("{lambda},{d_start}"));
+    for cell in cells.filter(|cell| ["tuned", "adaptive"].contains(&cell.arm)) {
+        let end = |scheduled: &Scheduled| match (&scheduled.order, scheduled.decay) {
+            (Some(order), _) => Some(order.clone()),
+            (None, Some((lambda, d_start))) => Some(format!("decay:{lambda},{d_start}")),
+            (None, None) => None,
+        };
+        let ends = cell
+            .arrived()
+            .filter_map(|run| end(run.scheduler.as_ref()?));
         let ends = Vec::from_iter(ends).join(" ");
-        wrap(text, "  ", &format!("tuned ended with λ,d_start: {ends}"));
+        wrap(text, "  ", &format!("{} ended with {ends}", cell.arm));
     }
 }
 

@@ -188,6 +188,7 @@ fn scheduled(host: &Host) -> Scheduled {
         within_2: pool.within(2.0),
         longest_ms: longest_ns.unwrap_or(0) as f64 / 1e6,
         tunings: pool.tunings,
-        decay: pool.decay.map(|decay| (decay.lambda(), decay.d_start())),
+        decay: None,
+        order: pool.order.map(|order| order.to_string()),
     }
 }

@@ -10,6 +10,7 @@ mod failure;
 mod host;
 mod overhead;
 mod settings;
+mod simulated;
 #[cfg(test)]
 mod tests;
 mod trace;
@@ -19,6 +20,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
+
+use giveway_tasks::Policy;
 
 use self::alone::Alone;
 use self::data::{Data, LARGE, Sizes, scale};
@@ -142,6 +145,13 @@ impl TasksBench {
             TasksExperiment::Mix | TasksExperiment::Shift | TasksExperiment::Load => {
                 vec![arrivals::measure(self, cell, progress)?]
             }
+            TasksExperiment::Simulated => {
+                let Some(Arm::Policy(policy)) = cell.arm else {
+                    unreachable!("the plan has policies only");
+                };
+                let settings = &self.settings;
+                vec![simulated::measure(cell, policy, settings, self.seconds)?]
+            }
             TasksExperiment::Single => overhead::single(self, progress)?,
             TasksExperiment::Overrun => overhead::overrun(self, progress)?,
             TasksExperiment::Cost => overhead::cost(self, progress)?,
@@ -150,7 +160,7 @@ impl TasksBench {
             experiment: cell.experiment,
             arm: cell
                 .arm
-                .map_or_else(|| "tuned".to_owned(), |arm| arm.to_string()),
+                .map_or_else(|| Policy::default().to_string(), |arm| arm.to_string()),
             load: cell.load,
             repeat: cell.repeat,
             seed: cell.seed,

@@ -136,8 +136,8 @@ pub(super) fn single(bench: &TasksBench, progress: Progress<'_>) -> Result<Vec<M
 pub(super) fn overrun(bench: &TasksBench, progress: Progress<'_>) -> Result<Vec<Measured>> {
     let workers = bench.settings.workers;
     let turns = |at_a_time| -> Result<Measured> {
-        let tuned = Arm::Policy(Policy::Tuned);
-        let host = bench.host(tuned, workers, Kind::both(), progress)?;
+        let default = Arm::Policy(Policy::default());
+        let host = bench.host(default, workers, Kind::both(), progress)?;
         progress(&format!("lengths of tasks, {at_a_time} at a time"));
         for (kind, result) in at_once(&host, Kind::both(), at_a_time)? {
             result.map_err(|error| failed(kind, error))?;
@@ -170,8 +170,8 @@ pub(super) fn cost(bench: &TasksBench, progress: Progress<'_>) -> Result<Vec<Mea
     ]
     .map(|(workers, queries)| decision(workers, queries));
     let workers = bench.settings.workers;
-    let tuned = Arm::Policy(Policy::Tuned);
-    let host = bench.host(tuned, workers, Kind::both(), progress)?;
+    let default = Arm::Policy(Policy::default());
+    let host = bench.host(default, workers, Kind::both(), progress)?;
     progress(&format!("{AT_ONCE} queries at a time, without an end"));
     let share = share(bench, &host)?;
     Ok(vec![Measured::Cost(Cost {
