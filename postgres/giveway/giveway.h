@@ -9,14 +9,15 @@
  *	view.c			what do slots say now?								slot, hints, imposed, admit
  *	settings.c		what was asked for, what is allowed?				publish
  *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
- *	imposed.c		what has somebody else imposed on a session?		slot
+ *	imposed.c		what has somebody else imposed on a session?		slot, shared
  *	statement.c		which statements need a place in their class?		admit, class
- *	admit.c			who may run a statement now?						class, imposed
+ *	admit.c			who may run a statement now?						class, imposed, shared
  *	class.c			which class is this session's, with what limits?	settings
  *	hints.c			how does UFS learn of locks?						calibrate
  *	calibrate.c		where does a stock server keep them?
  *	kind.c			which kind of process is this, and is it special?
- *	slot.c			where is the table, which slots are claimed?		(asserts by hints)
+ *	slot.c			where is the table, which slots are claimed?		shared (asserts by hints)
+ *	shared.c		where is the memory that the cluster's processes share?
  *
  * giveway.c opens with the protocol.
  */
@@ -25,6 +26,7 @@
 
 #include "datatype/timestamp.h"
 #include "miscadmin.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
 
 #include <giveway/slot.h>
@@ -54,6 +56,20 @@ typedef struct Claim
 	int			tier;			/* Tier, or TIER_NOT_SAID */
 	int			weight;			/* or WEIGHT_NOT_SAID */
 } Claim;
+
+/* shared.c */
+typedef struct SharedPart
+{
+	const char *name;
+	Size		(*size) (void);
+	void		(*initialize) (void *memory);	/* which is zero; or NULL */
+	void	  **memory;			/* where it is */
+	const char *tranche;		/* of its lightweight locks, if it has any */
+	int			(*lock_count) (void);	/* NULL: none */
+	LWLockPadded **locks;		/* where these are */
+} SharedPart;
+
+extern void shared_ask(const SharedPart *part);
 
 /* slot.c */
 extern void slot_preload(void);
