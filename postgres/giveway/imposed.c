@@ -326,19 +326,14 @@ check_rights(const PGPROC *proc)
 static int
 tier_from_text(const char *text)
 {
-	static const char *const names[] = {
-		[TIER_BACKGROUND] = "background",
-		[TIER_CGROUP] = "cgroup",
-		[TIER_TIME_SENSITIVE] = "time_sensitive",
-	};
+	int			tier = term_parse(TERM_TIER, text);
 
-	for (int tier = 0; tier < lengthof(names); tier++)
-		if (strcmp(text, names[tier]) == 0)
-			return tier;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("there is no tier \"%s\"", text),
-			 errhint("Write background, cgroup or time_sensitive.")));
+	if (tier == NOT_SAID)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there is no tier \"%s\"", text),
+				 errhint("Write background, cgroup or time_sensitive.")));
+	return tier;
 }
 
 static Claim
