@@ -1181,8 +1181,9 @@ case_role_under_ceilings() {
 
 # Settings and roles are changed in another session, and another database.
 case_role_changed_elsewhere() {
-	sql main "ALTER ROLE visitor RESET giveway.max_weight; CREATE TABLE any (); CREATE TABLE other ();
-		GRANT SELECT ON any, other TO visitor; CREATE DATABASE elsewhere" >/dev/null
+	sql main "ALTER ROLE visitor RESET giveway.max_weight; CREATE TABLE first (); CREATE TABLE second ();
+		GRANT SELECT ON first, second TO visitor" >/dev/null
+	sql main "CREATE DATABASE elsewhere" >/dev/null
 	follow current
 	open_session main authenticator
 	say "$session" "SET ROLE visitor"
@@ -1193,9 +1194,9 @@ case_role_changed_elsewhere() {
 		ALTER ROLE visitor IN DATABASE elsewhere SET giveway.weight = 13" >/dev/null
 	say "$session" "SELECT 1"
 	check "for this database" "background 12" "$(tier "$session_pid")"
-	say "$session" "BEGIN; SELECT FROM any"
+	say "$session" "BEGIN; SELECT FROM first"
 	sql main "ALTER ROLE visitor IN DATABASE postgres SET giveway.weight = 14" >/dev/null
-	say "$session" "SELECT FROM other"
+	say "$session" "SELECT FROM second"
 	say "$session" "SELECT 1"
 	check "within a transaction" "background 14" "$(tier "$session_pid")"
 	say "$session" "COMMIT"
@@ -1216,7 +1217,8 @@ case_role_changed_elsewhere() {
 	say "$session" "SELECT 2"
 	check "it goes on" 2 "$said"
 	close_session "$session"
-	sql main "DROP DATABASE elsewhere; DROP TABLE any, other" >/dev/null
+	sql main "DROP DATABASE elsewhere" >/dev/null
+	sql main "DROP TABLE first, second" >/dev/null
 	follow off
 }
 
@@ -1240,7 +1242,7 @@ case_role_of_parallel_workers() {
 
 # More roles than are remembered, each in a transaction of its own, and many groups.
 case_role_many() {
-	local wrong
+	local i wrong=
 	sql main "DO \$\$ BEGIN FOR i IN 1..100 LOOP
 			EXECUTE format('CREATE ROLE many_%s; GRANT many_%s TO authenticator;
 				ALTER ROLE many_%s SET giveway.weight = %s', i, i, i, i);
