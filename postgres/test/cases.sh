@@ -1174,8 +1174,15 @@ case_role_under_ceilings() {
 	say "$session" "RESET ROLE"
 	check "and back" "background 100" "$(tier "$session_pid")"
 	close_session "$session"
+	# A ceiling for all is one for who logs in.
 	sql main "ALTER DATABASE postgres RESET giveway.role_raises;
-		ALTER ROLE authenticator RESET giveway.max_tier" >/dev/null
+		ALTER ROLE authenticator RESET giveway.max_tier;
+		ALTER DATABASE postgres SET giveway.max_tier = background" >/dev/null
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	check "the database's ceiling" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+	sql main "ALTER DATABASE postgres RESET giveway.max_tier" >/dev/null
 	follow off
 }
 
