@@ -127,6 +127,7 @@ regress() {
 	fi
 	# Either variant is a success for pg_regress.
 	diff "$suites/expected/slots${2:+_$2}.out" "$suites/results/slots.out" || true
+	diff "$suites/expected/roles${2:+_$2}.out" "$suites/results/roles.out" || true
 	diff "$suites/expected/sessions${2:+_$2}.out" \
 		"$suites/output_iso/results/sessions.out" || true
 }

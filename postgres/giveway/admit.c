@@ -75,7 +75,6 @@
 
 #include "giveway.h"
 
-#define TRANCHE "giveway"
 /* A waiting session looks around so often. */
 #define LOOK_MS 1000
 #define NOBODY (-1)
@@ -123,13 +122,16 @@ static Place *places = NULL;
 /* The directory's lock, then one for each entry. */
 static LWLockPadded *locks = NULL;
 
-static shmem_request_hook_type previous_request;
-static shmem_startup_hook_type previous_startup;
-
 static Size
 size_of_entries(void)
 {
 	return mul_size(settings.max_classes, sizeof(Entry));
+}
+
+static int
+count_locks(void)
+{
+	return settings.max_classes + 1;
 }
 
 static Size
@@ -139,44 +141,35 @@ size_of_places(void)
 }
 
 static void
-request_memory(void)
+initialize_places(void *memory)
 {
-	if (previous_request)
-		previous_request();
-	RequestAddinShmemSpace(add_size(size_of_entries(), size_of_places()));
-	RequestNamedLWLockTranche(TRANCHE, settings.max_classes + 1);
-}
+	Place	   *all = memory;
 
-static void
-find_memory(void)
-{
-	bool		found;
-
-	if (previous_startup)
-		previous_startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	entries = ShmemInitStruct("giveway classes", size_of_entries(), &found);
-	if (!found)
-		memset(entries, 0, size_of_entries());
-	places = ShmemInitStruct("giveway places", size_of_places(), &found);
-	if (!found)
-	{
-		memset(places, 0, size_of_places());
-		for (int number = 0; number < MaxBackends; number++)
-			pg_atomic_init_u64(&places[number].cpu_of_workers_ns, 0);
-	}
-	locks = GetNamedLWLockTranche(TRANCHE);
-	LWLockRelease(AddinShmemInitLock);
+	for (int number = 0; number < MaxBackends; number++)
+		pg_atomic_init_u64(&all[number].cpu_of_workers_ns, 0);
 }
 
 /* In the postmaster, while it loads libraries. */
 void
 admit_preload(void)
 {
-	previous_request = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup = shmem_startup_hook;
-	shmem_startup_hook = find_memory;
+	static const SharedPart classes = {
+		.name = "giveway classes",
+		.size = size_of_entries,
+		.memory = (void **) &entries,
+		.tranche = "giveway",
+		.lock_count = count_locks,
+		.locks = &locks,
+	};
+	static const SharedPart sessions = {
+		.name = "giveway places",
+		.size = size_of_places,
+		.initialize = initialize_places,
+		.memory = (void **) &places,
+	};
+
+	shared_ask(&classes);
+	shared_ask(&sessions);
 }
 
 static LWLock *

@@ -14,7 +14,7 @@
  *		postmaster		calibrates, registers the launcher; never has a slot
  *		   | fork
  *		backend			InitPostgres(): role and database settings
- *		   |			end of its transaction: ATTACH, publish everything
+ *		   |			end of its transaction: roles (role.c), ATTACH, publish all
  *		   |			SET and the like: publish the change (settings.c)
  *		   |			end of a transaction: attach, if it could not before;
  *		   |			attach again, if UFS has made another table, or if
@@ -103,6 +103,7 @@ attach(void)
 		on_proc_exit(at_exit, 0);
 		exit_is_watched = true;
 	}
+	role_join();
 	publish_tier();
 	publish_hints();
 }
@@ -124,6 +125,10 @@ at_end_of_transaction(XactEvent event, void *arg)
 
 	switch (event)
 	{
+		case XACT_EVENT_PRE_COMMIT:
+			/* At the latest: the first transaction has no statement. */
+			role_follow();
+			return;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PARALLEL_COMMIT:
 		case XACT_EVENT_ABORT:
@@ -157,6 +162,7 @@ _PG_init(void)
 		slot_preload();
 		imposed_preload();
 		admit_preload();
+		role_preload();
 		statement_preload();
 		launcher_register();
 	}

@@ -6,17 +6,20 @@
  *	file			question					uses
  *	giveway.c		when does a process get a slot and write to it?		all
  *	launcher.c		how do processes that run no SQL get slots?			slot, hints, kind, admit
- *	view.c			what do slots say now?								slot, hints, imposed, admit
- *	settings.c		what was asked for, what is allowed?				publish
+ *	view.c			what do slots say now?								slot, hints, imposed, admit, role
+ *	settings.c		what was asked for, what is allowed?				role, publish, term
+ *	role.c			what do the session's roles say of that?			publish, term, shared
  *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
- *	imposed.c		what has somebody else imposed on a session?		slot
- *	statement.c		which statements need a place in their class?		admit, class
- *	admit.c			who may run a statement now?						class, imposed
+ *	imposed.c		what has somebody else imposed on a session?		slot, term, shared
+ *	statement.c		which statements need a place in their class?		admit, class, role
+ *	admit.c			who may run a statement now?						class, imposed, shared
  *	class.c			which class is this session's, with what limits?	settings
  *	hints.c			how does UFS learn of locks?						calibrate
  *	calibrate.c		where does a stock server keep them?
  *	kind.c			which kind of process is this, and is it special?
- *	slot.c			where is the table, which slots are claimed?		(asserts by hints)
+ *	slot.c			where is the table, which slots are claimed?		shared (asserts by hints)
+ *	term.c			how are tiers and weights written?
+ *	shared.c		where is the memory that the cluster's processes share?
  *
  * giveway.c opens with the protocol.
  */
@@ -25,7 +28,9 @@
 
 #include "datatype/timestamp.h"
 #include "miscadmin.h"
+#include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "utils/guc.h"
 
 #include <giveway/slot.h>
 #include <giveway/tier.h>
@@ -55,6 +60,20 @@ typedef struct Claim
 	int			weight;			/* or WEIGHT_NOT_SAID */
 } Claim;
 
+/* shared.c */
+typedef struct SharedPart
+{
+	const char *name;
+	Size		(*size) (void);
+	void		(*initialize) (void *memory);	/* which is zero; or NULL */
+	void	  **memory;			/* where it is */
+	const char *tranche;		/* of its lightweight locks, if it has any */
+	int			(*lock_count) (void);	/* NULL: none */
+	LWLockPadded **locks;		/* where these are */
+} SharedPart;
+
+extern void shared_ask(const SharedPart *part);
+
 /* slot.c */
 extern void slot_preload(void);
 extern int	slot_open(const char *dir, void (*leave) (void));
@@ -77,6 +96,24 @@ extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
 extern int	slot_sweep(void);
 extern unsigned char slot_tier(int tier);
 extern void slot_say(struct giveway_slot *slot, Claim claim);
+
+/* term.c */
+typedef enum Term
+{
+	TERM_TIER,					/* of type Tier */
+	TERM_WEIGHT,
+	TERM_MAX_TIER,
+	TERM_MAX_WEIGHT
+} Term;
+
+#define TERM_COUNT (TERM_MAX_WEIGHT + 1)
+#define NOT_SAID (-1)
+
+extern const struct config_enum_entry term_tiers[];
+extern const struct config_enum_entry term_ceilings[];
+extern const char *term_name(Term term);
+extern int	term_parse(Term term, const char *text);
+extern const char *term_text(Term term, int value);
 
 /* kind.c */
 #define KIND_COUNT 16			/* kinds with a name, and room */
@@ -120,14 +157,21 @@ extern bool hints_are_in(const struct giveway_slot *slot);
 extern void hints_take_back(void);
 
 /* settings.c */
+typedef enum FollowRole
+{
+	FOLLOW_OFF,
+	FOLLOW_MEMBERSHIP,			/* the session's role, and those it is a member of */
+	FOLLOW_CURRENT				/* the role after SET ROLE, likewise */
+} FollowRole;
+
 typedef struct Settings
 {
 	bool		enabled;
-	int			tier;			/* Tier */
-	bool		tier_is_own;	/* set for the role, database or connection */
-	int			weight;
-	int			max_tier;
-	int			max_weight;
+	int			own[TERM_COUNT];	/* the session's */
+	GucSource	source[TERM_COUNT]; /* where it has it from */
+	int			roles[TERM_COUNT];	/* as role.c finds them, or NOT_SAID */
+	FollowRole	follow_role;
+	bool		role_raises;	/* above the session's ceilings */
 	HintsMode	hints;			/* as asked for: see hints_resolve() */
 	bool		heavyweight;
 	KindTiers	kinds;
@@ -138,6 +182,13 @@ typedef struct Settings
 
 extern Settings settings;
 extern void settings_define(void);
+
+/* role.c */
+extern void role_preload(void);
+extern void role_follow(void);
+extern void role_recall(void);
+extern void role_join(void);
+extern void role_settings(Oid role, int *values, Oid *from);
 
 /* imposed.c */
 typedef struct Imposed

@@ -53,8 +53,6 @@
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
 #include "storage/shmem.h"
@@ -81,9 +79,6 @@ static const Imposed nothing = {.claim = {TIER_NOT_SAID, WEIGHT_NOT_SAID}};
 /* By number of the process; NULL where the library is not preloaded. */
 static Entry *entries = NULL;
 
-static shmem_request_hook_type previous_request;
-static shmem_startup_hook_type previous_startup;
-
 static Size
 size_of_entries(void)
 {
@@ -91,41 +86,26 @@ size_of_entries(void)
 }
 
 static void
-request_memory(void)
+initialize_entries(void *memory)
 {
-	if (previous_request)
-		previous_request();
-	RequestAddinShmemSpace(size_of_entries());
-}
+	Entry	   *all = memory;
 
-static void
-find_memory(void)
-{
-	bool		found;
-
-	if (previous_startup)
-		previous_startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	entries = ShmemInitStruct("giveway imposed", size_of_entries(), &found);
-	if (!found)
-	{
-		for (int number = 0; number < MaxBackends; number++)
-		{
-			SpinLockInit(&entries[number].mutex);
-			entries[number].pid = 0;
-		}
-	}
-	LWLockRelease(AddinShmemInitLock);
+	for (int number = 0; number < MaxBackends; number++)
+		SpinLockInit(&all[number].mutex);
 }
 
 /* In the postmaster, while it loads libraries. */
 void
 imposed_preload(void)
 {
-	previous_request = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup = shmem_startup_hook;
-	shmem_startup_hook = find_memory;
+	static const SharedPart part = {
+		.name = "giveway imposed",
+		.size = size_of_entries,
+		.initialize = initialize_entries,
+		.memory = (void **) &entries,
+	};
+
+	shared_ask(&part);
 }
 
 /* The entry of this process, or NULL if it can have none. */
@@ -346,19 +326,14 @@ check_rights(const PGPROC *proc)
 static int
 tier_from_text(const char *text)
 {
-	static const char *const names[] = {
-		[TIER_BACKGROUND] = "background",
-		[TIER_CGROUP] = "cgroup",
-		[TIER_TIME_SENSITIVE] = "time_sensitive",
-	};
+	int			tier = term_parse(TERM_TIER, text);
 
-	for (int tier = 0; tier < lengthof(names); tier++)
-		if (strcmp(text, names[tier]) == 0)
-			return tier;
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("there is no tier \"%s\"", text),
-			 errhint("Write background, cgroup or time_sensitive.")));
+	if (tier == NOT_SAID)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("there is no tier \"%s\"", text),
+				 errhint("Write background, cgroup or time_sensitive.")));
+	return tier;
 }
 
 static Claim

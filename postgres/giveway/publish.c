@@ -18,6 +18,17 @@
  * process is lowered only by settings of its own, such as those of a pg_basebackup
  * connection; giveway.tier in postgresql.conf is meant for sessions.
  *
+ * WHO WINS, where the session follows roles (role.c).  The order is PostgreSQL's, with
+ * these roles in the place of the role that logged in:
+ *
+ *		asked		SET, or the client's options; else the roles'; else what was set for the
+ *					role that logged in, the database or all
+ *		ceiling		SET; else the lower of the roles' and what was set for the role that
+ *					logged in, the database or all; with giveway.role_raises just the roles'
+ *
+ * So roles that are followed raise a session to its ceiling and no further, unless an
+ * administrator has let them.  Who can say SET of a ceiling has the right to any.
+ *
  * These are stores; without a slot they are nothing.  Called from assign hooks.
  */
 #include "postgres.h"
@@ -26,16 +37,39 @@
 
 #include "giveway.h"
 
+/* Whether the roles' word on it does not count, or there is none. */
+static bool
+is_sessions(Term term)
+{
+	return settings.roles[term] == NOT_SAID || settings.source[term] > PGC_S_DATABASE_USER;
+}
+
+static int
+asked(Term term)
+{
+	return is_sessions(term) ? settings.own[term] : settings.roles[term];
+}
+
+static int
+ceiling(Term term)
+{
+	if (is_sessions(term))
+		return settings.own[term];
+	return settings.role_raises ? settings.roles[term] :
+		Min(settings.own[term], settings.roles[term]);
+}
+
 /* The tier of this process, which is of a special kind. */
 static int
 tier_of_kind(int kind)
 {
 	int			tier = settings.kinds.tier[kind];
+	bool		is_own = settings.source[TERM_TIER] >= PGC_S_DATABASE;
 
-	if (settings.tier_is_own && settings.tier != TIER_CGROUP)
-		tier = Min(tier, settings.tier);
+	if (is_own && settings.own[TERM_TIER] != TIER_CGROUP)
+		tier = Min(tier, settings.own[TERM_TIER]);
 	if (kind_runs_sql_for_a_user(kind))
-		tier = Min(tier, settings.max_tier);
+		tier = Min(tier, ceiling(TERM_MAX_TIER));
 	return tier;
 }
 
@@ -58,8 +92,8 @@ publish_tier(void)
 	else if (kind >= 0 && settings.kinds.tier[kind] != KIND_TIER_NONE)
 		imposed_publish(slot, (Claim) {tier_of_kind(kind), GIVEWAY_WEIGHT_DEFAULT});
 	else
-		imposed_publish(slot, (Claim) {Min(settings.tier, settings.max_tier),
-						Min(settings.weight, settings.max_weight)});
+		imposed_publish(slot, (Claim) {Min(asked(TERM_TIER), ceiling(TERM_MAX_TIER)),
+						Min(asked(TERM_WEIGHT), ceiling(TERM_MAX_WEIGHT))});
 }
 
 /* Begin, change or end hints about this process's locks. */

@@ -5,9 +5,10 @@
  *
  * Any session may ask for a tier and a weight.  A ceiling for each limits what it
  * gets; superusers set ceilings, also by ALTER ROLE and ALTER DATABASE, and so do
- * roles granted SET ON PARAMETER.  The lower of the two holds.  Asking for more is no error: the order in which role,
- * database and session settings are applied does not matter then, and a lifted
- * ceiling takes effect by itself.  A session that asks for no tier has its cgroup's.
+ * roles granted SET ON PARAMETER.  The lower of the two holds.  Asking for more is no
+ * error: the order in which role, database and session settings are applied does not
+ * matter then, and a lifted ceiling takes effect by itself.  A session that asks for no
+ * tier has its cgroup's.  What other roles than its own say is added by role.c.
  *
  * Assign hooks run in SET, at the end of SET LOCAL and of functions with a SET
  * clause, in rollback, reload, parallel workers and the postmaster.  They may
@@ -27,13 +28,12 @@
 
 #include "giveway.h"
 
-Settings	settings;
+Settings	settings = {.roles = {NOT_SAID, NOT_SAID, NOT_SAID, NOT_SAID}};
 
 static bool enabled_variable;
-static int	tier_variable;
-static int	weight_variable;
-static int	max_tier_variable;
-static int	max_weight_variable;
+static int	variables[TERM_COUNT];
+static int	follow_role_variable;
+static bool role_raises_variable;
 static int	hints_variable;
 static bool heavyweight_variable;
 static char *dir_variable;
@@ -41,16 +41,10 @@ static char *kinds_variable;
 static bool classes_variable;
 static int	max_classes_variable;
 
-static const struct config_enum_entry tiers[] = {
-	{"background", TIER_BACKGROUND, false},
-	{"cgroup", TIER_CGROUP, false},
-	{"time_sensitive", TIER_TIME_SENSITIVE, false},
-	{NULL, 0, false}
-};
-
-static const struct config_enum_entry ceilings[] = {
-	{"background", TIER_BACKGROUND, false},
-	{"time_sensitive", TIER_TIME_SENSITIVE, false},
+static const struct config_enum_entry follows[] = {
+	{"off", FOLLOW_OFF, false},
+	{"membership", FOLLOW_MEMBERSHIP, false},
+	{"current", FOLLOW_CURRENT, false},
 	{NULL, 0, false}
 };
 
@@ -90,44 +84,58 @@ keep(const void *what, size_t size)
 	return kept;
 }
 
-/* Remember whether it is the process's own: a process of a special kind heeds
- * no other (publish.c). */
+/* Remember where it comes from: role.c and publish.c weigh that. */
 static bool
-check_tier(int *value, void **extra, GucSource source)
+check_term(int *value, void **extra, GucSource source)
 {
-	bool		is_own = source >= PGC_S_DATABASE;
-
-	*extra = keep(&is_own, sizeof(is_own));
+	*extra = keep(&source, sizeof(source));
 	return *extra != NULL;
+}
+
+static void
+assign_term(Term term, int value, void *extra)
+{
+	settings.own[term] = value;
+	settings.source[term] = *(GucSource *) extra;
+	publish_tier();
 }
 
 static void
 assign_tier(int value, void *extra)
 {
-	settings.tier = value;
-	settings.tier_is_own = *(bool *) extra;
-	publish_tier();
+	assign_term(TERM_TIER, value, extra);
 }
 
 static void
 assign_weight(int value, void *extra)
 {
-	settings.weight = value;
-	publish_tier();
+	assign_term(TERM_WEIGHT, value, extra);
 }
 
 static void
 assign_max_tier(int value, void *extra)
 {
-	settings.max_tier = value;
-	publish_tier();
+	assign_term(TERM_MAX_TIER, value, extra);
 }
 
 static void
 assign_max_weight(int value, void *extra)
 {
-	settings.max_weight = value;
-	publish_tier();
+	assign_term(TERM_MAX_WEIGHT, value, extra);
+}
+
+static void
+assign_follow_role(int value, void *extra)
+{
+	settings.follow_role = value;
+	role_recall();
+}
+
+static void
+assign_role_raises(bool value, void *extra)
+{
+	settings.role_raises = value;
+	role_recall();
 }
 
 static void
@@ -209,29 +217,44 @@ settings_define(void)
 							 "\"background\" work gets the CPU that \"time_sensitive\" work leaves; "
 							 "\"cgroup\" is what the server's cgroup is. "
 							 "What holds is the lower of this and giveway.max_tier.",
-							 &tier_variable, TIER_CGROUP, tiers,
+							 &variables[TERM_TIER], TIER_CGROUP, term_tiers,
 							 PGC_USERSET, GUC_REPORT,
-							 check_tier, assign_tier, NULL);
+							 check_term, assign_tier, NULL);
 	DefineCustomIntVariable("giveway.weight",
 							"Sets this session's share of the CPU among those of its tier and cgroup.",
 							"What holds is the lower of this and giveway.max_weight.",
-							&weight_variable, GIVEWAY_WEIGHT_DEFAULT,
+							&variables[TERM_WEIGHT], GIVEWAY_WEIGHT_DEFAULT,
 							GIVEWAY_WEIGHT_MIN, GIVEWAY_WEIGHT_MAX,
 							PGC_USERSET, GUC_REPORT,
-							NULL, assign_weight, NULL);
+							check_term, assign_weight, NULL);
 	DefineCustomEnumVariable("giveway.max_tier",
 							 "Sets the highest tier that this session can have.",
 							 NULL,
-							 &max_tier_variable, TIER_TIME_SENSITIVE, ceilings,
+							 &variables[TERM_MAX_TIER], TIER_TIME_SENSITIVE, term_ceilings,
 							 PGC_SUSET, 0,
-							 NULL, assign_max_tier, NULL);
+							 check_term, assign_max_tier, NULL);
 	DefineCustomIntVariable("giveway.max_weight",
 							"Sets the highest weight that this session can have.",
 							NULL,
-							&max_weight_variable, GIVEWAY_WEIGHT_MAX,
+							&variables[TERM_MAX_WEIGHT], GIVEWAY_WEIGHT_MAX,
 							GIVEWAY_WEIGHT_MIN, GIVEWAY_WEIGHT_MAX,
 							PGC_SUSET, 0,
-							NULL, assign_max_weight, NULL);
+							check_term, assign_max_weight, NULL);
+	DefineCustomEnumVariable("giveway.follow_role",
+							 "Sets whose tiers, weights and ceilings this session has, "
+							 "beside its role's at its start.",
+							 "\"membership\": also those of roles that its role is a member of; "
+							 "\"current\": those of the role that SET ROLE has made current. "
+							 "Needs giveway in shared_preload_libraries.",
+							 &follow_role_variable, FOLLOW_OFF, follows,
+							 PGC_SUSET, 0,
+							 NULL, assign_follow_role, NULL);
+	DefineCustomBoolVariable("giveway.role_raises",
+							 "Says whether ceilings of roles that this session follows hold in place "
+							 "of its own.",
+							 "If off, they can only lower it.",
+							 &role_raises_variable, false, PGC_SUSET, 0,
+							 NULL, assign_role_raises, NULL);
 	DefineCustomEnumVariable("giveway.hints",
 							 "Sets how UFS learns which lightweight locks and spinlocks are held.",
 							 "\"patched\" needs a server with the lock-hint patch, \"stock\" works with "

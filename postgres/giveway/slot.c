@@ -46,9 +46,7 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
-#include "storage/shmem.h"
 #include "utils/timestamp.h"
 
 #include <giveway/hints.h>
@@ -64,39 +62,30 @@ typedef struct Shared
 /* NULL where the library is not preloaded. */
 static Shared *shared = NULL;
 
-static shmem_request_hook_type previous_request;
-static shmem_startup_hook_type previous_startup;
-
-static void
-request_memory(void)
+static Size
+size_of_shared(void)
 {
-	if (previous_request)
-		previous_request();
-	RequestAddinShmemSpace(MAXALIGN(sizeof(Shared)));
+	return sizeof(Shared);
 }
 
 static void
-find_memory(void)
+initialize_shared(void *memory)
 {
-	bool		found;
-
-	if (previous_startup)
-		previous_startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	shared = ShmemInitStruct("giveway", sizeof(Shared), &found);
-	if (!found)
-		pg_atomic_init_u64(&shared->without_room, 0);
-	LWLockRelease(AddinShmemInitLock);
+	pg_atomic_init_u64(&((Shared *) memory)->without_room, 0);
 }
 
 /* In the postmaster, while it loads libraries. */
 void
 slot_preload(void)
 {
-	previous_request = shmem_request_hook;
-	shmem_request_hook = request_memory;
-	previous_startup = shmem_startup_hook;
-	shmem_startup_hook = find_memory;
+	static const SharedPart part = {
+		.name = "giveway",
+		.size = size_of_shared,
+		.initialize = initialize_shared,
+		.memory = (void **) &shared,
+	};
+
+	shared_ask(&part);
 }
 
 /*

@@ -26,6 +26,9 @@
  *		COMMIT		stores the rows of a cursor WITH HOLD: it takes a place, also beyond
  *					the limit, for COMMIT must not wait
  *
+ * ROLES.  The role that a session runs as (role.c) is looked at here, too: before a
+ * statement is planned and executed, and after it.  These hooks do so at every level.
+ *
  * INVARIANT.  At level 0 and outside of a statement there is no place: an error passes
  * the hook that took it, or the end of the transaction takes it back; at the end of the
  * process, admit.c does.
@@ -139,6 +142,7 @@ end_statement(void)
 static PlannedStmt *
 plan(Query *query, const char *text, int options, ParamListInfo parameters)
 {
+	role_follow();
 	if (level == 0 && is_a_session())
 		(void) class_limits();
 	class_apply();
@@ -179,6 +183,7 @@ run(RUN_PARAMETERS)
 	bool		outermost = is_outermost();
 	bool		keeps = outermost && changes_data(query);
 
+	role_follow();
 	if (outermost)
 	{
 		end_statement();
@@ -191,6 +196,8 @@ run(RUN_PARAMETERS)
 			previous_run(RUN_ARGUMENTS);
 		else
 			standard_ExecutorRun(RUN_ARGUMENTS);
+		/* It may have called set_config('role', ...). */
+		role_follow();
 		if (outermost)
 			kept = keeps;
 	}
@@ -230,6 +237,7 @@ utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 {
 	bool		enters = is_outermost() && computes(statement->utilityStmt);
 
+	role_follow();
 	if (enters)
 	{
 		end_statement();
@@ -244,6 +252,8 @@ utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 		else
 			standard_ProcessUtility(statement, text, read_only_tree, context, parameters,
 									environment, destination, completion);
+		/* It may have been SET ROLE. */
+		role_follow();
 	}
 	PG_FINALLY();
 	{

@@ -30,6 +30,7 @@ PG_FUNCTION_INFO_V1(giveway_slot_usage);
 PG_FUNCTION_INFO_V1(giveway_imposed);
 PG_FUNCTION_INFO_V1(giveway_class_usage);
 PG_FUNCTION_INFO_V1(giveway_class_sessions);
+PG_FUNCTION_INFO_V1(giveway_role_settings);
 
 #define MS_PER_NS 1e-6
 #define MS_PER_US 1e-3
@@ -208,6 +209,30 @@ giveway_class_sessions(PG_FUNCTION_ARGS)
 		add(&row, CStringGetTextDatum(usage.waits ? "waiting" : "running"), false);
 		add(&row, TimestampTzGetDatum(usage.since), false);
 		add(&row, BoolGetDatum(usage.demoted), false);
+		tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
+	}
+	return (Datum) 0;
+}
+
+/* giveway_role_settings(role): a row for each setting that its sessions have from it. */
+Datum
+giveway_role_settings(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *result = (ReturnSetInfo *) fcinfo->resultinfo;
+	int			values[TERM_COUNT];
+	Oid			from[TERM_COUNT];
+
+	InitMaterializedSRF(fcinfo, 0);
+	role_settings(PG_GETARG_OID(0), values, from);
+	for (Term term = 0; term < TERM_COUNT; term++)
+	{
+		Row			row = {0};
+
+		if (values[term] == NOT_SAID)
+			continue;
+		add(&row, CStringGetTextDatum(term_name(term)), false);
+		add(&row, CStringGetTextDatum(term_text(term, values[term])), false);
+		add(&row, ObjectIdGetDatum(from[term]), false);
 		tuplestore_putvalues(result->setResult, result->setDesc, row.values, row.nulls);
 	}
 	return (Datum) 0;

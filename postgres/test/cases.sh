@@ -36,6 +36,12 @@ case_class_of_a_role
 case_class_under_load
 case_class_dumped
 case_class_rights
+case_role_made_current
+case_role_of_a_group
+case_role_under_ceilings
+case_role_changed_elsewhere
+case_role_of_parallel_workers
+case_role_many
 case_table_replaced
 case_table_says_replaced
 case_slot_taken
@@ -1043,6 +1049,232 @@ case_class_rights() {
 	check "no tables of ours" 1 "$(sql main "SELECT 1" app spoofed)"
 	sql main "DROP DATABASE spoofed" >/dev/null
 	sql main "DELETE FROM giveway_class; ALTER ROLE clerk RESET ALL" >/dev/null
+}
+
+# follow MODE: from now on sessions in main follow roles so.
+follow() {
+	sql main "ALTER SYSTEM SET giveway.follow_role = $1" >/dev/null
+	reload main
+	check_soon "follow_role" "$1" "sql main 'SHOW giveway.follow_role'"
+}
+
+# As a pooler or PostgREST does it: who logs in is not who runs the transaction.
+case_role_made_current() {
+	sql main "CREATE ROLE authenticator LOGIN NOINHERIT; CREATE ROLE visitor; CREATE ROLE customer;
+		GRANT visitor, customer TO authenticator;
+		ALTER ROLE visitor SET giveway.tier = background; ALTER ROLE visitor SET giveway.weight = 10;
+		ALTER ROLE customer SET giveway.tier = time_sensitive" >/dev/null
+	open_session main authenticator
+	say "$session" "SET ROLE visitor"
+	check "off" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "RESET ROLE"
+	follow current
+	say "$session" "SELECT 1"
+	check "the login role" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "BEGIN; SET LOCAL ROLE visitor"
+	check "SET LOCAL ROLE" "background 10" "$(tier "$session_pid")"
+	say "$session" "COMMIT"
+	check "after COMMIT, with nothing more said" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "BEGIN; SELECT set_config('role', 'customer', true)"
+	check "set_config" "time_sensitive 100" "$(tier "$session_pid")"
+	say "$session" "SELECT 1 / 0"
+	check "after an error, before ROLLBACK" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "ROLLBACK"
+	say "$session" "BEGIN; SET LOCAL ROLE customer; SAVEPOINT a; SET LOCAL ROLE visitor"
+	check "in a savepoint" "background 10" "$(tier "$session_pid")"
+	say "$session" "SELECT 1 / 0"
+	check "after an error there" "time_sensitive 100" "$(tier "$session_pid")"
+	say "$session" "ROLLBACK TO a; COMMIT"
+	say "$session" "SET ROLE visitor"
+	check "SET ROLE" "background 10" "$(tier "$session_pid")"
+	say "$session" "DISCARD ALL"
+	check "DISCARD ALL" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "SET ROLE customer"
+	replace_table
+	check_soon "in another table" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	sql main "SELECT giveway_set($session_pid, 'background')" >/dev/null
+	say "$session" "SET ROLE none"
+	say "$session" "SET ROLE customer"
+	check "what is imposed holds" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+	# From the start of a session on.
+	sql main "ALTER ROLE authenticator SET role = 'visitor'" >/dev/null
+	open_session main authenticator
+	check "ALTER ROLE ... SET role" "background 10" "$(tier "$session_pid")"
+	say "$session" "SET ROLE none"
+	check "none" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	sql main "ALTER ROLE authenticator RESET role" >/dev/null
+	follow off
+}
+
+# Roles that are members of a group have what it says, unless they say so themselves.
+case_role_of_a_group() {
+	sql main "CREATE ROLE analysts; CREATE ROLE shop; CREATE ROLE ann LOGIN; CREATE ROLE chief LOGIN SUPERUSER;
+		GRANT analysts TO ann, chief, customer;
+		ALTER ROLE analysts SET giveway.tier = background; ALTER ROLE analysts SET giveway.weight = 5" >/dev/null
+	follow membership
+	open_session main ann
+	# No statement yet: what was said last is of the first transaction.
+	check "at once" "background 5" "$(tier "$session_pid")"
+	say "$session" "SET giveway.weight = 6"
+	check "SET" "background 6" "$(tier "$session_pid")"
+	say "$session" "RESET giveway.weight"
+	sql main "GRANT shop TO ann; ALTER ROLE shop SET giveway.tier = cgroup" >/dev/null
+	say "$session" "SELECT 1"
+	check "the highest of two groups" "cgroup 5" "$(tier "$session_pid")"
+	sql main "ALTER ROLE ann SET giveway.tier = background" >/dev/null
+	say "$session" "SELECT 1"
+	check "its own" "background 5" "$(tier "$session_pid")"
+	sql main "ALTER ROLE ann RESET giveway.tier; REVOKE analysts FROM ann" >/dev/null
+	say "$session" "SELECT 1"
+	check "no member any more" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	open_session main chief
+	check "a superuser is a member of everything" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+	# The group's ceiling holds for SQL in a replication connection, too.
+	sql main "ALTER ROLE shop SET giveway.max_tier = background; GRANT shop TO replicator" >/dev/null
+	check "replication=database" background "$("$bin/psql" -X -A -t -q \
+		-c "SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	sql main "ALTER ROLE shop RESET giveway.max_tier; REVOKE shop FROM replicator;
+		REVOKE analysts FROM customer; DROP ROLE chief" >/dev/null
+	follow off
+}
+
+# Nobody gets above the ceiling of who logged in by a role, unless that is allowed.
+case_role_under_ceilings() {
+	local denied='ERROR:  permission denied to set parameter "giveway'
+	sql main "ALTER ROLE authenticator SET giveway.max_tier = background;
+		ALTER ROLE customer SET giveway.max_tier = time_sensitive;
+		ALTER ROLE customer SET giveway.max_weight = 300;
+		ALTER ROLE visitor SET giveway.max_weight = 10" >/dev/null
+	follow current
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	check "SET ROLE" "background 100" "$(tier "$session_pid")"
+	say "$session" "SET giveway.tier = time_sensitive"
+	say "$session" "SET giveway.weight = 9999"
+	check "and SET" "background 300" "$(tier "$session_pid")"
+	say "$session" "SET ROLE visitor"
+	check "a lower ceiling" "background 10" "$(tier "$session_pid")"
+	say "$session" "SET giveway.role_raises = on"
+	check "role_raises" "$denied.role_raises\"" "$said"
+	say "$session" "SET giveway.follow_role = off"
+	check "follow_role" "$denied.follow_role\"" "$said"
+	say "$session" "SET giveway.max_weight = 9999"
+	check "max_weight" "$denied.max_weight\"" "$said"
+	check "still" "background 10" "$(tier "$session_pid")"
+	sql main "ALTER DATABASE postgres SET giveway.role_raises = on" >/dev/null
+	close_session "$session"
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	check "allowed" "time_sensitive 100" "$(tier "$session_pid")"
+	say "$session" "RESET ROLE"
+	check "and back" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+	# A ceiling for all is one for who logs in.
+	sql main "ALTER DATABASE postgres RESET giveway.role_raises;
+		ALTER ROLE authenticator RESET giveway.max_tier;
+		ALTER DATABASE postgres SET giveway.max_tier = background" >/dev/null
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	check "the database's ceiling" "background 100" "$(tier "$session_pid")"
+	close_session "$session"
+	sql main "ALTER DATABASE postgres RESET giveway.max_tier" >/dev/null
+	follow off
+}
+
+# Settings and roles are changed in another session, and another database.
+case_role_changed_elsewhere() {
+	sql main "ALTER ROLE visitor RESET giveway.max_weight; CREATE TABLE first (); CREATE TABLE second ();
+		GRANT SELECT ON first, second TO visitor" >/dev/null
+	sql main "CREATE DATABASE elsewhere" >/dev/null
+	follow current
+	open_session main authenticator
+	say "$session" "SET ROLE visitor"
+	sql main "ALTER ROLE visitor SET giveway.weight = 11" postgres elsewhere >/dev/null
+	say "$session" "SELECT 1"
+	check "ALTER ROLE in another database" "background 11" "$(tier "$session_pid")"
+	sql main "ALTER ROLE visitor IN DATABASE postgres SET giveway.weight = 12;
+		ALTER ROLE visitor IN DATABASE elsewhere SET giveway.weight = 13" >/dev/null
+	say "$session" "SELECT 1"
+	check "for this database" "background 12" "$(tier "$session_pid")"
+	say "$session" "BEGIN; SELECT FROM first"
+	sql main "ALTER ROLE visitor IN DATABASE postgres SET giveway.weight = 14" >/dev/null
+	say "$session" "SELECT FROM second"
+	say "$session" "SELECT 1"
+	check "within a transaction" "background 14" "$(tier "$session_pid")"
+	say "$session" "COMMIT"
+	sql main "BEGIN; ALTER ROLE visitor IN DATABASE postgres SET giveway.weight = 15; ROLLBACK" >/dev/null
+	say "$session" "SELECT 1"
+	check "rolled back" "background 14" "$(tier "$session_pid")"
+	sql main "ALTER ROLE visitor RENAME TO guest" >/dev/null
+	say "$session" "SELECT 1"
+	check "renamed" "background 14" "$(tier "$session_pid")"
+	sql main "ALTER ROLE guest IN DATABASE postgres RESET ALL" >/dev/null
+	say "$session" "SELECT 1"
+	check "RESET ALL" "background 11" "$(tier "$session_pid")"
+	sql main "DROP OWNED BY guest; DROP ROLE guest" >/dev/null
+	say "$session" "SELECT 1"
+	check "dropped" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "RESET ROLE"
+	check "and left" "cgroup 100" "$(tier "$session_pid")"
+	say "$session" "SELECT 2"
+	check "it goes on" 2 "$said"
+	close_session "$session"
+	sql main "DROP DATABASE elsewhere" >/dev/null
+	sql main "DROP TABLE first, second" >/dev/null
+	follow off
+}
+
+# Workers have what their leader's role in effect says, and function settings of their own.
+case_role_of_parallel_workers() {
+	sql main "GRANT SELECT ON many TO customer; GRANT EXECUTE ON FUNCTION giveway_test_burn TO customer;
+		ALTER ROLE customer SET giveway.weight = 250" >/dev/null
+	follow current
+	open_session main authenticator
+	say "$session" "SET parallel_setup_cost = 0"
+	say "$session" "SET parallel_tuple_cost = 0"
+	say "$session" "SET min_parallel_table_scan_size = 0"
+	say "$session" "SET parallel_leader_participation = off"
+	begin "$session" "BEGIN; SET LOCAL ROLE customer; SELECT count(giveway_test_burn(0.05)) FROM many; COMMIT"
+	check_soon "workers" "time_sensitive|250" workers
+	await "$session"
+	check "the result" 40 "$said"
+	close_session "$session"
+	follow off
+}
+
+# More roles than are remembered, each in a transaction of its own, and many groups.
+case_role_many() {
+	local i wrong=
+	sql main "DO \$\$ BEGIN FOR i IN 1..100 LOOP
+			EXECUTE format('CREATE ROLE many_%s; GRANT many_%s TO authenticator;
+				ALTER ROLE many_%s SET giveway.weight = %s', i, i, i, i);
+		END LOOP; END \$\$;
+		CREATE ROLE of_all LOGIN" >/dev/null
+	sql main "DO \$\$ BEGIN FOR i IN 1..100 LOOP EXECUTE format('GRANT many_%s TO of_all', i);
+		END LOOP; END \$\$" >/dev/null
+	follow current
+	open_session main authenticator
+	for i in $(seq 100) $(seq 100); do
+		say "$session" "BEGIN; SET LOCAL ROLE many_$i"
+		[ "$(tier "$session_pid")" = "cgroup $i" ] || wrong="$wrong many_$i"
+		say "$session" "COMMIT"
+		[ "$(tier "$session_pid")" = "cgroup 100" ] || wrong="$wrong after_$i"
+	done
+	check "each role" "" "$wrong"
+	close_session "$session"
+	open_session main of_all
+	sql main "ALTER ROLE many_57 SET giveway.weight = 5000" >/dev/null
+	say "$session" "SELECT 1"
+	check "the highest of a hundred" "cgroup 5000" "$(tier "$session_pid")"
+	close_session "$session"
+	sql main "DO \$\$ BEGIN FOR i IN 1..100 LOOP EXECUTE format('DROP ROLE many_%s', i);
+		END LOOP; END \$\$; DROP ROLE of_all" >/dev/null
+	follow off
 }
 
 # UFS makes another table: sessions move to it at the end of a transaction.

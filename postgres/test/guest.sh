@@ -35,7 +35,7 @@ replace_table() {
 # As pg_regress would, which is not in a server for the lab.
 regress() {
 	local suite expected
-	for suite in settings slots; do
+	for suite in settings slots roles; do
 		sql "$1" "DROP DATABASE IF EXISTS suite" >/dev/null
 		sql "$1" "CREATE DATABASE suite TEMPLATE template0"
 		"$bin/psql" -X -a -q -h "$work/$1" -U postgres -d suite \
