@@ -1,10 +1,15 @@
 #!/bin/sh
-# Builds the Debian packages of what cargo has built: dist/package.sh [--node] BINARIES OUT
+# Builds the Debian packages of what cargo has built, and of the module for user
+# interrupts:
+#
+#   dist/package.sh [--node] BINARIES OUT
+#   dist/package.sh --module OUT
 #
 #   --node    the package 'giveway' only, which is all that a node needs
+#   --module  the package 'giveway-uintr-dkms' only, for which cargo builds nothing
 #   BINARIES  target/release or target/debug
 #   OUT       made anew; afterwards giveway_VERSION_ARCHITECTURE.deb lies in it, and
-#             those of giveway-bench and giveway-sql
+#             those of giveway-bench, giveway-sql and giveway-uintr-dkms
 #
 # The source of the package is laid out in OUT/giveway as dist/debian expects it,
 # so the tree itself stays as it is.
@@ -16,20 +21,32 @@ fail() {
 }
 
 programs="giveway scx_ufs libgiveway_cfl.so"
-profiles=pkg.giveway.node
-if [ "${1:-}" = --node ]; then
+module=yes
+profiles=
+case ${1:-} in
+--node)
 	shift
-else
-	programs="$programs giveway-bench giveway-sql"
-	profiles=
-fi
-[ $# = 2 ] || fail "two arguments are expected" "dist/package.sh [--node] BINARIES OUT"
+	module=
+	profiles=pkg.giveway.node
+	;;
+--module)
+	shift
+	programs=
+	profiles=pkg.giveway.module
+	set -- . "$@"
+	;;
+*) programs="$programs giveway-bench giveway-sql" ;;
+esac
+[ $# = 2 ] ||
+	fail "arguments are missing" "dist/package.sh [--node] BINARIES OUT, or --module OUT"
 binaries=$(realpath "$1")
 top=$(realpath "$(dirname "$0")/..")
 out=$(realpath -m "$2")
 source=$out/giveway
 
 command -v dh >/dev/null || fail "debhelper is not installed" "make setup"
+[ -z "$module" ] || command -v dh_dkms >/dev/null ||
+	fail "dh-dkms is not installed" "make setup"
 for file in $programs; do
 	[ -f "$binaries/$file" ] || fail "$file is not in $1" "make build"
 done
@@ -43,7 +60,12 @@ rm -r "$source/dist/debian"
 for file in $programs; do
 	cp "$binaries/$file" "$source/bin"
 done
-cargo xtask notices >"$source/third-party.txt"
+if [ -n "$module" ]; then
+	mkdir "$source/module"
+	# Tests are no part of it.
+	find kernel/uintr -maxdepth 1 -type f -exec cp -t "$source/module" {} +
+fi
+[ -z "$programs" ] || cargo xtask notices >"$source/third-party.txt"
 
 cd "$source"
 dpkg-buildpackage --build-profiles="$profiles" --build=binary --unsigned-source --unsigned-changes

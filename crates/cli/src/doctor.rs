@@ -5,7 +5,7 @@
 //! v2) or in the lab (QEMU, disk, memory). The exit status is 0 if one of them
 //! is usable, and the last line says which one `giveway bench` takes: it runs
 //! `giveway doctor --json`. The scheduler and the lab are asked for what they use
-//! (`kernel`, `lab`).
+//! (`kernel`, `lab`). What building and user interrupts (`uintr`) take is told beside.
 //!
 //! Nothing here changes the machine: no scheduler is loaded, no guest booted,
 //! no package fetched. What only a trial would show (whether a scheduler loads, whether
@@ -14,6 +14,8 @@
 mod kernel;
 mod lab;
 mod probes;
+mod running;
+mod uintr;
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -56,6 +58,8 @@ enum Way {
     Native,
     /// UFS in a virtual machine.
     Lab,
+    /// Preemption by user interrupts; neither way needs it.
+    UserInterrupts,
     /// Building from source.
     Build,
 }
@@ -156,6 +160,10 @@ fn text(found: &Examination, fancy: bool) -> String {
     let parts = [
         (Way::Native, "UFS in this machine's kernel"),
         (Way::Lab, "UFS in a virtual machine"),
+        (
+            Way::UserInterrupts,
+            "User interrupts, for programs that preempt themselves",
+        ),
         (Way::Build, "Building from source"),
     ];
     for (way, title) in parts {

@@ -113,7 +113,7 @@ mod tests {
     fn a_module_is_made_from_the_files_beside_its_makefile() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("tests")).unwrap();
-        for name in ["uintr.c", "Makefile", "tests/rules.c"] {
+        for name in ["main.c", "Makefile", "tests/rules.c"] {
             fs::write(dir.path().join(name), name).unwrap();
         }
         let names: Vec<String> = files(dir.path())
@@ -121,6 +121,6 @@ mod tests {
             .into_iter()
             .map(|f| f.0)
             .collect();
-        assert_eq!(names, ["Makefile", "uintr.c"]);
+        assert_eq!(names, ["Makefile", "main.c"]);
     }
 }

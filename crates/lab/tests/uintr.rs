@@ -1,7 +1,7 @@
 //! The kernel module of `kernel/uintr` keeps its rules, on the oldest and the newest
 //! kernel that it is for.
 //!
-//! Each test is a case of `kernel/uintr/tests/rules.c`, in a guest whose CPUs have user
+//! Each test runs cases of `kernel/uintr/tests`, in a guest whose CPUs have user
 //! interrupts. `make test-uintr`: the first run makes two kernels' headers and the module
 //! with each, which takes five minutes on two idle cores. Not among the tests that cargo
 //! runs unasked (`test = false` in Cargo.toml).
@@ -57,10 +57,12 @@ fn rules() -> &'static Path {
     let (_, program) = PROGRAM.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("rules");
+        let sources = ["harness.c", "latency.c", "random.c", "rules.c"];
         let status = Command::new("cc")
             .args(["-O1", "-Wall", "-Werror", "-static", "-pthread"])
             .args(["-muintr", "-mgeneral-regs-only", "-mno-red-zone", "-o"])
-            .args([&program, &repository("kernel/uintr/tests/rules.c")])
+            .arg(&program)
+            .args(sources.map(|name| repository("kernel/uintr/tests").join(name)))
             .status()
             .unwrap();
         assert!(status.success(), "the cases do not compile");

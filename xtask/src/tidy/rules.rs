@@ -5,9 +5,6 @@ use std::path::{Component, Path, PathBuf};
 /// Longest file, in lines; a longer one is two files.
 const LINES_MAX: usize = 900;
 
-/// Files that are longer: a module that is one translation unit, and its cases.
-const LONGER: [&str; 2] = ["kernel/uintr/uintr.c", "kernel/uintr/tests/rules.c"];
-
 /// A test that says so is run, by a test that boots a guest for it.
 const RUN_IN_A_GUEST: &str = "runs in a guest";
 
@@ -24,7 +21,7 @@ pub(super) fn all(path: &Path, text: &str, exists: impl Fn(&Path) -> bool) -> Ve
             complain(0, what.to_owned());
         }
         let count = text.lines().count();
-        if count > LINES_MAX && !LONGER.iter().any(|longer| path == Path::new(longer)) {
+        if count > LINES_MAX {
             complain(0, format!("{count} lines; split it below {LINES_MAX}"));
         }
     }

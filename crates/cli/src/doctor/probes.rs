@@ -8,7 +8,8 @@ use std::process::Command;
 use giveway_hints::slot::{self, OpenError, Table};
 use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
-use super::{Finding, Way, kernel, lab, missing, note, ok};
+use super::running::{config, patch, release, text, version};
+use super::{Finding, Way, kernel, lab, missing, note, ok, uintr};
 use crate::cgroup::Hierarchy;
 use crate::service::{self, UFS};
 use giveway_machine::sched_ext::{SchedExt, State, is_ops};
@@ -31,16 +32,9 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
     found.extend(psi_deadlock(root));
     found.extend(rival(RIVAL_MAX).map(|rival| loader(&rival)));
     found.extend(lab::findings());
+    found.extend(uintr::findings(root, uintr::cpu_has_them()));
     found.push(clang());
     found
-}
-
-fn text(root: &Path, path: &str) -> Option<String> {
-    Some(fs::read_to_string(root.join(path)).ok()?.trim().to_owned())
-}
-
-fn release(root: &Path) -> String {
-    text(root, "proc/sys/kernel/osrelease").unwrap_or_else(|| "of unknown version".into())
 }
 
 fn sched_ext(root: &Path) -> Finding {
@@ -117,26 +111,6 @@ fn psi_deadlock(root: &Path) -> Option<Finding> {
                  services and watches their pressure, as at boot"
             ),
         )
-    })
-}
-
-/// The kernel's configuration, where distributions leave it.
-fn config(root: &Path) -> Option<String> {
-    let release = release(root);
-    [
-        format!("boot/config-{release}"),
-        format!("usr/lib/modules/{release}/config"),
-        format!("lib/modules/{release}/config"),
-    ]
-    .iter()
-    .find_map(|path| fs::read_to_string(root.join(path)).ok())
-    .or_else(|| {
-        let packed = root.join("proc/config.gz");
-        let output = Command::new("gzip").arg("-dc").arg(packed).output().ok()?;
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     })
 }
 
@@ -396,18 +370,6 @@ fn number(text: &str, label: &str) -> Option<u64> {
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(rest.len());
     rest[..end].parse().ok()
-}
-
-/// The third number of a kernel release; 0 if it has none, as a release candidate.
-fn patch(release: &str) -> u64 {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    parts.nth(2).and_then(|n| n.parse().ok()).unwrap_or(0)
-}
-
-/// Major and minor version of a kernel release such as `7.2.13+deb14-amd64`.
-fn version(release: &str) -> Option<(u64, u64)> {
-    let mut parts = release.split(|c: char| !c.is_ascii_digit());
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 #[cfg(test)]
