@@ -6,7 +6,8 @@
 //! choose among queries without a lock and almost without shared writes. A query gives way
 //! to others with the CPU time it has received; by which rule and how fast is found by
 //! simulating the scheduler on the queries that have just run (Wagner, Kohn and Neumann,
-//! SIGMOD '21, "Self-Tuning Query Scheduling for Analytical Workloads"). Begin with [`Pool`]; an engine implements [`Pipeline`].
+//! SIGMOD '21, "Self-Tuning Query Scheduling for Analytical Workloads"). Begin with
+//! [`Pool`]; an engine implements [`Pipeline`].
 //!
 //! `docs/build/tasks.md` explains the design and its departures from the paper. The
 //! protocols are in the module documentation, from the bottom up:

@@ -31,7 +31,8 @@ pub(crate) struct TasksArgs {
     experiment: Vec<Chosen>,
     /// Who is compared: adaptive, tuned (the paper's), fifo, fair, lottery, balanced
     /// (Umbra's original), las, las:START:FLOOR, decay:LAMBDA:D_START, grid (thirteen of
-    /// these two), stock (DataFusion on Tokio), duckdb, duckdb-partial [default: whoever belongs into the experiment]
+    /// these two), stock (DataFusion on Tokio), duckdb, duckdb-partial [default: whoever
+    /// belongs into the experiment]
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = arms)]
     arms: Vec<Arms>,
     /// At which loads queries arrive, as parts of the workers' time [default: 0.95 in

@@ -51,8 +51,8 @@ pub(super) fn render(report: &Report<TasksRow>) -> String {
          one of the large, in an open loop: a latency runs from when a query was due. All \
          policies and stock DataFusion have the same traces and the same plans; DuckDB has \
          traces of its own at the same load. Bars are medians over traces, with whiskers to the \
-         extremes; numbers are means, with bounds by the bootstrap over traces; of few traces these are \
-         no more than their range.",
+         extremes; numbers are means, with bounds by the bootstrap over traces; of few traces \
+         these are no more than their range.",
     );
     page::end(page)
 }
