@@ -28,10 +28,10 @@ fn cells_of_a_repeat_share_their_seed_and_arms_are_inside() {
         ..tiny()
     };
     let cells = plan.cells();
-    assert_eq!(cells.len(), 2 * (4 * 5 + 1));
+    assert_eq!(cells.len(), 2 * (4 * 6 + 1));
     assert_eq!(cells[0].title(), "load at 0.7, fair, repeat 1");
     assert_eq!(cells[1].title(), "load at 0.7, tuned, repeat 1");
-    assert_eq!(cells[20].title(), "cost, repeat 1");
+    assert_eq!(cells[24].title(), "cost, repeat 1");
     assert!(
         cells
             .iter()
