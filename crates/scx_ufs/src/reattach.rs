@@ -10,7 +10,7 @@
 //! | contexts of tasks | `ufs_init_task`, which zeroes them |
 //! | groups of cgroups | `ufs_cgroup_init`, which assigns them again |
 //! | runnable tree, numbers given back | `ufs_init`; nodes go to their stashes |
-//! | timers | `ufs_exit` cancels the floor's; that of reweight runs once; those of limits end with `ufs_cgroup_exit` |
+//! | timers | `ufs_exit` cancels the floor's; those of reweight and release run once; those of limits end with `ufs_cgroup_exit` |
 //! | dispatch queues | the kernel, at the end of the attachment |
 //! | hint table | not reset: its clients keep it |
 //!

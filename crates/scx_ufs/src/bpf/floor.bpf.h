@@ -41,17 +41,6 @@
 
 extern unsigned CONFIG_HZ __kconfig;
 
-struct ufs_timer {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct ufs_timer);
-} timers SEC(".maps");
-
 static __noinline int floor_collect(u64 dsq)
 {
 	u64 now = bpf_jiffies64(), limit = floor_deadline_ms * CONFIG_HZ / 1000;
@@ -119,7 +108,7 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	return true;
 }
 
-static int on_timer(void *map, int *key, struct bpf_timer *timer)
+static int on_floor_timer(void *map, u32 *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
 	u32 i, nr = READ_ONCE(nr_groups);
@@ -165,34 +154,6 @@ static int on_timer(void *map, int *key, struct bpf_timer *timer)
 	}
 	bpf_timer_start(timer, TIMER_NS, 0);
 	return 0;
-}
-
-static s32 start_timer(void)
-{
-	struct ufs_timer *entry;
-	u32 key = 0;
-	s32 err;
-
-	entry = bpf_map_lookup_elem(&timers, &key);
-	if (!entry)
-		return -ENOENT;
-	/* It is there already if this is not the first attachment. */
-	err = bpf_timer_init(&entry->timer, &timers, CLOCK_MONOTONIC);
-	if (err && err != -EBUSY)
-		return err;
-	bpf_timer_set_callback(&entry->timer, on_timer);
-	return bpf_timer_start(&entry->timer, TIMER_NS, 0);
-}
-
-/* Else it would go on for as long as the program is loaded. */
-static void stop_timer(void)
-{
-	struct ufs_timer *entry;
-	u32 key = 0;
-
-	entry = bpf_map_lookup_elem(&timers, &key);
-	if (entry)
-		bpf_timer_cancel(&entry->timer);
 }
 
 #endif

@@ -25,7 +25,8 @@
  * forgiven, so that each of many tasks runs before the floor has to run it.
  *
  * A budget is refilled when it is next looked at, so a group that is not
- * throttled needs no timer. A throttled one has a timer set to its next period.
+ * throttled needs no timer. A throttled one has a timer set to its next period. Its
+ * tasks are released by one timer for all groups.
  *
  * Budget that is not used in a period is lost, except for cpu.max.burst.
  *
@@ -198,8 +199,6 @@ __once u32 group_is_throttled(u32 index)
 
 /* ---- Setting, changing and removing limits ---- */
 
-static __noinline int release_throttled(void);
-
 /* A throttled group's next period has begun, or its limit has changed. */
 static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 {
@@ -218,10 +217,7 @@ static int on_limit_timer(void *map, u32 *key, struct bpf_timer *timer)
 		count_down(&nr_throttled_groups);
 		l->throttled_ns += time_delta(now, l->throttled_since);
 	}
-	/* As in on_timer(). */
-	bpf_rcu_read_lock();
-	release_throttled();
-	bpf_rcu_read_unlock();
+	start_timer(TIMER_RELEASE, 0);
 	return 0;
 }
 

@@ -69,6 +69,7 @@
 
 #include "intf.h"
 #include "ctx.bpf.h"
+#include "timer.bpf.h"
 #include "limit.bpf.h"
 #include "group.bpf.h"
 #include "affinity.bpf.h"
@@ -819,14 +820,15 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 	if (err)
 		return err;
 	tell_clients(load_number);
-	err = init_reweight_timer() ?: init_extension_timers();
-	return err ?: start_timer();
+	err = init_timer(TIMER_FLOOR, on_floor_timer) ?: init_timer(TIMER_REWEIGHT, on_reweight_timer) ?:
+	      init_timer(TIMER_RELEASE, on_release_timer) ?: init_extension_timers();
+	return err ?: start_timer(TIMER_FLOOR, TIMER_NS);
 }
 
 void BPF_STRUCT_OPS(ufs_exit, struct scx_exit_info *ei)
 {
 	tell_clients(0);
-	stop_timer();
+	stop_timer(TIMER_FLOOR);
 	UEI_RECORD(uei, ei);
 }
 

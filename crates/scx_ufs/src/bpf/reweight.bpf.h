@@ -33,17 +33,6 @@
 #ifndef UFS_REWEIGHT_H
 #define UFS_REWEIGHT_H
 
-struct reweight_timer {
-	struct bpf_timer timer;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct reweight_timer);
-} reweight_timers SEC(".maps");
-
 /* Set when a change of weights concerns waiting time-sensitive tasks. */
 u32 rekey_ts_wanted;
 
@@ -137,11 +126,11 @@ static __noinline int rekey_ts(u64 dsq)
 	return 0;
 }
 
-static int on_reweight_timer(void *map, int *key, struct bpf_timer *timer)
+static int on_reweight_timer(void *map, u32 *key, struct bpf_timer *timer)
 {
 	u32 i;
 
-	/* As in on_timer(). */
+	/* As in on_floor_timer(). */
 	bpf_rcu_read_lock();
 	if (__sync_lock_test_and_set(&rekey_ts_wanted, 0) && READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
@@ -154,31 +143,10 @@ static int on_reweight_timer(void *map, int *key, struct bpf_timer *timer)
 	return 0;
 }
 
-static s32 init_reweight_timer(void)
-{
-	struct reweight_timer *entry;
-	u32 key = 0;
-	s32 err;
-
-	entry = bpf_map_lookup_elem(&reweight_timers, &key);
-	if (!entry)
-		return -ENOENT;
-	err = bpf_timer_init(&entry->timer, &reweight_timers, CLOCK_MONOTONIC);
-	/* It is there already if this is not the first attachment. */
-	if (err && err != -EBUSY)
-		return err;
-	return bpf_timer_set_callback(&entry->timer, on_reweight_timer);
-}
-
 /* Call when the set of competing groups, or a weight, has changed. */
 __once int reweight_soon(void)
 {
-	struct reweight_timer *entry;
-	u32 key = 0;
-
-	entry = bpf_map_lookup_elem(&reweight_timers, &key);
-	if (entry)
-		bpf_timer_start(&entry->timer, 0, 0);
+	start_timer(TIMER_REWEIGHT, 0);
 	return 0;
 }
 

@@ -23,8 +23,8 @@
  * throttled or not: otherwise its limit would delay the waiter. Both are billed, so
  * the group pays later.
  *
- * PROTOCOL. enqueue throttles under the lock of the task's run queue; the timer of a
- * group releases without it. Code that takes a task out of a queue exchanges its word
+ * PROTOCOL. enqueue throttles under the lock of the task's run queue; a timer of
+ * all groups releases without it. Code that takes a task out of a queue exchanges its word
  * .waits; release_throttled() changes the word by a compare and swap before it moves
  * the task, and changes it back if the move fails. A word stands for one stay in one
  * queue, so each addition to a count is undone once. (asserted: count_down()) A task
@@ -40,7 +40,8 @@
  * time-sensitive lock holder is not boosted, so its cgroup's cpu.max may delay
  * time-sensitive waiters of other cgroups. Of more than WALK_MAX throttled tasks the
  * last are released late. Each release looks at all throttled tasks: a hundred groups
- * with a thousand tasks cost a hundred thousand looks in each period. Queued tasks of a
+ * with a thousand tasks cost a hundred thousand looks in each period, unless their
+ * periods begin together. Queued tasks of a
  * throttled group are preempted one by one, once in a period, for two switches each.
  */
 #ifndef UFS_THROTTLE_QUEUE_H
@@ -87,7 +88,7 @@ static __always_inline bool change_queue(struct task_ctx *tc, u64 from, u64 to)
 }
 
 /* Move the tasks that are no longer throttled to the queues of their tiers. They are
- * counted as runnable when they run. Called by timers. */
+ * counted as runnable when they run. Called by timers, after .throttled was cleared. */
 static __noinline int release_throttled(void)
 {
 	struct task_struct *p;
@@ -138,6 +139,15 @@ static __noinline int release_throttled(void)
 		if (!moved)
 			change_queue(tc, waits, throttled);
 	}
+	return 0;
+}
+
+static int on_release_timer(void *map, u32 *key, struct bpf_timer *timer)
+{
+	/* As in on_floor_timer(). */
+	bpf_rcu_read_lock();
+	release_throttled();
+	bpf_rcu_read_unlock();
 	return 0;
 }
 
