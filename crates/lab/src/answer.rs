@@ -10,6 +10,11 @@
 //!                                               no:  boot; keep the lines if all went well
 //! ```
 //!
+//! That a guest says the same is itself a claim. [`Lab::repeat`] tries it: it boots a
+//! guest whatever is kept, and compares what it says with an earlier run of the same
+//! guest. An answer that is kept is such a run, and a harder one than a second boot: of
+//! another day, another load of the host and other temporary directories.
+//!
 //! Invariants:
 //!
 //! - A1. What is kept is of the lockstep clock, and of a job that ended with status 0. A
@@ -21,14 +26,16 @@
 //!   asks, which holds how a guest is started and prepared. Nothing else enters a guest
 //!   (see the crate's page).
 //! - A3. An answer is whole or not there: it is an entry of the [cache](crate::cache).
+//! - A4. What a repeated run differs from stays as it was, for whoever looks into it.
 //!
 //! Known weakness: answers are removed only together with the rest of the cache. Each
 //! has some kilobytes. Whoever wants to see the guest say it again sets
 //! `GIVEWAY_AGAIN=1`.
 
+use std::cmp::Ordering;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::cache::digest;
 use crate::error::{LabError, Result};
@@ -50,6 +57,17 @@ pub struct Answer {
     pub is_kept: bool,
 }
 
+/// A run that said the same as an earlier one of its guest; see [`Lab::repeat`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repeat {
+    /// What the job printed, both times.
+    pub lines: Vec<String>,
+    /// The job's exit status, both times.
+    pub status: i32,
+    /// Whether the earlier run's answer was kept; if not, the guest was booted twice.
+    pub is_kept: bool,
+}
+
 /// See [`Lab::answer`].
 pub(crate) fn answer(
     lab: &Lab,
@@ -57,20 +75,68 @@ pub(crate) fn answer(
     job: &Job,
     line: &mut dyn FnMut(&str),
 ) -> Result<Answer> {
+    let (answer, _) = asked(lab, machine, job, line)?;
+    Ok(answer)
+}
+
+/// See [`Lab::repeat`].
+pub(crate) fn repeat(lab: &Lab, machine: &Machine, job: &Job) -> Result<Repeat> {
+    let mut before = Vec::new();
+    let (answer, kept) = asked(lab, machine, job, &mut |line| before.push(line.to_owned()))?;
+    let mut lines = Vec::new();
+    let now = vm::run(lab, machine, job, &mut |line| lines.push(line.to_owned()))?;
+    compare((&before, answer.status), (&lines, now.status), kept)?;
+    Ok(Repeat {
+        lines,
+        status: now.status,
+        is_kept: answer.is_kept,
+    })
+}
+
+/// Refuses two runs that differ, by the first line in which they do.
+fn compare(before: (&[String], i32), now: (&[String], i32), kept: Option<PathBuf>) -> Result<()> {
+    let said = |(lines, status): (&[String], i32), at: usize| match at.cmp(&lines.len()) {
+        Ordering::Less => lines[at].clone(),
+        Ordering::Equal => format!("(ended with status {status})"),
+        Ordering::Greater => unreachable!("both have ended before line {at}"),
+    };
+    let shared = before.0.iter().zip(now.0).take_while(|(a, b)| a == b);
+    let at = shared.count();
+    if before == now {
+        return Ok(());
+    }
+    Err(LabError::Differs {
+        line: at + 1,
+        before: said(before, at),
+        now: said(now, at),
+        kept,
+    })
+}
+
+/// The answer, and where it is kept if it was kept before.
+fn asked(
+    lab: &Lab,
+    machine: &Machine,
+    job: &Job,
+    line: &mut dyn FnMut(&str),
+) -> Result<(Answer, Option<PathBuf>)> {
     let is_kept = matches!(machine.clock, Clock::Lockstep { .. });
     if !is_kept || std::env::var_os(AGAIN).is_some() {
         let status = vm::run(lab, machine, job, line)?.status;
-        return Ok(Answer {
+        let answer = Answer {
             status,
             is_kept: false,
-        });
+        };
+        return Ok((answer, None));
     }
     let own = Path::new("/proc/self/exe");
     let (qemu, kernel) = (lab.qemu.binary(), lab.kernel.image());
     let name = name(&[&qemu, &kernel, lab.image.path()], machine, job, own)?;
-    given(&lab.cache, &name, line, |line| {
+    let answer = given(&lab.cache, &name, line, |line| {
         vm::run(lab, machine, job, line).map(|outcome| outcome.status)
-    })
+    })?;
+    let kept = answer.is_kept.then(|| lab.cache.dir().join(&name));
+    Ok((answer, kept))
 }
 
 /// What is kept under `name`, or what `boot` says now.
@@ -178,6 +244,34 @@ mod tests {
                 vec!["one".into(), "two".into()],
                 vec!["one".into(), "two".into()]
             )
+        );
+    }
+
+    #[test]
+    fn runs_that_differ_are_refused_by_the_first_line_and_with_the_remedy() {
+        let said = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
+        let one = said("one\ntwo\nthree");
+        compare((&one, 0), (&one, 0), None).unwrap();
+        let refused = |now: &str, status, kept: Option<&str>| {
+            let kept = kept.map(PathBuf::from);
+            let error = compare((&one, 0), (&said(now), status), kept).unwrap_err();
+            error.to_string()
+        };
+        let error = refused("one\n2\nthree", 0, Some("/cache/answer-1"));
+        assert!(
+            error.contains("line 2:\n  before: two\n  now:    2\n"),
+            "{error}"
+        );
+        assert!(error.contains("remedy: GIVEWAY_AGAIN=1"), "{error}");
+        assert!(error.contains("rm -r /cache/answer-1"), "{error}");
+        let error = refused("one\ntwo", 0, None);
+        let ended = "line 3:\n  before: three\n  now:    (ended with status 0)\n";
+        assert!(error.contains(ended), "{error}");
+        assert!(error.contains("both were booted"), "{error}");
+        let error = refused("one\ntwo\nthree", 1, None);
+        assert!(
+            error.contains("line 4:\n  before: (ended with status 0)"),
+            "{error}"
         );
     }
 
