@@ -155,8 +155,8 @@ impl Lab {
     }
 
     /// What `job` says on `machine`: as [`Lab::run`], for who wants its lines and status and
-    /// no results. A guest under the lockstep clock that was given exactly this before, by
-    /// this program, and ended with status 0, is not booted: it would say the same.
+    /// no results. A guest under the lockstep clock that was given exactly this before and
+    /// ended with status 0 is not booted: it would say the same.
     /// `GIVEWAY_AGAIN=1` boots it.
     ///
     /// # Errors
