@@ -163,6 +163,7 @@ fn user_interrupts_are_there_for_who_asks() {
         let machine = Machine {
             user_interrupts,
             clock: Clock::LOCKSTEP,
+            timeout: Duration::from_secs(1800),
             ..machine()
         };
         let job = Job::new(["./look"]).file(&program, "look");
