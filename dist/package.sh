@@ -13,6 +13,10 @@
 #
 # The source of the package is laid out in OUT/giveway as dist/debian expects it,
 # so the tree itself stays as it is.
+#
+# The same programs, pages and module give the same bytes, wherever, whenever and by
+# whomever they are packed: dpkg-buildpackage takes the time of all files from the
+# changelog, and debhelper their modes and order.
 set -eu
 
 fail() {

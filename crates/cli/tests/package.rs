@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -15,7 +16,7 @@ mod build;
 #[path = "guest/transcript.rs"]
 mod transcript;
 
-use build::{built, text};
+use build::{built, pack, script, text, tmp};
 use transcript::{hold, machine, tests, transcript};
 
 /// A check of form that takes a program which may not be here.
@@ -44,11 +45,43 @@ fn said(command: &mut Command) -> String {
 fn unpacked() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("package-unpacked");
-        let _ = fs::remove_dir_all(&dir);
-        said(Command::new("dpkg-deb").arg("-R").arg(built()).arg(&dir));
+        let dir = tmp("package-unpacked");
+        unpack(&dir);
         dir
     })
+}
+
+fn unpack(dir: &Path) {
+    let _ = fs::remove_dir_all(dir);
+    said(Command::new("dpkg-deb").arg("-R").arg(built()).arg(dir));
+}
+
+/// The package without its documentation, of which nothing is read in the guest. So a
+/// changed page does not boot the guest again.
+fn undocumented() -> PathBuf {
+    let dir = tmp("package-undocumented");
+    unpack(&dir);
+    let packed = fs::metadata(dir.join("DEBIAN/control")).unwrap().mtime();
+    fs::remove_dir_all(dir.join("usr/share/doc")).unwrap();
+    // What else tells of it.
+    for (file, of_it) in [
+        ("md5sums", " usr/share/doc/"),
+        ("control", "Installed-Size:"),
+    ] {
+        let path = dir.join("DEBIAN").join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        let kept = text.lines().filter(|line| !line.contains(of_it));
+        let kept: String = kept.map(|line| format!("{line}\n")).collect();
+        assert_ne!(kept, text, "{file}");
+        fs::write(&path, kept).unwrap();
+    }
+    let deb = dir.with_extension("deb");
+    let mut pack = Command::new("dpkg-deb");
+    // What is written here is no younger than the rest.
+    pack.env("SOURCE_DATE_EPOCH", packed.to_string());
+    pack.args(["--root-owner-group", "-Znone", "--build"]);
+    said(pack.args([&dir, &deb]));
+    deb
 }
 
 /// The pages of the manual, by their names without the ending.
@@ -79,7 +112,6 @@ fn everything_is_where_debian_has_it() {
         ("usr/share/doc/giveway/docs/operate/scheduler.md", 0o644),
         ("etc/default/giveway", 0o644),
     ] {
-        use std::os::unix::fs::PermissionsExt as _;
         let path = unpacked().join(file);
         let found = fs::metadata(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert_eq!(found.permissions().mode() & 0o777, mode, "{file}");
@@ -211,6 +243,24 @@ fn scheduler_units_mount_the_hint_table_in_the_host_namespace() {
     assert_eq!(mounts("giveway-meta.service"), by_one);
 }
 
+/// Later, at another place, by somebody with another mask and time zone.
+#[test]
+fn packing_again_gives_the_same_bytes() {
+    let mut elsewhere = Command::new("sh");
+    elsewhere.args(["-c", "umask 077 && exec \"$0\" \"$@\""]);
+    elsewhere.arg(script());
+    elsewhere.env("TZ", "Pacific/Auckland");
+    elsewhere.env("LC_ALL", "C");
+    let again = pack(&mut elsewhere, &tmp("package-again"));
+    let (first, second) = (fs::read(built()).unwrap(), fs::read(&again).unwrap());
+    assert!(
+        first == second,
+        "the packages differ; remedy: diffoscope {} {} shows where",
+        built().display(),
+        again.display()
+    );
+}
+
 #[test]
 fn lintian_reports_nothing() {
     if !has("lintian") {
@@ -326,7 +376,7 @@ fn held(claims: &[&str]) {
             ..machine()
         };
         let job = Job::new(["sh", "package.sh"])
-            .file(built(), "giveway.deb")
+            .file(undocumented(), "giveway.deb")
             .file(tests().join("package.sh"), "package.sh");
         transcript(&spec, &machine, &job)
     });

@@ -1,7 +1,7 @@
 //! What can go wrong in the lab. Each message names the remedy; variants that
 //! concern a guest carry the last lines of its console.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A result whose error is a [`LabError`].
@@ -96,6 +96,38 @@ pub enum LabError {
         /// The end of its console.
         tail: String,
     },
+    /// A guest that was booted again did not say what it said before.
+    #[error(
+        "two runs of one guest differ in line {line}:\n  before: {before}\n  now:    {now}\n{}",
+        remedy(kept.as_deref())
+    )]
+    Differs {
+        /// The first line that differs, from 1.
+        line: usize,
+        /// That line of the earlier run.
+        before: String,
+        /// That line of this run.
+        now: String,
+        /// Where the earlier run's answer is kept; none if both were booted.
+        kept: Option<PathBuf>,
+    },
+}
+
+/// What to do about two runs that differ.
+fn remedy(kept: Option<&Path>) -> String {
+    match kept {
+        None => "both were booted with the same input: the emulator does not repeat itself \
+                 (docs/design/clock.md)"
+            .to_owned(),
+        Some(entry) => {
+            let entry = entry.display();
+            format!(
+                "the earlier run is kept in {entry}\n\
+                 remedy: GIVEWAY_AGAIN=1 boots both. If these differ too, the emulator does \
+                 not repeat itself; if not, what is kept is wrong: rm -r {entry}"
+            )
+        }
+    }
 }
 
 impl LabError {

@@ -107,7 +107,7 @@ impl Image {
         Some(Image::in_entry(&dir))
     }
 
-    fn in_entry(dir: &Path) -> Image {
+    pub(crate) fn in_entry(dir: &Path) -> Image {
         Image {
             path: dir.join("root.img"),
         }

@@ -77,6 +77,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    #[cfg(test)]
+    pub(crate) fn at(dir: &Path) -> Kernel {
+        let dir = dir.to_owned();
+        Kernel { dir }
+    }
+
     /// The kernel of the cache, or the newest of the archive that passes `probe`
     /// (`Ok(Some(reason))` when it fails).
     pub(crate) fn ensure(

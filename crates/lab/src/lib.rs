@@ -43,7 +43,7 @@ mod vm;
 
 use std::path::{Path, PathBuf};
 
-pub use answer::Answer;
+pub use answer::{Answer, Repeat};
 pub use cache::{CacheEntry, cache_root};
 pub use costs::Costs;
 pub use error::{LabError, Result};
@@ -155,8 +155,8 @@ impl Lab {
     }
 
     /// What `job` says on `machine`: as [`Lab::run`], for who wants its lines and status and
-    /// no results. A guest under the lockstep clock that was given exactly this before, by
-    /// this program, and ended with status 0, is not booted: it would say the same.
+    /// no results. A guest under the lockstep clock that was given exactly this before and
+    /// ended with status 0 is not booted: it would say the same.
     /// `GIVEWAY_AGAIN=1` boots it.
     ///
     /// # Errors
@@ -168,6 +168,18 @@ impl Lab {
         line: &mut dyn FnMut(&str),
     ) -> Result<Answer> {
         answer::answer(self, machine, job, line)
+    }
+
+    /// Boots `machine` whatever is kept, runs `job`, and compares what it says with an
+    /// earlier run: the answer that is kept (see [`Lab::answer`]), else one more boot.
+    /// For who wants to show that a guest repeats itself; under [`Clock::Real`] none does.
+    /// `GIVEWAY_AGAIN=1` boots both.
+    ///
+    /// # Errors
+    /// As [`Lab::answer`]; [`LabError::Differs`], with the first line that differs and
+    /// where the earlier run is kept.
+    pub fn repeat(&self, machine: &Machine, job: &Job) -> Result<Repeat> {
+        answer::repeat(self, machine, job)
     }
 
     /// Boots `machine` and connects its console to this terminal.

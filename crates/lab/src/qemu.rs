@@ -71,6 +71,12 @@ pub(crate) struct Qemu {
 }
 
 impl Qemu {
+    #[cfg(test)]
+    pub(crate) fn at(dir: &Path) -> Qemu {
+        let dir = dir.to_owned();
+        Qemu { dir }
+    }
+
     pub(crate) fn ensure(cache: &Cache, progress: &dyn Progress) -> Result<Qemu> {
         let dir = cache.entry(&entry_name(), |dir| build(cache, dir, progress))?;
         Ok(Qemu { dir })

@@ -14,11 +14,21 @@
 //! and is killed; or QEMU fails. Only the first leaves an archive in
 //! `results.img`, so nothing a dying guest prints can be taken for success.
 //!
+//! A guest is prepared before it is started. [`Prepared`] holds all that enters it: the
+//! emulator's command line and the files of its devices. So one can tell what a guest is
+//! given without booting it, and what was looked at is what is booted.
+//!
+//! Invariant: nothing of the host's enters a guest that the caller did not ask for. The
+//! job's archive has names, modes and contents of files, in the order of their names;
+//! their owners and times are the same everywhere.
+//!
 //! Nothing is left running: QEMU dies with the thread that started it, even if
 //! that is killed.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -34,6 +44,13 @@ use crate::kernel::Kernel;
 use crate::machine::{Clock, Machine};
 use crate::qemu::Qemu;
 
+/// How a guest's status and lines are read: the text of what does.
+const READ_BY: [&str; 2] = [include_str!("vm.rs"), include_str!("console.rs")];
+/// When a guest's clock begins.
+const CLOCK_DATE: &str = "2026-01-01";
+/// The same in seconds of Unix time. Files of the job are of that time; the guest's tar
+/// would warn of newer ones, and say by how much.
+const CLOCK_BASE: u64 = 1_767_225_600;
 /// First bytes of a results device that no guest has written to.
 const MAGIC: &[u8] = b"giveway-results\n";
 /// Room for a job's results, in bytes; the file is sparse.
@@ -51,6 +68,12 @@ const CPU_WITH_COSTS: &str = "max,la57=off,fzrm=off,fsrs=off,fsrc=off";
 /// What a CPU with user interrupts has beside that: them, and the instruction with which
 /// their handlers save vectors.
 const USER_INTERRUPTS: &str = ",uintr=on,xsavec=on";
+/// The guest's serial ports, and the files that they write to.
+const CONSOLE: &str = "console";
+const OUTPUT: &str = "output";
+/// The files of its memory devices, beside the image.
+const JOB: &str = "job.img";
+const RESULTS: &str = "results.img";
 /// How often the guest's output is looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -90,14 +113,8 @@ impl Job {
         self
     }
 
-    /// The host's files that it takes along, and their names in the guest.
-    pub(crate) fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
-        let files = self.files.iter();
-        files.map(|(host, name)| (host.as_path(), name.as_str()))
-    }
-
     /// The shell text that runs it.
-    pub(crate) fn shell_text(&self) -> String {
+    fn shell_text(&self) -> String {
         let mut text = String::new();
         for (name, value) in &self.env {
             text.push_str(&format!("export {name}={}\n", shell_words::quote(value)));
@@ -173,7 +190,11 @@ pub(crate) fn run(
     job: &Job,
     line: &mut dyn FnMut(&str),
 ) -> Result<Outcome> {
-    run_on(&lab.into(), machine, execution(lab, machine), job, line)
+    prepare(lab, machine, job)?.run(line)
+}
+
+pub(crate) fn prepare(lab: &Lab, machine: &Machine, job: &Job) -> Result<Prepared> {
+    Prepared::new(&lab.into(), machine, execution(lab, machine), job)
 }
 
 pub(crate) fn shell(lab: &Lab, machine: &Machine, job: &Job) -> Result<()> {
@@ -230,9 +251,8 @@ pub(crate) fn probe(
         image,
         kernel,
     };
-    let outcome = run_on(&parts, &machine, Execution::Threads, &job, &mut |line| {
-        said.push(line.to_owned())
-    });
+    let outcome = Prepared::new(&parts, &machine, Execution::Threads, &job)
+        .and_then(|guest| guest.run(&mut |line| said.push(line.to_owned())));
     Ok(match outcome {
         Ok(outcome) if outcome.status == 0 => None,
         Ok(_) => Some(reason_in(&said)),
@@ -275,14 +295,10 @@ pub(crate) fn kvm_usable(lab: &Lab) -> bool {
         clock: Clock::Real,
         ..Machine::default()
     };
-    let usable = run_on(
-        &lab.into(),
-        &machine,
-        Execution::Kvm,
-        &Job::new(["true"]),
-        &mut |_| {},
-    )
-    .is_ok_and(|outcome| outcome.status == 0);
+    let job = Job::new(["true"]);
+    let usable = Prepared::new(&lab.into(), &machine, Execution::Kvm, &job)
+        .and_then(|guest| guest.run(&mut |_| {}))
+        .is_ok_and(|outcome| outcome.status == 0);
     // An unwritten verdict only means that it is tried again.
     let _ = fs::write(
         kvm_verdict(&lab.cache, &lab.kernel),
@@ -321,86 +337,149 @@ fn execution(lab: &Lab, machine: &Machine) -> Execution {
     }
 }
 
-fn run_on(
-    parts: &Parts<'_>,
-    machine: &Machine,
-    execution: Execution,
-    job: &Job,
-    line: &mut dyn FnMut(&str),
-) -> Result<Outcome> {
-    machine.check()?;
-    let start = Instant::now();
-    let devices = Devices::create(job, false)?;
-    let console = devices.dir.path().join("console");
-    let output = devices.dir.path().join("output");
-    let errors = devices.dir.path().join("errors");
-    let mut follower = Follower::open(&output)?;
-    let error_file = File::create(&errors).map_err(LabError::io("creating", &errors))?;
-    let mut command = command(parts, machine, execution, &devices)?;
-    for (id, path) in [("console", &console), ("output", &output)] {
+/// A guest and all that enters it, not yet started.
+pub(crate) struct Prepared {
+    command: Command,
+    devices: Devices,
+    /// The parts of the lab, which are not read to know them.
+    parts: Vec<PathBuf>,
+    timeout: Duration,
+}
+
+impl Prepared {
+    fn new(
+        parts: &Parts<'_>,
+        machine: &Machine,
+        execution: Execution,
+        job: &Job,
+    ) -> Result<Prepared> {
+        machine.check()?;
+        let devices = Devices::create(job, false)?;
+        let mut command = command(parts, machine, execution, &devices)?;
+        for id in [CONSOLE, OUTPUT] {
+            let path = devices.dir.path().join(id);
+            command
+                .arg("-chardev")
+                .arg(format!("file,id={id},path={}", path.display()));
+            command.arg("-serial").arg(format!("chardev:{id}"));
+        }
+        Ok(Prepared {
+            command,
+            devices,
+            parts: vec![
+                parts.qemu.binary(),
+                parts.kernel.image(),
+                parts.kernel.initrd(),
+                parts.image.path().to_owned(),
+            ],
+            timeout: machine.timeout,
+        })
+    }
+
+    /// All on which depends what the guest says and is taken for: parts of the lab by
+    /// path, size and time of their last change, since a part that is made anew may have
+    /// newer packages; the emulator's arguments, without the place of the devices' files;
+    /// what is in these; and how the answer is read.
+    pub(crate) fn given(&self) -> Result<Vec<Vec<u8>>> {
+        let mut given: Vec<Vec<u8>> = READ_BY.map(|text| text.as_bytes().to_vec()).to_vec();
+        for path in &self.parts {
+            let meta = fs::metadata(path).map_err(LabError::io("looking at", path))?;
+            let changed = (meta.mtime(), meta.mtime_nsec());
+            given.push(format!("{} {} {changed:?}", path.display(), meta.len()).into_bytes());
+        }
+        let dir = self.devices.dir.path();
+        let place = dir.to_string_lossy();
+        let args = self.command.get_args();
+        given.extend(args.map(|arg| arg.to_string_lossy().replace(&*place, "").into_bytes()));
+        let names = names_in(dir).map_err(LabError::io("reading", dir))?;
+        for name in names {
+            let path = dir.join(&name);
+            // The rest of a device has no content.
+            let length = match name.to_str() {
+                Some(JOB) => self.devices.archive_length,
+                Some(RESULTS) => MAGIC.len() as u64,
+                _ => u64::MAX,
+            };
+            let mut content = Vec::new();
+            File::open(&path)
+                .and_then(|file| file.take(length).read_to_end(&mut content))
+                .map_err(LabError::io("reading", &path))?;
+            given.extend([name.into_encoded_bytes(), content]);
+        }
+        Ok(given)
+    }
+
+    /// Starts it and waits for its end.
+    pub(crate) fn run(self, line: &mut dyn FnMut(&str)) -> Result<Outcome> {
+        let Prepared {
+            mut command,
+            devices,
+            timeout,
+            ..
+        } = self;
+        let start = Instant::now();
+        let qemu = PathBuf::from(command.get_program());
+        let [console, output, errors] =
+            [CONSOLE, OUTPUT, "errors"].map(|name| devices.dir.path().join(name));
+        let mut follower = Follower::open(&output)?;
+        let error_file = File::create(&errors).map_err(LabError::io("creating", &errors))?;
         command
-            .arg("-chardev")
-            .arg(format!("file,id={id},path={}", path.display()));
-        command.arg("-serial").arg(format!("chardev:{id}"));
-    }
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(error_file)
-        // An interrupt at the terminal is for the caller to act on.
-        .process_group(0);
-    let child = command
-        .spawn()
-        .map_err(LabError::io("starting", parts.qemu.binary()))?;
-    let mut guest = Guest(child);
-    let status = loop {
-        follower.poll(line);
-        if let Some(status) = guest
-            .0
-            .try_wait()
-            .map_err(LabError::io("waiting for", parts.qemu.binary()))?
-        {
-            break status;
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(error_file)
+            // An interrupt at the terminal is for the caller to act on.
+            .process_group(0);
+        let child = command.spawn().map_err(LabError::io("starting", &qemu))?;
+        let mut guest = Guest(child);
+        let status = loop {
+            follower.poll(line);
+            if let Some(status) = guest
+                .0
+                .try_wait()
+                .map_err(LabError::io("waiting for", &qemu))?
+            {
+                break status;
+            }
+            if start.elapsed() > timeout {
+                return Err(LabError::Timeout {
+                    limit: timeout,
+                    tail: console::tail(&console),
+                });
+            }
+            std::thread::sleep(POLL);
+        };
+        follower.finish(line);
+        let died = |reason: String| LabError::GuestDied {
+            reason,
+            tail: format!("{}\n{}", console::tail(&console), console::tail(&errors))
+                .trim()
+                .to_owned(),
+        };
+        if !status.success() {
+            return Err(died(format!("the emulator ended with {status}")));
         }
-        if start.elapsed() > machine.timeout {
-            return Err(LabError::Timeout {
-                limit: machine.timeout,
-                tail: console::tail(&console),
-            });
-        }
-        std::thread::sleep(POLL);
-    };
-    follower.finish(line);
-    let died = |reason: String| LabError::GuestDied {
-        reason,
-        tail: format!("{}\n{}", console::tail(&console), console::tail(&errors))
-            .trim()
-            .to_owned(),
-    };
-    if !status.success() {
-        return Err(died(format!("the emulator ended with {status}")));
+        let Some(results) = devices.results()? else {
+            return Err(died(console::panic_message(&console).unwrap_or_else(
+                || "it ended before its job reported a status".into(),
+            )));
+        };
+        let number = |name: &str| -> Option<f64> {
+            fs::read_to_string(results.path().join(name))
+                .ok()?
+                .trim()
+                .parse()
+                .ok()
+        };
+        let (Some(status), Some(uptime)) = (number(".status"), number(".uptime")) else {
+            return Err(died("its results are incomplete".into()));
+        };
+        Ok(Outcome {
+            status: status as i32,
+            guest_uptime: Duration::from_secs_f64(uptime),
+            host_elapsed: start.elapsed(),
+            results,
+        })
     }
-    let Some(results) = devices.results()? else {
-        return Err(died(console::panic_message(&console).unwrap_or_else(
-            || "it ended before its job reported a status".into(),
-        )));
-    };
-    let number = |name: &str| -> Option<f64> {
-        fs::read_to_string(results.path().join(name))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
-    };
-    let (Some(status), Some(uptime)) = (number(".status"), number(".uptime")) else {
-        return Err(died("its results are incomplete".into()));
-    };
-    Ok(Outcome {
-        status: status as i32,
-        guest_uptime: Duration::from_secs_f64(uptime),
-        host_elapsed: start.elapsed(),
-        results,
-    })
 }
 
 /// A running QEMU, killed when dropped.
@@ -417,7 +496,8 @@ impl Drop for Guest {
 /// The host files of a guest's memory devices.
 struct Devices {
     dir: tempfile::TempDir,
-    job_size: u64,
+    /// Of the job, in bytes.
+    archive_length: u64,
 }
 
 impl Devices {
@@ -429,21 +509,25 @@ impl Devices {
                 "creating a directory in",
                 std::env::temp_dir(),
             ))?;
-        let path = dir.path().join("job.img");
-        let job_size = write_job(job, shell, &path).map_err(LabError::io("writing", &path))?;
-        let path = dir.path().join("results.img");
+        let path = dir.path().join(JOB);
+        let archive_length =
+            write_job(job, shell, &path).map_err(LabError::io("writing", &path))?;
+        let path = dir.path().join(RESULTS);
         File::create(&path)
             .and_then(|mut file| {
                 file.write_all(MAGIC)?;
                 file.set_len(RESULTS_SIZE)
             })
             .map_err(LabError::io("writing", &path))?;
-        Ok(Devices { dir, job_size })
+        Ok(Devices {
+            dir,
+            archive_length,
+        })
     }
 
     /// Unpacks what the guest left, if it left anything.
     fn results(&self) -> Result<Option<tempfile::TempDir>> {
-        let path = self.dir.path().join("results.img");
+        let path = self.dir.path().join(RESULTS);
         let unpack = || -> std::io::Result<Option<tempfile::TempDir>> {
             let mut file = File::open(&path)?;
             let mut magic = [0; MAGIC.len()];
@@ -464,13 +548,12 @@ impl Devices {
     }
 }
 
-/// Writes the archive a guest finds its job in; returns the device's size.
+/// Writes the archive a guest finds its job in, as large as a device is; returns the
+/// archive's length.
 fn write_job(job: &Job, shell: bool, path: &Path) -> std::io::Result<u64> {
     let mut archive = tar::Builder::new(File::create(path)?);
     let mut text = |name: &str, content: &str| {
-        let mut header = tar::Header::new_ustar();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
+        let mut header = header(0o644, content.len() as u64);
         archive.append_data(&mut header, name, content.as_bytes())
     };
     text(".job", &job.shell_text())?;
@@ -478,16 +561,47 @@ fn write_job(job: &Job, shell: bool, path: &Path) -> std::io::Result<u64> {
         text(".shell", "")?;
     }
     for (host, name) in &job.files {
-        if host.is_dir() {
-            archive.append_dir_all(name, host)?;
-        } else {
-            archive.append_path_with_name(host, name)?;
-        }
+        append(&mut archive, host, Path::new(name))?;
     }
     let file = archive.into_inner()?;
-    let size = file.metadata()?.len().next_multiple_of(DIMM_STEP);
-    file.set_len(size)?;
-    Ok(size)
+    let length = file.metadata()?.len();
+    file.set_len(length.next_multiple_of(DIMM_STEP))?;
+    Ok(length)
+}
+
+/// Appends a host file, or all below a directory in the order of their names.
+fn append(archive: &mut tar::Builder<File>, host: &Path, name: &Path) -> std::io::Result<()> {
+    let meta = fs::metadata(host)?;
+    let mode = meta.permissions().mode() & 0o7777;
+    if !meta.is_dir() {
+        let content = File::open(host)?.take(meta.len());
+        return archive.append_data(&mut header(mode, meta.len()), name, content);
+    }
+    let mut directory = header(mode, 0);
+    directory.set_entry_type(tar::EntryType::Directory);
+    archive.append_data(&mut directory, name, std::io::empty())?;
+    names_in(host)?
+        .iter()
+        .try_for_each(|entry| append(archive, &host.join(entry), &name.join(entry)))
+}
+
+/// The names in a directory, in their order.
+fn names_in(dir: &Path) -> std::io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
+    let mut names = entries.collect::<std::io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+/// Of a file that is root's, and as old as the guest.
+fn header(mode: u32, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(CLOCK_BASE);
+    header
 }
 
 /// QEMU's command line, but for the serial ports.
@@ -535,7 +649,7 @@ fn command(
     // Nothing the guest can read depends on the host: not its date, not its entropy.
     command.args([
         "-rtc",
-        "base=2026-01-01,clock=vm",
+        &format!("base={CLOCK_DATE},clock=vm"),
         "-seed",
         &machine.seed.to_string(),
     ]);
@@ -573,8 +687,12 @@ fn command(
     let dir = devices.dir.path();
     for (index, (path, share, size)) in [
         (parts.image.path().to_owned(), "off", root_size),
-        (dir.join("job.img"), "off", devices.job_size),
-        (dir.join("results.img"), "on", RESULTS_SIZE),
+        (
+            dir.join(JOB),
+            "off",
+            devices.archive_length.next_multiple_of(DIMM_STEP),
+        ),
+        (dir.join(RESULTS), "on", RESULTS_SIZE),
     ]
     .into_iter()
     .enumerate()
@@ -622,8 +740,11 @@ mod tests {
         let input = dir.path().join("input");
         fs::write(&input, "content").unwrap();
         let path = dir.path().join("job.img");
-        let size = write_job(&Job::new(["true"]).file(&input, "sub/name"), false, &path).unwrap();
+        let job = Job::new(["true"]).file(&input, "sub/name");
+        let length = write_job(&job, false, &path).unwrap();
+        let size = fs::metadata(&path).unwrap().len();
         assert_eq!(size % DIMM_STEP, 0);
+        assert!((1..=size).contains(&length));
         let names: Vec<String> = tar::Archive::new(File::open(&path).unwrap())
             .entries()
             .unwrap()
@@ -637,6 +758,43 @@ mod tests {
             })
             .collect();
         assert_eq!(names, [".job", "sub/name"]);
+    }
+
+    /// Of names, modes and contents, and nothing else of the host's.
+    #[test]
+    fn a_job_s_archive_is_the_same_whenever_and_wherever_its_files_were_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let archive = |tree: &str, names: [&str; 3]| {
+            fs::create_dir(at(tree)).unwrap();
+            for name in names {
+                let file = at(tree).join(name);
+                fs::write(&file, name).unwrap();
+                fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            fs::set_permissions(at(tree), fs::Permissions::from_mode(0o755)).unwrap();
+            let old = std::time::UNIX_EPOCH + Duration::from_secs(u64::from(tree == "old"));
+            let touched = File::open(at(tree).join(names[0])).unwrap();
+            touched.set_modified(old).unwrap();
+            let path = at("job.img");
+            let job = Job::new(["true"]).file(at(tree), "files");
+            let length = write_job(&job, false, &path).unwrap();
+            let mut bytes = fs::read(&path).unwrap();
+            bytes.truncate(length as usize);
+            bytes
+        };
+        let new = archive("new", ["a", "b", "c"]);
+        assert_eq!(new, archive("old", ["c", "b", "a"]));
+        let mut of_it = tar::Archive::new(new.as_slice());
+        let entries = of_it.entries().unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            let header = entry.header();
+            let (owner, time) = (header.uid().unwrap(), header.mtime().unwrap());
+            assert_eq!((owner, time), (0, CLOCK_BASE));
+            entry.path().unwrap().display().to_string()
+        });
+        let entries: Vec<String> = entries.collect();
+        assert_eq!(entries, [".job", "files", "files/a", "files/b", "files/c"]);
     }
 
     #[test]

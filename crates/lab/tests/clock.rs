@@ -4,6 +4,8 @@
 //! by one per cent would be taken for a scheduler's fault, and a wake-up that
 //! is late by more than a few quanta for its merit.
 
+mod said;
+
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -27,17 +29,6 @@ fn machine(seed: u64) -> Machine {
     }
 }
 
-fn lines(lab: &Lab, seed: u64, script: &str) -> Vec<String> {
-    let mut lines = Vec::new();
-    let outcome = lab
-        .run(&machine(seed), &Job::script(script), &mut |line| {
-            lines.push(line.to_owned())
-        })
-        .unwrap();
-    assert_eq!(outcome.status, 0, "{lines:#?}");
-    lines
-}
-
 /// A pinned loop's own CPU time, with 0 to N-1 busy neighbours.
 #[test]
 fn a_loop_takes_the_same_cpu_time_whatever_its_neighbours_do() {
@@ -57,7 +48,7 @@ fn a_loop_takes_the_same_cpu_time_whatever_its_neighbours_do() {
             [ -z "$pids" ] || kill $pids
             wait
         done"#;
-    let times: Vec<f64> = lines(&lab(), 1, script)
+    let times: Vec<f64> = said::lines(&lab(), &machine(1), &Job::script(script))
         .iter()
         .map(|line| line.parse().unwrap())
         .collect();
@@ -101,7 +92,7 @@ fn wakeups_are_within_three_quanta_idle_and_loaded() {
     let script = script
         .replace("WAKEUPS", &WAKEUPS.to_string())
         .replace("BOUND", &bound_us.to_string());
-    let counts = lines(&lab(), 1, &script);
+    let counts = said::lines(&lab(), &machine(1), &Job::script(script));
     println!("wake-ups, and those later than {bound_us} us, idle and loaded: {counts:?}");
     assert_eq!(counts.len(), 2);
     for count in &counts {
@@ -126,16 +117,10 @@ const TELLTALE: &str = r#"
 #[test]
 fn the_same_seed_repeats_a_run_exactly_and_another_seed_does_not() {
     let lab = lab();
-    let first = lines(&lab, 1, TELLTALE);
-    let second = lines(&lab, 1, TELLTALE);
-    let difference = first.iter().zip(&second).find(|(a, b)| a != b);
-    assert_eq!(difference, None, "two runs of one seed differ");
-    assert_eq!(first.len(), second.len());
-    assert_ne!(
-        first,
-        lines(&lab, 2, TELLTALE),
-        "another seed made no difference"
-    );
+    let job = Job::script(TELLTALE);
+    let first = said::repeated(&lab, &machine(1), &job);
+    let other = said::lines(&lab, &machine(2), &job);
+    assert_ne!(first, other, "another seed made no difference");
 }
 
 /// The kinds of lock that `clock_probe` knows.
@@ -150,6 +135,22 @@ struct Contention {
     turns: f64,
 }
 
+impl Contention {
+    fn read(line: &str) -> Contention {
+        let word = |name: &str| {
+            let mut words = line.split(' ').filter_map(|word| word.split_once('='));
+            let found = words.find(|(key, _)| *key == name);
+            found.map_or_else(|| panic!("{line}"), |(_, value)| value.to_owned())
+        };
+        Contention {
+            kind: word("kind"),
+            early: word("early").parse().unwrap(),
+            held: word("held").parse().unwrap(),
+            turns: word("turns").parse().unwrap(),
+        }
+    }
+}
+
 /// Each kind of lock, with a thread on each of `cpus` CPUs.
 fn contention(lab: &Lab, probe: &Path, cpus: u32, quantum_ns: u32) -> Vec<Contention> {
     let machine = Machine {
@@ -160,26 +161,8 @@ fn contention(lab: &Lab, probe: &Path, cpus: u32, quantum_ns: u32) -> Vec<Conten
     let script = KINDS.map(|kind| format!("./clock_probe lock {kind} {cpus}"));
     let script = script.join("\n");
     let job = Job::script(script).file(probe, "clock_probe");
-    let mut kinds = Vec::new();
-    let answer = lab
-        .answer(&machine, &job, &mut |line| {
-            let word = |name: &str| {
-                let mut words = line.split(' ').filter_map(|word| word.split_once('='));
-                let found = words.find(|(key, _)| *key == name);
-                found.map_or_else(|| panic!("{line}"), |(_, value)| value.to_owned())
-            };
-            kinds.push(Contention {
-                kind: word("kind"),
-                early: word("early").parse().unwrap(),
-                held: word("held").parse().unwrap(),
-                turns: word("turns").parse().unwrap(),
-            });
-        })
-        .unwrap();
-    assert_eq!(answer.status, 0);
-    if answer.is_kept {
-        println!("KEPT: {cpus} CPUs");
-    }
+    let lines = said::lines(lab, &machine, &job);
+    let kinds: Vec<Contention> = lines.iter().map(|line| Contention::read(line)).collect();
     println!("{cpus} CPUs, quantum {quantum_ns} ns: {kinds:?}");
     kinds
 }

@@ -6,6 +6,7 @@
 //! emulator, each rule made its case fail: `docs/design/clock.md` lists them.
 
 mod bare;
+mod said;
 
 use std::path::Path;
 use std::process::Command;
@@ -83,14 +84,8 @@ fn machine(cpus: u32, seed: u64) -> Machine {
     }
 }
 
-fn lines(machine: &Machine, job: &Job) -> Vec<String> {
-    let lab = Lab::open(&LabSpec::default(), &Silent).unwrap();
-    let mut lines = Vec::new();
-    let outcome = lab
-        .run(machine, job, &mut |line| lines.push(line.to_owned()))
-        .unwrap();
-    assert_eq!(outcome.status, 0, "{lines:#?}");
-    lines
+fn lab() -> Lab {
+    Lab::open(&LabSpec::default(), &Silent).unwrap()
 }
 
 #[test]
@@ -101,10 +96,9 @@ fn the_same_seed_repeats_a_run_exactly_and_another_seed_does_not() {
          dmesg
          head -c 16 /dev/urandom | od -x",
     );
-    let [first, second, other] = [1, 1, 2].map(|seed| lines(&machine(4, seed), &job));
-    let difference = first.iter().zip(&second).find(|(a, b)| a != b);
-    assert_eq!(difference, None, "two runs of one seed differ");
-    assert_eq!(first.len(), second.len());
+    let lab = lab();
+    let first = said::repeated(&lab, &machine(4, 1), &job);
+    let other = said::lines(&lab, &machine(4, 2), &job);
     assert_ne!(first, other, "another seed made no difference");
 }
 
@@ -127,7 +121,7 @@ fn locks_exclude_with_prices_too() {
     compile("clock_probe", &program);
     let script = "for kind in ticket mcs futex kernel; do ./clock_probe lock $kind 4; done";
     let job = Job::script(script).file(program, "clock_probe");
-    let locks = lines(&machine(4, 1), &job);
+    let locks = said::lines(&lab(), &machine(4, 1), &job);
     println!("{locks:#?}");
     assert_eq!(locks.len(), 4);
     for lock in &locks {
