@@ -1,6 +1,6 @@
 //! Guests end in every way a guest can, and the host hears of it.
 //!
-//! These boot real guests on the `real` clock; the first run on a machine
+//! These boot real guests, most of them on the `real` clock; the first run on a machine
 //! makes the lab first.
 
 mod said;

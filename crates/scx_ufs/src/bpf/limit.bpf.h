@@ -258,7 +258,7 @@ static __noinline int set_limit(u32 index, u64 period_us, u64 quota_us, u64 burs
 		__sync_fetch_and_add(&nr_limits, 1);
 	else if (before && !quota_ns)
 		__sync_fetch_and_sub(&nr_limits, 1);
-	/* The callback releases the tasks, or sets the timer again. */
+	/* The callback has the tasks released, or sets the timer again. */
 	if (READ_ONCE(l->throttled))
 		bpf_timer_start(&entry->timer, 0, 0);
 	return 0;

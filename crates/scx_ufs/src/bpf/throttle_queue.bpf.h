@@ -41,8 +41,8 @@
  * time-sensitive waiters of other cgroups. Of more than WALK_MAX throttled tasks the
  * last are released late. Each release looks at all throttled tasks: a hundred groups
  * with a thousand tasks cost a hundred thousand looks in each period, unless their
- * periods begin together. Queued tasks of a
- * throttled group are preempted one by one, once in a period, for two switches each.
+ * periods begin together. Queued tasks of a throttled group are preempted one by one,
+ * once in a period, for two switches each.
  */
 #ifndef UFS_THROTTLE_QUEUE_H
 #define UFS_THROTTLE_QUEUE_H

@@ -10,8 +10,8 @@
  * What a timer does is verified as part of the callback that names it, ufs_init, and not
  * of those that start the timer. So long work that many callbacks ask for is a timer's.
  *
- * A timer that is started while its callback runs runs once more: nothing that is asked
- * for is lost.
+ * A timer that is started while its callback runs does so once more: nothing that is
+ * asked for is lost.
  */
 #ifndef UFS_TIMER_H
 #define UFS_TIMER_H
