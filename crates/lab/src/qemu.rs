@@ -44,6 +44,9 @@ const CONFIGURE: &[&str] = &[
     "--disable-tools",
     "--disable-install-blobs",
     "--disable-werror",
+    // Errors since GCC 14 are errors with every compiler.
+    "--extra-cflags=-Werror=implicit-function-declaration -Werror=implicit-int \
+     -Werror=incompatible-pointer-types -Werror=int-conversion",
     // What no guest has takes time to compile: a sixth of the objects, and debug information.
     "--without-default-devices",
     "--with-devices-x86_64=lab",
