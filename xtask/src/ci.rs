@@ -1,14 +1,13 @@
 //! The checks: all of them, or those that take minutes, boot no guest and start no server.
 //!
 //! ```text
-//! cargo xtask check    format, tidy, licences, lints, night lints, quick tests
+//! cargo xtask check    format, tidy, licences, programs, lints, quick tests
 //! cargo xtask ci       format, tidy, licences, and all tests, among which are
-//!   cargo xtask lints    lints, night lints, demo lints, documentation, packages
+//!   cargo xtask lints    programs, lints, lints of the demo, packages
 //! ```
 //!
-//! Lints compile the workspace without running it, the last and largest of its crates on
-//! one CPU. In `ci` they are therefore a job beside the tests, as long as any. They have
-//! a target directory of their own, since cargo works in one directory at a time.
+//! Lints and documentation are of what has been compiled for the tests ([`lints`]), so in
+//! `ci` they are a job beside the tests.
 //!
 //! A check that cannot run has not passed. So programs that a step takes, and those
 //! without which a test passes over what it should look at, are looked for before the
@@ -23,12 +22,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::lints;
+
 /// A step: its name and the command line that does it.
 struct Step {
     name: &'static str,
     program: &'static str,
     args: &'static [&'static str],
-    env: &'static [(&'static str, &'static str)],
 }
 
 /// What steps and tests take beside the compiler. `scripts/setup.sh` installs all of
@@ -36,6 +36,7 @@ struct Step {
 const PROGRAMS: &[&str] = &[
     "cargo-fmt",
     "cargo-clippy",
+    "clippy-driver",
     "db_bench",
     "fish",
     "lintian",
@@ -54,45 +55,41 @@ const FIRST: &[Step] = &[
         name: "format",
         program: "cargo",
         args: &["fmt", "--all", "--check"],
-        env: &[],
     },
     Step {
         name: "tidy",
         program: "cargo",
         args: &["xtask", "tidy"],
-        env: &[],
     },
     Step {
         name: "licences",
         program: "cargo",
         args: &["xtask", "licenses"],
-        env: &[],
     },
 ];
 
 /// What compiles and does not run, in the order in which it is cheapest to fail.
 const LINTS: &[Step] = &[
     Step {
-        name: "lints",
+        // What tests run, and benchmarks.
+        name: "programs",
         program: "cargo",
         args: &[
-            "clippy",
+            "test",
             "--locked",
+            "--no-run",
             "--workspace",
             "--all-targets",
-            "--",
-            "-D",
-            "warnings",
         ],
-        env: &[],
     },
     Step {
         // `--all-targets` leaves out those that no test run asks for.
-        name: "night lints",
+        name: "night programs",
         program: "cargo",
         args: &[
-            "clippy",
+            "test",
             "--locked",
+            "--no-run",
             "--workspace",
             "--test",
             "long",
@@ -102,11 +99,12 @@ const LINTS: &[Step] = &[
             "cfl_kernel",
             "--test",
             "uintr",
-            "--",
-            "-D",
-            "warnings",
         ],
-        env: &[],
+    },
+    Step {
+        name: "lints",
+        program: "cargo",
+        args: &["xtask", "records"],
     },
     Step {
         // What `make demo` compiles.
@@ -122,52 +120,26 @@ const LINTS: &[Step] = &[
             "-D",
             "warnings",
         ],
-        env: &[],
-    },
-    Step {
-        name: "documentation",
-        program: "cargo",
-        args: &[
-            "doc",
-            "--locked",
-            "--workspace",
-            "--no-deps",
-            "--document-private-items",
-            // With examples it takes the dependencies as the lints take them. Without,
-            // tests' own dependencies do not count, some crates have fewer features, and
-            // all that use them are checked a second time.
-            "--lib",
-            "--examples",
-            // Those whose pages have names of their own: of giveway-bench and giveway-sql
-            // the libraries have the names.
-            "--bin",
-            "giveway",
-            "--bin",
-            "scx_ufs",
-            "--bin",
-            "ufs-probe",
-            "--bin",
-            "xtask",
-        ],
-        env: &[("RUSTDOCFLAGS", "-D warnings")],
     },
     Step {
         name: "packages",
         program: "cargo",
         args: &["xtask", "publish", "--offline"],
-        env: &[],
     },
 ];
 
 /// Those lints that are quick. The others build much anew: dependencies with other
 /// features, packages' programs.
-const QUICK: [&str; 2] = ["lints", "night lints"];
+const QUICK: [&str; 3] = ["programs", "night programs", "lints"];
+
+/// Those that compile for themselves, and beside others therefore elsewhere: cargo works in
+/// one directory at a time.
+const APART: [&str; 2] = ["demo lints", "packages"];
 
 const TESTS: Step = Step {
     name: "tests",
     program: "cargo",
     args: &["xtask", "tests", "--lints"],
-    env: &[],
 };
 
 /// In place of all tests when it has to be quick.
@@ -175,7 +147,6 @@ const QUICK_TESTS: Step = Step {
     name: "tests",
     program: "cargo",
     args: &["xtask", "tests", "--quick"],
-    env: &[],
 };
 
 #[derive(clap::Args)]
@@ -213,6 +184,22 @@ pub(crate) fn run_quick(root: &Path) -> Result<()> {
 /// A program is missing, or a step failed.
 pub(crate) fn run_lints(root: &Path, args: &LintArgs) -> Result<()> {
     run_all(root, args.jobs, LINTS.iter())
+}
+
+/// Looks at what has been compiled for the tests.
+///
+/// # Errors
+/// There is something to complain about, or nothing has been compiled.
+pub(crate) fn run_records(root: &Path, args: &LintArgs) -> Result<()> {
+    let jobs = args
+        .jobs
+        .or_else(|| env::var("CARGO_BUILD_JOBS").ok()?.parse().ok());
+    lints::check(root, &root.join(target()), jobs)
+}
+
+/// Where cargo compiles.
+fn target() -> OsString {
+    env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into())
 }
 
 /// Runs these steps, also after one has failed, and sums up.
@@ -272,14 +259,12 @@ impl Step {
             ["xtask", args @ ..] => (Command::new(env::current_exe()?), args),
             args => (Command::new(self.program), args),
         };
-        command
-            .args(args)
-            .envs(self.env.iter().copied())
-            .env("PATH", path())
-            .current_dir(root);
-        if LINTS.iter().any(|lints| lints.name == self.name) {
-            let target = env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-            command.env("CARGO_TARGET_DIR", root.join(target).join("lints"));
+        command.args(args).env("PATH", path()).current_dir(root);
+        if APART.contains(&self.name) {
+            command.env("CARGO_TARGET_DIR", root.join(target()).join("lints"));
+        }
+        if self.args[0] == "test" {
+            command.env(lints::WRAPPER, lints::recorder(root));
         }
         if let Some(jobs) = jobs {
             command.env("CARGO_BUILD_JOBS", jobs.to_string());
@@ -344,8 +329,9 @@ mod tests {
             "format",
             "tidy",
             "licences",
+            "programs",
+            "night programs",
             "lints",
-            "night lints",
             "tests",
         ];
         assert_eq!(names(quick()), expected);
@@ -359,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn lints_have_a_target_directory_of_their_own() {
+    fn what_tests_take_is_recorded_and_the_rest_is_compiled_elsewhere() {
         let root = Path::new("/tree");
         let variable = |step: &Step, jobs, name: &str| {
             let command = step.command(root, jobs).unwrap();
@@ -368,11 +354,22 @@ mod tests {
                 .and_then(|(_, value)| value)
                 .map(|value| value.to_owned())
         };
-        for step in LINTS {
-            let target = variable(step, None, "CARGO_TARGET_DIR").unwrap();
-            assert!(Path::new(&target).ends_with("lints"), "{target:?}");
-        }
-        assert_eq!(variable(&TESTS, None, "CARGO_TARGET_DIR"), None);
+        let of = |step| {
+            let recorder = variable(step, None, lints::WRAPPER);
+            let target = variable(step, None, "CARGO_TARGET_DIR");
+            let elsewhere = target.is_some_and(|target| Path::new(&target).ends_with("lints"));
+            (recorder.is_some(), elsewhere)
+        };
+        let all: Vec<_> = LINTS.iter().map(|step| (step.name, of(step))).collect();
+        let expected = [
+            ("programs", (true, false)),
+            ("night programs", (true, false)),
+            ("lints", (false, false)),
+            ("demo lints", (false, true)),
+            ("packages", (false, true)),
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(of(&TESTS), (false, false));
         let jobs = variable(&LINTS[0], Some(1), "CARGO_BUILD_JOBS");
         assert_eq!(jobs.unwrap(), "1");
     }

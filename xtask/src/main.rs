@@ -14,6 +14,7 @@
 mod ci;
 mod graph;
 mod licenses;
+mod lints;
 mod notices;
 mod publish;
 mod seeds;
@@ -43,6 +44,8 @@ enum Task {
     Check,
     /// Lints, documentation and packages: what compiles and does not run
     Lints(ci::LintArgs),
+    /// Of these, what the records of compiled crates tell (xtask/src/lints.rs)
+    Records(ci::LintArgs),
     /// Rules of the tree that no compiler checks
     Tidy,
     /// Licences of all dependencies
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(&root()),
         Task::Check => ci::run_quick(&root()),
         Task::Lints(args) => ci::run_lints(&root(), &args),
+        Task::Records(args) => ci::run_records(&root(), &args),
         Task::Models(args) => suite::check_models(&root(), &args),
         Task::Tests(args) => suite::check(&root(), &args),
         Task::Long => suite::check_apart(&root(), "long"),

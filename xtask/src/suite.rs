@@ -46,6 +46,8 @@ use pool::Event;
 use report::Report;
 use targets::{Build, Target};
 
+use crate::lints;
+
 /// Longest run of a unit, and of one that boots a guest, compiles or starts a server. Far
 /// more than any takes on a busy machine: what is still there then hangs.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -58,8 +60,8 @@ const DURATIONS: &str = "target/tests/durations";
 /// What each process of the last run took, for whoever wants to know why it is slow.
 const TIMES: &str = "target/tests/times";
 
-/// What a job takes that has not been timed yet, of the one that is as long as any.
-const LINTS_TAKE: Duration = Duration::from_secs(900);
+/// What lints take that have not been timed yet: they are among the longest jobs.
+const LINTS_TAKE: Duration = Duration::from_secs(400);
 /// Compilers at once among lints, while tests run beside them: one slot of so many.
 const SLOTS_OF_A_COMPILER: usize = 4;
 
@@ -103,7 +105,18 @@ pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
 /// Jobs that no test program of cargo's does.
 fn commands(root: &Path, args: &Args) -> Result<Vec<Target>> {
     let line = |words: &[&str]| words.iter().map(OsString::from).collect();
-    let doctests = line(&["cargo", "test", "--locked", "--workspace", "--doc"]);
+    // With what has been compiled for the tests.
+    let recorder = format!("{}={}", lints::WRAPPER, lints::recorder(root).display());
+    let doctests = [
+        "env",
+        &recorder,
+        "cargo",
+        "test",
+        "--locked",
+        "--workspace",
+        "--doc",
+    ];
+    let doctests = line(&doctests);
     let extension = line(&["bash", "postgres/test.sh"]);
     let mut commands = vec![
         Target::of_command(root, "workspace", "doctests", doctests),

@@ -28,6 +28,7 @@ use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Message, Metadata, Package, TargetKind};
 
 use super::harness;
+use crate::lints;
 
 /// What a manifest says of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -182,6 +183,8 @@ pub(super) fn build(root: &Path, workspace: &Metadata, build: &Build) -> Result<
             .arg("--target-dir")
             .arg(workspace.target_directory.join(cfg))
             .env("RUSTFLAGS", format!("--cfg {cfg}"));
+    } else {
+        command.env(lints::WRAPPER, lints::recorder(root));
     }
     let mut cargo = command
         .current_dir(root)

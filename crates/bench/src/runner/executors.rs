@@ -353,22 +353,21 @@ impl<R: CellRecord> Executor<CellConfig, Report<R>> for Guests {
 
 /// The machine that measures a cell: same seed, same machine, same result.
 fn machine(cell: &CellConfig, clock: Clock, memory_mib: u32) -> Machine {
-    // Emulation takes up to ten host seconds for a guest second on busy CPUs;
-    // set-up inside the guest takes a minute or two.
+    // Emulation takes up to ten host seconds for a guest second on busy CPUs; set-up
+    // inside the guest takes a minute or two. What a busy host adds changes no result, so
+    // the limit is for guests that hang.
     let measured = Duration::from_secs_f64(cell.warmup_s + cell.seconds);
-    let set_up = match (cell.job, &cell.scheduler) {
+    let set_up = match cell.job {
         // Every worker imports Python's libraries first.
-        (Job::LogisticRegression, _) => Duration::from_secs(3600),
-        // The verifier has more to read than of UFS.
-        (_, Scheduler::Scx(_)) => Duration::from_secs(2700),
-        _ => Duration::from_secs(900),
+        Job::LogisticRegression => Duration::from_secs(3600),
+        _ => Duration::from_secs(2700),
     };
     Machine {
         cpus: cell.cpus + cell.client_cpus,
         memory_mib,
         clock,
         seed: cell.seed,
-        timeout: set_up + measured * 30,
+        timeout: set_up + measured * 100,
         ..Machine::default()
     }
 }
