@@ -55,8 +55,8 @@ DEMO := --profile demo --no-default-features \
 demo: ## Measure transactions beside reports under four schedulers, and report
 	@scripts/setup.sh demo
 	cargo build --locked $(DEMO)
-	target/demo/giveway-bench mixed --quick --cpus 2 --schedulers eevdf,idle,rr,ufs \
-		--mixes SOLO,MIN:MAX --html report.html
+	target/demo/giveway-bench mixed --lab --quick --cpus 2 --schedulers eevdf,idle,rr,ufs \
+		--mixes SOLO,MIN:MAX --results target/results --html report.html
 
 lab: build ## Make the lab's emulator, kernel and image now
 	@scripts/setup.sh demo

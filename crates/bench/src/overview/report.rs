@@ -44,6 +44,10 @@ pub(crate) fn report(args: &ReportArgs) -> Result<(), Failure> {
         for page in docs::write(here)? {
             eprintln!("page: {}", page.display());
         }
+        for result in docs::untracked(here)? {
+            let result = result.display();
+            eprintln!("on no page, since git does not track it: {result} (git add)");
+        }
         return Ok(());
     }
     let whole = read_reports(&args.files)?;

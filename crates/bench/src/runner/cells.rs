@@ -122,7 +122,7 @@ pub(crate) fn in_lab<R: CellRecord + Send>(
     let spec = dataset_for(cells);
     let width = Guests::width(&spec).min(cells.len());
     eprintln!(
-        "measuring in the lab ({reason}): {} cells, {width} at a time",
+        "measuring in the lab's virtual machines ({reason}): {} cells, {width} at a time",
         cells.len()
     );
     let executor = Guests::open(&spec, cells, clock)?;

@@ -10,7 +10,8 @@
 //!
 //! A page is a function of the files below `results/` and of itself. [`write()`] writes it;
 //! [`check`] compares, and says file, line, what stands and what should stand. A test of
-//! this module is the check of this tree.
+//! this module is the check of this tree. Results that git does not track are somebody's
+//! own, of which pages say nothing: whoever measures breaks no check.
 //!
 //! Known weakness: prose about a number ("more than half") is not generated, and numbers
 //! without a mark are found only if they look like a fraction, `0.97`.
@@ -20,9 +21,12 @@ mod missed;
 mod rules;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use super::read::read_reports;
 use crate::experiments::ALL;
@@ -61,6 +65,17 @@ pub(crate) fn write(root: &Path) -> Result<Vec<PathBuf>> {
         }
     }
     Ok(written)
+}
+
+/// The results below a root that no page shows, since git tracks others and not these.
+///
+/// # Errors
+/// A directory that cannot be read.
+pub(crate) fn untracked(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = result_files(&root.join("results"))?;
+    let tracked = tracked(root);
+    files.retain(|file| !tracked.is_empty() && !tracked.contains(file));
+    Ok(files)
 }
 
 /// Checks pages and results. `repository` has the history of the sources.
@@ -125,7 +140,10 @@ impl Tree {
         let dir = root.join("results");
         let mut results = BTreeMap::new();
         let mut order = Vec::new();
-        for path in result_files(&dir)? {
+        let untracked = untracked(root)?;
+        let mut files = result_files(&dir)?;
+        files.retain(|file| !untracked.contains(file));
+        for path in files {
             let name = path.strip_prefix(&dir).unwrap_or(&path);
             let name = name.display().to_string();
             let text = fs::read(&path).map_err(Error::file("read", &path))?;
@@ -284,6 +302,22 @@ fn result_files(results: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The results that git tracks; none where it has none, or where there is no git.
+fn tracked(root: &Path) -> BTreeSet<PathBuf> {
+    let said = Command::new("git")
+        .arg("-C")
+        .arg(root)
+        .args(["ls-files", "-z", "--", "results"])
+        .output();
+    let names = said.map_or(Vec::new(), |output| output.stdout);
+    let names = names
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty());
+    names
+        .map(|name| root.join(OsStr::from_bytes(name)))
+        .collect()
+}
+
 /// What a directory has, by name.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).map_err(Error::file("read", dir))?;
@@ -305,8 +339,6 @@ fn read_or_empty(path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use serde_json::Value;
 
     use super::*;
@@ -453,6 +485,20 @@ mod tests {
         copy.edit("README.md", changed);
         assert_eq!(write(copy.root()).unwrap(), [copy.root().join("README.md")]);
         assert_eq!(copy.complaints(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_result_of_somebody_s_own_changes_no_page() {
+        let copy = Copy::new();
+        copy.git(&["add", "."]);
+        let own = "results/2026-11-27-vm/oversubscription-1.json";
+        copy.put(own, &original("0123456789ab"));
+        assert_eq!(copy.complaints(), Vec::<String>::new());
+        assert_eq!(write(copy.root()).unwrap(), Vec::<PathBuf>::new());
+        assert_eq!(untracked(copy.root()).unwrap(), [copy.root().join(own)]);
+        copy.git(&["add", own]);
+        assert_eq!(untracked(copy.root()).unwrap(), Vec::<PathBuf>::new());
+        assert!(!copy.complaints().is_empty());
     }
 
     #[test]
