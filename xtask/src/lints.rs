@@ -207,11 +207,13 @@ fn lint(args: &[OsString], scratch: &Path) -> Vec<OsString> {
     lint
 }
 
-/// The arguments of rustdoc that correspond; none for tests, examples and build scripts.
+/// The arguments of rustdoc that correspond, for libraries and programs. A program is
+/// documented as it is compiled with its tests: without, it may not have been compiled.
 fn document(args: &[OsString], scratch: &Path) -> Option<Vec<OsString>> {
     let all: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
     let source = all.iter().find(|arg| arg.ends_with(".rs"))?;
-    if all.iter().any(|arg| arg == "--test") || !source.contains("src/") {
+    let has_tests = all.iter().any(|arg| arg == "--test");
+    if !source.contains("src/") || has_tests != source.ends_with("main.rs") {
         return None;
     }
     let mut document = vec![OsString::from(source.as_ref())];
@@ -265,12 +267,13 @@ mod tests {
             -D warnings -o /s/doc/src,lib.rs";
         let scratch = Path::new("/s");
         assert_eq!(document(&words(LIBRARY), scratch), Some(words(expected)));
-        assert_eq!(
-            document(&words(&format!("{LIBRARY} --test")), scratch),
-            None
-        );
-        let test = LIBRARY.replace("src/lib.rs", "tests/one.rs");
-        assert_eq!(document(&words(&test), scratch), None);
+        let of = |source: &str, more: &str| {
+            let args = LIBRARY.replace("src/lib.rs", source) + more;
+            document(&words(&args), scratch).is_some()
+        };
+        assert!(of("src/main.rs", " --test") && !of("src/main.rs", ""));
+        assert!(!of("src/lib.rs", " --test"));
+        assert!(!of("tests/long/main.rs", " --test") && !of("build.rs", ""));
     }
 
     /// A crate, and a directory as cargo has it compiled to.
