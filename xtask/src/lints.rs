@@ -307,6 +307,8 @@ mod tests {
                 .args(["src/lib.rs", "--crate-type", "lib", "--emit=metadata"])
                 .args(["-C", "extra-filename=-12", "--out-dir"])
                 .arg(self.target().join("debug/deps"))
+                // As of a program with a hyphen, by which tests find it.
+                .env("CARGO_BIN_EXE_a-b", "/t/a-b")
                 .current_dir(self.root());
             command.output().unwrap()
         }
@@ -324,9 +326,14 @@ mod tests {
 
     #[test]
     fn what_was_compiled_is_looked_at_once() {
-        let sample = Sample::of("//! Says nothing.\n");
+        let sample = Sample::of(
+            "//! Says where.\n/// Is known.\npub const B: &str = env!(\"CARGO_BIN_EXE_a-b\");\n",
+        );
         assert!(sample.compile().status.success());
         assert_eq!(sample.due(), 1);
+        let record = Record::read(&sample.target().join("debug/records/src,lib.rs")).unwrap();
+        let variable = ("CARGO_BIN_EXE_a-b".into(), "/t/a-b".into());
+        assert!(record.env.contains(&variable), "{record:?}");
         sample.check().unwrap();
         assert_eq!(sample.due(), 0);
         // As after a change: the compiler ran once more.

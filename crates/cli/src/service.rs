@@ -59,6 +59,10 @@ pub(crate) const UFS: &str = "ufs";
 const SYSRQ: &str = "/proc/sysrq-trigger";
 /// What makes room where scx_loader runs.
 pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
+/// How a program ends what it says of a wrong option.
+const USAGE: &str = "For more information, try '--help'.";
+const OPTION_REMEDY: &str = "correct the option, after 'giveway start --' or in /etc/default/giveway; \
+     'scx_ufs --help' lists them";
 
 /// Load the UFS scheduler
 ///
@@ -328,6 +332,9 @@ fn failed_start(state: &State, log: &str, where_log: &str) -> Failure {
     if log.contains("func_proto") && log.contains("incompatible") {
         return failure.with_remedy(BTF_REMEDY);
     }
+    if tail.contains(USAGE) {
+        return failure.with_remedy(OPTION_REMEDY);
+    }
     failure.with_remedy(format_args!(
         "read {where_log}; 'giveway doctor' checks this machine"
     ))
@@ -343,6 +350,9 @@ mod tests {
         let text = failed_start(&State::Disabled, log, "LOG").to_string();
         assert!(text.contains("  two\n  func_proto"), "{text}");
         assert!(text.contains("pahole"), "{text}");
+        let usage = "error: invalid value\n\nFor more information, try '--help'.\n";
+        let text = failed_start(&State::Disabled, usage, "LOG").to_string();
+        assert!(text.contains("/etc/default/giveway"), "{text}");
         let text = failed_start(&State::Disabled, "killed\n", "LOG").to_string();
         assert!(text.contains("read LOG"), "{text}");
     }

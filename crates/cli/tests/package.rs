@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use giveway_lab::{Job, LabSpec, Layer, Machine};
+use giveway_lab::Job;
 
 #[path = "package/build.rs"]
 mod build;
+#[path = "package/guest.rs"]
+mod guest;
 #[path = "guest/transcript.rs"]
 mod transcript;
 
 use build::{built, pack, script, text, tmp};
-use transcript::{hold, machine, tests, transcript};
+use guest::{machine, systemd};
+use transcript::{hold, tests, transcript};
 
 /// A check of form that takes a program which may not be here.
 fn has(program: &str) -> bool {
@@ -361,24 +364,11 @@ fn nothing_is_enabled_options_survive_and_purging_leaves_nothing() {
 fn held(claims: &[&str]) {
     static SAID: OnceLock<String> = OnceLock::new();
     let said = SAID.get_or_init(|| {
-        let layer = Layer {
-            key: "systemd".into(),
-            packages: vec!["systemd".into()],
-            ..Layer::default()
-        };
-        let spec = LabSpec {
-            layer: Some(layer),
-            ..LabSpec::default()
-        };
-        // The programs, not optimized, are in it three times over.
-        let machine = Machine {
-            memory_mib: 6144,
-            ..machine()
-        };
         let job = Job::new(["sh", "package.sh"])
             .file(undocumented(), "giveway.deb")
+            .file(tests().join("guest/machine.sh"), "machine.sh")
             .file(tests().join("package.sh"), "package.sh");
-        transcript(&spec, &machine, &job)
+        transcript(&systemd(), &machine(), &job)
     });
     hold(said, claims);
 }

@@ -1,0 +1,106 @@
+#!/bin/sh
+# The package's units over the life of a machine, under systemd: reboots, programs that
+# die, a start that fails, a stop while UFS loads. Claims as in guest.sh; long.rs knows
+# their names.
+
+. ./machine.sh
+
+show() { on systemctl show --value --property "$1" "$2"; }
+another() { [ -n "$2" ] && [ "$1" != "$2" ] && echo another; }
+# What Prometheus would get.
+scrape() {
+	on bash -c 'exec 3<>/dev/tcp/127.0.0.1/9752 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 &&
+		cat <&3' | tr -d '\r' | sed -n 's/^giveway_up //p'
+}
+metrics() { pgrep -f '^giveway metrics'; }
+meta() { pgrep -f '^giveway meta run'; }
+reboot() {
+	shut_down
+	claim "$1" "$(state) $(running)" "disabled 0"
+	boot multi-user.target
+}
+
+boot multi-user.target
+on dpkg -i /lab/giveway.deb
+on systemctl enable --quiet giveway giveway-metrics
+claim enabling_loads_nothing "$(state)" disabled
+
+# A reboot.
+reboot shutdown_before_it_was_loaded
+until_enabled
+claim boot_loads "$(state) $(running) $(on systemctl is-active giveway)" "enabled 1 active"
+claim boot_serves_metrics "$(on systemctl is-active giveway-metrics) $(scrape)" "active 1"
+reboot shutdown_unloads
+until_enabled
+claim boot_loads_again "$(state) $(running)" "enabled 1"
+
+# Programs that die: the kernel's own scheduler is in force at once, then UFS again.
+before=$(pgrep -x scx_ufs)
+kill -KILL "$before"; sleep 1
+claim crash_restores_the_kernel_default "$(state)" disabled
+claim metrics_say_so "$(scrape)" 0
+until_enabled
+claim crash_restarts "$(state) $(another "$before" "$(pgrep -x scx_ufs)") $(show NRestarts giveway)" \
+	"enabled another 1"
+before=$(metrics)
+kill -KILL "$before"; sleep 8
+claim metrics_restart "$(another "$before" "$(metrics)") $(scrape)" "another 1"
+
+# A stop while UFS loads, which takes seconds.
+on systemctl stop giveway
+claim stop "$? $(state)" "0 disabled"
+on systemctl start --no-block giveway
+for _ in $(seq 100); do pgrep -x scx_ufs && break; sleep 0.1; done
+sleep 1
+claim is_loading "$(state)" disabled
+on timeout 30 systemctl stop giveway
+claim stop_while_it_loads "$? $(state) $(running) $(on systemctl is-failed giveway)" \
+	"0 disabled 0 inactive"
+on systemctl start --no-block giveway; sleep 1
+on timeout 30 giveway stop
+claim giveway_stop_while_it_loads "$? $(state) $(running)" "0 disabled 0"
+
+# A start that fails: wrong options are as wrong the next time.
+echo 'SCX_UFS_OPTIONS="--slice-us never"' >$machine/etc/default/giveway
+on giveway start >$machine/tmp/said 2>&1
+claim wrong_option_fails "$? $(state)" "1 disabled"
+cat $machine/tmp/said
+claim wrong_option_is_named "$(grep -c -- --slice-us $machine/tmp/said)" 1
+claim wrong_option_has_a_remedy "$(grep -c '/etc/default/giveway' $machine/tmp/said)" 1
+on systemctl start giveway; sleep 8
+claim wrong_option_is_not_tried_again "$(show NRestarts giveway) $(on systemctl is-failed giveway)" \
+	"0 failed"
+on journalctl --no-pager -n 8 -u giveway
+: >$machine/etc/default/giveway
+on giveway start
+claim start_after_a_failure "$? $(state) $(on systemctl is-active giveway)" "0 enabled active"
+
+# The metascheduler's unit.
+on giveway stop
+on systemctl disable --quiet giveway
+install_rusty
+on systemctl enable --quiet giveway-meta
+reboot shutdown_with_nothing_loaded
+until_enabled
+claim meta_loads_at_boot "$(state) $(pgrep -xc scx_rusty)" "enabled 1"
+before=$(meta)
+kill -KILL "$before"; sleep 2
+claim meta_crash_restores_the_kernel_default "$(state) $(pgrep -xc scx_rusty)" "disabled 0"
+until_enabled
+claim meta_crash_restarts "$(state) $(another "$before" "$(meta)")" "enabled another"
+before=$(pgrep -x scx_rusty)
+kill -KILL "$before"; sleep 2
+until_enabled
+claim meta_replaces_a_dead_scheduler "$(state) $(another "$before" "$(pgrep -x scx_rusty)")" \
+	"enabled another"
+on systemctl start giveway
+until_enabled
+claim giveway_takes_over "$(state) $(running) $(pgrep -xc scx_rusty) $(on systemctl is-active giveway-meta)" \
+	"enabled 1 0 inactive"
+
+on systemctl enable --quiet giveway
+on dpkg -P giveway
+claim purge_of_what_is_enabled "$? $(state) $(running) $(metrics)" "0 disabled 0 "
+on systemctl list-units --failed --no-legend --plain >$machine/tmp/failed
+claim nothing_failed "$(cat $machine/tmp/failed)" ""
+exit 0
