@@ -6,7 +6,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-uintr test-seeds demo lab servers install uninstall package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-uintr test-postgres test-seeds demo lab servers install uninstall package image extension deb clean
 
 BIN := target/release
 GIVEWAY := $(BIN)/giveway
@@ -43,6 +43,9 @@ test-cfl-kernel: setup ## Run the kernel whose locks are scheduled; builds it on
 
 test-uintr: setup ## Run user interrupts in the lab: the kernel module and its users
 	cargo xtask uintr
+
+test-postgres: setup ## Run the PostgreSQL extension on every version that Debian has
+	postgres/versions.sh
 
 test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the spread
 	cargo xtask seeds

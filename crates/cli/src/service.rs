@@ -174,7 +174,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
             Way::Kernel => end.left(),
             _ => end.left() / 2,
         };
-        if has_left(&kernel, process.as_mut(), limit) {
+        if has_left(&kernel, unit.as_ref(), process.as_mut(), limit) {
             break;
         }
     }
@@ -240,16 +240,22 @@ impl Way {
     }
 }
 
-/// Waits until UFS is out and has written its exit report; whether that has come about
-/// within `limit`.
-fn has_left(kernel: &SchedExt, mut process: Option<&mut Process>, limit: Duration) -> bool {
+/// Waits until UFS is out and has written its exit report, and until its unit, which may
+/// have been about to load it, has ended; whether that has come about within `limit`.
+fn has_left(
+    kernel: &SchedExt,
+    unit: Option<&Unit>,
+    mut process: Option<&mut Process>,
+    limit: Duration,
+) -> bool {
     let mut has_left = false;
     kernel.wait(
         limit,
         |_| false,
         || {
             has_left = is_out(&kernel.state())
-                && process.as_mut().is_none_or(|process| process.has_ended());
+                && process.as_mut().is_none_or(|process| process.has_ended())
+                && unit.is_none_or(Unit::has_ended);
             has_left
         },
     );

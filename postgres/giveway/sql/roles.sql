@@ -60,8 +60,9 @@ CREATE VIEW mine AS SELECT * FROM slot();
 GRANT SELECT ON mine TO PUBLIC;
 GRANT CREATE ON SCHEMA public TO PUBLIC;
 ALTER ROLE regress_day SET giveway.weight = 20;
-GRANT regress_day, regress_night TO regress_bob;
+-- Before the grant: from PostgreSQL 16 on it is the grant that inherits or not.
 ALTER ROLE regress_bob NOINHERIT;
+GRANT regress_day, regress_night TO regress_bob;
 
 -- off: nothing happens
 SET ROLE regress_day;
@@ -228,7 +229,9 @@ ALTER ROLE regress_bob RESET ALL;
 
 -- membership: the session's role and its groups, whatever is current
 SET giveway.follow_role = membership;
+REVOKE regress_day, regress_night FROM regress_bob;
 ALTER ROLE regress_bob INHERIT;
+GRANT regress_day, regress_night TO regress_bob;
 SET SESSION AUTHORIZATION regress_bob;
 TABLE mine;
 SET ROLE regress_night;

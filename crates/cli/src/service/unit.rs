@@ -40,6 +40,15 @@ impl Unit {
         is_so(&["is-active", NAME]) || self.property("ActiveState") == "activating"
     }
 
+    /// Whether it has ended, as far as systemd says: one that does not answer is not waited
+    /// for.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(
+            self.property("ActiveState").as_str(),
+            "inactive" | "failed" | ""
+        )
+    }
+
     /// Has systemd start it, and waits no longer than `limit` until it is started.
     pub(crate) fn start(&self, options: &[String], limit: Duration) -> Result<(), Failure> {
         let file = Path::new(super::RUN_DIR).join("options");
