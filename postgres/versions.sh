@@ -11,7 +11,7 @@ set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 mirror=http://deb.debian.org/debian
-declare -A suites=([15]=bookworm [17]=trixie [18]=sid [19]=experimental)
+declare -A suites=([15]=bookworm [17]=trixie [18]=sid)
 
 fail() {
 	printf 'versions: error: %s\n' "$1" >&2
@@ -21,25 +21,16 @@ fail() {
 
 [ "$(id -u)" = 0 ] || fail "making a root takes root" "sudo postgres/versions.sh $*"
 command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing" "scripts/setup.sh demo"
-[ $# -gt 0 ] || set -- 15 17 18 19
+[ $# -gt 0 ] || set -- 15 17 18
 for major; do
 	[ -n "${suites[$major]:-}" ] ||
-		fail "no release is known that has PostgreSQL $major" "15, 17, 18 or 19"
+		fail "no release is known that has PostgreSQL $major" "15, 17 or 18"
 done
 
 # Prints what the test of one version prints.
 try() {
-	local major=$1 suite=${suites[$1]} include
-	local sources=("deb $mirror $suite main")
-	include=build-essential,libpq5,pgbouncer,procps
+	local major=$1 suite=${suites[$1]} include=build-essential,pgbouncer,procps
 	include=$include,postgresql-$major,postgresql-server-dev-$major
-	if [ "$suite" = experimental ]; then
-		# What it has not is in sid.
-		suite=sid
-		sources=("deb $mirror sid main" "${sources[@]}")
-		include=${include//libpq5/libpq5\/experimental}
-		include=${include//-$major/-$major\/experimental}
-	fi
 	# The tree's own files, whatever else lies in a checkout.
 	mmdebstrap --quiet --format=null --variant=apt --include="$include" \
 		--aptopt='Acquire::Check-Valid-Until "false"' \
@@ -47,7 +38,7 @@ try() {
 			tar --no-same-owner -xf - -C \"\$1/srv\"" \
 		--customize-hook="chroot \"\$1\" /srv/postgres/test.sh \
 			/usr/lib/postgresql/$major/bin/pg_config" \
-		"$suite" - "${sources[@]}" 2>&1
+		"$suite" - "deb $mirror $suite main" 2>&1
 }
 
 ended=()

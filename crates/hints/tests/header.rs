@@ -38,6 +38,25 @@ fn build(name: &str, source: &str) -> PathBuf {
     program
 }
 
+/// A server's extension is compiled with these, and by us with -Werror.
+#[test]
+fn c_headers_raise_no_warning_of_a_server_s_build() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("warnings.c");
+    std::fs::write(&file, "#include <giveway/hints.h>\n").unwrap();
+    let clang = std::env::var("BPF_CLANG").unwrap_or_else(|_| "clang-19".to_owned());
+    let compiled = Command::new(clang)
+        .args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror"])
+        .args(["-Wmissing-prototypes", "-Wmissing-variable-declarations"])
+        .args(["-Wpointer-arith", "-Wdeclaration-after-statement", "-Wvla"])
+        .args(["-Wmissing-format-attribute", "-Wcast-function-type"])
+        .args(["-Wshadow", "-Wimplicit-fallthrough", "-I", INCLUDE_DIR])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{said}");
+}
+
 /// What it prints, as numbers.
 fn numbers(program: &PathBuf) -> Vec<u64> {
     let output = Command::new(program).output().unwrap();

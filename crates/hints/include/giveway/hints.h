@@ -95,6 +95,16 @@ struct giveway_mapping_ {
 	unsigned long long identity[2];
 };
 
+/* One of each for all files that include this, hence weak. Declared first, since servers
+ * from PostgreSQL 18 on are compiled with -Wmissing-variable-declarations. */
+extern struct giveway_mapping_ *giveway_mapping_;
+extern char giveway_dir_[108];
+extern int giveway_fork_watched_;
+extern int giveway_asking_;
+extern __thread struct giveway_slot *giveway_self_;
+extern __thread struct giveway_mapping_ *giveway_self_mapping_;
+extern __thread unsigned long long giveway_self_owner_;
+
 /* The process's mapping: NULL while there is none. */
 __attribute__((weak)) struct giveway_mapping_ *giveway_mapping_;
 __attribute__((weak)) char giveway_dir_[108];
