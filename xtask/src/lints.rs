@@ -15,8 +15,8 @@
 //!
 //! A record is of a source file, so one whose file has gone means nothing and is removed.
 //!
-//! Known weakness: it takes the compiler's arguments apart as cargo writes them. What it
-//! does not know it hands on, so a change there is an error, not a silence.
+//! Known weakness: it takes the compiler's arguments apart as cargo writes them. The linter
+//! gets what is not known here, so a change there is an error; rustdoc gets what is known.
 
 use std::ffi::OsString;
 use std::fs;

@@ -4,8 +4,6 @@
 
 use std::sync::OnceLock;
 
-use giveway_lab::Job;
-
 #[path = "package/build.rs"]
 mod build;
 #[path = "package/guest.rs"]
@@ -14,19 +12,12 @@ mod guest;
 mod transcript;
 
 use build::built;
-use guest::{machine, systemd};
-use transcript::{hold, tests, transcript};
+use transcript::hold;
 
 /// These claims of `units.sh` held in the guest.
 fn held(claims: &[&str]) {
     static SAID: OnceLock<String> = OnceLock::new();
-    let said = SAID.get_or_init(|| {
-        let job = Job::new(["sh", "units.sh"])
-            .file(built(), "giveway.deb")
-            .file(tests().join("guest/machine.sh"), "machine.sh")
-            .file(tests().join("units.sh"), "units.sh");
-        transcript(&systemd(), &machine(), &job)
-    });
+    let said = SAID.get_or_init(|| guest::said(built(), "units.sh"));
     hold(said, claims);
 }
 

@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use giveway_lab::Job;
-
 #[path = "package/build.rs"]
 mod build;
 #[path = "package/guest.rs"]
@@ -19,8 +17,7 @@ mod guest;
 mod transcript;
 
 use build::{built, pack, script, text, tmp};
-use guest::{machine, systemd};
-use transcript::{hold, tests, transcript};
+use transcript::hold;
 
 /// A check of form that takes a program which may not be here.
 fn has(program: &str) -> bool {
@@ -363,13 +360,7 @@ fn nothing_is_enabled_options_survive_and_purging_leaves_nothing() {
 /// These claims of `package.sh` held in the guest.
 fn held(claims: &[&str]) {
     static SAID: OnceLock<String> = OnceLock::new();
-    let said = SAID.get_or_init(|| {
-        let job = Job::new(["sh", "package.sh"])
-            .file(undocumented(), "giveway.deb")
-            .file(tests().join("guest/machine.sh"), "machine.sh")
-            .file(tests().join("package.sh"), "package.sh");
-        transcript(&systemd(), &machine(), &job)
-    });
+    let said = SAID.get_or_init(|| guest::said(&undocumented(), "package.sh"));
     hold(said, claims);
 }
 
