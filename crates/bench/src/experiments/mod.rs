@@ -33,6 +33,8 @@ pub(crate) mod preempt;
 #[cfg(feature = "experiments")]
 pub(crate) mod rocksdb;
 #[cfg(feature = "experiments")]
+pub(crate) mod sql;
+#[cfg(feature = "experiments")]
 pub(crate) mod switch;
 #[cfg(feature = "experiments")]
 pub(crate) mod tasks;
@@ -72,6 +74,8 @@ pub(crate) const ALL: &[Registered] = &[
     Registered::of::<holders::cli::Holders>(),
     #[cfg(feature = "experiments")]
     Registered::of::<tasks::Tasks>(),
+    #[cfg(feature = "experiments")]
+    Registered::of::<sql::Sql>(),
     #[cfg(feature = "experiments")]
     Registered::of::<meta::cli::Meta>(),
 ];

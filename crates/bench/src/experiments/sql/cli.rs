@@ -1,0 +1,204 @@
+//! `giveway bench sql`: from options to a report.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+use giveway_command::Failure;
+use giveway_lab::cache_root;
+
+use super::data::Source;
+use super::row::{EngineName, SqlRow};
+use super::run::{Bench, Cell, Settings};
+use super::suite::Suite;
+use crate::harness::environment::Environment;
+use crate::report::Report;
+use crate::runner::pool::Executor;
+use crate::runner::results::{ResultArgs, interruptible, positive};
+
+/// The experiment's name.
+const NAME: &str = "sql";
+
+/// Measure queries one at a time on our engine, stock DataFusion and DuckDB
+///
+/// All read the same Parquet files with as many threads, each in a process of its own,
+/// in turns; answers are compared. Best on a machine that does nothing else. See
+/// docs/measure/sql.md.
+#[derive(Args, Debug)]
+pub(crate) struct SqlArgs {
+    /// tpch, tpcds (data from DuckDB's extension), clickbench (takes --clickbench)
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "LIST",
+        default_value = "tpch"
+    )]
+    suites: Vec<Suite>,
+    /// giveway, datafusion, duckdb
+    #[arg(long, value_delimiter = ',', value_name = "LIST",
+          default_values_t = EngineName::ALL)]
+    engines: Vec<EngineName>,
+    /// Numbers of queries [default: all of each suite]
+    #[arg(long, value_delimiter = ',', value_name = "LIST",
+          value_parser = clap::value_parser!(u32).range(1..=99))]
+    queries: Vec<u32>,
+    /// Scale factor of TPC-H and TPC-DS
+    #[arg(long, default_value = "1", value_name = "SF", value_parser = positive)]
+    sf: f64,
+    /// Rows of ClickBench, in thousands
+    #[arg(long, default_value_t = 1500, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    rows: u32,
+    /// A copy of https://github.com/ClickHouse/ClickBench
+    #[arg(long, value_name = "DIR")]
+    clickbench: Option<PathBuf>,
+    /// Where data is made and kept [default: ~/.cache/giveway/sql]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// A Python that has the package duckdb
+    #[arg(long, default_value = "python3", value_name = "FILE")]
+    python: PathBuf,
+    /// A Python that makes data: with duckdb, for TPC-DS with duckdb-extension-tpcds of the
+    /// same version [default: --python]
+    #[arg(long, value_name = "FILE")]
+    generator: Option<PathBuf>,
+    /// Threads of each engine [default: as many as CPUs]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// What queries may hold in memory, on engines with a limit
+    #[arg(long, default_value_t = 8192, value_name = "MIB",
+          value_parser = clap::value_parser!(u64).range(64..=1 << 30))]
+    memory: u64,
+    /// How often each query counts, after one time that does not
+    #[arg(long, default_value_t = 5, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// How long an engine may take for a query
+    #[arg(long, default_value = "120", value_name = "SECONDS", value_parser = positive)]
+    timeout: f64,
+    #[command(flatten)]
+    results: ResultArgs,
+}
+
+/// Measures and reports; answers with the exit status.
+pub(super) fn sql(args: &SqlArgs) -> Result<u8, Failure> {
+    let cells = args.cells();
+    if cells.is_empty() {
+        return Err(Failure::usage("no suite has a query of these numbers"));
+    }
+    if args.engines.contains(&EngineName::DuckDb) {
+        has_duckdb(&args.python)?;
+    }
+    let stop = interruptible()?;
+    let bench = Bench::new(args.settings());
+    eprintln!("measuring on this machine itself, {} queries", cells.len());
+    args.results
+        .run(&cells, Cell::title, &Native(bench), 1, &stop)
+}
+
+/// Refuses before anything is measured, not after.
+fn has_duckdb(python: &PathBuf) -> Result<(), Failure> {
+    let asked = Command::new(python).args(["-c", "import duckdb"]).output();
+    if asked.is_ok_and(|answer| answer.status.success()) {
+        return Ok(());
+    }
+    let name = python.display();
+    Err(
+        Failure::new(format_args!("{name} has no package duckdb")).with_remedy(
+            "python3 -m venv duck && duck/bin/pip install duckdb, then --python \
+             duck/bin/python; or leave duckdb out of --engines",
+        ),
+    )
+}
+
+impl SqlArgs {
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &suite in &self.suites {
+            let scale = match suite {
+                Suite::TpcH | Suite::TpcDs => self.sf,
+                Suite::ClickBench => f64::from(self.rows),
+            };
+            let wanted = |query: &u32| self.queries.is_empty() || self.queries.contains(query);
+            cells.extend((1..=suite.queries()).filter(wanted).map(|query| Cell {
+                suite,
+                scale,
+                query,
+            }));
+        }
+        cells
+    }
+
+    fn settings(&self) -> Settings {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Settings {
+            source: Source {
+                dir: self
+                    .data
+                    .clone()
+                    .unwrap_or_else(|| cache_root().join("sql")),
+                generator: self.generator.clone().unwrap_or(self.python.clone()),
+                clickbench: self.clickbench.clone(),
+            },
+            engines: self.engines.clone(),
+            python: self.python.clone(),
+            // No machine has more CPUs than that.
+            threads: self.threads.unwrap_or(cpus as u32),
+            memory_bytes: (self.memory as usize) << 20,
+            repeat: self.repeat,
+            timeout: Duration::from_secs_f64(self.timeout),
+        }
+    }
+}
+
+/// This machine.
+struct Native(Bench);
+
+impl Executor<Cell, Report<SqlRow>> for Native {
+    fn run(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Report<SqlRow>, String> {
+        let mut report = Report::new(NAME, Environment::probe("native"));
+        report.rows = self.0.run(cell, line).map_err(|error| error.to_string())?;
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::experiment::parse;
+
+    fn cells(options: &[&str]) -> Vec<Cell> {
+        parse::<SqlArgs>(options).unwrap().cells()
+    }
+
+    #[test]
+    fn the_default_is_tpch_and_numbers_choose() {
+        let all = cells(&[]);
+        assert_eq!((all.len(), all[0].title().as_str()), (22, "tpch Q1"));
+        let some = cells(&[
+            "--suites",
+            "tpch,clickbench",
+            "--queries",
+            "22,43",
+            "--sf",
+            "0.1",
+        ]);
+        let titles = Vec::from_iter(some.iter().map(Cell::title));
+        assert_eq!(titles, ["tpch Q22", "clickbench Q22", "clickbench Q43"]);
+        assert_eq!([some[0].scale, some[2].scale], [0.1, 1500.0]);
+        assert!(cells(&["--queries", "23"]).is_empty());
+    }
+
+    #[test]
+    fn a_python_without_duckdb_is_answered_with_the_remedy() {
+        for python in ["/nonexistent/python", "false"] {
+            let error = has_duckdb(&python.into()).unwrap_err().to_string();
+            assert!(
+                error.contains(python) && error.contains("pip install"),
+                "{error}"
+            );
+        }
+        assert!(has_duckdb(&"true".into()).is_ok());
+    }
+}
