@@ -40,82 +40,101 @@ def tpcds(database, job):
             file.write(text.strip().rstrip(";") + "\n")
 
 
-# Ranks from 1 to n, of which low ones are frequent; whole numbers; parts of one.
-MACROS = """
-CREATE MACRO word(salt) AS hash(i, salt) >> 1;
-CREATE MACRO part(salt) AS (hash(i, salt) % 1000003) / 1000003.0;
-CREATE MACRO ranked(n, salt) AS CAST(floor(pow(n, part(salt))) AS BIGINT);
-CREATE MACRO page(salt) AS 'http://site' || ranked(20000, salt || 'd') || '.example/'
-    || CASE WHEN part(salt || 'g') < 0.001 THEN 'google/' ELSE '' END
-    || 'section' || ranked(200, salt || 's') || '/page' || ranked(400000, salt || 'p') || '.html';
-"""
+def word(salt):
+    """A whole number of a row; another one for each salt."""
+    return f"CAST(hash(i, {quoted(salt)}) >> 1 AS BIGINT)"
+
+
+def part(salt):
+    """At least 0 and less than 1."""
+    return f"({word(salt)} % 1000003 / 1000003.0)"
+
+
+def ranked(count, salt):
+    """From 1 to count; each power of ten as often as the next."""
+    return f"CAST(floor(pow({count}, {part(salt)})) AS BIGINT)"
+
+
+def seldom(share, salt, then, otherwise="0"):
+    return f"CASE WHEN {part(salt)} < {share} THEN {then} ELSE {otherwise} END"
+
+
+def one_of(values, salt):
+    return f"[{', '.join(values)}][CAST(1 + {word(salt)} % {len(values)} AS BIGINT)]"
+
+
+def address(salt):
+    google = seldom(0.001, salt + " google", "'google/'", "''")
+    return (
+        f"'http://site' || {ranked(20000, salt + ' site')} || '.example/' || {google} "
+        f"|| 'section' || {ranked(200, salt + ' section')} "
+        f"|| '/page' || {ranked(400000, salt + ' page')} || '.html'"
+    )
+
+
+MOMENT = f"TIMESTAMP '2013-07-01' + to_seconds(CAST({word('moment')} % (31 * 86400) AS BIGINT))"
+REFERER = seldom(0.8, "referred", address("referer"), "''")
+PHRASE = f"'words ' || {ranked(150000, 'phrase')} || ' ' || {ranked(300, 'more')}"
+MODEL = f"'model' || {ranked(160, 'model')}"
+TITLE = seldom(0.002, "Google", "' Google'", "''")
 
 # What queries select by, or group by, is not like other columns of the type.
 COLUMNS = {
-    "WatchID": "CAST(word('watch') AS BIGINT)",
-    "CounterID": "CASE WHEN part('62') < 0.03 THEN 62 ELSE ranked(10000, 'counter') END",
-    "UserID": "CAST(hash(ranked(300000, 'user')) >> 1 AS BIGINT)",
-    "URL": "page('url')",
-    "Referer": "CASE WHEN part('referred') < 0.2 THEN '' ELSE page('referer') END",
-    "Title": "'Title ' || ranked(100000, 'title') || CASE WHEN part('Google') < 0.002 "
-    "THEN ' Google' ELSE '' END",
-    "SearchPhrase": "CASE WHEN part('searched') < 0.87 THEN '' ELSE 'words ' "
-    "|| ranked(150000, 'phrase') || ' ' || ranked(300, 'more') END",
-    "MobilePhoneModel": "CASE WHEN part('mobile') < 0.94 THEN '' ELSE 'model' "
-    "|| ranked(160, 'model') END",
-    "MobilePhone": "CASE WHEN part('mobile') < 0.94 THEN 0 ELSE ranked(80, 'phone') END",
-    "AdvEngineID": "CASE WHEN part('adv') < 0.994 THEN 0 ELSE ranked(60, 'engine') END",
-    "SearchEngineID": "CASE WHEN part('searched') < 0.87 THEN 0 ELSE ranked(90, 'search') END",
-    "RegionID": "ranked(9000, 'region')",
-    "ClientIP": "CAST(hash(ranked(250000, 'user')) % 4294967296 - 2147483648 AS INTEGER)",
-    "TraficSourceID": "ranked(12, 'source') - 2",
-    "ResolutionWidth": "[1024, 1280, 1366, 1440, 1600, 1920][1 + word('width') % 6]",
-    "IsRefresh": "CAST(part('refresh') < 0.1 AS INTEGER)",
-    "DontCountHits": "CAST(part('count') < 0.03 AS INTEGER)",
-    "IsLink": "CAST(part('link') < 0.3 AS INTEGER)",
-    "IsDownload": "CAST(part('download') < 0.001 AS INTEGER)",
-    "EventTime": "moment",
-    "EventDate": "CAST(moment AS DATE)",
-    "URLHash": "CAST(hash(page('url')) >> 1 AS BIGINT)",
-    "RefererHash": "CAST(hash(page('referer')) >> 1 AS BIGINT)",
+    "WatchID": word("watch"),
+    "CounterID": seldom(0.03, "62", "62", ranked(10000, "counter")),
+    "UserID": f"hash({ranked(300000, 'user')}) >> 1",
+    "ClientIP": f"CAST(hash({ranked(250000, 'user')}) >> 32 AS BIGINT) - 2147483648",
+    "URL": address("url"),
+    "URLHash": f"hash({address('url')}) >> 1",
+    "Referer": REFERER,
+    "RefererHash": f"hash({REFERER}) >> 1",
+    "Title": f"'Title ' || {ranked(100000, 'title')} || {TITLE}",
+    "SearchPhrase": seldom(0.13, "searched", PHRASE, "''"),
+    "SearchEngineID": seldom(0.13, "searched", ranked(90, "search")),
+    "MobilePhoneModel": seldom(0.06, "mobile", MODEL, "''"),
+    "MobilePhone": seldom(0.06, "mobile", ranked(80, "phone")),
+    "AdvEngineID": seldom(0.006, "adv", ranked(60, "engine")),
+    "RegionID": ranked(9000, "region"),
+    "TraficSourceID": f"{ranked(12, 'source')} - 2",
+    "ResolutionWidth": one_of(["1024", "1280", "1366", "1440", "1600", "1920"], "width"),
+    "IsRefresh": seldom(0.1, "refresh", "1"),
+    "DontCountHits": seldom(0.03, "count", "1"),
+    "IsLink": seldom(0.3, "link", "1"),
+    "IsDownload": seldom(0.001, "download", "1"),
 }
 
 
 def value(name, kind):
     if name in COLUMNS:
         return COLUMNS[name]
-    salt = quoted(name)
+    if kind.startswith(("TIMESTAMP", "DATE")):
+        return MOMENT
     if kind.startswith("SMALLINT"):
-        return f"ranked(100, {salt}) - 1"
+        return f"{ranked(100, name)} - 1"
     if kind.startswith("INTEGER"):
-        return f"ranked(1000000, {salt}) - 1"
+        return f"{ranked(1000000, name)} - 1"
     if kind.startswith("BIGINT"):
-        return f"word({salt})"
-    if kind.startswith("TIMESTAMP"):
-        return "moment"
+        return word(name)
     if kind.startswith("CHAR"):
-        return f"['R', 'G', 'B', '5'][1 + word({salt}) % 4]"
-    return f"CASE WHEN part({salt}) < 0.8 THEN '' ELSE 'value' || ranked(1000, {salt} || 'v') END"
+        return one_of(["'R'", "'G'", "'B'", "'5'"], name)
+    return seldom(0.2, name, f"'value' || {ranked(1000, name + ' value')}", "''")
 
 
 def clickbench(database, job):
     columns = re.findall(r"^\s+(\w+)\s+(\w+(?:\(\d+\))?)", job["create"], re.MULTILINE)
     # Values that a query looks for are there, once in a thousand rows.
     sought = dict(re.findall(r"\b(\w+) = (\d{10,})", job["queries"]))
-    database.execute(MACROS)
     values = []
     for name, kind in columns:
         text = value(name, kind.upper())
         if name in sought:
-            text = f"CASE WHEN word('{name}?') % 1000 = 0 THEN {sought[name]} ELSE {text} END"
+            text = seldom(0.001, name + " sought", sought[name], text)
         values.append(f'CAST({text} AS {kind}) AS "{name}"')
     file = os.path.join(job["to"], "hits.parquet")
     rows = int(job["scale"] * 1000)
-    moment = "TIMESTAMP '2013-07-01' + to_seconds(CAST(word('moment') % (31 * 86400) AS BIGINT))"
     database.execute(
-        f"COPY (SELECT {', '.join(values)} FROM (SELECT i, {moment} AS moment "
-        f"FROM range({rows}) AS numbers(i)) ORDER BY \"CounterID\", \"EventDate\") "
-        f"TO {quoted(file)} (FORMAT parquet)"
+        f"COPY (SELECT {', '.join(values)} FROM range({rows}) AS numbers(i) "
+        f'ORDER BY "CounterID", "EventDate") TO {quoted(file)} (FORMAT parquet)'
     )
 
 
