@@ -1,6 +1,6 @@
 //! `giveway bench sql`: from options to a report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -35,9 +35,8 @@ pub(crate) struct SqlArgs {
         default_value = "tpch"
     )]
     suites: Vec<Suite>,
-    /// giveway, datafusion, duckdb
-    #[arg(long, value_delimiter = ',', value_name = "LIST",
-          default_values_t = EngineName::ALL)]
+    /// giveway, datafusion, duckdb [default: all that are there]
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
     engines: Vec<EngineName>,
     /// Numbers of queries [default: all of each suite]
     #[arg(long, value_delimiter = ',', value_name = "LIST",
@@ -87,32 +86,39 @@ pub(super) fn sql(args: &SqlArgs) -> Result<u8, Failure> {
     if cells.is_empty() {
         return Err(Failure::usage("no suite has a query of these numbers"));
     }
-    if args.engines.contains(&EngineName::DuckDb) {
-        has_duckdb(&args.python)?;
-    }
+    let engines = args.engines(has_duckdb(&args.python))?;
     let stop = interruptible()?;
-    let bench = Bench::new(args.settings());
+    let bench = Bench::new(args.settings(engines));
     eprintln!("measuring on this machine itself, {} queries", cells.len());
     args.results
         .run(&cells, Cell::title, &Native(bench), 1, &stop)
 }
 
-/// Refuses before anything is measured, not after.
-fn has_duckdb(python: &PathBuf) -> Result<(), Failure> {
+fn has_duckdb(python: &Path) -> bool {
     let asked = Command::new(python).args(["-c", "import duckdb"]).output();
-    if asked.is_ok_and(|answer| answer.status.success()) {
-        return Ok(());
-    }
-    let name = python.display();
-    Err(
-        Failure::new(format_args!("{name} has no package duckdb")).with_remedy(
-            "python3 -m venv duck && duck/bin/pip install duckdb, then --python \
-             duck/bin/python; or leave duckdb out of --engines",
-        ),
-    )
+    asked.is_ok_and(|answer| answer.status.success())
 }
 
 impl SqlArgs {
+    /// Who is measured. Who was asked for and is not there is an error before anything is
+    /// measured.
+    fn engines(&self, has_duckdb: bool) -> Result<Vec<EngineName>, Failure> {
+        let remedy = "python3 -m venv duck && duck/bin/pip install duckdb, then --python \
+                      duck/bin/python";
+        let missing = format!("{} has no package duckdb", self.python.display());
+        match (self.engines.as_slice(), has_duckdb) {
+            ([], true) => Ok(EngineName::ALL.into()),
+            ([], false) => {
+                eprintln!("giveway: warning: without DuckDB: {missing}: {remedy}");
+                Ok(vec![EngineName::Giveway, EngineName::DataFusion])
+            }
+            (chosen, false) if chosen.contains(&EngineName::DuckDb) => {
+                Err(Failure::new(missing).with_remedy(remedy))
+            }
+            (chosen, _) => Ok(chosen.to_owned()),
+        }
+    }
+
     fn cells(&self) -> Vec<Cell> {
         let mut cells = Vec::new();
         for &suite in &self.suites {
@@ -130,7 +136,7 @@ impl SqlArgs {
         cells
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self, engines: Vec<EngineName>) -> Settings {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         Settings {
             source: Source {
@@ -141,7 +147,7 @@ impl SqlArgs {
                 generator: self.generator.clone().unwrap_or(self.python.clone()),
                 clickbench: self.clickbench.clone(),
             },
-            engines: self.engines.clone(),
+            engines,
             python: self.python.clone(),
             // No machine has more CPUs than that.
             threads: self.threads.unwrap_or(cpus as u32),
@@ -191,14 +197,21 @@ mod tests {
     }
 
     #[test]
-    fn a_python_without_duckdb_is_answered_with_the_remedy() {
-        for python in ["/nonexistent/python", "false"] {
-            let error = has_duckdb(&python.into()).unwrap_err().to_string();
-            assert!(
-                error.contains(python) && error.contains("pip install"),
-                "{error}"
-            );
-        }
-        assert!(has_duckdb(&"true".into()).is_ok());
+    fn without_duckdb_the_others_are_measured_unless_it_was_asked_for() {
+        use EngineName::{DataFusion, DuckDb, Giveway};
+        let args = |options: &[&str]| parse::<SqlArgs>(options).unwrap();
+        let chosen = |options: &[&str], there| args(options).engines(there);
+        assert_eq!(chosen(&[], true).unwrap(), EngineName::ALL);
+        assert_eq!(chosen(&[], false).unwrap(), [Giveway, DataFusion]);
+        assert_eq!(chosen(&["--engines", "giveway"], false).unwrap(), [Giveway]);
+        assert_eq!(chosen(&["--engines", "duckdb"], true).unwrap(), [DuckDb]);
+        let error = chosen(&["--engines", "giveway,duckdb"], false).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("python3") && error.contains("pip install"),
+            "{error}"
+        );
+        assert!(has_duckdb(Path::new("true")));
+        assert!(!has_duckdb(Path::new("false")) && !has_duckdb(Path::new("/nonexistent")));
     }
 }
