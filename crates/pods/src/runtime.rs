@@ -1,6 +1,11 @@
-//! The container runtime, asked which pods run: one call of the Container Runtime
+//! The container runtime, asked which pods there are: one call of the Container Runtime
 //! Interface, version 1 (kubernetes/cri-api, `runtime.v1.RuntimeService`), which
 //! containerd and CRI-O serve on a socket of the node.
+//!
+//! A pod is there until its sandbox is removed, not only while the sandbox's own process
+//! runs: that process can end before the pod's containers do, and a background pod must
+//! not rise by that. A pod whose sandbox was made anew has two for a time, and the
+//! youngest counts.
 //!
 //! Only the messages of that call are here, and of them only the fields that are
 //! used; numbers and names are the interface's. [`crate::grpc`] carries them.
@@ -30,7 +35,7 @@ pub enum Error {
     Silent(Unanswered),
 }
 
-/// A pod that runs, as its runtime knows it.
+/// A pod as its runtime knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sandbox {
     /// As Kubernetes gave it, which is also in the cgroup's name.
@@ -72,67 +77,45 @@ impl Runtime {
         Runtime { patience, ..self }
     }
 
-    /// The pods that run. To be called in a Tokio runtime that has I/O and time.
+    /// The pods that there are. To be called in a Tokio runtime that has I/O and time.
     ///
     /// # Errors
     /// [`Error::Silent`]: the runtime is not there, serves another version of the
     /// interface, or took too long.
     pub async fn pods(&self) -> Result<Vec<Sandbox>, Error> {
-        let question = wire::ListPodSandboxRequest {
-            filter: Some(wire::PodSandboxFilter {
-                state: Some(wire::PodSandboxStateValue { state: wire::READY }),
-            }),
-        };
         let call = Call {
             socket: &self.socket,
             path: LIST,
             patience: self.patience,
             answer_max: ANSWER_MAX,
         };
-        let answer = call.ask(&question.encode_to_vec()).await;
-        let answer = answer.map_err(Error::Silent)?;
-        let answer = wire::ListPodSandboxResponse::decode(answer)
+        // A question without a filter has no fields.
+        let answer = call.ask(&[]).await.map_err(Error::Silent)?;
+        let mut answer = wire::ListPodSandboxResponse::decode(answer)
             .map_err(|error| Error::Silent(Unanswered::Malformed(error.to_string())))?;
-        Ok(answer
+        answer.items.sort_by_key(|item| item.created_at);
+        // Of several with a UID the last one stays.
+        let pods: BTreeMap<String, Sandbox> = answer
             .items
             .into_iter()
             .map(|item| {
                 let metadata = item.metadata.unwrap_or_default();
-                Sandbox {
-                    uid: metadata.uid,
+                let pod = Sandbox {
+                    uid: metadata.uid.clone(),
                     name: metadata.name,
                     namespace: metadata.namespace,
                     annotations: item.annotations,
-                }
+                };
+                (metadata.uid, pod)
             })
-            .collect())
+            .collect();
+        Ok(pods.into_values().collect())
     }
 }
 
 /// The messages, as the interface has them.
 mod wire {
     use std::collections::BTreeMap;
-
-    /// `SANDBOX_READY`.
-    pub(super) const READY: i32 = 0;
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct PodSandboxStateValue {
-        #[prost(int32, tag = "1")]
-        pub(super) state: i32,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct PodSandboxFilter {
-        #[prost(message, optional, tag = "2")]
-        pub(super) state: Option<PodSandboxStateValue>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct ListPodSandboxRequest {
-        #[prost(message, optional, tag = "1")]
-        pub(super) filter: Option<PodSandboxFilter>,
-    }
 
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct PodSandboxMetadata {
@@ -148,6 +131,9 @@ mod wire {
     pub(super) struct PodSandbox {
         #[prost(message, optional, tag = "2")]
         pub(super) metadata: Option<PodSandboxMetadata>,
+        /// In ns.
+        #[prost(int64, tag = "4")]
+        pub(super) created_at: i64,
         #[prost(btree_map = "string, string", tag = "6")]
         pub(super) annotations: BTreeMap<String, String>,
     }
