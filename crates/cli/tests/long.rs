@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 mod build;
 #[path = "package/guest.rs"]
 mod guest;
+#[path = "pods/node.rs"]
+mod node;
 #[path = "guest/transcript.rs"]
 mod transcript;
 

@@ -7,11 +7,6 @@
 
 show() { on systemctl show --value --property "$1" "$2"; }
 another() { [ -n "$2" ] && [ "$1" != "$2" ] && echo another; }
-# What Prometheus would get.
-scrape() {
-	on bash -c 'exec 3<>/dev/tcp/127.0.0.1/9752 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 &&
-		cat <&3' | tr -d '\r' | sed -n 's/^giveway_up //p'
-}
 metrics() { pgrep -f '^giveway metrics'; }
 meta() { pgrep -f '^giveway meta run'; }
 reboot() {

@@ -1,10 +1,11 @@
 # A machine in memory on which packages can be installed, in the guest's kernel: the
-# guest's root cannot be written to. Read by package.sh and units.sh.
+# guest's root cannot be written to. Read by package.sh, pods.sh and units.sh.
 #
 #   on COMMAND          runs a command on the machine
 #   boot TARGET         starts systemd there, as the first process of a namespace
 #   install_rusty       installs a scheduler for the metascheduler
 #   shut_down           ends systemd and all that it has started; the disk stays
+#   scrape              whether UFS is loaded, as 'giveway metrics' says
 
 claim() { # NAME WHAT-IS-THERE WHAT-SHOULD-BE
 	if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: '$2' instead of '$3'"; fi
@@ -46,6 +47,12 @@ shut_down() {
 	on systemctl poweroff
 	wait $outside
 	umount -l $machine/run && mount -t tmpfs run $machine/run
+}
+
+# As Prometheus would.
+scrape() {
+	on bash -c 'exec 3<>/dev/tcp/127.0.0.1/9752 && printf "GET /metrics HTTP/1.0\r\n\r\n" >&3 &&
+		cat <&3' | tr -d '\r' | sed -n 's/^giveway_up //p'
 }
 
 # By compilers that make UFS under another name.
