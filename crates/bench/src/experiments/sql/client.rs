@@ -13,8 +13,8 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::EngineName;
 use super::protocol::{Answer, Ask, Ready, Reply, Setup};
+use super::row::EngineName;
 
 const DUCKDB: &str = include_str!("engine.py");
 /// How long an engine may take to open its tables.

@@ -19,8 +19,8 @@ use std::sync::atomic::AtomicBool;
 use giveway_sql::tpch::{self, Dataset, Scale};
 use serde::Serialize;
 
-use super::Suite;
 use super::row::EngineName;
+use super::suite::Suite;
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
 

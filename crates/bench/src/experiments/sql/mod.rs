@@ -51,8 +51,7 @@ use giveway_command::Failure;
 use crate::report::Report;
 use crate::runner::experiment::{Experiment, GuestCommand};
 
-use row::{EngineName, SqlRow};
-use suite::Suite;
+use row::SqlRow;
 
 /// The experiment, as the registry knows it.
 pub(crate) struct Sql;

@@ -18,8 +18,8 @@ use giveway_command::{Context, Failure};
 use giveway_sql::{Engine, Session, files};
 use tokio::runtime::{Builder, Runtime};
 
-use super::EngineName;
 use super::protocol::{Answer, Ask, CELLS_MAX, Ready, Reply, Setup};
+use super::row::EngineName;
 
 /// Which engine.
 #[derive(Args, Debug)]
