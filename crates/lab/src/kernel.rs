@@ -127,16 +127,15 @@ impl Kernel {
         Some(Kernel { dir })
     }
 
+    /// The kernel of a series, if it is in the cache.
+    pub(crate) fn existing_of_series(cache: &Cache, series: &str) -> Option<Kernel> {
+        let dir = cache.find(&series_entry(series))?;
+        Some(Kernel { dir })
+    }
+
     /// The kernel with the patches of `kernel/cfl`, from the cache or built.
     fn cfl(cache: &Cache, progress: &dyn Progress) -> Result<Kernel> {
-        let recipe = Recipe {
-            name: CFL,
-            series: CFL_SERIES,
-            config: CFL_CONFIG,
-            patches: CFL_PATCHES,
-        };
-        let name = format!("series-{CFL}-{}", made_from(&[recipe.digest().as_bytes()]));
-        let dir = cache.entry(&name, |dir| {
+        let dir = cache.entry(&series_entry(CFL), |dir| {
             let apt = Apt::open(cache, progress)?;
             let sources = apt.versions(&format!("linux-source-{CFL_SERIES}"))?;
             let Some((version, _)) = sources.first() else {
@@ -145,14 +144,14 @@ impl Kernel {
                     tried: String::new(),
                 });
             };
-            source::build(&apt, cache, &recipe, version, dir, progress)
+            source::build(&apt, cache, &recipe(CFL), version, dir, progress)
         })?;
         Ok(Kernel { dir })
     }
 
     /// Debian's newest build of a series, whether or not a scheduler loads in it.
     fn of_debian(cache: &Cache, series: &str, progress: &dyn Progress) -> Result<Kernel> {
-        let name = format!("series-{DEBIAN}{series}-{}", made_from(&[]));
+        let name = series_entry(&format!("{DEBIAN}{series}"));
         let dir = cache.entry(&name, |dir| {
             let apt = Apt::open(cache, progress)?;
             let Some((release, version)) = build_of(&apt, series)? else {
@@ -182,17 +181,7 @@ impl Kernel {
         if let Some(number) = series.strip_prefix(DEBIAN) {
             return Kernel::of_debian(cache, number, progress);
         }
-        let recipe = Recipe {
-            name: "lab",
-            series,
-            config: "",
-            patches: &[],
-        };
-        let name = format!(
-            "series-{series}-{}",
-            made_from(&[recipe.digest().as_bytes()])
-        );
-        let dir = cache.entry(&name, |dir| {
+        let dir = cache.entry(&series_entry(series), |dir| {
             let apt = Apt::open(cache, progress)?;
             let kernel = Kernel {
                 dir: dir.to_owned(),
@@ -217,7 +206,7 @@ impl Kernel {
                     tried,
                 });
             };
-            source::build(&apt, cache, &recipe, version, dir, progress)?;
+            source::build(&apt, cache, &recipe(series), version, dir, progress)?;
             match kernel.refusal(&probe, progress)? {
                 None => Ok(()),
                 Some(reason) => Err(LabError::NoKernel {
@@ -287,6 +276,31 @@ fn made_from(more: &[&[u8]]) -> String {
 
 fn entry_prefix() -> String {
     format!("kernel-{}-", made_from(&[]))
+}
+
+/// What a series is built from where Debian has no build of it that can be used.
+fn recipe(series: &str) -> Recipe<'_> {
+    match series {
+        CFL => Recipe {
+            name: CFL,
+            series: CFL_SERIES,
+            config: CFL_CONFIG,
+            patches: CFL_PATCHES,
+        },
+        _ => Recipe {
+            name: "lab",
+            series,
+            config: "",
+            patches: &[],
+        },
+    }
+}
+
+/// The cache entry of a series. Debian's own build is made from no recipe.
+fn series_entry(series: &str) -> String {
+    let recipe = (!series.starts_with(DEBIAN)).then(|| recipe(series).digest());
+    let more: Vec<_> = recipe.iter().map(String::as_bytes).collect();
+    format!("series-{series}-{}", made_from(&more))
 }
 
 /// The series of which the archive has kernels that Debian built, oldest first.
@@ -428,5 +442,15 @@ mod tests {
         );
         assert_eq!(newest_release(&[]), None);
         assert_eq!(numbers("7.2.13+deb14-cloud-amd64"), [7, 2, 13]);
+    }
+
+    #[test]
+    fn a_series_is_found_in_the_cache_once_it_is_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path());
+        let is_there = |series| Kernel::existing_of_series(&cache, series).is_some();
+        assert!(!is_there(CFL));
+        fs::create_dir(dir.path().join(series_entry(CFL))).unwrap();
+        assert!(is_there(CFL) && !is_there("7.2") && !is_there("debian-7.2"));
     }
 }

@@ -244,6 +244,12 @@ pub fn cached_parts(layer: Option<&Layer>) -> CachedParts {
     }
 }
 
+/// Whether [`Lab::open`] would find the kernel of this series and neither fetch nor build
+/// it; see [`LabSpec::series`].
+pub fn has_series(series: &str) -> bool {
+    Cache::existing().is_some_and(|cache| Kernel::existing_of_series(&cache, series).is_some())
+}
+
 /// The series of kernels that Debian's archive has builds of, such as `6.12`, oldest
 /// first. Not each of them can load a scheduler; see [`LabSpec::series`].
 ///
