@@ -56,6 +56,18 @@ impl Group {
         ))
     }
 
+    /// What one of its files says.
+    pub(crate) fn read(&self, file: &str) -> Result<String> {
+        self.0
+            .read(file)
+            .map_err(failed("read it", &self.0.file(file)))
+    }
+
+    /// The file that the number of a thread of this process is written to, to move it.
+    pub(crate) fn threads(&self) -> PathBuf {
+        self.0.file("cgroup.threads")
+    }
+
     /// CPU time that processes have spent in it.
     pub(crate) fn cpu_time(&self) -> Result<Duration> {
         let path = self.0.file("cpu.stat");
@@ -105,42 +117,46 @@ fn failed(what: &str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     }
 }
 
-/// A cgroup for some threads of this process, which is in the one above.
+/// Cgroups for threads of this process, which is in the one above them.
 #[derive(Debug)]
-pub(crate) struct ThreadGroup {
-    threads: Group,
+pub(crate) struct ThreadGroups {
+    groups: Vec<Group>,
     _process: Group,
     home: Cgroup,
 }
 
-impl ThreadGroup {
-    /// Makes the cgroup and moves this process into the one above. Threads stay
-    /// there until they are moved.
-    pub(crate) fn create(tier: Tier) -> Result<Self> {
+impl ThreadGroups {
+    /// Makes the cgroups, with these controllers (`+cpu`), and moves this process into the
+    /// one above. Threads stay there until they are moved.
+    pub(crate) fn create(controllers: &str, names: &[&str]) -> Result<Self> {
         let home = own_cgroup();
         let root = Cgroup::at(MOUNT);
         let control = root.file("cgroup.subtree_control");
-        root.enable("+cpu")
-            .map_err(failed("enable cpu", &control))?;
+        let what = format!("enable {controllers}");
+        root.enable(controllers).map_err(failed(&what, &control))?;
         let process = Group::create(root.file(NAME))?;
-        let threads = Group::create(process.0.file(tier.name()))?;
-        threads.set("cgroup.type", "threaded")?;
-        process.set("cgroup.subtree_control", "+cpu")?;
+        let threaded = |name: &&str| -> Result<Group> {
+            let group = Group::create(process.0.file(name))?;
+            group.set("cgroup.type", "threaded")?;
+            Ok(group)
+        };
+        let groups = names.iter().map(threaded).collect::<Result<_>>()?;
+        process.set("cgroup.subtree_control", controllers)?;
         process.add(std::process::id() as i32)?;
-        Ok(ThreadGroup {
-            threads,
+        Ok(ThreadGroups {
+            groups,
             _process: process,
             home,
         })
     }
 
-    /// The file that a thread's number is written to.
-    pub(crate) fn file(&self) -> PathBuf {
-        self.threads.0.file("cgroup.threads")
+    /// One for each name, in their order.
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups
     }
 }
 
-impl Drop for ThreadGroup {
+impl Drop for ThreadGroups {
     fn drop(&mut self) {
         return_to(&self.home);
     }

@@ -18,6 +18,8 @@ pub(crate) mod holders;
 #[cfg(feature = "experiments")]
 pub(crate) mod inversion;
 #[cfg(feature = "experiments")]
+pub(crate) mod kernel_locks;
+#[cfg(feature = "experiments")]
 pub mod locks;
 #[cfg(feature = "experiments")]
 pub(crate) mod meta;
@@ -64,6 +66,8 @@ pub(crate) const ALL: &[Registered] = &[
     Registered::of::<hint_overhead::cli::HintOverhead>(),
     #[cfg(feature = "experiments")]
     Registered::of::<locks::cli::Locks>(),
+    #[cfg(feature = "experiments")]
+    Registered::of::<kernel_locks::cli::KernelLocks>(),
     #[cfg(feature = "experiments")]
     Registered::of::<preempt::Preempt>(),
     #[cfg(feature = "experiments")]

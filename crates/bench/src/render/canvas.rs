@@ -195,10 +195,15 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Lines over a logarithmic axis; none with fewer than two places on it.
-pub(crate) fn lines(title: &str, across: &str, scale: Scale, lines: &[Line]) -> Option<String> {
+/// Lines over an axis with a name and a scale; none with fewer than two places on it.
+pub(crate) fn lines(
+    title: &str,
+    (across, along): (&str, Scale),
+    scale: Scale,
+    lines: &[Line],
+) -> Option<String> {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let places = || points().map(|point| Scale::Log.place(point.0));
+    let places = || points().map(|point| along.place(point.0));
     let (left, right) = (places().reduce(f64::min)?, places().reduce(f64::max)?);
     if left >= right {
         return None;
@@ -216,7 +221,7 @@ pub(crate) fn lines(title: &str, across: &str, scale: Scale, lines: &[Line]) -> 
             .x_desc(across)
             .x_labels(6)
             .y_labels(6)
-            .x_label_formatter(&|place| axis_large(Scale::Log.value(*place)))
+            .x_label_formatter(&|place| axis_large(along.value(*place)))
             .y_label_formatter(&|place| axis_large(scale.value(*place)))
             .light_line_style(TRANSPARENT)
             .bold_line_style(FAINT)
@@ -224,7 +229,7 @@ pub(crate) fn lines(title: &str, across: &str, scale: Scale, lines: &[Line]) -> 
             .label_style((FONT, 12).into_font().color(&TEXT))
             .draw()?;
         for line in lines {
-            let placed = |point: &(f64, f64)| (Scale::Log.place(point.0), scale.place(point.1));
+            let placed = |point: &(f64, f64)| (along.place(point.0), scale.place(point.1));
             let style = line.colour.stroke_width(line.width);
             chart.draw_series(LineSeries::new(line.points.iter().map(placed), style))?;
             let dots = line.points.iter().map(placed);

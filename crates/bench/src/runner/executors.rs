@@ -78,6 +78,16 @@ pub(crate) fn open_with(layer: Layer, refresh_kernel: bool) -> Result<Lab, Failu
     Ok(Lab::open(&spec, &Steps::new())?)
 }
 
+/// The lab with the newest kernel of a series and the image of every guest, for what needs
+/// no data.
+pub(crate) fn open_series(series: &str) -> Result<Lab, Failure> {
+    let spec = LabSpec {
+        series: Some(series.to_owned()),
+        ..LabSpec::default()
+    };
+    Ok(Lab::open(&spec, &Steps::new())?)
+}
+
 /// What the background jobs of cells take beside a guest's PostgreSQL.
 fn packages(cells: &[CellConfig]) -> Vec<String> {
     let all = cells

@@ -37,7 +37,7 @@ pub(super) fn figures(summary: &Summary<'_>, experiment: PreemptExperiment) -> V
             width: if method == "hybrid" { 3 } else { 2 },
             points: points(summary.cells(experiment), method, number),
         });
-        canvas::lines(title, across, scale, &Vec::from_iter(series))
+        canvas::lines(title, (across, Scale::Log), scale, &Vec::from_iter(series))
     };
     let figures = match experiment {
         PreemptExperiment::Latency => vec![

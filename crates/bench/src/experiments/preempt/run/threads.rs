@@ -20,7 +20,7 @@ use nix::unistd::gettid;
 use super::cpus::{CpuPlan, Pinned};
 use super::driver::{Task, Workers};
 use super::method::Priority;
-use crate::cell::cgroup::ThreadGroup;
+use crate::cell::cgroup::ThreadGroups;
 use crate::cell::policy::Class;
 use crate::harness::error::{Error, Result};
 
@@ -132,7 +132,7 @@ pub(crate) struct ThreadWorkers {
     /// Whose turn it is.
     turn: usize,
     // Its threads have ended when it goes.
-    _group: Option<ThreadGroup>,
+    _group: Option<ThreadGroups>,
 }
 
 impl ThreadWorkers {
@@ -142,12 +142,12 @@ impl ThreadWorkers {
     /// The priority needs a privilege or a cgroup that is not to be had.
     pub(crate) fn start(priority: Priority, places: usize, cpus: &CpuPlan) -> Result<Self> {
         let group = match priority {
-            Priority::Ufs => Some(ThreadGroup::create(Tier::Background)?),
+            Priority::Ufs => Some(ThreadGroups::create("+cpu", &[Tier::Background.name()])?),
             Priority::Equal | Priority::Nice | Priority::Fifo => None,
         };
         let start = |duty, places| -> Result<Vec<Member>> {
             let cpus = cpus.workers.iter();
-            let file = || group.as_ref().map(ThreadGroup::file);
+            let file = || group.as_ref().map(|group| group.groups()[0].threads());
             cpus.map(|cpu| Member::start(*cpu, duty, places, priority, file()))
                 .collect()
         };

@@ -111,7 +111,7 @@ fn over_load(
             .collect(),
     };
     let lines: Vec<Line> = summary.arms(experiment).into_iter().map(line).collect();
-    canvas::lines(title, "load", Scale::Log, &lines)
+    canvas::lines(title, ("load", Scale::Log), Scale::Log, &lines)
 }
 
 fn shift(summary: &Summary<'_>) -> String {

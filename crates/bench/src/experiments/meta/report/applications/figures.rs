@@ -118,6 +118,11 @@ impl Summary<'_> {
                 points: vec![(first, level), (last, level)],
             });
         }
-        canvas::lines(title, "base timeslice, ms", Scale::Linear, &lines)
+        canvas::lines(
+            title,
+            ("base timeslice, ms", Scale::Log),
+            Scale::Linear,
+            &lines,
+        )
     }
 }
