@@ -49,7 +49,7 @@ pub(crate) struct SqlArgs {
     #[arg(long, default_value_t = 1500, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rows: u32,
-    /// A copy of https://github.com/ClickHouse/ClickBench
+    /// A copy of the repository ClickHouse/ClickBench
     #[arg(long, value_name = "DIR")]
     clickbench: Option<PathBuf>,
     /// Where data is made and kept [default: ~/.cache/giveway/sql]
