@@ -296,10 +296,12 @@ struct Disk;
 
 impl Disk {
     fn mount(image: &Path) -> Result<Self> {
-        let open = |path: &Path| File::options().write(true).open(path);
         let mut from = File::open(image).map_err(Error::file("open", image))?;
-        let mut to = open(DISK.as_ref()).map_err(Error::file("open", DISK.as_ref()))?;
+        let disk = File::options().write(true).open(DISK);
+        let mut to = disk.map_err(Error::file("open", DISK.as_ref()))?;
         io::copy(&mut from, &mut to).map_err(Error::file("copy", image))?;
+        // A disk that is open for writing cannot be mounted.
+        drop(to);
         fs::create_dir_all(MOUNT).map_err(Error::file("make", MOUNT.as_ref()))?;
         let mount = Command::new("mount")
             .args(["-t", "ext4", DISK, MOUNT])
