@@ -82,7 +82,7 @@ impl Record for KernelLocksRow {
             figure(
                 "both: CFL's of stock's",
                 "Section 4.4",
-                "up to 2.44 x",
+                "2.44 x",
                 summary.of_stock(Part::Rename, Lock::Cfl, "together"),
             )
             .unit(" x"),
@@ -300,8 +300,8 @@ fn table(report: &Report<KernelLocksRow>) -> String {
     events_table(&mut text, &summary);
     series_table(&mut text, &summary);
     text.push_str(
-        "\nMedians, ± half the range of the repeats. Of the stock mutex the kernel counts no\n\
-         hold time: Jain's index takes its renames times the sections under CFL. Not\n\
+        "\nMedians, ± half the range of the repeats. Of the stock mutex the kernel counts\n\
+         no hold time: Jain's index takes its renames times the sections under CFL. Not\n\
          compared, as no port to this kernel is known: ShflLock, CNA, SCL, Syncord.\n",
     );
     text + &target::lines("CFL", &targets(&summary))
