@@ -369,7 +369,7 @@ mod tests {
             let is_over = || threads.iter().any(|thread| thread.is_finished());
             let renamed = || shared.renames[1][0].0.load(Relaxed) > 0;
             let ready = || shared.ready.load(Relaxed) == threads.len();
-            while !is_over() && !(ready() && renamed()) {
+            while !(is_over() || ready() && renamed()) {
                 thread::sleep(Duration::from_millis(1));
             }
             shared.set_active([0, 0], true);
