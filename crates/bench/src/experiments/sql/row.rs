@@ -74,7 +74,7 @@ pub(crate) struct SqlRow {
     /// Why there is no answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub failed: Option<String>,
-    /// How the answer differs from that of the engine before it in the list of engines.
+    /// How the first answer differs from that of the next engine that has one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub differs: Option<String>,
 }
