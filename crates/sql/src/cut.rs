@@ -300,7 +300,7 @@ impl Cutter<'_> {
             _ => self.store(left, Route::Straight, partitions, None, rows),
         };
         let pool = self.surroundings.context.memory_pool();
-        let native = NativeJoin::new(join, partitions, pool, self.batch_rows());
+        let native = NativeJoin::new(join, partitions, pool, self.batch_rows())?;
         let stage = |name: &str| {
             let label = format!("HashJoin > {name}");
             Arc::new(Stage::new(label, rows, 1, Vec::new(), self.board))

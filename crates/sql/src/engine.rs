@@ -349,7 +349,7 @@ impl Inner {
             false => Arc::clone(&engine.readers),
         };
         let surroundings = Surroundings {
-            context: query.context(&account),
+            context: Arc::new(query.context_of_workers(&account)),
             task_time: engine.settings.task_time,
             side_thread,
         };
@@ -425,13 +425,23 @@ impl Inner {
 
 impl Query {
     /// What the plan is run with: the session's, with an account of its own.
-    pub(crate) fn context(&self, account: &Arc<Account>) -> Arc<TaskContext> {
+    pub(crate) fn context(&self, account: &Arc<Account>) -> TaskContext {
         let context = TaskContext::from(&self.state);
         let environment = RuntimeEnv {
             memory_pool: Arc::clone(account) as Arc<dyn MemoryPool>,
             ..(*context.runtime_env()).clone()
         };
-        Arc::new(context.with_runtime(Arc::new(environment)))
+        context.with_runtime(Arc::new(environment))
+    }
+
+    /// The same, for the engine's workers.
+    fn context_of_workers(&self, account: &Arc<Account>) -> TaskContext {
+        let context = self.context(account);
+        let mut config = context.session_config().clone();
+        // Streams of stock joins would wait for each other's builds: `join::filter`.
+        let optimizer = &mut config.options_mut().optimizer;
+        optimizer.enable_join_dynamic_filter_pushdown = false;
+        context.with_session_config(config)
     }
 }
 

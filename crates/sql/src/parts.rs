@@ -376,7 +376,7 @@ mod tests {
         session.register_batches("t", schema, vec![batch]).unwrap();
         let query = session.sql(sql).await.unwrap();
         let account = Arc::new(Account::new(Arc::clone(&query.engine.memory)));
-        let context = query.context(&account);
+        let context = Arc::new(query.context(&account));
         let again = query.again().await.unwrap();
         let expected = collect(last_step(again.plan()), Arc::clone(&context));
         let expected = expected.await.unwrap();

@@ -303,7 +303,7 @@ mod tests {
 
     fn context(query: &Query) -> Arc<TaskContext> {
         let account = Account::new(Arc::clone(&query.engine.memory));
-        query.context(&Arc::new(account))
+        Arc::new(query.context(&Arc::new(account)))
     }
 
     /// The scan of a plan.

@@ -37,7 +37,7 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(engine: &Arc<Inner>) -> Session {
-        let mut config = SessionConfig::new()
+        let config = SessionConfig::new()
             .with_target_partitions(engine.partitions)
             // Streams share a cursor: nothing has to be spread by copying.
             .with_round_robin_repartition(false)
@@ -45,13 +45,6 @@ impl Session {
             // Nothing is spilled, so nothing has to be kept free for it.
             .with_sort_spill_reservation_bytes(0)
             .with_option_extension(QueryOptions::default());
-        // They make one pipeline wait for what happens in another one, beside the
-        // order of pipelines. The first of these stands for the others only in `SET`.
-        let optimizer = &mut config.options_mut().optimizer;
-        optimizer.enable_dynamic_filter_pushdown = false;
-        optimizer.enable_join_dynamic_filter_pushdown = false;
-        optimizer.enable_topk_dynamic_filter_pushdown = false;
-        optimizer.enable_aggregate_dynamic_filter_pushdown = false;
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(engine.environment())

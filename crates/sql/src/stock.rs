@@ -36,7 +36,7 @@ impl Stock {
     /// Why there is no result.
     pub async fn collect(&self, query: Query) -> Result<Vec<RecordBatch>, SqlError> {
         let account = Arc::new(Account::new(Arc::clone(&query.engine.memory)));
-        let context = query.context(&account);
+        let context = Arc::new(query.context(&account));
         let runtime = self.0.as_ref().expect("there until it is dropped");
         let mut task = tokio::task::JoinSet::new();
         task.spawn_on(collect(query.plan, context), runtime.handle());

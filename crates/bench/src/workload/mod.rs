@@ -7,4 +7,6 @@ pub(crate) mod network;
 #[cfg(feature = "engines")]
 pub(crate) mod oltp;
 pub mod postgres;
+#[cfg(feature = "sql")]
+pub(crate) mod rows;
 pub mod tpcc;

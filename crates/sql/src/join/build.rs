@@ -23,6 +23,7 @@ use giveway_tasks::{Failure, Morsel, Pipeline, Step};
 
 use crate::progress::Stage;
 
+use super::filter::KeyFilter;
 use super::table::JoinTable;
 
 /// All tables of a join, one per partition of its build side.
@@ -32,6 +33,8 @@ pub(super) struct Tables {
     equality: NullEquality,
     /// Whether rows remember that they have found a partner.
     pub(super) is_visited: bool,
+    /// What the probe side's scans are told.
+    filter: Option<KeyFilter>,
     partitions: Vec<OnceLock<JoinTable>>,
     /// Whether all rows have been entered.
     is_full: AtomicBool,
@@ -44,6 +47,7 @@ impl Tables {
         keys: Vec<Arc<dyn PhysicalExpr>>,
         equality: NullEquality,
         is_visited: bool,
+        filter: Option<KeyFilter>,
         partitions: usize,
         pool: &Arc<dyn MemoryPool>,
     ) -> Tables {
@@ -52,6 +56,7 @@ impl Tables {
             keys,
             equality,
             is_visited,
+            filter,
             partitions: (0..partitions).map(|_| OnceLock::new()).collect(),
             is_full: AtomicBool::new(false),
             memory: MemoryConsumer::new("join").register(pool),
@@ -141,7 +146,11 @@ impl Pipeline for Enter {
                 };
                 let end = range.end.min(ends[partition]);
                 let local = (range.start - first) as usize..(end - first) as usize;
-                tables.table(partition).enter(local, tables.equality)?;
+                let table = tables.table(partition);
+                if let Some(filter) = &tables.filter {
+                    filter.see(&table.keys, &local)?;
+                }
+                table.enter(local, tables.equality)?;
                 range.start = end;
             }
             Ok(Step::More)
@@ -152,6 +161,9 @@ impl Pipeline for Enter {
         self.stage.finish();
         if let Some(tables) = crate::lock(&self.tables).take() {
             tables.is_full.store(true, Relaxed);
+            if let Some(filter) = &tables.filter {
+                filter.publish()?;
+            }
         }
         Ok(())
     }

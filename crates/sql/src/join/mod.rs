@@ -15,9 +15,11 @@
 //! | `grow` | arrays put together a part at a time |
 //! | `gather`, `build` | the two pipelines |
 //! | `recipe` | what a kind of join gives out |
+//! | `filter` | what a finished build tells the scans of its probe side |
 //! | `lookup`, `probe` | a batch being looked up, and the stream |
 
 mod build;
+mod filter;
 mod gather;
 mod grow;
 mod lookup;
@@ -47,6 +49,7 @@ use crate::exchange::Exchange;
 use crate::progress::Stage;
 
 use build::{Enter, Tables};
+use filter::KeyFilter;
 use gather::Gather;
 use probe::Probe;
 use recipe::Recipe;
@@ -70,7 +73,6 @@ pub(crate) fn is_native(join: &HashJoinExec) -> Result<bool> {
         && !is_ordered
         && !join.null_aware
         && join.fetch().is_none()
-        && join.dynamic_expressions_produced().is_empty()
         && *join.partition_mode() != PartitionMode::Auto;
     let schema = join.left().schema();
     for (key, _) in join.on() {
@@ -97,7 +99,7 @@ impl NativeJoin {
         partitions: usize,
         pool: &Arc<dyn MemoryPool>,
         batch_rows: usize,
-    ) -> NativeJoin {
+    ) -> Result<NativeJoin> {
         let kind = *join.join_type();
         let (left, right) = (join.left().schema(), join.right().schema());
         let (_, mut columns) = build_join_schema(&left, &right, &kind);
@@ -122,15 +124,16 @@ impl NativeJoin {
             build_keys,
             join.null_equality(),
             Recipe::is_visited(kind),
+            KeyFilter::of(join)?,
             partitions,
             pool,
         );
-        NativeJoin {
+        Ok(NativeJoin {
             recipe: Arc::new(recipe),
             tables: Arc::new(tables),
             properties: Arc::clone(join.properties()),
             is_shared: *join.partition_mode() == PartitionMode::CollectLeft,
-        }
+        })
     }
 
     /// The pipelines that make the tables of what is in the exchange.

@@ -217,7 +217,9 @@ impl Probe {
                 return Poll::Ready(Ok(Some(batch)));
             }
             self.state = match std::mem::replace(&mut self.state, State::Done) {
-                State::Asking if self.recipe.needs_partner() && self.table().rows() == 0 => {
+                State::Asking
+                    if Recipe::needs_partner(self.recipe.kind) && self.table().rows() == 0 =>
+                {
                     self.ended()
                 }
                 State::Asking => {

@@ -42,11 +42,8 @@ impl Recipe {
     }
 
     /// Whether nothing comes of a probe row without a partner, nor of an empty table.
-    pub(super) fn needs_partner(&self) -> bool {
-        !matches!(
-            self.kind,
-            JoinType::Right | JoinType::Full | JoinType::RightAnti
-        )
+    pub(super) fn needs_partner(kind: JoinType) -> bool {
+        !matches!(kind, JoinType::Right | JoinType::Full | JoinType::RightAnti)
     }
 
     /// Which rows of a probe batch come out by themselves: those that have found a

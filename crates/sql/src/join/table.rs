@@ -74,7 +74,7 @@ fn is_null(key: &ArrayRef, row: usize) -> bool {
 /// The rows of one partition, by key.
 pub(super) struct JoinTable {
     pub(super) columns: RecordBatch,
-    keys: Vec<ArrayRef>,
+    pub(super) keys: Vec<ArrayRef>,
     heads: Box<[AtomicU32]>,
     next: Box<[AtomicU32]>,
     /// A second look at the hash before the keys are compared.

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use datafusion::arrow::csv;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::physical_plan::ExecutionPlan;
 use futures_util::StreamExt;
 use giveway_sql::{Engine, Session, Stock, files};
 
@@ -257,6 +259,110 @@ async fn morsels_have_what_stock_datafusion_reads() {
             let got = plan().await.collect().await.unwrap();
             assert_eq!(rows(&got), rows(&expected), "{sql}");
         }
+    }
+    quiet(&engine).await;
+}
+
+/// Rows with keys in order, so that row groups have bounds: some of them NULL.
+fn keyed(range: std::ops::Range<i64>) -> RecordBatch {
+    let key = |row: i64| (row % 1000 != 7).then_some(row);
+    let numbers: ArrayRef = Arc::new(range.clone().map(key).collect::<Int64Array>());
+    let words = range.map(|row| key(row).map(|row| format!("w{row:06}")));
+    let words: ArrayRef = Arc::new(words.collect::<StringArray>());
+    RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap()
+}
+
+/// A file of ten row groups, the same rows in memory, and what a build side has.
+async fn keys(engine: &Engine, dir: &Path) -> Session {
+    let path = dir.join("all.parquet");
+    let properties = WriterProperties::builder()
+        .set_max_row_group_row_count(Some(1000))
+        .build();
+    let batch = keyed(0..10_000);
+    let file = std::fs::File::create(&path).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let session = engine.session();
+    files::register(&session, "big", &path).await.unwrap();
+    let plain = session.register_batches("plain", batch.schema(), vec![batch]);
+    plain.unwrap();
+    let few = keyed(4000..4020);
+    let few = session.register_batches("few", few.schema(), vec![few]);
+    few.unwrap();
+    session
+}
+
+/// The rows that a plan's scans of files have read.
+fn rows_read(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    match plan.is::<DataSourceExec>() {
+        true => plan.metrics().and_then(|metrics| metrics.output_rows()),
+        false => Some(plan.children().into_iter().map(rows_read).sum()),
+    }
+    .unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_scan_skips_what_a_finished_build_cannot_match() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = keys(&engine, dir.path()).await;
+    // How many row groups of the file are read.
+    for (groups, sql) in [
+        (
+            1,
+            "SELECT count(*) FROM few JOIN big ON few.number = big.number",
+        ),
+        (
+            1,
+            "SELECT count(*) FROM few JOIN big ON few.word = big.word",
+        ),
+        (
+            1,
+            "SELECT count(*) FROM few JOIN big ON few.number + 3000 = big.number",
+        ),
+        (
+            1,
+            "SELECT count(*), count(big.number) FROM few LEFT JOIN big USING (number)",
+        ),
+        (
+            1,
+            "SELECT count(*) FROM big WHERE number IN (SELECT number FROM few)",
+        ),
+        (
+            1,
+            "SELECT count(*) FROM few WHERE NOT EXISTS (SELECT * FROM big WHERE word = few.word)",
+        ),
+        // Nothing is built, so nothing is read.
+        (
+            0,
+            "SELECT count(*) FROM big WHERE number IN (SELECT number FROM few WHERE number < 0)",
+        ),
+        (
+            0,
+            "SELECT count(*) FROM big WHERE number IN (SELECT number FROM few WHERE word IS NULL)",
+        ),
+        // Rows without a partner come out.
+        (
+            10,
+            "SELECT count(*), count(few.number) FROM few RIGHT JOIN big USING (number)",
+        ),
+        (
+            10,
+            "SELECT count(*) FROM big WHERE number NOT IN (SELECT number FROM few)",
+        ),
+        // NULL equals NULL, which has no bounds.
+        (
+            10,
+            "SELECT count(*) FROM few JOIN big ON few.number IS NOT DISTINCT FROM big.number",
+        ),
+    ] {
+        let plain = ask(&session, &sql.replace("big", "plain")).await;
+        let query = session.sql(sql).await.unwrap();
+        let plan = Arc::clone(query.plan());
+        let got = rows(&query.collect().await.unwrap());
+        assert_eq!(got, plain, "{sql}");
+        assert_eq!(rows_read(&plan), groups * 1000, "{sql}");
     }
     quiet(&engine).await;
 }

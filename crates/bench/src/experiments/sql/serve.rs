@@ -10,8 +10,6 @@ use std::time::Instant;
 
 use clap::Args;
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use giveway_command::{Context, Failure};
@@ -20,6 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::protocol::{Answer, Ask, CELLS_MAX, Ready, Reply, Setup};
 use super::row::EngineName;
+use crate::workload::rows::rows;
 
 /// Which engine.
 #[derive(Args, Debug)]
@@ -128,35 +127,17 @@ impl Host {
             }
         };
         let ms = begun.elapsed().as_secs_f64() * 1e3;
-        let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-        let cells = match rows <= CELLS_MAX {
-            true => Some(cells(&batches).map_err(|error| error.to_string())?),
+        let count: usize = batches.iter().map(RecordBatch::num_rows).sum();
+        let cells = match count <= CELLS_MAX {
+            true => Some(rows(&batches).map_err(|error| error.to_string())?),
             false => None,
         };
         Ok(Answer {
             ms,
-            rows: rows as u64,
+            rows: count as u64,
             cells,
         })
     }
-}
-
-/// All rows as text.
-fn cells(batches: &[RecordBatch]) -> Result<Vec<Vec<String>>, ArrowError> {
-    let options = FormatOptions::default();
-    let mut rows = Vec::new();
-    for batch in batches {
-        let columns = batch.columns().iter();
-        let columns = columns.map(|column| ArrayFormatter::try_new(column, &options));
-        let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
-            let cells = columns
-                .iter()
-                .map(|column| column.value(row).try_to_string());
-            rows.push(cells.collect::<Result<_, _>>()?);
-        }
-    }
-    Ok(rows)
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@
 //! any order among themselves.
 
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-
 use giveway_sql::tpch;
+
+use crate::workload::rows::{Row, rows};
 
 /// What numbers may differ by. A little more than a cent, since neither number is
 /// binary.
@@ -41,8 +40,6 @@ const ORDER_BY: [&[usize]; 22] = [
     &[0],
 ];
 
-type Row = Vec<String>;
-
 /// The first difference between a result and the reference answer of a query; none if
 /// they agree.
 pub(super) fn difference(query: u8, result: &[RecordBatch]) -> Option<String> {
@@ -51,6 +48,9 @@ pub(super) fn difference(query: u8, result: &[RecordBatch]) -> Option<String> {
         Ok(rows) => rows,
         Err(error) => return Some(format!("a value cannot be shown: {error}")),
     };
+    for cell in rows.iter_mut().flatten() {
+        *cell = cell.trim().to_owned();
+    }
     if query == 11 {
         rows.iter_mut().for_each(|row| row[0] = cut_key(&row[0]));
     }
@@ -70,31 +70,6 @@ fn reference(text: &str) -> Vec<Row> {
     lines.skip(1).map(cells).collect()
 }
 
-fn rows(batches: &[RecordBatch]) -> Result<Vec<Row>, ArrowError> {
-    let options = FormatOptions::default();
-    let mut rows = Vec::new();
-    for batch in batches {
-        let columns = batch
-            .columns()
-            .iter()
-            .map(|column| ArrayFormatter::try_new(column, &options))
-            .collect::<Result<Vec<_>, _>>()?;
-        for row in 0..batch.num_rows() {
-            let cell = |column: &ArrayFormatter<'_>| {
-                let text = column.value(row).try_to_string()?;
-                Ok(text.trim().to_owned())
-            };
-            rows.push(
-                columns
-                    .iter()
-                    .map(cell)
-                    .collect::<Result<_, ArrowError>>()?,
-            );
-        }
-    }
-    Ok(rows)
-}
-
 fn compare(order_by: &[usize], expected: &[Row], found: &[Row]) -> Option<String> {
     if expected.len() != found.len() {
         return Some(format!(
@@ -108,7 +83,7 @@ fn compare(order_by: &[usize], expected: &[Row], found: &[Row]) -> Option<String
     for tied in expected.chunk_by(is_tied) {
         let mut left: Vec<&Row> = tied.iter().collect();
         for (row, number) in found[first..first + tied.len()].iter().zip(first + 1..) {
-            let Some(at) = left.iter().position(|other| agree(other, row)) else {
+            let Some(at) = left.iter().position(|other| agree_to_a_cent(other, row)) else {
                 return Some(format!(
                     "row {number} is {} instead of {}",
                     row.join(" | "),
@@ -122,7 +97,7 @@ fn compare(order_by: &[usize], expected: &[Row], found: &[Row]) -> Option<String
     None
 }
 
-fn agree(expected: &Row, found: &Row) -> bool {
+fn agree_to_a_cent(expected: &Row, found: &Row) -> bool {
     expected.len() == found.len()
         && expected.iter().zip(found).all(|(one, other)| {
             match (one.parse::<f64>(), other.parse::<f64>()) {
@@ -134,10 +109,6 @@ fn agree(expected: &Row, found: &Row) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use datafusion::arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
-
     use super::*;
 
     fn row(cells: &[&str]) -> Row {
@@ -198,21 +169,5 @@ mod tests {
         assert!(compare(&[0], &expected, &wrong).is_some());
         assert!(compare(&[0], &expected, &twice).is_some());
         assert!(compare(&[0, 1], &expected, &tied).is_some());
-    }
-
-    #[test]
-    fn batches_become_rows_of_text() {
-        let names: ArrayRef = Arc::new(StringArray::from(vec![Some(" x "), None]));
-        let counts: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
-        let sums: ArrayRef = Arc::new(Float64Array::from(vec![0.5, 1e6]));
-        let columns = [("name", names), ("count", counts), ("sum", sums)];
-        let batch = RecordBatch::try_from_iter_with_nullable(
-            columns.map(|(name, column)| (name, column, true)),
-        );
-        let rows = rows(&[batch.unwrap()]).unwrap();
-        assert_eq!(
-            rows,
-            [row(&["x", "1", "0.5"]), row(&["", "2", "1000000.0"])]
-        );
     }
 }
