@@ -132,8 +132,8 @@ impl Builder {
         self
     }
 
-    /// Into how many partitions plans split their data; 8 times the number of
-    /// workers, 16 at least by default.
+    /// Into how many partitions plans of large tables split their data; 8 times the
+    /// number of workers, 16 at least by default. Those of small tables have fewer.
     pub fn partitions(mut self, partitions: usize) -> Builder {
         self.partitions = Some(partitions);
         self
@@ -412,6 +412,10 @@ impl Inner {
             side_thread: Arc::clone(&self.readers),
         };
         explain(plan, &surroundings)
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.settings.workers
     }
 
     /// The pool that runs a query.

@@ -84,6 +84,7 @@ pub mod server;
 mod session;
 pub mod shell;
 mod side_thread;
+mod sizing;
 mod sketch;
 mod slice;
 mod sort;

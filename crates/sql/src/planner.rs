@@ -37,7 +37,6 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::ExecutionPlan;
 use giveway_tasks::{Line, ThreadTier};
 use giveway_tier::{Tier, Weight};
@@ -312,8 +311,12 @@ impl PhysicalOptimizerRule for Checkpoint {
     }
 }
 
-/// DataFusion's rules with a checkpoint before each of them.
-pub(crate) fn with_checkpoints(builder: SessionStateBuilder) -> SessionStateBuilder {
+/// DataFusion's rules, and these of its physical optimizer, with a checkpoint before each
+/// of them.
+pub(crate) fn with_checkpoints(
+    builder: SessionStateBuilder,
+    physical: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>>,
+) -> SessionStateBuilder {
     fn spaced<T: ?Sized>(rules: Vec<Arc<T>>, checkpoint: &Arc<T>) -> Vec<Arc<T>> {
         let pairs = rules.into_iter().map(|rule| [Arc::clone(checkpoint), rule]);
         pairs.flatten().collect()
@@ -321,10 +324,7 @@ pub(crate) fn with_checkpoints(builder: SessionStateBuilder) -> SessionStateBuil
     builder
         .with_analyzer_rules(spaced(Analyzer::new().rules, &(Arc::new(Checkpoint) as _)))
         .with_optimizer_rules(spaced(Optimizer::new().rules, &(Arc::new(Checkpoint) as _)))
-        .with_physical_optimizer_rules(spaced(
-            PhysicalOptimizer::new().rules,
-            &(Arc::new(Checkpoint) as _),
-        ))
+        .with_physical_optimizer_rules(spaced(physical, &(Arc::new(Checkpoint) as _)))
 }
 
 #[cfg(test)]

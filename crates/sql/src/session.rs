@@ -22,6 +22,7 @@ use crate::live;
 use crate::options::QueryOptions;
 use crate::planner::{Whose, with_checkpoints};
 use crate::query::Query;
+use crate::sizing;
 use crate::table::MorselTable;
 
 /// Tables, functions and options, and a way to query them. Clones share all of it.
@@ -49,7 +50,8 @@ impl Session {
             .with_config(config)
             .with_runtime_env(engine.environment())
             .with_default_features();
-        let state = with_checkpoints(state).build();
+        let rules = sizing::physical_rules(engine.workers());
+        let state = with_checkpoints(state, rules).build();
         Session {
             engine: Arc::clone(engine),
             context: SessionContext::new_with_state(state),
