@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!  exchange ──gather──▶ one array per column and key ──enter──▶ chains
-//!             steps: parts of arrays                   units: rows
+//!             steps: parts of arrays                   units: blocks of rows
 //! ```
 //!
 //! Stock DataFusion does both in one poll, which takes up to some hundred
 //! milliseconds (its `collect_left_input`). Here the first one (`gather`) is cut at
-//! every batch that goes into an array, and the second one anywhere: the scheduler
-//! sizes its morsels as it does those of any pipeline that can be divided (Section 3.1).
+//! every batch that goes into an array, and the second one at every block of rows: the
+//! scheduler sizes its morsels as it does those of any pipeline that can be divided
+//! (Section 3.1).
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,11 @@ use crate::progress::Stage;
 
 use super::filter::KeyFilter;
 use super::table::JoinTable;
+
+/// Rows of a unit of [`Enter`]. A query's first task has sixteen units, so one worker enters
+/// all rows of a table of up to 32,768, in less than a task: two at a time would take each
+/// row's line of the table from each other, which costs ten times as much as entering it.
+const BLOCK_ROWS: u64 = 2048;
 
 /// All tables of a join, one per partition of its build side.
 pub(super) struct Tables {
@@ -97,7 +103,7 @@ pub(super) fn timed<R>(stage: &Stage, task_time: Duration, run: impl FnOnce() ->
 /// The second pipeline. Lets go of the tables when they are full.
 pub(super) struct Enter {
     tables: Mutex<Option<Arc<Tables>>>,
-    /// Where each partition ends: rows of all partitions are numbered through.
+    /// Where each partition ends: blocks of all partitions are numbered through.
     ends: OnceLock<Vec<u64>>,
     stage: Arc<Stage>,
     task_time: Duration,
@@ -125,7 +131,8 @@ impl Pipeline for Enter {
         let ends = self.ends.get_or_init(|| {
             (0..tables.count())
                 .scan(0, |end, partition| {
-                    *end += tables.table(partition).rows() as u64;
+                    let rows = tables.table(partition).rows() as u64;
+                    *end += rows.div_ceil(BLOCK_ROWS);
                     Some(*end)
                 })
                 .collect()
@@ -145,8 +152,9 @@ impl Pipeline for Enter {
                     _ => ends[partition - 1],
                 };
                 let end = range.end.min(ends[partition]);
-                let local = (range.start - first) as usize..(end - first) as usize;
                 let table = tables.table(partition);
+                let row = |block: u64| ((block - first) * BLOCK_ROWS) as usize;
+                let local = row(range.start)..row(end).min(table.rows());
                 if let Some(filter) = &tables.filter {
                     filter.see(&table.keys, &local)?;
                 }

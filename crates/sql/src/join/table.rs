@@ -25,6 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::buffer::NullBuffer;
 use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
@@ -43,31 +44,27 @@ pub(super) fn hashes(keys: &[ArrayRef], rows: usize, buffer: &mut Vec<u64>) -> R
 }
 
 /// Which rows have a key that equals others.
-pub(super) struct Matchable<'a> {
-    keys: &'a [ArrayRef],
-    all: bool,
+pub(super) struct Matchable {
+    /// Where a key is NULL, if such rows equal nothing.
+    nulls: Option<NullBuffer>,
 }
 
-impl<'a> Matchable<'a> {
-    pub(super) fn new(keys: &'a [ArrayRef], equality: NullEquality) -> Matchable<'a> {
-        let all = equality == NullEquality::NullEqualsNull
-            || keys.iter().all(|key| key.logical_null_count() == 0);
-        Matchable { keys, all }
+impl Matchable {
+    pub(super) fn new(keys: &[ArrayRef], equality: NullEquality) -> Matchable {
+        let nulls = match equality {
+            NullEquality::NullEqualsNull => None,
+            NullEquality::NullEqualsNothing => keys.iter().fold(None, |nulls, key| {
+                NullBuffer::union(nulls.as_ref(), key.logical_nulls().as_ref())
+            }),
+        };
+        Matchable {
+            nulls: nulls.filter(|nulls| nulls.null_count() > 0),
+        }
     }
 
     /// B3.
     pub(super) fn is(&self, row: usize) -> bool {
-        self.all || self.keys.iter().all(|key| !is_null(key, row))
-    }
-}
-
-fn is_null(key: &ArrayRef, row: usize) -> bool {
-    match key.data_type() {
-        // Their nulls may be in their values.
-        DataType::Dictionary(..) | DataType::RunEndEncoded(..) | DataType::Null => {
-            key.logical_nulls().is_some_and(|nulls| nulls.is_null(row))
-        }
-        _ => key.is_null(row),
+        self.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row))
     }
 }
 
