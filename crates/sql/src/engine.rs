@@ -414,10 +414,6 @@ impl Inner {
         explain(plan, &surroundings)
     }
 
-    pub(crate) fn workers(&self) -> usize {
-        self.settings.workers
-    }
-
     /// The pool that runs a query.
     pub(crate) fn pool_of(&self, run: &Run) -> &Pool {
         match run.is_control {

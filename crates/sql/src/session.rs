@@ -50,8 +50,7 @@ impl Session {
             .with_config(config)
             .with_runtime_env(engine.environment())
             .with_default_features();
-        let rules = sizing::physical_rules(engine.workers());
-        let state = with_checkpoints(state, rules).build();
+        let state = with_checkpoints(state, sizing::physical_rules()).build();
         Session {
             engine: Arc::clone(engine),
             context: SessionContext::new_with_state(state),

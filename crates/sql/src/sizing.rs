@@ -1,15 +1,15 @@
 //! How many partitions a plan gets: by its largest table.
 //!
-//! Many partitions keep steps short: what a worker cannot leave, such as a join's window
-//! or sort of a partition, is a part of all rows, and the more parts the less of them.
-//! But each has its own streams, tables and small batches. A query of some million rows
-//! takes 10 to 20 % longer in sixteen than in four, and its steps are short in either.
+//! Many partitions keep steps short: a window function holds its worker for a partition,
+//! and the more partitions the smaller each of them. But each has its own streams, tables
+//! and small batches. A query of some million rows takes 10 to 20 % longer in sixteen than
+//! in four, and its steps are short in either.
 //!
 //! DataFusion decides on partitions in one rule of its optimizer, by an option. [`Sizing`]
 //! is that rule with the option set for the plan at hand:
 //!
 //! ```text
-//!   rows of the largest leaf / 2^20, between two for each worker and the engine's number
+//!   rows of the largest leaf / 2^20, between a quarter and all of the engine's number
 //! ```
 //!
 //! Z1. All of a plan has the same number: the rule sees the whole plan, and no other rule
@@ -29,18 +29,24 @@ use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 
 /// Rows for which a plan gets one more partition.
 const PARTITION_ROWS: usize = 1 << 20;
-/// Partitions of small plans, for each worker: one may take longer than another.
-const LEAST_PER_WORKER: usize = 2;
+/// Part of the engine's number that small plans have, two for each worker by default: one
+/// may take longer than another.
+const SMALL_PART: usize = 4;
+/// The least that small plans have, unless the engine's number is less.
+const LEAST: usize = 4;
 /// The rule that divides plans into partitions.
 const RULE: &str = "EnsureRequirements";
 
 type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 
-/// DataFusion's rules, for so many workers.
-pub(crate) fn physical_rules(workers: usize) -> Vec<Rule> {
+/// DataFusion's rules, with this one.
+pub(crate) fn physical_rules() -> Vec<Rule> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let sized = |rule: Rule| match rule.name() == RULE {
-        true => Arc::new(Sizing::new(rule, workers, PARTITION_ROWS)) as Rule,
+        true => Arc::new(Sizing {
+            rule,
+            partition_rows: PARTITION_ROWS,
+        }) as Rule,
         false => rule,
     };
     rules.map(sized).collect()
@@ -50,23 +56,14 @@ pub(crate) fn physical_rules(workers: usize) -> Vec<Rule> {
 #[derive(Debug)]
 struct Sizing {
     rule: Rule,
-    least: usize,
     partition_rows: usize,
 }
 
 impl Sizing {
-    fn new(rule: Rule, workers: usize, partition_rows: usize) -> Sizing {
-        Sizing {
-            rule,
-            least: LEAST_PER_WORKER * workers,
-            partition_rows,
-        }
-    }
-
     /// Partitions for so many rows, where `most` are wanted.
     fn partitions(&self, rows: usize, most: usize) -> usize {
         let wanted = rows.div_ceil(self.partition_rows);
-        wanted.max(self.least).min(most)
+        wanted.max(most / SMALL_PART).max(LEAST).min(most)
     }
 }
 
@@ -120,10 +117,10 @@ mod tests {
 
     const SQL: &str = "SELECT number % 10, count(*) FROM numbers GROUP BY 1";
 
-    async fn session(workers: usize) -> Session {
+    async fn session(partitions: usize) -> Session {
         let engine = Engine::builder()
-            .workers(workers)
-            .partitions(16)
+            .workers(1)
+            .partitions(partitions)
             .build()
             .unwrap();
         let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
@@ -143,10 +140,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_small_plan_has_two_partitions_for_each_worker() {
-        for (workers, partitions) in [(1, 2), (3, 6), (9, 16)] {
-            let query = session(workers).await.sql(SQL).await.unwrap();
-            assert_eq!(split(query.plan()), Some(partitions), "{workers} workers");
+    async fn a_small_plan_has_a_quarter_of_the_engine_s_partitions() {
+        for (most, partitions) in [(3, 3), (4, 4), (16, 4), (40, 10)] {
+            let query = session(most).await.sql(SQL).await.unwrap();
+            assert_eq!(split(query.plan()), Some(partitions), "of {most}");
         }
     }
 
@@ -154,7 +151,10 @@ mod tests {
     fn partitions_grow_with_rows_between_their_bounds() {
         let rules = PhysicalOptimizer::new().rules;
         let rule = rules.into_iter().find(|rule| rule.name() == RULE);
-        let sizing = Sizing::new(rule.expect("DataFusion has it"), 2, 100);
+        let sizing = Sizing {
+            rule: rule.expect("DataFusion has it"),
+            partition_rows: 100,
+        };
         for (rows, partitions) in [(0, 4), (400, 4), (401, 5), (1000, 10), (1_000_000, 16)] {
             assert_eq!(sizing.partitions(rows, 16), partitions, "{rows} rows");
         }
