@@ -43,10 +43,7 @@ type Rule = Arc<dyn PhysicalOptimizerRule + Send + Sync>;
 pub(crate) fn physical_rules() -> Vec<Rule> {
     let rules = PhysicalOptimizer::new().rules.into_iter();
     let sized = |rule: Rule| match rule.name() == RULE {
-        true => Arc::new(Sizing {
-            rule,
-            partition_rows: PARTITION_ROWS,
-        }) as Rule,
+        true => Arc::new(Sizing(rule)) as Rule,
         false => rule,
     };
     rules.map(sized).collect()
@@ -54,17 +51,12 @@ pub(crate) fn physical_rules() -> Vec<Rule> {
 
 /// A rule that is told how many partitions suit a plan.
 #[derive(Debug)]
-struct Sizing {
-    rule: Rule,
-    partition_rows: usize,
-}
+struct Sizing(Rule);
 
-impl Sizing {
-    /// Partitions for so many rows, where `most` are wanted.
-    fn partitions(&self, rows: usize, most: usize) -> usize {
-        let wanted = rows.div_ceil(self.partition_rows);
-        wanted.max(most / SMALL_PART).max(LEAST).min(most)
-    }
+/// Partitions for so many rows, where `most` are wanted.
+fn partitions(rows: usize, most: usize) -> usize {
+    let wanted = rows.div_ceil(PARTITION_ROWS);
+    wanted.max(most / SMALL_PART).max(LEAST).min(most)
 }
 
 impl PhysicalOptimizerRule for Sizing {
@@ -74,21 +66,21 @@ impl PhysicalOptimizerRule for Sizing {
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let most = config.execution.target_partitions;
-        let fitting = rows(&plan).map_or(most, |rows| self.partitions(rows, most));
+        let fitting = rows(&plan).map_or(most, |rows| partitions(rows, most));
         if fitting == most {
-            return self.rule.optimize(plan, config);
+            return self.0.optimize(plan, config);
         }
         let mut config = config.clone();
         config.execution.target_partitions = fitting;
-        self.rule.optimize(plan, &config)
+        self.0.optimize(plan, &config)
     }
 
     fn name(&self) -> &str {
-        self.rule.name()
+        self.0.name()
     }
 
     fn schema_check(&self) -> bool {
-        self.rule.schema_check()
+        self.0.schema_check()
     }
 }
 
@@ -149,17 +141,18 @@ mod tests {
 
     #[test]
     fn partitions_grow_with_rows_between_their_bounds() {
-        let rules = PhysicalOptimizer::new().rules;
-        let rule = rules.into_iter().find(|rule| rule.name() == RULE);
-        let sizing = Sizing {
-            rule: rule.expect("DataFusion has it"),
-            partition_rows: 100,
-        };
-        for (rows, partitions) in [(0, 4), (400, 4), (401, 5), (1000, 10), (1_000_000, 16)] {
-            assert_eq!(sizing.partitions(rows, 16), partitions, "{rows} rows");
+        const ROWS: usize = PARTITION_ROWS;
+        for (rows, fitting) in [
+            (0, 4),
+            (4 * ROWS, 4),
+            (4 * ROWS + 1, 5),
+            (10 * ROWS, 10),
+            (1000 * ROWS, 16),
+        ] {
+            assert_eq!(partitions(rows, 16), fitting, "{rows} rows");
         }
         assert_eq!(
-            sizing.partitions(1000, 3),
+            partitions(10 * ROWS, 3),
             3,
             "the engine's number is the most"
         );

@@ -27,9 +27,9 @@ use crate::progress::Stage;
 use super::filter::KeyFilter;
 use super::table::JoinTable;
 
-/// Rows of a unit of [`Enter`]. A query's first task has sixteen units, so one worker enters
-/// all rows of a table of up to 32,768, in less than a task: two at a time would take each
-/// row's line of the table from each other, which costs ten times as much as entering it.
+/// Rows of a unit of [`Enter`]. A pipeline's first morsel has sixteen units, so one worker
+/// enters all rows of a table of up to 32,768. Two at a time take lines of a small table from
+/// each other: 150 ns a row, where stock DataFusion, which has one, takes 10.
 const BLOCK_ROWS: u64 = 2048;
 
 /// All tables of a join, one per partition of its build side.

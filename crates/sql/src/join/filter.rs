@@ -24,7 +24,7 @@
 //!
 //! Known weakness: bounds say nothing of keys that are spread over all values. DataFusion
 //! also looks keys up, if there are few, but can skip whole row groups only for those in
-//! a list of at most twenty.
+//! a list of at most twenty by default.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

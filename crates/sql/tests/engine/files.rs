@@ -132,22 +132,21 @@ fn wide() -> RecordBatch {
     RecordBatch::try_from_iter([("number", numbers), ("filler", fillers)]).unwrap()
 }
 
-/// The same rows as Parquet, in row groups of so many.
-fn write_groups(path: &Path, rows: usize) {
-    let batch = wide();
+/// Rows as Parquet, in row groups of so many.
+fn write_groups(path: &Path, batch: &RecordBatch, rows: usize) {
     let properties = WriterProperties::builder()
         .set_dictionary_enabled(false)
         .set_max_row_group_row_count(Some(rows))
         .build();
     let file = std::fs::File::create(path).unwrap();
     let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
+    writer.write(batch).unwrap();
     writer.close().unwrap();
 }
 
 /// The same rows as Parquet, in four row groups, and as CSV.
 fn write_wide(dir: &Path) {
-    write_groups(&dir.join("groups.parquet"), MORSEL_ROWS);
+    write_groups(&dir.join("groups.parquet"), &wide(), MORSEL_ROWS);
     let file = std::fs::File::create(dir.join("lines.csv")).unwrap();
     csv::Writer::new(file).write(&wide()).unwrap();
 }
@@ -212,7 +211,7 @@ async fn what_an_unread_scan_holds_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("large.parquet");
     // A row group is 16 MiB of text, and is read at once.
-    write_groups(&path, ROWS);
+    write_groups(&path, &wide(), ROWS);
     let engine = Engine::builder().workers(1).memory_limit(LIMIT);
     let engine = engine.spill(std::env::temp_dir(), 0).build().unwrap();
     let session = engine.session();
@@ -272,24 +271,23 @@ fn keyed(range: std::ops::Range<i64>) -> RecordBatch {
     RecordBatch::try_from_iter([("number", numbers), ("word", words)]).unwrap()
 }
 
-/// A file of ten row groups, the same rows in memory, and what a build side has.
+/// A file of ten row groups, the same rows in memory, and what build sides have: keys of one
+/// row group, and some of all.
 async fn keys(engine: &Engine, dir: &Path) -> Session {
+    let all = keyed(0..10_000);
     let path = dir.join("all.parquet");
-    let properties = WriterProperties::builder()
-        .set_max_row_group_row_count(Some(1000))
-        .build();
-    let batch = keyed(0..10_000);
-    let file = std::fs::File::create(&path).unwrap();
-    let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
-    writer.write(&batch).unwrap();
-    writer.close().unwrap();
+    write_groups(&path, &all, 1000);
     let session = engine.session();
     files::register(&session, "big", &path).await.unwrap();
-    let plain = session.register_batches("plain", batch.schema(), vec![batch]);
-    plain.unwrap();
-    let few = keyed(4000..4020);
-    let few = session.register_batches("few", few.schema(), vec![few]);
-    few.unwrap();
+    let spread = (0..10).map(|group| keyed(group * 1000 + 500..group * 1000 + 501));
+    for (name, batches) in [
+        ("plain", vec![all]),
+        ("few", vec![keyed(4000..4020)]),
+        ("spread", spread.collect()),
+    ] {
+        let schema = batches[0].schema();
+        session.register_batches(name, schema, batches).unwrap();
+    }
     session
 }
 
@@ -308,7 +306,7 @@ async fn a_scan_skips_what_a_finished_build_cannot_match() {
     let engine = Engine::builder().workers(2).build().unwrap();
     let session = keys(&engine, dir.path()).await;
     // How many row groups of the file are read.
-    for (groups, sql) in [
+    let cases = [
         (
             1,
             "SELECT count(*) FROM few JOIN big ON few.number = big.number",
@@ -333,6 +331,11 @@ async fn a_scan_skips_what_a_finished_build_cannot_match() {
             1,
             "SELECT count(*) FROM few WHERE NOT EXISTS (SELECT * FROM big WHERE word = few.word)",
         ),
+        // Keys of all row groups.
+        (
+            10,
+            "SELECT count(*) FROM spread JOIN big ON spread.number = big.number",
+        ),
         // Nothing is built, so nothing is read.
         (
             0,
@@ -356,13 +359,24 @@ async fn a_scan_skips_what_a_finished_build_cannot_match() {
             10,
             "SELECT count(*) FROM few JOIN big ON few.number IS NOT DISTINCT FROM big.number",
         ),
-    ] {
-        let plain = ask(&session, &sql.replace("big", "plain")).await;
-        let query = session.sql(sql).await.unwrap();
-        let plan = Arc::clone(query.plan());
-        let got = rows(&query.collect().await.unwrap());
-        assert_eq!(got, plain, "{sql}");
-        assert_eq!(rows_read(&plan), groups * 1000, "{sql}");
+    ];
+    // The build side in one table, and in one for each partition.
+    for rows_of_one_table in ["1000000", "0"] {
+        for limit in ["", "_rows"] {
+            let set = format!(
+                "SET datafusion.optimizer.hash_join_single_partition_threshold{limit} = \
+                 {rows_of_one_table}"
+            );
+            assert!(ask(&session, &set).await.is_empty());
+        }
+        for (groups, sql) in cases {
+            let plain = ask(&session, &sql.replace("big", "plain")).await;
+            let query = session.sql(sql).await.unwrap();
+            let plan = Arc::clone(query.plan());
+            let got = rows(&query.collect().await.unwrap());
+            assert_eq!(got, plain, "{sql}");
+            assert_eq!(rows_read(&plan), groups * 1000, "{sql}");
+        }
     }
     quiet(&engine).await;
 }

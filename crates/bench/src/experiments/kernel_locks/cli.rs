@@ -34,7 +34,7 @@ pub(super) fn usual() -> KernelLocksPlan {
         lock: Lock::Cfl,
         cpus: 16,
         sockets: 1,
-        // G#2's sections are 5.7 times G#1's, as the paper's.
+        // G#2's sections are about 6 times G#1's, the paper's 5.7.
         files: 430,
         settle_s: 0.2,
         seconds: 0.5,

@@ -109,6 +109,10 @@ fn agree_to_a_cent(expected: &Row, found: &Row) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{ArrayRef, StringArray};
+
     use super::*;
 
     fn row(cells: &[&str]) -> Row {
@@ -130,6 +134,18 @@ mod tests {
         // Q4's priorities and counts.
         let text = tpch::answer(4).unwrap();
         assert_eq!(reference(&text)[0], row(&["1-URGENT", "10594"]));
+    }
+
+    #[test]
+    fn blanks_around_cells_do_not_count() {
+        let rows = reference(&tpch::answer(4).unwrap());
+        let column = |at: usize| -> ArrayRef {
+            let cells = rows.iter().map(|row| format!(" {}  ", row[at]));
+            Arc::new(StringArray::from_iter_values(cells))
+        };
+        let columns = [("priority", column(0)), ("count", column(1))];
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        assert_eq!(difference(4, &[batch]), None);
     }
 
     #[test]
