@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 /// The commit this program was built from; results carry it.
 pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
 
+/// The clock of guests that run on the host's CPUs, in real time.
+pub(crate) const KVM: &str = "kvm";
+
 /// Where and with what the rows were measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -16,8 +19,8 @@ pub(crate) struct Environment {
     pub kernel: String,
     /// CPUs of the machine that measured, virtual or not.
     pub cpus: u32,
-    /// What time is: `lockstep` (virtual time, the same for all CPUs), or
-    /// `native`.
+    /// What time is: `lockstep` (virtual time, the same for all CPUs), `native`,
+    /// [`KVM`], or `virtual` (a simulation's).
     pub clock: String,
     /// Commit of the program.
     pub commit: String,

@@ -120,12 +120,12 @@ pub(crate) fn in_lab<R: CellRecord + Send>(
     validate(cells)?;
     let stop = interruptible()?;
     let spec = dataset_for(cells);
-    let width = Guests::width(&spec).min(cells.len());
+    let executor = Guests::open(&spec, cells, clock)?;
+    let width = executor.width().min(cells.len());
     eprintln!(
         "measuring in the lab's virtual machines ({reason}): {} cells, {width} at a time",
         cells.len()
     );
-    let executor = Guests::open(&spec, cells, clock)?;
     results.run::<_, R>(cells, CellConfig::title, &executor, width, &stop)
 }
 

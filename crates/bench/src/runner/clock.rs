@@ -4,6 +4,8 @@ use clap::Args;
 use giveway_command::Failure;
 use giveway_lab::{Clock, Costs};
 
+use crate::harness::environment::KVM;
+
 /// What of the lab's clock one may choose; rows record it.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct ClockArgs {
@@ -17,11 +19,27 @@ pub(crate) struct ClockArgs {
     /// [default: all the same]
     #[arg(long, value_name = "MODEL", value_parser = Costs::find)]
     costs: Option<Costs>,
+    /// Lab: in real time on this machine's CPUs, by KVM, one guest at a time
+    #[arg(long, conflicts_with_all = ["quantum", "loose", "costs"])]
+    kvm: bool,
 }
 
 impl ClockArgs {
+    /// Whether guests run on the host's CPUs, in real time.
+    pub(crate) fn is_kvm(self) -> bool {
+        self.kvm
+    }
+
+    /// The clock's name in results.
+    pub(crate) fn name(self, clock: Clock) -> &'static str {
+        if self.kvm { KVM } else { clock.name() }
+    }
+
     /// The clock with what was chosen.
     pub(crate) fn of(self, clock: Clock) -> Clock {
+        if self.kvm {
+            return Clock::Real;
+        }
         let clock = self
             .quantum
             .map_or(clock, |quantum| clock.with_quantum(quantum));
@@ -34,12 +52,12 @@ impl ClockArgs {
     /// # Errors
     /// A clock was chosen.
     pub(crate) fn refuse_natively(self) -> Result<(), Failure> {
-        if self.quantum.is_none() && !self.loose && self.costs.is_none() {
+        if self.quantum.is_none() && !self.loose && self.costs.is_none() && !self.kvm {
             return Ok(());
         }
         Err(Failure::usage(
-            "--quantum, --loose and --costs describe the lab's clock, and this machine measures \
-             itself",
+            "--quantum, --loose, --costs and --kvm are of the lab's guests, and this machine \
+             measures itself",
         )
         .with_remedy("leave them out, or measure in the lab"))
     }
@@ -69,7 +87,14 @@ mod tests {
         };
         assert_eq!(costs.of(Clock::LOCKSTEP).costs(), Some(model));
         assert_eq!(loose.of(costs.of(Clock::LOCKSTEP)).costs(), Some(model));
-        for chosen in [quantum, loose, costs] {
+        let kvm = ClockArgs {
+            kvm: true,
+            ..ClockArgs::default()
+        };
+        assert_eq!(kvm.of(Clock::LOCKSTEP), Clock::Real);
+        assert_eq!(kvm.name(Clock::LOCKSTEP), "kvm");
+        assert_eq!(loose.name(Clock::LOCKSTEP), "lockstep");
+        for chosen in [quantum, loose, costs, kvm] {
             assert_eq!(chosen.of(Clock::Real), Clock::Real);
             assert!(chosen.refuse_natively().is_err());
         }

@@ -20,7 +20,7 @@ use giveway_lab::{Clock, Lab, LabSpec, Layer, Machine};
 use giveway_metasched::scheduler::{self, Table};
 
 use crate::runner::clock::ClockArgs;
-use crate::runner::guest::{self, GUEST_FILES, Host, HostFile, width};
+use crate::runner::guest::{self, GUEST_FILES, Host, HostFile};
 use crate::runner::pool::Executor;
 use crate::runner::steps::Steps;
 use giveway_command::{Context, Failure};
@@ -322,16 +322,16 @@ impl Guests {
         let programs = Programs::of(cells)?;
         let lab = open_with(layer(spec, packages(cells))?, false)?;
         Ok(Guests {
-            host: Host::of(lab, clock),
+            host: Host::of(lab, clock)?,
             clock: Clock::LOCKSTEP,
             memory_mib: memory_mib(spec),
             programs,
         })
     }
 
-    /// How many guests with this data run at once.
-    pub(crate) fn width(spec: &DatasetSpec) -> usize {
-        width(memory_mib(spec))
+    /// How many of them run at once.
+    pub(crate) fn width(&self) -> usize {
+        self.host.width(self.memory_mib)
     }
 
     /// The scheduler and the server that a cell takes, as a guest knows them.

@@ -60,15 +60,34 @@ pub(crate) struct Host {
 
 impl Host {
     /// The host of this lab's guests.
-    pub(crate) fn of(lab: Lab, clock: ClockArgs) -> Self {
+    ///
+    /// # Errors
+    /// KVM was asked for and boots no guest here.
+    pub(crate) fn of(lab: Lab, clock: ClockArgs) -> Result<Self, Failure> {
+        if clock.is_kvm() && !lab.kvm_usable() {
+            return Err(
+                Failure::new("KVM boots no guest on this machine").with_remedy(
+                    "'giveway lab info' tells more; without --kvm guests are emulated",
+                ),
+            );
+        }
         let mut environment = Environment::probe("");
         environment.provenance.program = own_digest();
         environment.provenance.emulator = entry(&lab.qemu());
         environment.provenance.image = entry(lab.image());
-        Host {
+        Ok(Host {
             lab,
             clock,
             environment,
+        })
+    }
+
+    /// How many guests with this memory run at once.
+    pub(crate) fn width(&self, guest_mib: u32) -> usize {
+        if self.clock.is_kvm() {
+            1
+        } else {
+            width(guest_mib)
         }
     }
 
@@ -89,7 +108,7 @@ impl Host {
         file.flush()?;
         let mut files = files.to_vec();
         files.push((file.path().to_owned(), PLAN.to_owned()));
-        let arguments = cell_arguments(command, machine.clock.name());
+        let arguments = cell_arguments(command, self.clock.name(machine.clock));
         self.run(machine, &arguments, &files, line)
     }
 
@@ -129,7 +148,8 @@ impl Host {
             )));
         }
         let mut report: Report<R> = Report::read(&outcome.results().join(REPORT))?;
-        sign(&mut report.environment, &self.environment, machine.clock);
+        let name = self.clock.name(machine.clock);
+        sign(&mut report.environment, &self.environment, machine.clock, name);
         Ok(report)
     }
 }
@@ -143,10 +163,10 @@ fn cell_arguments(command: &str, clock: &str) -> Vec<String> {
 }
 
 /// Says in a guest's report what only the host knows.
-fn sign(environment: &mut Environment, host: &Environment, clock: Clock) {
+fn sign(environment: &mut Environment, host: &Environment, clock: Clock, name: &str) {
     environment.date.clone_from(&host.date);
     environment.machine.clone_from(&host.machine);
-    clock.name().clone_into(&mut environment.clock);
+    name.clone_into(&mut environment.clock);
     environment.provenance = Provenance {
         quantum_ns: clock.quantum_ns(),
         causal: clock.is_causal(),
@@ -162,9 +182,9 @@ fn entry(file: &Path) -> String {
     name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// How many guests run at once: they cannot disturb each other's clock, but
+/// How many emulated guests run at once: they cannot disturb each other's clock, but
 /// each takes one host CPU and its memory.
-pub(crate) fn width(guest_mib: u32) -> usize {
+fn width(guest_mib: u32) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let memory = available_mib().unwrap_or(u64::MAX) / (u64::from(guest_mib) + OVERHEAD_MIB);
     cpus.min(usize::try_from(memory).unwrap_or(cpus)).max(1)
@@ -306,7 +326,7 @@ mod tests {
             clock: "native".to_owned(),
             ..Environment::default()
         };
-        sign(&mut environment, &host, Clock::LOCKSTEP);
+        sign(&mut environment, &host, Clock::LOCKSTEP, "lockstep");
         assert_eq!(environment.provenance.quantum_ns, 10_000);
         assert!(environment.provenance.causal);
         let Environment {

@@ -19,7 +19,7 @@ use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::{LabServer, SchedulerPrograms};
 use crate::runner::experiment::{Experiment, GuestCommand, UFS_AND_HINTS};
-use crate::runner::guest::{self, CellArgs, Host, width};
+use crate::runner::guest::{self, CellArgs, Host};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 
@@ -84,11 +84,11 @@ pub(crate) fn holders(args: &HoldersArgs) -> Result<u8, Failure> {
     let server = LabServer::find(Build::Patched)?;
     let stop = interruptible()?;
     let guests = Guests {
-        host: Host::of(executors::open(false)?, args.clock),
+        host: Host::of(executors::open(false)?, args.clock)?,
         programs,
         server,
     };
-    let width = width(memory_mib(args.scale)).min(plans.len());
+    let width = guests.host.width(memory_mib(args.scale)).min(plans.len());
     eprintln!(
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()

@@ -72,7 +72,7 @@ pub(crate) fn inversion(args: &InversionArgs) -> Result<u8, Failure> {
     let plans = args.plans()?;
     let stop = interruptible()?;
     let guests = Guests::open(&plans, args.clock)?;
-    let width = Guests::width().min(plans.len());
+    let width = guests.width().min(plans.len());
     eprintln!(
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()

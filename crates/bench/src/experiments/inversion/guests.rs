@@ -11,7 +11,7 @@ use giveway_lab::{Clock, Machine};
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::{LabServer, SchedulerPrograms};
-use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
+use crate::runner::guest::{self, CellArgs, Host, HostFile};
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
@@ -41,15 +41,15 @@ impl Guests {
         let schedulers = plans.iter().map(|plan| &plan.treatment.scheduler);
         let programs = SchedulerPrograms::find(schedulers)?;
         Ok(Guests {
-            host: Host::of(executors::open(false)?, clock),
+            host: Host::of(executors::open(false)?, clock)?,
             servers,
             programs,
         })
     }
 
     /// How many of them run at once.
-    pub(crate) fn width() -> usize {
-        width(GUEST_MIB)
+    pub(crate) fn width(&self) -> usize {
+        self.host.width(GUEST_MIB)
     }
 
     /// The server and the scheduler that a plan takes, as a guest knows them.

@@ -15,7 +15,7 @@ use crate::report::Report;
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::experiment::{Experiment, GuestCommand};
-use crate::runner::guest::{self, CellArgs, Host, width};
+use crate::runner::guest::{self, CellArgs, Host};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 
@@ -95,10 +95,10 @@ fn kernel_locks(args: &KernelLocksArgs) -> Result<u8, Failure> {
     // First what may fail at once: the lab may build a kernel.
     let image = file_system()?;
     let guests = Guests {
-        host: Host::of(executors::open_series(SERIES)?, args.clock),
+        host: Host::of(executors::open_series(SERIES)?, args.clock)?,
         image,
     };
-    let width = width(GUEST_MIB).min(plans.len());
+    let width = guests.host.width(GUEST_MIB).min(plans.len());
     eprintln!(
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()

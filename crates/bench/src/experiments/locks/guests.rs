@@ -11,7 +11,7 @@ use giveway_lab::{Clock, Machine};
 use super::cell::{Cell, numbered};
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
-use crate::runner::guest::{GUEST_REPORT, Host, HostFile, width};
+use crate::runner::guest::{GUEST_REPORT, Host, HostFile};
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
@@ -28,14 +28,14 @@ impl Guests {
     /// Builds what is missing of the lab; any image will do.
     pub(crate) fn open(cpus: u32, numa_nodes: u32, clock: ClockArgs) -> Result<Self, Failure> {
         Ok(Guests {
-            host: Host::of(executors::open(false)?, clock),
+            host: Host::of(executors::open(false)?, clock)?,
             machine: machine(cpus, numa_nodes),
         })
     }
 
     /// How many of them run at once.
     pub(crate) fn width(&self) -> usize {
-        width(self.machine.memory_mib)
+        self.host.width(self.machine.memory_mib)
     }
 
     fn measure(&self, cell: &Cell, line: &mut dyn FnMut(&str)) -> Result<Report<LockRow>, Failure> {

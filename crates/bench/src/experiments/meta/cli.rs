@@ -14,11 +14,11 @@ use clap::Args;
 use giveway_metasched::scheduler::Table;
 
 use crate::runner::executors::find_scheduler;
-use crate::runner::guest::{self, CellArgs, width};
+use crate::runner::guest::{self, CellArgs};
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
 
-use super::guests::{self, CORPUS_SEED, GUEST_MIB, Guests};
+use super::guests::{self, CORPUS_SEED, Guests};
 
 /// Base timeslices of phases, in milliseconds: a few turns of each.
 const PHASES_SLICES: [f64; 1] = [500.0];
@@ -88,7 +88,7 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     let plans = args.plans(&schedulers)?;
     let stop = interruptible()?;
     let guests = Guests::open(&args.parts, programs, args.clock)?;
-    let width = width(GUEST_MIB).min(plans.len());
+    let width = guests.width().min(plans.len());
     eprintln!("schedulers: eevdf, scx_ufs, {}", schedulers.join(", "));
     let title = |plan: &MetaPlan| format!("{}, repeat {}", plan.part, plan.repeat + 1);
     args.results.run(&plans, title, &guests, width, &stop)

@@ -21,7 +21,7 @@ use giveway_command::{Context, Failure};
 /// Seed of the applications' corpus: it is part of an image.
 pub(super) const CORPUS_SEED: u64 = 1;
 /// Memory of a guest.
-pub(crate) const GUEST_MIB: u32 = 2048;
+const GUEST_MIB: u32 = 2048;
 /// Few, since one host CPU emulates them all, and enough to be scheduled.
 const CPUS: u32 = 2;
 /// Where the applications are, in their image.
@@ -67,12 +67,20 @@ impl Guests {
         let is_application = |part: &Part| *part == Part::Applications;
         let usual = !parts.iter().all(is_application);
         let application = parts.iter().any(is_application);
+        let usual = usual.then(|| executors::open(false)).transpose()?;
+        let application = application.then(application_lab).transpose()?;
         let host = |lab| Host::of(lab, clock);
         Ok(Guests {
-            usual: usual.then(|| executors::open(false)).transpose()?.map(host),
-            application: application.then(application_lab).transpose()?.map(host),
+            usual: usual.map(host).transpose()?,
+            application: application.map(host).transpose()?,
             programs,
         })
+    }
+
+    /// How many of them run at once.
+    pub(crate) fn width(&self) -> usize {
+        let host = self.usual.as_ref().or(self.application.as_ref());
+        host.map_or(1, |host| host.width(GUEST_MIB))
     }
 }
 

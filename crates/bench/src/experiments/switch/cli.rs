@@ -16,7 +16,7 @@ use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
 use crate::runner::executors::SchedulerPrograms;
 use crate::runner::experiment::{Experiment, GuestCommand, UFS};
-use crate::runner::guest::{self, CellArgs, Host, width};
+use crate::runner::guest::{self, CellArgs, Host};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 
@@ -53,10 +53,10 @@ pub(crate) fn switch(args: &SwitchArgs) -> Result<u8, Failure> {
     let programs = SchedulerPrograms::find(&args.schedulers)?;
     let stop = interruptible()?;
     let guests = Guests {
-        host: Host::of(executors::open(false)?, args.clock),
+        host: Host::of(executors::open(false)?, args.clock)?,
         programs,
     };
-    let width = width(GUEST_MIB).min(plans.len());
+    let width = guests.host.width(GUEST_MIB).min(plans.len());
     eprintln!(
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()

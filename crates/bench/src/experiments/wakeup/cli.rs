@@ -15,7 +15,7 @@ use giveway_lab::{Clock, Machine};
 
 use crate::runner::executors;
 use crate::runner::executors::SchedulerPrograms;
-use crate::runner::guest::{self, CellArgs, Host, HostFile, width};
+use crate::runner::guest::{self, CellArgs, Host, HostFile};
 use crate::runner::pool::Executor;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use giveway_command::Failure;
@@ -86,11 +86,11 @@ pub(crate) fn wakeup(args: &WakeupArgs) -> Result<u8, Failure> {
     let schbench = args.schbench.as_deref().map(schbench::make).transpose()?;
     let stop = interruptible()?;
     let guests = Guests {
-        host: Host::of(executors::open(false)?, args.clock),
+        host: Host::of(executors::open(false)?, args.clock)?,
         programs,
         schbench: schbench.as_ref().map(|(_, program)| program.clone()),
     };
-    let width = width(GUEST_MIB).min(plans.len());
+    let width = guests.host.width(GUEST_MIB).min(plans.len());
     eprintln!(
         "measuring in the lab, {} guests, {width} at a time",
         plans.len()

@@ -30,7 +30,7 @@ use std::process::Command;
 
 use super::read::read_reports;
 use crate::experiments::ALL;
-use crate::harness::environment::Environment;
+use crate::harness::environment::{Environment, KVM};
 use crate::harness::error::{Error, Result};
 use crate::harness::files;
 use crate::report::AnyReport;
@@ -281,7 +281,7 @@ fn provenance(environment: &Environment) -> String {
     if provenance.quantum_ns > 0 {
         text += &format!(" ({})", provenance.lab());
     }
-    if clock == "native" && !cpu_model.is_empty() {
+    if ["native", KVM].contains(&&**clock) && !cpu_model.is_empty() {
         text += &format!(" ({cpu_model})");
     }
     if !postgresql.is_empty() {

@@ -37,7 +37,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::experiments::ALL;
-use crate::harness::environment::Environment;
+use crate::harness::environment::{Environment, KVM};
 
 /// The list of exceptions, from the root.
 pub(super) const LIST: &str = "docs/measure/exceptions.md";
@@ -175,7 +175,8 @@ impl Rows {
     fn has_provenance(&self) -> bool {
         let of = &self.environment.provenance;
         let lab = [&of.program, &of.emulator, &of.image];
-        let has_lab = lab.iter().all(|part| !part.is_empty()) && of.quantum_ns > 0;
+        let is_kvm = self.environment.clock == KVM;
+        let has_lab = lab.iter().all(|part| !part.is_empty()) && (of.quantum_ns > 0 || is_kvm);
         let host = [&of.command, &of.host_cpu, &of.host_load];
         let has_host = host.iter().all(|part| !part.is_empty()) && of.host_cpus > 0;
         has_host && (["native", "virtual"].contains(&&*self.environment.clock) || has_lab)

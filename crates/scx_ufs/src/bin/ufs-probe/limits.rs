@@ -169,8 +169,8 @@ pub(crate) fn crowd(ufs: &mut Ufs) -> Result<String> {
     let mut verdicts = Vec::new();
     for name in TIERS {
         let tier = top.child(name, 100)?;
-        let workers = burners(&tier, &[], TASKS)?;
-        until_they_burn(&workers)?;
+        let mut workers = burners(&tier, &[], TASKS)?;
+        until_they_burn(&mut workers)?;
         let runs = || -> Result<Vec<f64>> { workers.iter().map(Worker::seconds).collect() };
         tier.set_max(&limit(1))?;
         sleep(500 * MS);

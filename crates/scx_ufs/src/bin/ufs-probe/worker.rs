@@ -162,18 +162,15 @@ pub(crate) fn burners(group: &Cgroup, cpus: &[usize], count: usize) -> Result<Ve
     (0..count).map(|_| Worker::burner(group, cpus)).collect()
 }
 
-/// Waits until each burner has begun to burn: it has used more CPU time than it takes
-/// to start.
+/// Waits until each burner has begun to burn, by its own word: no CPU time says so, since
+/// starting takes more of it the larger the program is.
 ///
 /// One that is still starting sleeps in the kernel when it needs a page that another
 /// one is bringing in. If that one's cgroup is throttled meanwhile, both stand still
 /// for as long as that lasts, and neither waits for a CPU (throttle_queue.bpf.h, WEAKNESSES).
-pub(crate) fn until_they_burn(workers: &[Worker]) -> Result<()> {
-    const STARTED_S: f64 = 0.02;
+pub(crate) fn until_they_burn(workers: &mut [Worker]) -> Result<()> {
     for worker in workers {
-        while worker.seconds()? < STARTED_S {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        worker.line().context("a burner did not begin")?;
     }
     Ok(())
 }
@@ -227,9 +224,13 @@ fn rounds_of(sleep: &str, busy: &str, goes_on: impl Fn(usize, Duration) -> bool)
 /// What a worker does.
 pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
     match (kind, args) {
-        ("burn", _) => loop {
-            burn_for(Duration::from_secs(1));
-        },
+        ("burn", _) => {
+            burn_for(Duration::from_millis(1));
+            println!("burning");
+            loop {
+                burn_for(Duration::from_secs(1));
+            }
+        }
         ("bomb", _) => loop {
             // SAFETY: a process with one thread. Whoever comes out of it goes on.
             if let Ok(ForkResult::Parent { .. }) = unsafe { fork() } {
