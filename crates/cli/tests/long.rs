@@ -10,6 +10,8 @@ mod build;
 mod guest;
 #[path = "pods/node.rs"]
 mod node;
+#[path = "loader/scx_loader.rs"]
+mod scx_loader;
 #[path = "guest/transcript.rs"]
 mod transcript;
 

@@ -1,5 +1,5 @@
 # A machine in memory on which packages can be installed, in the guest's kernel: the
-# guest's root cannot be written to. Read by package.sh, pods.sh and units.sh.
+# guest's root cannot be written to. Read by package.sh, pods.sh, scx_loader.sh and units.sh.
 #
 #   on COMMAND          runs a command on the machine
 #   boot TARGET         starts systemd there, as the first process of a namespace
