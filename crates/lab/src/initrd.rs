@@ -77,7 +77,7 @@ pub(crate) fn build(
 }
 
 /// The file of a module somewhere under `dir`, compressed or not.
-fn find_module(dir: &Path, name: &str) -> Option<PathBuf> {
+pub(crate) fn find_module(dir: &Path, name: &str) -> Option<PathBuf> {
     for entry in fs::read_dir(dir).ok()?.flatten() {
         let path = entry.path();
         if path.is_dir() {
@@ -97,7 +97,7 @@ fn find_module(dir: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// A module's bytes, uncompressed.
-fn unpacked(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn unpacked(path: &Path) -> Result<Vec<u8>> {
     let tool = match path.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",

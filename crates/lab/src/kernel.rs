@@ -67,6 +67,8 @@ const DEBIAN: &str = "debian-";
 /// The package that depends on the newest kernel of a suite. The cloud flavour
 /// has all that a guest needs, and half the size.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
+/// Modules that are kept beside the kernel, for guests that want a disk with a queue.
+const DRIVERS: [&str; 3] = ["bfq", "mq-deadline", "null_blk"];
 /// How the names of Debian's kernels begin and end; between them is the release.
 const PACKAGE: (&str, &str) = ("linux-image-", "-cloud-amd64");
 
@@ -243,6 +245,13 @@ impl Kernel {
             .to_owned()
     }
 
+    /// One of [`DRIVERS`] as a file; none where the kernel has it built in, or was built
+    /// here.
+    pub(crate) fn driver(&self, name: &str) -> Option<PathBuf> {
+        let path = self.dir.join("drivers").join(name).with_extension("ko");
+        path.is_file().then_some(path)
+    }
+
     pub(crate) fn image(&self) -> PathBuf {
         self.dir.join("vmlinuz")
     }
@@ -275,7 +284,7 @@ fn made_from(more: &[&[u8]]) -> String {
 }
 
 fn entry_prefix() -> String {
-    format!("kernel-{}-", made_from(&[]))
+    format!("kernel-{}-", made_from(&[DRIVERS.join(" ").as_bytes()]))
 }
 
 /// What a series is built from where Debian has no build of it that can be used.
@@ -424,6 +433,16 @@ fn fetch(
         fs::copy(from, dir.join(to)).map_err(LabError::io("copying", from))?;
     }
     fs::write(dir.join("release"), release).map_err(LabError::io("writing", dir))?;
+    let drivers = dir.join("drivers");
+    fs::create_dir(&drivers).map_err(LabError::io("making", &drivers))?;
+    for name in DRIVERS {
+        // One without a file is built into the kernel.
+        if let Some(module) = initrd::find_module(&modules.join("kernel"), name) {
+            let path = drivers.join(format!("{name}.ko"));
+            let bytes = initrd::unpacked(&module)?;
+            fs::write(&path, bytes).map_err(LabError::io("writing", &path))?;
+        }
+    }
     let busybox = initrd::busybox_in(tree.path());
     initrd::build(&busybox, Some(&modules), &config, &dir.join("initrd"))
 }

@@ -138,6 +138,13 @@ impl Lab {
         module::build(&self.cache, &self.kernel.release(), source, progress)
     }
 
+    /// A module of the kernel that a guest may be given, to have a disk with a queue:
+    /// `null_blk` is the disk, `mq-deadline` and `bfq` are schedulers. None where the kernel
+    /// has no such file.
+    pub fn driver(&self, name: &str) -> Option<PathBuf> {
+        self.kernel.driver(name)
+    }
+
     /// Whether [`Clock::Real`] runs on KVM here; found by booting with it once.
     pub fn kvm_usable(&self) -> bool {
         vm::kvm_usable(self)

@@ -1,0 +1,45 @@
+#!/bin/sh
+# Whether a background command gives way at a disk, by the disk's scheduler. The disk is
+# null_blk's: it serves one request at a time, each in half a millisecond. Claims as in
+# guest.sh; disk_in_kernel.rs knows their names.
+
+claim() { # NAME WHAT-IS-THERE WHAT-SHOULD-BE
+	if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: '$2' instead of '$3'"; fi
+}
+at_least() { [ "$1" -ge "$2" ] && echo "at least $2"; }
+at_most() { [ "$1" -le "$2" ] && echo "at most $2"; }
+# What an urgent reader reads in two seconds, one block after the other.
+reads() {
+	timeout -s INT 2 dd if=/dev/nullb0 of=/dev/null bs=4k iflag=direct 2>&1 |
+		sed -n 's/+.* records in$//p'
+}
+
+for module in mq-deadline bfq; do busybox insmod $module.ko; done
+busybox insmod null_blk.ko nr_devices=1 gb=1 queue_mode=2 irqmode=2 completion_nsec=500000 \
+	submit_queues=1 hw_queue_depth=1
+cat /sys/block/nullb0/queue/scheduler
+alone=$(reads)
+echo "alone $alone"
+
+# Beside four background readers: percent of alone.
+beside() { # SCHEDULER
+	echo "$1" >/sys/block/nullb0/queue/scheduler
+	readers=
+	for i in 1 2 3 4; do
+		giveway run --quiet --tier background -- dd if=/dev/nullb0 of=/dev/null bs=4k \
+			iflag=direct skip=$((i * 50000)) 2>/dev/null &
+		readers="$readers $!"
+	done
+	sleep 0.5
+	share=$(($(reads) * 100 / alone))
+	kill $readers
+	wait $readers
+	echo "$1: $share % of alone"
+}
+beside none
+claim without_a_scheduler_all_are_equal "$(at_most $share 40)" "at most 40"
+beside mq-deadline
+claim mq_deadline_serves_urgent_first "$(at_least $share 45)" "at least 45"
+beside bfq
+claim bfq_serves_urgent_first "$(at_least $share 80)" "at least 80"
+exit 0
