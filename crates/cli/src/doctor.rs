@@ -11,6 +11,7 @@
 //! no package fetched. What only a trial would show (whether a scheduler loads, whether
 //! KVM can boot a kernel) is reported as far as files show it.
 
+mod disks;
 mod kernel;
 mod lab;
 mod probes;
@@ -70,6 +71,7 @@ struct Finding {
     way: Way,
     name: Cow<'static, str>,
     health: Health,
+    /// Mostly one line.
     detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
@@ -177,7 +179,10 @@ fn text(found: &Examination, fancy: bool) -> String {
                 (Health::Missing, false) => "FAIL",
                 (Health::Note, false) => "note",
             };
-            lines.push(format!("  {mark} {:<12} {}", finding.name, finding.detail));
+            let begin = format!("  {mark} {:<12} ", finding.name);
+            let indent = " ".repeat(begin.chars().count());
+            let detail = finding.detail.replace('\n', &format!("\n{indent}"));
+            lines.push(begin + &detail);
             if let Some(remedy) = &finding.remedy {
                 let indent = if fancy { 4 } else { 7 };
                 lines.push(format!("{:indent$}remedy: {remedy}", ""));
@@ -225,5 +230,19 @@ mod tests {
         assert!(plain.is_ascii(), "{plain}");
         assert!(plain.contains("  FAIL thing        is so\n       remedy: mend it\n"));
         assert!(text(&found, true).contains("  ✗ thing"));
+    }
+
+    #[test]
+    fn lines_of_a_finding_stand_below_each_other() {
+        let found = Examination::of(vec![Finding {
+            detail: "one\ntwo".into(),
+            ..finding(Way::Native, Health::Ok)
+        }]);
+        let below = |begin: &str, fancy| {
+            let expected = format!("{begin}one\n{:1$}two\n", "", begin.chars().count());
+            assert!(text(&found, fancy).contains(&expected));
+        };
+        below("  ok   thing        ", false);
+        below("  ✓ thing        ", true);
     }
 }

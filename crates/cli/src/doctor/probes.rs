@@ -9,7 +9,7 @@ use giveway_hints::slot::{self, OpenError, Table};
 use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use super::running::{config, patch, release, text, version};
-use super::{Finding, Way, kernel, lab, missing, note, ok, uintr};
+use super::{Finding, Way, disks, kernel, lab, missing, note, ok, uintr};
 use crate::cgroup::Hierarchy;
 use crate::service::{self, UFS};
 use giveway_machine::sched_ext::{SchedExt, State, is_ops};
@@ -24,6 +24,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
         btf(root),
         settings(root),
         cgroups(root),
+        disks::finding(root),
         permissions(root),
         scheduler(),
         postgres(root),
