@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! BASE                      top of the hierarchy, or of the user's own part
-//! └ giveway                 +cpu +cpuset in subtree_control, as in BASE
+//! └ giveway                 +cpu +cpuset +io in subtree_control, as in BASE
 //!   ├ time_sensitive        cpu.weight 10000
 //!   │ └ run-4711            cpu.weight as asked for; removed after the run
 //!   └ background            cpu.weight 1
@@ -14,7 +14,8 @@
 //! with other labels one of those. The weights of the two tier
 //! directories are for machines without UFS: Linux's own scheduler then gives
 //! background work 1 part of 10001 when both tiers are busy, the nearest it
-//! can come (and, as the paper shows, not near enough).
+//! can come (and, as the paper shows, not near enough). What the directories weigh at
+//! the disk is in `disk`.
 //!
 //! Root uses the top of the hierarchy. Other users may move a process only
 //! inside a part whose `cgroup.procs` they may write, up to the common
@@ -41,6 +42,8 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 
 use giveway_command::{Context, Failure};
+
+use crate::disk;
 
 /// The directory under BASE that holds everything Giveway makes.
 const OURS: &str = "giveway";
@@ -150,12 +153,17 @@ impl Hierarchy {
                 make(&dir)?;
                 let weight = tier.cgroup_weight().to_string();
                 write_if_there(&dir.join("cpu.weight"), &weight)?;
+                disk::weigh(&dir, tier.cgroup_weight());
             }
         }
         enable(&parent, caller.pid)?;
         sweep(&parent);
-        let leaf = Leaf::make(&parent, caller.pid)?;
+        let time_sensitive = self.of_tier(&ours, Tier::TimeSensitive, rule);
+        let runs = disk::Runs::at(ours, time_sensitive);
+        let leaf = Leaf::make(&parent, caller.pid, runs)?;
+        disk::classify(&leaf.dir, tier);
         if let Some(weight) = weight {
+            disk::weigh(&leaf.dir, weight);
             let set = write_if_there(&leaf.dir.join("cpu.weight"), &weight.to_string())?;
             if !set {
                 return Err(Failure::new(format_args!(
@@ -307,10 +315,11 @@ pub(crate) struct Labelled {
 #[derive(Debug)]
 pub(crate) struct Leaf {
     dir: PathBuf,
+    runs: disk::Runs,
 }
 
 impl Leaf {
-    fn make(parent: &Path, pid: u32) -> Result<Self, Failure> {
+    fn make(parent: &Path, pid: u32, runs: disk::Runs) -> Result<Self, Failure> {
         // The plain name may be taken by a leaf that a process of the same id
         // left populated, before the counter of process ids went round.
         for suffix in 0.. {
@@ -319,7 +328,10 @@ impl Leaf {
                 _ => format!("run-{pid}.{suffix}"),
             });
             match fs::create_dir(&dir) {
-                Ok(()) => return Ok(Leaf { dir }),
+                Ok(()) => {
+                    runs.settle();
+                    return Ok(Leaf { dir, runs });
+                }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).cannot(format_args!("make {}", dir.display())),
             }
@@ -362,6 +374,7 @@ impl Drop for Leaf {
     fn drop(&mut self) {
         // Fails when removed already or still populated; both are fine.
         let _ = fs::remove_dir(&self.dir);
+        self.runs.settle();
     }
 }
 
@@ -383,12 +396,12 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Hands the cpu and cpuset controllers down to the children of `dir`, where
+/// Hands the cpu, cpuset and io controllers down to the children of `dir`, where
 /// `dir` has them.
 fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
     let cgroup = Cgroup::at(dir);
     let control = cgroup.file("cgroup.subtree_control");
-    for controller in ["cpu", "cpuset"] {
+    for controller in ["cpu", "cpuset", "io"] {
         let enabled = cgroup.words("cgroup.subtree_control");
         if !cgroup.offers(controller) || enabled.iter().any(|name| name == controller) {
             continue;
@@ -398,7 +411,8 @@ fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
         if is_busy(&answer) && step_aside(dir, pid) {
             answer = cgroup.enable(&request);
         }
-        // Weights need cpu; cpuset only lets users restrict a run to CPUs later.
+        // Weights need cpu; cpuset only lets users restrict a run to CPUs later, and io
+        // only makes a run give way at the disk, too.
         if controller == "cpu" {
             let busy = is_busy(&answer);
             answer

@@ -8,6 +8,7 @@
 
 mod args;
 mod cgroup;
+mod disk;
 mod doctor;
 mod meta;
 mod metrics;

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! giveway                                  command
-//! make leaf, set weight, open its entrance
-//! block signals, fork ────────────────────► enter the leaf, unblock, exec
+//! make leaf, set weights, open its entrance
+//! block signals, fork ────────────────────► enter the leaf, take the I/O class,
+//!                                           unblock, exec
 //! wait; pass signals on ◄──── SIGCHLD ───── exit or signal
 //! remove leaf, exit as the command did
 //! ```
 //!
 //! The command enters its cgroup before it executes, so none of its work, and
-//! no child of it, ever runs outside the tier. See `cgroup` for the tree.
+//! no child of it, ever runs outside the tier. See `cgroup` for the tree, and `disk`
+//! for what the tier counts at the disk.
 
 mod child;
 
@@ -20,7 +22,8 @@ use clap::Args;
 use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_tier::{Tier, Weight};
 
-use crate::cgroup::{Caller, Hierarchy};
+use crate::cgroup::{Caller, Hierarchy, Leaf};
+use crate::disk::Class;
 use crate::service::UFS;
 use crate::tier;
 use giveway_command::Failure;
@@ -35,6 +38,9 @@ const OWN_FAILURE: u8 = 125;
 /// to. Without UFS, Linux's own scheduler approximates this: the tiers weigh
 /// 10000 to 1, which still costs time-sensitive work much of its speed.
 ///
+/// Background work gives way at the disk, too, where the disk's scheduler knows
+/// priorities or weights; 'giveway doctor' says where.
+///
 /// Root may use any tier; other users need a cgroup delegated to them, as in
 /// 'systemd-run --user --scope -p Delegate=yes giveway run ...'.
 #[derive(Args, Debug)]
@@ -48,7 +54,8 @@ pub(crate) struct RunArgs {
     tier: Tier,
     /// Share of the tier's CPU time, 1 to 10000 [default: 100]
     ///
-    /// Twice the weight is twice the time while CPUs are contended.
+    /// Twice the weight is twice the time while CPUs are contended. It is the share of
+    /// the tier's I/O, too, on disks that heed weights.
     #[arg(long, short)]
     weight: Option<Weight>,
     /// Do not mention that UFS is not loaded
@@ -63,8 +70,8 @@ pub(crate) struct RunArgs {
 pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
     prepare(args)
         .map_err(|failure| failure.with_status(OWN_FAILURE))
-        .and_then(|leaf| {
-            let status = child::supervise(&args.command, leaf.entrance()?)?;
+        .and_then(|(leaf, class)| {
+            let status = child::supervise(&args.command, leaf.entrance()?, class)?;
             let dir = leaf.dir().display().to_string();
             let left = leaf.remove();
             if left > 0 && !args.quiet {
@@ -74,7 +81,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8, Failure> {
         })
 }
 
-fn prepare(args: &RunArgs) -> Result<crate::cgroup::Leaf, Failure> {
+/// The cgroup of the run, and the I/O class that its command is given.
+fn prepare(args: &RunArgs) -> Result<(Leaf, Option<Class>), Failure> {
     let hierarchy = Hierarchy::with_cpu()?;
     let caller = Caller::this()?;
     let kernel = SchedExt::under(Path::new("/"));
@@ -82,11 +90,13 @@ fn prepare(args: &RunArgs) -> Result<crate::cgroup::Leaf, Failure> {
         true => tier::rule(&kernel).unwrap_or_default(),
         false => tier::rule_or_default(&kernel),
     };
-    permit(args.tier, caller.tier(&hierarchy, &rule), caller.is_root)?;
+    let own = caller.tier(&hierarchy, &rule);
+    permit(args.tier, own, caller.is_root)?;
     if !args.quiet {
         note(&kernel.state());
     }
-    hierarchy.leaf(args.tier, args.weight, &caller, &rule)
+    let leaf = hierarchy.leaf(args.tier, args.weight, &caller, &rule)?;
+    Ok((leaf, Class::of_run(args.tier, own, Class::is_idle())))
 }
 
 /// Any user may lower a tier; only root may raise it.

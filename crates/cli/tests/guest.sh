@@ -26,6 +26,20 @@ claim weight "${seen##* }" 50
 claim tier_weights "$(cat $cg/giveway/time_sensitive/cpu.weight $cg/giveway/background/cpu.weight | tr '\n' ' ')" "10000 1 "
 claim leaf_removed "$(leaves)" 0
 
+# And at the disk. `ionice` prints its own class.
+at_the_disk() {
+	giveway run -q "$@" -- sh -c \
+		'p=$(cut -d: -f3 /proc/self/cgroup); echo $(ionice) $(cat /sys/fs/cgroup$p/io.weight)'
+}
+claim io_background "$(at_the_disk -t background -w 50)" "idle default 50"
+has io_time_sensitive "$(at_the_disk -t time_sensitive -w 50)" "none: prio"
+claim io_tier_weights "$(cat $cg/giveway/time_sensitive/io.weight $cg/giveway/background/io.weight | tr '\n' ' ')" "default 10000 default 1 "
+claim io_of_background_runs "$(giveway run -q -t background -- cat $cg/giveway/io.weight)" "default 1"
+claim io_of_time_sensitive_runs "$(giveway run -q -t time_sensitive -- cat $cg/giveway/io.weight)" "default 100"
+claim io_after_runs "$(cat $cg/giveway/io.weight)" "default 1"
+has io_raised "$(giveway run -q -t background -- giveway run -q -t time_sensitive -- ionice)" "none: prio"
+claim io_kept "$(ionice -c 3 giveway run -q -t time_sensitive -- ionice)" idle
+
 # Exit statuses.
 giveway run -q -- sh -c 'exit 7'; claim status "$?" 7
 giveway run -q -- sh -c 'kill -9 $$'; claim killed "$?" 137
@@ -55,13 +69,19 @@ claim quiet "$(giveway run -q -- true 2>&1)" ""
 as_nobody() { setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
 as_nobody giveway run -q -- true 2>/tmp/err; claim undelegated "$?" 125
 has undelegated_remedy "$(cat /tmp/err)" "systemd-run --user --scope"
-mkdir -p $cg/theirs/own
-for dir in $cg/theirs $cg/theirs/own; do
-	chown 65534 $dir $dir/cgroup.procs $dir/cgroup.subtree_control $dir/cgroup.threads
-done
+delegate() { # DIRECTORY, which gets a child
+	mkdir -p $1/own
+	for dir in $1 $1/own; do
+		chown 65534 $dir $dir/cgroup.procs $dir/cgroup.subtree_control $dir/cgroup.threads
+	done
+}
+delegate $cg/theirs
 in_theirs() { ( sh -c 'echo $PPID' >$1/cgroup.procs; shift; as_nobody "$@" ); }
 seen=$(in_theirs $cg/theirs/own giveway run -q -w 30 -- cat /proc/self/cgroup 2>&1)
 has delegated "$seen" "0::/theirs/giveway/background/run-"
+# As systemd delegates: without the io controller.
+mkdir $cg/part; echo +cpu +cpuset >$cg/part/cgroup.subtree_control; delegate $cg/part/theirs
+claim io_undelegated "$(in_theirs $cg/part/theirs/own giveway run -q -w 30 -- ionice 2>&1)" idle
 mkdir -p $cg/background-x
 in_theirs $cg/background-x giveway run -q -t time_sensitive -- true 2>/tmp/err
 claim raising "$?" 125

@@ -16,6 +16,23 @@ fn a_command_runs_in_the_tier_and_with_the_weight_it_was_given() {
 }
 
 #[test]
+fn background_run_has_idle_io_priority_and_weight() {
+    held(&["io_background", "io_time_sensitive", "io_tier_weights"]);
+    held(&["io_undelegated"]);
+}
+
+#[test]
+fn all_runs_weigh_little_at_the_disk_unless_one_is_time_sensitive() {
+    held(&["io_of_background_runs", "io_of_time_sensitive_runs"]);
+    held(&["io_after_runs"]);
+}
+
+#[test]
+fn raised_run_loses_idle_io_priority_and_others_keep_their_own() {
+    held(&["io_raised", "io_kept"]);
+}
+
+#[test]
 fn the_command_s_status_is_passed_on() {
     held(&["status", "killed", "not_found", "not_executable"]);
 }

@@ -86,8 +86,17 @@ fn status_uses_the_loaded_labels_and_default_tier() {
 }
 
 #[test]
-fn a_leaf_asks_for_the_cpu_controller_and_goes_away() {
-    let (dir, hierarchy) = hierarchy("cpuset cpu io memory");
+fn a_leaf_asks_for_the_controllers_that_are_there_and_goes_away() {
+    // Each request replaces the one before it in a file.
+    for (controllers, last) in [("io", "+io"), ("cpu io", "+io"), ("cpu memory", "+cpu")] {
+        let (dir, hierarchy) = hierarchy(controllers);
+        let _leaf = hierarchy
+            .leaf(Tier::Background, None, &caller(7), &Rule::default())
+            .unwrap();
+        let asked = fs::read_to_string(dir.path().join("cgroup.subtree_control"));
+        assert_eq!(asked.unwrap_or_default(), last, "{controllers}");
+    }
+    let (dir, hierarchy) = hierarchy("cpuset cpu memory");
     let leaf = hierarchy
         .leaf(Tier::Background, None, &caller(7), &Rule::default())
         .unwrap();
@@ -97,6 +106,33 @@ fn a_leaf_asks_for_the_cpu_controller_and_goes_away() {
     assert!(dir.path().join("giveway/time_sensitive").is_dir());
     assert_eq!(leaf.remove(), 0);
     assert!(!dir.path().join("giveway/background/run-7").exists());
+}
+
+#[test]
+fn tiers_have_weights_at_the_disk_where_the_kernel_has_them() {
+    let (dir, hierarchy) = hierarchy("cpu io");
+    let ours = dir.path().join("giveway");
+    for tier in ["", "time_sensitive", "background"] {
+        fs::create_dir_all(ours.join(tier)).unwrap();
+        fs::write(ours.join(tier).join("io.weight"), "").unwrap();
+    }
+    let weights = || {
+        ["", "time_sensitive", "background"]
+            .map(|tier| fs::read_to_string(ours.join(tier).join("io.weight")).unwrap())
+    };
+    let leaf = |tier, pid| {
+        hierarchy
+            .leaf(tier, None, &caller(pid), &Rule::default())
+            .unwrap()
+    };
+    let alone = ["default 1", "default 10000", "default 1"];
+    let background = leaf(Tier::Background, 7);
+    assert_eq!(weights(), alone);
+    let urgent = leaf(Tier::TimeSensitive, 8);
+    assert_eq!(weights(), ["default 100", "default 10000", "default 1"]);
+    assert_eq!(urgent.remove(), 0);
+    assert_eq!(weights(), alone);
+    drop(background);
 }
 
 #[test]

@@ -11,6 +11,8 @@
 //! /sys/block/sda/dev                8:0
 //! MOUNT/io.cost.qos                 8:0 enable=1 ctrl=auto ...
 //! ```
+//!
+//! `disk` says what counts where.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -23,6 +23,8 @@ use nix::unistd::{Pid, pipe2, write};
 
 use giveway_command::{Context, Failure};
 
+use crate::disk::Class;
+
 /// What is passed on to the command.
 const PASSED_ON: [Signal; 8] = [
     Signal::SIGHUP,
@@ -35,9 +37,13 @@ const PASSED_ON: [Signal; 8] = [
     Signal::SIGWINCH,
 ];
 
-/// Runs `command` in the cgroup behind `entrance`; answers with its status as
-/// a shell would give it.
-pub(super) fn supervise(command: &[OsString], entrance: File) -> Result<u8, Failure> {
+/// Runs `command` in the cgroup behind `entrance`, in this I/O class or else in the
+/// caller's; answers with its status as a shell would give it.
+pub(super) fn supervise(
+    command: &[OsString],
+    entrance: File,
+    class: Option<Class>,
+) -> Result<u8, Failure> {
     let mut watched = SigSet::empty();
     watched.extend(PASSED_ON);
     watched.add(Signal::SIGCHLD);
@@ -46,7 +52,7 @@ pub(super) fn supervise(command: &[OsString], entrance: File) -> Result<u8, Fail
         .cannot("block signals")?;
     let signals =
         SignalFd::with_flags(&watched, SfdFlags::SFD_CLOEXEC).cannot("watch for signals")?;
-    let child = start(command, entrance, before)?;
+    let child = start(command, entrance, class, before)?;
     loop {
         match signals.read_signal() {
             Ok(Some(info)) => {
@@ -73,21 +79,30 @@ pub(super) fn supervise(command: &[OsString], entrance: File) -> Result<u8, Fail
     }
 }
 
-/// Forks; the child enters the cgroup, takes back the signal mask and executes.
-fn start(command: &[OsString], entrance: File, mask: SigSet) -> Result<Pid, Failure> {
+/// Forks; the child enters the cgroup, takes the I/O class, takes back the signal mask and
+/// executes.
+fn start(
+    command: &[OsString],
+    entrance: File,
+    class: Option<Class>,
+    mask: SigSet,
+) -> Result<Pid, Failure> {
     let program = &command[0];
     // Why the child did not get as far as executing: one byte, the errno of
     // its entry into the cgroup. Closed, and so empty, once it executes.
     let (reader, writer): (OwnedFd, OwnedFd) = pipe2(OFlag::O_CLOEXEC).cannot("make a pipe")?;
     let mut started = Command::new(program);
     started.args(&command[1..]);
-    // SAFETY: between fork and exec the closure makes three system calls on
+    // SAFETY: between fork and exec the closure makes system calls on numbers,
     // descriptors and a mask it owns, and allocates nothing.
     unsafe {
         started.pre_exec(move || {
             if let Err(errno) = write(&entrance, b"0") {
                 let _ = write(&writer, &[errno as i32 as u8]);
                 return Err(errno.into());
+            }
+            if let Some(class) = class {
+                class.take();
             }
             sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None)?;
             Ok(())
@@ -142,5 +157,21 @@ mod tests {
         assert_eq!(status(io::ErrorKind::PermissionDenied, None), 126);
         let refused = Some(Errno::EACCES);
         assert_eq!(status(io::ErrorKind::PermissionDenied, refused), 125);
+    }
+
+    #[test]
+    fn command_starts_in_the_class_it_is_given_else_in_the_caller_s() {
+        // Any file stands in for the entrance. The status is 0 if the class is idle.
+        let is_idle = |class| {
+            let command = ["sh", "-c", "ionice | grep -q idle"].map(OsString::from);
+            let entrance = File::options().write(true).open("/dev/null").unwrap();
+            let child = start(&command, entrance, class, SigSet::empty()).unwrap();
+            waitpid(child, None).unwrap() == WaitStatus::Exited(child, 0)
+        };
+        assert!(is_idle(Some(Class::Idle)));
+        assert!(!is_idle(None));
+        Class::Idle.take();
+        assert!(is_idle(None));
+        assert!(!is_idle(Some(Class::Unset)));
     }
 }
