@@ -13,7 +13,7 @@ mod transcript;
 use transcript::{hold, machine, tests, transcript};
 
 /// The disk and the schedulers that can be loaded.
-const DRIVERS: [&str; 3] = ["null_blk", "mq-deadline", "bfq"];
+const DRIVERS: [&str; 4] = ["configfs", "null_blk", "mq-deadline", "bfq"];
 
 /// These claims of `disk.sh` held in the guest.
 fn held(claims: &[&str]) {

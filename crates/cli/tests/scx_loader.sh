@@ -12,7 +12,15 @@ call() { on busctl --timeout=20 call $loader "$@"; }
 current() { on busctl get-property $loader CurrentScheduler; }
 as_nobody() { on setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"; }
 # Who has started the scheduler.
-starter() { ps -o comm= -p "$(ps -o ppid= -p "$(pgrep -x "$1")")"; }
+starter() { ps -o comm= -p "$(ps -o ppid= -C "$1" | tr -d ' ')"; }
+# The same scheduler in force for five seconds. One that scx_loader was told to stop while
+# it loaded attaches for a moment, and is then tried again after a pause.
+until_settled() {
+	for _ in $(seq 40); do
+		was=$(pgrep -x scx_rusty); sleep 5
+		[ -n "$was" ] && [ "$(pgrep -x scx_rusty)" = "$was" ] && [ "$(state)" = enabled ] && return
+	done
+}
 until_disabled() { for _ in $(seq 600); do [ "$(state)" = disabled ] && return; sleep 0.1; done; }
 until_current() { for _ in $(seq 300); do current | grep -q "$1" && return; sleep 0.1; done; }
 another() { [ -n "$2" ] && [ "$1" != "$2" ] && echo another; }
@@ -90,7 +98,7 @@ claim unknown_is_refused "$? $(grep -c 'does not know scx_other, only .*scx_rust
 # It starts what the metascheduler says, with its options.
 configure "$through" "$(turn scx_rusty 60000)"
 on systemctl start giveway-meta
-until_enabled
+until_settled
 claim scx_loader_starts_it "$(state) $(starter scx_rusty) $(current)" 'enabled scx_loader s "scx_rusty"'
 claim options_arrive "$(tr '\0' ' ' </proc/"$(pgrep -x scx_rusty)"/cmdline)" "scx_rusty --slice-us 7000 "
 
@@ -102,18 +110,18 @@ cat $machine/tmp/said
 # Mishaps.
 before=$(pgrep -x scx_rusty)
 kill -KILL "$before"
-sleep 2; until_enabled
+until_settled
 claim dead_scheduler_is_replaced "$(state) $(another "$before" "$(pgrep -x scx_rusty)") $(starter scx_rusty)" \
 	"enabled another scx_loader"
 before=$(pgrep -f '^giveway meta run')
 kill -KILL "$before"; sleep 1
 claim killed_daemon_leaves_it "$(state)" enabled
 for _ in $(seq 300); do pgrep -f '^giveway meta run' && break; sleep 0.1; done
-sleep 2; until_enabled
+until_settled
 claim daemon_takes_over "$(state) $(another "$before" "$(pgrep -f '^giveway meta run')") $(current)" \
 	'enabled another s "scx_rusty"'
 on systemctl restart scx_loader
-until_current scx_rusty; until_enabled
+until_current scx_rusty; until_settled
 claim restarted_loader_goes_on "$(state) $(starter scx_rusty) $(on systemctl is-active giveway-meta)" \
 	"enabled scx_loader active"
 on systemctl stop giveway-meta
@@ -124,7 +132,7 @@ claim stop_stops_it "$(state) $(current) $(pgrep -xc scx_rusty)" 'disabled s "un
 configure "$through" "$(turn scx_rusty 3000; turn eevdf 1000)"
 on systemctl start giveway-meta
 for turn in 1 2 3; do until_enabled; until_disabled; echo "turn $turn"; done
-until_enabled
+until_enabled; sleep 1
 claim it_takes_turns "$(state) $(on systemctl is-active giveway-meta) $(starter scx_rusty)" \
 	"enabled active scx_loader"
 on systemctl stop giveway-meta
@@ -135,7 +143,7 @@ on systemctl restart scx_loader
 until_current scx_flow
 configure "$through" "$(turn scx_rusty 60000)"
 on systemctl start giveway-meta
-until_current scx_rusty; until_enabled
+until_current scx_rusty; until_settled
 claim default_makes_room "$(state) $(pgrep -xc scx_flow) $(starter scx_rusty)" "enabled 0 scx_loader"
 on systemctl stop giveway-meta
 until_current scx_flow; until_enabled

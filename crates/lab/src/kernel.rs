@@ -68,7 +68,7 @@ const DEBIAN: &str = "debian-";
 /// has all that a guest needs, and half the size.
 const META_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Modules that are kept beside the kernel, for guests that want a disk with a queue.
-const DRIVERS: [&str; 3] = ["bfq", "mq-deadline", "null_blk"];
+const DRIVERS: [&str; 4] = ["bfq", "configfs", "mq-deadline", "null_blk"];
 /// How the names of Debian's kernels begin and end; between them is the release.
 const PACKAGE: (&str, &str) = ("linux-image-", "-cloud-amd64");
 

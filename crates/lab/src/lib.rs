@@ -139,7 +139,7 @@ impl Lab {
     }
 
     /// A module of the kernel that a guest may be given, to have a disk with a queue:
-    /// `null_blk` is the disk, `mq-deadline` and `bfq` are schedulers. None where the kernel
+    /// `null_blk` is the disk and needs `configfs`, `mq-deadline` and `bfq` are schedulers. None where the kernel
     /// has no such file.
     pub fn driver(&self, name: &str) -> Option<PathBuf> {
         self.kernel.driver(name)

@@ -65,11 +65,8 @@ impl Host {
     /// KVM was asked for and boots no guest here.
     pub(crate) fn of(lab: Lab, clock: ClockArgs) -> Result<Self, Failure> {
         if clock.is_kvm() && !lab.kvm_usable() {
-            return Err(
-                Failure::new("KVM boots no guest on this machine").with_remedy(
-                    "'giveway lab info' tells more; without --kvm guests are emulated",
-                ),
-            );
+            return Err(Failure::new("KVM boots no guest on this machine")
+                .with_remedy("'giveway lab info' tells more; without --kvm guests are emulated"));
         }
         let mut environment = Environment::probe("");
         environment.provenance.program = own_digest();
@@ -149,7 +146,12 @@ impl Host {
         }
         let mut report: Report<R> = Report::read(&outcome.results().join(REPORT))?;
         let name = self.clock.name(machine.clock);
-        sign(&mut report.environment, &self.environment, machine.clock, name);
+        sign(
+            &mut report.environment,
+            &self.environment,
+            machine.clock,
+            name,
+        );
         Ok(report)
     }
 }
