@@ -69,7 +69,7 @@ pub(crate) struct MetaArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST", value_parser = positive)]
     base_timeslices: Option<Vec<f64>>,
     /// What the phase-aware policy takes a swap for, in milliseconds
-    /// [default: what they took under the policies of fixed slices]
+    /// [default: what one took in training]
     #[arg(long, value_name = "MS", value_parser = positive)]
     swap_ms: Option<f64>,
     #[command(flatten)]

@@ -13,6 +13,9 @@
 //! client knows a wrong one. Its latency counts from when the client wanted it.
 //! A job is a stretch of work.
 //!
+//! There are two loads: policies learn from one and are compared under the other
+//! ([`Shape`]).
+//!
 //! Work is counted in loops, not in time: on the lab's lockstep clock it takes
 //! the same in every run.
 
@@ -29,22 +32,47 @@ use rand_chacha::ChaCha8Rng;
 use super::groups::ThreadGroup;
 use crate::harness::error::{Error, Result};
 
-/// Clients of OLTP.
-const CLIENTS: u64 = 6;
-/// A client's pause between transactions, on average.
-const PAUSE: Duration = Duration::from_millis(4);
 /// Half of a transaction's work, in loops; about 0.25 ms of the lab's.
 const HALF: u64 = 12_000;
 /// The nap in the middle.
 const NAP: Duration = Duration::from_micros(200);
 /// An answer that takes longer is none.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Workers of batch.
-const WORKERS: u64 = 3;
 /// A job's work, in loops; about 8 ms of the lab's.
 const JOB: u64 = 400_000;
-/// Hungry threads of each application's upkeep.
-const HUNGRY: u64 = 2;
+
+/// How much there is of each kind of thread, and how long clients pause.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Shape {
+    /// Clients of OLTP.
+    clients: u64,
+    /// A client's pause between transactions, on average.
+    pause: Duration,
+    /// Workers of batch.
+    workers: u64,
+    /// CPU-bound threads of each application's upkeep.
+    upkeep: u64,
+}
+
+impl Shape {
+    /// The load under which schedulers and policies are compared.
+    pub(super) const EVALUATION: Shape = Shape {
+        clients: 6,
+        pause: Duration::from_millis(4),
+        workers: 3,
+        upkeep: 2,
+    };
+
+    /// The load that policies learn from. No number is that of the evaluation, so a
+    /// policy that fits one load only is found out. OLTP takes half as much CPU time,
+    /// batch still fills two CPUs, and upkeep still has more threads than CPUs.
+    pub(super) const TRAINING: Shape = Shape {
+        clients: 4,
+        pause: Duration::from_millis(6),
+        workers: 2,
+        upkeep: 3,
+    };
+}
 
 /// What matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +156,7 @@ impl Load {
     ///
     /// # Errors
     /// [`Error::Meta`] if sockets cannot be made.
-    pub(super) fn start(seed: u64) -> Result<Load> {
+    pub(super) fn start(seed: u64, shape: Shape) -> Result<Load> {
         let board = Arc::new(Board {
             phase: Mutex::new(Phase::Rest),
             changed: Condvar::new(),
@@ -139,7 +167,7 @@ impl Load {
             batch: Vec::new(),
             others: Vec::new(),
         };
-        for number in 0..CLIENTS {
+        for number in 0..shape.clients {
             let pair = UnixStream::pair();
             let (near, far) = pair.map_err(|error| Error::Meta(format!("no socket: {error}")))?;
             load.others.push(thread::spawn(move || {
@@ -151,10 +179,10 @@ impl Load {
             let random = ChaCha8Rng::seed_from_u64(seed ^ (number << 32));
             load.oltp.push(thread::spawn(move || {
                 ThreadGroup::Serve.enter()?;
-                Ok(client(&board, near, random))
+                Ok(client(&board, near, random, shape.pause))
             }));
         }
-        for _ in 0..WORKERS {
+        for _ in 0..shape.workers {
             let board = Arc::clone(&load.board);
             load.batch.push(thread::spawn(move || {
                 ThreadGroup::Jobs.enter()?;
@@ -166,7 +194,7 @@ impl Load {
             (ThreadGroup::BatchUpkeep, Phase::Burst),
         ];
         for (place, phase) in hungry {
-            for _ in 0..HUNGRY {
+            for _ in 0..shape.upkeep {
                 let board = Arc::clone(&load.board);
                 load.others.push(thread::spawn(move || {
                     place.enter()?;
@@ -232,13 +260,18 @@ fn serve(mut stream: UnixStream) {
     }
 }
 
-fn client(board: &Board, mut stream: UnixStream, mut random: ChaCha8Rng) -> Outcome {
+fn client(
+    board: &Board,
+    mut stream: UnixStream,
+    mut random: ChaCha8Rng,
+    pause: Duration,
+) -> Outcome {
     let mut done = Outcome::default();
     // If it cannot be set, a missing answer hangs the run, which has a limit too.
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let mut request = 0u64;
     while board.wait_for(Phase::Burst) {
-        thread::sleep(PAUSE.mul_f64(-f64::ln(1.0 - random.random::<f64>())));
+        thread::sleep(pause.mul_f64(-f64::ln(1.0 - random.random::<f64>())));
         if board.now() != Phase::Burst {
             continue;
         }
@@ -286,6 +319,15 @@ mod tests {
     }
 
     #[test]
+    fn policies_learn_from_a_load_that_differs_in_every_number() {
+        let (learnt, compared) = (Shape::TRAINING, Shape::EVALUATION);
+        assert_ne!(learnt.clients, compared.clients);
+        assert_ne!(learnt.pause, compared.pause);
+        assert_ne!(learnt.workers, compared.workers);
+        assert_ne!(learnt.upkeep, compared.upkeep);
+    }
+
+    #[test]
     fn a_client_knows_a_wrong_answer() {
         let board = Board {
             phase: Mutex::new(Phase::Burst),
@@ -294,7 +336,7 @@ mod tests {
         let (near, mut far) = UnixStream::pair().unwrap();
         let random = ChaCha8Rng::seed_from_u64(1);
         let done = thread::scope(|scope| {
-            let client = scope.spawn(|| client(&board, near, random));
+            let client = scope.spawn(|| client(&board, near, random, Duration::from_millis(1)));
             for wrong in [0, 1, 0] {
                 let mut bytes = [0; 8];
                 far.read_exact(&mut bytes).unwrap();

@@ -32,7 +32,7 @@ use std::thread;
 use giveway_metasched::kernel::rise;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use row::{ApplicationRow, MetaRow, PhaseRow, SwapsRow, SwitchRow, Under, Way};
+pub(crate) use row::{ApplicationRow, MetaRow, PhaseRow, Stage, SwapsRow, SwitchRow, Under, Way};
 
 use crate::harness::Progress;
 use crate::harness::environment::Environment;
@@ -111,11 +111,11 @@ pub(crate) struct MetaPlan {
     /// Base timeslices of the fixed policies, in milliseconds.
     pub base_timeslices_ms: Vec<f64>,
     /// What the phase-aware policy takes a swap for, in milliseconds; as measured
-    /// under the fixed policies, if absent.
+    /// in training, if absent.
     pub swap_ms: Option<f64>,
     /// The repeat, from 0.
     pub repeat: u32,
-    /// Seed of the clients' pauses.
+    /// Seed of the clients' pauses; training has one that follows from it.
     pub seed: u64,
 }
 

@@ -2,35 +2,50 @@
 //! four policies, and the phase-aware one.
 //!
 //! ```text
-//!   each scheduler alone ──► rows ──► measurements ──► four policies ──► rows
-//!                                          └─────────► phase-aware   ──► row
+//!   training     each scheduler alone ──► measurements ─┬─► equal turns ──► time of a swap
+//!                                                       │                      │
+//!   evaluation   each scheduler alone ──► rows          │                      │
+//!                four policies ◄────────────────────────┤                      │
+//!                phase-aware   ◄────────────────────────┴──────────────────────┘
 //! ```
 //!
-//! An application is measured in its own phases, beside the other's upkeep, so
-//! the runs under single schedulers are the measurements which the policies need,
-//! too.
+//! The policies are compared under a load that they have not seen: the training runs
+//! have another seed, other numbers of threads, other pauses ([`Shape`]) and shorter
+//! phases. Everything that a policy knows comes from them. All rows are kept, and each
+//! says which stage it is of and the seeds of both.
 //!
-//! UFS takes part as two rows: one for which OLTP is time-sensitive and batch
-//! background, and one the other way round. Either is right in half of the
-//! phases. Somebody who gives the upkeep cgroups of their own tier needs neither:
-//! what is shown is what following phases brings where the tiers are those of
-//! whole applications.
+//! An application is measured in its own phases, beside the other's upkeep.
+//!
+//! UFS takes part as three rows:
+//!
+//! | row | time-sensitive | background | right in |
+//! | --- | --- | --- | --- |
+//! | `ufs-oltp` | all of OLTP | all of batch | bursts |
+//! | `ufs-batch` | all of batch | all of OLTP | windows |
+//! | `ufs-upkeep` | everything else | the upkeep of both | all phases |
+//!
+//! `ufs-upkeep` needs no metascheduler, so it is the rival that matters. Policies may
+//! choose it as any other scheduler.
+//!
+//! Known weakness: training and evaluation run in one guest, on the same machine. What
+//! is held out is the load and not the machine.
 
 use std::time::Duration;
 
 use giveway_metasched::measurements::{Company, MachineNote, Measurements, Reading};
-use giveway_metasched::policy::Policy;
+use giveway_metasched::policy::{self, Goal, Policy};
 use giveway_metasched::scheduler::EEVDF;
 
 use super::MetaPlan;
 use super::driver::{Driver, Seen};
 use super::groups::{Groups, ThreadGroup};
-use super::load::{Load, Phase};
-use super::row::{MetaRow, PhaseRow, Under};
+use super::load::{Load, Phase, Shape};
+use super::row::{MetaRow, PhaseRow, Stage, Under};
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
 
-/// UFS for bursts, and for windows.
+/// UFS for bursts, for windows, and for both. Cgroups without a label are
+/// time-sensitive, so the last one needs no other label.
 pub(super) const UFS_ROWS: &str = "\
 [[scheduler]]
 name = 'ufs-oltp'
@@ -42,25 +57,173 @@ name = 'ufs-batch'
 command = ['scx_ufs', '--no-hints', '--time-sensitive-label', 'batch', '--background-label', 'oltp']
 standby = ['--standby']
 ops = 'ufs'
+[[scheduler]]
+name = 'ufs-upkeep'
+command = ['scx_ufs', '--no-hints', '--background-label', 'upkeep']
+standby = ['--standby']
+ops = 'ufs'
 ";
-const UFS_NAMES: [&str; 2] = ["ufs-oltp", "ufs-batch"];
+const UFS_NAMES: [&str; 3] = ["ufs-oltp", "ufs-batch", "ufs-upkeep"];
 
 /// Loading takes no longer, in the lab neither.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What the seed of a repeat's training exceeds that of its evaluation by. There are
+/// fewer repeats, so no repeat is trained with the seed that another is compared with.
+const TRAINING_SEED: u64 = 1_000_000;
+
+/// How long a phase of the training is, as a share of one of the evaluation.
+const TRAINING_PHASE: f64 = 0.5;
+
+/// How long each of two schedulers is in force while swaps are timed, in milliseconds.
+const SWAP_TURN_MS: f64 = 500.0;
+
+/// A stage of a plan: its load, seed and phases.
+struct Runs<'a> {
+    plan: &'a MetaPlan,
+    stage: Stage,
+    shape: Shape,
+    seed: u64,
+    phase_s: f64,
+}
+
+impl Runs<'_> {
+    fn training(plan: &MetaPlan) -> Runs<'_> {
+        Runs {
+            plan,
+            stage: Stage::Training,
+            shape: Shape::TRAINING,
+            seed: training_seed(plan),
+            phase_s: plan.phase_s * TRAINING_PHASE,
+        }
+    }
+
+    fn evaluation(plan: &MetaPlan) -> Runs<'_> {
+        Runs {
+            plan,
+            stage: Stage::Evaluation,
+            shape: Shape::EVALUATION,
+            seed: plan.seed,
+            phase_s: plan.phase_s,
+        }
+    }
+
+    /// A run under each scheduler alone.
+    fn singles(&self, line: Progress<'_>) -> Result<Vec<PhaseRow>> {
+        let others = self.plan.schedulers.iter().map(String::as_str);
+        let names = [EEVDF].into_iter().chain(UFS_NAMES).chain(others);
+        let rows = names.map(|name| {
+            let under = Under::Single { name: name.into() };
+            let config =
+                format!("{UFS_ROWS}[[turn]]\nscheduler = '{name}'\ntimeslice_ms = 60000\n");
+            self.measure(under, &config, line)
+        });
+        rows.collect()
+    }
+
+    /// One run: the metascheduler by this configuration, phase after phase.
+    fn measure(&self, under: Under, config: &str, line: Progress<'_>) -> Result<PhaseRow> {
+        line(&format!("phases: {}: {under}", self.word()));
+        let _groups = Groups::make()?;
+        let load = Load::start(self.seed, self.shape)?;
+        let driver = Driver::start(config)?;
+        match &under {
+            Under::Single { name } if name != EEVDF => {
+                driver.wait(name, LIMIT, |seen| {
+                    let faulty = seen.faults().next().is_some();
+                    faulty || seen.status.as_ref().is_some_and(|s| s.in_force(name))
+                })?;
+            }
+            Under::Single { .. } => {}
+            // All that may be wanted waits loaded, but what is in force.
+            Under::Fixed { .. } | Under::Turns { .. } | Under::PhaseAware { .. } => {
+                driver.wait("schedulers loaded ahead", LIMIT, Seen::is_at_rest)?;
+            }
+        }
+        let starts = driver.seen().starts();
+        let phase = Duration::from_secs_f64(self.phase_s);
+        for _ in 0..self.plan.cycles {
+            for now in [Phase::Burst, Phase::Window] {
+                load.enter(now);
+                std::thread::sleep(phase);
+            }
+        }
+        load.enter(Phase::Rest);
+        let starts = driver.seen().starts() - starts;
+        // A scheduler that starves an application keeps it from ending, too.
+        let seen = driver.end()?;
+        let (oltp, batch) = load.end()?;
+        let switch_mean_s = seen.status.as_ref().and_then(|status| status.switch_mean_s);
+        if oltp.errors > 0 {
+            return Err(Error::Meta(format!(
+                "{} wrong or missing answers",
+                oltp.errors
+            )));
+        }
+        let seconds = self.phase_s * f64::from(self.plan.cycles);
+        let p99_ms = |p99_s: Option<f64>| p99_s.unwrap_or_default() * 1e3;
+        let row = PhaseRow {
+            under,
+            stage: Some(self.stage),
+            training_seed: Some(training_seed(self.plan)),
+            phase_s: self.phase_s,
+            cycles: self.plan.cycles,
+            oltp_per_s: oltp.count() as f64 / seconds,
+            oltp_p99_ms: p99_ms(oltp.p99_s()),
+            batch_per_s: batch.count() as f64 / seconds,
+            batch_p99_ms: p99_ms(batch.p99_s()),
+            starts,
+            switch_ms: switch_mean_s.map(|s| s * 1e3),
+            faults: seen.faults().map(str::to_owned).collect(),
+            repeat: self.plan.repeat,
+            seed: self.seed,
+        };
+        line(&format!(
+            "  OLTP {:.0}/s, {:.1} ms; batch {:.1}/s, {:.1} ms; {} starts",
+            row.oltp_per_s, row.oltp_p99_ms, row.batch_per_s, row.batch_p99_ms, row.starts
+        ));
+        Ok(row)
+    }
+
+    fn word(&self) -> &'static str {
+        match self.stage {
+            Stage::Training => "training",
+            Stage::Evaluation => "evaluation",
+        }
+    }
+}
+
+fn training_seed(plan: &MetaPlan) -> u64 {
+    plan.seed.wrapping_add(TRAINING_SEED)
+}
+
 /// Measures all of it.
 pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
-    let mut rows: Vec<PhaseRow> = Vec::new();
-    let singles = [EEVDF].into_iter().chain(UFS_NAMES);
-    for name in singles.chain(plan.schedulers.iter().map(String::as_str)) {
-        let under = Under::Single { name: name.into() };
-        let config = format!("{UFS_ROWS}[[turn]]\nscheduler = '{name}'\ntimeslice_ms = 60000\n");
-        rows.push(measure(plan, under, &config, line)?);
-    }
+    let training = Runs::training(plan);
+    let mut rows = training.singles(line)?;
+    let learnt = measurements(&rows);
+    let swap_ms = match plan.swap_ms {
+        Some(given) => given,
+        None => {
+            let pair = swap_pair(&learnt)?;
+            let (under, config) = turns(&pair);
+            let row = training.measure(under, &config, line)?;
+            let swap_ms = row.switch_ms;
+            rows.push(row);
+            swap_ms.ok_or_else(|| {
+                let pair = pair.join(" and ");
+                Error::Meta(format!(
+                    "no swap between {pair} in training: give --swap-ms"
+                ))
+            })?
+        }
+    };
     let dir = tempfile::tempdir().map_err(|error| Error::Meta(error.to_string()))?;
     let path = dir.path().join("measurements.json");
-    let written = measurements(&rows).write(&path);
+    let written = learnt.write(&path);
     written.map_err(|error| Error::Meta(error.to_string()))?;
+    let evaluation = Runs::evaluation(plan);
+    rows.extend(evaluation.singles(line)?);
     let applications = [("oltp", ThreadGroup::Serve), ("batch", ThreadGroup::Jobs)]
         .map(|(name, place)| {
             let cgroup = place.cgroup();
@@ -81,32 +244,48 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
                 policy,
                 base_timeslice_ms,
             };
-            rows.push(measure(plan, under, &config(&first), line)?);
+            rows.push(evaluation.measure(under, &config(&first), line)?);
         }
     }
-    let swap_ms = plan.swap_ms.or_else(|| switch_ms(&rows));
-    let swap_ms = swap_ms.ok_or_else(|| {
-        Error::Meta("no policy switched, so nothing says what that takes: give --swap-ms".into())
-    })?;
     let first = format!("policy = 'phase_aware'\nswap_ms = {swap_ms}\n");
     let under = Under::PhaseAware { swap_ms };
-    rows.push(measure(plan, under, &config(&first), line)?);
+    rows.push(evaluation.measure(under, &config(&first), line)?);
     Ok(rows.into_iter().map(MetaRow::Phases).collect())
 }
 
-/// What a switch took, in milliseconds: of the means of all runs, the median.
-fn switch_ms(rows: &[PhaseRow]) -> Option<f64> {
-    let mut means: Vec<f64> = rows.iter().filter_map(|row| row.switch_ms).collect();
-    means.sort_by(f64::total_cmp);
-    means.get(means.len() / 2).copied()
+/// The schedulers between which a swap is timed: those that the applications prefer.
+/// If both prefer the same, or one prefers EEVDF, no policy swaps from one loaded
+/// scheduler to another; then it is between two rows of UFS.
+fn swap_pair(learnt: &Measurements) -> Result<[String; 2]> {
+    let choices = policy::choose(learnt, Goal::Throughput, |_| true);
+    let choices = choices.map_err(|error| Error::Meta(error.to_string()))?;
+    let preferred: Vec<&str> = choices.iter().map(|c| c.preferred.as_str()).collect();
+    Ok(match preferred[..] {
+        [one, other] if one != other && !preferred.contains(&EEVDF) => [one, other],
+        _ => ["ufs-oltp", "ufs-batch"],
+    }
+    .map(str::to_owned))
 }
 
-/// What single schedulers did, as policies read it. One that misbehaved is left
-/// out. An application that got nothing done would have got less than one thing done,
-/// in no less than the time it had.
+/// Equal turns of two schedulers.
+fn turns(pair: &[String; 2]) -> (Under, String) {
+    let turn =
+        |name: &String| format!("[[turn]]\nscheduler = '{name}'\ntimeslice_ms = {SWAP_TURN_MS}\n");
+    let config = format!("{UFS_ROWS}{}{}", turn(&pair[0]), turn(&pair[1]));
+    let under = Under::Turns {
+        schedulers: pair.to_vec(),
+        timeslice_ms: SWAP_TURN_MS,
+    };
+    (under, config)
+}
+
+/// What single schedulers did in training, as policies read it. One that misbehaved is
+/// left out. An application that got nothing done would have got less than one thing
+/// done, in no less than the time it had.
 fn measurements(rows: &[PhaseRow]) -> Measurements {
     let mut all = Measurements::new(MachineNote::default());
-    for row in rows.iter().filter(|row| row.faults.is_empty()) {
+    let is_learnt = |row: &&PhaseRow| row.stage == Some(Stage::Training) && row.faults.is_empty();
+    for row in rows.iter().filter(is_learnt) {
         let Under::Single { name } = &row.under else {
             continue;
         };
@@ -132,76 +311,18 @@ fn measurements(rows: &[PhaseRow]) -> Measurements {
     all
 }
 
-/// One run: the metascheduler by this configuration, phase after phase.
-fn measure(plan: &MetaPlan, under: Under, config: &str, line: Progress<'_>) -> Result<PhaseRow> {
-    line(&format!("phases: {under}"));
-    let _groups = Groups::make()?;
-    let load = Load::start(plan.seed)?;
-    let driver = Driver::start(config)?;
-    match &under {
-        Under::Single { name } if name != EEVDF => {
-            driver.wait(name, LIMIT, |seen| {
-                let faulty = seen.faults().next().is_some();
-                faulty || seen.status.as_ref().is_some_and(|s| s.in_force(name))
-            })?;
-        }
-        Under::Single { .. } => {}
-        // All that may be wanted waits loaded, but what is in force.
-        Under::Fixed { .. } | Under::PhaseAware { .. } => {
-            driver.wait("schedulers loaded ahead", LIMIT, Seen::is_at_rest)?;
-        }
-    }
-    let starts = driver.seen().starts();
-    let phase = Duration::from_secs_f64(plan.phase_s);
-    for _ in 0..plan.cycles {
-        for now in [Phase::Burst, Phase::Window] {
-            load.enter(now);
-            std::thread::sleep(phase);
-        }
-    }
-    load.enter(Phase::Rest);
-    let starts = driver.seen().starts() - starts;
-    // A scheduler that starves an application keeps it from ending, too.
-    let seen = driver.end()?;
-    let (oltp, batch) = load.end()?;
-    let switch_mean_s = seen.status.as_ref().and_then(|status| status.switch_mean_s);
-    if oltp.errors > 0 {
-        return Err(Error::Meta(format!(
-            "{} wrong or missing answers",
-            oltp.errors
-        )));
-    }
-    let seconds = plan.phase_s * f64::from(plan.cycles);
-    let p99_ms = |p99_s: Option<f64>| p99_s.unwrap_or_default() * 1e3;
-    let row = PhaseRow {
-        under,
-        phase_s: plan.phase_s,
-        cycles: plan.cycles,
-        oltp_per_s: oltp.count() as f64 / seconds,
-        oltp_p99_ms: p99_ms(oltp.p99_s()),
-        batch_per_s: batch.count() as f64 / seconds,
-        batch_p99_ms: p99_ms(batch.p99_s()),
-        starts,
-        switch_ms: switch_mean_s.map(|s| s * 1e3),
-        faults: seen.faults().map(str::to_owned).collect(),
-        repeat: plan.repeat,
-        seed: plan.seed,
-    };
-    line(&format!(
-        "  OLTP {:.0}/s, {:.1} ms; batch {:.1}/s, {:.1} ms; {} starts",
-        row.oltp_per_s, row.oltp_p99_ms, row.batch_per_s, row.batch_p99_ms, row.starts
-    ));
-    Ok(row)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::meta::Part;
     use giveway_metasched::config::Config;
+    use std::path::PathBuf;
 
     fn row(name: &str, oltp_per_s: f64, faults: &[&str]) -> PhaseRow {
         PhaseRow {
             under: Under::Single { name: name.into() },
+            stage: Some(Stage::Training),
+            training_seed: Some(1_000_001),
             phase_s: 1.0,
             cycles: 1,
             oltp_per_s,
@@ -233,14 +354,89 @@ mod tests {
         assert_eq!(cell.runs[0].p99_s, 0.002);
     }
 
+    fn plan(repeat: u32, seed: u64) -> MetaPlan {
+        MetaPlan {
+            part: Part::Phases,
+            schedulers: Vec::new(),
+            count: 1,
+            phase_s: 2.0,
+            cycles: 1,
+            run_s: 1,
+            prepared: PathBuf::new(),
+            base_timeslices_ms: vec![500.0],
+            swap_ms: None,
+            repeat,
+            seed,
+        }
+    }
+
     #[test]
-    fn a_switch_is_what_it_took_in_most_runs() {
-        let rows = [Some(90.0), None, Some(300.0), Some(120.0)].map(|switch_ms| PhaseRow {
-            switch_ms,
-            ..row(EEVDF, 100.0, &[])
-        });
-        assert_eq!(switch_ms(&rows), Some(120.0));
-        assert_eq!(switch_ms(&rows[1..2]), None);
+    fn policies_learn_nothing_from_the_runs_they_are_compared_by() {
+        let mut rows = [row(EEVDF, 100.0, &[]), row(EEVDF, 900.0, &[])];
+        rows[1].stage = Some(Stage::Evaluation);
+        let all = measurements(&rows);
+        let cell = all.cell("oltp", EEVDF, Company::Alone).unwrap();
+        let learnt: Vec<f64> = cell.runs.iter().map(|run| run.throughput_per_s).collect();
+        assert_eq!(learnt, [100.0]);
+    }
+
+    #[test]
+    fn no_repeat_is_trained_with_a_seed_or_load_that_any_is_compared_with() {
+        let plans: Vec<MetaPlan> = (0..1000).map(|n| plan(n, 1 + u64::from(n))).collect();
+        let seeds: Vec<u64> = plans.iter().map(|p| Runs::evaluation(p).seed).collect();
+        for plan in &plans {
+            let (learnt, compared) = (Runs::training(plan), Runs::evaluation(plan));
+            assert!(!seeds.contains(&learnt.seed), "{}", learnt.seed);
+            assert_ne!(learnt.shape, compared.shape);
+            assert_ne!(learnt.phase_s, compared.phase_s);
+        }
+    }
+
+    #[test]
+    fn a_swap_is_timed_between_those_that_the_applications_prefer() {
+        let pair = |rows: &[(&str, f64, f64)]| {
+            let rows = rows
+                .iter()
+                .map(|&(name, oltp_per_s, batch_per_s)| PhaseRow {
+                    batch_per_s,
+                    ..row(name, oltp_per_s, &[])
+                });
+            swap_pair(&measurements(&Vec::from_iter(rows))).unwrap()
+        };
+        let eevdf = (EEVDF, 100.0, 10.0);
+        let oltp = ("scx_x", 300.0, 1.0);
+        assert_eq!(
+            pair(&[eevdf, oltp, ("ufs-upkeep", 1.0, 30.0)]),
+            ["scx_x", "ufs-upkeep"]
+        );
+        // Both prefer the same, or one prefers EEVDF: nothing would be swapped.
+        for rows in [&[eevdf, ("ufs-upkeep", 300.0, 30.0)], &[eevdf, oltp]] {
+            assert_eq!(pair(rows), ["ufs-oltp", "ufs-batch"]);
+        }
+    }
+
+    #[test]
+    fn the_turns_that_time_a_swap_are_ones_that_a_configuration_takes() {
+        let (under, config) = turns(&["ufs-oltp".into(), "ufs-batch".into()]);
+        let config = Config::parse(&config, "f".as_ref()).unwrap();
+        let names: Vec<&str> = config.turns.iter().map(|t| t.scheduler.as_str()).collect();
+        assert_eq!(names, ["ufs-oltp", "ufs-batch"]);
+        assert_eq!(under.to_string(), "turns of ufs-oltp and ufs-batch, 500 ms");
+    }
+
+    #[test]
+    fn ufs_upkeep_has_only_upkeep_in_the_background() {
+        let config = Config::parse(UFS_ROWS, "f".as_ref()).unwrap();
+        let command = config.table.get("ufs-upkeep").unwrap().command.join(" ");
+        assert_eq!(command, "scx_ufs --no-hints --background-label upkeep");
+        let upkeep = [ThreadGroup::OltpUpkeep, ThreadGroup::BatchUpkeep];
+        for group in [ThreadGroup::Serve, ThreadGroup::Jobs]
+            .iter()
+            .chain(&upkeep)
+        {
+            let is_upkeep = upkeep.contains(group);
+            assert_eq!(group.cgroup().ends_with("/upkeep"), is_upkeep);
+        }
     }
 
     #[test]

@@ -34,6 +34,13 @@ pub(crate) enum Under {
         /// Its base timeslice.
         base_timeslice_ms: f64,
     },
+    /// Turns of equal length, whatever was measured.
+    Turns {
+        /// In their order.
+        schedulers: Vec<String>,
+        /// The length of each.
+        timeslice_ms: f64,
+    },
     /// What runs.
     PhaseAware {
         /// What a swap counted as.
@@ -49,9 +56,26 @@ impl std::fmt::Display for Under {
                 policy,
                 base_timeslice_ms,
             } => f.pad(&format!("{}, {base_timeslice_ms} ms", policy.word())),
+            Under::Turns {
+                schedulers,
+                timeslice_ms,
+            } => f.pad(&format!(
+                "turns of {}, {timeslice_ms} ms",
+                schedulers.join(" and ")
+            )),
             Under::PhaseAware { .. } => f.pad("phase_aware"),
         }
     }
+}
+
+/// What a run of the two applications is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Stage {
+    /// Policies learn from it.
+    Training,
+    /// Schedulers and policies are compared by it.
+    Evaluation,
 }
 
 /// How a scheduler comes into force.
@@ -91,6 +115,13 @@ pub(crate) struct PhaseRow {
     /// What decided.
     #[serde(flatten)]
     pub under: Under,
+    /// What the run is for; none in results of a program that compared policies by the
+    /// runs that they had learnt from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<Stage>,
+    /// Seed of the training runs of this repeat; none where there is no stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training_seed: Option<u64>,
     /// Length of a phase, in seconds.
     pub phase_s: f64,
     /// Pairs of phases.
@@ -111,7 +142,7 @@ pub(crate) struct PhaseRow {
     pub faults: Vec<String>,
     /// The repeat, from 0.
     pub repeat: u32,
-    /// Seed of the clients' pauses.
+    /// Seed of the clients' pauses in this run.
     pub seed: u64,
 }
 

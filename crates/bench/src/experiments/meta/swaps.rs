@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use super::MetaPlan;
 use super::driver::Driver;
 use super::groups::Groups;
-use super::load::{Load, Phase};
+use super::load::{Load, Phase, Shape};
 use super::phases::UFS_ROWS;
 use super::row::{MetaRow, SwapsRow};
 use crate::harness::Progress;
@@ -52,7 +52,7 @@ fn config(plan: &MetaPlan) -> String {
 /// Runs until so many schedulers have come into force.
 pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     let _groups = Groups::make()?;
-    let load = Load::start(plan.seed)?;
+    let load = Load::start(plan.seed, Shape::EVALUATION)?;
     let driver = Driver::start(&config(plan))?;
     let over = AtomicBool::new(false);
     let began = Instant::now();
