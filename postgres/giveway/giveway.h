@@ -11,11 +11,12 @@
  *	role.c			what do the session's roles say of that?			publish, term, shared
  *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
  *	imposed.c		what has somebody else imposed on a session?		slot, term, shared
- *	statement.c		which statements need a place in their class?		admit, class, role
+ *	statement.c		which statements need a place in their class?		admit, class, role, io
  *	admit.c			who may run a statement now?						class, imposed, shared
  *	class.c			which class is this session's, with what limits?	settings
  *	hints.c			how does UFS learn of locks?						calibrate
  *	calibrate.c		where does a stock server keep them?
+ *	io.c			when does a background process give way at the disk?	slot
  *	kind.c			which kind of process is this, and is it special?
  *	slot.c			where is the table, which slots are claimed?		shared (asserts by hints)
  *	term.c			how are tiers and weights written?
@@ -174,6 +175,7 @@ typedef struct Settings
 	bool		role_raises;	/* above the session's ceilings */
 	HintsMode	hints;			/* as asked for: see hints_resolve() */
 	bool		heavyweight;
+	bool		io_priority;
 	KindTiers	kinds;
 	char	   *dir;
 	bool		classes;		/* whether their limits hold */
@@ -255,6 +257,10 @@ extern int	admit_class_count(void);
 extern bool admit_class_at(int number, ClassUsage *usage);
 extern int	admit_place_count(void);
 extern bool admit_place_at(int number, PlaceUsage *usage);
+
+/* io.c */
+extern bool io_enter(void);
+extern void io_leave(void);
 
 /* statement.c */
 extern void statement_preload(void);

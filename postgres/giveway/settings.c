@@ -36,6 +36,7 @@ static int	follow_role_variable;
 static bool role_raises_variable;
 static int	hints_variable;
 static bool heavyweight_variable;
+static bool io_priority_variable;
 static char *dir_variable;
 static char *kinds_variable;
 static bool classes_variable;
@@ -192,6 +193,12 @@ assign_kinds(const char *value, void *extra)
 }
 
 static void
+assign_io_priority(bool value, void *extra)
+{
+	settings.io_priority = value;
+}
+
+static void
 assign_classes(bool value, void *extra)
 {
 	settings.classes = value;
@@ -267,6 +274,12 @@ settings_define(void)
 							 "Such locks are held to the end of the transaction.",
 							 &heavyweight_variable, false, PGC_SUSET, 0,
 							 NULL, assign_heavyweight, NULL);
+	DefineCustomBoolVariable("giveway.io_priority",
+							 "Says whether background queries that only read give way at the disk.",
+							 "Needs giveway in shared_preload_libraries, and a disk with the scheduler "
+							 "mq-deadline or bfq.",
+							 &io_priority_variable, false, PGC_SUSET, 0,
+							 NULL, assign_io_priority, NULL);
 	DefineCustomStringVariable("giveway.hints_dir",
 							   "Sets the directory of the table that UFS reads.",
 							   "Processes that use a table already stay with it.",

@@ -29,6 +29,9 @@
  * ROLES.  The role that a session runs as (role.c) is looked at here, too: before a
  * statement is planned and executed, and after it.  These hooks do so at every level.
  *
+ * THE DISK.  What only reads gives way at the disk, if this process is to (io.c).  What
+ * does not ends that, at any level.
+ *
  * INVARIANT.  At level 0 and outside of a statement there is no place: an error passes
  * the hook that took it, or the end of the transaction takes it back; at the end of the
  * process, admit.c does.
@@ -58,6 +61,9 @@ static ProcessUtility_hook_type previous_utility;
 /* How many of our hooks are on the stack. */
 static int	level = 0;
 
+/* How many commands are on the stack whose queries feed what they write. */
+static int	writers = 0;
+
 /* Whether the place is kept until ExecutorFinish(). */
 static bool kept = false;
 
@@ -86,6 +92,13 @@ static bool
 changes_data(const QueryDesc *query)
 {
 	return query->operation != CMD_SELECT || query->plannedstmt->hasModifyingCTE;
+}
+
+/* Whether a query takes nothing but pages: locks of rows are written to them. */
+static bool
+only_reads(const QueryDesc *query)
+{
+	return !changes_data(query) && query->plannedstmt->rowMarks == NIL;
 }
 
 /* Whether an EXPLAIN runs what it explains. */
@@ -128,6 +141,30 @@ computes(Node *command)
 			return analyzes(castNode(ExplainStmt, command));
 		default:
 			return false;
+	}
+}
+
+/* Whether a command is COPY ... TO, which goes through a table without a query. */
+static bool
+is_copied_out(Node *command)
+{
+	return IsA(command, CopyStmt) && !castNode(CopyStmt, command)->is_from;
+}
+
+/* Whether the queries that a command runs are as a client's would be. */
+static bool
+passes_on(Node *command)
+{
+	switch (nodeTag(command))
+	{
+		case T_CallStmt:
+		case T_DoStmt:
+		case T_ExecuteStmt:
+		case T_ExplainStmt:
+		case T_FetchStmt:
+			return true;
+		default:
+			return is_copied_out(command);
 	}
 }
 
@@ -182,6 +219,7 @@ run(RUN_PARAMETERS)
 {
 	bool		outermost = is_outermost();
 	bool		keeps = outermost && changes_data(query);
+	bool		gives_way = false;
 
 	role_follow();
 	if (outermost)
@@ -189,6 +227,10 @@ run(RUN_PARAMETERS)
 		end_statement();
 		admit_enter(!is_stored_at_commit());
 	}
+	if (!only_reads(query))
+		io_leave();
+	else if (writers == 0)
+		gives_way = io_enter();
 	level++;
 	PG_TRY();
 	{
@@ -204,6 +246,8 @@ run(RUN_PARAMETERS)
 	PG_FINALLY();
 	{
 		level--;
+		if (gives_way)
+			io_leave();
 		if (outermost && !kept)
 			end_statement();
 	}
@@ -236,6 +280,8 @@ utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 		QueryEnvironment *environment, DestReceiver *destination, QueryCompletion *completion)
 {
 	bool		enters = is_outermost() && computes(statement->utilityStmt);
+	bool		writes = !passes_on(statement->utilityStmt);
+	bool		gives_way = false;
 
 	role_follow();
 	if (enters)
@@ -243,6 +289,13 @@ utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 		end_statement();
 		admit_enter(true);
 	}
+	if (writes)
+	{
+		io_leave();
+		writers++;
+	}
+	else if (writers == 0 && is_copied_out(statement->utilityStmt))
+		gives_way = io_enter();
 	level++;
 	PG_TRY();
 	{
@@ -258,6 +311,10 @@ utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	PG_FINALLY();
 	{
 		level--;
+		if (writes)
+			writers--;
+		if (gives_way)
+			io_leave();
 		if (enters)
 			end_statement();
 	}

@@ -25,6 +25,7 @@ case_replication_has_ceilings
 case_set_for_a_session
 case_set_without_the_right
 case_set_for_parallel_workers
+case_io_priority
 case_class_has_places
 case_class_queue_is_left
 case_class_nested_statements
@@ -517,6 +518,73 @@ HINT:  Write background, cgroup or time_sensitive.' \
 		"$(sql main "SELECT giveway_set(pg_backend_pid(), 'urgent')")"
 	check "no weight" 'ERROR:  weight 0 is out of range
 HINT:  Write 1 to 10000.' "$(sql main "SELECT giveway_set(pg_backend_pid(), weight => 0)")"
+}
+
+# io_class PID: the I/O priority class of a process.
+io_class() {
+	ionice -p "$1" | cut -d: -f1
+}
+
+# io_during WHAT EXPECTED STATEMENT: of the session while it sleeps in the statement, which
+# is cancelled then.
+io_during() {
+	begin "$session" "$3"
+	check_soon "$1: asleep" PgSleep \
+		"sql main 'SELECT wait_event FROM pg_stat_activity WHERE pid = $session_pid'"
+	check "$1" "$2" "$(io_class "$session_pid")"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
+	await "$session"
+	check "$1: afterwards" "$usual" "$(io_class "$session_pid")"
+}
+
+# A background session is in the idle class of I/O while it only reads.
+case_io_priority() {
+	local usual
+	sql main "CREATE TABLE io AS SELECT 1 AS n;
+		CREATE FUNCTION writes() RETURNS void LANGUAGE plpgsql
+			AS 'BEGIN INSERT INTO io VALUES (2); PERFORM pg_sleep(60); END';
+		CREATE FUNCTION reads() RETURNS bigint LANGUAGE plpgsql
+			AS 'BEGIN PERFORM count(*) FROM io; PERFORM pg_sleep(60); RETURN 1; END'" >/dev/null
+	open_session main
+	usual=$(io_class "$session_pid")
+	say "$session" "SET giveway.tier = background"
+	io_during "off by default" "$usual" "SELECT pg_sleep(60)"
+	say "$session" "SET giveway.io_priority = on"
+	io_during "a query" idle "SELECT pg_sleep(60) FROM io"
+	io_during "what it calls" idle "SELECT reads()"
+	io_during "a query that writes" "$usual" \
+		"WITH w AS (INSERT INTO io VALUES (2) RETURNING n) SELECT pg_sleep(60) FROM w"
+	io_during "a query that calls what writes" "$usual" "SELECT writes()"
+	io_during "a query that locks rows" "$usual" \
+		"SELECT pg_sleep(60) FROM (SELECT n FROM io FOR UPDATE) AS locked"
+	io_during "a command" "$usual" "CREATE TABLE made AS SELECT 1 AS n FROM pg_sleep(60)"
+	io_during "a query of a command" idle "DO 'BEGIN PERFORM pg_sleep(60); END'"
+	say "$session" "BEGIN"
+	say "$session" "DECLARE cursor CURSOR FOR SELECT pg_sleep(60)"
+	check "between fetches" "$usual" "$(io_class "$session_pid")"
+	io_during "a fetch" idle "FETCH cursor"
+	say "$session" "ROLLBACK"
+	say "$session" "BEGIN"
+	say "$session" "INSERT INTO io VALUES (3)"
+	io_during "after it has written" "$usual" "SELECT pg_sleep(60)"
+	say "$session" "ROLLBACK"
+	begin "$session" "COPY io TO PROGRAM 'cat >/dev/null; sleep 2'"
+	check_soon "COPY" idle "io_class $session_pid"
+	await "$session"
+	say "$session" "SET giveway.tier = time_sensitive"
+	io_during "a time-sensitive query" "$usual" "SELECT pg_sleep(60)"
+	close_session "$session"
+
+	open_session main
+	say "$session" "SET giveway.io_priority = on; SET giveway.tier = background;
+		SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
+	begin "$session" "SELECT count(giveway_test_burn(0.05)) FROM many"
+	check_soon "parallel workers" idle "for pid in \$(sql main \"SELECT pid FROM
+		giveway_stat_activity WHERE backend_type = 'parallel worker'\"); do
+		io_class \$pid; done | sort -u"
+	await "$session"
+	close_session "$session"
 }
 
 # Without the right to set ceilings one can lower whom one may cancel, and raise nobody.
