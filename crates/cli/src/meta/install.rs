@@ -134,8 +134,12 @@ fn run(mut command: Command, what: &str) -> Result<(), Failure> {
     })?;
     match status.success() {
         true => Ok(()),
-        false => Err(Failure::new(format_args!("{what} failed ({status})"))
-            .with_remedy("what it says above tells what is missing: often libelf-dev or clang")),
+        false => Err(
+            Failure::new(format_args!("{what} failed ({status})")).with_remedy(
+                "what it says above tells what is missing: often clang, libelf-dev or, for \
+             scx_rustland, libseccomp-dev",
+            ),
+        ),
     }
 }
 
