@@ -1,7 +1,10 @@
-//! Records the commit that the program is built from, which results carry.
+//! Records what the program is built from and how, which results carry: the commit, and
+//! Cargo's profile.
 //!
-//! `-dirty` marks a tree with changes; a source without git says `unknown`.
+//! `-dirty` marks a tree with changes; a source without git says `unknown`. Cargo says the
+//! profile only by the directory that it builds in (`target/PROFILE/build/CRATE/out`).
 
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
@@ -17,6 +20,10 @@ fn main() {
     });
     let commit = commit.as_deref().unwrap_or("unknown");
     println!("cargo::rustc-env=GIVEWAY_COMMIT={commit}");
+    let out = std::env::var_os("OUT_DIR").unwrap_or_default();
+    let profile = Path::new(&out).ancestors().nth(3).and_then(Path::file_name);
+    let profile = profile.unwrap_or_default().to_string_lossy();
+    println!("cargo::rustc-env=GIVEWAY_PROFILE={profile}");
 }
 
 fn git(args: &[&str]) -> Option<String> {

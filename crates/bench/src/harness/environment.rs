@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 /// The commit this program was built from; results carry it.
 pub(crate) const COMMIT: &str = env!("GIVEWAY_COMMIT");
 
+/// Cargo's profile that this program was built by; results carry it.
+const PROFILE: &str = env!("GIVEWAY_PROFILE");
+
 /// The clock of guests that run on the host's CPUs, in real time.
 pub(crate) const KVM: &str = "kvm";
 
@@ -54,6 +57,10 @@ pub(crate) struct Provenance {
     /// natively.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub program: String,
+    /// Cargo's profile that this program was built by; empty in results of before
+    /// 2026-11-28.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub profile: String,
     /// The lab's emulator and image, by name and digest; empty natively.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub emulator: String,
@@ -151,6 +158,7 @@ impl Environment {
             memory_mib: kib.unwrap_or_default() / 1024,
             provenance: Provenance {
                 command: command_line(std::env::args()),
+                profile: PROFILE.to_owned(),
                 host_cpu: field("/proc/cpuinfo", "model name"),
                 host_cpus: cpus,
                 host_load: line("/proc/loadavg")
@@ -240,6 +248,15 @@ mod tests {
         assert!(provenance.lab().ends_with(", causal, costs model-3"));
         provenance.quantum_ns = 0;
         assert!(provenance.lab().is_empty() && provenance.host().is_empty());
+    }
+
+    #[test]
+    fn a_machine_is_probed_by_a_program_that_knows_its_profile() {
+        let profile = Environment::probe("native").provenance.profile;
+        assert!(
+            ["debug", "demo", "release"].contains(&&*profile),
+            "{profile}"
+        );
     }
 
     #[test]

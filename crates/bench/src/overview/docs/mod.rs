@@ -544,6 +544,15 @@ mod tests {
             result["environment"]["provenance"]["emulator"] = "".into();
         };
         one(broken(&nameless), &[&result, "list \"provenance\""]);
+        let of_profile = |profile: &str| {
+            let profile = profile.to_owned();
+            move |result: &mut Value| {
+                result["environment"]["provenance"]["profile"] = profile.clone().into();
+            }
+        };
+        let demo = broken(&of_profile("demo"));
+        one(demo, &[&result, "not optimised", "list \"profile\""]);
+        assert_eq!(broken(&of_profile("release")), Vec::<String>::new());
 
         // The scheduler changes, first a comment, then the code.
         let source = "crates/scx_ufs/src/main.bpf.c";

@@ -6,6 +6,7 @@
 //! | older | the sources of what it measures have changed since its commit |
 //! | repeats | a part of it was measured fewer than three times |
 //! | provenance | it does not say command, host, and the lab's parts |
+//! | profile | its program was built by another profile than `release`, as for a demo |
 //! | samples | a page quotes a percentile of it with fewer than 100 samples beyond |
 //!
 //! *Older* is what git says: the [sources](crate::runner::experiment::Experiment::SUBJECT)
@@ -56,16 +57,18 @@ pub(super) enum Rule {
     Older,
     Repeats,
     Provenance,
+    Profile,
     Samples,
     Unmarked,
 }
 
 impl Rule {
-    const ALL: [Rule; 6] = [
+    const ALL: [Rule; 7] = [
         Rule::Dirty,
         Rule::Older,
         Rule::Repeats,
         Rule::Provenance,
+        Rule::Profile,
         Rule::Samples,
         Rule::Unmarked,
     ];
@@ -89,6 +92,10 @@ impl Rule {
                 "does not say its command, its host or the lab's parts",
                 "measure it again",
             ),
+            Rule::Profile => (
+                "was measured by a program that is not optimised throughout",
+                "build it with --release",
+            ),
             Rule::Samples => (
                 "has a percentile on a page with fewer than 100 samples beyond it",
                 "measure longer, or quote another one",
@@ -108,6 +115,7 @@ impl fmt::Display for Rule {
             Rule::Older => "older",
             Rule::Repeats => "repeats",
             Rule::Provenance => "provenance",
+            Rule::Profile => "profile",
             Rule::Samples => "samples",
             Rule::Unmarked => "unmarked",
         };
@@ -146,6 +154,10 @@ impl Rows {
         }
         if !self.has_provenance() {
             broken.push(Rule::Provenance);
+        }
+        // Before profiles were recorded, none was said.
+        if !["", "release"].contains(&&*self.environment.provenance.profile) {
+            broken.push(Rule::Profile);
         }
         broken
     }
