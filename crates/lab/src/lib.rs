@@ -139,8 +139,8 @@ impl Lab {
     }
 
     /// A module of the kernel that a guest may be given, to have a disk with a queue:
-    /// `null_blk` is the disk and needs `configfs`, `mq-deadline` and `bfq` are schedulers. None where the kernel
-    /// has no such file.
+    /// `null_blk` is the disk and needs `configfs`; `mq-deadline` and `bfq` are schedulers.
+    /// None where the kernel has it built in, or was built here.
     pub fn driver(&self, name: &str) -> Option<PathBuf> {
         self.kernel.driver(name)
     }
