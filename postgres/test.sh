@@ -49,7 +49,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${GIVEWAY_TEST_DIR:-}" ]; then
 	exit "$status"
 fi
 
-work=$(mktemp -d "${GIVEWAY_TEST_DIR:-${TMPDIR:-/tmp}}/giveway.XXXXXX")
+work=$(mktemp -d -p "${GIVEWAY_TEST_DIR:-${TMPDIR:-/tmp}}")
 clean_up() {
 	for pid_file in "$work"/*/data/postmaster.pid; do
 		[ -f "$pid_file" ] && kill -QUIT "$(head -1 "$pid_file")"

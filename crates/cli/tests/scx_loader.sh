@@ -23,7 +23,6 @@ until_settled() {
 }
 until_disabled() { for _ in $(seq 600); do [ "$(state)" = disabled ] && return; sleep 0.1; done; }
 until_current() { for _ in $(seq 300); do current | grep -q "$1" && return; sleep 0.1; done; }
-another() { [ -n "$2" ] && [ "$1" != "$2" ] && echo another; }
 
 install -m 755 /lab/scx_loader $machine/usr/bin/
 for name in scx_rusty scx_flow; do ln -s scx_ufs $machine/usr/bin/$name; done

@@ -6,7 +6,6 @@
 . ./machine.sh
 
 show() { on systemctl show --value --property "$1" "$2"; }
-another() { [ -n "$2" ] && [ "$1" != "$2" ] && echo another; }
 metrics() { pgrep -f '^giveway metrics'; }
 meta() { pgrep -f '^giveway meta run'; }
 reboot() {

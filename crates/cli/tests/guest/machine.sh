@@ -10,6 +10,8 @@
 claim() { # NAME WHAT-IS-THERE WHAT-SHOULD-BE
 	if [ "$2" = "$3" ]; then echo "ok $1"; else echo "not ok $1: '$2' instead of '$3'"; fi
 }
+# Whether the second of two process ids is there, and not the first.
+another() { [ -n "$2" ] && [ "$1" != "$2" ] && echo another; }
 state() { cat /sys/kernel/sched_ext/state; }
 # Loading takes its time.
 until_enabled() { for _ in $(seq 600); do [ "$(state)" = enabled ] && return; sleep 0.1; done; }
