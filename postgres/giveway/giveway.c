@@ -15,6 +15,7 @@
  *		   | fork
  *		backend			InitPostgres(): role and database settings
  *		   |			end of its transaction: roles (role.c), ATTACH, publish all
+ *		   |			its first statement: ATTACH, if a daemon passes the table on
  *		   |			SET and the like: publish the change (settings.c)
  *		   |			end of a transaction: attach, if it could not before;
  *		   |			attach again, if UFS has made another table, or if
@@ -30,8 +31,9 @@
  *   1. The postmaster has no slot: its children would share it (asserted in
  *      slot_attach()).
  *   2. Nothing here raises an error or waits, but for bad values of settings,
- *      SQL functions called with the wrong rights, and statements of a class
- *      that is full (admit.c).  Without UFS, without the table, or with a full
+ *      SQL functions called with the wrong rights, statements of a class that is
+ *      full (admit.c), and the first statement of a process, which waits for the
+ *      table for at most FIRST_MS where a daemon passes it on.  Without UFS, without the table, or with a full
  *      table, the server runs as before (not asserted: an absence; tests run
  *      servers in each of these states).
  *   3. The server's lock record is in the slot only while the slot is attached:
@@ -55,74 +57,17 @@
 #include "access/xact.h"
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/proc.h"
-#include "utils/timestamp.h"
 
 #include "giveway.h"
 
 PG_MODULE_MAGIC;
 
-/* Between attempts to attach, where there was no table or no room. */
-#define RETRY_MS 10000
-/* The same, where the daemon has been asked for the table and may answer soon. */
-#define POLL_MS 10
-/* Between moves to another table or slot, lest a scribbler keep us busy. */
-#define MOVE_MS 1000
-
 extern PGDLLEXPORT void _PG_init(void);
-
-static void
-leave_slot(void)
-{
-	hints_take_back();
-	imposed_withdraw();
-	slot_detach();
-}
-
-static void
-at_exit(int code, Datum arg)
-{
-	leave_slot();
-}
-
-/* Get a slot, if there is one to be had, and say everything in it. */
-static void
-attach(void)
-{
-	static bool exit_is_watched = false;
-
-	if (!IsUnderPostmaster || MyProc == NULL)
-		return;
-	if (slot_mine() && !slot_is_held())
-		leave_slot();
-	if (slot_open(settings.dir, leave_slot) < 0 || slot_mine() || slot_attach() == NULL)
-		return;
-	if (!exit_is_watched)
-	{
-		on_proc_exit(at_exit, 0);
-		exit_is_watched = true;
-	}
-	role_join();
-	publish_tier();
-	publish_hints();
-}
-
-/* How long to leave it at the latest attempt. */
-static int
-pause_ms(void)
-{
-	if (slot_mine())
-		return MOVE_MS;
-	return slot_is_asked_for() ? POLL_MS : RETRY_MS;
-}
 
 static void
 at_end_of_transaction(XactEvent event, void *arg)
 {
-	static TimestampTz last_attempt = 0;
-	TimestampTz now;
-
 	switch (event)
 	{
 		case XACT_EVENT_PRE_COMMIT:
@@ -139,13 +84,8 @@ at_end_of_transaction(XactEvent event, void *arg)
 			return;
 	}
 	/* Nearly always that is all: a few loads. */
-	if (slot_is_held() && !slot_is_outdated())
-		return;
-	now = GetCurrentTimestamp();
-	if (last_attempt && !TimestampDifferenceExceeds(last_attempt, now, pause_ms()))
-		return;
-	last_attempt = now;
-	attach();
+	if (!slot_is_held() || slot_is_outdated())
+		attach_again();
 }
 
 void

@@ -5,13 +5,14 @@
  *
  *	file			question					uses
  *	giveway.c		when does a process get a slot and write to it?		all
+ *	attach.c		when does it look for one?							slot, hints, imposed, role, publish
  *	launcher.c		how do processes that run no SQL get slots?			slot, hints, kind, admit
  *	view.c			what do slots say now?								slot, hints, imposed, admit, role
  *	settings.c		what was asked for, what is allowed?				role, publish, term
  *	role.c			what do the session's roles say of that?			publish, term, shared
  *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
  *	imposed.c		what has somebody else imposed on a session?		slot, term, shared
- *	statement.c		which statements need a place in their class?		admit, class, role, io
+ *	statement.c		which statements need a place in their class?		attach, admit, class, role, io
  *	admit.c			who may run a statement now?						class, imposed, shared
  *	class.c			which class is this session's, with what limits?	settings
  *	hints.c			how does UFS learn of locks?						calibrate
@@ -79,6 +80,7 @@ extern void shared_ask(const SharedPart *part);
 extern void slot_preload(void);
 extern int	slot_open(const char *dir, void (*leave) (void));
 extern bool slot_is_asked_for(void);
+extern void slot_await_answer(int ms);
 extern const struct giveway_header *slot_table(void);
 extern unsigned int slot_count(void);
 extern struct giveway_slot *slot_at(unsigned int index);
@@ -97,6 +99,11 @@ extern bool slot_is_of_cluster(const struct giveway_slot *slot, int *pid);
 extern int	slot_sweep(void);
 extern unsigned char slot_tier(int tier);
 extern void slot_say(struct giveway_slot *slot, Claim claim);
+
+/* attach.c */
+extern void attach(void);
+extern void attach_again(void);
+extern void attach_before_statement(void);
 
 /* term.c */
 typedef enum Term

@@ -41,6 +41,7 @@
  */
 #include "postgres.h"
 
+#include <poll.h>
 #include <signal.h>
 
 #include "common/hashfn.h"
@@ -120,6 +121,15 @@ bool
 slot_is_asked_for(void)
 {
 	return giveway_asking_ != 0;
+}
+
+/* Wait for that answer, but no longer than ms. */
+void
+slot_await_answer(int ms)
+{
+	struct pollfd answer = {.fd = giveway_asking_ - 1,.events = POLLIN};
+
+	(void) poll(&answer, 1, ms);
 }
 
 /* The table's header, or NULL if it is not mapped. */

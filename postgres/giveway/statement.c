@@ -29,6 +29,9 @@
  * ROLES.  The role that a session runs as (role.c) is looked at here, too: before a
  * statement is planned and executed, and after it.  These hooks do so at every level.
  *
+ * THE TABLE.  A process that has asked for it looks for the answer here, before it begins
+ * (giveway.c).
+ *
  * THE DISK.  What only reads gives way at the disk, if this process is to (io.c).  What
  * does not ends that, at any level.
  *
@@ -179,6 +182,7 @@ end_statement(void)
 static PlannedStmt *
 plan(Query *query, const char *text, int options, ParamListInfo parameters)
 {
+	attach_before_statement();
 	role_follow();
 	if (level == 0 && is_a_session())
 		(void) class_limits();
@@ -190,6 +194,7 @@ plan(Query *query, const char *text, int options, ParamListInfo parameters)
 static void
 start(QueryDesc *query, int flags)
 {
+	attach_before_statement();
 	class_apply();
 	level++;
 	PG_TRY();
@@ -283,6 +288,7 @@ utility(PlannedStmt *statement, const char *text, bool read_only_tree,
 	bool		writes = !passes_on(statement->utilityStmt);
 	bool		gives_way = false;
 
+	attach_before_statement();
 	role_follow();
 	if (enters)
 	{

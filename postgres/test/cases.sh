@@ -1499,7 +1499,7 @@ case_every_slot_is_found() {
 # A server that may not enter the directory asks the daemon. One that is deaf, slow
 # or busy keeps nobody waiting, nor does one that hangs up.
 case_daemon_asked() {
-	local how daemon at=$work/asked began
+	local how daemon report at=$work/asked began
 	unprivileged mkdir -p "$at/bpf"
 	# It is no table, and opening it is refused.
 	unprivileged mkfifo "$at/bpf/giveway_slots"
@@ -1523,6 +1523,19 @@ case_daemon_asked() {
 				"say $session 'SELECT 1'; '$table' show '$at/table' $session_pid | cut -d' ' -f2,3"
 			check_soon "answer: slots by the launcher" 1 "'$table' show '$at/table' |
 				cut -d' ' -f1 | grep -cx \$(head -1 '$work/asks_$how/checkpointer')"
+		fi
+		if [ $how = answer ]; then
+			# A report that is one statement, and its parallel workers.
+			sql "asks_$how" "CREATE TABLE pages AS SELECT generate_series(1, 1000) AS number"
+			PGOPTIONS="-c giveway.tier=background -c min_parallel_table_scan_size=0 \
+				-c parallel_setup_cost=0 -c parallel_tuple_cost=0" \
+				sql "asks_$how" "SELECT count(pg_sleep(0.01)) FROM pages" >/dev/null &
+			report=$!
+			check_soon "answer: a first statement and its workers" 3 \
+				"'$table' show '$at/table' | cut -d' ' -f2 | grep -cx background"
+			sql "asks_$how" "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+				WHERE query LIKE '%count(pg_sleep%' AND pid <> pg_backend_pid()" >/dev/null
+			wait "$report"
 		fi
 		[ $how != deaf ] || check_soon "$how: lines in the log" 1 \
 			"grep -c 'has not answered' '$work/asks_$how/log'"

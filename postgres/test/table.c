@@ -17,7 +17,7 @@
  *						pid tier weight held wait reader domain
  *						tier and weight that UFS obeys
  *	table listen SOCKET HOW [FILE]	be the daemon that passes FILE on:
- *						answer: as it should
+ *						answer: as it should, 20 ms later
  *						deaf: accept nobody, say nothing
  *						full: the same, and its queue is full
  *						slow: say a byte at a time, and pass nothing
@@ -269,8 +269,11 @@ static void listen_at(const char *path, const char *how, const char *file)
 		unsigned long long bytes = size;
 		int peer = accept(door, NULL, NULL);
 
-		if (!strcmp(how, "answer"))
+		if (!strcmp(how, "answer")) {
+			/* As a daemon that waits for a CPU. */
+			usleep(20000);
 			say(peer, &bytes, sizeof(bytes), fd);
+		}
 		for (unsigned int i = 0; !strcmp(how, "slow") && i < sizeof(bytes); i++) {
 			usleep(100000);
 			say(peer, (char *)&bytes + i, 1, -1);
