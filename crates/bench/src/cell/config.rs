@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cell::setup::{Build, By, Hints};
+use crate::cell::setup::{Build, By, Disk, Hints};
 use crate::harness::error::{Error, Result};
 use crate::harness::scheduler::Scheduler;
 use crate::workload::background::Job;
@@ -142,6 +142,14 @@ pub(crate) struct CellConfig {
     pub server_dir: PathBuf,
     /// Where the copy goes: a tmpfs, so that storage plays no part.
     pub work_dir: PathBuf,
+    /// On which disk the copy is made, if storage is to play one.
+    pub disk: Disk,
+    /// Microseconds that such a disk takes for a request.
+    pub request_us: u32,
+    /// Drivers of such a disk.
+    pub drivers_dir: PathBuf,
+    /// Whether background sessions give way at the disk: `giveway.io_priority`.
+    pub io_priority: bool,
     /// Command that runs a sched_ext scheduler until it is told to stop;
     /// empty: the scheduler's program, found in PATH. The options that it is
     /// known to take are added.
@@ -172,6 +180,10 @@ impl Default for CellConfig {
             data_dir: PathBuf::from("/var/lib/giveway/bench"),
             server_dir: PathBuf::new(),
             work_dir: PathBuf::from("/dev/shm"),
+            disk: Disk::default(),
+            request_us: 0,
+            drivers_dir: PathBuf::new(),
+            io_priority: false,
             scheduler_command: Vec::new(),
         }
     }
@@ -195,6 +207,12 @@ impl CellConfig {
         }
         if !self.boost {
             title.push_str(" without boosts");
+        }
+        if self.disk != Disk::default() {
+            title.push_str(&format!(" on {}", self.disk));
+        }
+        if self.io_priority {
+            title.push_str(" with I/O priority");
         }
         title.push_str(&format!(", repeat {}", self.repeat + 1));
         title
@@ -236,6 +254,9 @@ impl CellConfig {
         }
         if self.hints == Hints::Patched && self.server != Build::Patched {
             return refuse("hints of the patch take the patched server");
+        }
+        if self.io_priority && (self.by != By::Roles || self.disk == Disk::Memory) {
+            return refuse("I/O priority is the extension's, at a disk: by roles, on a disk");
         }
         if self.mix == Mix::TwoThree && (self.by == By::Roles || self.job != Job::Q17) {
             return refuse("the mix 2:3 is that of TPC-C and Q17, by cgroups");

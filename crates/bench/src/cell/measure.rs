@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cgroup::Tree;
+use super::disk;
 use super::switches::Switches;
 use super::ufs::UfsCounts;
 use crate::cell::config::CellConfig;
@@ -171,6 +172,8 @@ pub(crate) struct Measured {
     pub(crate) busy: Busy,
     /// Of UFS, where roles are its business.
     pub(crate) ufs: Option<UfsCounts>,
+    /// MB a second that were read from the cell's disk.
+    pub(crate) disk_read_mb_per_s: Option<f64>,
 }
 
 /// Sleeps to the end of the window and tells what happened inside it. Switches
@@ -182,23 +185,26 @@ pub(super) fn window(
     window: Window,
     switches: Option<&Switches>,
 ) -> Result<Measured> {
-    let take = |at: Instant| -> Result<(Reading, Option<UfsCounts>)> {
+    let take = |at: Instant| -> Result<(Reading, Option<UfsCounts>, Option<f64>)> {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         let reading = Reading::take(tree, config.by, pids)?;
         let ufs = match config.by {
             By::Cgroups => None,
             By::Roles => Some(UfsCounts::sample()?),
         };
-        Ok((reading, ufs))
+        Ok((reading, ufs, disk::read_mb(config)?))
     };
-    let (before, ufs_before) = take(window.start)?;
+    let (before, ufs_before, mb_before) = take(window.start)?;
     switches.map(Switches::begin).transpose()?;
-    let (after, ufs_after) = take(window.end)?;
+    let (after, ufs_after, mb_after) = take(window.end)?;
     switches.map(Switches::end).transpose()?;
     let ufs = ufs_after.zip(ufs_before);
     Ok(Measured {
         busy: after.since(&before, config.cpus, config.client_cpus),
         ufs: ufs.map(|(after, before)| after.since(&before)),
+        disk_read_mb_per_s: mb_after
+            .zip(mb_before)
+            .map(|(after, before)| (after - before) / config.seconds),
     })
 }
 

@@ -21,6 +21,7 @@
 pub(crate) mod cgroup;
 pub(crate) mod class;
 pub(crate) mod config;
+mod disk;
 pub(crate) mod frame;
 mod layers;
 mod measure;
@@ -43,6 +44,7 @@ pub(crate) use roles::require_extension;
 pub(crate) use workload::Done;
 
 use cgroup::{Share, Tree};
+use disk::Mounted;
 use memory::HugePages;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -75,7 +77,12 @@ pub(crate) fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Ro
     let postgres = config.installation()?;
 
     progress(&format!("{}: copying the data", config.title()));
-    let work = PrivateDir::new(&config.work_dir, postgres.owner())?;
+    // Declared before the copy, so that it outlives it.
+    let disk = Mounted::make(config)?;
+    let parent = disk
+        .as_ref()
+        .map_or(config.work_dir.as_path(), Mounted::path);
+    let work = PrivateDir::new(parent, postgres.owner())?;
     let data = work.path().join("data");
     copy_tree(&config.data_dir, &data, postgres.owner())?;
     let mut settings = server_settings(config, memory::buffers_mib(&data)?);
@@ -197,6 +204,7 @@ fn server_settings(config: &CellConfig, buffers_mib: u64) -> Vec<(&'static str, 
     let clients = config.terminal_count() + config.background_count();
     let mut settings = steady_settings(clients, buffers_mib);
     settings.extend(roles::server_settings(config));
+    settings.extend(disk::server_settings(config));
     settings
 }
 

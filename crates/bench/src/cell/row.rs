@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cell::class::{Class, Work};
 use crate::cell::config::{CellConfig, Mix};
-use crate::cell::setup::{Build, By, Hints};
+use crate::cell::setup::{Build, By, Disk, Hints};
 use crate::cell::switches::CpuTime;
 use crate::cell::ufs::UfsCounts;
 use crate::cell::{Done, Measured};
@@ -49,6 +49,15 @@ pub(crate) struct Row {
     /// Whether UFS only counted whom it would have boosted.
     #[serde(default, skip_serializing_if = "is_default")]
     pub counted_only: bool,
+    /// Where the server's files were.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub disk: Disk,
+    /// Microseconds that this disk took for a request.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub request_us: u32,
+    /// Whether background sessions gave way at it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub io_priority: bool,
     /// What ran in the background.
     #[serde(default, skip_serializing_if = "is_default")]
     pub job: Job,
@@ -74,6 +83,9 @@ pub(crate) struct Row {
     pub ts_p99_ms: Option<f64>,
     /// Rounds of the background's job per second: Q17 queries, or others.
     pub bg_per_s: Option<f64>,
+    /// MB a second that were read from the disk, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_read_mb_per_s: Option<f64>,
     /// CPU time of the server's processes, as a share of what its CPUs had.
     pub busy_fraction: f64,
     /// The part of it that went to the background's backends.
@@ -219,6 +231,9 @@ impl Row {
             server: config.server,
             hints: config.hints,
             counted_only: !config.boost,
+            disk: config.disk,
+            request_us: config.request_us,
+            io_priority: config.io_priority,
             job: config.job,
             background_workers: config.background_count(),
             network_us: config.network_us,
@@ -230,6 +245,7 @@ impl Row {
             ts_p95_ms: quantile(0.95),
             ts_p99_ms: quantile(0.99),
             bg_per_s: did.rounds().map(|rounds| rounds / config.seconds),
+            disk_read_mb_per_s: did.measured.disk_read_mb_per_s,
             busy_fraction: did.busy(|_| true),
             bg_busy_fraction: did.busy(|class| !class.work.is_tpcc()),
             classes: did.rows(config.seconds),

@@ -1,6 +1,6 @@
 //! How a cell is set up beyond its scheduler: who says what is urgent, which
-//! server runs, what the scheduler learns of its locks, and which work is in
-//! the background.
+//! server runs, what the scheduler learns of its locks, on which disk its files are,
+//! and which work is in the background.
 //!
 //! Each is a word of the command line and of result files. The first of each
 //! list is what older results were measured with, and is not written to new
@@ -45,6 +45,21 @@ words! {
         Stock = "stock",
         /// What the patch publishes.
         Patched = "patched",
+    }
+}
+
+words! {
+    /// Where the server's files are.
+    pub(crate) Disk ("disk") {
+        /// In memory, so that storage plays no part.
+        #[default]
+        Memory = "memory",
+        /// On a disk without a scheduler: see `cell::disk`.
+        None = "none",
+        /// On the same disk, under mq-deadline.
+        MqDeadline = "mq-deadline",
+        /// On the same disk, under BFQ.
+        Bfq = "bfq",
     }
 }
 

@@ -12,6 +12,8 @@
 //! Without the feature `experiments` there is only `mixed`.
 
 #[cfg(feature = "experiments")]
+pub(crate) mod disk;
+#[cfg(feature = "experiments")]
 pub(crate) mod hint_overhead;
 #[cfg(feature = "experiments")]
 pub(crate) mod holders;
@@ -62,6 +64,8 @@ pub(crate) const ALL: &[Registered] = &[
     Registered::of::<switch::cli::Switch>(),
     #[cfg(feature = "experiments")]
     Registered::of::<ml::cli::Ml>(),
+    #[cfg(feature = "experiments")]
+    Registered::of::<disk::cli::DiskExperiment>(),
     #[cfg(feature = "experiments")]
     Registered::of::<hint_overhead::cli::HintOverhead>(),
     #[cfg(feature = "experiments")]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::cell::config::CellConfig;
 use crate::cell::record::CellRecord;
 use crate::cell::row::Row;
-use crate::cell::setup::Build;
+use crate::cell::setup::{Build, Disk};
 use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use crate::workload::background::Job;
@@ -38,6 +38,10 @@ const GUEST_MIB: u32 = 2048;
 const GUEST_SCHEDULER: &str = "scheduler";
 /// The name of a server among a guest's files.
 const GUEST_SERVER: &str = "postgres";
+/// What a disk adds: its data is in the guest's memory.
+const DISK_MIB: u32 = 1024;
+/// What a disk's schedulers and the disk are in the kernel, in the order in which they load.
+const DRIVERS: [&str; 4] = ["configfs", "mq-deadline", "bfq", "null_blk"];
 /// A warehouse's, on a tmpfs and once more in PostgreSQL's buffers.
 const WAREHOUSE_MIB: u32 = 256;
 
@@ -310,6 +314,8 @@ pub(crate) struct Guests {
     clock: Clock,
     memory_mib: u32,
     programs: Programs,
+    /// Those of a disk, where cells have one.
+    drivers: Vec<HostFile>,
 }
 
 impl Guests {
@@ -321,11 +327,21 @@ impl Guests {
     ) -> Result<Self, Failure> {
         let programs = Programs::of(cells)?;
         let lab = open_with(layer(spec, packages(cells))?, false)?;
+        let has_disk = cells.iter().any(|cell| cell.disk != Disk::Memory);
+        let drivers = DRIVERS.iter().filter_map(|name| {
+            // One without a file is built into the kernel.
+            Some((lab.driver(name)?, format!("{name}.ko")))
+        });
+        let drivers = match has_disk {
+            true => drivers.collect(),
+            false => Vec::new(),
+        };
         Ok(Guests {
             host: Host::of(lab, clock)?,
             clock: Clock::LOCKSTEP,
-            memory_mib: memory_mib(spec),
+            memory_mib: memory_mib(spec) + if has_disk { DISK_MIB } else { 0 },
             programs,
+            drivers,
         })
     }
 
@@ -340,7 +356,8 @@ impl Guests {
         let server = self.programs.server(cell);
         let server = server.map(|path| (path, cell.server.name().to_owned()));
         let files = scheduler.into_iter().chain(server);
-        files.map(|(path, name)| (path.to_owned(), name)).collect()
+        let files = files.map(|(path, name)| (path.to_owned(), name));
+        files.chain(self.drivers.iter().cloned()).collect()
     }
 }
 
@@ -349,6 +366,7 @@ impl<R: CellRecord> Executor<CellConfig, Report<R>> for Guests {
         let in_guest = CellConfig {
             data_dir: GUEST_DATA.into(),
             server_dir: Path::new(GUEST_FILES).join(cell.server.name()),
+            drivers_dir: GUEST_FILES.into(),
             ..cell.clone()
         };
         let (machine, files) = (machine(cell, self.clock, self.memory_mib), self.files(cell));

@@ -4,13 +4,19 @@
 //! | --- | --- | --- |
 //! | `q17` | in the server, a notice after each round | the query |
 //! | `logistic-regression` | the same | one training |
-//! | `vacuum`, `create-index`, `open-transaction` | in the client | statements, one round trip each |
+//! | `vacuum`, `create-index`, `open-transaction`, `scan` | in the client | statements, one round trip each |
 //! | `pg_dump` | a program | one run of it, with a connection of its own |
 //!
 //! VACUUM and CREATE INDEX lock their table against themselves, so each worker
 //! has a part of `lineitem` for its own. `open-transaction` is the control to the
 //! jobs of maintenance: it keeps a snapshot as they do, for longer than the usual
 //! window, and takes no CPU.
+//!
+//! A scan passes the server's buffers by if its table has more than a fourth of
+//! their pages; so each page is read from the disk, in every round. The table has
+//! one row in each page, so that counting them takes little of the CPU. Its workers
+//! are parallel ones, which divide it: sessions that scan one table would read the
+//! same pages at the same time, once for all.
 //!
 //! The regression (UFS paper, Section 6.8) is scikit-learn's, called by PL/Python:
 //! is an order late, by what is known of it when it is shipped? It reads its table
@@ -63,9 +69,19 @@ BEGIN
 END
 $$"#;
 
+/// Processes that scan a table at once.
+const SCANNERS: u32 = 8;
+/// Most of a fourth of a page, and not so much that it is compressed.
+const ROW_BYTES: u32 = 1900;
+
 /// A worker's part of `lineitem`.
 fn part(worker: u32) -> String {
     format!("lineitem_part_{worker}")
+}
+
+/// What a worker scans.
+fn scanned(worker: u32) -> String {
+    format!("scanned_{worker}")
 }
 
 /// The work of one worker.
@@ -89,6 +105,7 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
             "SELECT pg_sleep(10)".into(),
             "COMMIT".into(),
         ]),
+        Job::Scan => Work::Statements(vec![format!("SELECT count(*) FROM {}", scanned(worker))]),
         Job::PgDump => Work::Program(
             "pg_dump",
             &["--table=lineitem", "--table=part", "--file=/dev/null"],
@@ -102,6 +119,11 @@ pub(super) fn work(job: Job, worker: u32) -> Work {
 pub(super) const fn rehearsal(job: Job) -> Option<&'static str> {
     match job {
         Job::LogisticRegression => Some("SELECT logistic_regression()"),
+        // The table says how many workers; what they cost is no reason against them.
+        Job::Scan => Some(
+            "SET max_parallel_workers_per_gather = 8; SET max_parallel_workers = 8; \
+             SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0",
+        ),
         _ => None,
     }
 }
@@ -111,6 +133,7 @@ pub(super) fn prepare(session: &Session, job: Job, workers: u32) -> Result<()> {
     match job {
         Job::Q17 | Job::PgDump | Job::OpenTransaction => return Ok(()),
         Job::LogisticRegression => return prepare_regression(session),
+        Job::Scan => return prepare_scan(session, workers),
         Job::Vacuum | Job::CreateIndex => {}
     }
     for worker in 0..workers {
@@ -127,6 +150,26 @@ pub(super) fn prepare(session: &Session, job: Job, workers: u32) -> Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Made and vacuumed by way of small rings, so that it is not in the server's buffers;
+/// frozen, so that no scan writes; all of it on the disk before the first one.
+fn prepare_scan(session: &Session, workers: u32) -> Result<()> {
+    let what = "making what is scanned";
+    for worker in 0..workers {
+        let table = scanned(worker);
+        let workers = SCANNERS - 1;
+        session.execute(
+            what,
+            &format!(
+                "CREATE TABLE {table} WITH (parallel_workers = {workers}, fillfactor = 25) AS \
+                 SELECT repeat('x', {ROW_BYTES}) FROM generate_series(1, (\
+                   SELECT setting::int / 4 + 1000 FROM pg_settings WHERE name = 'shared_buffers'))"
+            ),
+        )?;
+        session.execute(what, &format!("VACUUM (FREEZE) {table}"))?;
+    }
+    session.execute(what, "CHECKPOINT")
 }
 
 fn prepare_regression(session: &Session) -> Result<()> {

@@ -16,6 +16,9 @@ words! {
         PgDump = "pg_dump",
         /// A transaction that keeps its snapshot for ten seconds and does nothing.
         OpenTransaction = "open-transaction",
+        /// A sequential scan by a session and seven parallel workers, of a table of its
+        /// own that the server's buffers do not keep.
+        Scan = "scan",
         /// Training a logistic regression in Python, inside the server.
         LogisticRegression = "logistic-regression",
     }
@@ -30,6 +33,7 @@ impl Job {
             Job::CreateIndex => "CREATE INDEX",
             Job::PgDump => "pg_dump",
             Job::OpenTransaction => "open transaction",
+            Job::Scan => "scan",
             Job::LogisticRegression => "ML",
         }
     }
@@ -42,6 +46,7 @@ impl Job {
             Job::CreateIndex => "idx/s",
             Job::PgDump => "dump/s",
             Job::OpenTransaction => "txn/s",
+            Job::Scan => "scan/s",
             Job::LogisticRegression => "fits/s",
         }
     }
@@ -73,7 +78,7 @@ mod tests {
         }
         let error = "nightly".parse::<Job>().unwrap_err().to_string();
         assert!(
-            error.contains("q17, vacuum, create-index, pg_dump, open-transaction"),
+            error.contains("q17, vacuum, create-index, pg_dump, open-transaction, scan"),
             "{error}"
         );
     }

@@ -2,7 +2,7 @@
 
 use crate::cell::config::Mix;
 use crate::cell::row::Row;
-use crate::cell::setup::{Build, By, Hints};
+use crate::cell::setup::{Build, By, Disk, Hints};
 use crate::harness::environment::Environment;
 use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
@@ -48,6 +48,9 @@ pub(crate) fn row(
         server: Build::default(),
         hints: Hints::default(),
         counted_only: false,
+        disk: Disk::default(),
+        request_us: 0,
+        io_priority: false,
         job: Job::default(),
         background_workers: if mix.has_background() { 4 } else { 0 },
         network_us: 0,
@@ -63,6 +66,7 @@ pub(crate) fn row(
         busy_fraction_per_cpu: vec![0.6; 4],
         placement: Vec::new(),
         client_busy_fraction: 0.4,
+        disk_read_mb_per_s: None,
         ufs: None,
         transactions,
         latency_histogram: if ran { histogram.collect() } else { Vec::new() },
