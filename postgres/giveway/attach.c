@@ -4,7 +4,7 @@
  *		When does a process look for a slot?
  *
  *		end of the first transaction, that of InitPostgres()	it asks for the table
- *		its first statement			the daemon's answer, FIRST_MS
+ *		its first statement			the daemon's answer, for which it waits
  *		later statements			the answer, if it has not come: each POLL_MS
  *		end of a transaction		the same; without table or room each RETRY_MS;
  *									after another table or a lost slot each MOVE_MS
@@ -25,8 +25,6 @@
 #define RETRY_MS 10000
 /* The same, where the daemon has been asked for the table and may answer soon. */
 #define POLL_MS 10
-/* How long the first statement waits for that answer, once in a process. */
-#define FIRST_MS 50
 /* Between moves to another table or slot, lest a scribbler keep us busy. */
 #define MOVE_MS 1000
 
@@ -106,7 +104,7 @@ attach_before_statement(void)
 	else
 	{
 		waited = true;
-		slot_await_answer(FIRST_MS);
+		slot_await_answer();
 		attach();
 	}
 }

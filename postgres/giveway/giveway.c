@@ -33,7 +33,7 @@
  *   2. Nothing here raises an error or waits, but for bad values of settings,
  *      SQL functions called with the wrong rights, statements of a class that is
  *      full (admit.c), and the first statement of a process, which waits for the
- *      table for at most FIRST_MS where a daemon passes it on.  Without UFS, without the table, or with a full
+ *      table for at most 50 ms where a daemon passes it on.  Without UFS, without the table, or with a full
  *      table, the server runs as before (not asserted: an absence; tests run
  *      servers in each of these states).
  *   3. The server's lock record is in the slot only while the slot is attached:

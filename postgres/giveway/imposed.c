@@ -382,7 +382,7 @@ giveway_set(PG_FUNCTION_ARGS)
 	}
 	check_rights(proc);
 	imposed.by_right = has_the_right(GetUserId());
-	(void) slot_open(settings.dir, NULL);
+	(void) slot_open_awaited(settings.dir);
 	if (!impose(proc, pid, imposed))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

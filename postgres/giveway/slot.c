@@ -54,6 +54,9 @@
 
 #include "giveway.h"
 
+/* How long a statement that needs the daemon's answer waits for it. */
+#define ANSWER_MS 50
+
 /* What the cluster's processes count together. */
 typedef struct Shared
 {
@@ -123,13 +126,25 @@ slot_is_asked_for(void)
 	return giveway_asking_ != 0;
 }
 
-/* Wait for that answer, but no longer than ms. */
+/* Wait for that answer, but no longer than ANSWER_MS. */
 void
-slot_await_answer(int ms)
+slot_await_answer(void)
 {
 	struct pollfd answer = {.fd = giveway_asking_ - 1,.events = POLLIN};
 
-	(void) poll(&answer, 1, ms);
+	(void) poll(&answer, 1, ANSWER_MS);
+}
+
+/* As slot_open(), for a function that an administrator calls: it waits for the answer. */
+int
+slot_open_awaited(const char *dir)
+{
+	int			result = slot_open(dir, NULL);
+
+	if (result != -EAGAIN)
+		return result;
+	slot_await_answer();
+	return slot_open(dir, NULL);
 }
 
 /* The table's header, or NULL if it is not mapped. */

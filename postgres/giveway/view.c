@@ -316,7 +316,7 @@ giveway_status(PG_FUNCTION_ARGS)
 	mode = hints_resolve(settings.hints, &reason);
 	add_item(result, "hints", reason ? psprintf("off: %s", reason) : hints_name(mode));
 	add_item(result, "enabled", settings.enabled ? "yes" : "no: giveway.enabled is off");
-	error = slot_open(settings.dir, NULL);
+	error = slot_open_awaited(settings.dir);
 	add_item(result, "table", error ? slot_open_remedy(error) : "mapped");
 	if (error == 0)
 		add_table_items(result);

@@ -1548,6 +1548,20 @@ case_daemon_asked() {
 		wait "$daemon" 2>/dev/null || true
 		rm "$at/hints.sock"
 	done
+
+	# A session that is older than the daemon: who asks for the status has it.
+	start asks_answer
+	sql asks_answer "CREATE EXTENSION giveway" >/dev/null
+	open_session asks_answer
+	"$table" listen "$at/hints.sock" answer "$at/table" &
+	daemon=$!
+	wait_until "[ -S '$at/hints.sock' ]" || problem="  no daemon"
+	say "$session" "SELECT value FROM giveway_status() WHERE item = 'table'"
+	check "answer: the status" mapped "$said"
+	close_session "$session"
+	stop asks_answer
+	kill "$daemon"
+	wait "$daemon" 2>/dev/null || true
 }
 
 # Two clusters with one table see their own slots only.
