@@ -1553,7 +1553,10 @@ case_daemon_asked() {
 	start asks_answer
 	sql asks_answer "CREATE EXTENSION giveway" >/dev/null
 	open_session asks_answer
-	"$table" listen "$at/hints.sock" answer "$at/table" &
+	(
+		forget_sessions
+		exec "$table" listen "$at/hints.sock" answer "$at/table"
+	) &
 	daemon=$!
 	wait_until "[ -S '$at/hints.sock' ]" || problem="  no daemon"
 	say "$session" "SELECT value FROM giveway_status() WHERE item = 'table'"
