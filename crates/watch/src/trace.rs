@@ -13,8 +13,8 @@
 //!
 //! The kernel reports switches and wake-ups, with a resolution of a microsecond. It does
 //! not know tiers and boosts. A task's tier is read from its cgroup's name when the task
-//! is first seen, and from its hint slot a hundred times a second; boosts are read from
-//! the slots, too.
+//! is first seen or changes its cgroup, and from its hint slot a hundred times a second;
+//! boosts are read from the slots, too.
 //!
 //! Known weakness: a thread that has ended before it was looked up has no tier.
 

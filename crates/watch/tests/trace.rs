@@ -40,17 +40,26 @@ impl Feed for Recorded {
 }
 
 /// Knows all but those that slept. `report` is boosted between the third look and
-/// the fourth, and asks for another tier from the fifth on.
+/// the fourth, and may ask for another tier from the fifth on; or go to another cgroup
+/// after it was looked up, and `shop app` end.
 #[derive(Default)]
 struct Known {
     looks: u64,
     raised: bool,
+    moved: bool,
+    looked_up: [u32; 2],
 }
 
 impl Tasks for Known {
     fn about(&mut self, tid: u32) -> Option<About> {
+        if [REPORT, SHOP].contains(&tid) {
+            self.looked_up[(tid - REPORT) as usize] += 1;
+        }
+        let [report, shop] = self.looked_up.map(|times| self.moved && times > 1);
         let (name, tier) = match tid {
+            REPORT if report => ("report", Tier::TimeSensitive),
             REPORT => ("report", Tier::Background),
+            SHOP if shop => return None,
             SHOP => ("shop app", Tier::TimeSensitive),
             27391..27395 => return None,
             _ => ("other", Tier::TimeSensitive),
@@ -59,6 +68,7 @@ impl Tasks for Known {
             pid: tid,
             process: name.into(),
             title: name.into(),
+            cgroup: "/".into(),
         };
         Some(About { owner, tier })
     }
@@ -78,7 +88,14 @@ impl Tasks for Known {
 }
 
 fn recorded(raised: bool) -> (Summary, Vec<Value>) {
-    let text = include_str!("data/trace_pipe.txt");
+    let known = Known {
+        raised,
+        ..Known::default()
+    };
+    recorded_of(known, include_str!("data/trace_pipe.txt"))
+}
+
+fn recorded_of(mut tasks: Known, text: &str) -> (Summary, Vec<Value>) {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let mut parts: VecDeque<String> = lines.chunks(10).map(<[&str]>::concat).collect();
     let last = parts.pop_back().unwrap();
@@ -87,7 +104,6 @@ fn recorded(raised: bool) -> (Summary, Vec<Value>) {
         last,
         has_stopped: false,
     };
-    let mut tasks = Known { looks: 0, raised };
     // Asked after each part; the last part is left in the kernel's buffers.
     let asked = Cell::new(0);
     let is_over = || {
@@ -196,4 +212,31 @@ fn a_slot_s_tier_counts_from_when_it_is_seen() {
     );
     assert!(!background.is_empty() && background.len() < all.len());
     assert_eq!(background, all[..background.len()]);
+}
+
+#[test]
+fn change_of_the_cgroup_changes_the_tier_and_what_has_ended_keeps_it() {
+    let (all, entries) = recorded(false);
+    let all_runs = [REPORT, SHOP].map(|tid| slices(&entries, tid, "runs"));
+    // Both change it in the middle.
+    let text = include_str!("data/trace_pipe.txt");
+    let at = text.match_indices('\n').nth(20).unwrap().0 + 1;
+    let moved = |pid| {
+        format!(
+            "sh-1 [001] d..2. 2742.480000: cgroup_attach_task: dst_root=0 dst_id=9 \
+             dst_level=1 dst_path=/x pid={pid} comm=x\n"
+        )
+    };
+    let (before, after) = text.split_at(at);
+    let text = format!("{before}{}{}{after}", moved(REPORT), moved(SHOP));
+    let known = Known {
+        moved: true,
+        ..Known::default()
+    };
+    let (summary, entries) = recorded_of(known, &text);
+    assert_eq!(summary.events, all.events);
+    let background = slices(&entries, 1, "background");
+    assert_eq!(background, all_runs[0][..background.len()]);
+    assert!(!background.is_empty() && background.len() < all_runs[0].len());
+    assert_eq!(slices(&entries, SHOP, "runs"), all_runs[1]);
 }

@@ -37,6 +37,8 @@ pub struct Owner {
     pub process: String,
     /// What the thread is called.
     pub title: String,
+    /// Its cgroup, from the top of the hierarchy.
+    pub cgroup: String,
 }
 
 /// Writes a file.
@@ -95,8 +97,8 @@ impl<W: Write> Writer<W> {
                 let name = format!("{} {}", thread.name, thread.tid);
                 self.slice(on_cpu, tier_name(*tier), *tier, times, Value::Null)?;
                 self.slice(on_cpu, &name, *tier, times, args.clone())?;
-                let track = self.track(thread, owner)?;
-                self.slice(track, "runs", *tier, times, args)
+                let (track, cgroup) = self.track(thread, owner)?;
+                self.slice(track, "runs", *tier, times, with(args, "cgroup", cgroup))
             }
             Mark::Waited {
                 thread,
@@ -109,8 +111,8 @@ impl<W: Write> Writer<W> {
                     Why::Woken => "waits (woken)",
                     Why::Preempted => "waits (preempted)",
                 };
-                let track = self.track(thread, owner)?;
-                let args = json!({"tier": tier_name(*tier)});
+                let (track, cgroup) = self.track(thread, owner)?;
+                let args = with(json!({"tier": tier_name(*tier)}), "cgroup", cgroup);
                 self.slice(track, name, *tier, (*from_ns, *to_ns), args)
             }
             Mark::Preempted {
@@ -118,6 +120,7 @@ impl<W: Write> Writer<W> {
                 tier,
                 by,
                 by_tier,
+                by_woken_ns,
                 cpu,
                 at_ns,
             } => {
@@ -131,6 +134,7 @@ impl<W: Write> Writer<W> {
                     "tid": thread.tid, "name": thread.name, "tier": tier_name(*tier),
                     "by_tid": by.tid, "by_name": by.name, "by_tier": tier_name(*by_tier),
                 });
+                let args = with(args, "by_woken_us", by_woken_ns.map(micros));
                 self.instant((CPUS, *cpu), name, *at_ns, args)
             }
             Mark::Boosted {
@@ -174,22 +178,21 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// The track of a thread, named.
+    /// The track of a thread, named, and its cgroup, where that is known.
     fn track(
         &mut self,
         thread: &Thread,
         owner: impl Fn(u32) -> Option<Owner>,
-    ) -> io::Result<(u32, u32)> {
+    ) -> io::Result<((u32, u32), Option<String>)> {
         let tid = thread.tid;
         // A thread that is no longer known is its own process.
-        let owner = owner(tid).unwrap_or_else(|| Owner {
-            pid: tid,
-            process: thread.name.clone(),
-            title: thread.name.clone(),
-        });
-        self.name(owner.pid, None, &owner.process)?;
-        self.name(owner.pid, Some(tid), &owner.title)?;
-        Ok((owner.pid, tid))
+        let (pid, process, title, cgroup) = match owner(tid) {
+            Some(owner) => (owner.pid, owner.process, owner.title, Some(owner.cgroup)),
+            None => (tid, thread.name.clone(), thread.name.clone(), None),
+        };
+        self.name(pid, None, &process)?;
+        self.name(pid, Some(tid), &title)?;
+        Ok(((pid, tid), cgroup))
     }
 
     /// Names a process or a thread, once.
@@ -249,6 +252,14 @@ fn tier_name(tier: Option<Tier>) -> &'static str {
     tier.map_or("tier unknown", Tier::name)
 }
 
+/// Arguments with one more, where it is known.
+fn with(mut args: Value, name: &str, value: Option<impl Into<Value>>) -> Value {
+    if let Some(value) = value {
+        args[name] = value.into();
+    }
+    args
+}
+
 fn micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
@@ -272,6 +283,7 @@ mod tests {
                     pid: 10,
                     process: "train".into(),
                     title: "worker \"1\"".into(),
+                    cgroup: "/background/a".into(),
                 })
             };
             writer.add(mark, owner).unwrap();
@@ -329,7 +341,9 @@ mod tests {
         assert!(named(CPUS, "thread_name", "cpu 3"));
         assert!(named(10, "process_name", "train"));
         assert!(named(10, "thread_name", "worker \"1\""));
-        assert_eq!(entries.last().unwrap()["args"]["preempted"], true);
+        let args = &entries.last().unwrap()["args"];
+        assert_eq!(args["preempted"], true);
+        assert_eq!(args["cgroup"], "/background/a");
     }
 
     #[test]
@@ -339,6 +353,7 @@ mod tests {
             tier: Some(Tier::Background),
             by: thread(4, "postgres"),
             by_tier,
+            by_woken_ns: by_tier.map(|_| 2_500),
             cpu: 0,
             at_ns: 7_000,
         };
@@ -348,7 +363,9 @@ mod tests {
         assert_eq!((&entry["ph"], &entry["ts"]), (&json!("i"), &json!(7.0)));
         assert_eq!(entry["args"]["by_name"], "postgres");
         assert_eq!(of(Some(Tier::Background))["name"], "preempted");
+        assert_eq!(entry["args"]["by_woken_us"], 2.5);
         assert_eq!(of(None)["args"]["by_tier"], "tier unknown");
+        assert_eq!(of(None)["args"].get("by_woken_us"), None);
     }
 
     #[test]
@@ -396,5 +413,6 @@ mod tests {
             .filter(|entry| entry["pid"] == 99 && entry["ph"] == "M");
         assert_eq!(names.count(), 2);
         assert_eq!(slices(&entries).len(), 2);
+        assert_eq!(entries.last().unwrap()["args"].get("cgroup"), None);
     }
 }

@@ -66,6 +66,8 @@ pub enum What {
     },
     /// A thread was woken up, or is new.
     Wakeup(Thread),
+    /// A thread, or the process with this number, went to another cgroup.
+    Moved(u32),
 }
 
 /// Reads one line.
@@ -82,6 +84,9 @@ pub fn read(line: &str) -> Line {
     let what = match name {
         "sched_switch" => switch(fields),
         "sched_wakeup" | "sched_wakeup_new" => wakeup(fields),
+        // Of other hierarchies than cgroup v2's no tier is read.
+        "cgroup_attach_task" if !fields.starts_with(" dst_root=0 ") => return Line::Other,
+        "cgroup_attach_task" => moved(fields),
         _ => return Line::Other,
     };
     let event = what
@@ -155,6 +160,13 @@ fn wakeup(fields: &str) -> Option<What> {
     Some(What::Wakeup(thread(tid, name)?))
 }
 
+fn moved(fields: &str) -> Option<What> {
+    // A path may contain anything, and is before the number.
+    let rest = fields.rsplit_once(" pid=")?.1;
+    let tid = rest.split(' ').next()?;
+    Some(What::Moved(tid.parse().ok()?))
+}
+
 fn thread(tid: &str, name: &str) -> Option<Thread> {
     Some(Thread {
         tid: tid.parse().ok()?,
@@ -214,6 +226,23 @@ mod tests {
             panic!("{event:?}");
         };
         assert_eq!((thread.tid, thread.name.as_str()), (7, "a: b"));
+    }
+
+    #[test]
+    fn a_change_of_the_cgroup_is_read_in_cgroup_v2_only() {
+        let line = |root| {
+            format!(
+                "sh-8 [001] d..2. 3.000000: cgroup_attach_task: dst_root={root} dst_id=99 \
+                 dst_level=2 dst_path=/a pid=1/b pid=8 comm=sh"
+            )
+        };
+        let moved = Event {
+            at_ns: 3_000_000_000,
+            cpu: 1,
+            what: What::Moved(8),
+        };
+        assert_eq!(read(&line(0)), Line::Event(moved));
+        assert_eq!(read(&line(7)), Line::Other);
     }
 
     #[test]

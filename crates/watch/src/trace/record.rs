@@ -31,7 +31,8 @@ pub trait Feed {
 
 /// Looks up threads.
 pub trait Tasks {
-    /// A thread that is met for the first time; none if it is gone.
+    /// A thread that is met for the first time, or has changed its cgroup; none if it is
+    /// gone.
     fn about(&mut self, tid: u32) -> Option<About>;
 
     /// What hint slots say now, and when that is, by the trace's clock.
@@ -157,11 +158,15 @@ impl<W: Write> Recorder<W> {
     }
 
     fn event(&mut self, event: Event, tasks: &mut dyn Tasks) -> io::Result<()> {
-        self.summary.events += 1;
         let met = match &event.what {
             What::Switch { prev, next, .. } => [prev.tid, next.tid],
             What::Wakeup(thread) => [thread.tid; 2],
+            What::Moved(pid) => {
+                self.look_again(*pid, tasks);
+                return Ok(());
+            }
         };
+        self.summary.events += 1;
         for tid in met {
             if tid != 0 && !self.known.contains_key(&tid) {
                 self.known.insert(tid, tasks.about(tid));
@@ -181,6 +186,19 @@ impl<W: Write> Recorder<W> {
             self.writer.add(&mark, |tid| owner(&self.known, tid))?;
         }
         Ok(())
+    }
+
+    /// Looks up a thread, or all threads of a process that were met: the kernel names a
+    /// process once for all of them. What has ended by now stays as it was.
+    fn look_again(&mut self, pid: u32, tasks: &mut dyn Tasks) {
+        for (tid, about) in &mut self.known {
+            let is_of = |about: &About| about.owner.pid == pid;
+            if (*tid == pid || about.as_ref().is_some_and(is_of))
+                && let Some(now) = tasks.about(*tid)
+            {
+                *about = Some(now);
+            }
+        }
     }
 
     /// Sees what hint slots say, and which boosts there were since the last look.

@@ -43,9 +43,10 @@ impl Tasks for Proc<'_> {
         let pid = field(&status, "Tgid:")?;
         let cgroup = fs::read_to_string(dir.join("cgroup")).ok()?;
         let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"));
+        let path = path.unwrap_or("/");
         let tier = match field(&status, "Kthread:") {
             Some(1) => Tier::TimeSensitive,
-            _ => (self.tier_of)(Path::new(path.unwrap_or("/"))),
+            _ => (self.tier_of)(Path::new(path)),
         };
         let title = names::title(&self.dir, tid)?;
         let process = match pid == tid {
@@ -57,6 +58,7 @@ impl Tasks for Proc<'_> {
                 pid,
                 process,
                 title,
+                cgroup: path.to_owned(),
             },
             tier,
         })
@@ -115,6 +117,7 @@ mod tests {
         assert_eq!((about.owner.pid, about.tier), (7, Tier::Background));
         assert_eq!(about.owner.process, "train");
         assert_eq!(about.owner.title, "worker");
+        assert_eq!(about.owner.cgroup, "/background.slice/a");
         assert_eq!(tasks.about(9).unwrap().tier, Tier::TimeSensitive);
         assert_eq!(tasks.about(10), None);
     }

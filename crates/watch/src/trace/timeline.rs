@@ -69,6 +69,9 @@ pub enum Mark {
         by: Thread,
         /// See [`by`](Mark::Preempted::by).
         by_tier: Option<Tier>,
+        /// For how long [`by`](Mark::Preempted::by) had waited since it was woken up;
+        /// none if it was not, but had lost a CPU itself, or if its wake-up is not known.
+        by_woken_ns: Option<u64>,
         /// Where.
         cpu: u32,
         /// When.
@@ -155,11 +158,16 @@ impl Timeline {
                 if was_preempted {
                     self.waiting.insert(prev.tid, (at_ns, Why::Preempted));
                     if next.tid != 0 {
+                        let by_woken_ns = match self.waiting.get(&next.tid) {
+                            Some((from_ns, Why::Woken)) => Some(at_ns.saturating_sub(*from_ns)),
+                            _ => None,
+                        };
                         marks.push(Mark::Preempted {
                             tier: tier(prev.tid),
                             thread: prev,
                             by_tier: tier(next.tid),
                             by: next.clone(),
+                            by_woken_ns,
                             cpu,
                             at_ns,
                         });
@@ -178,6 +186,8 @@ impl Timeline {
                 }
                 self.running.insert(cpu, (next, at_ns));
             }
+            // It goes on where it runs or waits.
+            What::Moved(_) => {}
         }
         marks
     }
@@ -276,6 +286,7 @@ mod tests {
                     tier: Some(Tier::Background),
                     by: thread(1),
                     by_tier: Some(Tier::TimeSensitive),
+                    by_woken_ns: Some(10),
                     cpu: 0,
                     at_ns: 210,
                 },
@@ -285,6 +296,21 @@ mod tests {
                 ran(11, 300, 400, false),
             ]
         );
+    }
+
+    #[test]
+    fn wake_up_latency_of_a_preemption_is_known_only_after_a_wake_up() {
+        let marks = marks([
+            switch(100, 0, true, 11),
+            // Of 1 nothing was seen; 11 has lost its CPU itself.
+            switch(200, 11, true, 1),
+            switch(300, 1, true, 11),
+        ]);
+        let woken = marks.iter().filter_map(|mark| match mark {
+            Mark::Preempted { by_woken_ns, .. } => Some(*by_woken_ns),
+            _ => None,
+        });
+        assert_eq!(woken.collect::<Vec<_>>(), [None, None]);
     }
 
     #[test]

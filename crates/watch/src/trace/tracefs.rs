@@ -6,6 +6,7 @@
 //!     trace_clock      mono: the clock that programs can read, too
 //!     buffer_size_kb   of each CPU
 //!     events/sched/{sched_switch,sched_wakeup,sched_wakeup_new}/enable
+//!     events/cgroup/cgroup_attach_task/enable
 //!     tracing_on
 //!     trace_pipe       text, consumed by reading
 //! ```
@@ -29,7 +30,12 @@ use super::record::Feed;
 /// Where distributions mount it.
 pub const MOUNT: &str = "/sys/kernel/tracing";
 
-const EVENTS: [&str; 3] = ["sched_switch", "sched_wakeup", "sched_wakeup_new"];
+const EVENTS: [&str; 4] = [
+    "sched/sched_switch",
+    "sched/sched_wakeup",
+    "sched/sched_wakeup_new",
+    "cgroup/cgroup_attach_task",
+];
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +108,7 @@ impl Tracefs {
         recording.set("trace_clock", "mono")?;
         recording.set("buffer_size_kb", &buffer_kib.to_string())?;
         for event in EVENTS {
-            recording.set(&format!("events/sched/{event}/enable"), "1")?;
+            recording.set(&format!("events/{event}/enable"), "1")?;
         }
         let path = recording.dir.join("trace_pipe");
         let pipe = OpenOptions::new()
