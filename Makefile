@@ -87,6 +87,7 @@ install: build ## Install programs, library, units, group, man pages, completion
 	install -D -m 644 -t $(SYSTEMD) $(addprefix dist/,$(UNITS) background.slice)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(BIN)/libgiveway_cfl.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/giveway dist/grafana-giveway.json
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/giveway/perfetto dist/perfetto/*.sql
 	install -D -m 644 -t $(DOC) LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
 	install -D -m 644 dist/debian/giveway.sysusers $(SYSUSERS)/giveway.conf
 	[ -e $(DEFAULTS) ] || install -D -m 644 dist/debian/giveway.default $(DEFAULTS)

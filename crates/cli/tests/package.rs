@@ -103,6 +103,7 @@ fn everything_is_where_debian_has_it() {
         ("lib/systemd/system/background.slice", 0o644),
         ("usr/lib/sysusers.d/giveway.conf", 0o644),
         ("usr/share/giveway/grafana-giveway.json", 0o644),
+        ("usr/share/giveway/perfetto/preemptions.sql", 0o644),
         ("usr/share/bash-completion/completions/giveway", 0o644),
         ("usr/share/zsh/vendor-completions/_giveway", 0o644),
         ("usr/share/fish/vendor_completions.d/giveway.fish", 0o644),

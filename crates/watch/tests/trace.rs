@@ -6,9 +6,10 @@
 //! but for the processes called `sleep`, which were gone when they were looked for.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
-use std::io;
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
 use giveway_tier::Tier;
 use giveway_watch::trace::chrome::Owner;
@@ -239,4 +240,56 @@ fn change_of_the_cgroup_changes_the_tier_and_what_has_ended_keeps_it() {
     assert_eq!(background, all_runs[0][..background.len()]);
     assert!(!background.is_empty() && background.len() < all_runs[0].len());
     assert_eq!(slices(&entries, SHOP, "runs"), all_runs[1]);
+}
+
+/// The queries for Perfetto's trace processor, by name.
+fn queries() -> Vec<(String, String)> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/perfetto");
+    let files = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+    let query = |file: fs::DirEntry| {
+        let name = file.file_name().into_string().unwrap();
+        (name, fs::read_to_string(file.path()).unwrap())
+    };
+    files.map(query).collect()
+}
+
+/// They ask for slices by name and category, and for arguments by name, as the trace
+/// processor has them. Whether it answers rightly is a test of `make test-long`.
+#[test]
+fn queries_ask_for_what_is_in_a_trace() {
+    let (_, entries) = recorded(false);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let mut there = BTreeSet::from(["all".to_owned()]);
+    for entry in &entries {
+        there.extend(
+            ["name", "cat"]
+                .iter()
+                .filter_map(|field| text(&entry[field])),
+        );
+        let args = entry["args"].as_object().into_iter().flatten();
+        there.extend(args.map(|(name, _)| format!("args.{name}")));
+    }
+    let queries = queries();
+    assert!(queries.len() >= 7);
+    for (name, query) in queries {
+        let lines = query.lines().filter(|line| !line.starts_with("--"));
+        let query: Vec<&str> = lines
+            .flat_map(|line| line.split('\'').skip(1).step_by(2))
+            .collect();
+        assert!(query.len() >= 2, "{name}");
+        for asked in query {
+            assert!(
+                there.contains(asked),
+                "{name} asks for '{asked}': {there:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn page_names_every_query() {
+    let page = include_str!("../../../docs/operate/scheduler.md");
+    for (name, _) in queries() {
+        assert!(page.contains(&format!("| `{name}` |")), "{name}");
+    }
 }
