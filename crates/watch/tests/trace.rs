@@ -48,6 +48,8 @@ struct Known {
     looks: u64,
     raised: bool,
     moved: bool,
+    /// `shop app` has a slot from this look on; 0: never.
+    late: u64,
     looked_up: [u32; 2],
 }
 
@@ -84,7 +86,16 @@ impl Tasks for Known {
             boosted_ns: 9_000_000 + u64::from(was_boosted) * 2_000_000,
             lock: 0xabc,
         };
-        (self.looks * 10_000_000, vec![slot])
+        let of_shop = Slot {
+            tid: SHOP,
+            tier: None,
+            boosts: 3,
+            boosted_ns: 1_000,
+            lock: 1,
+        };
+        let has_late = (1..=self.looks).contains(&self.late);
+        let slots = [slot].into_iter().chain(has_late.then_some(of_shop));
+        (self.looks * 10_000_000, slots.collect())
     }
 }
 
@@ -202,6 +213,34 @@ fn a_boost_lies_between_two_looks() {
     );
     assert_eq!(boosted["args"]["boosted_ns"], 2_000_000);
     assert_eq!(boosted["args"]["lock"], "0xabc");
+}
+
+#[test]
+fn boosts_of_a_new_slot_count_unless_they_were_there_when_the_record_began() {
+    for (late, boosts) in [(1, 1), (2, 4)] {
+        let known = Known {
+            late,
+            ..Known::default()
+        };
+        let (summary, _) = recorded_of(known, include_str!("data/trace_pipe.txt"));
+        assert_eq!(summary.boosts, boosts, "from look {late} on");
+    }
+}
+
+/// As where the recorder does not keep up.
+#[test]
+fn slots_are_looked_at_within_a_long_read() {
+    let text = include_str!("data/trace_pipe.txt");
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut feed = Recorded {
+        parts: VecDeque::from([text.repeat(20)]),
+        last: String::new(),
+        has_stopped: false,
+    };
+    let mut tasks = Known::default();
+    record(&mut feed, &mut tasks, &|| true, Vec::new()).unwrap();
+    // Before all, before the read, in it, at the end.
+    assert_eq!(tasks.looks, 3 + (20 * lines.len() as u64) / 64);
 }
 
 #[test]

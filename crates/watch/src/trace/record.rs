@@ -12,6 +12,9 @@ use super::timeline::{Mark, Timeline};
 
 /// How often hint slots are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// After how many lines they are looked at at the latest: where the recorder does not keep
+/// up, there are more and more lines to a read.
+const LINES_TO_A_LOOK: usize = 64;
 
 /// Where the kernel's lines come from.
 pub trait Feed {
@@ -108,8 +111,11 @@ pub fn record(
         }
         // Before the lines: threads that begin to run have their slots by then.
         recorder.look(tasks)?;
-        for line in text.lines() {
+        for (number, line) in (1..).zip(text.lines()) {
             recorder.line(line, tasks)?;
+            if number % LINES_TO_A_LOOK == 0 {
+                recorder.look(tasks)?;
+            }
         }
         if !has_stopped && is_over() {
             feed.stop()?;
@@ -205,22 +211,26 @@ impl<W: Write> Recorder<W> {
     fn look(&mut self, tasks: &mut dyn Tasks) -> io::Result<()> {
         let (now_ns, slots) = tasks.look();
         let since_ns = std::mem::replace(&mut self.looked_at_ns, now_ns);
+        let is_first = since_ns == 0;
         let before: HashMap<u32, Slot> = self.slots.drain().collect();
         for slot in slots {
-            // One that is new here had its boosts before the record began, or has
-            // none yet; one with fewer than before is another's by now.
-            if let Some(old) = before.get(&slot.tid)
-                && slot.boosts >= old.boosts
-                && slot.boosted_ns >= old.boosted_ns
-                && (slot.boosts, slot.boosted_ns) != (old.boosts, old.boosted_ns)
-            {
-                self.summary.boosts += slot.boosts - old.boosts;
+            // One with fewer boosts than before is another's by now.
+            let is_old =
+                |old: &&Slot| slot.boosts >= old.boosts && slot.boosted_ns >= old.boosted_ns;
+            let (boosts, boosted_ns) = match before.get(&slot.tid).filter(is_old) {
+                Some(old) => (slot.boosts - old.boosts, slot.boosted_ns - old.boosted_ns),
+                // Of those that it had before the record began nothing is known.
+                None if is_first => (0, 0),
+                None => (slot.boosts, slot.boosted_ns),
+            };
+            if (boosts, boosted_ns) != (0, 0) {
+                self.summary.boosts += boosts;
                 let mark = Mark::Boosted {
                     tid: slot.tid,
                     from_ns: since_ns,
                     to_ns: now_ns,
-                    boosts: slot.boosts - old.boosts,
-                    boosted_ns: slot.boosted_ns - old.boosted_ns,
+                    boosts,
+                    boosted_ns,
                     lock: slot.lock,
                 };
                 self.writer.add(&mark, |tid| owner(&self.known, tid))?;
