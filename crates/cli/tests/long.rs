@@ -10,6 +10,7 @@ mod build;
 mod guest;
 #[path = "pods/node.rs"]
 mod node;
+mod perfetto;
 #[path = "loader/scx_loader.rs"]
 mod scx_loader;
 #[path = "guest/transcript.rs"]
