@@ -19,7 +19,7 @@ mkdir $cg/urgent $cg/background-reports $cg/locks
 boosts >/results/boosts.before
 giveway trace --seconds 600 -o /results/trace.json 2>/results/trace.said & trace=$!
 until_true is_recording
-giveway top --once --json --all --interval 11 >/results/top.json & top=$!
+giveway top --once --json --all --interval 9 >/results/top.json & top=$!
 # Long enough for the first sample.
 sleep 1
 
@@ -28,7 +28,6 @@ sleep 1
 # knows nothing of who has ended before it looks.
 for cpu in 0 1; do
 	in_cgroup background-reports taskset -c $cpu sh -c 'while :; do :; done' &
-	reports="$reports $!"
 done
 until_true has_joined
 # Longer runs, more than there are CPUs at times, and many wake-ups.
@@ -40,6 +39,7 @@ work="$work $!"
 in_cgroup locks ./convoy 400 &
 work="$work $!"
 wait $work
+reports=$(cat $cg/background-reports/cgroup.procs)
 kill -STOP $reports
 sleep 0.5
 kill -0 $top || { echo "the work took longer than the count of it"; exit 1; }
