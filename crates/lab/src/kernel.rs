@@ -59,6 +59,22 @@ const CFL_PATCHES: &[(&str, &str)] = &[
         "5.patch",
         include_str!("../../../kernel/cfl/0005-locking-cfl-test-mutex.patch"),
     ),
+    (
+        "6.patch",
+        include_str!("../../../kernel/cfl/0006-locking-cfl-criteria-apart.patch"),
+    ),
+    (
+        "7.patch",
+        include_str!("../../../kernel/cfl/0007-locking-cfl-spinlocks.patch"),
+    ),
+    (
+        "8.patch",
+        include_str!("../../../kernel/cfl/0008-fs-rename_lock-is-a-cfl-class.patch"),
+    ),
+    (
+        "9.patch",
+        include_str!("../../../kernel/cfl/0009-locking-cfl-test-spinlock.patch"),
+    ),
 ];
 
 /// Before a series: Debian's build, whatever it lacks.

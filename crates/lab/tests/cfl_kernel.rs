@@ -12,7 +12,23 @@ use std::time::Duration;
 
 use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
 
-const CLASS: &str = "/sys/kernel/debug/cfl/classes/cfl_test";
+/// A lock of the kernel that programs hold for as long as they say.
+#[derive(Clone, Copy)]
+struct Lock {
+    /// As the program of the guest names it.
+    name: &'static str,
+    /// Where its class is switched.
+    class: &'static str,
+}
+
+const MUTEX: Lock = Lock {
+    name: "mutex",
+    class: "/sys/kernel/debug/cfl/classes/cfl_test",
+};
+const SPIN: Lock = Lock {
+    name: "spin",
+    class: "/sys/kernel/debug/cfl/classes/cfl_test_spin",
+};
 
 /// Hold times by weight differ by at most this from what the weights say.
 const WITHIN: f64 = 0.03;
@@ -60,11 +76,11 @@ fn run(machine: &Machine, script: &str) -> Vec<String> {
 }
 
 /// What the threads of each cgroup held in the window, in ns, with the class switched so.
-fn held(enabled: bool, seconds: f64, groups: &str) -> Vec<f64> {
-    let class = u8::from(enabled);
-    let script = format!("echo {class} >{CLASS} && ./guest shares {seconds} {groups}");
+fn held(lock: Lock, enabled: bool, seconds: f64, groups: &str) -> Vec<f64> {
+    let (on, Lock { name, class }) = (u8::from(enabled), lock);
+    let script = format!("echo {on} >{class} && ./guest shares {name} {seconds} {groups}");
     let lines = run(&machine(Clock::LOCKSTEP), &script);
-    println!("{groups}\n{}", lines.join("\n"));
+    println!("{name}, {groups}\n{}", lines.join("\n"));
     assert!(lines.contains(&"violations 0".to_owned()), "{lines:#?}");
     let names = groups
         .split_whitespace()
@@ -86,6 +102,7 @@ fn assert_ratio(held: &[f64], expected: f64) {
 
 #[test]
 fn the_controller_is_there_and_a_class_is_off_until_it_is_named() {
+    let class = MUTEX.class;
     let script = format!(
         "set -e
          cd /sys/fs/cgroup; grep -qw lock cgroup.controllers
@@ -93,10 +110,10 @@ fn the_controller_is_there_and_a_class_is_off_until_it_is_named() {
          cat a/lock.weight; echo 10000 >a/lock.weight; cat a/lock.weight
          for refused in 0 10001 x; do ! echo $refused >a/lock.weight || exit 1; done
          cat a/lock.stat
-         cat {CLASS} /sys/kernel/debug/cfl/classes/s_vfs_rename_mutex
+         cat {class} /sys/kernel/debug/cfl/classes/s_vfs_rename_mutex
          echo 1000 >/sys/kernel/debug/cfl_test/hold
          grep acquisitions a/lock.stat
-         echo $$ >a/cgroup.procs; echo 1 >{CLASS}
+         echo $$ >a/cgroup.procs; echo 1 >{class}
          echo 1000 >/sys/kernel/debug/cfl_test/hold
          grep acquisitions a/lock.stat"
     );
@@ -125,32 +142,43 @@ fn the_controller_is_there_and_a_class_is_off_until_it_is_named() {
 #[test]
 fn a_plain_mutex_does_not_heed_weights() {
     // Nothing is counted: only a mutex whose class is on has accounts.
-    assert_eq!(held(false, 0.1, "a:200:4:20000 b:100:4:20000"), [0.0, 0.0]);
+    assert_eq!(
+        held(MUTEX, false, 0.1, "a:200:4:20000 b:100:4:20000"),
+        [0.0, 0.0]
+    );
 }
 
 #[test]
 fn hold_time_is_equal_whatever_the_threads_and_their_holds() {
-    assert_ratio(&held(true, 0.5, "a:100:2:20000 b:100:10:60000"), 1.0);
+    assert_ratio(&held(MUTEX, true, 0.5, "a:100:2:20000 b:100:10:60000"), 1.0);
 }
 
 #[test]
 fn hold_time_is_as_2_to_1() {
-    assert_ratio(&held(true, 0.5, "a:200:4:20000 b:100:8:60000"), 2.0);
+    assert_ratio(&held(MUTEX, true, 0.5, "a:200:4:20000 b:100:8:60000"), 2.0);
 }
 
 #[test]
 fn hold_time_is_as_8_to_1() {
-    assert_ratio(&held(true, 1.0, "a:800:4:20000 b:100:8:20000"), 8.0);
+    assert_ratio(&held(MUTEX, true, 1.0, "a:800:4:20000 b:100:8:20000"), 8.0);
 }
 
 #[test]
 fn hold_time_is_as_100_to_1() {
-    assert_ratio(&held(true, 2.0, "a:10000:4:20000 b:100:8:20000"), 100.0);
+    assert_ratio(
+        &held(MUTEX, true, 2.0, "a:10000:4:20000 b:100:8:20000"),
+        100.0,
+    );
 }
 
 #[test]
 fn weights_of_nested_cgroups_divide_what_their_parent_gets() {
-    let held = held(true, 0.5, "p/a:300:3:20000 p/b:100:5:20000 c:100:4:20000");
+    let held = held(
+        MUTEX,
+        true,
+        0.5,
+        "p/a:300:3:20000 p/b:100:5:20000 c:100:4:20000",
+    );
     assert_ratio(&[held[0], held[1]], 3.0);
     assert_ratio(&[held[0] + held[1], held[2]], 1.0);
 }
@@ -158,9 +186,10 @@ fn weights_of_nested_cgroups_divide_what_their_parent_gets() {
 #[test]
 fn threads_of_a_cgroup_are_equal_without_groups_too() {
     // Twelve equal threads, eight of them in one cgroup, that groups are not asked for.
+    let class = MUTEX.class;
     let script = format!(
-        "echo 0 >/sys/kernel/debug/cfl/groups; echo 1 >{CLASS}
-         ./guest shares 0.5 a:100:4:20000 b:100:8:60000"
+        "echo 0 >/sys/kernel/debug/cfl/groups; echo 1 >{class}
+         ./guest shares mutex 0.5 a:100:4:20000 b:100:8:60000"
     );
     let lines = run(&machine(Clock::LOCKSTEP), &script);
     let of = |at: usize| -> f64 {
@@ -175,14 +204,52 @@ fn threads_of_a_cgroup_are_equal_without_groups_too() {
 }
 
 #[test]
+fn a_plain_spinlock_does_not_heed_weights() {
+    let held = held(SPIN, false, 0.1, "a:200:4:20000 b:100:4:20000");
+    assert_eq!(held, [0.0, 0.0]);
+}
+
+#[test]
+fn hold_time_of_a_spinlock_is_equal_whatever_the_threads_and_their_holds() {
+    // Six threads on eight CPUs: a waiter never has to wait for a CPU.
+    let held = held(SPIN, true, 0.3, "a:100:2:20000 b:100:4:60000");
+    assert_ratio(&held, 1.0);
+}
+
+#[test]
+fn hold_time_of_a_spinlock_is_as_2_to_1() {
+    assert_ratio(&held(SPIN, true, 0.3, "a:200:3:20000 b:100:4:20000"), 2.0);
+}
+
+#[test]
+fn hold_time_of_a_spinlock_is_as_8_to_1() {
+    assert_ratio(&held(SPIN, true, 0.5, "a:800:3:20000 b:100:4:20000"), 8.0);
+}
+
+#[test]
+fn hold_time_of_a_spinlock_heeds_weights_with_holds_of_2_us() {
+    assert_ratio(&held(SPIN, true, 0.2, "a:200:3:2000 b:100:4:2000"), 2.0);
+}
+
+#[test]
 fn torture_leaves_no_thread_behind_and_never_two_inside() {
     for seed in 1..=3 {
-        println!(
-            "{:?}",
-            run(
-                &machine(Clock::Real),
-                &format!("echo 1 >{CLASS}; ./guest torture 20 {seed}")
-            )
-        );
+        let script = format!("echo 1 >{}; ./guest torture mutex 20 {seed}", MUTEX.class);
+        println!("{:?}", run(&machine(Clock::Real), &script));
+    }
+}
+
+#[test]
+fn torture_of_a_spinlock_leaves_no_thread_behind_and_never_two_inside() {
+    // In turns: a queue of spinning CPUs does not go on while the host runs others. And
+    // without the hypervisor's flag, so that plain callers queue too.
+    for seed in 1..=3 {
+        let alone = Machine {
+            seed,
+            kernel_args: vec!["clearcpuid=hypervisor".to_owned()],
+            ..machine(Clock::LOCKSTEP)
+        };
+        let script = format!("echo 1 >{}; ./guest torture spin 2 {seed}", SPIN.class);
+        println!("{:?}", run(&alone, &script));
     }
 }

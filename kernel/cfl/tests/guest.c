@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Threads that hold the mutex of cfl_test.c, in a guest with the CFL kernel.
- * crates/lab/tests/cfl.rs starts it and judges what it prints.
+ * Threads that hold the locks of cfl_test.c, in a guest with the CFL kernel.
+ * crates/lab/tests/cfl_kernel.rs starts it and judges what it prints. LOCK is
+ * mutex or spin.
  *
- *   guest shares SECONDS NAME:WEIGHT:THREADS:HOLD_NS ...
+ *   guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS ...
  *	Each NAME is a cgroup below the root, or A/B for one below another,
- *	whose threads do nothing but hold the mutex. Prints for each what
+ *	whose threads do nothing but hold the lock. Prints for each what
  *	lock.stat says of the window: "NAME acquisitions contended hold_ns".
- *   guest torture SECONDS SEED
+ *   guest torture LOCK SECONDS SEED
  *	16 threads in two cgroups lock in every way there is, are interrupted
  *	by signals, change cgroups, and switch class and knobs. Ends with 1 if
- *	two threads held the mutex at once, or one does not come back.
+ *	two threads held the lock at once, or one does not come back.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -93,6 +94,29 @@ static unsigned long long number_in(const char *path, const char *name)
 	return value;
 }
 
+/* What is held, and how */
+static const struct lock {
+	const char *name, *class, *violations, *holds, *ways[5];
+	unsigned int longest_ns;
+} locks[] = {
+	{
+		"mutex", "classes/cfl_test", "violations", "holds",
+		{ "hold", "hold", "hold_interruptible", "hold_killable", "try" },
+		300000,
+	},
+	{
+		"spin", "classes/cfl_test_spin", "spin_violations", "spin_holds",
+		{ "spin", "spin", "spin", "spin", "spin_stock" },
+		100000,
+	},
+};
+static const struct lock *lock;
+
+static unsigned long long violations(void)
+{
+	return number_in(in(TEST "/%s", lock->violations), NULL);
+}
+
 struct group {
 	char *name;
 	unsigned int weight, threads;
@@ -120,10 +144,10 @@ static void make_cgroup(const char *name)
 static void hold_for_ever(const struct group *group)
 {
 	char *length = in("%lu", group->hold_ns);
-	int fd = open(TEST "/hold", O_WRONLY);
+	int fd = open(in(TEST "/%s", lock->ways[0]), O_WRONLY);
 
 	if (fd < 0)
-		die(TEST "/hold");
+		die(lock->ways[0]);
 	for (;;)
 		if (write(fd, length, strlen(length)) < 0)
 			die("holding");
@@ -171,7 +195,7 @@ static int shares(double seconds, int count, char **words)
 					 counted[field]) - groups[i].before[field]);
 		printf("\n");
 	}
-	printf("violations %llu\n", number_in(TEST "/violations", NULL));
+	printf("violations %llu\n", violations());
 	fflush(stdout);
 	signal(SIGTERM, SIG_IGN);
 	kill(0, SIGTERM);
@@ -203,22 +227,20 @@ struct start {
 
 static void *torture_thread(void *data)
 {
-	static const char *const ways[] = {
-		"hold", "hold", "hold_interruptible", "hold_killable", "try",
-	};
 	struct start *start = data;
 	unsigned int seed = start->seed;
 	int fds[5];
 	int i;
 
 	for (i = 0; i < 5; i++)
-		if ((fds[i] = open(in(TEST "/%s", ways[i]), O_WRONLY)) < 0)
-			die(ways[i]);
+		if ((fds[i] = open(in(TEST "/%s", lock->ways[i]), O_WRONLY)) < 0)
+			die(lock->ways[i]);
 	while (!done) {
 		char length[16];
 
 		snprintf(length, sizeof(length), "%u",
-			 next(&seed, 20) ? next(&seed, 20000) : 300000);
+			 next(&seed, 20) ? next(&seed, 20000)
+					 : lock->longest_ns);
 		if (write(fds[next(&seed, 5)], length, strlen(length)) < 0 &&
 		    errno != EINTR && errno != EBUSY)
 			die("torture");
@@ -234,8 +256,8 @@ static void *torture_thread(void *data)
 
 static int torture(double seconds, unsigned int seed)
 {
-	static const char *const knobs[] = {
-		"classes/cfl_test", "groups", "sockets", "steal",
+	const char *const knobs[] = {
+		lock->class, "groups", "sockets", "steal",
 		"starvation_prevention", "strict_guarantee",
 	};
 	static struct start starts[THREADS];
@@ -279,10 +301,10 @@ static int torture(double seconds, unsigned int seed)
 			}
 		}
 	} while (!dead && now.tv_sec < end.tv_sec);
-	printf("holds %llu\nviolations %llu\n", number_in(TEST "/holds", NULL),
-	       number_in(TEST "/violations", NULL));
+	printf("holds %llu\nviolations %llu\n",
+	       number_in(in(TEST "/%s", lock->holds), NULL), violations());
 	fflush(stdout);
-	if (dead || number_in(TEST "/violations", NULL))
+	if (dead || violations())
 		_exit(1);
 	done = true;
 	for (i = 0; i < THREADS; i++)
@@ -292,11 +314,16 @@ static int torture(double seconds, unsigned int seed)
 
 int main(int argc, char **argv)
 {
-	if (argc > 3 && !strcmp(argv[1], "shares"))
-		return shares(atof(argv[2]), argc - 3, argv + 3);
-	if (argc == 4 && !strcmp(argv[1], "torture"))
-		return torture(atof(argv[2]), (unsigned int)atoi(argv[3]));
-	fprintf(stderr, "usage: guest shares SECONDS NAME:WEIGHT:THREADS:HOLD_NS ...\n"
-			"       guest torture SECONDS SEED\n");
+	unsigned int i;
+
+	for (i = 0; argc > 2 && i < 2; i++)
+		if (!strcmp(argv[2], locks[i].name))
+			lock = &locks[i];
+	if (lock && argc > 4 && !strcmp(argv[1], "shares"))
+		return shares(atof(argv[3]), argc - 4, argv + 4);
+	if (lock && argc == 5 && !strcmp(argv[1], "torture"))
+		return torture(atof(argv[3]), (unsigned int)atoi(argv[4]));
+	fprintf(stderr, "usage: guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS ...\n"
+			"       guest torture LOCK SECONDS SEED\n");
 	return 2;
 }

@@ -1,7 +1,10 @@
-//! Mutexes of the kernel that share hold time by cgroup weight: threads of two cgroups
-//! rename files between directories and so share one lock of the file system,
-//! `s_vfs_rename_mutex` (CFL paper, Sections 4.4 and 4.6.2). Design of the lock:
+//! Locks of the kernel that share hold time by cgroup weight. Design of the locks:
 //! `docs/design/cfl-kernel.md`.
+//!
+//! # A mutex
+//!
+//! Threads of two cgroups rename files between directories and so share one lock of the
+//! file system, `s_vfs_rename_mutex` (CFL paper, Sections 4.4 and 4.6.2).
 //!
 //! ```text
 //!   G#1   16 threads   home1/t ◄──► empty/t   short sections
@@ -23,16 +26,33 @@
 //! | `rename` | G#1 alone; both; both, the weight of G#1 doubled; G#2 alone |
 //! | `rename-fair` | as many threads of each cgroup: 2, 4, 8, 16 |
 //! | `weights` | both, weights 2:1, 8:1, 100:1 |
+//! | `blogbench` | the blog alone; beside 16, 32, 56 threads of the batch; alone again |
 //!
 //! A phase is a time to settle and a window. Hold and wait times are the kernel's own
 //! (`lock.stat`), which it keeps for CFL only. For the stock mutex what each thread held
 //! is estimated: its renames, times the mean section of its cgroup under CFL in the same
 //! phase.
 //!
+//! # A spinlock
+//!
+//! `blogbench` (Sections 2.1 and 4.2) shares `rename_lock`, which every rename of the
+//! machine takes, whatever its directory.
+//!
+//! ```text
+//!   G#1    4 threads   a blog server by Blogbench's method, lock weight 800
+//!   G#2   16 to 56     the batch: each renames a file of its own directory, weight 100
+//! ```
+//!
+//! An operation of the blog writes a file under another name and renames it. Sizes are
+//! Blogbench's, and so are the kinds: articles and pictures of a new blog, then as many
+//! changes and comments of random ones. Its files are on a tmpfs and their number is
+//! bounded, so that what is written over is what was there.
+//!
 //! Known weakness: the parent directories' own locks are taken inside the mutex, but the
 //! work before and after it is not measured apart. A flat clock prices no cache, so what a
 //! lock gains by keeping to a socket is not seen.
 
+mod blog;
 pub(crate) mod cli;
 pub(crate) mod report;
 mod row;
@@ -62,6 +82,15 @@ const WEIGHTS: [(u32, f64); 3] = [(200, 1.0), (800, 2.0), (10_000, 5.0)];
 /// Threads there: more of the cgroup with the lower weight.
 const UNEQUAL: [u32; 2] = [8, 16];
 
+/// Threads of the blog server, as in the paper, and of the batch beside it: as many as the
+/// machine has CPUs for, where the paper has 64 on 128.
+const BLOG: u32 = 4;
+const BATCH: [u32; 3] = [16, 32, 56];
+/// What the blog's lock weight is, the batch's being 100.
+const BLOG_WEIGHT: u32 = 800;
+/// The phase in which the blog is alone, and that in which it is so again.
+const BLOG_ALONE: [&str; 2] = ["alone", "after"];
+
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -72,13 +101,15 @@ pub(crate) enum Part {
     RenameFair,
     /// Hold time by weight
     Weights,
+    /// Figures 1 and 5: a blog server beside a batch, which share a spinlock
+    Blogbench,
 }
 
 /// A lock that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Lock {
-    /// The kernel's own mutex
+    /// The kernel's own mutex or spinlock
     Stock,
     /// CFL
     Cfl,
@@ -105,6 +136,7 @@ impl fmt::Display for Part {
             Part::Rename => "rename",
             Part::RenameFair => "rename-fair",
             Part::Weights => "weights",
+            Part::Blogbench => "blogbench",
         })
     }
 }
@@ -172,6 +204,12 @@ impl KernelLocksPlan {
                     phase(&format!("{}:1", weight / 100), UNEQUAL, weight, windows)
                 })
                 .into(),
+            Part::Blogbench => {
+                let phase = |name: &str, batch| phase(name, [BLOG, batch], BLOG_WEIGHT, 1.0);
+                let beside = BATCH.map(|batch| phase(&batch.to_string(), batch));
+                let [before, after] = BLOG_ALONE.map(|name| phase(name, 0));
+                [before].into_iter().chain(beside).chain([after]).collect()
+            }
         }
     }
 
@@ -206,6 +244,18 @@ mod tests {
         assert_eq!(threads, [[16, 0], [16, 32], [16, 32], [0, 32]]);
         let weights: Vec<_> = phases.iter().map(|phase| phase.weights[0]).collect();
         assert_eq!(weights, [100, 100, 200, 100]);
+    }
+
+    #[test]
+    fn the_blog_is_alone_before_and_after_the_batch() {
+        let plan = KernelLocksPlan {
+            part: Part::Blogbench,
+            ..cli::usual()
+        };
+        let phases = plan.phases();
+        let threads: Vec<_> = phases.iter().map(|phase| phase.threads).collect();
+        assert_eq!(threads, [[4, 0], [4, 16], [4, 32], [4, 56], [4, 0]]);
+        assert!(phases.iter().all(|phase| phase.weights == [800, 100]));
     }
 
     #[test]

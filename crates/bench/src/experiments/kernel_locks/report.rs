@@ -1,4 +1,4 @@
-//! Reports of mutexes of the kernel, in the manner of the paper's Figures 7 and 9.
+//! Reports of locks of the kernel, in the manner of the paper's Figures 1, 5, 7 and 9.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use plotters::style::RGBColor;
 
 use crate::cell::report::{numbers, plus_minus};
-use crate::experiments::kernel_locks::row::{GroupRow, PhaseRow};
-use crate::experiments::kernel_locks::{KernelLocksRow, Lock, Part};
+use crate::experiments::kernel_locks::row::{GroupRow, Latency, PhaseRow};
+use crate::experiments::kernel_locks::{BATCH, BLOG_ALONE, KernelLocksRow, Lock, Part};
 use crate::harness::figure::Figure;
 use crate::harness::number::{Spread, short};
 use crate::render::canvas::{self, Group, Line, Scale};
@@ -17,6 +17,9 @@ use crate::report::{Record, Report};
 
 /// Intervals of the series that are one line of the table.
 const MERGED: usize = 10;
+/// The blog has recovered in this many intervals of the series that have, in the mean,
+/// this share of what it does alone.
+const RECOVERED: (usize, f64) = (5, 0.9);
 /// How far hold times may be from what weights say.
 const WITHIN: f64 = 0.03;
 /// The phases of `rename` in which each cgroup is alone.
@@ -98,6 +101,26 @@ impl Record for KernelLocksRow {
                 "Figure 9",
                 "near 1",
                 summary.least_fair(Lock::Cfl),
+            ),
+            figure(
+                "blog beside the largest batch: CFL's operations of stock's",
+                "Figure 1",
+                "2.5 x",
+                summary.blog_of_stock(Lock::Cfl, |phase| Some(phase.per_s(0))),
+            )
+            .unit(" x"),
+            figure(
+                "the same without groups",
+                "Figure 5",
+                "near 1 x",
+                summary.blog_of_stock(Lock::CflNg, |phase| Some(phase.per_s(0))),
+            )
+            .unit(" x"),
+            figure(
+                "its mean latency, CFL's of stock's",
+                "Section 4.2",
+                "0.15 to 0.45",
+                summary.blog_of_stock(Lock::Cfl, mean_us),
             ),
         ]
     }
@@ -188,6 +211,24 @@ impl<'a> Summary<'a> {
         })
     }
 
+    /// A number of the blog beside the largest batch, of the same with the stock lock.
+    fn blog_of_stock(&self, lock: Lock, number: impl Fn(&PhaseRow) -> Option<f64>) -> Option<f64> {
+        let phase = BATCH[BATCH.len() - 1].to_string();
+        let of = |lock| self.spread(Part::Blogbench, lock, &phase, &number);
+        Some(of(lock)?.median / of(Lock::Stock)?.median)
+    }
+
+    /// How long after the batch has ended the blog has recovered, in milliseconds: the
+    /// longest of the repeats; none if it has not in one of them.
+    fn recovered_ms(&self, lock: Lock) -> Option<f64> {
+        let rows = self.rows(Part::Blogbench, lock).iter();
+        let times = rows.map(|row| recovered_ms(row));
+        times
+            .collect::<Option<Vec<_>>>()?
+            .into_iter()
+            .reduce(f64::max)
+    }
+
     /// The least of the medians of all numbers of threads.
     fn least_fair(&self, lock: Lock) -> Option<f64> {
         let part = Part::RenameFair;
@@ -198,6 +239,20 @@ impl<'a> Summary<'a> {
             .into_iter()
             .reduce(f64::min)
     }
+}
+
+fn mean_us(phase: &PhaseRow) -> Option<f64> {
+    Some(phase.groups[0].latency?.mean_us)
+}
+
+fn recovered_ms(row: &KernelLocksRow) -> Option<f64> {
+    let [alone, after] = BLOG_ALONE.map(|name| phase_of(row, name));
+    let (intervals, share) = RECOVERED;
+    let enough = alone?.per_s(0) * row.interval_ms / 1e3 * intervals as f64 * share;
+    let first = (after?.from_s * 1e3 / row.interval_ms) as usize;
+    let since = row.series[0].get(first..)?.windows(intervals);
+    let mut sums = since.map(|of| of.iter().sum::<u64>() as f64);
+    Some((sums.position(|sum| sum >= enough)? + intervals) as f64 * row.interval_ms)
 }
 
 fn phase_of<'a>(row: &'a KernelLocksRow, name: &str) -> Option<&'a PhaseRow> {
@@ -261,6 +316,32 @@ fn targets(summary: &Summary<'_>) -> Vec<Target> {
         worst,
     );
 
+    let cfl = Lock::Cfl;
+    let of_stock = summary.blog_of_stock(cfl, |phase| Some(phase.per_s(0)));
+    at_least(
+        "blog beside the batch: operations, of stock's",
+        "at least 2.5 x",
+        2.5,
+        " x",
+        of_stock,
+    );
+    let latency = summary.blog_of_stock(cfl, mean_us);
+    targets.extend(latency.map(|latency| Target {
+        what: "blog beside the batch: mean latency, of stock's".to_owned(),
+        bound: "at most 0.5",
+        measured: format!("{latency:.2}"),
+        met: latency <= 0.5,
+    }));
+    if !summary.rows(Part::Blogbench, cfl).is_empty() {
+        let after = summary.recovered_ms(cfl);
+        targets.push(Target {
+            what: "blog after the batch: recovered".to_owned(),
+            bound: "within 1 s",
+            measured: after.map_or("not".to_owned(), |ms| format!("{ms:.0} ms")),
+            met: after.is_some_and(|ms| ms <= 1000.0),
+        });
+    }
+
     for phase in summary.phases(Part::Weights) {
         let off = |of: &PhaseRow| Some(held(of)? / wanted(of) - 1.0);
         let off = summary.spread(Part::Weights, Lock::Cfl, phase, off);
@@ -297,6 +378,7 @@ fn table(report: &Report<KernelLocksRow>) -> String {
     held_table(&mut text, &summary);
     fair_table(&mut text, &summary);
     weights_table(&mut text, &summary);
+    blog_table(&mut text, &summary);
     events_table(&mut text, &summary);
     series_table(&mut text, &summary);
     text.push_str(
@@ -446,6 +528,63 @@ fn weights_table(text: &mut String, summary: &Summary<'_>) {
     }
 }
 
+/// The blog server beside its batch.
+fn blog_table(text: &mut String, summary: &Summary<'_>) {
+    let part = Part::Blogbench;
+    let phases = summary.phases(part);
+    if phases.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\nblogbench: operations of the blog a second, their latency and waits for the lock\n\
+         in us, share of the time for which both hold it, renames of the batch a second\n  \
+         {:<7}{:<7}{:>10}{:>9}{:>8}{:>8}{:>8}{:>7}{:>12}",
+        "", "batch", "blog", "of stock", "mean", "p99", "wait", "held", "batch/s"
+    );
+    for lock in summary.locks(part) {
+        for phase in &phases {
+            let number = |of: &dyn Fn(&PhaseRow) -> Option<f64>| {
+                let spread = summary.spread(part, lock, phase, of);
+                spread.map_or("-".to_owned(), |spread| short(spread.median))
+            };
+            let latency =
+                |of: fn(&Latency) -> f64| number(&|phase| phase.groups[0].latency.as_ref().map(of));
+            let blog = |lock| summary.spread(part, lock, phase, |of| Some(of.per_s(0)));
+            let stock = blog(Lock::Stock).zip(blog(lock));
+            let of_stock = stock.map(|(stock, own)| own.median / stock.median);
+            let held = |phase: &PhaseRow| {
+                let holds = phase.groups.iter().map(|group| group.stat.hold_ns);
+                let ns = holds.sum::<u64>() as f64;
+                (ns > 0.0).then(|| ns / 1e9 / phase.seconds)
+            };
+            let batch = |phase: &PhaseRow| {
+                let some = !phase.groups[1].renames.is_empty();
+                some.then(|| phase.per_s(1))
+            };
+            let _ = writeln!(
+                text,
+                "  {lock:<7}{phase:<7}{:>10}{:>9}{:>8}{:>8}{:>8}{:>7}{:>12}",
+                cell(blog(lock)),
+                of_stock.map_or("-".to_owned(), |of| format!("{} x", short(of))),
+                latency(|of| of.mean_us),
+                latency(|of| of.p99_us),
+                number(&|phase| phase.groups[0].wait_us()),
+                number(&held),
+                number(&batch),
+            );
+        }
+    }
+    for lock in summary.locks(part) {
+        if let Some(ms) = summary.recovered_ms(lock) {
+            let _ = writeln!(
+                text,
+                "  {lock}: {ms:.0} ms after the batch the blog is as fast as before"
+            );
+        }
+    }
+}
+
 /// What the queue did for each hold while both run.
 fn events_table(text: &mut String, summary: &Summary<'_>) {
     const EVENTS: [&str; 6] = [
@@ -539,6 +678,14 @@ fn sentence(report: &Report<KernelLocksRow>) -> String {
     let summary = Summary::of(report);
     let alone = |lock| Some(summary.of_alone(lock, "together", 0)?.median);
     let Some((stock, cfl)) = alone(Lock::Stock).zip(alone(Lock::Cfl)) else {
+        if let Some(of_stock) = summary.blog_of_stock(Lock::Cfl, |phase| Some(phase.per_s(0))) {
+            return format!(
+                "Beside the largest batch the blog does {} times the operations of the stock \
+                 spinlock under CFL; {}.",
+                short(of_stock),
+                target::summary(&targets(&summary))
+            );
+        }
         return "These rows do not have the part rename under the stock mutex and CFL.".to_owned();
     };
     format!(
@@ -562,7 +709,7 @@ fn html(report: &Report<KernelLocksRow>) -> String {
     let summary = Summary::of(report);
     let mut page = page::begin(
         &report.experiment,
-        "Two cgroups share a mutex of the kernel",
+        "Two cgroups share a lock of the kernel",
         &heading(report),
         &sentence(report),
     );
@@ -634,100 +781,7 @@ fn bars(
 }
 
 #[cfg(test)]
-pub(crate) mod samples {
-    use super::*;
-    use crate::experiments::kernel_locks::NAME;
-    use crate::experiments::kernel_locks::row::LockStat;
-    use crate::harness::environment::Environment;
-
-    /// Two threads of each cgroup, sections of 50 and 250 us, held for a second; what
-    /// each cgroup holds is given in milliseconds.
-    fn phase(lock: Lock, name: &str, from_s: f64, weight: u32, held_ms: [u64; 2]) -> PhaseRow {
-        let group = |group: usize| {
-            let section_us = [50, 250][group];
-            let renames = held_ms[group] * 1000 / section_us;
-            let count = |number: u64| if lock == Lock::Stock { 0 } else { number };
-            let threads = if held_ms[group] > 0 { 2 } else { 0 };
-            GroupRow {
-                weight: [weight, 100][group],
-                renames: vec![renames / 2; threads],
-                cpu_ms: held_ms[group] as f64,
-                stat: LockStat {
-                    acquisitions: count(renames),
-                    contended: count(renames),
-                    wait_ns: count(renames * 100_000),
-                    hold_ns: count(held_ms[group] * 1_000_000),
-                },
-            }
-        };
-        PhaseRow {
-            phase: name.to_owned(),
-            from_s,
-            seconds: 1.0,
-            groups: [group(0), group(1)],
-            events: [("moved".to_owned(), 100)].into(),
-        }
-    }
-
-    fn row(part: Part, lock: Lock, repeat: u32) -> KernelLocksRow {
-        let phase = |name, from_s, weight, held| phase(lock, name, from_s, weight, held);
-        let [together, doubled] = match lock {
-            Lock::Stock => [[100, 800], [100, 800]],
-            _ => [[400, 400], [600, 300]],
-        };
-        let phases = match part {
-            Part::Rename => vec![
-                phase("G#1 alone", 0.0, 100, [800, 0]),
-                phase("together", 0.2, 100, together),
-                phase("doubled", 0.4, 200, doubled),
-                phase("G#2 alone", 0.6, 100, [0, 900]),
-            ],
-            Part::RenameFair => vec![phase("2", 0.0, 100, together)],
-            Part::Weights => vec![
-                phase("2:1", 0.0, 200, [600, 300]),
-                phase("8:1", 0.2, 800, [800, 110]),
-            ],
-        };
-        KernelLocksRow {
-            part,
-            lock,
-            cpus: 16,
-            sockets: 1,
-            files: 2000,
-            repeat,
-            seed: 1 + u64::from(repeat),
-            phases,
-            interval_ms: 10.0,
-            series: [vec![160; 60], vec![10; 80]],
-        }
-    }
-
-    /// Two repeats with round numbers.
-    pub(crate) fn report() -> Report<KernelLocksRow> {
-        let environment = Environment {
-            kernel: "7.2.13-cfl".to_owned(),
-            machine: "sample".to_owned(),
-            date: "2026-11-27".to_owned(),
-            clock: "lockstep".to_owned(),
-            commit: "0123456789abcdef".to_owned(),
-            cpus: 16,
-            ..Environment::default()
-        };
-        let mut report = Report::new(NAME, environment);
-        for repeat in 0..2 {
-            for (part, lock) in [
-                (Part::Rename, Lock::Stock),
-                (Part::Rename, Lock::Cfl),
-                (Part::RenameFair, Lock::Stock),
-                (Part::RenameFair, Lock::Cfl),
-                (Part::Weights, Lock::Cfl),
-            ] {
-                report.rows.push(row(part, lock, repeat));
-            }
-        }
-        report
-    }
-}
+pub(crate) mod samples;
 
 #[cfg(test)]
 mod tests {
@@ -759,6 +813,12 @@ mod tests {
             ["2+2", "stock", "5200", "1.00", "x", "0.623"]
         );
         assert_eq!(words("  8:1", 0), ["8:1", "cfl", "7.27", "-9.1", "%"]);
+        // 300 and 100 ms of sections of 50 us.
+        let blog = words("  cfl    56", 0);
+        let expected = [
+            "cfl", "56", "6000", "3.00", "x", "333", "667", "100", "0.80", "2000",
+        ];
+        assert_eq!(blog, expected);
         // Ten intervals of 160 renames in 100 ms; G#2 is alone from 600 ms on.
         assert_eq!(words("  500", 0), ["500", "doubled", "16000", "16000"]);
         assert!(!text.contains("\n  600 "), "{text}");
@@ -780,6 +840,9 @@ mod tests {
                 ("1.85 x", false),
                 ("1.00", true),
                 ("1.85 x", true),
+                ("3.00 x", true),
+                ("0.33", true),
+                ("50 ms", true),
                 ("+0.0 %", true),
                 ("-9.1 %", false),
             ]

@@ -51,12 +51,43 @@ pub(crate) struct PhaseRow {
 pub(crate) struct GroupRow {
     /// Its `lock.weight`.
     pub weight: u32,
-    /// Renames of each of its threads.
+    /// Renames of each of its threads; a blog server's operations have one each.
     pub renames: Vec<u64>,
     /// CPU time, in milliseconds.
     pub cpu_ms: f64,
-    /// Its `lock.stat`: 0 for the stock mutex.
+    /// Its `lock.stat`: 0 for stock locks.
     pub stat: LockStat,
+    /// How long its operations took; only the blog server's are timed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+}
+
+/// How long operations took, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Latency {
+    /// The mean.
+    pub mean_us: f64,
+    /// The median.
+    pub p50_us: f64,
+    /// The 99th percentile.
+    pub p99_us: f64,
+    /// The longest.
+    pub worst_us: f64,
+}
+
+impl Latency {
+    /// None of nothing.
+    pub(super) fn of(mut took_ns: Vec<u64>) -> Option<Latency> {
+        took_ns.sort_unstable();
+        let last = took_ns.len().checked_sub(1)?;
+        let at = |share: f64| took_ns[(last as f64 * share).round() as usize] as f64 / 1e3;
+        Some(Latency {
+            mean_us: took_ns.iter().sum::<u64>() as f64 / 1e3 / took_ns.len() as f64,
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            worst_us: at(1.0),
+        })
+    }
 }
 
 impl GroupRow {
@@ -198,6 +229,14 @@ mod tests {
         assert_eq!(phase.fairness([10.0, 60.0]), 1.0);
         assert!(phase.fairness([10.0, 10.0]) < 0.7);
         assert_eq!((phase.per_s(0), phase.combined_per_s()), (240.0, 280.0));
+    }
+
+    #[test]
+    fn latency_is_of_the_operations_that_were_timed() {
+        let latency = Latency::of((1..=100).rev().map(|us| us * 1000).collect()).unwrap();
+        assert_eq!((latency.mean_us, latency.worst_us), (50.5, 100.0));
+        assert_eq!((latency.p50_us, latency.p99_us), (51.0, 99.0));
+        assert_eq!(Latency::of(Vec::new()), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   this process   giveway-bench/           waits, reads lock.stat at edges of windows
-//!   threads        giveway-bench/g1, g2     rename while their number is below `active`
+//!   threads        giveway-bench/g1, g2     work while their number is below `active`
 //! ```
 //!
 //! Threads are there from the beginning and sleep while they are not active. Each counts
@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -20,8 +21,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::gettid;
 
-use super::row::{GroupRow, KernelLocksRow, LockStat, PhaseRow, counts};
-use super::{KernelLocksPlan, Lock, Phase};
+use super::blog::Blog;
+use super::row::{GroupRow, KernelLocksRow, Latency, LockStat, PhaseRow, counts};
+use super::{KernelLocksPlan, Lock, Part, Phase};
 use crate::cell::cgroup::{Group, ThreadGroups};
 use crate::harness::error::{Error, Result};
 use crate::runner::guest::GUEST_FILES;
@@ -30,27 +32,71 @@ use crate::runner::guest::GUEST_FILES;
 pub(super) const IMAGE: &str = "ext4.img";
 /// The disk in memory that it is copied to.
 const DISK: &str = "/dev/ram0";
-/// Where it is mounted.
+/// Where a file system is mounted.
 const MOUNT: &str = "/tmp/kernel-locks";
 const CFL: &str = "/sys/kernel/debug/cfl";
-const CLASS: &str = "classes/s_vfs_rename_mutex";
-/// Intervals of the series.
-const INTERVAL: Duration = Duration::from_millis(10);
 /// The cgroups.
 const NAMES: [&str; 2] = ["g1", "g2"];
 /// Where the files of a cgroup's threads are, and where they go.
 const WAYS: [[&str; 2]; 2] = [["home1", "empty"], ["home2", "full"]];
 
+impl Part {
+    /// The class of the lock that its threads share.
+    fn class(self) -> &'static str {
+        match self {
+            Part::Blogbench => "classes/rename_lock",
+            _ => "classes/s_vfs_rename_mutex",
+        }
+    }
+
+    /// Intervals of the series.
+    fn interval(self) -> Duration {
+        match self {
+            Part::Blogbench => Duration::from_millis(1),
+            _ => Duration::from_millis(10),
+        }
+    }
+
+    /// The file system, with what its threads need.
+    fn disk(self, files: u32) -> Result<Disk> {
+        if self == Part::Blogbench {
+            return Disk::in_memory();
+        }
+        let disk = Disk::copied(&Path::new(GUEST_FILES).join(IMAGE))?;
+        disk.fill(files)?;
+        Ok(disk)
+    }
+
+    /// What a thread of a cgroup does.
+    fn work(self, disk: &Disk, group: usize, thread: usize) -> Result<Work> {
+        match (self, group) {
+            (Part::Blogbench, 0) => {
+                let dir = disk.path(&format!("blogs-{thread}"));
+                Ok(Work::Blog(Blog::create(dir, thread as u64)?))
+            }
+            (Part::Blogbench, _) => {
+                let dir = disk.path(&format!("batch-{thread}"));
+                fs::create_dir(&dir).map_err(Error::file("make", &dir))?;
+                Ok(Work::Rename(["one", "other"].map(|name| dir.join(name))))
+            }
+            _ => {
+                let way = |dir| disk.path(dir).join(thread.to_string());
+                Ok(Work::Rename(WAYS[group].map(way)))
+            }
+        }
+    }
+}
+
 /// Measures a cell.
 pub(super) fn run(plan: &KernelLocksPlan) -> Result<KernelLocksRow> {
     let phases = plan.phases();
-    let disk = Disk::mount(&Path::new(GUEST_FILES).join(IMAGE))?;
-    disk.fill(plan.files)?;
-    choose(plan.lock)?;
+    let disk = plan.part.disk(plan.files)?;
+    choose(plan)?;
     let cgroups = ThreadGroups::create("+cpu +lock", &NAMES)?;
 
     let most = |group: usize| phases.iter().map(|phase| phase.threads[group]).max();
-    let shared = Shared::new([0, 1].map(|group| most(group).unwrap_or(0)));
+    let counts = [0, 1].map(|group| most(group).unwrap_or(0));
+    let shared = Shared::new(counts, plan.part.interval());
     let (measured, series) = thread::scope(|scope| -> Result<_> {
         // Ends the threads whatever comes, or the scope would wait for ever.
         let _end = End(&shared);
@@ -59,11 +105,10 @@ pub(super) fn run(plan: &KernelLocksPlan) -> Result<KernelLocksRow> {
         for (group, cgroup) in cgroups.groups().iter().enumerate() {
             for thread in 0..shared.renames[group].len() {
                 let (shared, tasks) = (&shared, cgroup.threads());
-                let ways = WAYS[group].map(|dir| disk.path(dir).join(thread.to_string()));
                 let of = Thread {
                     group,
                     thread,
-                    ways,
+                    work: plan.part.work(&disk, group, thread)?,
                 };
                 threads.push((group, scope.spawn(move || of.run(shared, &tasks, begun))));
             }
@@ -80,13 +125,22 @@ pub(super) fn run(plan: &KernelLocksPlan) -> Result<KernelLocksRow> {
             .collect::<Result<Vec<_>>>()?;
         shared.set_active([0, 0], true);
         let mut series: [Vec<u64>; 2] = Default::default();
+        let mut took = Vec::new();
         for (group, thread) in threads {
             let own = thread.join().expect("a thread does not panic")?;
             let sum = &mut series[group];
-            sum.resize(sum.len().max(own.len()), 0);
-            sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            sum.resize(sum.len().max(own.series.len()), 0);
+            sum.iter_mut()
+                .zip(own.series)
+                .for_each(|(sum, own)| *sum += own);
+            took.extend(own.took);
         }
-        Ok((measured, series))
+        let timed = measured.into_iter().map(|(mut phase, window)| {
+            let within = took.iter().filter(|(end, _)| window.contains(end));
+            phase.groups[0].latency = Latency::of(within.map(|(_, took)| *took).collect());
+            phase
+        });
+        Ok((timed.collect(), series))
     })?;
     Ok(KernelLocksRow {
         part: plan.part,
@@ -97,19 +151,20 @@ pub(super) fn run(plan: &KernelLocksPlan) -> Result<KernelLocksRow> {
         repeat: plan.repeat,
         seed: plan.seed,
         phases: measured,
-        interval_ms: INTERVAL.as_secs_f64() * 1e3,
+        interval_ms: plan.part.interval().as_secs_f64() * 1e3,
         series,
     })
 }
 
-/// Lets a phase run, and reads what happened in its window.
+/// Lets a phase run, and reads what happened in its window. Answers also with when that
+/// was, in ns from the beginning.
 fn measure(
     phase: &Phase,
     settle_s: f64,
     shared: &Shared,
     cgroups: &[Group],
     begun: Instant,
-) -> Result<PhaseRow> {
+) -> Result<(PhaseRow, Range<u64>)> {
     for (cgroup, weight) in cgroups.iter().zip(phase.weights) {
         cgroup.set("lock.weight", &weight.to_string())?;
     }
@@ -128,30 +183,34 @@ fn measure(
             renames: renames.take(active).map(|(a, b)| a - b).collect(),
             cpu_ms: (after.cpu - before.cpu).as_secs_f64() * 1e3,
             stat: after.stat.since(before.stat),
+            latency: None,
         }
     };
     let events = after.events.iter().map(|(name, count)| {
         let before = before.events.get(name).copied().unwrap_or(0);
         (name.clone(), count - before)
     });
-    Ok(PhaseRow {
+    let row = PhaseRow {
         phase: phase.name.clone(),
         from_s,
         seconds: (after.at - before.at).as_secs_f64(),
         groups: [group(0), group(1)],
         events: events.collect(),
-    })
+    };
+    let ns = |edge: &Edge| (edge.at - begun).as_nanos() as u64;
+    Ok((row, ns(&before)..ns(&after)))
 }
 
 /// Switches the lock to what is measured.
-fn choose(lock: Lock) -> Result<()> {
+fn choose(plan: &KernelLocksPlan) -> Result<()> {
+    let lock = plan.lock;
     let put = |knob: &str, on: bool| {
         let path = Path::new(CFL).join(knob);
         fs::write(&path, u8::from(on).to_string()).map_err(Error::file("write", &path))
     };
     put("groups", lock != Lock::CflNg)?;
     put("starvation_prevention", lock != Lock::CflNs)?;
-    put(CLASS, lock != Lock::Stock)
+    put(plan.part.class(), lock != Lock::Stock)
 }
 
 /// What the kernel and the threads have counted so far.
@@ -205,17 +264,20 @@ struct Shared {
     ready: AtomicUsize,
     /// By cgroup and thread.
     renames: [Vec<Count>; 2],
+    /// Intervals of the series.
+    interval: Duration,
     /// Whether it is over; threads that are not active wait for a change.
     over: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn new(threads: [u32; 2]) -> Self {
+    fn new(threads: [u32; 2], interval: Duration) -> Self {
         Shared {
             active: Default::default(),
             ready: AtomicUsize::new(0),
             renames: threads.map(|count| (0..count).map(|_| Count::default()).collect()),
+            interval,
             over: Mutex::new(false),
             changed: Condvar::new(),
         }
@@ -252,42 +314,76 @@ impl Drop for End<'_> {
     }
 }
 
-/// A thread of a cgroup, and where its file is and goes.
+/// What a thread does.
+enum Work {
+    /// It renames its file to the other name and back.
+    Rename([PathBuf; 2]),
+    /// It serves a blog, and times each operation.
+    Blog(Blog),
+}
+
+/// A thread of a cgroup.
 struct Thread {
     group: usize,
     thread: usize,
-    ways: [PathBuf; 2],
+    work: Work,
+}
+
+/// What a thread has done.
+struct Done {
+    /// Its renames by interval.
+    series: Vec<u64>,
+    /// When timed operations ended, from the beginning, and how long they took, in ns.
+    took: Vec<(u64, u64)>,
 }
 
 impl Thread {
-    /// Renames while it may; answers with its renames by interval.
-    fn run(&self, shared: &Shared, tasks: &Path, begun: Instant) -> Result<Vec<u64>> {
+    /// Works while it may.
+    fn run(self, shared: &Shared, tasks: &Path, begun: Instant) -> Result<Done> {
         let Thread {
             group,
             thread,
-            ref ways,
-        } = *self;
+            mut work,
+        } = self;
         fs::write(tasks, gettid().to_string()).map_err(Error::file("write", tasks))?;
-        let [home, away] = ways;
-        File::create(home).map_err(Error::file("create", home))?;
+        if let Work::Rename([home, _]) = &work {
+            File::create(home).map_err(Error::file("create", home))?;
+        }
         shared.ready.fetch_add(1, Relaxed);
-        let (mut from, mut to) = (home, away);
-        let mut intervals = Vec::new();
+        let mut done = Done {
+            series: Vec::new(),
+            took: Vec::new(),
+        };
+        let series = &mut done.series;
         let count = &shared.renames[group][thread].0;
         while shared.wait(group, thread) {
             while shared.is_active(group, thread) {
-                fs::rename(from, to).map_err(Error::file("rename", from))?;
-                (from, to) = (to, from);
+                let at = match &mut work {
+                    Work::Rename(ways) => {
+                        let [from, to] = ways;
+                        fs::rename(&from, &to).map_err(Error::file("rename", from))?;
+                        std::mem::swap(from, to);
+                        begun.elapsed()
+                    }
+                    Work::Blog(blog) => {
+                        let from = Instant::now();
+                        blog.operate()?;
+                        let (took, at) = (from.elapsed(), begun.elapsed());
+                        done.took
+                            .push((at.as_nanos() as u64, took.as_nanos() as u64));
+                        at
+                    }
+                };
                 count.store(count.load(Relaxed) + 1, Relaxed);
-                let interval = begun.elapsed().as_nanos() / INTERVAL.as_nanos();
+                let interval = at.as_nanos() / shared.interval.as_nanos();
                 let interval = interval as usize;
-                if intervals.len() <= interval {
-                    intervals.resize(interval + 1, 0);
+                if series.len() <= interval {
+                    series.resize(interval + 1, 0);
                 }
-                intervals[interval] += 1;
+                series[interval] += 1;
             }
         }
-        Ok(intervals)
+        Ok(done)
     }
 }
 
@@ -295,18 +391,27 @@ impl Thread {
 struct Disk;
 
 impl Disk {
-    fn mount(image: &Path) -> Result<Self> {
+    /// One that has no disk.
+    fn in_memory() -> Result<Self> {
+        Disk::mount("tmpfs", "tmpfs")
+    }
+
+    fn copied(image: &Path) -> Result<Self> {
         let mut from = File::open(image).map_err(Error::file("open", image))?;
         let disk = File::options().write(true).open(DISK);
         let mut to = disk.map_err(Error::file("open", DISK.as_ref()))?;
         io::copy(&mut from, &mut to).map_err(Error::file("copy", image))?;
         // A disk that is open for writing cannot be mounted.
         drop(to);
+        Disk::mount("ext4", DISK)
+    }
+
+    fn mount(kind: &str, device: &str) -> Result<Self> {
         fs::create_dir_all(MOUNT).map_err(Error::file("make", MOUNT.as_ref()))?;
         let mount = Command::new("mount")
-            .args(["-t", "ext4", DISK, MOUNT])
+            .args(["-t", kind, device, MOUNT])
             .output();
-        let output = mount.map_err(Error::file("mount", DISK.as_ref()))?;
+        let output = mount.map_err(Error::file("mount", device.as_ref()))?;
         if !output.status.success() {
             return Err(Error::Program {
                 program: "mount".to_owned(),
@@ -351,20 +456,20 @@ mod tests {
     fn a_thread_renames_while_its_number_is_below_what_is_active() {
         let dir = tempfile::tempdir().unwrap();
         let tasks = dir.path().join("cgroup.threads");
-        let shared = Shared::new([0, 2]);
+        let shared = Shared::new([0, 2], Duration::from_millis(10));
         let begun = Instant::now();
         let ways = |thread: u32| ["a", "b"].map(|way| dir.path().join(format!("{way}{thread}")));
         let of = [0, 1].map(|thread| Thread {
             group: 1,
             thread: thread as usize,
-            ways: ways(thread),
+            work: Work::Rename(ways(thread)),
         });
         let series = thread::scope(|scope| {
-            let run = |of| {
+            let run = |of: Thread| {
                 let (shared, tasks) = (&shared, &tasks);
-                scope.spawn(move || Thread::run(of, shared, tasks, begun))
+                scope.spawn(move || of.run(shared, tasks, begun))
             };
-            let threads = of.each_ref().map(run);
+            let threads = of.map(run);
             shared.set_active([0, 1], false);
             let is_over = || threads.iter().any(|thread| thread.is_finished());
             let renamed = || shared.renames[1][0].0.load(Relaxed) > 0;
@@ -373,7 +478,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
             shared.set_active([0, 0], true);
-            threads.map(|thread| thread.join().unwrap().unwrap())
+            threads.map(|thread| thread.join().unwrap().unwrap().series)
         });
         let counted = [0, 1].map(|thread: usize| shared.renames[1][thread].0.load(Relaxed));
         assert!(counted[0] > 0 && counted[1] == 0, "{counted:?}");
