@@ -6,7 +6,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-uintr test-postgres test-seeds demo lab servers install uninstall package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-uintr test-postgres test-mariadb test-seeds demo lab servers install uninstall package image extension deb clean
 
 BIN := target/release
 GIVEWAY := $(BIN)/giveway
@@ -46,6 +46,11 @@ test-uintr: setup ## Run user interrupts in the lab: the kernel module and its u
 
 test-postgres: setup ## Run the PostgreSQL extension on every version that Debian has
 	postgres/versions.sh
+
+test-mariadb: ## Run the MariaDB plugin in servers of this machine, and under UFS in the lab
+	@scripts/setup.sh mariadb
+	mariadb/test.sh
+	cargo xtask mariadb
 
 test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the spread
 	cargo xtask seeds

@@ -4,6 +4,7 @@
 #   build   to compile the programs
 #   demo    that, and what the lab is made with
 #   test    that, and what tests, packages and the linter take (without SET: this)
+#   mariadb as demo, and what the MariaDB plugin is compiled and tested with: 600 MB
 #
 # Does nothing, quickly and without the network, when everything is there.
 # Needs root, or sudo, only when something is missing.
@@ -26,6 +27,8 @@ bc pahole
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3
 "
+# Headers of the server, in a package that also has the server as a library.
+for_mariadb="libmariadb-dev libmariadbd-dev mariadb-client mariadb-server-core"
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() {
@@ -39,7 +42,8 @@ case $set in
 build) packages=$for_build ;;
 demo) packages="$for_build $for_demo" ;;
 test) packages="$for_build $for_demo $for_test" ;;
-*) fail "there is no set '$set'" "write build, demo or test" ;;
+mariadb) packages="$for_build $for_demo $for_mariadb" ;;
+*) fail "there is no set '$set'" "write build, demo, test or mariadb" ;;
 esac
 
 rust_is_recent() {

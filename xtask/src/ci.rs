@@ -99,6 +99,8 @@ const LINTS: &[Step] = &[
             "cfl_kernel",
             "--test",
             "uintr",
+            "--test",
+            "mariadb",
         ],
     },
     Step {

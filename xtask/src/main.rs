@@ -68,6 +68,8 @@ enum Task {
     CflKernel,
     /// User interrupts, their module and who uses it: the tests in the target `uintr`
     Uintr,
+    /// MariaDB under UFS: the tests in the target `mariadb` of any package
+    Mariadb,
     /// Claims about UFS with many seeds of the lab's clock, and how their numbers spread
     Seeds(seeds::Args),
 }
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::CflKernel => suite::check_apart(&root(), "cfl_kernel"),
         Task::Uintr => suite::check_apart(&root(), "uintr"),
+        Task::Mariadb => suite::check_apart(&root(), "mariadb"),
         Task::Seeds(args) => seeds::run(&root(), &args),
         Task::Tidy => workspace().and_then(|workspace| tidy::check(&workspace)),
         Task::Licenses => workspace().and_then(|workspace| licenses::check(&workspace)),

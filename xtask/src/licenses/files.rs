@@ -26,10 +26,12 @@ use crate::tidy;
 
 /// Names of files that must have the line end in one of these.
 const MUST_SAY: &[&str] = &["c", "h", "patch"];
-/// What is in no package and has another licence: that of PostgreSQL or Linux, of which it
-/// is a change.
+/// What is in no package and has another licence: that of PostgreSQL, MariaDB or Linux, of
+/// which it is a change or a part.
 const APART: &[(&str, &str)] = &[
     ("postgres/patches", "PostgreSQL"),
+    // A plugin includes the server's headers.
+    ("mariadb", "GPL-2.0-only"),
     // What programs include of it is for any program. The first that fits counts.
     ("kernel/uintr", "GPL-2.0-only AND (MIT OR Apache-2.0)"),
     ("kernel", "GPL-2.0-only"),
