@@ -97,6 +97,11 @@ fn queue(disk: Disk) -> Vec<(&'static str, String)> {
     if disk != Disk::None {
         files.push(("nr_requests", HELD.to_string()));
     }
+    if disk == Disk::Bfq {
+        // As its documentation asks of servers: else a process that has just begun, as a
+        // parallel worker has, goes before others for seconds.
+        files.push(("iosched/low_latency", "0".to_owned()));
+    }
     files
 }
 
