@@ -128,7 +128,7 @@ fn table(report: &Report<DiskRow>) -> String {
     let mut text = heading(report).join("\n");
     let _ = write!(
         text,
-        "\n\n  {:<12} {:<18} {:>12} {:>5} {:>7} {:>7} {:>7} {:>5}\n",
+        "\n\n  {:<12} {:<17} {:>12} {:>5} {:>7} {:>7} {:>5} {:>5}\n",
         "disk", "TPC-C", "a second", "kept", "ms", "p95 ms", "MB/s", "CPUs"
     );
     for one in OfDisk::all(report) {
@@ -138,7 +138,7 @@ fn table(report: &Report<DiskRow>) -> String {
             let tps = arm.spread(|row| row.ts_tps);
             let _ = writeln!(
                 text,
-                "  {:<12} {name:<18} {:>12} {:>5} {:>7} {:>7} {:>7} {:>5}",
+                "  {:<12} {name:<17} {:>12} {:>5} {:>7} {:>7} {:>5} {:>5}",
                 one.disk,
                 tps.map_or("-".to_owned(), plus_minus),
                 one.kept(at)
@@ -152,8 +152,8 @@ fn table(report: &Report<DiskRow>) -> String {
     }
     text.push_str(
         "\nMedians, ± half the range of the repeats. kept: throughput of TPC-C over that\n\
-         alone. ms, p95 ms: latency of a transaction. MB/s: read from the disk, by the scan.\n\
-         CPUs: busy share of the server's.\n",
+         alone. ms, p95 ms: latency of a transaction. MB/s: read from the disk, by the\n\
+         scan. CPUs: busy share of the server's.\n",
     );
     text.push_str(&target::lines(
         "UFS with giveway.io_priority",

@@ -103,7 +103,7 @@ impl Record for KernelLocksRow {
                 summary.least_fair(Lock::Cfl),
             ),
             figure(
-                "blog beside the largest batch: CFL's operations of stock's",
+                "blog, largest batch: CFL's of stock's",
                 "Figure 1",
                 "2.5 x",
                 summary.blog_of_stock(Lock::Cfl, |phase| Some(phase.per_s(0))),
@@ -119,7 +119,7 @@ impl Record for KernelLocksRow {
             figure(
                 "its mean latency, CFL's of stock's",
                 "Section 4.2",
-                "0.15 to 0.45",
+                "0.15-0.45",
                 summary.blog_of_stock(Lock::Cfl, mean_us),
             ),
         ]

@@ -172,16 +172,18 @@ impl Rows {
     }
 
     /// How often everything was measured: rows over those of the repeat with the most.
+    /// What policies learnt from is no result.
     fn repeats(&self) -> usize {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for row in &self.rows {
+        let is_training = |row: &&Value| row.get("stage").is_some_and(|stage| stage == "training");
+        for row in self.rows.iter().filter(|row| !is_training(row)) {
             let repeat = format!("{:?} {:?}", row.get("repeat"), row.get("seed"));
             *counts.entry(repeat).or_default() += 1;
         }
         counts
             .values()
             .max()
-            .map_or(0, |most| self.rows.len() / most)
+            .map_or(0, |most| counts.values().sum::<usize>() / most)
     }
 
     fn has_provenance(&self) -> bool {
@@ -312,6 +314,9 @@ mod tests {
         assert_eq!(repeats(&[]), 0);
         assert_eq!(repeats(&[(1, 0), (1, 1), (1, 2)]), 3);
         assert_eq!(repeats(&[(1, 0), (2, 0), (1, 1), (1, 2), (2, 1)]), 2);
+        let learnt = "[{\"repeat\": 0, \"seed\": 1}, {\"repeat\": 1, \"seed\": 2},
+            {\"repeat\": 0, \"seed\": 9, \"stage\": \"training\"}]";
+        assert_eq!(rows(learnt).repeats(), 2);
     }
 
     #[test]
