@@ -10,7 +10,7 @@
 //! Each commit of TPC-C waits for its log record to be on the disk. A background session
 //! scans a table that its server's buffers do not keep, with seven parallel workers, so
 //! that eight requests are waiting at the disk at most times. Both tiers are roles
-//! ([`crate::cell::roles`]); UFS keeps the scan from the CPU of TPC-C in all cells.
+//! (`cell::roles`); UFS keeps the scan from the CPU of TPC-C in all cells.
 //!
 //! | cell | disk's scheduler | scan | `giveway.io_priority` |
 //! | --- | --- | --- | --- |
@@ -18,7 +18,7 @@
 //! | beside the scan | each | yes | off |
 //! | with priority | each | yes | on |
 //!
-//! Known weaknesses. The disk is null_blk's ([`crate::cell::disk`]): each request takes
+//! Known weaknesses. The disk is null_blk's (`cell::disk`): each request takes
 //! the same time, large or small, and it has no cache and no head. TPC-C's data are in
 //! the server's buffers, and no checkpoint runs inside a window: the log is all that
 //! urgent work wants of the disk.

@@ -11,7 +11,7 @@ use std::process::Stdio;
 use super::means::{shell, write};
 use crate::experiments::meta::load::{Board, Outcome, Phase};
 use crate::experiments::meta::process::Process;
-use crate::harness::error::{Error, Result};
+use crate::harness::error::Result;
 
 /// Libraries of one file each; the definition makes it a source.
 const SOURCES: [(&str, &str); 2] = [
@@ -44,7 +44,7 @@ impl Builder {
     /// Starts it in the cgroup of the calling thread.
     ///
     /// # Errors
-    /// [`Error::File`].
+    /// [`Error::File`](crate::harness::error::Error::File).
     pub(super) fn start(dir: &Path, number: usize) -> Result<Builder> {
         let object = dir.join(format!("{number}.o"));
         let compile = format!("gcc -O0 -w -c \"$source\" -o '{}'", object.display());
