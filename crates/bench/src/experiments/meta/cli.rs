@@ -29,12 +29,13 @@ const APPLICATIONS_SLICES: [f64; 3] = [500.0, 1000.0, 2000.0];
 ///
 /// In the lab: what switching between schedulers takes, with and without loading
 /// ahead; two applications in alternating phases under single schedulers, under
-/// the four policies of fixed slices, and under the phase-aware one; many swaps
+/// the four policies of fixed slices, and under the phase-aware one; nginx and a
+/// compile job, from which no policy has learnt, in the same phases; many swaps
 /// under load while processes are killed and stopped; a web application and its back
 /// end under each scheduler and under tuned policies. See docs/measure/metascheduler.md.
 #[derive(Args, Debug)]
 pub(crate) struct MetaArgs {
-    /// Parts: switch, phases, swaps, applications
+    /// Parts: switch, phases, held-out, swaps, applications
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = Part::ALL)]
     parts: Vec<Part>,
     /// Schedulers beside EEVDF and UFS, as 'giveway meta schedulers' names them
@@ -84,7 +85,7 @@ pub(crate) struct MetaArgs {
 pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
     let known = Table::known();
     let schedulers = args.schedulers(&known)?;
-    let programs = guests::programs(&known, &schedulers)?;
+    let programs = guests::scheduler_programs(&known, &schedulers)?;
     let plans = args.plans(&schedulers)?;
     let stop = interruptible()?;
     let guests = Guests::open(&args.parts, programs, args.clock)?;
@@ -129,7 +130,7 @@ impl MetaArgs {
             part: *part,
             schedulers: schedulers.to_vec(),
             count: match part {
-                Part::Switch | Part::Phases => self.switches,
+                Part::Switch | Part::Phases | Part::HeldOut => self.switches,
                 Part::Swaps => self.starts,
                 Part::Applications => self.runs,
             },
@@ -194,9 +195,9 @@ pub(crate) struct Meta;
 impl Experiment for Meta {
     const NAME: &'static str = "meta";
     const SUMMARY: &'static str = "what switching schedulers costs, what following phases brings beside \
-        fixed slices, whether a hundred swaps with mishaps leave any harm, and \
-        what a web application does under each scheduler and while they take \
-        turns";
+        fixed slices, also to programs that no policy has learnt from, whether a \
+        hundred swaps with mishaps leave any harm, and what a web application \
+        does under each scheduler and while they take turns";
     const SECTION: &'static str = "Metaschedulers (paper 002), Sections 2.3, 3";
     const SUBJECT: &'static [&'static str] = &["crates/metasched/src"];
     const QUICK: &'static str =
@@ -251,10 +252,12 @@ mod tests {
             [
                 (Part::Switch, 7, 6),
                 (Part::Phases, 7, 6),
+                (Part::HeldOut, 7, 6),
                 (Part::Swaps, 7, 50),
                 (Part::Applications, 7, 4),
                 (Part::Switch, 8, 6),
                 (Part::Phases, 8, 6),
+                (Part::HeldOut, 8, 6),
                 (Part::Swaps, 8, 50),
                 (Part::Applications, 8, 4),
             ]

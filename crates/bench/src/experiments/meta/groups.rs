@@ -1,4 +1,5 @@
-//! The cgroups of the two applications: threads of this process.
+//! The cgroups of the two applications: threads of this process, and the processes that
+//! they start.
 //!
 //! ```text
 //! /sys/fs/cgroup/giveway-meta/
@@ -49,14 +50,41 @@ impl ThreadGroup {
 
     /// Moves the calling thread there.
     pub(super) fn enter(self) -> Result<()> {
-        let file = Path::new(MOUNT)
-            .join(NAME)
-            .join(self.path())
-            .join("cgroup.threads");
-        // SAFETY: gettid takes nothing and cannot fail.
-        let thread = unsafe { libc::gettid() };
-        fs::write(&file, thread.to_string()).map_err(Error::file("write", &file))
+        move_to(&self.dir())
     }
+
+    /// Does something there and comes back to the top: a process that is started
+    /// meanwhile stays.
+    pub(super) fn within<T>(self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.enter()?;
+        let done = work();
+        move_to(&top())?;
+        done
+    }
+
+    /// Stops what is there, or lets it go on. Threads that share a lock with others must
+    /// not be there.
+    pub(super) fn freeze(self, is_frozen: bool) -> Result<()> {
+        let file = self.dir().join("cgroup.freeze");
+        let value = u8::from(is_frozen).to_string();
+        fs::write(&file, value).map_err(Error::file("write", &file))
+    }
+
+    fn dir(self) -> PathBuf {
+        top().join(self.path())
+    }
+}
+
+fn top() -> PathBuf {
+    Path::new(MOUNT).join(NAME)
+}
+
+/// Moves the calling thread to a cgroup.
+fn move_to(dir: &Path) -> Result<()> {
+    let file = dir.join("cgroup.threads");
+    // SAFETY: gettid takes nothing and cannot fail.
+    let thread = unsafe { libc::gettid() };
+    fs::write(&file, thread.to_string()).map_err(Error::file("write", &file))
 }
 
 /// Made, with this process in the one at the top. Inner ones are dropped first.

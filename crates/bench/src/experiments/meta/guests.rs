@@ -1,10 +1,10 @@
 //! The guests of `giveway bench meta`: all have the programs of the schedulers that
-//! take part, and those of the applications have an image of their own, with a Python
-//! and what was prepared for it.
+//! take part. Those of the applications have an image of their own, with a Python and
+//! what was prepared for it; those of the held-out programs have one with these.
 
 use std::time::Duration;
 
-use crate::experiments::meta::{MetaPlan, MetaRow, Part, applications};
+use crate::experiments::meta::{MetaPlan, MetaRow, Part, applications, programs};
 use crate::report::Report;
 use giveway_lab::{Clock, Lab, Layer, Machine, Tree};
 use giveway_metasched::policy::Policy;
@@ -30,7 +30,10 @@ pub(crate) const APPLICATION: &str = "/var/lib/giveway/ask";
 const WHEELS: &str = "wheels";
 
 /// The programs that a guest needs, by name.
-pub(crate) fn programs(known: &Table, schedulers: &[String]) -> Result<Vec<HostFile>, Failure> {
+pub(crate) fn scheduler_programs(
+    known: &Table,
+    schedulers: &[String],
+) -> Result<Vec<HostFile>, Failure> {
     let mut programs: Vec<HostFile> = Vec::new();
     let names = schedulers.iter().map(String::as_str);
     for row in names.chain(["scx_ufs"]).filter_map(|name| known.get(name)) {
@@ -49,11 +52,39 @@ pub(crate) fn programs(known: &Table, schedulers: &[String]) -> Result<Vec<HostF
     Ok(programs)
 }
 
-/// Guests that all have the same programs.
+/// What a guest has beyond Debian's minimum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Image {
+    /// That of all benchmarks.
+    Usual,
+    /// The web application, and its load.
+    Applications,
+    /// The programs that are held out.
+    Programs,
+}
+
+impl Image {
+    fn of(part: Part) -> Image {
+        match part {
+            Part::Switch | Part::Phases | Part::Swaps => Image::Usual,
+            Part::HeldOut => Image::Programs,
+            Part::Applications => Image::Applications,
+        }
+    }
+
+    /// The lab that has it; builds what is missing.
+    fn open(self) -> Result<Lab, Failure> {
+        match self {
+            Image::Usual => executors::open(false),
+            Image::Applications => application_lab(),
+            Image::Programs => executors::open_with(program_layer(), false),
+        }
+    }
+}
+
+/// Guests that all have the same schedulers.
 pub(crate) struct Guests {
-    /// That of all benchmarks, and the one that has the applications; as wanted.
-    usual: Option<Host>,
-    application: Option<Host>,
+    hosts: Vec<(Image, Host)>,
     programs: Vec<HostFile>,
 }
 
@@ -64,36 +95,40 @@ impl Guests {
         programs: Vec<HostFile>,
         clock: ClockArgs,
     ) -> Result<Guests, Failure> {
-        let is_application = |part: &Part| *part == Part::Applications;
-        let usual = !parts.iter().all(is_application);
-        let application = parts.iter().any(is_application);
-        let usual = usual.then(|| executors::open(false)).transpose()?;
-        let application = application.then(application_lab).transpose()?;
-        let host = |lab| Host::of(lab, clock);
-        Ok(Guests {
-            usual: usual.map(host).transpose()?,
-            application: application.map(host).transpose()?,
-            programs,
-        })
+        let mut hosts: Vec<(Image, Host)> = Vec::new();
+        for image in parts.iter().map(|part| Image::of(*part)) {
+            if hosts.iter().all(|(known, _)| *known != image) {
+                hosts.push((image, Host::of(image.open()?, clock)?));
+            }
+        }
+        Ok(Guests { hosts, programs })
     }
 
     /// How many of them run at once.
     pub(crate) fn width(&self) -> usize {
-        let host = self.usual.as_ref().or(self.application.as_ref());
-        host.map_or(1, |host| host.width(GUEST_MIB))
+        let host = self.hosts.first();
+        host.map_or(1, |(_, host)| host.width(GUEST_MIB))
     }
 }
 
 impl Executor<MetaPlan, Report<MetaRow>> for Guests {
     fn run(&self, plan: &MetaPlan, line: &mut dyn FnMut(&str)) -> Result<Report<MetaRow>, String> {
-        let host = match plan.part {
-            Part::Applications => &self.application,
-            Part::Switch | Part::Phases | Part::Swaps => &self.usual,
-        };
-        host.as_ref()
-            .expect("opened for all parts of the plans")
-            .run_plan(&machine(plan), "meta-cell", plan, &self.programs, line)
+        let image = Image::of(plan.part);
+        let host = self.hosts.iter().find(|(of, _)| *of == image);
+        let (_, host) = host.expect("opened for all parts of the plans");
+        host.run_plan(&machine(plan), "meta-cell", plan, &self.programs, line)
             .map_err(|failure| failure.message())
+    }
+}
+
+/// Debian's packages that are held out, as they are.
+fn program_layer() -> Layer {
+    Layer {
+        key: "held-out".into(),
+        packages: programs::PACKAGES.map(str::to_owned).to_vec(),
+        // They are complete: what is said is in the image's log.
+        command: ["gcc", "--version"].map(str::to_owned).to_vec(),
+        ..Layer::default()
     }
 }
 
@@ -154,6 +189,19 @@ fn runs(plan: &MetaPlan) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_are_held_out_are_in_an_image_of_their_own() {
+        let image = |part| Image::of(part);
+        assert_eq!(image(Part::HeldOut), Image::Programs);
+        for other in Part::ALL.into_iter().filter(|p| *p != Part::HeldOut) {
+            assert_ne!(image(other), Image::Programs);
+        }
+        let layer = program_layer();
+        for package in ["nginx", "gcc"] {
+            assert!(layer.packages.contains(&package.to_owned()));
+        }
+    }
 
     #[test]
     fn a_guest_has_time_for_all_runs() {

@@ -14,13 +14,14 @@
 //! A job is a stretch of work.
 //!
 //! There are two loads: policies learn from one and are compared under the other
-//! ([`Shape`]).
+//! ([`Shape`]). The applications can also be programs ([`super::programs`]), which have
+//! the same phases, clients and numbers.
 //!
 //! Work is counted in loops, not in time: on the lab's lockstep clock it takes
 //! the same in every run.
 
 use std::hint::black_box;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
@@ -28,8 +29,10 @@ use std::time::{Duration, Instant};
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tempfile::TempDir;
 
 use super::groups::ThreadGroup;
+use super::process::Process;
 use crate::harness::error::{Error, Result};
 
 /// Half of a transaction's work, in loops; about 0.25 ms of the lab's.
@@ -37,7 +40,7 @@ const HALF: u64 = 12_000;
 /// The nap in the middle.
 const NAP: Duration = Duration::from_micros(200);
 /// An answer that takes longer is none.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// A job's work, in loops; about 8 ms of the lab's.
 const JOB: u64 = 400_000;
 
@@ -45,13 +48,13 @@ const JOB: u64 = 400_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
     /// Clients of OLTP.
-    clients: u64,
+    pub(super) clients: u64,
     /// A client's pause between transactions, on average.
-    pause: Duration,
+    pub(super) pause: Duration,
     /// Workers of batch.
-    workers: u64,
+    pub(super) workers: u64,
     /// CPU-bound threads of each application's upkeep.
-    upkeep: u64,
+    pub(super) upkeep: u64,
 }
 
 impl Shape {
@@ -91,15 +94,25 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Outcome {
     /// Nanoseconds, one per transaction or job.
-    latencies_ns: Vec<u64>,
+    pub(super) latencies_ns: Vec<u64>,
+    /// Nanoseconds of each job that the end interrupted.
+    pub(super) interrupted_ns: Vec<u64>,
     /// Wrong answers and missing ones.
     pub(super) errors: u64,
 }
 
 impl Outcome {
-    /// How many were done.
-    pub(super) fn count(&self) -> u64 {
-        self.latencies_ns.len() as u64
+    /// How many were done. An interrupted job counts by the time that it had, as a share
+    /// of what a finished one took: of long jobs a run has few.
+    pub(super) fn count(&self) -> f64 {
+        let finished = self.latencies_ns.len() as f64;
+        let sum = |times: &[u64]| times.iter().sum::<u64>() as f64;
+        let mean = sum(&self.latencies_ns) / finished;
+        let share = |&ns: &u64| (ns as f64 / mean).min(1.0);
+        match self.latencies_ns[..] {
+            [] => 0.0,
+            _ => finished + self.interrupted_ns.iter().map(share).sum::<f64>(),
+        }
     }
 
     /// The 99th percentile in seconds; none of nothing.
@@ -112,33 +125,72 @@ impl Outcome {
 
     fn add(&mut self, other: Outcome) {
         self.latencies_ns.extend(other.latencies_ns);
+        self.interrupted_ns.extend(other.interrupted_ns);
         self.errors += other.errors;
     }
 }
 
 /// The phase, and whoever waits for another.
 #[derive(Debug)]
-struct Board {
-    phase: Mutex<Phase>,
+pub(super) struct Board {
+    now: Mutex<Now>,
     changed: Condvar,
 }
 
+#[derive(Debug)]
+struct Now {
+    phase: Phase,
+    since: Instant,
+    /// The length of all windows before this phase.
+    windows: Duration,
+}
+
 impl Board {
-    fn now(&self) -> Phase {
-        *self.phase.lock().expect("nobody panics with it")
+    pub(super) fn new(phase: Phase) -> Board {
+        Board {
+            now: Mutex::new(Now {
+                phase,
+                since: Instant::now(),
+                windows: Duration::ZERO,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Phase {
+        self.now.lock().expect("nobody panics with it").phase
+    }
+
+    /// The length of all windows so far: a clock that stands still outside them.
+    pub(super) fn windows(&self) -> Duration {
+        self.now.lock().expect("as above").windows()
     }
 
     /// Waits until it is `phase`; false when all is over.
-    fn wait_for(&self, phase: Phase) -> bool {
-        let guard = self.phase.lock().expect("nobody panics with it");
-        let wanted = |now: &mut Phase| *now != phase && *now != Phase::Over;
+    pub(super) fn wait_for(&self, phase: Phase) -> bool {
+        let guard = self.now.lock().expect("nobody panics with it");
+        let wanted = |now: &mut Now| now.phase != phase && now.phase != Phase::Over;
         let guard = self.changed.wait_while(guard, wanted).expect("as above");
-        *guard != Phase::Over
+        guard.phase != Phase::Over
     }
 
-    fn set(&self, phase: Phase) {
-        *self.phase.lock().expect("nobody panics with it") = phase;
+    pub(super) fn set(&self, phase: Phase) {
+        let mut now = self.now.lock().expect("nobody panics with it");
+        *now = Now {
+            phase,
+            since: Instant::now(),
+            windows: now.windows(),
+        };
         self.changed.notify_all();
+    }
+}
+
+impl Now {
+    fn windows(&self) -> Duration {
+        match self.phase {
+            Phase::Window => self.windows + self.since.elapsed(),
+            Phase::Burst | Phase::Rest | Phase::Over => self.windows,
+        }
     }
 }
 
@@ -149,6 +201,12 @@ pub(super) struct Load {
     oltp: Vec<JoinHandle<Result<Outcome>>>,
     batch: Vec<JoinHandle<Result<Outcome>>>,
     others: Vec<JoinHandle<Result<()>>>,
+    /// What processes run in, and the phase outside of which they are frozen. Threads
+    /// look at the board themselves.
+    seasons: Vec<(ThreadGroup, Phase)>,
+    /// Killed once the threads have ended, and then their directory goes.
+    pub(super) processes: Vec<Process>,
+    pub(super) dir: Option<TempDir>,
 }
 
 impl Load {
@@ -157,37 +215,22 @@ impl Load {
     /// # Errors
     /// [`Error::Meta`] if sockets cannot be made.
     pub(super) fn start(seed: u64, shape: Shape) -> Result<Load> {
-        let board = Arc::new(Board {
-            phase: Mutex::new(Phase::Rest),
-            changed: Condvar::new(),
-        });
-        let mut load = Load {
-            board,
-            oltp: Vec::new(),
-            batch: Vec::new(),
-            others: Vec::new(),
-        };
-        for number in 0..shape.clients {
+        let mut load = Load::at_rest();
+        load.add_clients(seed, shape, || {
             let pair = UnixStream::pair();
             let (near, far) = pair.map_err(|error| Error::Meta(format!("no socket: {error}")))?;
-            load.others.push(thread::spawn(move || {
+            let server = thread::spawn(move || {
                 ThreadGroup::Serve.enter()?;
                 serve(far);
                 Ok(())
-            }));
-            let board = Arc::clone(&load.board);
-            let random = ChaCha8Rng::seed_from_u64(seed ^ (number << 32));
-            load.oltp.push(thread::spawn(move || {
-                ThreadGroup::Serve.enter()?;
-                Ok(client(&board, near, random, shape.pause))
-            }));
-        }
+            });
+            Ok((transaction(near), Some(server)))
+        })?;
         for _ in 0..shape.workers {
-            let board = Arc::clone(&load.board);
-            load.batch.push(thread::spawn(move || {
+            load.add_worker(|board| {
                 ThreadGroup::Jobs.enter()?;
-                Ok(worker(&board))
-            }));
+                Ok(worker(board))
+            });
         }
         let hungry = [
             (ThreadGroup::OltpUpkeep, Phase::Window),
@@ -208,9 +251,71 @@ impl Load {
         Ok(load)
     }
 
+    /// Without any thread yet.
+    pub(super) fn at_rest() -> Load {
+        Load {
+            board: Arc::new(Board::new(Phase::Rest)),
+            oltp: Vec::new(),
+            batch: Vec::new(),
+            others: Vec::new(),
+            seasons: Vec::new(),
+            processes: Vec::new(),
+            dir: None,
+        }
+    }
+
+    /// Adds the clients of the application that matters in bursts. `connect` gives each
+    /// what asks once, and the thread of its server, if it has one.
+    ///
+    /// # Errors
+    /// Those of `connect`.
+    pub(super) fn add_clients<A: Ask + 'static>(
+        &mut self,
+        seed: u64,
+        shape: Shape,
+        mut connect: impl FnMut() -> Result<(A, Option<JoinHandle<Result<()>>>)>,
+    ) -> Result<()> {
+        for number in 0..shape.clients {
+            let (ask, server) = connect()?;
+            self.others.extend(server);
+            let board = Arc::clone(&self.board);
+            let random = ChaCha8Rng::seed_from_u64(seed ^ (number << 32));
+            self.oltp.push(thread::spawn(move || {
+                ThreadGroup::Serve.enter()?;
+                Ok(client(&board, ask, random, shape.pause))
+            }));
+        }
+        Ok(())
+    }
+
+    /// Adds a worker of the application that matters in windows.
+    pub(super) fn add_worker(
+        &mut self,
+        work: impl FnOnce(&Board) -> Result<Outcome> + Send + 'static,
+    ) {
+        let board = Arc::clone(&self.board);
+        self.batch.push(thread::spawn(move || work(&board)));
+    }
+
+    /// Freezes the processes of a cgroup outside of a phase, and now.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(super) fn freeze_outside(&mut self, phase: Phase, place: ThreadGroup) -> Result<()> {
+        self.seasons.push((place, phase));
+        place.freeze(true)
+    }
+
     /// Goes over to a phase.
-    pub(super) fn enter(&self, phase: Phase) {
+    ///
+    /// # Errors
+    /// [`Error::File`] if processes cannot be frozen or thawed.
+    pub(super) fn enter(&self, phase: Phase) -> Result<()> {
         self.board.set(phase);
+        for (place, own) in &self.seasons {
+            place.freeze(phase != *own && phase != Phase::Over)?;
+        }
+        Ok(())
     }
 
     /// Ends the threads; what OLTP did, and batch.
@@ -218,7 +323,7 @@ impl Load {
     /// # Errors
     /// That of a thread which could not enter its cgroup.
     pub(super) fn end(self) -> Result<(Outcome, Outcome)> {
-        self.board.set(Phase::Over);
+        self.enter(Phase::Over)?;
         let sum = |threads: Vec<JoinHandle<Result<Outcome>>>| {
             let mut all = Outcome::default();
             for thread in threads {
@@ -260,15 +365,25 @@ fn serve(mut stream: UnixStream) {
     }
 }
 
-fn client(
-    board: &Board,
-    mut stream: UnixStream,
-    mut random: ChaCha8Rng,
-    pause: Duration,
-) -> Outcome {
-    let mut done = Outcome::default();
+/// Asks once and waits for the answer: whether it is right. The number is that of the
+/// request. An error means that there is none.
+pub(super) trait Ask: FnMut(u64) -> io::Result<bool> + Send {}
+
+impl<F: FnMut(u64) -> io::Result<bool> + Send> Ask for F {}
+
+fn transaction(mut stream: UnixStream) -> impl Ask {
     // If it cannot be set, a missing answer hangs the run, which has a limit too.
     let _ = stream.set_read_timeout(Some(PATIENCE));
+    move |request: u64| {
+        let mut bytes = request.to_ne_bytes();
+        stream.write_all(&bytes)?;
+        stream.read_exact(&mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes) == answer(request))
+    }
+}
+
+fn client(board: &Board, mut ask: impl Ask, mut random: ChaCha8Rng, pause: Duration) -> Outcome {
+    let mut done = Outcome::default();
     let mut request = 0u64;
     while board.wait_for(Phase::Burst) {
         thread::sleep(pause.mul_f64(-f64::ln(1.0 - random.random::<f64>())));
@@ -277,17 +392,14 @@ fn client(
         }
         let began = Instant::now();
         request += 1;
-        let mut bytes = request.to_ne_bytes();
-        let result = stream.write_all(&bytes);
-        if result.and_then(|()| stream.read_exact(&mut bytes)).is_err() {
-            // What comes later would be taken for the next request's.
-            done.errors += 1;
-            return done;
-        }
-        if u64::from_ne_bytes(bytes) == answer(request) {
-            done.latencies_ns.push(began.elapsed().as_nanos() as u64);
-        } else {
-            done.errors += 1;
+        match ask(request) {
+            Ok(true) => done.latencies_ns.push(began.elapsed().as_nanos() as u64),
+            Ok(false) => done.errors += 1,
+            Err(_) => {
+                // What comes later would be taken for the next request's.
+                done.errors += 1;
+                return done;
+            }
         }
     }
     done
@@ -311,11 +423,43 @@ mod tests {
     fn the_percentile_is_by_rank() {
         let done = |latencies_ns: Vec<u64>| Outcome {
             latencies_ns,
-            errors: 0,
+            ..Outcome::default()
         };
         assert_eq!(done((1..=200).rev().collect()).p99_s(), Some(198e-9));
         assert_eq!(done(vec![5]).p99_s(), Some(5e-9));
         assert_eq!(done(Vec::new()).p99_s(), None);
+    }
+
+    #[test]
+    fn an_interrupted_job_counts_by_its_time() {
+        let done = |latencies_ns, interrupted_ns| Outcome {
+            latencies_ns,
+            interrupted_ns,
+            errors: 0,
+        };
+        assert_eq!(done(vec![10, 30], vec![5]).count(), 2.25);
+        // It is not more than a whole one, and nothing by itself.
+        assert_eq!(done(vec![10, 30], vec![90]).count(), 3.0);
+        assert_eq!(done(Vec::new(), vec![90]).count(), 0.0);
+    }
+
+    #[test]
+    fn the_clock_of_windows_stands_still_outside_them() {
+        let board = Board::new(Phase::Rest);
+        let pause = Duration::from_millis(5);
+        for (phase, windows) in [
+            (Phase::Burst, 0),
+            (Phase::Window, 1),
+            (Phase::Burst, 1),
+            (Phase::Window, 2),
+        ] {
+            board.set(phase);
+            let before = board.windows();
+            thread::sleep(pause);
+            let stood = board.windows() == before;
+            assert_eq!(stood, phase != Phase::Window, "{phase:?}");
+            assert!(board.windows() >= pause * windows, "{phase:?}");
+        }
     }
 
     #[test]
@@ -329,14 +473,12 @@ mod tests {
 
     #[test]
     fn a_client_knows_a_wrong_answer() {
-        let board = Board {
-            phase: Mutex::new(Phase::Burst),
-            changed: Condvar::new(),
-        };
+        let board = Board::new(Phase::Burst);
         let (near, mut far) = UnixStream::pair().unwrap();
         let random = ChaCha8Rng::seed_from_u64(1);
         let done = thread::scope(|scope| {
-            let client = scope.spawn(|| client(&board, near, random, Duration::from_millis(1)));
+            let client =
+                scope.spawn(|| client(&board, transaction(near), random, Duration::from_millis(1)));
             for wrong in [0, 1, 0] {
                 let mut bytes = [0; 8];
                 far.read_exact(&mut bytes).unwrap();
@@ -348,6 +490,6 @@ mod tests {
             drop(far);
             client.join().unwrap()
         });
-        assert_eq!((done.count(), done.errors), (2, 2));
+        assert_eq!((done.count(), done.errors), (2.0, 2));
     }
 }

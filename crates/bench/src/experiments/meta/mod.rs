@@ -5,12 +5,13 @@
 //! | --- | --- |
 //! | switch | What do start, stop and a complete switch take, of schedulers that load when they are started and of those that are loaded ahead? |
 //! | phases | Two applications take turns at being the one that matters. Does following them beat every single scheduler, and the paper's four policies? |
+//! | held-out | The same with nginx and a compile job, which no policy has learnt from |
 //! | swaps | Under load, with processes killed, stopped and refused: are there errors, and is the machine ever without a scheduler? |
 //! | applications | The paper's web application under each scheduler, its parts alone and together, and while schedulers take turns: who is best, and by how much? |
 //!
 //! The metascheduler is the daemon of `giveway meta run`, on a thread of its own
 //! (`driver`); the applications are threads of this process in cgroups
-//! (`load`). The last part is the metascheduler's own measuring and tuning, of
+//! (`load`), or programs in the same (`programs`). The last part is the metascheduler's own measuring and tuning, of
 //! programs ([`applications`]).
 
 pub(crate) mod applications;
@@ -20,6 +21,8 @@ mod groups;
 mod guests;
 mod load;
 mod phases;
+mod process;
+mod programs;
 pub(crate) mod report;
 mod row;
 mod swaps;
@@ -50,6 +53,8 @@ pub(crate) enum Part {
     Switch,
     /// What following phases brings.
     Phases,
+    /// What it brings to programs that it has not learnt from.
+    HeldOut,
     /// Whether swapping is safe.
     Swaps,
     /// The paper's application.
@@ -58,13 +63,20 @@ pub(crate) enum Part {
 
 impl Part {
     /// All of them.
-    pub(crate) const ALL: [Part; 4] = [Part::Switch, Part::Phases, Part::Swaps, Part::Applications];
+    pub(crate) const ALL: [Part; 5] = [
+        Part::Switch,
+        Part::Phases,
+        Part::HeldOut,
+        Part::Swaps,
+        Part::Applications,
+    ];
 
     /// The name on the command line and in result files.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Part::Switch => "switch",
             Part::Phases => "phases",
+            Part::HeldOut => "held-out",
             Part::Swaps => "swaps",
             Part::Applications => "applications",
         }
@@ -147,7 +159,7 @@ impl MetaPlan {
         let mut report = Report::new(NAME, Environment::probe(clock));
         report.rows = match self.part {
             Part::Switch => switch::run(self, line)?,
-            Part::Phases => phases::run(self, line)?,
+            Part::Phases | Part::HeldOut => phases::run(self, line)?,
             Part::Swaps => swaps::run(self, line)?,
             Part::Applications => applications::run(self, line)?,
         };
@@ -180,7 +192,10 @@ mod tests {
             assert_eq!(part.name().parse::<Part>().unwrap(), part);
         }
         let error = "all".parse::<Part>().unwrap_err().to_string();
-        assert!(error.contains("switch, phases, swaps, appl"), "{error}");
+        assert!(
+            error.contains("switch, phases, held-out, swaps, appl"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -16,6 +16,9 @@
 //!
 //! An application is measured in its own phases, beside the other's upkeep.
 //!
+//! The part `held-out` has the same training. Its evaluation has other applications:
+//! nginx and a compile job in the places of OLTP and batch ([`programs`]).
+//!
 //! UFS takes part as three rows:
 //!
 //! | row | time-sensitive | background | right in |
@@ -28,7 +31,7 @@
 //! choose it as any other scheduler.
 //!
 //! Known weakness: training and evaluation run in one guest, on the same machine. What
-//! is held out is the load and not the machine.
+//! is held out is the load, or the applications, and not the machine.
 
 use std::time::Duration;
 
@@ -36,11 +39,11 @@ use giveway_metasched::measurements::{Company, MachineNote, Measurements, Readin
 use giveway_metasched::policy::{self, Goal, Policy};
 use giveway_metasched::scheduler::EEVDF;
 
-use super::MetaPlan;
 use super::driver::{Driver, Seen};
 use super::groups::{Groups, ThreadGroup};
 use super::load::{Load, Phase, Shape};
 use super::row::{MetaRow, PhaseRow, Stage, Under};
+use super::{MetaPlan, Part, programs};
 use crate::harness::Progress;
 use crate::harness::error::{Error, Result};
 
@@ -78,11 +81,37 @@ const TRAINING_PHASE: f64 = 0.5;
 /// How long each of two schedulers is in force while swaps are timed, in milliseconds.
 const SWAP_TURN_MS: f64 = 500.0;
 
-/// A stage of a plan: its load, seed and phases.
+/// Two applications.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Applications {
+    /// Threads of this process: OLTP and batch.
+    Threads(Shape),
+    /// nginx and a compile job.
+    Programs(Shape),
+}
+
+impl Applications {
+    fn start(self, seed: u64) -> Result<Load> {
+        match self {
+            Applications::Threads(shape) => Load::start(seed, shape),
+            Applications::Programs(shape) => programs::start(seed, shape),
+        }
+    }
+
+    /// What matters in bursts, and in windows.
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Applications::Threads(_) => ["OLTP", "batch"],
+            Applications::Programs(_) => ["nginx", "gcc"],
+        }
+    }
+}
+
+/// A stage of a plan: its applications, seed and phases.
 struct Runs<'a> {
     plan: &'a MetaPlan,
     stage: Stage,
-    shape: Shape,
+    applications: Applications,
     seed: u64,
     phase_s: f64,
 }
@@ -92,7 +121,7 @@ impl Runs<'_> {
         Runs {
             plan,
             stage: Stage::Training,
-            shape: Shape::TRAINING,
+            applications: Applications::Threads(Shape::TRAINING),
             seed: training_seed(plan),
             phase_s: plan.phase_s * TRAINING_PHASE,
         }
@@ -102,7 +131,10 @@ impl Runs<'_> {
         Runs {
             plan,
             stage: Stage::Evaluation,
-            shape: Shape::EVALUATION,
+            applications: match plan.part {
+                Part::HeldOut => Applications::Programs(Shape::EVALUATION),
+                _ => Applications::Threads(Shape::EVALUATION),
+            },
             seed: plan.seed,
             phase_s: plan.phase_s,
         }
@@ -123,9 +155,9 @@ impl Runs<'_> {
 
     /// One run: the metascheduler by this configuration, phase after phase.
     fn measure(&self, under: Under, config: &str, line: Progress<'_>) -> Result<PhaseRow> {
-        line(&format!("phases: {}: {under}", self.word()));
+        line(&format!("{}: {}: {under}", self.plan.part, self.word()));
         let _groups = Groups::make()?;
-        let load = Load::start(self.seed, self.shape)?;
+        let load = self.applications.start(self.seed)?;
         let driver = Driver::start(config)?;
         match &under {
             Under::Single { name } if name != EEVDF => {
@@ -144,21 +176,19 @@ impl Runs<'_> {
         let phase = Duration::from_secs_f64(self.phase_s);
         for _ in 0..self.plan.cycles {
             for now in [Phase::Burst, Phase::Window] {
-                load.enter(now);
+                load.enter(now)?;
                 std::thread::sleep(phase);
             }
         }
-        load.enter(Phase::Rest);
+        load.enter(Phase::Rest)?;
         let starts = driver.seen().starts() - starts;
         // A scheduler that starves an application keeps it from ending, too.
         let seen = driver.end()?;
         let (oltp, batch) = load.end()?;
         let switch_mean_s = seen.status.as_ref().and_then(|status| status.switch_mean_s);
-        if oltp.errors > 0 {
-            return Err(Error::Meta(format!(
-                "{} wrong or missing answers",
-                oltp.errors
-            )));
+        let errors = oltp.errors + batch.errors;
+        if errors > 0 {
+            return Err(Error::Meta(format!("{errors} wrong or missing answers")));
         }
         let seconds = self.phase_s * f64::from(self.plan.cycles);
         let p99_ms = |p99_s: Option<f64>| p99_s.unwrap_or_default() * 1e3;
@@ -168,9 +198,9 @@ impl Runs<'_> {
             training_seed: Some(training_seed(self.plan)),
             phase_s: self.phase_s,
             cycles: self.plan.cycles,
-            oltp_per_s: oltp.count() as f64 / seconds,
+            oltp_per_s: oltp.count() / seconds,
             oltp_p99_ms: p99_ms(oltp.p99_s()),
-            batch_per_s: batch.count() as f64 / seconds,
+            batch_per_s: batch.count() / seconds,
             batch_p99_ms: p99_ms(batch.p99_s()),
             starts,
             switch_ms: switch_mean_s.map(|s| s * 1e3),
@@ -178,8 +208,9 @@ impl Runs<'_> {
             repeat: self.plan.repeat,
             seed: self.seed,
         };
+        let [first, second] = self.applications.names();
         line(&format!(
-            "  OLTP {:.0}/s, {:.1} ms; batch {:.1}/s, {:.1} ms; {} starts",
+            "  {first} {:.0}/s, {:.1} ms; {second} {:.1}/s, {:.1} ms; {} starts",
             row.oltp_per_s, row.oltp_p99_ms, row.batch_per_s, row.batch_p99_ms, row.starts
         ));
         Ok(row)
@@ -250,7 +281,11 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     let first = format!("policy = 'phase_aware'\nswap_ms = {swap_ms}\n");
     let under = Under::PhaseAware { swap_ms };
     rows.push(evaluation.measure(under, &config(&first), line)?);
-    Ok(rows.into_iter().map(MetaRow::Phases).collect())
+    let kind = match plan.part {
+        Part::HeldOut => MetaRow::HeldOut,
+        _ => MetaRow::Phases,
+    };
+    Ok(rows.into_iter().map(kind).collect())
 }
 
 /// The schedulers between which a swap is timed: those that the applications prefer.
@@ -314,7 +349,6 @@ fn measurements(rows: &[PhaseRow]) -> Measurements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::meta::Part;
     use giveway_metasched::config::Config;
     use std::path::PathBuf;
 
@@ -387,9 +421,20 @@ mod tests {
         for plan in &plans {
             let (learnt, compared) = (Runs::training(plan), Runs::evaluation(plan));
             assert!(!seeds.contains(&learnt.seed), "{}", learnt.seed);
-            assert_ne!(learnt.shape, compared.shape);
+            assert_ne!(learnt.applications, compared.applications);
             assert_ne!(learnt.phase_s, compared.phase_s);
         }
+    }
+
+    #[test]
+    fn no_policy_learns_from_the_programs_that_are_held_out() {
+        let plan = MetaPlan {
+            part: Part::HeldOut,
+            ..plan(0, 1)
+        };
+        let of = |runs: Runs<'_>| runs.applications.names();
+        assert_eq!(of(Runs::training(&plan)), ["OLTP", "batch"]);
+        assert_eq!(of(Runs::evaluation(&plan)), ["nginx", "gcc"]);
     }
 
     #[test]

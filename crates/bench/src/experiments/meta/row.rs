@@ -12,6 +12,9 @@ pub(crate) enum MetaRow {
     Switch(SwitchRow),
     /// One run of the two applications.
     Phases(PhaseRow),
+    /// The same of applications that are held out. They stand in the places of OLTP and
+    /// batch; in training they are these two.
+    HeldOut(PhaseRow),
     /// One run with mishaps.
     Swaps(SwapsRow),
     /// The paper's application, or a part of it.
@@ -126,11 +129,11 @@ pub(crate) struct PhaseRow {
     pub phase_s: f64,
     /// Pairs of phases.
     pub cycles: u32,
-    /// Transactions per second of the bursts.
+    /// Transactions, or nginx's requests, per second of the bursts.
     pub oltp_per_s: f64,
     /// Their 99th percentile, milliseconds.
     pub oltp_p99_ms: f64,
-    /// Jobs per second of the batch windows.
+    /// Jobs, or compiled files, per second of the batch windows.
     pub batch_per_s: f64,
     /// Their 99th percentile, milliseconds.
     pub batch_p99_ms: f64,

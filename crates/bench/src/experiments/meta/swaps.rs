@@ -56,11 +56,11 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
     let driver = Driver::start(&config(plan))?;
     let over = AtomicBool::new(false);
     let began = Instant::now();
+    load.enter(Phase::Burst)?;
     let (mishaps, honesty, gap, waited) = thread::scope(|scope| {
         let mishaps = scope.spawn(|| mishaps(&driver, &over));
         let honesty = scope.spawn(|| honesty(&driver, &over));
         let gap = scope.spawn(|| longest_gap(&over));
-        load.enter(Phase::Burst);
         let enough = u64::from(plan.count);
         let waited = driver.wait("end of it", PATIENCE * plan.count, |seen| {
             seen.starts() >= enough
@@ -75,7 +75,7 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
         )
     });
     waited?;
-    load.enter(Phase::Rest);
+    load.enter(Phase::Rest)?;
     let seconds = began.elapsed().as_secs_f64();
     let seen = driver.end()?;
     let (oltp, _) = load.end()?;
@@ -92,7 +92,7 @@ pub(super) fn run(plan: &MetaPlan, line: Progress<'_>) -> Result<Vec<MetaRow>> {
         kills: mishaps.kills,
         stops: mishaps.stops,
         refusals: refusals as u64,
-        answers: oltp.count(),
+        answers: oltp.count() as u64,
         errors: oltp.errors,
         gap_ms: gap.as_secs_f64() * 1e3,
         looks: honesty.looks,

@@ -13,24 +13,20 @@
 //! They are there once each has given an answer of the right form, and gone when
 //! [`Servers`] is dropped.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use serde::Deserialize;
 use tempfile::TempDir;
 
 use super::prepare::program;
+use crate::experiments::meta::process::{self, Process};
 use crate::harness::error::{Error, Result};
-use crate::workload::postgres::last_lines;
 
 /// Loading a model takes no longer, in the lab neither.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -48,14 +44,6 @@ pub(super) struct Servers {
     pub(super) retrieval: PathBuf,
     processes: Vec<Process>,
     dir: TempDir,
-}
-
-/// One, in a process group of its own; killed when dropped.
-#[derive(Debug)]
-struct Process {
-    name: &'static str,
-    child: Child,
-    log: PathBuf,
 }
 
 impl Servers {
@@ -84,57 +72,18 @@ impl Servers {
         alone.arg(prepared.join("alone.py")).arg("serve");
         alone.arg(prepared).arg(&servers.retrieval);
         servers.add("retrieval", &mut alone)?;
-        servers.wait(|servers| {
-            answers(servers.stub, &question)
-                && answers(servers.whole, &question)
+        process::wait(&mut servers.processes, LIMIT, || {
+            answers(stub, &question)
+                && answers(whole, &question)
                 && UnixStream::connect(&servers.retrieval).is_ok()
         })?;
         Ok(servers)
     }
 
     fn add(&mut self, name: &'static str, command: &mut Command) -> Result<()> {
-        let log = self.dir.path().join(format!("{name}.log"));
-        let out = File::create(&log).map_err(Error::file("create", &log))?;
-        let err = out.try_clone().map_err(Error::file("open", &log))?;
-        command.stdout(out).stderr(err).process_group(0);
-        // SAFETY: prctl is async-signal-safe and takes no memory of ours.
-        unsafe {
-            command
-                .pre_exec(|| nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).map_err(Into::into));
-        }
-        let path = PathBuf::from(command.get_program());
-        let child = command.spawn().map_err(Error::file("start", &path))?;
-        self.processes.push(Process { name, child, log });
+        let process = Process::start(name, self.dir.path(), command, false)?;
+        self.processes.push(process);
         Ok(())
-    }
-
-    fn wait(&mut self, are_there: impl Fn(&Servers) -> bool) -> Result<()> {
-        let deadline = Instant::now() + LIMIT;
-        while !are_there(self) {
-            let is_late = Instant::now() > deadline;
-            for process in &mut self.processes {
-                let status = match process.child.try_wait() {
-                    Ok(Some(status)) => status.to_string(),
-                    _ if is_late => format!("no answer after {LIMIT:?}"),
-                    _ => continue,
-                };
-                return Err(Error::Program {
-                    program: process.name.to_owned(),
-                    status,
-                    output: last_lines(&fs::read_to_string(&process.log).unwrap_or_default()),
-                });
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Both fail only if it has already ended.
-        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
-        let _ = self.child.wait();
     }
 }
 
@@ -208,6 +157,7 @@ fn is_answer(response: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::thread;
 
     const DOCUMENTS: &str =
         r#"{"documents":[{"text":"a"},{"text":"b"},{"text":"c"},{"text":"d"}]}"#;
