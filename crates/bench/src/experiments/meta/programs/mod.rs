@@ -15,7 +15,7 @@
 //! cgroups can be frozen outside of their phases: a phase has its own work only, as with
 //! threads.
 //!
-//! Known weakness: a file takes a quarter of a second of the lab's. A run has few, and
+//! Known weakness: a file takes about 0.4 s of the lab's. A run has few, and
 //! their 99th percentile is the longest of all.
 
 mod builder;
