@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::{shell, write};
+use super::means::{shell, write};
 use crate::experiments::meta::load::{Board, Outcome, Phase};
 use crate::experiments::meta::process::Process;
 use crate::harness::error::{Error, Result};

@@ -19,12 +19,13 @@
 //! their 99th percentile is the longest of all.
 
 mod builder;
+mod means;
 mod nginx;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use self::builder::Builder;
+use self::means::{access_log, shell, write};
 use self::nginx::Nginx;
 use super::groups::ThreadGroup;
 use super::load::{Load, Phase, Shape};
@@ -93,30 +94,4 @@ pub(super) fn start(seed: u64, shape: Shape) -> Result<Load> {
     }
     load.dir = Some(dir);
     Ok(load)
-}
-
-/// A shell that runs a line, and finds Debian's programs.
-fn shell(line: &str) -> Command {
-    let mut command = Command::new("/bin/sh");
-    command
-        .args(["-c", line])
-        .env("PATH", "/usr/bin:/bin")
-        .stdin(Stdio::null());
-    command
-}
-
-/// A log in nginx's usual form.
-fn access_log(lines: u32) -> String {
-    let line = |n: u32| {
-        let (minute, second, size) = (n / 60 % 60, n % 60, n * 7919 % 5000);
-        format!(
-            "127.0.0.1 - - [28/Nov/2026:00:{minute:02}:{second:02} +0000] \
-             \"GET /page{n}.html HTTP/1.1\" 200 {size} \"-\" \"-\"\n"
-        )
-    };
-    (0..lines).map(line).collect()
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(Error::file("write", path))
 }

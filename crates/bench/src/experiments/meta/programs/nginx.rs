@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::{access_log, write};
+use super::means::{access_log, write};
 use crate::experiments::meta::load::{Ask, PATIENCE};
 use crate::experiments::meta::process::{self, Process};
 use crate::harness::error::{Error, Result};
