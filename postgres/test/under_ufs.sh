@@ -168,7 +168,8 @@ case_ufs_restarted_under_load() {
 		unload_ufs "$signal"
 		check "slot while UFS is away" "time_sensitive $weight" "$(tier "$pid")"
 		check "status while UFS is away" 'UFS is not attached: load it with "giveway start"' \
-			"$(sql main "SELECT value FROM giveway_status() WHERE item = 'scheduler'")"
+			"$(say "$session" "SELECT value FROM giveway_status() WHERE item = 'scheduler'"
+			printf %s "$said")"
 		weight=$((weight + 50))
 		say "$session" "SET giveway.weight = $weight"
 		before=$(done_so_far)
