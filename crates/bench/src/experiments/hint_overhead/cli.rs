@@ -25,7 +25,7 @@ pub(crate) struct HintArgs {
           default_values_t = [Hints::Stock, Hints::Patched])]
     hints: Vec<Hints>,
     /// What runs in the background: q17, vacuum, create-index, pg_dump,
-    /// open-transaction or logistic-regression
+    /// open-transaction, scan or logistic-regression
     #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
     background: Job,
     /// CPUs of the server; clients get half as many more, at least two

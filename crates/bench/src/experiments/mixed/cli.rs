@@ -48,7 +48,7 @@ pub(crate) struct MixedArgs {
     #[arg(long, value_name = "KIND", default_value_t = Hints::Off)]
     hints: Hints,
     /// What runs in the background: q17, vacuum, create-index, open-transaction,
-    /// logistic-regression, or, by roles, pg_dump
+    /// scan, logistic-regression, or, by roles, pg_dump
     #[arg(long, value_name = "JOB", default_value_t = Job::Q17)]
     background: Job,
     /// Length of the measured window [default: 4, with --quick 2]
