@@ -46,6 +46,8 @@ pub struct TierStats {
     pub wake_preempt_background: u64,
     #[stat(desc = "wake-ups that preempted a time-sensitive task ahead in virtual runtime")]
     pub wake_preempt_time_sensitive: u64,
+    #[stat(desc = "wake-ups for which the CPU's task was not preempted, but nothing else waited")]
+    pub wake_next: u64,
     #[stat(desc = "wake-ups that had to queue")]
     pub wake_queued: u64,
     #[stat(desc = "tasks taken from a queue by a CPU that needed work")]
@@ -212,6 +214,7 @@ impl TierStats {
                 wake_idle: all.get(ufs_stat_UFS_TS_WAKE_IDLE),
                 wake_preempt_background: all.get(ufs_stat_UFS_TS_WAKE_PREEMPT_BG),
                 wake_preempt_time_sensitive: all.get(ufs_stat_UFS_TS_WAKE_PREEMPT_TS),
+                wake_next: all.get(ufs_stat_UFS_TS_WAKE_NEXT),
                 wake_queued: all.get(ufs_stat_UFS_TS_WAKE_QUEUED),
                 dispatches: all.get(ufs_stat_UFS_TS_DISPATCH),
                 steals: all.get(ufs_stat_UFS_TS_STEAL),
@@ -221,6 +224,7 @@ impl TierStats {
             },
             Tier::Background => Self {
                 wake_idle: all.get(ufs_stat_UFS_BG_WAKE_IDLE),
+                wake_next: all.get(ufs_stat_UFS_BG_WAKE_NEXT),
                 wake_queued: all.get(ufs_stat_UFS_BG_WAKE_QUEUED),
                 dispatches: all.get(ufs_stat_UFS_BG_DISPATCH),
                 keeps: all.get(ufs_stat_UFS_BG_KEEP),
@@ -243,6 +247,7 @@ impl TierStats {
             wake_preempt_background: self.wake_preempt_background - before.wake_preempt_background,
             wake_preempt_time_sensitive: self.wake_preempt_time_sensitive
                 - before.wake_preempt_time_sensitive,
+            wake_next: self.wake_next - before.wake_next,
             wake_queued: self.wake_queued - before.wake_queued,
             dispatches: self.dispatches - before.dispatches,
             steals: self.steals - before.steals,
@@ -366,12 +371,13 @@ impl Metrics {
             let tier = now.since(before.tiers.get(name).unwrap_or(&none));
             writeln!(
                 out,
-                "  {name:>14}: run {:.3} s | wake idle {} over-bg {} over-ts {} queued {} | \
+                "  {name:>14}: run {:.3} s | wake idle {} over-bg {} over-ts {} next {} queued {} | \
                  dispatch {} steal {} keep {} | wake-to-run p50 {} us p99 {} us",
                 tier.run_ns as f64 / 1e9,
                 tier.wake_idle,
                 tier.wake_preempt_background,
                 tier.wake_preempt_time_sensitive,
+                tier.wake_next,
                 tier.wake_queued,
                 tier.dispatches,
                 tier.steals,
@@ -395,6 +401,7 @@ impl CpuStats {
             wakes: counters.get(ufs_stat_UFS_TS_WAKE_IDLE)
                 + counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_BG)
                 + counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_TS)
+                + counters.get(ufs_stat_UFS_TS_WAKE_NEXT)
                 + counters.get(ufs_stat_UFS_TS_WAKE_QUEUED),
             preemptions: counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_BG)
                 + counters.get(ufs_stat_UFS_TS_WAKE_PREEMPT_TS)

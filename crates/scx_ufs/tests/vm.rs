@@ -36,6 +36,8 @@ mod basics {
         nested_weights_compound
         cpu_stays_with_a_background_cgroup_for_a_slice
         bursty_tasks_get_their_share
+        pinned_sleeper_gets_no_more_than_its_weight
+        tasks_that_are_next_keep_no_other_cgroup_away
         weight_change_takes_effect_at_once
         cpu_idle_is_background_while_it_lasts
         threads_and_children_follow_their_process

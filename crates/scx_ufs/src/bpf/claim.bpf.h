@@ -216,7 +216,12 @@ static __always_inline s32 claim_for_wakeup(struct task_struct *p, s32 prev, u64
 
 	if (shaped)
 		return claim_in_order(p, prev, ts, false, idle);
-	*idle = false;
+	/* The kernel's own first choice where a core has one thread, for a tenth of the
+	 * instructions. */
+	*idle = is_idle_cpu(prev) && allowed_on(p, prev & (UFS_CPUS_MAX - 1)) &&
+		scx_bpf_test_and_clear_cpu_idle(prev);
+	if (*idle)
+		return prev;
 	if (idle_cpu_for(p)) {
 		/* Without WAKE_SYNC: it would stack the task on its waker's CPU. */
 		cpu = scx_bpf_select_cpu_dfl(p, prev, wake_flags & ~SCX_WAKE_SYNC, idle);

@@ -115,6 +115,8 @@ struct cpu_ctx {
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 bg_group;		/* background: the group that it is committed to, and */
 	u64 bg_left;		/* what is left of the slice charged for that; 0: it is not */
+	u32 has_next;		/* a task is in the local queue by next.bpf.h */
+	u64 claim_latest;	/* of the task that .claimed is about: see next.bpf.h */
 	u32 boost_row;		/* boosted runs since others had the CPU */
 	u32 in_core_ts;		/* counted in core_ts */
 	u64 late_ns;		/* CPU time used since it last advanced the clocks */
@@ -246,6 +248,7 @@ enum waits_in {
 	WAITS_BG = 2 << 16,	/* + group */
 	/* With one of the above: throttled, and will go there (throttle_queue.bpf.h). */
 	WAITS_THROTTLED = 4 << 16,
+	WAITS_NEXT = 8 << 16,	/* + CPU: in its local queue (next.bpf.h) */
 	WAITS_NUMBER = 0xffff,
 };
 
@@ -464,6 +467,8 @@ static __always_inline void count_waiting(u32 waits)
 	} else if (waits & WAITS_BG) {
 		__sync_fetch_and_add(&bg_waiting, 1);
 		__sync_fetch_and_add(&group(waits)->nr_waiting, 1);
+	} else {
+		cpu_ctx(waits)->has_next = 1;
 	}
 }
 
@@ -487,6 +492,8 @@ static __always_inline void uncount_waiting(u32 waits)
 	} else if (waits & WAITS_BG) {
 		count_down(&group(waits)->nr_waiting);
 		count_down(&bg_waiting);
+	} else if (waits & WAITS_NEXT) {
+		cpu_ctx(waits)->has_next = 0;
 	}
 }
 

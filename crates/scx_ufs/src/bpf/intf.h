@@ -59,14 +59,17 @@ enum ufs_boost {
 
 /* One counter for every branch that a reader of the statistics asks about. */
 enum ufs_stat {
-	/* Where a time-sensitive wake-up went; the four add up to its wake-ups, but for
+	/* Where a time-sensitive wake-up went; the five add up to its wake-ups, but for
 	 * those that were throttled. */
 	UFS_TS_WAKE_IDLE,
 	UFS_TS_WAKE_PREEMPT_BG,
 	UFS_TS_WAKE_PREEMPT_TS,
+	UFS_TS_WAKE_NEXT,
 	UFS_TS_WAKE_QUEUED,
-	/* The same for background: to an idle CPU, or into its group's queue. */
+	/* The same for background: to an idle CPU, as the next of its CPU, or into its
+	 * group's queue. */
 	UFS_BG_WAKE_IDLE,
+	UFS_BG_WAKE_NEXT,
 	UFS_BG_WAKE_QUEUED,
 	/* What dispatch did. */
 	UFS_TS_DISPATCH,

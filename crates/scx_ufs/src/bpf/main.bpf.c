@@ -30,6 +30,8 @@
  *	                 |      in the runnable tree             |
  *	                 +------- preempted, or slice over ------+
  *
+ *   either, pinned, and the only one that waits for its CPU: local queue ---> RUNNING
+ *   (next.bpf.h).
  *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
  *   background that holds a lock urgent work waits for: BOOST_DSQ ---> RUNNING.
  *   either, of a cgroup that has used up its cpu.max: THROTTLED_DSQ ---> its queue above.
@@ -44,7 +46,8 @@
  *   1. A background task is never put into a local queue, which the kernel serves
  *      before it calls dispatch. Exceptions: dispatch moves one there to run it next;
  *      one that wakes up or moves apart (claim.bpf.h) goes to an idle CPU that it has
- *      claimed. If urgent work was queued meanwhile, running sees that and gives way.
+ *      claimed; and next.bpf.h. If urgent work was queued meanwhile, running sees that
+ *      and gives way.
  *      (not asserted: a program cannot look into local queues; tests look at traces)
  *   2. A task in one of UFS's queues is counted (task_ctx.waits) from before it is
  *      inserted until it runs, moves or leaves; emptiness is judged by counts.
@@ -79,8 +82,9 @@
 #include "topology.bpf.h"
 #include "claim.bpf.h"
 #include "extend.bpf.h"
-#include "placement.bpf.h"
 #include "boost.bpf.h"
+#include "next.bpf.h"
+#include "placement.bpf.h"
 #include "boost_run.bpf.h"
 #include "throttle_queue.bpf.h"
 #include "floor.bpf.h"
@@ -114,9 +118,11 @@ static __always_inline void bg_run_idle(struct task_struct *p, struct task_ctx *
 
 static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
 {
-	u32 index = tc->group & (UFS_GROUPS_MAX - 1);
+	u32 index = tc->group & (UFS_GROUPS_MAX - 1), cpu = scx_bpf_task_cpu(p);
 
 	bg_clamp_task(tc);
+	if ((enq_flags & SCX_ENQ_WAKEUP) && bg_run_next(p, tc, cpu_ctx(cpu), cpu, enq_flags))
+		return;
 	enter_queue(tc, WAITS_BG | index);
 	add_affinity(p, index);
 	scx_bpf_dsq_insert_vtime(p, BG_DSQ + index, bg_slice_ns, tc->vtime, enq_flags);
@@ -125,12 +131,12 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 	 * boost_holder() and wake_boosted(), as is the addition to bg_waiting. */
 	if (unlikely(is_boosted(tc))) {
 		request_fetch(tc->slot);
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	}
 
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		stat_inc(UFS_BG_WAKE_QUEUED);
-		release_commitment(cpu_ctx(scx_bpf_task_cpu(p)), index);
+		release_commitment(cpu_ctx(cpu), index);
 	}
 	bg_call_cpu(p);
 }
@@ -321,8 +327,11 @@ static __always_inline void runs_ahead(struct cpu_ctx *cc, u32 cpu, struct task_
 	}
 }
 
-static __always_inline void runs_bg(struct cpu_ctx *cc, u32 cpu)
+static __always_inline void runs_bg(struct cpu_ctx *cc, u32 cpu, struct task_ctx *tc)
 {
+	cc->curr_start = tc->started;
+	cc->curr_scale = SCALE_ONE;
+	cc->curr_vtime = tc->vtime;
 	cc->runs_boosted = 0;
 	cc->runs = RUNS_BG;
 	core_turns(cc, cpu, false);
@@ -364,6 +373,7 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct task_ctx *tc = task_ctx(p);
+	u64 now = scx_bpf_now();
 
 	if (unlikely(!tc)) {
 		stat_inc(UFS_NO_CTX);
@@ -376,7 +386,7 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	if (unlikely(enq_flags & SCX_ENQ_REENQ))
 		stat_inc(UFS_HANDED_BACK);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
-		tc->wake_at = scx_bpf_now();
+		tc->wake_at = now;
 	if (unlikely(is_throttled(tc))) {
 		enqueue_throttled(p, tc, enq_flags);
 		return;
@@ -386,7 +396,7 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	    move_apart(p, tc->tier == GIVEWAY_TIER_TIME_SENSITIVE, enq_flags))
 		return;
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
-		ts_enqueue(p, tc, enq_flags);
+		ts_enqueue(p, tc, enq_flags, now);
 	else if (unlikely(is_boosted(tc)))
 		boost_enqueue(p, tc, enq_flags);
 	else
@@ -475,7 +485,7 @@ void BPF_STRUCT_OPS(ufs_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, bg_slice_ns);
 		turn_to(&tc->boost, &boost_waiting, OVERRIDE_NONE);
 		if (unlikely(cc->runs != RUNS_BG))
-			runs_bg(cc, cpu);
+			runs_bg(cc, cpu, tc);
 		return;
 	}
 	if (bg_go_on(cpu, cc) || (bg_work_for(cpu) && bg_pick(cpu, -1)))
@@ -530,7 +540,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	 * task, or by claim.bpf.h. */
 	if (!is_committed(cc, tc->group))
 		commit(cpu, tc->group);
-	runs_bg(cc, cpu);
+	runs_bg(cc, cpu, tc);
 	/* Paired with ts_enqueue(): a task that was queued since dispatch looked. */
 	if (unlikely(READ_ONCE(ts_waiting) && READ_ONCE(ts_enq_seq) != cc->ts_seen)) {
 		stat_inc(UFS_LATE_PREEMPT);

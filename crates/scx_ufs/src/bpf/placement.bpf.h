@@ -185,7 +185,8 @@ __once int ts_call_cpu(struct task_struct *p __arg_trusted, u32 cpu)
 }
 
 /* Reached by pinned tasks, by those that found no CPU, and after a slice. */
-static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags)
+static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *tc, u64 enq_flags,
+				       u64 now)
 {
 	u32 cpu = scx_bpf_task_cpu(p);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
@@ -193,7 +194,7 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	u64 scale = task_scale(tc);
 
 	if (waking)
-		ts_meet(cc, tc->vtime, scx_bpf_now());
+		ts_meet(cc, tc->vtime, now);
 	ts_clamp(tc, scale, waking ? 1 : BEHIND_AWAKE);
 	/* Under the rq lock: what the CPU runs cannot change here. */
 	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
@@ -207,8 +208,9 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 		return;
 	}
 	if (waking && !cc->claimed &&
-	    ahead_of(cc, tc->vtime, scx_bpf_now()) > scaled(preempt_lag_ns, scale)) {
+	    ahead_of(cc, tc->vtime, now) > scaled(preempt_lag_ns, scale)) {
 		cc->claimed = 1;
+		cc->claim_latest = latest_next(tc->vtime, scale);
 		stat_inc(UFS_TS_WAKE_PREEMPT_TS);
 		if (likely(!runs_holder(cc))) {
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns,
@@ -222,6 +224,8 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 		return;
 	}
 
+	if (ts_run_next(p, tc, cc, cpu, enq_flags))
+		return;
 	enter_queue(tc, WAITS_TS | cpu);
 	scx_bpf_dsq_insert_vtime(p, TS_DSQ + cpu, ts_slice_ns,
 				 tc->vtime - (waking ? 0 : lead_of(tc, scale)), enq_flags);

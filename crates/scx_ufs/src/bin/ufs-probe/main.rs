@@ -107,6 +107,14 @@ const CLAIMS: &[Claim] = &[
         restricted::weights,
     ),
     ("bursty_tasks_get_their_share", sharing::bursty_share),
+    (
+        "pinned_sleeper_gets_no_more_than_its_weight",
+        sharing::light_sleeper,
+    ),
+    (
+        "tasks_that_are_next_keep_no_other_cgroup_away",
+        sharing::next_in_line,
+    ),
     ("weight_change_takes_effect_at_once", sharing::weight_change),
     ("mark_moves_a_cgroup_that_runs", marking::moves),
     (

@@ -17,6 +17,8 @@ const US: Duration = Duration::from_micros(1);
 
 /// Shares may be this far from the weights' ratio.
 const TOLERANCE: f64 = 0.05;
+/// The part of a CPU that a task of a hundredth of the other's weight may have.
+const LIGHT_MOST: f64 = 0.03;
 
 /// A cgroup's own label decides; without one, its parent's tier; at the top,
 /// time-sensitive.
@@ -296,6 +298,71 @@ pub(crate) fn bursty_share(ufs: &mut Ufs) -> Result<String> {
         bail!("{numbers}; wanted 47 %");
     }
     Ok(numbers)
+}
+
+/// On CPU 0 a light task that sleeps now and then competes with a heavy one that never
+/// does, and is the next each time that it wakes up. It gets no more than its weight.
+pub(crate) fn light_sleeper(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let (heavy, light) = (top.child("heavy", 10_000)?, top.child("light", 100)?);
+    let background = top.child("background", 100)?;
+    let mut verdicts = Vec::new();
+    // Between cgroups, and between two tasks of one: the background has no others beside.
+    for (name, of_heavy, of_light, nice) in [
+        ("time_sensitive", &heavy, &light, 0),
+        ("background", &background, &background, 19),
+    ] {
+        let heavy = Worker::burner(of_heavy, &[0])?;
+        let light = Worker::sleeper(of_light, &[0], MS, 2 * MS, 100_000)?;
+        light.set_nice(nice)?;
+        sleep(500 * MS);
+        let (a, b) = crate::worker::used_by(&light, &heavy, 4000 * MS)?;
+        let numbers = format!("{name} {:.1} %", 100.0 * a / (a + b));
+        if a / (a + b) > LIGHT_MOST {
+            bail!("{numbers}; wanted {} % at most", 100.0 * LIGHT_MOST);
+        }
+        verdicts.push(numbers);
+    }
+    Ok(verdicts.join("; "))
+}
+
+/// Two tasks of one cgroup wake up on CPU 0 while the other runs. Alone, each is the next
+/// when it wakes up; a burner of another cgroup gets its half all the same.
+pub(crate) fn next_in_line(ufs: &mut Ufs) -> Result<String> {
+    ufs.load(&[])?;
+    let top = Cgroup::top()?;
+    let mut verdicts = Vec::new();
+    for name in ["background", "time_sensitive"] {
+        let tier = top.child(name, 100)?;
+        let (pair, other) = (tier.child("pair", 100)?, tier.child("other", 100)?);
+        let start = || Worker::sleeper(&pair, &[0], 50 * US, 400 * US, 100_000);
+        let _pair = (start()?, start()?);
+        sleep(300 * MS);
+        let wakes = |of: &str| -> Result<u64> {
+            let stats = ufs.stats()?;
+            Ok(stats["tiers"][name][of].as_u64().unwrap_or(0))
+        };
+        let (next, queued) = (wakes("wake_next")?, wakes("wake_queued")?);
+        sleep(1000 * MS);
+        let (next, queued) = (wakes("wake_next")? - next, wakes("wake_queued")? - queued);
+        if next < queued {
+            bail!("{name}: {next} wake-ups were the next, {queued} were queued");
+        }
+        let _burner = Worker::burner(&other, &[0])?;
+        sleep(500 * MS);
+        let (a, b) = used_by(&other, &pair, 3000 * MS)?;
+        let numbers = format!(
+            "{name}: {next} of {} wake-ups were the next, the other cgroup has {:.1} %",
+            next + queued,
+            100.0 * a / (a + b)
+        );
+        if (a / (a + b) - 0.5).abs() > TOLERANCE {
+            bail!("{numbers}");
+        }
+        verdicts.push(numbers);
+    }
+    Ok(verdicts.join("; "))
 }
 
 /// root/{x 300/{p 100, q 200}, y 100}: 1/4, 1/2, 1/4 of the tier.

@@ -128,6 +128,16 @@ impl Worker {
         Ok(())
     }
 
+    /// Gives it another nice value.
+    pub(crate) fn set_nice(&self, nice: i32) -> Result<()> {
+        // SAFETY: the call takes numbers only.
+        let result = unsafe {
+            nix::libc::setpriority(nix::libc::PRIO_PROCESS, self.0.id(), nice)
+        };
+        nix::errno::Errno::result(result)?;
+        Ok(())
+    }
+
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         Ok(kill(Pid::from_raw(self.pid()), signal)?)
     }
