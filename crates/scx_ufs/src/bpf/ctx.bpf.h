@@ -260,7 +260,11 @@ struct task_ctx {
 	u64 vtime_elsewhere;	/* in the other tier, where it may come back to */
 	u64 started;
 	u64 billed_at;		/* until when its groups' budgets have paid for it */
-	u64 wake_at;		/* 0: not waking up */
+	/* When it was woken, by bpf_ktime_get_ns(); 0: not waking up. A waker's scx_bpf_now()
+	 * may be an old time: when another CPU takes a task from the waker's run queue, or
+	 * puts one there, the kernel (at least until 7.2) remembers that time as current, and
+	 * forgets it only when the waker's CPU next unlocks its run queue. */
+	u64 wake_at;
 	u32 group;
 	u32 tier;
 	u32 cgroup_tier;	/* as of moves_seen */

@@ -192,10 +192,9 @@ static __always_inline u32 fine_bucket(u64 ns)
 	return bucket < UFS_FINE_BUCKETS ? bucket : UFS_FINE_BUCKETS - 1;
 }
 
-/* A task that was woken starts to run. */
-static __always_inline void count_wakeup(struct task_ctx *tc, u64 now)
+/* A task starts to run that was woken @waited nanoseconds ago. */
+static __always_inline void count_wakeup(struct task_ctx *tc, u64 waited)
 {
-	u64 waited = time_delta(now, tc->wake_at);
 	u32 bucket = coarse_bucket(waited);
 
 	stats()->wake_ns[tc->tier & 1] += waited;
@@ -203,16 +202,16 @@ static __always_inline void count_wakeup(struct task_ctx *tc, u64 now)
 	__sync_fetch_and_add(&work_of(tc->group)->wake_ns_log2[bucket], 1);
 }
 
-/* A task with a slot starts to run: it no longer waits. */
-static __always_inline void start_with_slot(struct task_ctx *tc, u64 now)
+/* A task with a slot starts to run: it no longer waits. @waited is since its wake-up. */
+static __always_inline void start_with_slot(struct task_ctx *tc, u64 now, u64 waited)
 {
 	struct slot_state *state = state_of(tc->slot);
 	struct giveway_report *report = &state->report;
 
 	if (tc->wake_at) {
 		report->wakes++;
-		report->wake_ns += time_delta(now, tc->wake_at);
-		state->wake_ns_log2[coarse_bucket(time_delta(now, tc->wake_at))]++;
+		report->wake_ns += waited;
+		state->wake_ns_log2[coarse_bucket(waited)]++;
 	}
 	state->awaited = 0;
 	if (state->sleeps_since) {
@@ -350,17 +349,16 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		stat_inc(UFS_NO_CTX);
 		return prev_cpu;
 	}
+	tc->wake_at = bpf_ktime_get_ns();
 	apply_hints(p, tc);
 	if (unlikely(is_throttled(tc))) {
 		/* Enqueue puts it into THROTTLED_DSQ: it needs no CPU. */
-		tc->wake_at = scx_bpf_now();
 		tc->idle_found = false;
 		return prev_cpu;
 	}
 	if (tc->tier == GIVEWAY_TIER_TIME_SENSITIVE)
 		return ts_select_cpu(p, tc, prev_cpu, wake_flags);
 	cpu = claim_for_wakeup(p, prev_cpu, wake_flags, false, &idle);
-	tc->wake_at = scx_bpf_now();
 	tc->idle_found = cpu >= 0;
 	if (cpu < 0)
 		return prev_cpu;
@@ -386,7 +384,7 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	if (unlikely(enq_flags & SCX_ENQ_REENQ))
 		stat_inc(UFS_HANDED_BACK);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
-		tc->wake_at = now;
+		tc->wake_at = bpf_ktime_get_ns();
 	if (unlikely(is_throttled(tc))) {
 		enqueue_throttled(p, tc, enq_flags);
 		return;
@@ -497,7 +495,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	struct task_ctx *tc = task_ctx(p);
 	u32 cpu = scx_bpf_task_cpu(p) & (UFS_CPUS_MAX - 1);
 	struct cpu_ctx *cc = cpu_ctx(cpu);
-	u64 now = scx_bpf_now();
+	u64 now = scx_bpf_now(), waited = 0;
 	bool from_floor;
 
 	cc->claimed = 0;
@@ -511,10 +509,12 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		leave_queue(tc);
 	tc->started = now;
 	tc->billed_at = now;
+	if (tc->wake_at)
+		waited = time_delta(bpf_ktime_get_ns(), tc->wake_at);
 	if (unlikely(tc->slot))
-		start_with_slot(tc, now);
+		start_with_slot(tc, now, waited);
 	if (tc->wake_at && stats_on)
-		count_wakeup(tc, now);
+		count_wakeup(tc, waited);
 	tc->wake_at = 0;
 	if (from_floor) {
 		turn_to(&tc->floor, &floor_waiting, OVERRIDE_RUNNING);

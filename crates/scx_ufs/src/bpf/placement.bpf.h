@@ -27,7 +27,9 @@
  *
  * Known weakness: the kernel inserts a task into a queue only after enqueue has
  * returned. A CPU that looks in just that moment finds ts_waiting raised and the
- * queue empty; it looks again at its next tick, or is woken by the timer.
+ * queue empty; it looks again at its next tick, or is woken by the timer. A waker's
+ * scx_bpf_now() may be late (see task_ctx.wake_at): a running task then seems less far
+ * ahead than it is, by the time since the CPU's last tick at most.
  */
 #ifndef UFS_PLACEMENT_H
 #define UFS_PLACEMENT_H
@@ -120,14 +122,12 @@ static __always_inline void ts_clamp(struct task_ctx *tc, u64 scale, u32 slices)
 static __always_inline s32 ts_select_cpu(struct task_struct *p, struct task_ctx *tc, s32 prev,
 					 u64 wake_flags)
 {
-	u64 now = scx_bpf_now();
 	bool idle = false;
 	s32 cpu;
 
-	tc->wake_at = now;
 	cpu = claim_for_wakeup(p, prev, wake_flags, true, &idle);
 	if (cpu < 0)
-		return pick_ts_cpu(p, prev, tc->vtime, now);
+		return pick_ts_cpu(p, prev, tc->vtime, scx_bpf_now());
 	stat_inc(idle ? UFS_TS_WAKE_IDLE : UFS_TS_WAKE_PREEMPT_BG);
 	if (has_llcs && place(cpu)->llc != place(prev)->llc)
 		stat_inc(UFS_TS_LEFT_LLC);

@@ -64,7 +64,9 @@ pub enum What {
         /// The thread that runs now.
         next: Thread,
     },
-    /// A thread was woken up, or is new.
+    /// Another thread, or an interrupt, begins to wake a thread up.
+    Waking(Thread),
+    /// A thread was woken up, or is new: it is in a CPU's run queue by now.
     Wakeup(Thread),
     /// A thread, or the process with this number, went to another cgroup.
     Moved(u32),
@@ -83,7 +85,8 @@ pub fn read(line: &str) -> Line {
     };
     let what = match name {
         "sched_switch" => switch(fields),
-        "sched_wakeup" | "sched_wakeup_new" => wakeup(fields),
+        "sched_waking" => woken(fields).map(What::Waking),
+        "sched_wakeup" | "sched_wakeup_new" => woken(fields).map(What::Wakeup),
         // Of other hierarchies than cgroup v2's no tier is read.
         "cgroup_attach_task" if !fields.starts_with(" dst_root=0 ") => return Line::Other,
         "cgroup_attach_task" => moved(fields),
@@ -151,13 +154,13 @@ fn switch(fields: &str) -> Option<What> {
     })
 }
 
-fn wakeup(fields: &str) -> Option<What> {
+fn woken(fields: &str) -> Option<Thread> {
     let (name, rest) = fields
         .trim_start()
         .strip_prefix("comm=")?
         .rsplit_once(" pid=")?;
     let tid = rest.split(' ').next()?;
-    Some(What::Wakeup(thread(tid, name)?))
+    thread(tid, name)
 }
 
 fn moved(fields: &str) -> Option<What> {
@@ -226,6 +229,11 @@ mod tests {
             panic!("{event:?}");
         };
         assert_eq!((thread.tid, thread.name.as_str()), (7, "a: b"));
+        let waking = woken.replace("wakeup_new", "waking");
+        let Line::Event(event) = read(&waking) else {
+            panic!("{:?}", read(&waking));
+        };
+        assert_eq!(event.what, What::Waking(thread));
     }
 
     #[test]
@@ -286,7 +294,7 @@ mod tests {
         assert_eq!(read("CPU:1 [LOST EVENTS]"), Line::Unreadable);
         assert_eq!(read("# tracer: nop"), Line::Other);
         assert_eq!(
-            read("a-1 [000] ..... 1.0: sched_waking: comm=x"),
+            read("a-1 [000] ..... 1.0: sched_stat_wait: comm=x"),
             Line::Other
         );
         assert_eq!(

@@ -166,13 +166,14 @@ impl<W: Write> Recorder<W> {
     fn event(&mut self, event: Event, tasks: &mut dyn Tasks) -> io::Result<()> {
         let met = match &event.what {
             What::Switch { prev, next, .. } => [prev.tid, next.tid],
-            What::Wakeup(thread) => [thread.tid; 2],
+            What::Waking(thread) | What::Wakeup(thread) => [thread.tid; 2],
             What::Moved(pid) => {
                 self.look_again(*pid, tasks);
                 return Ok(());
             }
         };
-        self.summary.events += 1;
+        // A waking is the beginning of a wake-up.
+        self.summary.events += u64::from(!matches!(event.what, What::Waking(_)));
         for tid in met {
             if tid != 0 && !self.known.contains_key(&tid) {
                 self.known.insert(tid, tasks.about(tid));

@@ -1,13 +1,19 @@
 //! Turns events into slices of time.
 //!
 //! ```text
-//!               wake-up                 switch to it
-//!   (asleep) ─────────────► WAITING ──────────────────► RUNNING
-//!      ▲                       ▲                        │     │
-//!      │                       └──── switch from it, ───┘     │
-//!      │                             runnable: preempted      │
-//!      └────────────────── switch from it, not runnable ──────┘
+//!           waking            wake-up              switch to it
+//!  (asleep) ──────► BEING WOKEN ─────► WAITING ──────────────────► RUNNING
+//!     ▲                                   ▲                        │     │
+//!     │                                   └──── switch from it, ───┘     │
+//!     │                                         runnable: preempted      │
+//!     └────────────────────── switch from it, not runnable ──────────────┘
 //! ```
+//!
+//! A wait begins where its waker begins (`sched_waking`), so that it has the way to
+//! another CPU in it. A waker may be early: the thread is about to sleep and still has its
+//! CPU. Either it is found in the run queue and goes on, which its wake-up says while it
+//! runs, and nothing was waited for. Or it leaves, and its wake-up is seen after that: it
+//! has waited since it left.
 //!
 //! A thread may be in any state when the record begins: what began before has no slice.
 //! Events of different CPUs may be out of order by microseconds; a slice's length is
@@ -107,6 +113,8 @@ pub enum Mark {
 #[derive(Debug, Default)]
 pub struct Timeline {
     running: HashMap<u32, (Thread, u64)>,
+    /// By thread: when its waker began, or when it left its CPU after that.
+    waking: HashMap<u32, u64>,
     waiting: HashMap<u32, (u64, Why)>,
     /// By CPU: lost since the last event there.
     lost: HashMap<u32, u64>,
@@ -118,6 +126,7 @@ impl Timeline {
         self.running.remove(&cpu);
         *self.lost.entry(cpu).or_default() += events;
         // Any thread may have been woken, or have run there, unseen.
+        self.waking.clear();
         self.waiting.clear();
     }
 
@@ -129,11 +138,17 @@ impl Timeline {
             marks.push(Mark::Lost { cpu, events, at_ns });
         }
         match what {
+            What::Waking(thread) => {
+                if thread.tid != 0 {
+                    self.waking.insert(thread.tid, at_ns);
+                }
+            }
             What::Wakeup(thread) => {
+                let since_ns = self.waking.remove(&thread.tid).unwrap_or(at_ns);
                 // Of one that runs it means nothing: it is forgotten when that leaves.
                 if thread.tid != 0 {
                     let waiting = self.waiting.entry(thread.tid);
-                    waiting.or_insert((at_ns, Why::Woken));
+                    waiting.or_insert((since_ns, Why::Woken));
                 }
             }
             What::Switch {
@@ -141,6 +156,10 @@ impl Timeline {
                 is_runnable,
                 next,
             } => {
+                // The wake-up may be seen too late.
+                let woken = self.waking.remove(&next.tid);
+                let waited = self.waiting.remove(&next.tid);
+                let waited = waited.or(woken.map(|since_ns| (since_ns, Why::Woken)));
                 let was_preempted = is_runnable && prev.tid != 0;
                 if let Some((thread, from_ns)) = self.running.remove(&cpu)
                     && thread.tid == prev.tid
@@ -158,8 +177,8 @@ impl Timeline {
                 if was_preempted {
                     self.waiting.insert(prev.tid, (at_ns, Why::Preempted));
                     if next.tid != 0 {
-                        let by_woken_ns = match self.waiting.get(&next.tid) {
-                            Some((from_ns, Why::Woken)) => Some(at_ns.saturating_sub(*from_ns)),
+                        let by_woken_ns = match waited {
+                            Some((from_ns, Why::Woken)) => Some(at_ns.saturating_sub(from_ns)),
                             _ => None,
                         };
                         marks.push(Mark::Preempted {
@@ -174,8 +193,11 @@ impl Timeline {
                     }
                 } else {
                     self.waiting.remove(&prev.tid);
+                    if let Some(since_ns) = self.waking.get_mut(&prev.tid) {
+                        *since_ns = at_ns.max(*since_ns);
+                    }
                 }
-                if let Some((from_ns, why)) = self.waiting.remove(&next.tid) {
+                if let Some((from_ns, why)) = waited {
                     marks.push(Mark::Waited {
                         tier: tier(next.tid),
                         thread: next.clone(),
@@ -222,6 +244,14 @@ mod tests {
                 is_runnable,
                 next: thread(next),
             },
+        }
+    }
+
+    fn waking(at_ns: u64, tid: u32) -> Event {
+        Event {
+            at_ns,
+            cpu: 1,
+            what: What::Waking(thread(tid)),
         }
     }
 
@@ -332,10 +362,76 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_begins_with_its_waker() {
+        let marks = marks([
+            waking(5, 1),
+            wakeup(8, 1),
+            switch(20, 11, true, 1),
+            switch(30, 1, false, 0),
+            // Another's wake-up, whose waker is not in the record.
+            wakeup(40, 2),
+            switch(45, 0, true, 2),
+        ]);
+        assert_eq!(
+            waits(&marks),
+            [(1, 5, 20, Why::Woken), (2, 40, 45, Why::Woken)]
+        );
+        let woken = marks.iter().find_map(|mark| match mark {
+            Mark::Preempted { by_woken_ns, .. } => Some(*by_woken_ns),
+            _ => None,
+        });
+        assert_eq!(woken, Some(Some(15)));
+    }
+
+    #[test]
+    fn who_is_woken_before_it_has_left_waits_since_it_left() {
+        let marks = marks([
+            switch(1, 0, true, 1),
+            waking(10, 1),
+            switch(12, 1, false, 0),
+            wakeup(15, 1),
+            switch(20, 0, true, 1),
+        ]);
+        assert_eq!(waits(&marks), [(1, 12, 20, Why::Woken)]);
+    }
+
+    #[test]
+    fn who_is_woken_in_the_run_queue_goes_on_and_waits_for_nothing() {
+        let marks = marks([
+            switch(1, 0, true, 1),
+            waking(10, 1),
+            wakeup(11, 1),
+            switch(12, 1, false, 0),
+            switch(20, 0, true, 1),
+            // Likewise, but preempted before its waker has found it.
+            waking(30, 1),
+            switch(31, 1, true, 11),
+            wakeup(32, 1),
+            switch(40, 11, true, 1),
+            switch(50, 1, false, 0),
+            switch(60, 0, true, 1),
+        ]);
+        assert_eq!(waits(&marks), [(1, 31, 40, Why::Preempted)]);
+    }
+
+    #[test]
+    fn a_wake_up_that_is_seen_too_late_makes_one_wait() {
+        let marks = marks([
+            waking(10, 1),
+            switch(15, 0, true, 1),
+            wakeup(16, 1),
+            switch(20, 1, false, 0),
+            switch(30, 0, true, 1),
+        ]);
+        assert_eq!(waits(&marks), [(1, 10, 15, Why::Woken)]);
+    }
+
+    #[test]
     fn what_was_lost_makes_no_slice() {
         let mut timeline = Timeline::default();
         timeline.see(switch(1, 0, true, 1), tier);
         timeline.see(wakeup(2, 2), tier);
+        timeline.see(waking(3, 2), tier);
         timeline.lose(0, 3);
         timeline.lose(0, 4);
         let marks = timeline.see(switch(50, 1, false, 2), tier);

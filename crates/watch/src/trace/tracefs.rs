@@ -5,7 +5,7 @@
 //!   tracefs/instances/giveway-PID
 //!     trace_clock      mono: the clock that programs can read, too
 //!     buffer_size_kb   of each CPU
-//!     events/sched/{sched_switch,sched_wakeup,sched_wakeup_new}/enable
+//!     events/sched/{sched_switch,sched_waking,sched_wakeup,sched_wakeup_new}/enable
 //!     events/cgroup/cgroup_attach_task/enable
 //!     tracing_on
 //!     trace_pipe       text, consumed by reading
@@ -30,8 +30,9 @@ use super::record::Feed;
 /// Where distributions mount it.
 pub const MOUNT: &str = "/sys/kernel/tracing";
 
-const EVENTS: [&str; 4] = [
+const EVENTS: [&str; 5] = [
     "sched/sched_switch",
+    "sched/sched_waking",
     "sched/sched_wakeup",
     "sched/sched_wakeup_new",
     "cgroup/cgroup_attach_task",
