@@ -52,7 +52,8 @@
  *
  * WEAKNESSES: an inherited hint is in no slot, so it is lost when UFS is loaded again. A
  * task that sleeps, or that waits in a queue, changes its tier when it next wakes up or
- * runs, even if another thread writes its slot. A claim among many is noticed late. A
+ * runs, even if another thread writes its slot. A slot that is claimed for it meanwhile
+ * counts from its first tick after it woke up. A claim among many is noticed late. A
  * program that changes header.claims all the time makes every task search LOOKS_MAX
  * times per LOOK_NS.
  */
@@ -552,8 +553,8 @@ static __always_inline bool policy_changed(struct task_struct *p, struct task_ct
 
 /* Apply what has changed of the task's hint, cgroup and policy. It is in no queue, and
  * charged up to now. Mostly nothing has changed; that is checked here, since
- * apply_slot() has to look its context up again. */
-static __always_inline void apply_hints(struct task_struct *p, struct task_ctx *tc)
+ * apply_slot() has to look its context up again. @search: also for another slot. */
+static __always_inline void apply_changes(struct task_struct *p, struct task_ctx *tc, bool search)
 {
 	if (unlikely(READ_ONCE(tier_moves) != tc->moves_seen))
 		apply_cgroup_tier(p, tc);
@@ -561,12 +562,24 @@ static __always_inline void apply_hints(struct task_struct *p, struct task_ctx *
 		apply_slot(p);
 	if (!hints_on)
 		return;
-	if (should_search(p, tc)) {
+	if (search && should_search(p, tc)) {
 		search_slot(p);
 		apply_slot(p);
 	} else if (unlikely(has_hint(tc)) && slot_differs(p, tc)) {
 		apply_slot(p);
 	}
+}
+
+static __always_inline void apply_hints(struct task_struct *p, struct task_ctx *tc)
+{
+	apply_changes(p, tc, true);
+}
+
+/* The same of a task that wakes up. It looked for a slot when it went to sleep. If another
+ * thread has claimed one for it since, it finds that at its first tick or when it stops. */
+static __always_inline void apply_hints_awake(struct task_struct *p, struct task_ctx *tc)
+{
+	apply_changes(p, tc, false);
 }
 
 /* Whether apply_hints() would do something for the task that runs. */

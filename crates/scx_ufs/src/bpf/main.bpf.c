@@ -350,7 +350,7 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		return prev_cpu;
 	}
 	tc->wake_at = bpf_ktime_get_ns();
-	apply_hints(p, tc);
+	apply_hints_awake(p, tc);
 	if (unlikely(is_throttled(tc))) {
 		/* Enqueue puts it into THROTTLED_DSQ: it needs no CPU. */
 		tc->idle_found = false;
@@ -380,7 +380,10 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (unlikely(tc->waits || tc->floor || tc->boost))
 		leave_queue(tc);
-	apply_hints(p, tc);
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		apply_hints_awake(p, tc);
+	else
+		apply_hints(p, tc);
 	if (unlikely(enq_flags & SCX_ENQ_REENQ))
 		stat_inc(UFS_HANDED_BACK);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
