@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 #[path = "package/build.rs"]
 mod build;
+mod dashboard;
 #[path = "package/guest.rs"]
 mod guest;
 #[path = "pods/node.rs"]

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   samples ──► model: rows ──► view: a screen, or lines of text
-//!                  ▲
+//!                  │ ▲              ▲
+//!                  └─┼─► history ───┘
 //!   keys ──► controls: which rows, in which order
 //! ```
 //!
-//! [`model`] and [`controls`] are pure; [`view`] draws into any backend; only
+//! [`model`], [`history`] and [`controls`] are pure; [`view`] draws into any backend; only
 //! [`run`] knows a terminal and a clock.
 
 pub mod controls;
+pub mod history;
 pub mod model;
 pub mod run;
 pub mod view;

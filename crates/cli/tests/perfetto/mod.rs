@@ -55,7 +55,7 @@ fn recorded() -> &'static Path {
 }
 
 /// The example of a lock with hints.
-fn convoy(dir: &Path) -> PathBuf {
+pub(crate) fn convoy(dir: &Path) -> PathBuf {
     let hints = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hints");
     let program = dir.join("convoy");
     let mut cc = Command::new("cc");

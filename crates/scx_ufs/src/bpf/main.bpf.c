@@ -512,7 +512,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		leave_queue(tc);
 	tc->started = now;
 	tc->billed_at = now;
-	if (tc->wake_at)
+	if (tc->wake_at && (stats_on || tc->slot))
 		waited = time_delta(bpf_ktime_get_ns(), tc->wake_at);
 	if (unlikely(tc->slot))
 		start_with_slot(tc, now, waited);

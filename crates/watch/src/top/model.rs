@@ -399,6 +399,23 @@ pub(crate) mod tests {
         Interval::new(Sample::default(), now, Duration::from_secs(1), title)
     }
 
+    /// The same with so much of the CPU time.
+    pub(crate) fn scaled(part: f64) -> Interval {
+        let mut interval = interval();
+        let now = &mut interval.now;
+        let scale = |ns: &mut u64| *ns = (*ns as f64 * part) as u64;
+        now.tiers
+            .values_mut()
+            .for_each(|tier| scale(&mut tier.run_ns));
+        let works = now.cpus.values_mut().map(|cpu| &mut cpu.work);
+        let works = works.chain(now.cgroups.values_mut().map(|cgroup| &mut cgroup.work));
+        for work in works.chain(now.threads.values_mut().map(|thread| &mut thread.work)) {
+            scale(&mut work.time_sensitive_ns);
+            scale(&mut work.background_ns);
+        }
+        interval
+    }
+
     fn names(view: View, wanted: &Wanted) -> Vec<String> {
         let rows = interval().rows(view, wanted);
         rows.into_iter().map(|row| row.name).collect()

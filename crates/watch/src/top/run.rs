@@ -7,6 +7,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use super::controls::Controls;
+use super::history::History;
 use super::model::{Document, Interval, View, Wanted};
 use super::view::{self, Screen};
 use crate::sample::Sample;
@@ -114,11 +115,13 @@ fn converse(
     mut controls: Controls,
 ) -> io::Result<()> {
     let mut interval: Option<Interval> = None;
+    let mut history = History::default();
     let mut trouble: Option<String> = None;
     let mut due = Instant::now() + every;
     while !controls.has_quit {
         let screen = Screen {
             interval: interval.as_ref(),
+            history: &history,
             trouble: trouble.as_deref(),
             controls: &controls,
         };
@@ -137,6 +140,7 @@ fn converse(
         due = Instant::now() + every;
         match sampler.interval() {
             Ok(next) if !controls.is_paused => {
+                next.iter().for_each(|next| history.push(next));
                 interval = next.or(interval);
                 trouble = None;
             }

@@ -1,4 +1,4 @@
-//! Rows as lines of at most 80 columns, and a screen made of them.
+//! Rows as lines of 80 columns or more, and a screen made of them.
 //!
 //! ```text
 //! NAME                      RUN %   BG %     P50     P99 PREEMPT/s BOOST/s FLOOR/s
@@ -6,7 +6,11 @@
 //! ```
 //!
 //! What does not fit of a path is its beginning, of any other name its end. On a
-//! wider screen names get the room.
+//! wider screen names get the room; from 120 columns on [`history`](super::history) gets
+//! half of it.
+//!
+//! Screens of 80 and 200 columns are kept in `golden/`, and a test compares them. After a
+//! change, `GIVEWAY_RENEW=1 cargo test -p giveway-watch golden` writes them anew.
 
 use std::time::Duration;
 
@@ -16,6 +20,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::controls::{Controls, HELP};
+use super::history::{self, History};
 use super::model::{Column, Interval, Row, View, Wanted};
 
 /// What a table without a screen is wide.
@@ -32,6 +37,14 @@ fn heading(column: Column) -> (&'static str, usize) {
         Column::Preempted => ("PREEMPT/s", 9),
         Column::Boosted => ("BOOST/s", 7),
         Column::Floor => ("FLOOR/s", 7),
+    }
+}
+
+/// The columns that the history has, of a screen's.
+fn history_width(width: usize) -> usize {
+    match width.saturating_sub(WIDTH) / 2 {
+        0..20 => 0,
+        half => half.min(history::LENGTH),
     }
 }
 
@@ -128,6 +141,8 @@ pub fn table(interval: &Interval, view: View, wanted: &Wanted) -> String {
 pub struct Screen<'a> {
     /// What happened last; none before the second sample.
     pub interval: Option<&'a Interval>,
+    /// What happened before.
+    pub history: &'a History,
     /// Why there is nothing newer.
     pub trouble: Option<&'a str>,
     /// What the user wants to see.
@@ -153,7 +168,7 @@ pub fn draw(frame: &mut Frame<'_>, screen: Screen<'_>) {
     let width = usize::from(area.width);
     frame.render_widget(status(screen), top);
     frame.render_widget(views(screen.controls), tabs);
-    frame.render_widget(headings(screen.controls, width), head);
+    frame.render_widget(headings(screen, width), head);
     for (row, line) in body.rows().zip(lines(screen, width, body.height)) {
         frame.render_widget(line, row);
     }
@@ -199,17 +214,33 @@ fn views(controls: &Controls) -> Line<'static> {
     Line::from(spans)
 }
 
-fn headings(controls: &Controls, width: usize) -> Line<'static> {
-    let by = controls.wanted.by;
-    let spans = cells(width, |column| heading(column).0.to_owned()).map(|(column, cell)| {
-        let sorted = match (column == by, controls.wanted.is_ascending) {
-            (true, false) => Modifier::REVERSED,
-            (true, true) => Modifier::REVERSED | Modifier::UNDERLINED,
-            (false, _) => Modifier::empty(),
-        };
-        Span::styled(cell, sorted | Modifier::BOLD)
-    });
-    Line::from(spans.collect::<Vec<_>>())
+fn headings(screen: Screen<'_>, width: usize) -> Line<'static> {
+    let Controls { wanted, view, .. } = screen.controls;
+    let bars = history_width(width);
+    let cells = cells(numbers_width(width), |column| heading(column).0.to_owned());
+    let mut spans: Vec<Span<'static>> = cells
+        .map(|(column, cell)| {
+            let sorted = match (column == wanted.by, wanted.is_ascending) {
+                (true, false) => Modifier::REVERSED,
+                (true, true) => Modifier::REVERSED | Modifier::UNDERLINED,
+                (false, _) => Modifier::empty(),
+            };
+            Span::styled(cell, sorted | Modifier::BOLD)
+        })
+        .collect();
+    if let (1.., Some(interval)) = (bars, screen.interval) {
+        let title = format!("RUN % TO {}", 100 * history::full(*view, interval));
+        spans.push(Span::styled(format!(" {title:>bars$}"), Modifier::BOLD));
+    }
+    Line::from(spans)
+}
+
+/// What is left beside the history and the blank before it.
+fn numbers_width(width: usize) -> usize {
+    match history_width(width) {
+        0 => width,
+        bars => width - bars - 1,
+    }
 }
 
 /// The rows from the first that is not scrolled past. The last page stays.
@@ -229,8 +260,14 @@ fn lines(screen: Screen<'_>, width: usize, height: u16) -> Vec<Line<'static>> {
             Some("background") => Style::new().add_modifier(Modifier::DIM),
             _ => Style::new(),
         };
-        let cells = cells(width, |column| cell(row, column, interval.length));
-        Line::styled(cells.map(|(_, cell)| cell).collect::<String>(), style)
+        let cells = cells(numbers_width(width), |column| {
+            cell(row, column, interval.length)
+        });
+        let mut line: String = cells.map(|(_, cell)| cell).collect();
+        if let bars @ 1.. = history_width(width) {
+            line += &format!(" {}", screen.history.bars(controls.view, row, bars));
+        }
+        Line::styled(line, style)
     };
     rows.iter().skip(skipped).take(height).map(line).collect()
 }
@@ -258,17 +295,21 @@ fn footer(controls: &Controls) -> Line<'static> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
     use super::*;
-    use crate::top::model::tests::interval;
+    use crate::top::model::tests::{interval, scaled};
 
     fn screen(controls: &Controls, trouble: Option<&str>, width: u16) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(width, 8)).unwrap();
         let interval = interval();
         let screen = Screen {
             interval: Some(&interval),
+            history: &History::default(),
             trouble,
             controls,
         };
@@ -278,7 +319,10 @@ mod tests {
 
     /// The screen's lines, without blanks at their ends.
     fn drawn(controls: &Controls, trouble: Option<&str>, width: u16) -> Vec<String> {
-        let terminal = screen(controls, trouble, width);
+        text(&screen(controls, trouble, width), width)
+    }
+
+    fn text(terminal: &Terminal<TestBackend>, width: u16) -> Vec<String> {
         let cells = terminal.backend().buffer().content();
         cells
             .chunks(width.into())
@@ -306,6 +350,46 @@ mod tests {
                 HELP,
             ]
         );
+    }
+
+    /// A machine of which every view has rows with numbers of every size, after a minute.
+    fn golden(width: u16) -> String {
+        let mut history = History::default();
+        let now = interval();
+        // A rising load, then the interval that is shown.
+        for tenths in 0..=40 {
+            history.push(&scaled(f64::from(tenths) / 40.0));
+        }
+        history.push(&now);
+        let screens = View::ALL.map(|view| {
+            let controls = controls(view);
+            let mut terminal = Terminal::new(TestBackend::new(width, 10)).unwrap();
+            let screen = Screen {
+                interval: Some(&now),
+                history: &history,
+                trouble: None,
+                controls: &controls,
+            };
+            terminal.draw(|frame| draw(frame, screen)).unwrap();
+            text(&terminal, width).join("\n") + "\n"
+        });
+        screens.join("\n")
+    }
+
+    #[test]
+    fn golden_screens_are_what_is_drawn() {
+        for width in [80, 200] {
+            let name = format!("src/top/golden/{width}.txt");
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+            let drawn = golden(width);
+            if std::env::var_os("GIVEWAY_RENEW").is_some() {
+                fs::write(&file, &drawn).unwrap();
+            }
+            let kept = fs::read_to_string(&file).unwrap();
+            assert_eq!(kept, drawn, "at {width} columns:\n{drawn}");
+            let longest = drawn.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(width.into()));
+        }
     }
 
     #[test]
@@ -349,6 +433,7 @@ mod tests {
         let interval = interval();
         let screen = Screen {
             interval: Some(&interval),
+            history: &History::default(),
             trouble: None,
             controls: &controls,
         };
