@@ -12,6 +12,7 @@ mod guest;
 #[path = "pods/node.rs"]
 mod node;
 mod perfetto;
+mod profile;
 #[path = "loader/scx_loader.rs"]
 mod scx_loader;
 #[path = "guest/transcript.rs"]

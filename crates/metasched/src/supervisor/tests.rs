@@ -327,3 +327,47 @@ proptest! {
         prop_assert!(world.runs("a"));
     }
 }
+
+/// The fault after this one, so that none is left out.
+fn after(fault: &Fault) -> Option<Fault> {
+    let why = || "…".to_owned();
+    match fault {
+        Fault::CannotRun(_) => Some(Fault::FailedToLoad(why())),
+        Fault::FailedToLoad(_) => Some(Fault::LateToLoad(Duration::ZERO)),
+        Fault::LateToLoad(_) => Some(Fault::Exited(why())),
+        Fault::Exited(_) => Some(Fault::Detached),
+        Fault::Detached => Some(Fault::Starves(Duration::ZERO)),
+        Fault::Starves(_) => Some(Fault::IgnoredStop),
+        Fault::IgnoredStop => None,
+    }
+}
+
+#[test]
+fn page_lists_each_message_of_the_daemon_and_no_other() {
+    let name = || "…".to_owned();
+    let first = Fault::CannotRun(name());
+    let faults = std::iter::successors(Some(first), after);
+    let events = faults.map(|fault| Event::Failed(name(), fault, Duration::ZERO));
+    let events = events.chain([
+        Event::Started(name(), Duration::ZERO),
+        Event::Stopped(name(), Duration::ZERO),
+        Event::Aside(name()),
+        Event::Resumed,
+    ]);
+    let said = events.map(|event| event.to_string().replace("0.0ns", "…").replace("0ns", "…"));
+    let said: Vec<String> = said.collect();
+    let page = include_str!("../../../../docs/operate/metascheduler.md");
+    let (_, section) = page.split_once("\n### Messages\n").expect("the section");
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+    let listed: Vec<&str> = rows.map(|row| row.split("` |").next().unwrap()).collect();
+    for message in &said {
+        assert!(listed.contains(&message.as_str()), "not listed: {message}");
+    }
+    let daemon = include_str!("../daemon.rs");
+    for message in listed {
+        let literal = format!("\"{}", message.trim_end_matches('…'));
+        let is_said = said.iter().any(|one| one == message) || daemon.contains(&literal);
+        assert!(is_said, "said nowhere: {message}");
+    }
+}
