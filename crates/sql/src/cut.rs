@@ -53,6 +53,7 @@ use datafusion::physical_plan::{
 };
 use giveway_tasks::{Pipeline, Query};
 
+use crate::cluster::Shelf;
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
 use crate::join::{self, NativeJoin};
 use crate::partition_stream::{Sink, StreamPipeline, StreamSink, Surroundings};
@@ -76,11 +77,12 @@ pub(crate) struct Cut {
     pub(crate) stages: Vec<Arc<Stage>>,
 }
 
-/// Cuts a plan whose result goes there.
+/// Cuts a plan whose result goes there: to a shelf, if there is one, or to the client.
 pub(crate) fn cut(
     plan: Arc<dyn ExecutionPlan>,
     query: Query,
     results: &Arc<Results>,
+    shelf: Option<&Shelf>,
     surroundings: &Surroundings,
     board: &Arc<Board>,
 ) -> Result<Cut> {
@@ -93,8 +95,13 @@ pub(crate) fn cut(
         board,
         texts: None,
     };
-    let plan = cutter.descend(plan)?;
-    cutter.push(plan, Arc::new(ResultSink(Arc::clone(results))));
+    match shelf {
+        Some(shelf) => cutter.shelve(plan, shelf, results)?,
+        None => {
+            let plan = cutter.descend(plan)?;
+            cutter.push(plan, Arc::new(ResultSink(Arc::clone(results))));
+        }
+    }
     Ok(cutter.cut)
 }
 
@@ -135,17 +142,8 @@ impl Cutter<'_> {
             return self.descend(Arc::clone(node.input()));
         }
         if let Some(node) = plan.downcast_ref::<RepartitionExec>() {
-            let partitioning = node.partitioning().clone();
-            let route = match partitioning {
-                Partitioning::Hash(..) | Partitioning::Range(_) => {
-                    Route::Split(partitioning.clone())
-                }
-                Partitioning::RoundRobinBatch(_) | Partitioning::UnknownPartitioning(_) => {
-                    Route::Shared
-                }
-            };
-            let partitions = partitioning.partition_count();
-            return self.exchange(&plan, node.input(), route, partitions);
+            let partitions = node.partitioning().partition_count();
+            return self.exchange(&plan, node.input(), route(node), partitions);
         }
         if let Some(node) = plan.downcast_ref::<CoalescePartitionsExec>()
             && node.input().output_partitioning().partition_count() > 1
@@ -254,10 +252,43 @@ impl Cutter<'_> {
         Ok(Arc::new(ExchangeSource::new(exchange, properties)))
     }
 
+    /// The last pipeline of a part: its exchange is read by other workers.
+    fn shelve(
+        &mut self,
+        plan: Arc<dyn ExecutionPlan>,
+        shelf: &Shelf,
+        results: &Arc<Results>,
+    ) -> Result<()> {
+        let (input, route) = match plan.downcast_ref::<RepartitionExec>() {
+            Some(node) => (Arc::clone(node.input()), route(node)),
+            None => (Arc::clone(&plan), Route::Straight),
+        };
+        let partitions = plan.output_partitioning().partition_count();
+        let rows = rows_expected(&plan);
+        let input = self.descend(input)?;
+        let exchange = self.new_exchange(&input, route, partitions, None, rows);
+        self.push(input, shelf.sink(exchange, results));
+        Ok(())
+    }
+
     /// A pipeline that ends in an exchange.
     fn store(
         &mut self,
         input: Arc<dyn ExecutionPlan>,
+        route: Route,
+        partitions: usize,
+        fetch: Option<usize>,
+        rows_expected: f64,
+    ) -> Arc<Exchange> {
+        let exchange = self.new_exchange(&input, route, partitions, fetch, rows_expected);
+        self.push(input, Arc::new(ExchangeSink(Arc::clone(&exchange))));
+        exchange
+    }
+
+    /// An exchange at the end of the next pipeline.
+    fn new_exchange(
+        &self,
+        input: &Arc<dyn ExecutionPlan>,
         route: Route,
         partitions: usize,
         fetch: Option<usize>,
@@ -278,9 +309,7 @@ impl Cutter<'_> {
             rows_expected,
             &setting,
         );
-        let exchange = Arc::new(exchange);
-        self.push(input, Arc::new(ExchangeSink(Arc::clone(&exchange))));
-        exchange
+        Arc::new(exchange)
     }
 
     fn batch_rows(&self) -> usize {
@@ -377,6 +406,14 @@ impl Cutter<'_> {
         self.cut.stages.push(Arc::clone(&stage));
         let pipeline = StreamPipeline::new(plan, sink, self.surroundings.clone(), stage);
         self.add(pipeline);
+    }
+}
+
+/// Which partition the rows of a repartitioning go to.
+fn route(node: &RepartitionExec) -> Route {
+    match node.partitioning() {
+        split @ (Partitioning::Hash(..) | Partitioning::Range(_)) => Route::Split(split.clone()),
+        Partitioning::RoundRobinBatch(_) | Partitioning::UnknownPartitioning(_) => Route::Shared,
     }
 }
 

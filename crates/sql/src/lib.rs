@@ -58,10 +58,12 @@
 //! | `admission`, `run` | Which query may start, and how does it end? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
+//! | `cluster` | How do several machines run a query? |
 //! | [`shell`], [`server`] | How is it asked, by people and by programs? |
 //! | `stock` | Compared with what? |
 
 mod admission;
+mod cluster;
 mod cut;
 mod engine;
 mod error;
@@ -98,6 +100,7 @@ mod wrap;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use cluster::{ClusterSettings, WorkerStatus};
 pub use engine::{Builder, Engine, EngineStats};
 pub use error::{BuildError, SqlError};
 pub use giveway_tasks::{ParsePolicyError, Policy, Report, Shutdown};

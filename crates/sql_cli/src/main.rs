@@ -3,6 +3,7 @@
 //! ```text
 //!   giveway sql         ─► session ─► shell ◄─ lines: -c, -f, a pipe, a terminal
 //!   giveway sql serve   ─► session ─► server ◄─ clients, until SIGINT or SIGTERM
+//!   giveway sql worker  ─► engine ─► server ◄─ the server of a cluster
 //!   giveway sql tpch    ─► files
 //! ```
 //!
@@ -48,7 +49,7 @@ pub(crate) struct SqlArgs {
     #[command(flatten)]
     engine: EngineArgs,
     /// Ask a server instead: grpc://HOST:PORT
-    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "memory", "spill", "policy"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "part_size", "memory", "spill", "policy"])]
     connect: Option<String>,
     #[command(flatten)]
     login: LoginArgs,
@@ -85,6 +86,7 @@ struct LoginArgs {
 #[derive(Subcommand, Debug)]
 enum SqlCommand {
     Serve(serve::ServeArgs),
+    Worker(serve::WorkerArgs),
     Tpch(tpch::TpchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -109,6 +111,7 @@ fn main() -> ExitCode {
 fn sql(args: &SqlArgs) -> Result<(), Failure> {
     match &args.command {
         Some(SqlCommand::Serve(args)) => return serve::serve(args),
+        Some(SqlCommand::Worker(args)) => return serve::work(args),
         Some(SqlCommand::Tpch(args)) => return tpch::tpch(args),
         Some(SqlCommand::Completions(args)) => {
             return args.print(SqlArgs::command(), "giveway-sql");
@@ -130,7 +133,7 @@ async fn shell(args: &SqlArgs) -> Result<(), Failure> {
             let password = args.login.password.as_deref().unwrap_or_default();
             Shell::connect(url, &args.login.user, password).await
         }
-        None => Shell::local(args.engine.session().await?),
+        None => Shell::local(args.engine.session(&args.login).await?),
     };
     let mut shell = shell
         .map_err(failure)?
