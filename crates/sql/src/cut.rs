@@ -36,6 +36,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::datasource::sink::DataSinkExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -53,7 +54,7 @@ use datafusion::physical_plan::{
 };
 use giveway_tasks::{Pipeline, Query};
 
-use crate::cluster::Shelf;
+use crate::cluster::{self, Shelf};
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
 use crate::join::{self, NativeJoin};
 use crate::partition_stream::{Sink, StreamPipeline, StreamSink, Surroundings};
@@ -179,8 +180,12 @@ impl Cutter<'_> {
         if children.is_empty() {
             return Ok(self.leaf(plan));
         }
+        let gathers = gathers(&plan);
         let children = (children.into_iter())
-            .map(|child| self.descend(Arc::clone(child)))
+            .map(|child| match gathers && cluster::is_remote(child) {
+                true => self.gathered(child),
+                false => self.descend(Arc::clone(child)),
+            })
             .collect::<Result<Vec<_>>>()?;
         let plan = self.with_slices(replace_children_if_necessary(plan, children)?)?;
         if let Some(parted) = PartedExec::replacing(&plan) {
@@ -283,6 +288,12 @@ impl Cutter<'_> {
         let exchange = self.new_exchange(&input, route, partitions, fetch, rows_expected);
         self.push(input, Arc::new(ExchangeSink(Arc::clone(&exchange))));
         exchange
+    }
+
+    /// What other workers have made, in an exchange of this one.
+    fn gathered(&mut self, leaf: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = leaf.output_partitioning().partition_count();
+        self.exchange(leaf, leaf, Route::Straight, partitions)
     }
 
     /// An exchange at the end of the next pipeline.
@@ -407,6 +418,17 @@ impl Cutter<'_> {
         let pipeline = StreamPipeline::new(plan, sink, self.surroundings.clone(), stage);
         self.add(pipeline);
     }
+}
+
+/// Whether an operator has to know how many rows there are before it reads them: `parts`
+/// divides its work by that.
+fn gathers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    (plan.downcast_ref::<AggregateExec>()).is_some_and(|aggregate| {
+        matches!(
+            aggregate.mode(),
+            AggregateMode::Final | AggregateMode::FinalPartitioned
+        )
+    })
 }
 
 /// Which partition the rows of a repartitioning go to.

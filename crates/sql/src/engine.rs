@@ -33,6 +33,7 @@ use crate::run::{Run, Start};
 use crate::session::Session;
 use crate::side_thread::SideThread;
 use crate::spill::Spiller;
+use crate::stores::Stores;
 use crate::timer::{Due, Timer};
 
 /// How an engine is made.
@@ -341,6 +342,7 @@ impl Inner {
         let no_spilling = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::clone(&self.memory))
+            .with_object_store_registry(Arc::new(Stores::new(&self.readers)))
             .with_disk_manager_builder(no_spilling)
             .build();
         Arc::new(environment.expect("nothing is opened"))

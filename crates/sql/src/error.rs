@@ -41,7 +41,10 @@ pub enum SqlError {
     #[error("the engine was shut down before the query was done")]
     ShutDown,
     /// A worker of the cluster has gone: submit the query again, the others run it.
-    #[error("{why}: the query has failed; ask it again, the other workers will run it")]
+    #[error(
+        "worker {worker} does not answer ({why}), and the query has failed with it: ask it \
+         again, the other workers will run it"
+    )]
     WorkerLost {
         /// HOST:PORT.
         worker: String,

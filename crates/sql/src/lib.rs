@@ -52,7 +52,7 @@
 //! | module | question |
 //! | --- | --- |
 //! | `task_time`, `memory`, `progress`, `side_thread`, `timer`, `planner` | When does a task end, how much memory is held, how far is a query, what runs beside the workers, what is due, and where are plans made? |
-//! | `sketch`, `table`, `read`, `scan` | What do plans read? |
+//! | `sketch`, `table`, `stores`, `read`, `scan` | What do plans read? |
 //! | `results`, `spill`, `exchange` | Where do rows go? |
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
@@ -92,6 +92,7 @@ mod slice;
 mod sort;
 mod spill;
 mod stock;
+mod stores;
 mod table;
 mod task_time;
 mod timer;

@@ -70,6 +70,11 @@ impl SideThread {
         self.handle.enter()
     }
 
+    /// The thread's runtime.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(task);
     }

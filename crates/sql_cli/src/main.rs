@@ -10,6 +10,7 @@
 //! The engine (`giveway-sql`) runs statements; this crate has the options, the terminal
 //! and exit statuses.
 
+mod cluster;
 mod serve;
 mod session;
 mod terminal;
@@ -87,6 +88,7 @@ struct LoginArgs {
 enum SqlCommand {
     Serve(serve::ServeArgs),
     Worker(serve::WorkerArgs),
+    Cluster(cluster::ClusterArgs),
     Tpch(tpch::TpchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -102,17 +104,18 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn main() -> ExitCode {
     memory::keep_what_is_freed();
     match SqlArgs::try_parse() {
-        Ok(args) => giveway_command::end(sql(&args).map(|()| 0)),
+        Ok(args) => giveway_command::end(sql(args).map(|()| 0)),
         Err(error) => giveway_command::explain(&error),
     }
 }
 
 /// Runs a shell or one of the other commands.
-fn sql(args: &SqlArgs) -> Result<(), Failure> {
-    match &args.command {
-        Some(SqlCommand::Serve(args)) => return serve::serve(args),
-        Some(SqlCommand::Worker(args)) => return serve::work(args),
-        Some(SqlCommand::Tpch(args)) => return tpch::tpch(args),
+fn sql(mut args: SqlArgs) -> Result<(), Failure> {
+    match args.command.take() {
+        Some(SqlCommand::Serve(args)) => return serve::serve(&args),
+        Some(SqlCommand::Worker(args)) => return serve::work(&args),
+        Some(SqlCommand::Cluster(args)) => return cluster::cluster(args),
+        Some(SqlCommand::Tpch(args)) => return tpch::tpch(&args),
         Some(SqlCommand::Completions(args)) => {
             return args.print(SqlArgs::command(), "giveway-sql");
         }
@@ -124,7 +127,7 @@ fn sql(args: &SqlArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .cannot("start a runtime")?;
-    runtime.block_on(shell(args))
+    runtime.block_on(shell(&args))
 }
 
 async fn shell(args: &SqlArgs) -> Result<(), Failure> {

@@ -32,9 +32,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
     #[command(flatten)]
-    engine: EngineArgs,
+    pub(super) engine: EngineArgs,
     #[command(flatten)]
-    login: LoginArgs,
+    pub(super) login: LoginArgs,
 }
 
 /// Run parts of queries for a 'giveway sql serve --workers'
@@ -49,6 +49,9 @@ pub(crate) struct WorkerArgs {
     /// For how many seconds queries may go on after the first Ctrl-C
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    with_parent: bool,
     #[command(flatten)]
     engine: MachineArgs,
     #[command(flatten)]
@@ -69,6 +72,12 @@ pub(super) fn work(args: &WorkerArgs) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let session = args.engine.engine(None)?.session();
         let server = Server::builder(session).read_only(true).worker(true);
+        if args.with_parent {
+            std::thread::spawn(|| {
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                std::process::exit(0);
+            });
+        }
         listen(server, args.listen, args.grace, &args.login).await
     })
 }

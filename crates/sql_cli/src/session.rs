@@ -27,7 +27,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     part_size: Size,
     #[command(flatten)]
-    machine: MachineArgs,
+    pub(crate) machine: MachineArgs,
     /// time_sensitive (somebody waits for the queries) or background
     #[arg(long)]
     tier: Option<Tier>,
@@ -58,8 +58,31 @@ pub(crate) struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// How many threads are asked for.
+    pub(crate) fn threads(&self) -> Option<u16> {
+        self.workers.iter().find_map(|workers| match workers {
+            Workers::Threads(threads) => Some(*threads),
+            Workers::At(_) => None,
+        })
+    }
+
+    /// Adds a worker elsewhere.
+    pub(crate) fn add_other(&mut self, address: String) {
+        self.workers.push(Workers::At(address));
+    }
+
+    /// What all queries together may hold, bytes, if there is a limit.
+    pub(crate) fn memory_bytes(&self) -> Option<usize> {
+        self.memory.or_else(default_memory).map(|Size(bytes)| bytes)
+    }
+
+    /// Sets that.
+    pub(crate) fn set_memory(&mut self, bytes: usize) {
+        self.memory = Some(Size(bytes));
+    }
+
     /// The workers on other machines.
-    fn others(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn others(&self) -> impl Iterator<Item = String> {
         self.workers.iter().filter_map(|workers| match workers {
             Workers::Threads(_) => None,
             Workers::At(address) => Some(address.clone()),
@@ -69,14 +92,11 @@ impl MachineArgs {
     /// Starts the engine, in a cluster if there are other workers.
     pub(crate) fn engine(&self, cluster: Option<ClusterSettings>) -> Result<Engine, Failure> {
         let mut builder = Engine::builder().policy(self.policy);
-        let mut threads = self.workers.iter().filter_map(|workers| match workers {
-            Workers::Threads(threads) => Some(*threads),
-            Workers::At(_) => None,
-        });
-        if let Some(threads) = threads.next() {
+        if let Some(threads) = self.threads() {
             builder = builder.workers(threads.into());
         }
-        if threads.next().is_some() {
+        let is_number = |workers: &&Workers| matches!(workers, Workers::Threads(_));
+        if self.workers.iter().filter(is_number).count() > 1 {
             return Err(Failure::usage(
                 "--workers has two numbers of threads: leave out one",
             ));
@@ -90,7 +110,7 @@ impl MachineArgs {
             }
             None => {}
         }
-        if let Some(Size(bytes)) = self.memory.or_else(default_memory) {
+        if let Some(bytes) = self.memory_bytes() {
             builder = builder.memory_limit(bytes);
         }
         if let Some(Size(bytes)) = self.spill {

@@ -21,7 +21,6 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 
-use super::failure::culprit;
 use super::peers::{Login, Peers};
 use crate::error::SqlError;
 
@@ -186,8 +185,8 @@ impl Cluster {
 
     /// Leaves out the worker that an error names, until it answers again.
     pub(super) fn blame(&self, error: &SqlError) {
-        if let Some(worker) = culprit(error) {
-            self.set(worker, Some(error.to_string()));
+        if let SqlError::WorkerLost { worker, why } = error {
+            self.set(worker, Some(format!("it does not answer ({why})")));
         }
     }
 
@@ -226,7 +225,11 @@ impl Cluster {
     /// Why nothing can be run.
     pub(super) fn none_answers(&self) -> SqlError {
         let workers = self.workers().into_iter();
-        let reasons = workers.map(|worker| worker.left_out.unwrap_or_default());
+        let reason = |worker: WorkerStatus| {
+            let why = worker.left_out.unwrap_or_default();
+            format!("{}: {why}", worker.address)
+        };
+        let reasons = workers.map(reason);
         SqlError::NoWorkers(reasons.collect::<Vec<_>>().join("; "))
     }
 }

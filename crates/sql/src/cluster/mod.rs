@@ -52,4 +52,5 @@ pub(crate) use message::{FETCH, Fetch, HELLO, Part, RUN, VERSION, decoded};
 pub(crate) use peers::{Login, Peers};
 pub(crate) use planner::planning_for;
 pub(crate) use shelf::{Shelf, Shelved};
+pub(crate) use source::is_remote;
 pub(crate) use worker::Worker;

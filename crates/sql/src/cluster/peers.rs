@@ -125,6 +125,7 @@ impl Peers {
                 let body = answer.map(|answer| answer.body).unwrap_or_default();
                 check_version(&String::from_utf8_lossy(&body))
             }
+            Ok(Err(SqlError::WorkerLost { why, .. })) => Err(format!("it does not answer ({why})")),
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no answer within {SILENCE_MAX:?}")),
         }

@@ -47,6 +47,11 @@ use super::message::{Fetch, PartKey, Pieces, Source};
 use super::peers::Peers;
 use crate::error::SqlError;
 
+/// Whether a node is such a leaf.
+pub(crate) fn is_remote(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<RemoteSourceExec>()
+}
+
 /// What has to be done before a leaf of the coordinator's own plan is read.
 pub(super) trait Before: fmt::Debug + Send + Sync {
     /// Waits until it is.

@@ -136,3 +136,34 @@ impl fmt::Debug for Worker {
         f.debug_struct("Worker").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::message::VERSION;
+    use crate::{Engine, SqlError};
+
+    #[tokio::test]
+    async fn a_part_of_another_version_is_refused_before_its_plan_is_read() {
+        let engine = Engine::builder().workers(1).build().unwrap();
+        let peers = Peers::start(Default::default()).unwrap();
+        let worker = Arc::new(Worker::new(engine.session(), peers));
+        let part = |version: &str| Part {
+            version: version.to_owned(),
+            tier: "background".to_owned(),
+            weight: 100,
+            plan: vec![1, 2, 3].into(),
+            ..Part::default()
+        };
+        for (version, expected) in [
+            ("giveway 0.0.1, messages 1", "install the same version"),
+            (VERSION, "is not understood"),
+        ] {
+            let refused = Arc::clone(&worker).run(part(version)).await;
+            let Err(SqlError::Plan(error)) = refused else {
+                panic!("{version} was taken");
+            };
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}
