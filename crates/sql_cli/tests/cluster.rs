@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Waits until what it runs is so.
-    fn until(&self, is_so: impl Fn(&str) -> bool) -> String {
+    fn until(&self, mut is_so: impl FnMut(&str) -> bool) -> String {
         let began = Instant::now();
         loop {
             let queries = self.queries();
@@ -192,24 +192,27 @@ fn tpch_answers_are_those_of_one_machine() {
     let cluster = Cluster::start(3);
     let plan = cluster.coordinator.answer(&format!("EXPLAIN {SUM}"));
     assert!(plan.contains("Stage 1 ── tasks=3"), "{plan}");
+    // All of them in one script: a program for each query would take longer than the queries.
+    let mut script = Vec::new();
     for number in 1..=22 {
-        let query = giveway(&["tpch", "--sf", SCALE, "--query", &number.to_string()]);
-        let query = text(&{ query }.output().unwrap().stdout);
-        let one = giveway(&[
-            "--data",
-            data(),
-            "--workers",
-            "2",
-            "--format",
-            "csv",
-            "-c",
-            &query,
-        ]);
-        let one = { one }.output().unwrap();
-        assert!(one.status.success(), "Q{number}: {}", error(&one));
-        let many = cluster.coordinator.answer(&query);
-        assert_eq!(sorted(&many), sorted(&text(&one.stdout)), "Q{number}");
+        let query = giveway(&["tpch", "--sf", SCALE, "--query", &number.to_string()]).output();
+        script.push(format!("SELECT 'Q{number}' AS query"));
+        script.push(text(&query.unwrap().stdout));
     }
+    let mut one = giveway(&["--data", data(), "--workers", "2", "--format", "csv"]);
+    for statement in &script {
+        one.args(["-c", statement]);
+    }
+    let one = one.output().unwrap();
+    let statements: Vec<&str> = script.iter().map(String::as_str).collect();
+    let many = cluster.coordinator.ask(&statements);
+    for output in [&one, &many] {
+        assert!(output.status.success(), "{}", error(output));
+    }
+    let (one, many) = (text(&one.stdout), text(&many.stdout));
+    let answers = std::iter::zip(one.split("query\n").skip(1), many.split("query\n").skip(1));
+    let compared = answers.inspect(|(one, many)| assert_eq!(sorted(many), sorted(one)));
+    assert_eq!(compared.count(), 22);
     for worker in &cluster.workers {
         worker.until(str::is_empty);
     }
@@ -267,9 +270,13 @@ fn a_deadline_ends_parts_on_workers_even_if_the_coordinator_is_silent() {
 /// What a query says when a worker goes this way, how soon, and what the next one says.
 fn going(signal: Signal) -> (Cluster, String) {
     let cluster = Cluster::start(3);
-    let client = cluster.coordinator.asking(&[ENDLESS]).spawn().unwrap();
+    let mut client = cluster.coordinator.asking(&[ENDLESS]).spawn().unwrap();
     for worker in &cluster.workers {
-        worker.until(|queries| queries.contains("[stage "));
+        worker.until(|queries| {
+            let ended = client.try_wait().unwrap();
+            assert!(ended.is_none(), "it has ended: {}", said(&mut client));
+            queries.contains("[stage ")
+        });
     }
     let began = Instant::now();
     cluster.workers[1].signal(signal);
