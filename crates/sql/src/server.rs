@@ -67,6 +67,9 @@ use service::Service;
 /// Bytes of a message from a client: a statement, a batch of parameters.
 const MESSAGE_MAX: usize = 64 << 20;
 
+/// Calls of a connection at a time.
+const CALLS_MAX: u32 = 1 << 16;
+
 /// Why a server does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
@@ -214,6 +217,9 @@ impl Server {
         let serving = Transport::builder()
             .http2_keepalive_interval(Some(self.keepalive))
             .http2_keepalive_timeout(Some(self.keepalive))
+            // A coordinator has a call for each part and each partition that is fetched.
+            .max_concurrent_streams(CALLS_MAX)
+            .http2_max_pending_accept_reset_streams(Some(CALLS_MAX as usize))
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, stop);
         let out_of_patience = async {

@@ -4,13 +4,14 @@
 //! Workers are processes of this program. Each has a pipe as its standard input, and ends
 //! when the pipe does: so they end with the server, however that ends.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use clap::Args;
 use giveway_command::{Context, Failure};
 
+use super::measure::{self, MeasureArgs};
 use super::serve::{self, ServeArgs};
 
 /// Start a server and its workers on this machine, to try a cluster
@@ -22,6 +23,8 @@ pub(crate) struct ClusterArgs {
     /// How many workers to start
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
     machines: u16,
+    #[command(flatten)]
+    measure: MeasureArgs,
     #[command(flatten)]
     serve: ServeArgs,
 }
@@ -35,6 +38,9 @@ pub(super) fn cluster(mut args: ClusterArgs) -> Result<(), Failure> {
         ));
     }
     let machines = usize::from(args.machines);
+    if let Some(rounds) = args.measure.measure {
+        return measured(&args, rounds);
+    }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = machine.threads().unwrap_or((cpus / machines).max(1) as u16);
     let mut command = Command::new(std::env::current_exe().cannot("find this program")?);
@@ -47,11 +53,11 @@ pub(super) fn cluster(mut args: ClusterArgs) -> Result<(), Failure> {
             "--workers",
         ])
         .arg(threads.to_string())
-        .args(["--user", &args.serve.login.user])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Ctrl-C is for the server, whose queries may need them for a while.
         .process_group(0);
+    args.serve.login.pass_on(&mut command);
     if let Some(bytes) = machine.memory_bytes() {
         // The server has a part, too.
         let each = bytes / (machines + 1);
@@ -69,6 +75,21 @@ pub(super) fn cluster(mut args: ClusterArgs) -> Result<(), Failure> {
     let served = serve::serve(&args.serve);
     drop(workers);
     served
+}
+
+/// Measures on a cluster that is a further process, which ends with this one.
+fn measured(args: &ClusterArgs, rounds: u32) -> Result<(), Failure> {
+    // The same arguments, but for those of the measurement.
+    let mut command = Command::new(std::env::current_exe().cannot("find this program")?);
+    command.args(["cluster", "--with-parent", "--listen", "127.0.0.1:0"]);
+    command.args(["--machines", &args.machines.to_string()]);
+    command.args(args.serve.engine.as_args());
+    args.serve.login.pass_on(&mut command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut servers = Workers(vec![command.spawn().cannot("start the cluster")?]);
+    let url = format!("grpc://{}", address(&mut servers.0[0])?);
+    let said = measure::measure(&args.measure, rounds, &url, &args.serve.login)?;
+    Ok(write!(io::stdout(), "{said}")?)
 }
 
 /// Processes that end when this does.

@@ -11,6 +11,7 @@
 //! and exit statuses.
 
 mod cluster;
+mod measure;
 mod serve;
 mod session;
 mod terminal;
@@ -82,6 +83,17 @@ struct LoginArgs {
         value_name = "WORD"
     )]
     password: Option<String>,
+}
+
+impl LoginArgs {
+    /// The same for a further process.
+    fn pass_on(&self, command: &mut std::process::Command) {
+        command.args(["--user", &self.user]);
+        if let Some(password) = &self.password {
+            // Arguments can be seen by everybody.
+            command.env("GIVEWAY_SQL_PASSWORD", password);
+        }
+    }
 }
 
 #[derive(Subcommand, Debug)]

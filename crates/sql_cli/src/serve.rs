@@ -32,9 +32,30 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
     #[command(flatten)]
+    parent: ParentArgs,
+    #[command(flatten)]
     pub(super) engine: EngineArgs,
     #[command(flatten)]
     pub(super) login: LoginArgs,
+}
+
+/// For a server that another process has started.
+#[derive(Args, Debug)]
+struct ParentArgs {
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    with_parent: bool,
+}
+
+impl ParentArgs {
+    fn watch(&self) {
+        if self.with_parent {
+            std::thread::spawn(|| {
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                std::process::exit(0);
+            });
+        }
+    }
 }
 
 /// Run parts of queries for a 'giveway sql serve --workers'
@@ -49,9 +70,8 @@ pub(crate) struct WorkerArgs {
     /// For how many seconds queries may go on after the first Ctrl-C
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
-    /// End when standard input does
-    #[arg(long, hide = true)]
-    with_parent: bool,
+    #[command(flatten)]
+    parent: ParentArgs,
     #[command(flatten)]
     engine: MachineArgs,
     #[command(flatten)]
@@ -61,6 +81,7 @@ pub(crate) struct WorkerArgs {
 /// Serves until it is told to stop.
 pub(super) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     runtime()?.block_on(async {
+        args.parent.watch();
         let session = args.engine.session(&args.login).await?;
         let server = Server::builder(session).read_only(args.read_only);
         listen(server, args.listen, args.grace, &args.login).await
@@ -72,12 +93,7 @@ pub(super) fn work(args: &WorkerArgs) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let session = args.engine.engine(None)?.session();
         let server = Server::builder(session).read_only(true).worker(true);
-        if args.with_parent {
-            std::thread::spawn(|| {
-                let _ = io::copy(&mut io::stdin(), &mut io::sink());
-                std::process::exit(0);
-            });
-        }
+        args.parent.watch();
         listen(server, args.listen, args.grace, &args.login).await
     })
 }

@@ -1,5 +1,6 @@
 //! From options to a session: an engine, its tables, its settings.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -163,6 +164,32 @@ impl EngineArgs {
                 .map_err(|error| Failure::new(error).with_remedy("correct --table"))?;
         }
         Ok(session)
+    }
+
+    /// The same as arguments, for a further process.
+    pub(crate) fn as_args(&self) -> Vec<OsString> {
+        let mut args = Vec::new();
+        let mut push = |name: &str, value: OsString| args.extend([name.into(), value]);
+        for NamedPath { name, path } in &self.table {
+            let mut table = OsString::from(format!("{name}="));
+            table.push(path);
+            push("--table", table);
+        }
+        if let Some(dir) = &self.data {
+            push("--data", dir.into());
+        }
+        push(
+            "--part-size",
+            format!("{}K", self.part_size.0.div_ceil(1024)).into(),
+        );
+        if let Some(threads) = self.machine.threads() {
+            push("--workers", threads.to_string().into());
+        }
+        if let Some(bytes) = self.machine.memory_bytes() {
+            push("--memory", format!("{}K", bytes / 1024).into());
+        }
+        push("--policy", self.machine.policy.to_string().into());
+        args
     }
 
     /// The same settings as statements, for a server.

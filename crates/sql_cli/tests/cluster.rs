@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use assert_cmd::cargo::cargo_bin;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde::Deserialize;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// Keeps all workers busy for hours, and needs little memory.
@@ -467,4 +469,49 @@ fn data_can_be_in_a_store_that_all_machines_reach() {
     assert_eq!(text(&count.stdout), "n\n5\n", "{}", error(&count));
     let missing = error(&shell("t=s3://shop/none"));
     assert!(missing.contains("s3://shop/none"), "{missing}");
+}
+
+/// What containers of the manifests are started with.
+fn commands() -> Vec<Vec<String>> {
+    fn find(value: &Value, found: &mut Vec<Vec<String>>) {
+        match value {
+            Value::Object(fields) => {
+                let args = ["args", "command"]
+                    .iter()
+                    .filter_map(|key| fields.get(*key));
+                found.extend(args.filter_map(|args| serde_json::from_value(args.clone()).ok()));
+                fields.values().for_each(|value| find(value, found));
+            }
+            Value::Array(values) => values.iter().for_each(|value| find(value, found)),
+            _ => {}
+        }
+    }
+    let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/sql");
+    let mut found = Vec::new();
+    for name in ["compose.yaml", "kubernetes.yaml"] {
+        let text = fs::read_to_string(dist.join(name)).unwrap();
+        for document in serde_yaml_ng::Deserializer::from_str(&text) {
+            find(&Value::deserialize(document).unwrap(), &mut found);
+        }
+    }
+    found
+}
+
+#[test]
+fn manifests_start_programs_with_options_that_they_have() {
+    let commands = commands();
+    // Two of Kubernetes; of compose the worker's is in its template, too.
+    let is = |name: &str| commands.iter().filter(|args| args[0] == name).count();
+    assert_eq!((is("worker"), is("serve")), (5, 2), "{commands:?}");
+    for args in &commands {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let output = giveway(&args).arg("--help").output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", error(&output));
+        // What is wrong with an option is said before any help.
+        let wrong = giveway(&args)
+            .args(["--no-such", "--help"])
+            .output()
+            .unwrap();
+        assert!(!wrong.status.success(), "{args:?}");
+    }
 }

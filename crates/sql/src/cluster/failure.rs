@@ -27,11 +27,15 @@ pub(crate) fn marked(mut status: Status, culprit: Option<&str>) -> Status {
 /// What a call of a worker has come to.
 pub(super) fn failed(worker: &str, status: &Status) -> SqlError {
     let said = status.message();
+    let text = || format!("worker {worker}: {said}");
+    // It answers, if only to say that it is no worker, or who may ask.
+    if let Code::Unauthenticated | Code::Unimplemented = status.code() {
+        return SqlError::Execution(DataFusionError::Execution(text()));
+    }
     let Some(culprit) = status.metadata().get(CULPRIT) else {
         return lost(worker, said);
     };
     let culprit = culprit.to_str().unwrap_or_default();
-    let text = || format!("worker {worker}: {said}");
     match status.code() {
         // It says itself which worker.
         Code::Unavailable if !culprit.is_empty() => SqlError::WorkerLost {

@@ -26,6 +26,7 @@ use super::message::{Fetch, Part, PartKey, check_version};
 use super::peers::Peers;
 use super::shelf::{Shelf, Shelved};
 use super::source;
+use crate::cut::spawns;
 use crate::error::SqlError;
 use crate::options::QueryOptions;
 use crate::planner::Whose;
@@ -98,6 +99,10 @@ impl Worker {
         };
         let engine = Arc::clone(&self.session.engine().0);
         let plan = engine.planner.run(whose, decoding).await?;
+        // Coordinators send none such: `planner`.
+        if spawns(&plan) {
+            return Err(wrong("workers do not run plans that write".to_owned()));
+        }
         let logical = LogicalPlanBuilder::empty(false).build();
         let shelf = Arc::new(Shelf::new(part.readers));
         let query = Query {
