@@ -36,6 +36,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::datasource::sink::DataSinkExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -53,6 +54,7 @@ use datafusion::physical_plan::{
 };
 use giveway_tasks::{Pipeline, Query};
 
+use crate::cluster::{self, Shelf};
 use crate::exchange::{Exchange, ExchangeSink, ExchangeSource, Route, Setting};
 use crate::join::{self, NativeJoin};
 use crate::partition_stream::{Sink, StreamPipeline, StreamSink, Surroundings};
@@ -76,11 +78,12 @@ pub(crate) struct Cut {
     pub(crate) stages: Vec<Arc<Stage>>,
 }
 
-/// Cuts a plan whose result goes there.
+/// Cuts a plan whose result goes there: to a shelf, if there is one, or to the client.
 pub(crate) fn cut(
     plan: Arc<dyn ExecutionPlan>,
     query: Query,
     results: &Arc<Results>,
+    shelf: Option<&Shelf>,
     surroundings: &Surroundings,
     board: &Arc<Board>,
 ) -> Result<Cut> {
@@ -93,8 +96,13 @@ pub(crate) fn cut(
         board,
         texts: None,
     };
-    let plan = cutter.descend(plan)?;
-    cutter.push(plan, Arc::new(ResultSink(Arc::clone(results))));
+    match shelf {
+        Some(shelf) => cutter.shelve(plan, shelf, results)?,
+        None => {
+            let plan = cutter.descend(plan)?;
+            cutter.push(plan, Arc::new(ResultSink(Arc::clone(results))));
+        }
+    }
     Ok(cutter.cut)
 }
 
@@ -135,17 +143,8 @@ impl Cutter<'_> {
             return self.descend(Arc::clone(node.input()));
         }
         if let Some(node) = plan.downcast_ref::<RepartitionExec>() {
-            let partitioning = node.partitioning().clone();
-            let route = match partitioning {
-                Partitioning::Hash(..) | Partitioning::Range(_) => {
-                    Route::Split(partitioning.clone())
-                }
-                Partitioning::RoundRobinBatch(_) | Partitioning::UnknownPartitioning(_) => {
-                    Route::Shared
-                }
-            };
-            let partitions = partitioning.partition_count();
-            return self.exchange(&plan, node.input(), route, partitions);
+            let partitions = node.partitioning().partition_count();
+            return self.exchange(&plan, node.input(), route(node), partitions);
         }
         if let Some(node) = plan.downcast_ref::<CoalescePartitionsExec>()
             && node.input().output_partitioning().partition_count() > 1
@@ -181,8 +180,12 @@ impl Cutter<'_> {
         if children.is_empty() {
             return Ok(self.leaf(plan));
         }
+        let gathers = gathers(&plan);
         let children = (children.into_iter())
-            .map(|child| self.descend(Arc::clone(child)))
+            .map(|child| match gathers && cluster::is_remote(child) {
+                true => self.gathered(child),
+                false => self.descend(Arc::clone(child)),
+            })
             .collect::<Result<Vec<_>>>()?;
         let plan = self.with_slices(replace_children_if_necessary(plan, children)?)?;
         if let Some(parted) = PartedExec::replacing(&plan) {
@@ -254,10 +257,49 @@ impl Cutter<'_> {
         Ok(Arc::new(ExchangeSource::new(exchange, properties)))
     }
 
+    /// The last pipeline of a part: its exchange is read by other workers.
+    fn shelve(
+        &mut self,
+        plan: Arc<dyn ExecutionPlan>,
+        shelf: &Shelf,
+        results: &Arc<Results>,
+    ) -> Result<()> {
+        let (input, route) = match plan.downcast_ref::<RepartitionExec>() {
+            Some(node) => (Arc::clone(node.input()), route(node)),
+            None => (Arc::clone(&plan), Route::Straight),
+        };
+        let partitions = plan.output_partitioning().partition_count();
+        let rows = rows_expected(&plan);
+        let input = self.descend(input)?;
+        let exchange = self.new_exchange(&input, route, partitions, None, rows);
+        self.push(input, shelf.sink(exchange, results));
+        Ok(())
+    }
+
     /// A pipeline that ends in an exchange.
     fn store(
         &mut self,
         input: Arc<dyn ExecutionPlan>,
+        route: Route,
+        partitions: usize,
+        fetch: Option<usize>,
+        rows_expected: f64,
+    ) -> Arc<Exchange> {
+        let exchange = self.new_exchange(&input, route, partitions, fetch, rows_expected);
+        self.push(input, Arc::new(ExchangeSink(Arc::clone(&exchange))));
+        exchange
+    }
+
+    /// What other workers have made, in an exchange of this one.
+    fn gathered(&mut self, leaf: &Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = leaf.output_partitioning().partition_count();
+        self.exchange(leaf, leaf, Route::Straight, partitions)
+    }
+
+    /// An exchange at the end of the next pipeline.
+    fn new_exchange(
+        &self,
+        input: &Arc<dyn ExecutionPlan>,
         route: Route,
         partitions: usize,
         fetch: Option<usize>,
@@ -278,9 +320,7 @@ impl Cutter<'_> {
             rows_expected,
             &setting,
         );
-        let exchange = Arc::new(exchange);
-        self.push(input, Arc::new(ExchangeSink(Arc::clone(&exchange))));
-        exchange
+        Arc::new(exchange)
     }
 
     fn batch_rows(&self) -> usize {
@@ -377,6 +417,25 @@ impl Cutter<'_> {
         self.cut.stages.push(Arc::clone(&stage));
         let pipeline = StreamPipeline::new(plan, sink, self.surroundings.clone(), stage);
         self.add(pipeline);
+    }
+}
+
+/// Whether an operator has to know how many rows there are before it reads them: `parts`
+/// divides its work by that.
+fn gathers(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    (plan.downcast_ref::<AggregateExec>()).is_some_and(|aggregate| {
+        matches!(
+            aggregate.mode(),
+            AggregateMode::Final | AggregateMode::FinalPartitioned
+        )
+    })
+}
+
+/// Which partition the rows of a repartitioning go to.
+fn route(node: &RepartitionExec) -> Route {
+    match node.partitioning() {
+        split @ (Partitioning::Hash(..) | Partitioning::Range(_)) => Route::Split(split.clone()),
+        Partitioning::RoundRobinBatch(_) | Partitioning::UnknownPartitioning(_) => Route::Shared,
     }
 }
 

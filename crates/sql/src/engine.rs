@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
@@ -19,6 +19,7 @@ use giveway_tier::Tier;
 use serde::Serialize;
 
 use crate::admission::{Admission, background_share};
+use crate::cluster::{self, Cluster, ClusterSettings, Errand, WorkerStatus};
 use crate::cut::{cut, explain, spawns};
 use crate::error::{BuildError, SqlError};
 use crate::live;
@@ -32,6 +33,7 @@ use crate::run::{Run, Start};
 use crate::session::Session;
 use crate::side_thread::SideThread;
 use crate::spill::Spiller;
+use crate::stores::Stores;
 use crate::timer::{Due, Timer};
 
 /// How an engine is made.
@@ -45,6 +47,7 @@ pub struct Builder {
     spill_dir: PathBuf,
     spill_limit: u64,
     partitions: Option<usize>,
+    cluster: Option<ClusterSettings>,
 }
 
 impl Default for Builder {
@@ -58,6 +61,7 @@ impl Default for Builder {
             spill_dir: std::env::temp_dir(),
             spill_limit: SPILL_LIMIT,
             partitions: None,
+            cluster: None,
         }
     }
 }
@@ -139,6 +143,12 @@ impl Builder {
         self
     }
 
+    /// Has queries on large files run by further servers, its workers in a cluster.
+    pub fn cluster(mut self, cluster: ClusterSettings) -> Builder {
+        self.cluster = Some(cluster);
+        self
+    }
+
     /// Starts the workers.
     ///
     /// # Errors
@@ -167,6 +177,7 @@ impl Builder {
         // They are short: one worker, which Linux runs whatever the others do.
         let control = Pool::builder().workers(1).policy(Policy::Fair).build()?;
         let timer = Arc::new(Timer::start()?);
+        let cluster = self.cluster.as_ref().map(Cluster::start).transpose()?;
         Ok(Engine(Arc::new(Inner {
             pool,
             control,
@@ -183,6 +194,7 @@ impl Builder {
             attendants: SideThread::start("giveway-sql", Tier::TimeSensitive)?,
             readers: Arc::new(SideThread::start("giveway-sql-io", Tier::TimeSensitive)?),
             ids: AtomicU64::new(1),
+            cluster,
         })))
     }
 }
@@ -263,6 +275,16 @@ impl Engine {
         }
     }
 
+    /// The workers of its cluster, when all of them have been asked once; none if it is
+    /// in no cluster.
+    pub async fn cluster(&self) -> Vec<WorkerStatus> {
+        let Some(cluster) = &self.0.cluster else {
+            return Vec::new();
+        };
+        cluster.greeted().await;
+        cluster.workers()
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.0.settings.workers
@@ -311,6 +333,7 @@ pub(crate) struct Inner {
     attendants: SideThread,
     readers: Arc<SideThread>,
     ids: AtomicU64,
+    pub(crate) cluster: Option<Cluster>,
 }
 
 impl Inner {
@@ -319,14 +342,23 @@ impl Inner {
         let no_spilling = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::clone(&self.memory))
+            .with_object_store_registry(Arc::new(Stores::new(&self.readers)))
             .with_disk_manager_builder(no_spilling)
             .build();
         Arc::new(environment.expect("nothing is opened"))
     }
 
-    pub(crate) fn submit(query: Query) -> Result<Arc<Run>, SqlError> {
+    pub(crate) fn submit(mut query: Query) -> Result<Arc<Run>, SqlError> {
+        let began = Instant::now();
+        if let Some(cluster) = &query.engine.cluster
+            && cluster::is_divided(&query.plan)
+        {
+            let errand = query.errand(began);
+            query.plan =
+                cluster::own_part(query.plan, cluster, errand).map_err(SqlError::running)?;
+        }
         let engine = &query.engine;
-        let is_control = live::is_control(&query.logical);
+        let is_control = query.shelf.is_none() && live::is_control(&query.logical);
         let memory = match query.options.tier {
             _ if is_control => Arc::clone(&engine.control_memory),
             Tier::TimeSensitive => Arc::clone(&engine.memory),
@@ -370,8 +402,16 @@ impl Inner {
         if query.is_static {
             task = task.static_priority();
         }
-        let cut = cut(query.plan, task, &results, &surroundings, &engine.board)
-            .map_err(SqlError::planning)?;
+        let shelf = query.shelf.as_deref();
+        let cut = cut(
+            query.plan,
+            task,
+            &results,
+            shelf,
+            &surroundings,
+            &engine.board,
+        )
+        .map_err(SqlError::planning)?;
         let run = Arc::new(Run::new(
             QueryId(engine.ids.fetch_add(1, Relaxed)),
             query.text,
@@ -424,6 +464,18 @@ impl Inner {
 }
 
 impl Query {
+    /// What a cluster's workers are told of it beside the plan.
+    fn errand(&self, began: Instant) -> Errand {
+        let deadline = self.options.deadline;
+        let left = deadline.map(|deadline| deadline.saturating_sub(self.planning));
+        Errand::new(
+            self.text.clone(),
+            self.options.clone(),
+            left.map(|left| began + left),
+            self.state.config_options(),
+        )
+    }
+
     /// What the plan is run with: the session's, with an account of its own.
     pub(crate) fn context(&self, account: &Arc<Account>) -> TaskContext {
         let context = TaskContext::from(&self.state);

@@ -40,6 +40,20 @@ pub enum SqlError {
     /// The engine was shut down before it was done: submit it to another one.
     #[error("the engine was shut down before the query was done")]
     ShutDown,
+    /// A worker of the cluster has gone: submit the query again, the others run it.
+    #[error(
+        "worker {worker} does not answer ({why}), and the query has failed with it: ask it \
+         again, the other workers will run it"
+    )]
+    WorkerLost {
+        /// HOST:PORT.
+        worker: String,
+        /// What is known of it.
+        why: String,
+    },
+    /// No worker of the cluster answers: start one, or look at the reasons.
+    #[error("no worker of this cluster can be used: start one ({0})")]
+    NoWorkers(String),
 }
 
 impl SqlError {
@@ -51,12 +65,50 @@ impl SqlError {
     /// An error of a plan that was being run.
     pub(crate) fn running(error: DataFusionError) -> SqlError {
         let error = plain(error);
+        if let Some(ours) = SqlError::inside(&error) {
+            return ours;
+        }
         // Readers of files and kernels put it into errors of theirs.
         match error.find_root() {
             DataFusionError::ResourcesExhausted(message) => {
                 SqlError::OutOfMemory(DataFusionError::ResourcesExhausted(message.clone()))
             }
             _ => SqlError::Execution(error),
+        }
+    }
+
+    /// The error of this crate that an error of DataFusion's has come from, if it has.
+    pub(crate) fn inside(error: &DataFusionError) -> Option<SqlError> {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+        while let Some(error) = cause {
+            if let Some(ours) = error.downcast_ref::<SqlError>() {
+                return Some(ours.copy());
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    /// The same error once more; what was DataFusion's is a text.
+    pub(crate) fn copy(&self) -> SqlError {
+        match self {
+            SqlError::Plan(error) => SqlError::Plan(DataFusionError::Plan(told(error))),
+            SqlError::Execution(error) => {
+                SqlError::Execution(DataFusionError::Execution(told(error)))
+            }
+            SqlError::OutOfMemory(error) => {
+                SqlError::OutOfMemory(DataFusionError::ResourcesExhausted(told(error)))
+            }
+            SqlError::Panicked(message) => SqlError::Panicked(message.clone()),
+            SqlError::Cancelled => SqlError::Cancelled,
+            SqlError::DeadlineExceeded => SqlError::DeadlineExceeded,
+            SqlError::Refused(why) => SqlError::Refused(*why),
+            SqlError::ShutDown => SqlError::ShutDown,
+            SqlError::WorkerLost { worker, why } => SqlError::WorkerLost {
+                worker: worker.clone(),
+                why: why.clone(),
+            },
+            SqlError::NoWorkers(why) => SqlError::NoWorkers(why.clone()),
         }
     }
 
@@ -80,6 +132,16 @@ impl From<QueryError> for SqlError {
                 Err(other) => SqlError::Execution(DataFusionError::External(other)),
             },
         }
+    }
+}
+
+/// What an error says, without the name of its kind before it.
+fn told(error: &DataFusionError) -> String {
+    match error {
+        DataFusionError::Plan(text)
+        | DataFusionError::Execution(text)
+        | DataFusionError::ResourcesExhausted(text) => text.clone(),
+        other => other.to_string(),
     }
 }
 

@@ -165,6 +165,18 @@ impl Exchange {
         Ok(())
     }
 
+    /// The columns of the rows.
+    pub(crate) fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// All that a partition has, for one of several readers: it stays, and so does its
+    /// memory.
+    pub(crate) fn copied(&self, partition: usize) -> Vec<RecordBatch> {
+        let kept = crate::lock(&self.partitions[partition].kept);
+        kept.batches.iter().cloned().collect()
+    }
+
     /// How many partitions are kept apart.
     pub(crate) fn stored_partitions(&self) -> usize {
         self.partitions.len()

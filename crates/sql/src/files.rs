@@ -6,17 +6,22 @@
 //! | the same but Parquet, with `.gz`, `.bz2`, `.xz` or `.zst` behind | that file, decompressed as it is read |
 //! | a directory | all files in it of the kind of the first one |
 //!
+//! Paths may be URLs of a store with the interface of S3 (`s3://BUCKET/PREFIX`; `stores`).
+//!
 //! CSV and TSV files have a header; JSON files have an object on each line. A compressed
 //! file is read by one stream, from its beginning.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use datafusion::common::DataFusionError;
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions};
 
 use crate::error::SqlError;
 use crate::session::Session;
+use crate::stores::S3;
 
 /// Why a file is no table.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +35,14 @@ pub enum FileError {
          .json, .jsonl or .ndjson; all but the first also with .gz, .bz2, .xz or .zst"
     )]
     Kind(PathBuf),
+    /// Look at the store, and at the variables AWS_… .
+    #[error("{path}: {source}")]
+    Store {
+        /// The URL.
+        path: PathBuf,
+        /// What the store says.
+        source: DataFusionError,
+    },
     /// Look at what is in it.
     #[error("{path}: {source}")]
     Read {
@@ -89,22 +102,74 @@ impl Kind {
             ending: format!("{end}{packed}"),
         })
     }
+}
 
-    /// What a path is; of a directory, what is in it.
-    fn of(path: &Path) -> Result<Kind, FileError> {
-        let attributes = fs::metadata(path).map_err(|_| FileError::Missing(path.to_owned()))?;
-        let kind = match attributes.is_dir() {
-            true => sorted(path).iter().find_map(|file| Kind::of_name(file)),
-            false => Kind::of_name(path),
-        };
-        kind.ok_or_else(|| FileError::Kind(path.to_owned()))
+/// A path as it is known: its kind, and what it is called.
+struct Place {
+    kind: Kind,
+    location: String,
+}
+
+/// What a path is; of a directory, what is in it.
+async fn place(session: &Session, path: &Path) -> Result<Place, FileError> {
+    let kind = |kind: Option<Kind>| kind.ok_or_else(|| FileError::Kind(path.to_owned()));
+    let location = path.to_string_lossy();
+    if location.starts_with(S3) {
+        // A prefix is told from an object by its name alone.
+        if let Some(kind) = Kind::of_name(path) {
+            let location = location.into_owned();
+            return Ok(Place { kind, location });
+        }
+        let within = stored(session, path).await?;
+        return Ok(Place {
+            kind: kind(within.iter().find_map(|file| Kind::of_name(file)))?,
+            location: format!("{}/", location.trim_end_matches('/')),
+        });
+    }
+    Ok(Place {
+        kind: kind_here(path)?,
+        location: location.into_owned(),
+    })
+}
+
+/// What a path of this machine is.
+fn kind_here(path: &Path) -> Result<Kind, FileError> {
+    let attributes = fs::metadata(path).map_err(|_| FileError::Missing(path.to_owned()))?;
+    let kind = match attributes.is_dir() {
+        true => sorted(path).iter().find_map(|file| Kind::of_name(file)),
+        false => Kind::of_name(path),
+    };
+    kind.ok_or_else(|| FileError::Kind(path.to_owned()))
+}
+
+/// What is directly below a URL, in the order of names.
+async fn stored(session: &Session, path: &Path) -> Result<Vec<PathBuf>, FileError> {
+    let failed = |source| FileError::Store {
+        path: path.to_owned(),
+        source,
+    };
+    let url = format!("{}/", path.to_string_lossy().trim_end_matches('/'));
+    let url = ListingTableUrl::parse(&url).map_err(failed)?;
+    let environment = session.context().runtime_env();
+    let store = environment.object_store(&url).map_err(failed)?;
+    let listed = (store.list_with_delimiter(Some(url.prefix())).await)
+        .map_err(|error| failed(DataFusionError::ObjectStore(Box::new(error))))?;
+    let objects = listed.objects.into_iter().map(|object| object.location);
+    let names = objects.chain(listed.common_prefixes);
+    let root = url.object_store().as_str().to_owned();
+    let mut paths: Vec<_> = names
+        .map(|name| PathBuf::from(format!("{root}{name}")))
+        .collect();
+    paths.sort();
+    match paths.is_empty() {
+        true => Err(FileError::Missing(path.to_owned())),
+        false => Ok(paths),
     }
 }
 
 /// Names a file, or a directory of files, as a table.
 pub async fn register(session: &Session, name: &str, path: &Path) -> Result<(), FileError> {
-    let kind = Kind::of(path)?;
-    let location = path.to_string_lossy();
+    let Place { kind, location } = place(session, path).await?;
     let csv = |delimiter| {
         CsvReadOptions::new()
             .delimiter(delimiter)
@@ -147,15 +212,17 @@ pub struct Found {
 /// # Errors
 /// There is no table in it: [`FileError::Kind`], or why the first file cannot be read.
 pub async fn register_all(session: &Session, dir: &Path) -> Result<Found, FileError> {
-    if !dir.is_dir() {
-        return Err(FileError::Missing(dir.to_owned()));
-    }
+    let paths = match dir.to_string_lossy().starts_with(S3) {
+        true => stored(session, dir).await?,
+        false if dir.is_dir() => sorted(dir),
+        false => return Err(FileError::Missing(dir.to_owned())),
+    };
     let mut found = Found::default();
-    for path in sorted(dir) {
+    for path in paths {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
             continue;
         };
-        if name.starts_with('.') || Kind::of(&path).is_err() {
+        if name.starts_with('.') || matches!(place(session, &path).await, Err(FileError::Kind(_))) {
             continue;
         }
         let name = match Kind::of_name(&path) {
@@ -191,19 +258,19 @@ mod tests {
         let path = |name: &str| dir.path().join(name);
         fs::write(path("a.csv"), "x\n1\n").unwrap();
         fs::write(path("notes.txt"), "").unwrap();
-        let csv = Kind::of(&path("a.csv")).unwrap();
+        let csv = kind_here(&path("a.csv")).unwrap();
         assert_eq!((csv.form, csv.ending.as_str()), (Form::Csv, ".csv"));
-        assert_eq!(Kind::of(dir.path()).unwrap(), csv);
+        assert_eq!(kind_here(dir.path()).unwrap(), csv);
         let packed = Kind::of_name(&path("b.2026.jsonl.gz")).unwrap();
         assert_eq!(packed.ending, ".jsonl.gz");
         assert_eq!(packed.compression, FileCompressionType::GZIP);
         assert_eq!(Kind::of_name(&path("b.parquet.gz")), None);
         assert!(matches!(
-            Kind::of(&path("notes.txt")),
+            kind_here(&path("notes.txt")),
             Err(FileError::Kind(_))
         ));
         assert!(matches!(
-            Kind::of(&path("b.csv")),
+            kind_here(&path("b.csv")),
             Err(FileError::Missing(_))
         ));
     }

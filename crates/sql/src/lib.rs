@@ -52,16 +52,18 @@
 //! | module | question |
 //! | --- | --- |
 //! | `task_time`, `memory`, `progress`, `side_thread`, `timer`, `planner` | When does a task end, how much memory is held, how far is a query, what runs beside the workers, what is due, and where are plans made? |
-//! | `sketch`, `table`, `read`, `scan` | What do plans read? |
+//! | `sketch`, `table`, `stores`, `read`, `scan` | What do plans read? |
 //! | `results`, `spill`, `exchange` | Where do rows go? |
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
+//! | `cluster` | How do several machines run a query? |
 //! | [`shell`], [`server`] | How is it asked, by people and by programs? |
 //! | `stock` | Compared with what? |
 
 mod admission;
+mod cluster;
 mod cut;
 mod engine;
 mod error;
@@ -90,6 +92,7 @@ mod slice;
 mod sort;
 mod spill;
 mod stock;
+mod stores;
 mod table;
 mod task_time;
 mod timer;
@@ -98,6 +101,7 @@ mod wrap;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use cluster::{ClusterSettings, WorkerStatus};
 pub use engine::{Builder, Engine, EngineStats};
 pub use error::{BuildError, SqlError};
 pub use giveway_tasks::{ParsePolicyError, Policy, Report, Shutdown};

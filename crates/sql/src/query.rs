@@ -17,6 +17,7 @@ use giveway_tasks::Report;
 use giveway_tier::{Tier, Weight};
 use serde::Serialize;
 
+use crate::cluster::Shelf;
 use crate::engine::Inner;
 use crate::error::SqlError;
 use crate::options::QueryOptions;
@@ -52,6 +53,8 @@ pub struct Query {
     /// How long it took to plan it, which counts towards its deadline.
     pub(crate) planning: Duration,
     pub(crate) is_static: bool,
+    /// Where its rows go instead of to a client: it is a part of a cluster's query.
+    pub(crate) shelf: Option<Arc<Shelf>>,
 }
 
 impl Query {
@@ -112,6 +115,7 @@ impl Query {
             options: self.options.clone(),
             planning: self.planning,
             is_static: self.is_static,
+            shelf: None,
         })
     }
 

@@ -28,6 +28,7 @@
 //! | `keys`, `metadata` | What is there? |
 //! | `wire` | How are schemas, tickets and rows sent? |
 //! | `queries`, `prepared` | What becomes of a query, and of a prepared statement? |
+//! | `parts` | How does it serve a cluster? |
 //! | `service` | What is kept between calls? |
 //! | `calls` | What happens in each call? |
 //!
@@ -39,6 +40,7 @@ mod clients;
 mod handle_store;
 mod keys;
 mod metadata;
+mod parts;
 mod prepared;
 mod queries;
 mod service;
@@ -48,6 +50,7 @@ mod wire;
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
@@ -55,6 +58,7 @@ use tokio::net::TcpListener;
 use tonic::transport::Server as Transport;
 use tonic::transport::server::TcpIncoming;
 
+use crate::cluster::{Peers, Worker};
 use crate::live;
 use crate::session::Session;
 use clients::{Access, Clients};
@@ -62,6 +66,9 @@ use service::Service;
 
 /// Bytes of a message from a client: a statement, a batch of parameters.
 const MESSAGE_MAX: usize = 64 << 20;
+
+/// Calls of a connection at a time.
+const CALLS_MAX: u32 = 1 << 16;
 
 /// Why a server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +101,7 @@ pub struct Builder {
     session: Session,
     door: Access,
     is_read_only: bool,
+    is_worker: bool,
     keepalive: Duration,
 }
 
@@ -111,6 +119,13 @@ impl Builder {
     /// Refuses statements that change or write something (`CREATE`, `INSERT`, `COPY`).
     pub fn read_only(mut self, is_read_only: bool) -> Builder {
         self.is_read_only = is_read_only;
+        self
+    }
+
+    /// Runs parts of queries for coordinators of clusters, which log in like clients. It
+    /// logs in at other workers with its own user and password.
+    pub fn worker(mut self, is_worker: bool) -> Builder {
+        self.is_worker = is_worker;
         self
     }
 
@@ -133,8 +148,16 @@ impl Builder {
         let address = listener.local_addr().map_err(failed)?;
         let setup = |error: &dyn fmt::Display| ServerError::Setup(error.to_string());
         live::install(&self.session).map_err(|error| setup(&error))?;
+        let worker = match self.is_worker {
+            true => {
+                let peers = Peers::start(self.door.at_others()).map_err(|error| setup(&error))?;
+                Some(Arc::new(Worker::new(self.session.clone(), peers)))
+            }
+            false => None,
+        };
         let clients = Clients::new(self.session.clone(), self.door);
-        let service = Service::new(clients, self.is_read_only).map_err(|error| setup(&error))?;
+        let service = Service::new(clients, self.is_read_only, worker);
+        let service = service.map_err(|error| setup(&error))?;
         Ok(Server {
             session: self.session,
             listener,
@@ -162,6 +185,7 @@ impl Server {
             session,
             door: Access::Open,
             is_read_only: false,
+            is_worker: false,
             keepalive: Duration::from_secs(10),
         }
     }
@@ -193,6 +217,9 @@ impl Server {
         let serving = Transport::builder()
             .http2_keepalive_interval(Some(self.keepalive))
             .http2_keepalive_timeout(Some(self.keepalive))
+            // A coordinator has a call for each part and each partition that is fetched.
+            .max_concurrent_streams(CALLS_MAX)
+            .http2_max_pending_accept_reset_streams(Some(CALLS_MAX as usize))
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, stop);
         let out_of_patience = async {

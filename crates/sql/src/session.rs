@@ -16,6 +16,7 @@ use datafusion::prelude::{
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use crate::cluster;
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
 use crate::live;
@@ -46,11 +47,18 @@ impl Session {
             // Nothing is spilled, so nothing has to be kept free for it.
             .with_sort_spill_reservation_bytes(0)
             .with_option_extension(QueryOptions::default());
-        let state = SessionStateBuilder::new()
-            .with_config(config)
-            .with_runtime_env(engine.environment())
-            .with_default_features();
-        let state = with_checkpoints(state, sizing::physical_rules()).build();
+        let state = |config| {
+            let state = SessionStateBuilder::new()
+                .with_config(config)
+                .with_runtime_env(engine.environment())
+                .with_default_features();
+            with_checkpoints(state, sizing::physical_rules())
+        };
+        let state = match &engine.cluster {
+            Some(cluster) => cluster::planning_for(cluster, config, state),
+            None => state(config),
+        };
+        let state = state.build();
         Session {
             engine: Arc::clone(engine),
             context: SessionContext::new_with_state(state),
@@ -205,6 +213,7 @@ impl Session {
             options,
             planning: began.elapsed(),
             is_static: false,
+            shelf: None,
         })
     }
 
@@ -330,7 +339,7 @@ impl Session {
     }
 }
 
-/// `EXPLAIN`: the pipelines that would run, where DataFusion shows the plan before it is
+/// `EXPLAIN`: the pipelines that would run, or the stages in a cluster, where DataFusion shows the plan before it is
 /// cut.
 async fn explained(
     engine: Arc<Inner>,
@@ -340,11 +349,14 @@ async fn explained(
     let state = context.state();
     let logical = state.optimize(&plan)?.display_indent().to_string();
     let physical = state.create_physical_plan(&plan).await?;
-    let pipelines = engine.explain(physical, state.task_ctx())?;
+    let (kind, text) = match cluster::is_divided(&physical) {
+        true => ("stages", cluster::explained(&physical)),
+        false => ("pipelines", engine.explain(physical, state.task_ctx())?),
+    };
     let texts = |texts: [&str; 2]| Arc::new(StringArray::from_iter_values(texts)) as ArrayRef;
     let batch = RecordBatch::try_from_iter([
-        ("plan_type", texts(["logical_plan", "pipelines"])),
-        ("plan", texts([&logical, &pipelines])),
+        ("plan_type", texts(["logical_plan", kind])),
+        ("plan", texts([&logical, &text])),
     ])?;
     let table = MorselTable::try_new(batch.schema(), vec![batch])?;
     context.read_table(Arc::new(table))

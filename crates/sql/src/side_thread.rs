@@ -5,6 +5,7 @@
 //! | thread | runs | lives as long as |
 //! | --- | --- | --- |
 //! | attendants | admission, the ends of queries (`run`) | the engine |
+//! | net | connections to the other servers of a cluster (`cluster`) | those connections |
 //! | readers | waits of readers of files; their system calls are on its blocking threads | the engine |
 //! | one for each plan that spawns tasks | the tasks of `EXPLAIN ANALYZE`, of writers, of recursive terms | the query |
 //!
@@ -47,7 +48,7 @@ impl SideThread {
     /// # Errors
     /// The system gives no more threads.
     pub(crate) fn start(name: &str, tier: Tier) -> io::Result<SideThread> {
-        let runtime = Builder::new_current_thread().enable_time().build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
         std::thread::Builder::new()
@@ -67,6 +68,11 @@ impl SideThread {
     /// What is spawned until the guard is dropped, is spawned there.
     pub(crate) fn enter(&self) -> EnterGuard<'_> {
         self.handle.enter()
+    }
+
+    /// The thread's runtime.
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle.clone()
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

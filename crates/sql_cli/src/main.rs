@@ -3,12 +3,15 @@
 //! ```text
 //!   giveway sql         ─► session ─► shell ◄─ lines: -c, -f, a pipe, a terminal
 //!   giveway sql serve   ─► session ─► server ◄─ clients, until SIGINT or SIGTERM
+//!   giveway sql worker  ─► engine ─► server ◄─ the server of a cluster
 //!   giveway sql tpch    ─► files
 //! ```
 //!
 //! The engine (`giveway-sql`) runs statements; this crate has the options, the terminal
 //! and exit statuses.
 
+mod cluster;
+mod measure;
 mod serve;
 mod session;
 mod terminal;
@@ -48,7 +51,7 @@ pub(crate) struct SqlArgs {
     #[command(flatten)]
     engine: EngineArgs,
     /// Ask a server instead: grpc://HOST:PORT
-    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "memory", "spill", "policy"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "part_size", "memory", "spill", "policy"])]
     connect: Option<String>,
     #[command(flatten)]
     login: LoginArgs,
@@ -82,9 +85,22 @@ struct LoginArgs {
     password: Option<String>,
 }
 
+impl LoginArgs {
+    /// The same for a further process.
+    fn pass_on(&self, command: &mut std::process::Command) {
+        command.args(["--user", &self.user]);
+        if let Some(password) = &self.password {
+            // Arguments can be seen by everybody.
+            command.env("GIVEWAY_SQL_PASSWORD", password);
+        }
+    }
+}
+
 #[derive(Subcommand, Debug)]
 enum SqlCommand {
     Serve(serve::ServeArgs),
+    Worker(serve::WorkerArgs),
+    Cluster(cluster::ClusterArgs),
     Tpch(tpch::TpchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
@@ -100,16 +116,18 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 fn main() -> ExitCode {
     memory::keep_what_is_freed();
     match SqlArgs::try_parse() {
-        Ok(args) => giveway_command::end(sql(&args).map(|()| 0)),
+        Ok(args) => giveway_command::end(sql(args).map(|()| 0)),
         Err(error) => giveway_command::explain(&error),
     }
 }
 
 /// Runs a shell or one of the other commands.
-fn sql(args: &SqlArgs) -> Result<(), Failure> {
-    match &args.command {
-        Some(SqlCommand::Serve(args)) => return serve::serve(args),
-        Some(SqlCommand::Tpch(args)) => return tpch::tpch(args),
+fn sql(mut args: SqlArgs) -> Result<(), Failure> {
+    match args.command.take() {
+        Some(SqlCommand::Serve(args)) => return serve::serve(&args),
+        Some(SqlCommand::Worker(args)) => return serve::work(&args),
+        Some(SqlCommand::Cluster(args)) => return cluster::cluster(args),
+        Some(SqlCommand::Tpch(args)) => return tpch::tpch(&args),
         Some(SqlCommand::Completions(args)) => {
             return args.print(SqlArgs::command(), "giveway-sql");
         }
@@ -121,7 +139,7 @@ fn sql(args: &SqlArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .cannot("start a runtime")?;
-    runtime.block_on(shell(args))
+    runtime.block_on(shell(&args))
 }
 
 async fn shell(args: &SqlArgs) -> Result<(), Failure> {
@@ -130,7 +148,7 @@ async fn shell(args: &SqlArgs) -> Result<(), Failure> {
             let password = args.login.password.as_deref().unwrap_or_default();
             Shell::connect(url, &args.login.user, password).await
         }
-        None => Shell::local(args.engine.session().await?),
+        None => Shell::local(args.engine.session(&args.login).await?),
     };
     let mut shell = shell
         .map_err(failure)?

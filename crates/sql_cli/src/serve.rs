@@ -1,4 +1,5 @@
-//! `giveway sql serve`: the engine for other programs, over Arrow Flight SQL.
+//! `giveway sql serve` and `giveway sql worker`: the engine for other programs, over Arrow
+//! Flight SQL, on one machine or as part of a cluster.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -6,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use giveway_sql::server::{Server, ServerError};
+use giveway_sql::server::{Builder, Server, ServerError};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 use super::LoginArgs;
-use super::session::EngineArgs;
+use super::session::{EngineArgs, MachineArgs};
 use giveway_command::{Context, Failure};
 
 /// Serve Parquet and CSV files to database clients
@@ -30,38 +32,97 @@ pub(crate) struct ServeArgs {
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     grace: u64,
     #[command(flatten)]
-    engine: EngineArgs,
+    parent: ParentArgs,
+    #[command(flatten)]
+    pub(super) engine: EngineArgs,
+    #[command(flatten)]
+    pub(super) login: LoginArgs,
+}
+
+/// For a server that another process has started.
+#[derive(Args, Debug)]
+struct ParentArgs {
+    /// End when standard input does
+    #[arg(long, hide = true)]
+    with_parent: bool,
+}
+
+impl ParentArgs {
+    fn watch(&self) {
+        if self.with_parent {
+            std::thread::spawn(|| {
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                std::process::exit(0);
+            });
+        }
+    }
+}
+
+/// Run parts of queries for a 'giveway sql serve --workers'
+///
+/// All workers of a cluster and its server have the same version, the same --user and
+/// GIVEWAY_SQL_PASSWORD, and see the same files under the same names.
+#[derive(Args, Debug)]
+pub(crate) struct WorkerArgs {
+    /// Where to listen; port 0 is any free one
+    #[arg(long, default_value = "127.0.0.1:50052", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// For how many seconds queries may go on after the first Ctrl-C
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    grace: u64,
+    #[command(flatten)]
+    parent: ParentArgs,
+    #[command(flatten)]
+    engine: MachineArgs,
     #[command(flatten)]
     login: LoginArgs,
 }
 
 /// Serves until it is told to stop.
 pub(super) fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    // Queries run on the engine's workers; these plan, and pack rows.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    runtime()?.block_on(async {
+        args.parent.watch();
+        let session = args.engine.session(&args.login).await?;
+        let server = Server::builder(session).read_only(args.read_only);
+        listen(server, args.listen, args.grace, &args.login).await
+    })
+}
+
+/// Works until it is told to stop.
+pub(super) fn work(args: &WorkerArgs) -> Result<(), Failure> {
+    runtime()?.block_on(async {
+        let session = args.engine.engine(None)?.session();
+        let server = Server::builder(session).read_only(true).worker(true);
+        args.parent.watch();
+        listen(server, args.listen, args.grace, &args.login).await
+    })
+}
+
+/// Queries run on the engine's workers; these plan, and pack rows.
+fn runtime() -> Result<Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .cannot("start a runtime")?;
-    runtime.block_on(listen(args))
+        .cannot("start a runtime")
 }
 
-async fn listen(args: &ServeArgs) -> Result<(), Failure> {
-    let session = args.engine.session().await?;
-    let mut builder = Server::builder(session).read_only(args.read_only);
-    if let Some(password) = &args.login.password {
-        builder = builder.password(&args.login.user, password);
+async fn listen(
+    mut server: Builder,
+    address: SocketAddr,
+    grace: u64,
+    login: &LoginArgs,
+) -> Result<(), Failure> {
+    if let Some(password) = &login.password {
+        server = server.password(&login.user, password);
     }
-    let server = builder
-        .bind(args.listen)
-        .await
-        .map_err(|error| match error {
-            ServerError::Open(_) => {
-                Failure::usage(error).with_remedy("set GIVEWAY_SQL_PASSWORD, or leave out --listen")
-            }
-            ServerError::Bind { .. } => Failure::new(error).with_remedy("choose another --listen"),
-            error => Failure::new(error),
-        })?;
+    let server = server.bind(address).await.map_err(|error| match error {
+        ServerError::Open(_) => {
+            Failure::usage(error).with_remedy("set GIVEWAY_SQL_PASSWORD, or leave out --listen")
+        }
+        ServerError::Bind { .. } => Failure::new(error).with_remedy("choose another --listen"),
+        error => Failure::new(error),
+    })?;
 
     let stop = Arc::new(Notify::new());
     let signalled = Arc::clone(&stop);
@@ -83,6 +144,6 @@ async fn listen(args: &ServeArgs) -> Result<(), Failure> {
         stop.notified().await;
         eprintln!("stopping: waiting for the queries that run (Ctrl-C: at once)");
     };
-    let grace = Duration::from_secs(args.grace);
+    let grace = Duration::from_secs(grace);
     server.serve(stopped, grace).await.map_err(Failure::new)
 }

@@ -1,14 +1,17 @@
 //! From options to a session: an engine, its tables, its settings.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::Args;
-use giveway_sql::{Engine, Policy, QueryOptions, Session, files};
+use giveway_sql::{ClusterSettings, Engine, Policy, QueryOptions, Session, files};
 use giveway_tier::{Tier, Weight};
 
 use giveway_command::Failure;
+
+use super::LoginArgs;
 
 /// How the engine is to be, and what is to be in it.
 #[derive(Args, Debug)]
@@ -20,9 +23,27 @@ pub(crate) struct EngineArgs {
     /// A directory in which every file or directory is a table
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Threads that run queries [default: as many as CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
+    /// How much of a query's files each worker of a cluster reads at most before a
+    /// further one helps; less is read here, by no worker
+    #[arg(long, value_name = "SIZE", default_value = "16M")]
+    part_size: Size,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    /// time_sensitive (somebody waits for the queries) or background
+    #[arg(long)]
+    tier: Option<Tier>,
+    /// Share within the tier, 1 to 10000 [default: 100]
+    #[arg(long)]
+    weight: Option<Weight>,
+}
+
+/// What an engine has of its machine, and of others.
+#[derive(Args, Debug)]
+pub(crate) struct MachineArgs {
+    /// Threads that run queries [default: as many as CPUs]; or HOST:PORT of each 'giveway
+    /// sql worker' that queries on large files are spread over; or both, after commas
+    #[arg(long, value_name = "N|HOST:PORT", value_delimiter = ',')]
+    workers: Vec<Workers>,
     /// What all queries together may hold, such as 2G or 512M [default: three
     /// quarters of the memory of this machine, or of this container]
     #[arg(long, value_name = "SIZE")]
@@ -35,30 +56,95 @@ pub(crate) struct EngineArgs {
     /// decay:LAMBDA,D_START, fair, fifo, lottery, lottery:SEED or balanced
     #[arg(long, default_value_t)]
     policy: Policy,
-    /// time_sensitive (somebody waits for the queries) or background
-    #[arg(long)]
-    tier: Option<Tier>,
-    /// Share within the tier, 1 to 10000 [default: 100]
-    #[arg(long)]
-    weight: Option<Weight>,
 }
 
-impl EngineArgs {
-    /// Starts the engine and finds the tables.
-    pub(crate) async fn session(&self) -> Result<Session, Failure> {
+impl MachineArgs {
+    /// How many threads are asked for.
+    pub(crate) fn threads(&self) -> Option<u16> {
+        self.workers.iter().find_map(|workers| match workers {
+            Workers::Threads(threads) => Some(*threads),
+            Workers::At(_) => None,
+        })
+    }
+
+    /// Adds a worker elsewhere.
+    pub(crate) fn add_other(&mut self, address: String) {
+        self.workers.push(Workers::At(address));
+    }
+
+    /// What all queries together may hold, bytes, if there is a limit.
+    pub(crate) fn memory_bytes(&self) -> Option<usize> {
+        self.memory.or_else(default_memory).map(|Size(bytes)| bytes)
+    }
+
+    /// Sets that.
+    pub(crate) fn set_memory(&mut self, bytes: usize) {
+        self.memory = Some(Size(bytes));
+    }
+
+    /// The workers on other machines.
+    pub(crate) fn others(&self) -> impl Iterator<Item = String> {
+        self.workers.iter().filter_map(|workers| match workers {
+            Workers::Threads(_) => None,
+            Workers::At(address) => Some(address.clone()),
+        })
+    }
+
+    /// Starts the engine, in a cluster if there are other workers.
+    pub(crate) fn engine(&self, cluster: Option<ClusterSettings>) -> Result<Engine, Failure> {
         let mut builder = Engine::builder().policy(self.policy);
-        if let Some(workers) = self.workers {
-            builder = builder.workers(workers.into());
+        if let Some(threads) = self.threads() {
+            builder = builder.workers(threads.into());
         }
-        if let Some(Size(bytes)) = self.memory.or_else(default_memory) {
+        let is_number = |workers: &&Workers| matches!(workers, Workers::Threads(_));
+        if self.workers.iter().filter(is_number).count() > 1 {
+            return Err(Failure::usage(
+                "--workers has two numbers of threads: leave out one",
+            ));
+        }
+        match cluster {
+            Some(cluster) => builder = builder.cluster(cluster),
+            None if self.others().next().is_some() => {
+                return Err(Failure::usage(
+                    "a worker has no other workers: give them to 'giveway sql serve'",
+                ));
+            }
+            None => {}
+        }
+        if let Some(bytes) = self.memory_bytes() {
             builder = builder.memory_limit(bytes);
         }
         if let Some(Size(bytes)) = self.spill {
             builder = builder.spill(std::env::temp_dir(), bytes as u64);
         }
-        let engine = builder
+        builder
             .build()
-            .map_err(|error| Failure::usage(error).with_remedy("change --workers or --memory"))?;
+            .map_err(|error| Failure::usage(error).with_remedy("change --workers or --memory"))
+    }
+}
+
+impl EngineArgs {
+    /// Starts the engine and finds the tables.
+    pub(crate) async fn session(&self, login: &LoginArgs) -> Result<Session, Failure> {
+        let others: Vec<String> = self.machine.others().collect();
+        let cluster = (!others.is_empty()).then(|| {
+            let mut cluster = ClusterSettings::new(others)
+                .part_bytes(self.part_size.0 as u64)
+                .notice(|said| eprintln!("giveway: {said}"));
+            if let Some(password) = &login.password {
+                cluster = cluster.password(&login.user, password);
+            }
+            cluster
+        });
+        let engine = self.machine.engine(cluster)?;
+        for worker in engine.cluster().await {
+            if let Some(why) = worker.left_out {
+                eprintln!(
+                    "giveway: warning: worker {} is left out: {why}",
+                    worker.address
+                );
+            }
+        }
         let session = engine.session();
         let mut options = QueryOptions::default();
         options.tier = self.tier.unwrap_or(options.tier);
@@ -80,6 +166,32 @@ impl EngineArgs {
         Ok(session)
     }
 
+    /// The same as arguments, for a further process.
+    pub(crate) fn as_args(&self) -> Vec<OsString> {
+        let mut args = Vec::new();
+        let mut push = |name: &str, value: OsString| args.extend([name.into(), value]);
+        for NamedPath { name, path } in &self.table {
+            let mut table = OsString::from(format!("{name}="));
+            table.push(path);
+            push("--table", table);
+        }
+        if let Some(dir) = &self.data {
+            push("--data", dir.into());
+        }
+        push(
+            "--part-size",
+            format!("{}K", self.part_size.0.div_ceil(1024)).into(),
+        );
+        if let Some(threads) = self.machine.threads() {
+            push("--workers", threads.to_string().into());
+        }
+        if let Some(bytes) = self.machine.memory_bytes() {
+            push("--memory", format!("{}K", bytes / 1024).into());
+        }
+        push("--policy", self.machine.policy.to_string().into());
+        args
+    }
+
     /// The same settings as statements, for a server.
     pub(crate) fn settings(&self) -> Vec<String> {
         let tier = self
@@ -87,6 +199,42 @@ impl EngineArgs {
             .map(|tier| format!("SET giveway.tier = '{tier}';"));
         let weight = (self.weight).map(|weight| format!("SET giveway.weight = {weight};"));
         tier.into_iter().chain(weight).collect()
+    }
+}
+
+/// Who runs queries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Workers {
+    /// So many threads of this machine.
+    Threads(u16),
+    /// A worker elsewhere, at HOST:PORT.
+    At(String),
+}
+
+impl FromStr for Workers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Workers, String> {
+        let error = || {
+            format!(
+                "'{text}': write a number of threads, 1 to 1024, or where a worker is, such as \
+                 db1:50052"
+            )
+        };
+        if let Ok(threads) = text.parse::<u16>() {
+            return match threads {
+                1..=1024 => Ok(Workers::Threads(threads)),
+                _ => Err(error()),
+            };
+        }
+        match text.rsplit_once(':') {
+            Some((host, port))
+                if !host.is_empty() && !host.contains("://") && port.parse::<u16>().is_ok() =>
+            {
+                Ok(Workers::At(text.to_owned()))
+            }
+            _ => Err(error()),
+        }
     }
 }
 
@@ -183,6 +331,17 @@ mod tests {
         for wrong in ["", "G", "12", "-1G", "1X", "nanG", "9999999T"] {
             let error = size(wrong).unwrap_err();
             assert!(error.contains("512M"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn workers_are_threads_or_places() {
+        assert_eq!("8".parse(), Ok(Workers::Threads(8)));
+        assert_eq!("db1:50052".parse(), Ok(Workers::At("db1:50052".to_owned())));
+        assert_eq!("[::1]:1".parse(), Ok(Workers::At("[::1]:1".to_owned())));
+        for wrong in ["0", "1025", "db1", ":1", "db1:x", "grpc://db1:1", ""] {
+            let error = wrong.parse::<Workers>().unwrap_err();
+            assert!(error.contains("db1:50052"), "{wrong}: {error}");
         }
     }
 

@@ -1,18 +1,19 @@
 //! The calls of Flight SQL: permissions, and the module that handles each.
 //!
-//! What becomes of queries is in `queries`, of prepared statements in `prepared`; lists
+//! What becomes of queries is in `queries`, of prepared statements in `prepared`, of parts
+//! of a cluster's queries in `parts`; lists
 //! come from `metadata` and `keys`.
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
     ActionCancelQueryRequest, ActionCancelQueryResult, ActionClosePreparedStatementRequest,
-    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, CommandGetCatalogs,
-    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
-    CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables,
-    CommandGetXdbcTypeInfo, CommandPreparedStatementQuery, CommandPreparedStatementUpdate,
-    CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
-    SqlInfo, TicketStatementQuery,
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any,
+    CommandGetCatalogs, CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys,
+    CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetSqlInfo, CommandGetTableTypes,
+    CommandGetTables, CommandGetXdbcTypeInfo, CommandPreparedStatementQuery,
+    CommandPreparedStatementUpdate, CommandStatementQuery, CommandStatementUpdate,
+    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
 };
 use arrow_flight::{
     Action, ActionType, CancelFlightInfoRequest, CancelFlightInfoResult, CancelStatus,
@@ -205,6 +206,9 @@ impl FlightSqlService for Service {
     ) -> Answer<<Self as FlightService>::DoActionStream> {
         self.clients.admit(request.metadata())?;
         let action = request.get_ref();
+        if let Some(answer) = self.cluster_action(action) {
+            return answer;
+        }
         let body = match action.r#type.as_str() {
             CANCEL_FLIGHT_INFO => {
                 let wrong =
@@ -228,6 +232,11 @@ impl FlightSqlService for Service {
         };
         let result = arrow_flight::Result { body: body.into() };
         Ok(Response::new(Box::pin(stream::iter([Ok(result)]))))
+    }
+
+    async fn do_get_fallback(&self, request: Request<Ticket>, ticket: Any) -> Answer<Rows> {
+        self.clients.admit(request.metadata())?;
+        self.part_rows(&ticket)
     }
 
     async fn get_flight_info_catalogs(

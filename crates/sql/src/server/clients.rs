@@ -24,6 +24,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Status};
 
 use super::handle_store::{Handle, HandleStore, Owner, Peer};
+use crate::cluster;
 use crate::live;
 use crate::options::QueryOptions;
 use crate::session::Session;
@@ -46,6 +47,19 @@ pub(super) enum Access {
     Open,
     /// The name and password.
     Password { user: String, password: String },
+}
+
+impl Access {
+    /// What this server logs in with at others of its kind.
+    pub(super) fn at_others(&self) -> cluster::Login {
+        match self {
+            Access::Open => cluster::Login::default(),
+            Access::Password { user, password } => cluster::Login {
+                user: user.clone(),
+                password: Some(password.clone()),
+            },
+        }
+    }
 }
 
 /// The sessions of a server's clients.

@@ -14,6 +14,7 @@ use tonic::Status;
 use super::clients::Clients;
 use super::handle_store::{Handle, HandleStore};
 use super::metadata;
+use crate::cluster::Worker;
 use crate::query::{Query, QueryId};
 use crate::session::Session;
 
@@ -61,10 +62,16 @@ pub(super) struct Service {
     pub(super) type_info: XdbcTypeInfoData,
     pub(super) queries: Queries,
     pub(super) prepared: HandleStore<Prepared>,
+    /// What it is in a cluster, if it is a worker of one.
+    pub(super) worker: Option<Arc<Worker>>,
 }
 
 impl Service {
-    pub(super) fn new(clients: Clients, is_read_only: bool) -> Result<Service, Status> {
+    pub(super) fn new(
+        clients: Clients,
+        is_read_only: bool,
+        worker: Option<Arc<Worker>>,
+    ) -> Result<Service, Status> {
         Ok(Service {
             clients,
             is_read_only,
@@ -72,6 +79,7 @@ impl Service {
             type_info: metadata::type_info()?,
             queries: Queries::new(),
             prepared: HandleStore::new(PREPARED_KEPT, PREPARED_MAX),
+            worker,
         })
     }
 }

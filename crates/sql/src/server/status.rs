@@ -19,7 +19,10 @@ pub(super) fn status(error: &SqlError) -> Status {
         SqlError::Cancelled => Code::Cancelled,
         SqlError::DeadlineExceeded => Code::DeadlineExceeded,
         // Another try may find room, or another server.
-        SqlError::Refused(_) | SqlError::ShutDown => Code::Unavailable,
+        SqlError::Refused(_)
+        | SqlError::ShutDown
+        | SqlError::WorkerLost { .. }
+        | SqlError::NoWorkers(_) => Code::Unavailable,
     };
     Status::new(code, shorten(&error.to_string()))
 }
