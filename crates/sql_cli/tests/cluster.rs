@@ -500,9 +500,9 @@ fn commands() -> Vec<Vec<String>> {
 #[test]
 fn manifests_start_programs_with_options_that_they_have() {
     let commands = commands();
-    // Two of Kubernetes; of compose the worker's is in its template, too.
+    // Of compose the worker's is in its template, too, and below the server.
     let is = |name: &str| commands.iter().filter(|args| args[0] == name).count();
-    assert_eq!((is("worker"), is("serve")), (5, 2), "{commands:?}");
+    assert_eq!((is("worker"), is("serve")), (6, 2), "{commands:?}");
     for args in &commands {
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let output = giveway(&args).arg("--help").output().unwrap();
