@@ -56,8 +56,14 @@ const volatile bool limits_on = true;
 /* Indexed by tier. An entry of length 0 ends the list. */
 const volatile struct ufs_label labels[2][UFS_LABELS_MAX];
 
-/* Verified by itself: see VERIFICATION in main.bpf.c. Weak, since the verifier knows
- * less of what it returns than the compiler would go by. */
+/*
+ * VERIFICATION takes most of the time of loading. The verifier follows a __once function
+ * once for each callback, with unknown arguments; any other function anew for each
+ * state in which a caller reaches it. So functions that are long, have loops, or are
+ * called from several places are __once. They take numbers, memory of a context, or a
+ * task that the kernel trusts, and cannot be called under a lock. Weak, since the
+ * verifier knows less of what such a function returns than the compiler would go by.
+ */
 #define __once __weak __noinline
 
 /*

@@ -30,8 +30,7 @@
  *	                 |      in the runnable tree             |
  *	                 +------- preempted, or slice over ------+
  *
- *   either, pinned, and the only one that waits for its CPU: local queue ---> RUNNING
- *   (next.bpf.h).
+ *   either, pinned, and the only one that waits: local queue ---> RUNNING (next.bpf.h).
  *   either, after waiting for the deadline: FLOOR_DSQ ---> RUNNING.
  *   background that holds a lock urgent work waits for: BOOST_DSQ ---> RUNNING.
  *   either, of a cgroup that has used up its cpu.max: THROTTLED_DSQ ---> its queue above.
@@ -57,13 +56,6 @@
  *   4. Nothing that a cgroup or a task can do is an error: a task without a context
  *      counts as time-sensitive, in the root group. (UFS_NO_CTX counts such tasks;
  *      tests require that there are none)
- *
- * VERIFICATION takes most of the time of loading. The verifier follows a __once function
- * once for each callback, with unknown arguments; any other function anew for each
- * state in which a caller reaches it. So functions that are long, have loops, or are
- * called from several places are __once. They take numbers, memory of a context, or a
- * task that the kernel trusts, and cannot be called under a lock.
- *
  * WEAKNESSES: slices end at the timer tick; each of the headers names its own.
  */
 #include <scx/common.bpf.h>
@@ -143,13 +135,11 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 
 /* ---- Charging ---- */
 
-/*
- * The sum of the parts of a tier that are owned. A tier's clock, the mean virtual runtime,
+/* The sum of the parts of a tier that are owned. A tier's clock, the mean virtual runtime,
  * advances by the CPU time used divided by that. The groups below the root own 1
  * together, each task of the root owns 1 by itself. Without the root's part the clock
  * would run ahead of all groups whenever a kernel thread runs, and clamping would remove
- * the lag by which weights work.
- */
+ * the lag by which weights work. */
 static __always_inline u64 owners_of(u32 tier)
 {
 	u64 owners = groups[0].child_weight[tier & 1] ? 1 : 0;
@@ -258,8 +248,7 @@ static __always_inline void charge_bg(struct cpu_ctx *cc, u32 index, u64 used)
 	advance_bg_clock(cc, index, used, scale, owners_of(GIVEWAY_TIER_BACKGROUND));
 }
 
-/* Account what @tc has used on the CPU of @cc since it started or was last charged. Under
- * that CPU's rq lock. */
+/* Account what @tc has used on the CPU of @cc since it was last charged, under its rq lock. */
 __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg_nonnull,
 		      struct cpu_ctx *cc __arg_nonnull, u64 now)
 {
@@ -504,7 +493,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	cc->claimed = 0;
 	if (unlikely(!tc))
 		return;
-	/* A task that changes its cgroup while it runs gets here without enqueue. */
+	/* One that changes its cgroup while it runs gets here without enqueue. */
 	if (unlikely(!tc->counted))
 		count_runnable(tc);
 	from_floor = tc->floor;
@@ -640,8 +629,7 @@ void BPF_STRUCT_OPS(ufs_update_idle, s32 cpu, bool idle)
 }
 
 /* A task of a higher class takes the CPU, nobody knows for how long. The kernel would keep
- * the task that ran, and those that have claimed the CPU, in its local queue meanwhile. They
- * are queued again, in queues where other CPUs find them. */
+ * what its local queue has meanwhile; it is queued again, where other CPUs find it. */
 void BPF_STRUCT_OPS(ufs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
 	/* The kernel's own stopper, which moves tasks, is done in microseconds. */
@@ -777,8 +765,7 @@ void BPF_STRUCT_OPS(ufs_cgroup_set_bandwidth, struct cgroup *cgrp, u64 period_us
 
 /* ---- Attaching and detaching ---- */
 
-/* What an earlier attachment has left where the loader cannot clear it: see reattach.rs.
- * Nodes of the tree go back to their groups' stashes. */
+/* What an earlier attachment has left where the loader cannot clear it (reattach.rs). */
 static void clear_leftovers(void)
 {
 	u32 i, index;
@@ -822,8 +809,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(ufs_init)
 		if (err)
 			return err;
 	}
-	/* No CPU tells that it has been idle all along. One that is not there never tells
-	 * that it is not. */
+	/* No CPU tells that it has been idle all along, or that it is not there. */
 	bpf_for(word, 0, nr_cpu_words)
 		idle_cpus[word & (UFS_CPU_WORDS - 1)] = online_cpus[word & (UFS_CPU_WORDS - 1)];
 	err = scx_bpf_create_dsq(BOOST_DSQ, -1);
