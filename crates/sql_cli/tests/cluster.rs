@@ -157,6 +157,18 @@ impl Cluster {
         Cluster::on(data(), machines, |_| {})
     }
 
+    /// Waits until queries are planned for all workers: on a busy machine one may have been
+    /// too late to be greeted.
+    fn until_whole(&self) {
+        let began = Instant::now();
+        let whole = format!("tasks={}", self.workers.len());
+        let explain = format!("EXPLAIN {SUM}");
+        while !self.coordinator.answer(&explain).contains(&whole) {
+            assert!(began.elapsed() < Duration::from_secs(20));
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
     fn on(data: &str, machines: usize, change: impl Fn(&mut Command)) -> Cluster {
         let started = (0..machines).map(|_| {
             let mut worker = giveway(&["worker", "--listen", "127.0.0.1:0", "--workers", "1"]);
@@ -192,6 +204,7 @@ fn sorted(csv: &str) -> Vec<&str> {
 #[test]
 fn tpch_answers_are_those_of_one_machine() {
     let cluster = Cluster::start(3);
+    cluster.until_whole();
     let plan = cluster.coordinator.answer(&format!("EXPLAIN {SUM}"));
     assert!(plan.contains("Stage 1 ── tasks=3"), "{plan}");
     // All of them in one script: a program for each query would take longer than the queries.
@@ -223,6 +236,7 @@ fn tpch_answers_are_those_of_one_machine() {
 #[test]
 fn tier_and_weight_travel_and_a_client_that_leaves_frees_the_workers() {
     let cluster = Cluster::start(2);
+    cluster.until_whole();
     let settings = [
         "SET giveway.tier = 'background'",
         "SET giveway.weight = 300",
@@ -247,6 +261,7 @@ fn tier_and_weight_travel_and_a_client_that_leaves_frees_the_workers() {
 #[test]
 fn a_deadline_ends_parts_on_workers_even_if_the_coordinator_is_silent() {
     let cluster = Cluster::start(2);
+    cluster.until_whole();
     let client = cluster
         .coordinator
         .asking(&["SET giveway.deadline = 3000", ENDLESS])
@@ -272,6 +287,7 @@ fn a_deadline_ends_parts_on_workers_even_if_the_coordinator_is_silent() {
 /// What a query says when a worker goes this way, how soon, and what the next one says.
 fn going(signal: Signal) -> (Cluster, String) {
     let cluster = Cluster::start(3);
+    cluster.until_whole();
     let mut client = cluster.coordinator.asking(&[ENDLESS]).spawn().unwrap();
     for worker in &cluster.workers {
         worker.until(|queries| {
@@ -304,12 +320,7 @@ fn a_killed_worker_fails_its_query_by_name_and_the_next_query_runs() {
 fn a_silent_worker_fails_its_query_by_name_and_comes_back_when_it_answers() {
     let (cluster, sum) = going(Signal::SIGSTOP);
     cluster.workers[1].signal(Signal::SIGCONT);
-    let began = Instant::now();
-    let explain = format!("EXPLAIN {SUM}");
-    while !cluster.coordinator.answer(&explain).contains("tasks=3") {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        thread::sleep(Duration::from_millis(100));
-    }
+    cluster.until_whole();
     assert_eq!(cluster.coordinator.answer(SUM), sum);
 }
 
