@@ -22,7 +22,7 @@ const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█']
 /// Parts of all that a row can use, the oldest first.
 type Parts = VecDeque<f64>;
 
-/// What rows did lately, by view and [key](key).
+/// What rows did lately, by view and key (`key`).
 #[derive(Clone, Debug, Default)]
 pub struct History {
     rows: [BTreeMap<(Option<u64>, String), Parts>; View::ALL.len()],

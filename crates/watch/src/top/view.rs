@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What does not fit of a path is its beginning, of any other name its end. On a
-//! wider screen names get the room; from 120 columns on [`history`](super::history) gets
+//! wider screen names get the room; from 120 columns on [`history`] gets
 //! half of it.
 //!
 //! Screens of 80 and 200 columns are kept in `golden/`, and a test compares them. After a
