@@ -337,38 +337,43 @@ pub(crate) fn endless_holder(ufs: &mut Ufs) -> Result<String> {
 /// UFS stays loaded; the next load finds the table unusable and makes another.
 pub(crate) fn hostile(ufs: &mut Ufs) -> Result<String> {
     const SEED: u64 = 0x005c_41bb_1e00;
-    ufs.load(&["--hint-slots", "64"])?;
-    let seq = enable_seq();
     let top = Cgroup::top()?;
     let background = top.child("background", 100)?;
     let sensitive = top.child("time_sensitive", 100)?;
-    let mut hinted_workers = Vec::new();
-    for i in 0..6 {
-        let (group, tier) = [(&background, "background"), (&sensitive, "time_sensitive")][i % 2];
-        hinted_workers.push(hinted(group, tier, 100, 0)?);
+    // A slot whose owner is overwritten before its tier says nothing any more, and the
+    // scribbler may be as lucky with all of them: then again, with other bytes.
+    for seed in SEED..SEED + 5 {
+        ufs.load(&["--hint-slots", "64"])?;
+        let seq = enable_seq();
+        let mut hinted_workers = Vec::new();
+        for i in 0..6 {
+            let (group, tier) =
+                [(&background, "background"), (&sensitive, "time_sensitive")][i % 2];
+            hinted_workers.push(hinted(group, tier, 100, 0)?);
+        }
+        let watcher = Worker::sleeper(&sensitive, &[1], 5 * MS, MS / 10, 600)?;
+        let _scribbler = Worker::start(&background, &[1], "scribble", &[seed.to_string()])?;
+        let delays = watcher.delays_ns()?;
+        ufs.still_loaded_since(seq)?;
+        let stats = ufs.stats()?;
+        let numbers = format!(
+            "seed {seed:#x}: {} changes of tier, {} boosts, {} failed reads; a watcher woke p99 \
+             {} us late, worst {} us",
+            hint_count(&stats, "tier_changes"),
+            hint_count(&stats, "boosts_lock") + hint_count(&stats, "boosts_rescue"),
+            hint_count(&stats, "failed_reads"),
+            percentile(&delays, 99) / 1000,
+            delays[delays.len() - 1] / 1000,
+        );
+        // A boosted task may take its row of slices first: 8 ticks.
+        if delays[delays.len() - 1] > 50_000_000 {
+            bail!("{numbers}");
+        }
+        if hint_count(&stats, "tier_changes") > 0 {
+            return Ok(numbers);
+        }
     }
-    let watcher = Worker::sleeper(&sensitive, &[1], 5 * MS, MS / 10, 600)?;
-    let _scribbler = Worker::start(&background, &[1], "scribble", &[SEED.to_string()])?;
-    let delays = watcher.delays_ns()?;
-    ufs.still_loaded_since(seq)?;
-    let stats = ufs.stats()?;
-    let numbers = format!(
-        "seed {SEED:#x}: {} changes of tier, {} boosts, {} failed reads; a watcher woke p99 {} us \
-         late, worst {} us",
-        hint_count(&stats, "tier_changes"),
-        hint_count(&stats, "boosts_lock") + hint_count(&stats, "boosts_rescue"),
-        hint_count(&stats, "failed_reads"),
-        percentile(&delays, 99) / 1000,
-        delays[delays.len() - 1] / 1000,
-    );
-    if hint_count(&stats, "tier_changes") == 0 {
-        bail!("{numbers}: the slots were not read, so nothing was tested");
-    }
-    // A boosted task may take its row of slices first: 8 ticks.
-    if delays[delays.len() - 1] > 50_000_000 {
-        bail!("{numbers}");
-    }
-    Ok(numbers)
+    bail!("the slots were never read, so nothing was tested")
 }
 
 /// The slot of a thread that is killed is free again.

@@ -131,9 +131,7 @@ impl Worker {
     /// Gives it another nice value.
     pub(crate) fn set_nice(&self, nice: i32) -> Result<()> {
         // SAFETY: the call takes numbers only.
-        let result = unsafe {
-            nix::libc::setpriority(nix::libc::PRIO_PROCESS, self.0.id(), nice)
-        };
+        let result = unsafe { nix::libc::setpriority(nix::libc::PRIO_PROCESS, self.0.id(), nice) };
         nix::errno::Errno::result(result)?;
         Ok(())
     }
