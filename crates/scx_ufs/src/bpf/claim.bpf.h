@@ -216,8 +216,7 @@ static __always_inline s32 claim_for_wakeup(struct task_struct *p, s32 prev, u64
 
 	if (shaped)
 		return claim_in_order(p, prev, ts, false, idle);
-	/* The kernel's own first choice where a core has one thread, for a tenth of the
-	 * instructions. */
+	/* The kernel's own first choice where a core has one thread, without its search. */
 	*idle = is_idle_cpu(prev) && allowed_on(p, prev & (UFS_CPUS_MAX - 1)) &&
 		scx_bpf_test_and_clear_cpu_idle(prev);
 	if (*idle)

@@ -6,8 +6,7 @@
  * else waits there, it is next when the CPU's task stops. Then it goes to the CPU's local
  * queue at once. The kernel takes it from there without asking, which saves the counts
  * of a queue of ours, the insertion by virtual runtime, and dispatch: with two threads on
- * a CPU that hand a byte back and forth, a quarter to a third of what UFS's callbacks
- * take.
+ * a CPU that hand a byte back and forth, a fifth to a third of what UFS's callbacks take.
  *
  *	wakes up, pinned ---- next in line? --yes--> local queue --> RUNNING
  *	time-sensitive, pinned,       \
@@ -38,7 +37,9 @@
  *
  * INVARIANT: cpu_ctx.has_next is 1 while a task that waits in WAITS_NEXT is in the local
  * queue of that CPU, and 0 otherwise. Both change under the CPU's rq lock, in the task's
- * own callbacks. (not asserted: a program cannot look into local queues)
+ * own callbacks; only a task that has been moved to another CPU clears it under that
+ * one's, and until then nobody else sets it. (not asserted: a program cannot look into
+ * local queues)
  *
  * WEAKNESS: a group that is further behind, and whose task wakes up while one is next,
  * waits for that one, too.
