@@ -37,14 +37,32 @@ fn giveway(args: &[&str]) -> Command {
     command
 }
 
-/// TPC-H as files, made once.
+/// TPC-H as files, made once. The largest table has many row groups: a group is read by one
+/// worker, and all are to have some.
 fn data() -> &'static str {
     static DATA: OnceLock<TempDir> = OnceLock::new();
     let dir = DATA.get_or_init(|| {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().to_str().unwrap();
-        let made = giveway(&["tpch", "--sf", SCALE, "--out", out]).output();
-        assert!(made.unwrap().status.success());
+        let run = |args: &[&str]| {
+            let made = giveway(args).output().unwrap();
+            assert!(made.status.success(), "{args:?}: {}", error(&made));
+        };
+        run(&["tpch", "--sf", SCALE, "--out", out]);
+        let (written, divided) = (
+            dir.path().join("lineitem"),
+            format!("{out}/divided.parquet"),
+        );
+        let copy =
+            format!("COPY lineitem TO '{divided}' OPTIONS ('format.max_row_group_size' '2048')");
+        run(&[
+            "--table",
+            &format!("lineitem={}", written.display()),
+            "-c",
+            &copy,
+        ]);
+        fs::remove_dir_all(&written).unwrap();
+        fs::rename(&divided, dir.path().join("lineitem.parquet")).unwrap();
         dir
     });
     dir.path().to_str().unwrap()
