@@ -22,6 +22,7 @@ pub(crate) mod cgroup;
 pub(crate) mod class;
 pub(crate) mod config;
 mod disk;
+pub(crate) mod fair_server;
 pub(crate) mod frame;
 mod layers;
 mod measure;
@@ -45,6 +46,7 @@ pub(crate) use workload::Done;
 
 use cgroup::{Share, Tree};
 use disk::Mounted;
+use fair_server::FairServer;
 use memory::HugePages;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -107,6 +109,7 @@ pub(crate) fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Ro
         .then(|| Switches::prepare(config.cpus));
     let switches = switches.transpose()?;
     let _timed = config.time_callbacks.then(Timed::start).transpose()?;
+    let _fair_server = FairServer::off_for(&config.scheduler)?;
     let command = scheduler_command(config, postgres.owner());
     let scheduler = Loaded::start(&config.scheduler, &command, &shares)?;
 

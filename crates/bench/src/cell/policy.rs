@@ -5,12 +5,13 @@
 //! | EEVDF     | NORMAL, weight 10000     | NORMAL, weight 1             |
 //! | IDLE      | NORMAL, weight 10000     | IDLE, weight 1               |
 //! | FIFO, RR  | FIFO or RR, priority 99  | NORMAL, weight 1             |
+//! | RR-BARE   | as RR, and the kernel's fair server is off ([`super::fair_server`]) |
 //! | UFS       | time-sensitive, 10000    | background, weight 1         |
 //! | scx_NAME  | as EEVDF; scx_layered has layers for it ([`super::layers`]); what the others make of it is their affair |
 //!
 //! High is what is time-sensitive: in the 50:50 mix that is the background's
 //! backends, too. In the mix 2:3 weights are those of the classes.
-//! `sched_rt_runtime_us` and the kernel's fair server keep their defaults, so
+//! Otherwise `sched_rt_runtime_us` and the kernel's fair server keep their defaults, so
 //! real-time backends leave NORMAL processes about 5 % of a CPU, as on any
 //! machine. Only backends become real-time: the server's own processes
 //! (postmaster, checkpointer, WAL writer) stay NORMAL in the high group.
@@ -74,7 +75,7 @@ pub(crate) fn class(scheduler: &Scheduler, high: bool) -> Class {
     match (scheduler, high) {
         (Scheduler::Idle, false) => Class::Idle,
         (Scheduler::Fifo, true) => Class::Fifo,
-        (Scheduler::Rr, true) => Class::Rr,
+        (Scheduler::Rr | Scheduler::RrBare, true) => Class::Rr,
         _ => Class::Normal,
     }
 }
@@ -125,14 +126,16 @@ mod tests {
 
     #[test]
     fn classes_are_those_of_the_papers_table_2() {
-        use Scheduler::{Eevdf, Fifo, Idle, Rr, Ufs};
-        let classes = [Eevdf, Idle, Fifo, Rr, Ufs].map(|s| (class(&s, true), class(&s, false)));
+        use Scheduler::{Eevdf, Fifo, Idle, Rr, RrBare, Ufs};
+        let classes =
+            [Eevdf, Idle, Fifo, Rr, RrBare, Ufs].map(|s| (class(&s, true), class(&s, false)));
         assert_eq!(
             classes,
             [
                 (Class::Normal, Class::Normal),
                 (Class::Normal, Class::Idle),
                 (Class::Fifo, Class::Normal),
+                (Class::Rr, Class::Normal),
                 (Class::Rr, Class::Normal),
                 (Class::Normal, Class::Normal),
             ]

@@ -20,6 +20,8 @@ pub enum Scheduler {
     Fifo,
     /// High-priority processes are SCHED_RR with priority 99.
     Rr,
+    /// As RR, without the kernel's fair server: nothing is left for the others.
+    RrBare,
     /// `scx_ufs`: priority is the tier.
     Ufs,
     /// Another sched_ext scheduler, by its program's name (`scx_bpfland`), with
@@ -51,6 +53,12 @@ impl Scheduler {
         self.program().is_some()
     }
 
+    /// Whether it tells priorities apart by scheduling class and is EEVDF otherwise.
+    pub(crate) fn is_by_class(&self) -> bool {
+        use Scheduler::{Fifo, Idle, Rr, RrBare};
+        matches!(self, Idle | Fifo | Rr | RrBare)
+    }
+
     /// The name that is printed in tables and plots: a program's without `scx_`,
     /// as UFS is that of scx_ufs.
     pub fn label(&self) -> String {
@@ -80,6 +88,7 @@ impl fmt::Display for Scheduler {
             Scheduler::Idle => "idle",
             Scheduler::Fifo => "fifo",
             Scheduler::Rr => "rr",
+            Scheduler::RrBare => "rr-bare",
             Scheduler::Ufs => "ufs",
             Scheduler::Scx(name) => name,
         })
@@ -96,13 +105,15 @@ impl FromStr for Scheduler {
             "idle" => Scheduler::Idle,
             "fifo" => Scheduler::Fifo,
             "rr" => Scheduler::Rr,
+            "rr-bare" => Scheduler::RrBare,
             "ufs" | "scx_ufs" => Scheduler::Ufs,
             name if name.len() > 4 && name.starts_with("scx_") && name.chars().all(is_name) => {
                 Scheduler::Scx(name.to_owned())
             }
             other => {
                 return Err(Error::Config(format!(
-                    "unknown scheduler '{other}': write eevdf, idle, fifo, rr, ufs or scx_NAME"
+                    "unknown scheduler '{other}': write eevdf, idle, fifo, rr, \
+                     rr-bare, ufs or scx_NAME"
                 )));
             }
         })

@@ -19,6 +19,7 @@ pub(crate) fn scheduler_colour(scheduler: &Scheduler) -> RGBColor {
         Scheduler::Idle => RGBColor(184, 190, 198),
         Scheduler::Fifo => RGBColor(240, 173, 88),
         Scheduler::Rr => RGBColor(208, 92, 66),
+        Scheduler::RrBare => RGBColor(150, 64, 46),
         Scheduler::Ufs => RGBColor(22, 108, 196),
         Scheduler::Scx(name) => {
             // So many that scx_layered, scx_lavd, scx_bpfland and scx_flatcg differ.

@@ -141,10 +141,7 @@ impl HoldersPlan {
     /// # Errors
     /// [`Error::Config`], with the remedy.
     pub(crate) fn validate(&self) -> Result<()> {
-        if matches!(
-            self.arm.scheduler,
-            Scheduler::Idle | Scheduler::Fifo | Scheduler::Rr
-        ) {
+        if self.arm.scheduler.is_by_class() {
             return Err(Error::Config(
                 "all tasks have one priority: IDLE, FIFO and RR are not measured; leave them out"
                     .to_owned(),

@@ -32,7 +32,8 @@ const SCHEDULERS: &str = "eevdf,fifo,rr,ufs";
 /// has built. See docs/measure/inversion.md.
 #[derive(Args, Debug)]
 pub(crate) struct InversionArgs {
-    /// What to compare: eevdf, idle, fifo, rr, ufs, or any scx_NAME
+    /// What to compare: eevdf, idle, fifo, rr, rr-bare (RR without the
+    /// kernel's fair server), ufs, or any scx_NAME
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = SCHEDULERS,
           value_parser = scheduler)]
     schedulers: Vec<Scheduler>,

@@ -17,6 +17,7 @@ use super::row::{InversionRow, Outcome};
 use super::run::{self, Cell, CellResult, Placement};
 use super::{InversionPlan, NAME, Scenario};
 use crate::cell::cgroup::{Share, Tree};
+use crate::cell::fair_server::FairServer;
 use crate::cell::policy;
 use crate::cell::sched_ext::{self, Loaded};
 use crate::cell::setup::Hints;
@@ -58,6 +59,7 @@ pub(super) fn measure(
     ];
     let tree = Tree::on(&SERVER_CPU.to_string(), &CLIENT_CPU.to_string(), &shares)?;
     tree.clients.add(std::process::id() as i32)?;
+    let _fair_server = FairServer::off_for(&plan.treatment.scheduler)?;
     let command = scheduler_command(plan, &postgres);
     let scheduler = Loaded::start(&plan.treatment.scheduler, &command, &shares)?;
     let server = postgres.start(&data, &settings(plan.treatment.hints))?;

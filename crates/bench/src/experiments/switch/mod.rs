@@ -91,10 +91,7 @@ impl SwitchPlan {
     /// # Errors
     /// [`Error::Config`], with the remedy.
     pub(crate) fn validate(&self) -> Result<()> {
-        if matches!(
-            self.scheduler,
-            Scheduler::Idle | Scheduler::Fifo | Scheduler::Rr
-        ) {
+        if self.scheduler.is_by_class() {
             return Err(Error::Config(
                 "both threads have one priority: IDLE, FIFO and RR are not measured; leave them \
                  out"

@@ -149,10 +149,7 @@ impl WakeupPlan {
         if !(self.warmup_s.is_finite() && self.warmup_s >= 0.0) {
             return refuse("the warm-up cannot be negative");
         }
-        if matches!(
-            self.scheduler,
-            Scheduler::Idle | Scheduler::Fifo | Scheduler::Rr
-        ) {
+        if self.scheduler.is_by_class() {
             return refuse(
                 "all threads are alike: IDLE, FIFO and RR would be EEVDF; leave them out",
             );

@@ -75,7 +75,7 @@ fn colour(treatment: &Treatment) -> RGBColor {
         (Scheduler::Ufs, Hints::Stock) => RGBColor(90, 160, 225),
         (Scheduler::Ufs, Hints::Off) => RGBColor(214, 120, 60),
         (Scheduler::Fifo, _) => RGBColor(150, 120, 170),
-        (Scheduler::Rr, _) => RGBColor(190, 160, 90),
+        (Scheduler::Rr | Scheduler::RrBare, _) => RGBColor(190, 160, 90),
         _ => RGBColor(120, 130, 142),
     }
 }
