@@ -4,8 +4,10 @@
 //! each is tested on a few lines of bad input. This file decides which files
 //! they see: those that git tracks, since only these are shared. What takes more than a
 //! file has a module of its own: `promises` (guarantees and their tests), `modules` (which
-//! file uses which), `pages` (the documentation as a whole).
+//! file uses which), `pages` (the documentation as a whole),
+//! `anchors` (links to headings).
 
+mod anchors;
 mod modules;
 mod pages;
 mod promises;
@@ -52,6 +54,7 @@ pub(crate) fn check(workspace: &Metadata) -> Result<()> {
     };
     complaints.extend(modules::complaints(texts()));
     complaints.extend(pages::complaints(texts()));
+    complaints.extend(anchors::complaints(texts()));
     complaints.extend(promises::complaints(&promises, &tests));
     verdict("tidy", &complaints)
 }

@@ -141,8 +141,20 @@ fn starts_a_path(line: &str, at: usize) -> bool {
     !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-/}*".contains(c))
 }
 
-/// Relative targets of Markdown links, with their lines; not inside code.
+/// Files that Markdown links lead to, with the links' lines; not inside code.
 pub(super) fn links(text: &str) -> Vec<(usize, String)> {
+    let targets = targets(text).into_iter();
+    targets
+        .map(|(number, target)| match target.split_once('#') {
+            Some((file, _)) => (number, file.to_owned()),
+            None => (number, target),
+        })
+        .filter(|(_, file)| !file.is_empty())
+        .collect()
+}
+
+/// Relative targets of Markdown links, with their lines; not inside code.
+pub(super) fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     let mut in_block = false;
     for (number, line) in (1..).zip(text.lines()) {
@@ -158,7 +170,7 @@ pub(super) fn links(text: &str) -> Vec<(usize, String)> {
             let Some((target, _)) = part.split_once(')') else {
                 continue;
             };
-            let target = target.split([' ', '#']).next().unwrap_or_default();
+            let target = target.split(' ').next().unwrap_or_default();
             let is_url = target.contains("://") || target.starts_with("mailto:");
             if !target.is_empty() && !is_url {
                 found.push((number, target.to_owned()));
