@@ -139,6 +139,21 @@ impl Server {
             thread::sleep(Duration::from_millis(50));
         }
     }
+
+    /// Waits until its queries are planned for so many workers: on a busy machine one may
+    /// have been too late to be greeted.
+    fn until_spread_to(&self, workers: usize) {
+        let began = Instant::now();
+        let explain = format!("EXPLAIN {SUM}");
+        loop {
+            let plan = self.answer(&explain);
+            if plan.contains(&format!("tasks={workers}")) {
+                return;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{plan}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
 }
 
 impl Drop for Server {
@@ -175,16 +190,9 @@ impl Cluster {
         Cluster::on(data(), machines, |_| {})
     }
 
-    /// Waits until queries are planned for all workers: on a busy machine one may have been
-    /// too late to be greeted.
+    /// Waits until queries are planned for all workers.
     fn until_whole(&self) {
-        let began = Instant::now();
-        let whole = format!("tasks={}", self.workers.len());
-        let explain = format!("EXPLAIN {SUM}");
-        while !self.coordinator.answer(&explain).contains(&whole) {
-            assert!(began.elapsed() < Duration::from_secs(20));
-            thread::sleep(Duration::from_millis(100));
-        }
+        self.coordinator.until_spread_to(self.workers.len());
     }
 
     fn on(data: &str, machines: usize, change: impl Fn(&mut Command)) -> Cluster {
@@ -414,8 +422,7 @@ fn one_command_starts_a_cluster_and_ends_it() {
         .map(str::to_owned)
         .collect();
     assert_eq!(children.len(), 3);
-    let plan = server.answer(&format!("EXPLAIN {SUM}"));
-    assert!(plan.contains("tasks=3"), "{plan}");
+    server.until_spread_to(3);
     // However it ends.
     server.child.kill().unwrap();
     server.child.wait().unwrap();

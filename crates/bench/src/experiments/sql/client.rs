@@ -195,7 +195,10 @@ mod tests {
 
     #[test]
     fn an_engine_that_is_silent_or_ends_is_started_anew() {
-        let mut silent = shell(&format!("{READY} exec sleep 60"), Duration::from_millis(200));
+        let mut silent = shell(
+            &format!("{READY} exec sleep 60"),
+            Duration::from_millis(200),
+        );
         let error = silent.ask("a").unwrap_err();
         assert!(error.contains("--timeout"), "{error}");
         assert!(silent.running.is_none());
