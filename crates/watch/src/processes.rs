@@ -18,8 +18,9 @@
 //! - `/proc` of a container has the processes of its PID namespace, and with `hidepid` only
 //!   those of the same user. Both are said.
 //!
-//! **Cost.** Three files for a process, one more for each thread where there are several;
-//! 10 µs each on the machine of `cost_of_a_reading`. Whoever reads chooses how often.
+//! **Cost.** Three files for a process, and one for each thread where there are several. In a
+//! virtual machine on an EPYC a process takes 35 µs of CPU time and a thread 20 µs: 10,000
+//! processes of one thread 0.35 s. Whoever reads chooses how often.
 //!
 //! No file is read that waits for the process's memory, as `cmdline` does: its owner can have
 //! that wait for ever.
@@ -46,6 +47,8 @@ pub const TICK_NS: u64 = 10_000_000;
 
 /// The machine's own PID namespace, whose number the kernel fixes.
 const OUTERMOST: &str = "pid:[4026531836]";
+/// What is read at once, in bytes: more than most files have.
+const PIECE: usize = 4096;
 /// The flag of a kernel thread (`PF_KTHREAD`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
@@ -282,15 +285,27 @@ fn numbers(dir: &Path) -> io::Result<Vec<u32>> {
 
 /// Reads a whole file of a process into `text`.
 fn contents(path: &Path, text: &mut Vec<u8>) -> Result<Read, ReadError> {
-    text.clear();
-    let read = File::open(path).and_then(|mut file| file.read_to_end(text));
-    match read {
-        Ok(_) => Ok(Read::Done),
+    match File::open(path).and_then(|file| whole(file, text)) {
+        Ok(()) => Ok(Read::Done),
         Err(error) => match error.raw_os_error().map(Errno::from_raw) {
             Some(Errno::ENOENT | Errno::ESRCH) => Ok(Read::Ended),
             Some(Errno::EACCES | Errno::EPERM) => Ok(Read::Denied),
             _ => Err(failed(path, error)),
         },
+    }
+}
+
+/// Reads to the end, most files at once: the kernel writes each of them whole, and gives less
+/// than is asked for only at its end.
+fn whole(mut file: File, text: &mut Vec<u8>) -> io::Result<()> {
+    let mut length = 0;
+    loop {
+        text.resize(length + PIECE, 0);
+        length += file.read(&mut text[length..])?;
+        if length < text.len() {
+            text.truncate(length);
+            return Ok(());
+        }
     }
 }
 
@@ -578,8 +593,9 @@ pub(crate) mod tests {
         let own = || reader.read().unwrap().by_pid[&std::process::id()].clone();
         let before = own();
         let began = Instant::now();
-        let work = || while own().cpu_ticks < before.cpu_ticks + 10 {};
-        work();
+        while own().cpu_ticks < before.cpu_ticks + 10 {
+            assert!(began.elapsed().as_secs() < 60, "reading takes no CPU time");
+        }
         let took = began.elapsed();
         let now = own();
         assert_eq!(now.started, before.started);
