@@ -14,7 +14,7 @@
 //!   threads are lost.
 //! - A command is bytes of its process's own choice, with blanks and parentheses: it reaches
 //!   from the first parenthesis to the last one. What a terminal must not get is left out
-//!   ([`names::printable`]).
+//!   ([`printable`]).
 //! - `/proc` of a container has the processes of its PID namespace, and with `hidepid` only
 //!   those of the same user. Both are said.
 //!

@@ -290,14 +290,15 @@ pub(crate) mod tests {
             cgroup.work.preempted = 7;
         }
         let title = |tid| (tid == 4001).then(|| "postgres: app shop SELECT".to_owned());
+        let processes = process_rows::tests::rows(1.0, &now);
         Interval::new(Sample::default(), now, Duration::from_secs(1), title)
-            .with_processes(Some(process_rows::tests::rows(1.0)))
+            .with_processes(Some(processes))
     }
 
     /// The same with so much of the CPU time.
     pub(crate) fn scaled(part: f64) -> Interval {
         let mut interval = interval();
-        interval.processes = Some(process_rows::tests::rows(part));
+        interval.processes = Some(process_rows::tests::rows(part, &interval.now));
         let now = &mut interval.now;
         let scale = |ns: &mut u64| *ns = (*ns as f64 * part) as u64;
         now.tiers

@@ -171,8 +171,7 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::processes::Cgroup;
-    use crate::sample::ThreadSample;
-    use crate::top::model::tests::sample;
+    use crate::sample::{CgroupSample, ThreadSample};
 
     fn process(command: &str, path: &str, ids: &[u64], ticks: u64, switches: [u64; 2]) -> Process {
         let [voluntary, involuntary] = switches;
@@ -202,8 +201,25 @@ pub(crate) mod tests {
         }
     }
 
+    /// A UFS that knows three cgroups.
+    fn sample() -> Sample {
+        let cgroup = |tier: &str| CgroupSample {
+            tier: tier.into(),
+            ..CgroupSample::default()
+        };
+        let cgroups = [
+            (1, cgroup("time_sensitive")),
+            (70, cgroup("time_sensitive")),
+            (71, cgroup("background")),
+        ];
+        Sample {
+            cgroups: cgroups.into(),
+            ..Sample::default()
+        }
+    }
+
     /// Processes of every kind, which used so much of the CPU time that they could.
-    pub(crate) fn rows(part: f64) -> ProcessRows {
+    pub(crate) fn rows(part: f64, ufs: &Sample) -> ProcessRows {
         let ticks = |ticks: u64| (ticks as f64 * part) as u64;
         let database = "/system.slice/postgresql";
         let user = "/user.slice/user-1000.slice/user@1000.service/app.slice/backup.service";
@@ -253,7 +269,7 @@ pub(crate) mod tests {
                 },
             ),
         ]);
-        ProcessRows::new(&Processes::default(), &now, &sample())
+        ProcessRows::new(&Processes::default(), &now, ufs)
     }
 
     fn tier(pid: u32, process: Process, ufs: &Sample, is_of_machine: bool) -> Option<String> {
