@@ -1,7 +1,7 @@
 //! `giveway pods`: on a node of Kubernetes, tiers by annotation; and `giveway
 //! mark`: the same by hand, for any cgroup.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
     loop {
         match waiter.block_on(runtime.pods()) {
             Ok(running) => {
-                let mut done = giveway_pods::round(
+                let done = giveway_pods::round(
                     hierarchy.mount(),
                     &running,
                     &rights,
@@ -140,9 +140,7 @@ pub(crate) fn pods(args: &PodsArgs) -> Result<(), Failure> {
                     &marks::read,
                     &mut marks::write,
                 );
-                let why = unheeded(&kernel).map(|why| ("marks".to_owned(), why));
-                done.refused.extend(why);
-                log.round(done);
+                log.round(done, unheeded(&kernel));
             }
             Err(error) if args.once => return Err(unheard(&error)),
             // The runtime may be back soon; the marks stay as they are.
@@ -206,11 +204,12 @@ fn wait(time: Duration, stop: &AtomicBool) {
 /// Says what is new, and that once.
 #[derive(Default)]
 struct Log {
-    said: HashSet<(String, String)>,
+    said: BTreeSet<(String, String)>,
 }
 
 impl Log {
-    fn round(&mut self, done: Round) {
+    /// What a round did, and why marks may do nothing.
+    fn round(&mut self, done: Round, unheeded: Option<String>) {
         for change in done.changes {
             // Whether the mark counts is for UFS to say.
             match change.tier {
@@ -219,10 +218,13 @@ impl Log {
             }
         }
         // What is refused no more is said again when it is once more.
-        let now: HashSet<&(String, String)> = done.refused.iter().collect();
+        let refused = done.refused.into_iter();
+        let refused = refused.map(|(pod, why)| (pod, why.to_string()));
+        let unheeded = unheeded.map(|why| ("marks".to_owned(), why));
+        let now: BTreeSet<(String, String)> = refused.chain(unheeded).collect();
         self.said.retain(|said| now.contains(said));
-        for (pod, why) in &done.refused {
-            self.once(pod, why);
+        for (what, why) in &now {
+            self.once(what, why);
         }
     }
 

@@ -1,14 +1,18 @@
 //! `giveway top`: what UFS does, on a screen or for programs.
 
+use std::fs;
 use std::io::{IsTerminal as _, stdout};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use giveway_machine::cgroup;
 use giveway_watch::names;
+use giveway_watch::processes::Reader;
 use giveway_watch::source::{SOCKET, SourceError, StatsSocket};
 use giveway_watch::top::controls::Controls;
-use giveway_watch::top::model::{Column, View, Wanted};
+use giveway_watch::top::model::Wanted;
+use giveway_watch::top::row::{Column, View};
 use giveway_watch::top::run::{self, Error, Printing, Sampler};
 
 use giveway_command::Failure;
@@ -19,9 +23,12 @@ use giveway_command::Failure;
 /// cent of one CPU, the background's part of it, median and 99th percentile of
 /// the time from wake-up to run (the end of its octave), and per second: CPUs
 /// lost to others, boosted runs, runs that the floor gave.
+///
+/// By process, from /proc: the tier by its first thread's slot or its cgroup, cgroup,
+/// threads, CPU time, and involuntary and voluntary switches per second.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Keys: Tab or 1-4 view, < and > column to sort by, i invert, / filter, \
+    after_help = "Keys: Tab or 1-5 view, < and > column to sort by, i invert, / filter, \
                         a also what did nothing, p pause, arrows scroll, q quit."
 )]
 pub(crate) struct TopArgs {
@@ -31,10 +38,10 @@ pub(crate) struct TopArgs {
     /// What to show first
     #[arg(long, value_enum, default_value_t = ViewName::Tiers, value_name = "VIEW")]
     view: ViewName,
-    /// The column to sort by
+    /// The column to sort by; run in a view that does not have it
     #[arg(long, value_enum, default_value_t = ColumnName::Run, value_name = "COLUMN")]
     sort: ColumnName,
-    /// Only what has this in its name or tier
+    /// Only what has this in its name or tier, or is a process with this PID or cgroup
     #[arg(long, default_value = "", value_name = "TEXT")]
     filter: String,
     /// Also what did nothing
@@ -57,6 +64,7 @@ enum ViewName {
     Cgroups,
     Backends,
     Cpus,
+    Processes,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -69,6 +77,11 @@ enum ColumnName {
     Preempted,
     Boosted,
     Floor,
+    Pid,
+    Tier,
+    Cgroup,
+    Threads,
+    Voluntary,
 }
 
 /// A length of time above 0, in seconds.
@@ -92,6 +105,11 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
             ColumnName::Preempted => Column::Preempted,
             ColumnName::Boosted => Column::Boosted,
             ColumnName::Floor => Column::Floor,
+            ColumnName::Pid => Column::Pid,
+            ColumnName::Tier => Column::Tier,
+            ColumnName::Cgroup => Column::Cgroup,
+            ColumnName::Threads => Column::Threads,
+            ColumnName::Voluntary => Column::Voluntary,
         },
         filter: args.filter.clone(),
         idle: args.all,
@@ -99,7 +117,9 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
     };
     let mut socket = StatsSocket::at(&args.socket);
     let title = |tid| names::title(Path::new("/proc"), tid);
-    let mut sampler = Sampler::new(&mut socket, &title);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let reader = Reader::new("/proc", cgroup::mount_in(&mounts));
+    let mut sampler = Sampler::new(&mut socket, &title, reader);
     if args.once || args.json {
         let how = Printing {
             every: args.interval,
@@ -118,6 +138,7 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
         ViewName::Cgroups => View::Cgroups,
         ViewName::Backends => View::Backends,
         ViewName::Cpus => View::Cpus,
+        ViewName::Processes => View::Processes,
     };
     let controls = Controls::new(view, wanted);
     run::show(&mut sampler, args.interval, controls).map_err(failed)

@@ -98,10 +98,18 @@ fn top_and_metrics_show_what_ufs_answers() {
         said.starts_with("TIERS ") && said.contains("\ncpu 0 "),
         "{said}"
     );
+    assert!(said.contains("\n    PID PROCESSES "), "{said}");
     let json = text(&giveway(&[&top[..], &["--json"]].concat()).stdout);
     assert!(
         json.starts_with("{\"interval_s\":0.") && json.lines().count() == 1,
         "{json}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let processes = json["processes"].as_array().unwrap();
+    let own = processes.iter().find(|row| row["id"] == std::process::id());
+    assert!(
+        own.is_some_and(|row| row["threads"].as_u64() > Some(1)),
+        "{own:?}"
     );
 }
 

@@ -114,6 +114,14 @@ has status_scheduler "$(cat /tmp/said)" "scheduler  UFS (ufs"
 has status_uptime "$(cat /tmp/said)" "uptime     "
 has status_leaf "$(grep "run-$run" /tmp/said)" "    70      2  /giveway/background/run-$run"
 kill $run; wait $run
+# Processes, each with the tier that UFS has it in: SCHED_FIFO is none of UFS's.
+cp $(command -v sleep) /tmp/napper
+nap() { "$@" /tmp/napper 1000 & naps="$naps $!"; }
+nap env; nap giveway run -q -t background --; nap chrt --idle 0; nap chrt --fifo 1
+for _ in $(seq 100); do [ $(pgrep -cx napper) = 4 ] && break; sleep 0.1; done
+giveway top --once --all --interval 0.5 --filter napper >/tmp/said; cat /tmp/said
+claim process_tiers "$(awk '$2 == "napper" { print $3 }' /tmp/said | sort | xargs)" "- bg bg ts"
+kill $naps; wait $naps
 giveway stop; claim stop "$? $(cat $ext/state)" "0 disabled"
 claim stop_leaves "$(running)" 0
 has status_last_exit "$(giveway status)" "last exit  "

@@ -95,6 +95,11 @@ fn status_shows_the_scheduler_and_the_work_in_each_tier() {
 }
 
 #[test]
+fn top_shows_processes_in_their_tiers() {
+    held(&["process_tiers"]);
+}
+
+#[test]
 fn stop_unloads_ufs_and_waits_until_it_is_out() {
     held(&["stop_when_out", "stop", "stop_leaves"]);
 }

@@ -35,5 +35,5 @@ mod runtime;
 
 pub use agent::{Change, Round, round};
 pub use grpc::Unanswered;
-pub use request::{ANNOTATION, Request, Rights};
+pub use request::{ANNOTATION, Refusal, Request, Rights};
 pub use runtime::{Error, Runtime, Sandbox};

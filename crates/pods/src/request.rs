@@ -1,8 +1,10 @@
 //! The tier that a pod asks for, and whether it may have it.
 
 use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
 
-use giveway_tier::Tier;
+use giveway_tier::{ParseTierError, Tier};
 
 use crate::runtime::Sandbox;
 
@@ -24,15 +26,44 @@ impl Rights {
     }
 }
 
+/// Why a pod is not in the tier that it asks for.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It may not raise itself.
+    #[error(
+        "pods of namespace {namespace} may not be time_sensitive by annotation: \
+         --may-raise {namespace} gives the right"
+    )]
+    NoRight {
+        /// The namespace it is in.
+        namespace: String,
+    },
+    /// What it asks for is no tier.
+    #[error("annotation {ANNOTATION}: {0}")]
+    NoTier(#[source] ParseTierError),
+    /// Its cgroup has not got the mark.
+    #[error(
+        "cannot mark {}: {error}; that takes CAP_SYS_ADMIN and the machine's own \
+         /sys/fs/cgroup, not mounted read-only",
+        dir.display()
+    )]
+    Unmarked {
+        /// The cgroup's directory.
+        dir: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
+
 /// What becomes of a pod's annotation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Request {
     /// There is none: the pod has the tier of its parent cgroup.
     None,
     /// It counts.
     Tier(Tier),
     /// It does not count, for the reason given.
-    Refused(String),
+    Refused(Refusal),
 }
 
 impl Request {
@@ -43,14 +74,12 @@ impl Request {
         };
         match text.parse() {
             Ok(Tier::TimeSensitive) if !rights.namespaces.contains(&pod.namespace) => {
-                Request::Refused(format!(
-                    "pods of namespace {} may not be time_sensitive by annotation: \
-                     --may-raise {0} gives the right",
-                    pod.namespace
-                ))
+                Request::Refused(Refusal::NoRight {
+                    namespace: pod.namespace.clone(),
+                })
             }
             Ok(tier) => Request::Tier(tier),
-            Err(error) => Request::Refused(format!("annotation {ANNOTATION}: {error}")),
+            Err(error) => Request::Refused(Refusal::NoTier(error)),
         }
     }
 
@@ -81,23 +110,27 @@ mod tests {
 
     #[test]
     fn any_pod_may_lower_and_only_listed_namespaces_may_raise() {
-        let low = Request::Tier(Tier::Background);
-        assert_eq!(request("shop", Some("background")), low);
-        assert_eq!(request("trusted", Some("background")), low);
-        let high = Request::Tier(Tier::TimeSensitive);
-        assert_eq!(request("trusted", Some("time_sensitive")), high);
+        let low = |namespace| request(namespace, Some("background"));
+        assert!(matches!(low("shop"), Request::Tier(Tier::Background)));
+        assert!(matches!(low("trusted"), Request::Tier(Tier::Background)));
+        let high = request("trusted", Some("time_sensitive"));
+        assert!(matches!(high, Request::Tier(Tier::TimeSensitive)));
         for namespace in ["shop", "trusted2", ""] {
             let refused = request(namespace, Some("time-sensitive"));
             assert_eq!(refused.mark(), None);
-            assert!(matches!(&refused, Request::Refused(why) if why.contains("--may-raise")));
+            assert!(
+                matches!(&refused, Request::Refused(why) if why.to_string().contains("--may-raise"))
+            );
         }
     }
 
     #[test]
     fn missing_or_invalid_annotation_gives_no_mark() {
-        assert_eq!(request("trusted", None), Request::None);
+        assert!(matches!(request("trusted", None), Request::None));
         let refused = request("trusted", Some("urgent"));
-        assert!(matches!(&refused, Request::Refused(why) if why.contains("background")));
+        assert!(
+            matches!(&refused, Request::Refused(why) if why.to_string().contains("background"))
+        );
         assert_eq!(refused.mark(), None);
     }
 }

@@ -3,12 +3,14 @@
 //! ```text
 //!   scx_ufs ── statistics, a Unix socket ──► source ──► sample ──► top
 //!                                                         └──► metrics
+//!   the kernel ── /proc ───────────────────► processes ──► top
 //!   the kernel ── sched events, tracefs ──────────────────────► trace
 //! ```
 //!
 //! From the bottom up: [`sample`] is what UFS publishes, as this side reads it;
 //! [`source`] gets one from the loaded scheduler; [`names`] says what a thread is
-//! called; [`top`] shows the difference between two samples.
+//! called; [`processes`] reads which there are; [`top`] shows the difference between two
+//! samples.
 //! [`metrics`] has the totals, in the text that Prometheus reads.
 //! [`trace`] goes by the kernel's own events.
 //!
@@ -17,6 +19,7 @@
 
 pub mod metrics;
 pub mod names;
+pub mod processes;
 pub mod sample;
 pub mod source;
 pub mod top;

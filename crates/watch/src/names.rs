@@ -8,17 +8,29 @@ use std::fs;
 use std::path::Path;
 
 /// The title of thread `tid` as the files below `proc` have it; none if it is
-/// gone. Control characters are left out: a title is any program's own choice.
+/// gone.
 pub fn title(proc: &Path, tid: u32) -> Option<String> {
     let dir = proc.join(tid.to_string());
     let line = fs::read(dir.join("cmdline")).unwrap_or_default();
     let first = line.split(|&byte| byte == 0).next().unwrap_or_default();
     let title = match first.starts_with(b"postgres: ") {
-        true => String::from_utf8_lossy(first).into_owned(),
-        false => fs::read_to_string(dir.join("comm")).ok()?,
+        true => first.to_vec(),
+        false => fs::read(dir.join("comm")).ok()?,
     };
-    let printable: String = title.chars().filter(|c| !c.is_control()).collect();
-    Some(printable.trim_end().to_owned())
+    Some(printable(&title))
+}
+
+/// A name, which is any program's own choice, as a terminal may have it: without control
+/// characters, without those that turn the direction of writing, without blanks at its
+/// end. What is no UTF-8 is `\u{fffd}`.
+pub fn printable(name: &[u8]) -> String {
+    let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let name = String::from_utf8_lossy(name);
+    let name: String = name
+        .chars()
+        .filter(|&c| !c.is_control() && !turns(c))
+        .collect();
+    name.trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -40,5 +52,14 @@ mod tests {
         assert_eq!(name(7).as_deref(), Some("postgres: app shop [local] idle"));
         assert_eq!(name(8).as_deref(), Some("worker"));
         assert_eq!(name(9), None);
+    }
+
+    #[test]
+    fn a_name_brings_no_control_to_a_terminal() {
+        assert_eq!(printable(b"\x1b[2Jx\x07\x7f \n"), "[2Jx");
+        // A control character of two bytes, and one that writes to the left.
+        assert_eq!(printable("a\u{9b}2J\u{202e}b".as_bytes()), "a2Jb");
+        assert_eq!(printable(b"caf\xe9"), "caf\u{fffd}");
+        assert_eq!(printable("größer".as_bytes()), "größer");
     }
 }

@@ -9,7 +9,8 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::model::{Column, View, Wanted};
+use super::model::Wanted;
+use super::row::View;
 
 /// The keys, for the help line.
 pub const HELP: &str = "Tab view  </> column  i invert  / filter  a all  p pause  q quit";
@@ -78,7 +79,10 @@ impl Controls {
             KeyCode::Esc => self.wanted.filter.clear(),
             KeyCode::Tab => self.show(next(&View::ALL, self.view, 1)),
             KeyCode::BackTab => self.show(next(&View::ALL, self.view, -1)),
-            KeyCode::Char(c @ '1'..='4') => self.show(View::ALL[c as usize - '1' as usize]),
+            KeyCode::Char(c @ '1'..='9') => {
+                let view = View::ALL.get(c as usize - '1' as usize);
+                view.into_iter().for_each(|&view| self.show(view));
+            }
             KeyCode::Char('>' | '.') | KeyCode::Right => self.order_by(1),
             KeyCode::Char('<' | ',') | KeyCode::Left => self.order_by(-1),
             KeyCode::Char('i') => self.wanted.is_ascending ^= true,
@@ -100,7 +104,8 @@ impl Controls {
     }
 
     fn order_by(&mut self, step: isize) {
-        self.wanted.by = next(&Column::ALL, self.wanted.by, step);
+        let shown = self.wanted.column(self.view);
+        self.wanted.by = next(self.view.columns(), shown, step);
     }
 }
 
@@ -113,6 +118,7 @@ fn next<T: Copy + PartialEq>(all: &[T], from: T, step: isize) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::row::Column;
 
     fn after(keys: &[KeyCode]) -> Controls {
         let mut controls = Controls::new(View::Tiers, Wanted::default());
@@ -126,11 +132,27 @@ mod tests {
     fn views_and_columns_go_round() {
         use KeyCode::{BackTab, Char, Tab};
         assert_eq!(after(&[Tab]).view, View::Cgroups);
-        assert_eq!(after(&[BackTab]).view, View::Cpus);
+        assert_eq!(after(&[BackTab]).view, View::Processes);
         assert_eq!(after(&[Char('3')]).view, View::Backends);
+        assert_eq!(after(&[Char('5')]).view, View::Processes);
+        assert_eq!(after(&[Char('3'), Char('9')]).view, View::Backends);
         assert_eq!(after(&[Char('<')]).wanted.by, Column::Name);
         assert_eq!(after(&[Char('<'), Char('<')]).wanted.by, Column::Floor);
         assert!(after(&[Char('i')]).wanted.is_ascending);
+    }
+
+    #[test]
+    fn columns_are_those_of_the_view() {
+        use KeyCode::Char;
+        let by = |keys: &[KeyCode]| after(keys).wanted.by;
+        assert_eq!(by(&[Char('5'), Char('>')]), Column::Preempted);
+        assert_eq!(by(&[Char('5'), Char('<')]), Column::Threads);
+        // P50, which processes do not have: the order is by CPU time there.
+        let keys = [Char('>'), Char('>'), Char('5')];
+        assert_eq!(by(&keys), Column::P50);
+        let processes = after(&keys);
+        assert_eq!(processes.wanted.column(processes.view), Column::Run);
+        assert_eq!(by(&[&keys[..], &[Char('>')]].concat()), Column::Preempted);
     }
 
     #[test]

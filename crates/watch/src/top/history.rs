@@ -4,14 +4,16 @@
 //! ```text
 //!   ▁▁▂▄▆███▆▂    the newest interval is the rightmost bar
 //!   ▲         ▲
-//!   above 0   all that the row can use: one CPU for threads and CPUs, else every CPU
+//!   above 0   what fills it: one CPU for threads, CPUs and processes, else every CPU
 //! ```
 //!
-//! What a row did is known from when it is there. One that is gone is forgotten.
+//! A process may use more than a CPU; its bar is then full. What a row did is known from when
+//! it is there, of processes while they are shown. One that is gone is forgotten.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::model::{Interval, Row, View, Wanted};
+use super::model::{Interval, Wanted};
+use super::row::{Row, View};
 
 /// How many intervals are remembered.
 pub const LENGTH: usize = 60;
@@ -19,20 +21,25 @@ pub const LENGTH: usize = 60;
 /// From the lowest bar to the highest.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Parts of all that a row can use, the oldest first.
+/// Parts of what fills a bar, the oldest first.
 type Parts = VecDeque<f64>;
 
 /// What rows did lately, by view and key (`key`).
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    rows: [BTreeMap<(Option<u64>, String), Parts>; View::ALL.len()],
+    rows: [BTreeMap<Key, Parts>; View::ALL.len()],
 }
 
-/// Which row of its view. A thread's title may change.
-fn key(row: &Row) -> (Option<u64>, String) {
+/// Which row of its view: its number, of a process its start, and its name where it has no
+/// number.
+type Key = (Option<u64>, Option<u64>, String);
+
+/// A thread's title may change, and the number of a process be another's.
+fn key(row: &Row) -> Key {
+    let started = row.proc().map(|proc| proc.started);
     match row.id {
-        Some(id) => (Some(id), String::new()),
-        None => (None, row.name.clone()),
+        Some(id) => (Some(id), started, String::new()),
+        None => (None, started, row.name.clone()),
     }
 }
 
@@ -40,7 +47,7 @@ fn key(row: &Row) -> (Option<u64>, String) {
 pub fn full(view: View, interval: &Interval) -> u64 {
     match view {
         View::Tiers | View::Cgroups => interval.now().nr_cpus.max(1),
-        View::Backends | View::Cpus => 1,
+        View::Backends | View::Cpus | View::Processes => 1,
     }
 }
 
@@ -94,6 +101,7 @@ mod tests {
     use super::*;
     use crate::sample::Sample;
     use crate::top::model::tests::{interval, sample};
+    use crate::top::row::Rest;
 
     fn row(interval: &Interval, view: View) -> Row {
         interval.rows(view, &Wanted::default()).remove(0)
@@ -130,6 +138,22 @@ mod tests {
             history.bars(View::Cpus, &cpu, LENGTH + 2).trim(),
             "█".repeat(LENGTH)
         );
+    }
+
+    #[test]
+    fn another_process_does_not_inherit_the_bars_of_its_number() {
+        let interval = interval();
+        let mut history = History::default();
+        history.push(&interval);
+        let process = row(&interval, View::Processes);
+        // 1.5 CPUs, of one that fills a bar.
+        assert_eq!(history.bars(View::Processes, &process, 3), "  █");
+        let mut other = process.clone();
+        let Rest::Proc(of_proc) = &mut other.rest else {
+            panic!("{other:?}");
+        };
+        of_proc.started += 1;
+        assert_eq!(history.bars(View::Processes, &other, 3), "   ");
     }
 
     #[test]

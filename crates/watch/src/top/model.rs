@@ -1,155 +1,14 @@
-//! The rows of a view: what each tier, cgroup, backend or CPU did between two
+//! The rows of a view: what each tier, cgroup, backend, CPU or process did between two
 //! samples, in an order, as far as a filter lets through.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::process_rows::ProcessRows;
+use super::row::{Column, Row, View};
 use crate::sample::{Sample, Work};
-
-/// What a row is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
-    /// The two tiers.
-    Tiers,
-    /// Cgroups, each without those below it.
-    Cgroups,
-    /// Threads with a hint slot: PostgreSQL's backends, where its extension runs.
-    Backends,
-    /// CPUs.
-    Cpus,
-}
-
-impl View {
-    /// In the order of their keys.
-    pub const ALL: [View; 4] = [View::Tiers, View::Cgroups, View::Backends, View::Cpus];
-
-    /// What the view is called.
-    pub fn name(self) -> &'static str {
-        match self {
-            View::Tiers => "tiers",
-            View::Cgroups => "cgroups",
-            View::Backends => "backends",
-            View::Cpus => "cpus",
-        }
-    }
-}
-
-/// What a row says, and what rows are ordered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// What it is called.
-    Name,
-    /// CPU time, in per cent of one CPU.
-    Run,
-    /// The part of it in the background tier.
-    Background,
-    /// Median time from wake-up to run.
-    P50,
-    /// 99th percentile of it.
-    P99,
-    /// Times a CPU was lost that would have been used on.
-    Preempted,
-    /// Runs because urgent work waited.
-    Boosted,
-    /// Runs because of too long a wait.
-    Floor,
-}
-
-impl Column {
-    /// From left to right.
-    pub const ALL: [Column; 8] = [
-        Column::Name,
-        Column::Run,
-        Column::Background,
-        Column::P50,
-        Column::P99,
-        Column::Preempted,
-        Column::Boosted,
-        Column::Floor,
-    ];
-}
-
-/// One row. Numbers are of the time between the two samples.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Row {
-    /// The tier, the cgroup's path, the thread's title, `cpu N`.
-    pub name: String,
-    /// The cgroup's number, the thread's, the CPU's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<u64>,
-    /// The tier, where a row has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
-    /// CPU time in nanoseconds.
-    pub run_ns: u64,
-    /// The part of it in the background tier.
-    pub background_ns: u64,
-    /// Wake-ups that led to a run.
-    pub wakes: u64,
-    /// Median time from wake-up to run in nanoseconds, upper bound.
-    pub wake_p50_ns: Option<u64>,
-    /// 99th percentile of it.
-    pub wake_p99_ns: Option<u64>,
-    /// Times a task left a CPU which it would have gone on using.
-    pub preempted: u64,
-    /// Runs because urgent work waited for the task.
-    pub boosted_runs: u64,
-    /// Runs because the task had waited for the floor's deadline.
-    pub floor_runs: u64,
-}
-
-impl Row {
-    fn new(name: String, id: Option<u64>, tier: Option<&str>, done: &Work) -> Self {
-        Self {
-            name,
-            id,
-            tier: tier.map(str::to_owned),
-            run_ns: done.run_ns(),
-            background_ns: done.background_ns,
-            wakes: done.wakes.count(),
-            wake_p50_ns: done.wakes.percentile_ns(50),
-            wake_p99_ns: done.wakes.percentile_ns(99),
-            preempted: done.preempted,
-            boosted_runs: done.boosted_runs,
-            floor_runs: done.floor_runs,
-        }
-    }
-
-    /// Whether anything happened.
-    fn is_idle(&self) -> bool {
-        self.run_ns == 0 && self.wakes == 0 && self.preempted == 0
-    }
-
-    fn compare(&self, other: &Row, by: Column) -> Ordering {
-        match by {
-            Column::Name => natural(&other.name, &self.name),
-            Column::Run => self.run_ns.cmp(&other.run_ns),
-            Column::Background => self.background_ns.cmp(&other.background_ns),
-            Column::P50 => self.wake_p50_ns.cmp(&other.wake_p50_ns),
-            Column::P99 => self.wake_p99_ns.cmp(&other.wake_p99_ns),
-            Column::Preempted => self.preempted.cmp(&other.preempted),
-            Column::Boosted => self.boosted_runs.cmp(&other.boosted_runs),
-            Column::Floor => self.floor_runs.cmp(&other.floor_runs),
-        }
-    }
-}
-
-/// By letters, and by value where both have a number: `cpu 9` before `cpu 10`.
-fn natural(a: &str, b: &str) -> Ordering {
-    let split = |text: &str| {
-        let at = text
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(text.len());
-        let rest = &text[at..];
-        let end = rest.find(|c: char| !c.is_ascii_digit());
-        let number: u64 = rest[..end.unwrap_or(rest.len())].parse().unwrap_or(0);
-        (text[..at].to_owned(), number)
-    };
-    split(a).cmp(&split(b)).then_with(|| a.cmp(b))
-}
 
 /// Two samples, and what passed between them.
 #[derive(Clone, Debug)]
@@ -160,6 +19,8 @@ pub struct Interval {
     pub length: Duration,
     /// Titles of the threads in `now`, as far as they are known.
     titles: BTreeMap<u32, String>,
+    /// Processes, if they were read.
+    processes: Option<ProcessRows>,
 }
 
 impl Interval {
@@ -177,7 +38,19 @@ impl Interval {
             before,
             now,
             length,
+            processes: None,
         }
+    }
+
+    /// The same with what processes did meanwhile.
+    #[must_use]
+    pub fn with_processes(self, processes: Option<ProcessRows>) -> Self {
+        Self { processes, ..self }
+    }
+
+    /// What processes did, if they were read.
+    pub fn processes(&self) -> Option<&ProcessRows> {
+        self.processes.as_ref()
     }
 
     /// The later sample.
@@ -225,21 +98,26 @@ impl Interval {
                 });
                 rows.collect()
             }
+            View::Processes => {
+                let rows = self.processes.iter().flat_map(|processes| &processes.rows);
+                rows.cloned().collect()
+            }
         }
     }
 
     /// The rows of a view that `wanted` lets through, in its order.
     pub fn rows(&self, view: View, wanted: &Wanted) -> Vec<Row> {
+        let by = wanted.column(view);
         let mut rows = self.all(view);
         rows.retain(|row| wanted.has(row) && (wanted.idle || !row.is_idle()));
         rows.sort_by(|a, b| {
-            let order = a.compare(b, wanted.by);
+            let order = a.compare(b, by);
             let order = if wanted.is_ascending {
                 order
             } else {
                 order.reverse()
             };
-            order.then_with(|| natural(&a.name, &b.name))
+            order.then_with(|| a.by_name(b))
         });
         rows
     }
@@ -248,11 +126,12 @@ impl Interval {
 /// Which rows are wanted, in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The column that rows are ordered by.
+    /// The column that rows are ordered by; in a view without it the CPU time.
     pub by: Column,
     /// The smallest first; names: the last of the alphabet.
     pub is_ascending: bool,
-    /// Only rows with this in their name or tier, in any case.
+    /// Only rows with this in their name or tier, in any case; processes also in their
+    /// number or cgroup.
     pub filter: String,
     /// Rows of which nothing happened, too.
     pub idle: bool,
@@ -271,9 +150,15 @@ impl Default for Wanted {
 
 impl Wanted {
     fn has(&self, row: &Row) -> bool {
-        let filter = self.filter.to_lowercase();
-        let has = |text: &str| text.to_lowercase().contains(&filter);
-        has(&row.name) || row.tier.as_deref().is_some_and(has)
+        row.mentions(&self.filter.to_lowercase())
+    }
+
+    /// The column that orders the rows of a view.
+    pub fn column(&self, view: View) -> Column {
+        match view.columns().contains(&self.by) {
+            true => self.by,
+            false => Column::Run,
+        }
     }
 }
 
@@ -290,6 +175,11 @@ pub struct Document {
     pub backends: Vec<Row>,
     /// See [`tiers`](Self::tiers).
     pub cpus: Vec<Row>,
+    /// See [`tiers`](Self::tiers).
+    pub processes: Vec<Row>,
+    /// Why not all processes are there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes_missing: Option<String>,
 }
 
 impl Document {
@@ -302,6 +192,8 @@ impl Document {
             cgroups: rows(View::Cgroups),
             backends: rows(View::Backends),
             cpus: rows(View::Cpus),
+            processes: rows(View::Processes),
+            processes_missing: interval.processes().and_then(ProcessRows::missing),
         }
     }
 }
@@ -310,6 +202,8 @@ impl Document {
 pub(crate) mod tests {
     use super::*;
     use crate::sample::{CgroupSample, CpuSample, Log2Histogram, ThreadSample, TierSample};
+    use crate::top::process_rows;
+    use crate::top::row::OfUfs;
 
     /// Work of so many milliseconds in each tier, with one wake-up per entry.
     pub(crate) fn work(urgent_ms: u64, background_ms: u64, wakes: &[usize]) -> Work {
@@ -396,12 +290,15 @@ pub(crate) mod tests {
             cgroup.work.preempted = 7;
         }
         let title = |tid| (tid == 4001).then(|| "postgres: app shop SELECT".to_owned());
+        let processes = process_rows::tests::rows(1.0, &now);
         Interval::new(Sample::default(), now, Duration::from_secs(1), title)
+            .with_processes(Some(processes))
     }
 
     /// The same with so much of the CPU time.
     pub(crate) fn scaled(part: f64) -> Interval {
         let mut interval = interval();
+        interval.processes = Some(process_rows::tests::rows(part, &interval.now));
         let now = &mut interval.now;
         let scale = |ns: &mut u64| *ns = (*ns as f64 * part) as u64;
         now.tiers
@@ -442,7 +339,6 @@ pub(crate) mod tests {
         };
         assert_eq!(of(&rising)[0], "/idle.slice");
         assert_eq!(names(View::Cpus, &by(Column::Name)), ["cpu 0", "cpu 10"]);
-        assert_eq!(natural("cpu 9", "cpu 10"), Ordering::Less);
     }
 
     #[test]
@@ -461,6 +357,43 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn processes_are_found_by_number_command_cgroup_and_tier() {
+        let of = |filter: &str| {
+            let wanted = Wanted {
+                filter: filter.into(),
+                ..Wanted::default()
+            };
+            let rows = interval().rows(View::Processes, &wanted);
+            let ids = rows.into_iter().map(|row| row.id.unwrap());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(of(""), [1_234_567, 4001, 4002, 60, 90, 17, 1]);
+        assert_eq!(of("400"), [4001, 4002]);
+        assert_eq!(of("BACKUP"), [60]);
+        assert_eq!(of("system.slice"), [4001, 4002]);
+        assert_eq!(of("background"), [1_234_567, 4002, 60]);
+    }
+
+    #[test]
+    fn processes_are_ordered_by_each_of_their_columns() {
+        let first = |column| {
+            let rows = interval().rows(View::Processes, &by(column));
+            rows.into_iter().next().unwrap().id.unwrap()
+        };
+        let firsts = View::Processes
+            .columns()
+            .iter()
+            .map(|&column| first(column));
+        // PID, command, tier, cgroup, threads, CPU time, involuntary and voluntary switches.
+        let expected = [
+            1_234_567, 1_234_567, 90, 90, 1_234_567, 1_234_567, 1_234_567, 4001,
+        ];
+        assert_eq!(firsts.collect::<Vec<_>>(), expected);
+        // One that processes do not have.
+        assert_eq!(first(Column::P99), 1_234_567);
+    }
+
+    #[test]
     fn a_row_is_the_difference_of_two_samples() {
         let before = sample();
         let mut now = sample();
@@ -474,9 +407,16 @@ pub(crate) mod tests {
         let [row] = rows.as_slice() else {
             panic!("others did nothing: {rows:?}");
         };
-        assert_eq!((row.run_ns, row.background_ns), (40_000_000, 10_000_000));
-        assert_eq!((row.wakes, row.wake_p99_ns), (1, Some(1 << 17)));
-        assert_eq!((row.preempted, row.boosted_runs, row.floor_runs), (4, 3, 2));
+        assert_eq!((row.run_ns, row.preempted), (40_000_000, 4));
+        let ufs = OfUfs {
+            background_ns: 10_000_000,
+            wakes: 1,
+            wake_p50_ns: Some(1 << 17),
+            wake_p99_ns: Some(1 << 17),
+            boosted_runs: 3,
+            floor_runs: 2,
+        };
+        assert_eq!(row.ufs(), Some(&ufs));
     }
 
     #[test]

@@ -5,9 +5,14 @@
 //! /background.slice          85.0   85.0  8.4 ms   17 ms       801      12       3
 //! ```
 //!
+//! ```text
+//!     PID COMMAND         TIER CGROUP                 THR  RUN % PREEMPT/s VOLUNT/s
+//!    4711 postgres        ts   …stem.slice/postgresql   1   85.0       801       12
+//! ```
+//!
 //! What does not fit of a path is its beginning, of any other name its end. On a
-//! wider screen names get the room; from 120 columns on [`history`] gets
-//! half of it.
+//! wider screen names get the room, of processes the cgroup; from 120 columns on
+//! [`history`] gets half of it.
 //!
 //! Screens of 80 and 200 columns are kept in `golden/`, and a test compares them. After a
 //! change, `GIVEWAY_RENEW=1 cargo test -p giveway-watch golden` writes them anew.
@@ -21,20 +26,28 @@ use ratatui::text::{Line, Span};
 
 use super::controls::{Controls, HELP};
 use super::history::{self, History};
-use super::model::{Column, Interval, Row, View, Wanted};
+use super::model::{Interval, Wanted};
+use super::process_rows::ProcessRows;
+use super::row::{Column, OfProc, OfUfs, Row, View};
 
 /// What a table without a screen is wide.
 pub const WIDTH: usize = 80;
 
-/// A column's title and width; the name takes what is left.
-fn heading(column: Column) -> (&'static str, usize) {
+/// A column's title and width; 0 takes what is left.
+fn heading(view: View, column: Column) -> (&'static str, usize) {
     match column {
+        Column::Pid => ("PID", 7),
+        Column::Name if view == View::Processes => ("COMMAND", 15),
         Column::Name => ("NAME", 0),
+        Column::Tier => ("TIER", 4),
+        Column::Cgroup => ("CGROUP", 0),
+        Column::Threads => ("THR", 4),
         Column::Run => ("RUN %", 6),
         Column::Background => ("BG %", 6),
         Column::P50 => ("P50", 7),
         Column::P99 => ("P99", 7),
         Column::Preempted => ("PREEMPT/s", 9),
+        Column::Voluntary => ("VOLUNT/s", 8),
         Column::Boosted => ("BOOST/s", 7),
         Column::Floor => ("FLOOR/s", 7),
     }
@@ -48,10 +61,12 @@ fn history_width(width: usize) -> usize {
     }
 }
 
-fn name_width(width: usize) -> usize {
-    let others = Column::ALL.into_iter().map(|column| heading(column).1 + 1);
-    // The name's own column was counted as a blank.
-    width.saturating_sub(others.sum::<usize>() - 1).max(8)
+/// What is left for the column that takes it.
+fn rest_width(view: View, width: usize) -> usize {
+    let columns = view.columns();
+    let others = columns.iter().map(|&column| heading(view, column).1);
+    let blanks = columns.len() - 1;
+    width.saturating_sub(others.sum::<usize>() + blanks).max(8)
 }
 
 /// What a row says in a column.
@@ -65,16 +80,28 @@ fn cell(row: &Row, column: Column, length: Duration) -> String {
         rate if rate < 10.0 => format!("{rate:.1}"),
         rate => format!("{rate:.0}"),
     };
-    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), short);
+    let unknown = || "-".to_owned();
+    let ufs = |text: &dyn Fn(&OfUfs) -> String| row.ufs().map_or_else(unknown, text);
+    let proc = |text: &dyn Fn(&OfProc) -> String| row.proc().map_or_else(unknown, text);
+    let time = |ns: Option<u64>| ns.map_or_else(unknown, short);
     match column {
+        Column::Pid => row.id.map_or_else(unknown, |id| id.to_string()),
         Column::Name => row.name.clone(),
+        Column::Tier => match row.tier.as_deref() {
+            Some("time_sensitive") => "ts".to_owned(),
+            Some("background") => "bg".to_owned(),
+            other => other.unwrap_or("-").to_owned(),
+        },
+        Column::Cgroup => proc(&|proc| proc.cgroup.clone().unwrap_or_else(unknown)),
+        Column::Threads => proc(&|proc| proc.threads.to_string()),
         Column::Run => of_a_cpu(row.run_ns),
-        Column::Background => of_a_cpu(row.background_ns),
-        Column::P50 => time(row.wake_p50_ns),
-        Column::P99 => time(row.wake_p99_ns),
+        Column::Background => ufs(&|ufs| of_a_cpu(ufs.background_ns)),
+        Column::P50 => ufs(&|ufs| time(ufs.wake_p50_ns)),
+        Column::P99 => ufs(&|ufs| time(ufs.wake_p99_ns)),
         Column::Preempted => per_second(row.preempted),
-        Column::Boosted => per_second(row.boosted_runs),
-        Column::Floor => per_second(row.floor_runs),
+        Column::Voluntary => proc(&|proc| per_second(proc.voluntary)),
+        Column::Boosted => ufs(&|ufs| per_second(ufs.boosted_runs)),
+        Column::Floor => ufs(&|ufs| per_second(ufs.floor_runs)),
     }
 }
 
@@ -92,48 +119,78 @@ fn short(ns: u64) -> String {
     }
 }
 
-/// `name` in `width` characters at most.
+/// `name` in `width` columns at most.
 fn fitted(name: &str, width: usize) -> String {
-    let length = name.chars().count();
-    if length <= width {
+    if columns(name) <= width {
         return name.to_owned();
     }
-    let kept = width.saturating_sub(1);
-    match name.starts_with('/') {
-        true => std::iter::once('…')
-            .chain(name.chars().skip(length - kept))
-            .collect(),
-        false => name.chars().take(kept).chain(['…']).collect(),
+    let mut kept: Vec<char> = name.chars().collect();
+    let is_path = name.starts_with('/');
+    while columns(&kept.iter().collect::<String>()) >= width.max(1) {
+        match is_path {
+            true => drop(kept.remove(0)),
+            false => drop(kept.pop()),
+        }
     }
+    kept.insert(if is_path { 0 } else { kept.len() }, '…');
+    kept.into_iter().collect()
+}
+
+/// The columns that a text takes in a terminal.
+fn columns(text: &str) -> usize {
+    Span::raw(text).width()
 }
 
 /// The cells of a line, each as wide as its column.
-fn cells(width: usize, text: impl Fn(Column) -> String) -> impl Iterator<Item = (Column, String)> {
-    Column::ALL.into_iter().map(move |column| {
-        let cell = match column {
-            Column::Name => {
-                let width = name_width(width);
-                format!("{:<width$}", fitted(&text(column), width))
-            }
-            _ => format!(" {:>1$}", text(column), heading(column).1),
+fn cells(
+    view: View,
+    width: usize,
+    text: impl Fn(Column) -> String,
+) -> impl Iterator<Item = (Column, String)> {
+    let rest = rest_width(view, width);
+    view.columns().iter().map(move |&column| {
+        let width = match heading(view, column).1 {
+            0 => rest,
+            width => width,
         };
-        (column, cell)
+        let text = text(column);
+        let blank = |text: &str| " ".repeat(width.saturating_sub(columns(text)));
+        let cell = match column {
+            Column::Name | Column::Tier | Column::Cgroup => {
+                let text = fitted(&text, width);
+                let blank = blank(&text);
+                text + &blank
+            }
+            // No digit is cut off.
+            _ => blank(&text) + &text,
+        };
+        let is_first = view.columns().first() == Some(&column);
+        let gap = if is_first { "" } else { " " };
+        (column, format!("{gap}{cell}"))
     })
 }
 
 /// A view as text: a heading, and a line for each row.
 pub fn table(interval: &Interval, view: View, wanted: &Wanted) -> String {
     let line = |cells: Vec<String>| cells.concat().trim_end().to_owned() + "\n";
-    let headings = cells(WIDTH, |column| match column {
+    let headings = cells(view, WIDTH, |column| match column {
         Column::Name => view.name().to_uppercase(),
-        _ => heading(column).0.to_owned(),
+        _ => heading(view, column).0.to_owned(),
     });
     let mut text = line(headings.map(|(_, cell)| cell).collect());
     for row in interval.rows(view, wanted) {
-        let cells = cells(WIDTH, |column| cell(&row, column, interval.length));
+        let cells = cells(view, WIDTH, |column| cell(&row, column, interval.length));
         text += &line(cells.map(|(_, cell)| cell).collect());
     }
+    if let (View::Processes, Some(missing)) = (view, missing(interval)) {
+        text += &format!("({missing})\n");
+    }
     text
+}
+
+/// Why processes are missing.
+fn missing(interval: &Interval) -> Option<String> {
+    interval.processes().and_then(ProcessRows::missing)
 }
 
 /// What is on the screen.
@@ -184,11 +241,16 @@ fn status(screen: Screen<'_>) -> Line<'static> {
         return Line::raw("UFS: the first interval is not over yet");
     };
     let now = interval.now();
+    let counted = match interval.processes() {
+        Some(processes) if screen.controls.view == View::Processes => {
+            format!("{} processes{}", processes.rows.len(), processes.note())
+        }
+        _ => format!("{} hint slots in use", now.threads.len()),
+    };
     let mut line = format!(
-        "UFS  {} CPUs  {} cgroups  {} hint slots in use  last {:.1} s",
+        "UFS  {} CPUs  {} cgroups  {counted}  last {:.1} s",
         now.nr_cpus,
         now.nr_cgroups,
-        now.threads.len(),
         interval.length.as_secs_f64(),
     );
     if screen.controls.is_paused {
@@ -217,10 +279,13 @@ fn views(controls: &Controls) -> Line<'static> {
 fn headings(screen: Screen<'_>, width: usize) -> Line<'static> {
     let Controls { wanted, view, .. } = screen.controls;
     let bars = history_width(width);
-    let cells = cells(numbers_width(width), |column| heading(column).0.to_owned());
+    let by = wanted.column(*view);
+    let cells = cells(*view, numbers_width(width), |column| {
+        heading(*view, column).0.to_owned()
+    });
     let mut spans: Vec<Span<'static>> = cells
         .map(|(column, cell)| {
-            let sorted = match (column == wanted.by, wanted.is_ascending) {
+            let sorted = match (column == by, wanted.is_ascending) {
                 (true, false) => Modifier::REVERSED,
                 (true, true) => Modifier::REVERSED | Modifier::UNDERLINED,
                 (false, _) => Modifier::empty(),
@@ -260,7 +325,7 @@ fn lines(screen: Screen<'_>, width: usize, height: u16) -> Vec<Line<'static>> {
             Some("background") => Style::new().add_modifier(Modifier::DIM),
             _ => Style::new(),
         };
-        let cells = cells(numbers_width(width), |column| {
+        let cells = cells(controls.view, numbers_width(width), |column| {
             cell(row, column, interval.length)
         });
         let mut line: String = cells.map(|(_, cell)| cell).collect();
@@ -273,14 +338,20 @@ fn lines(screen: Screen<'_>, width: usize, height: u16) -> Vec<Line<'static>> {
 }
 
 /// Why a view has no rows.
-fn nothing(interval: &Interval, controls: &Controls) -> &'static str {
+fn nothing(interval: &Interval, controls: &Controls) -> String {
     let now = interval.now();
-    match controls.view {
+    let processes = interval.processes();
+    let text = match controls.view {
+        View::Processes if processes.is_none() => "the first interval is not over yet",
+        View::Processes if processes.is_some_and(|processes| processes.rows.is_empty()) => {
+            return missing(interval).unwrap_or_else(|| "there is no process".to_owned());
+        }
         _ if !controls.wanted.filter.is_empty() => "nothing that did anything matches the filter",
         View::Cgroups if now.cgroups.is_empty() => "this UFS does not tell of cgroups: update it",
         View::Backends if now.threads.is_empty() => "no thread has a hint slot",
         _ => "nothing did anything; 'a' shows all",
-    }
+    };
+    text.to_owned()
 }
 
 fn footer(controls: &Controls) -> Line<'static> {
@@ -302,6 +373,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::*;
+    use crate::processes::{Processes, Reader};
     use crate::top::model::tests::{interval, scaled};
 
     fn screen(controls: &Controls, trouble: Option<&str>, width: u16) -> Terminal<TestBackend> {
@@ -341,7 +413,7 @@ mod tests {
             drawn(&controls(View::Cgroups), None, 80),
             [
                 "UFS  2 CPUs  3 cgroups  2 hint slots in use  last 1.0 s",
-                " 1 tiers   2 cgroups   3 backends   4 cpus",
+                " 1 tiers   2 cgroups   3 backends   4 cpus   5 processes",
                 "NAME                      RUN %   BG %     P50     P99 PREEMPT/s BOOST/s FLOOR/s",
                 "/background.slice          85.0   85.0   17 ms   17 ms       7.0       0       0",
                 "/system.slice/postgresql   55.0    5.0  8.2 µs  131 µs       7.0       0       0",
@@ -408,6 +480,54 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn view_of_processes_says_why_it_is_empty_or_has_a_part() {
+        let controls = controls(View::Processes);
+        let drawn = |processes| {
+            let interval = interval().with_processes(processes);
+            let mut terminal = Terminal::new(TestBackend::new(80, 8)).unwrap();
+            let screen = Screen {
+                interval: Some(&interval),
+                history: &History::default(),
+                trouble: None,
+                controls: &controls,
+            };
+            terminal.draw(|frame| draw(frame, screen)).unwrap();
+            let table = table(&interval, View::Processes, &controls.wanted);
+            (text(&terminal, 80), table)
+        };
+        assert_eq!(drawn(None).0[3], "the first interval is not over yet");
+        let error = Reader::new("/no/such/proc", None).read().unwrap_err();
+        let (lines, table) = drawn(Some(ProcessRows::failed(&error)));
+        assert!(
+            lines[3].starts_with("cannot read /no/such/proc"),
+            "{lines:?}"
+        );
+        assert!(table.ends_with("mount -t proc proc /proc)\n"), "{table}");
+        let hidden = Processes {
+            hides_others: true,
+            ..Processes::default()
+        };
+        let rows = ProcessRows::new(&hidden, &hidden, interval().now());
+        let (lines, table) = drawn(Some(rows));
+        assert!(
+            lines[0].contains(" 0 processes, others are hidden "),
+            "{lines:?}"
+        );
+        assert!(table.ends_with("(hidepid hides those of others: use sudo)\n"));
+    }
+
+    #[test]
+    fn wide_letters_do_not_shift_columns() {
+        assert_eq!(fitted("漢字漢字", 5), "漢字…");
+        let cells = cells(View::Processes, 80, |column| match column {
+            Column::Name => "漢字".to_owned(),
+            _ => "1".to_owned(),
+        });
+        let line: String = cells.map(|(_, cell)| cell).collect();
+        assert_eq!(columns(&line), 80);
     }
 
     #[test]
