@@ -16,6 +16,9 @@ use crate::harness::number::{MARKED, Spread, mark, short};
 use crate::render::target::Target;
 use crate::report::Report;
 
+/// The part of EEVDF's throughput below which an application is starved.
+const STARVED: f64 = 0.01;
+
 /// A part, in words.
 pub(super) struct Phased {
     /// The part's name.
@@ -167,14 +170,15 @@ impl Kind<'_> {
         (ratio(|row| row.oltp_per_s) * ratio(|row| row.batch_per_s)).sqrt()
     }
 
-    /// Both applications' 99th percentile, as a multiple of another's. An
-    /// application that did nothing has none: endless.
+    /// Both applications' 99th percentile, as a multiple of EEVDF's. Endless if one of
+    /// them was starved: what it waits for is not among what it has done.
     fn p99(&self, eevdf: &Kind<'_>) -> f64 {
-        let ratio = |number: fn(&PhaseRow) -> f64| match self.median(number) {
-            ms if ms > 0.0 => ms / eevdf.median(number),
-            _ => f64::INFINITY,
-        };
-        (ratio(|row| row.oltp_p99_ms) * ratio(|row| row.batch_p99_ms)).sqrt()
+        let ratio = |number: fn(&PhaseRow) -> f64| self.median(number) / eevdf.median(number);
+        let did = [ratio(|row| row.oltp_per_s), ratio(|row| row.batch_per_s)];
+        match did.iter().any(|part| *part < STARVED) {
+            true => f64::INFINITY,
+            false => (ratio(|row| row.oltp_p99_ms) * ratio(|row| row.batch_p99_ms)).sqrt(),
+        }
     }
 }
 
@@ -263,7 +267,7 @@ mod tests {
     use crate::experiments::meta::report::samples;
 
     /// The sample, after something was done to each row of a phase.
-    fn changed(change: impl Fn(&mut PhaseRow)) -> Report<MetaRow> {
+    fn changed(mut change: impl FnMut(&mut PhaseRow)) -> Report<MetaRow> {
         let mut report = samples::report();
         for row in &mut report.rows {
             if let MetaRow::Phases(row) | MetaRow::HeldOut(row) = row {
@@ -332,14 +336,20 @@ mod tests {
     }
 
     #[test]
-    fn an_application_that_did_nothing_has_no_percentile() {
-        let report = changed(|row| {
-            if row.under.to_string() == "ufs-oltp" {
-                row.batch_p99_ms = 0.0;
-            }
-        });
-        let kinds = Phased::ALL[0].kinds(&report);
-        assert_eq!(kinds[1].p99(eevdf(&kinds).unwrap()), f64::INFINITY);
+    fn an_application_that_is_starved_has_no_percentile() {
+        // The few things that it did were quick.
+        let with = |of_eevdf: f64| {
+            let mut batch_per_s = 0.0;
+            let report = changed(|row| match row.under.to_string().as_str() {
+                "eevdf" => batch_per_s = row.batch_per_s,
+                "ufs-oltp" => (row.batch_per_s, row.batch_p99_ms) = (batch_per_s * of_eevdf, 1.0),
+                _ => {}
+            });
+            let kinds = Phased::ALL[0].kinds(&report);
+            kinds[1].p99(eevdf(&kinds).unwrap())
+        };
+        assert_eq!([with(0.0), with(0.009)], [f64::INFINITY; 2]);
+        assert!(with(0.02).is_finite());
     }
 
     #[test]
