@@ -337,6 +337,11 @@ fn preempted_by_signals() {
 }
 
 #[test]
+fn preempted_by_flags_and_signals() {
+    preempted_under(Policy::best(), 6);
+}
+
+#[test]
 fn preempted_at_poll_points() {
     preempted_under(
         Policy::Preempt {

@@ -3,15 +3,12 @@
 
 use giveway_txn::{Database, Error, Options, Schema, Table, TxnOptions, Type};
 
-const LIMIT: u64 = 48 << 20;
+#[path = "memory/resident.rs"]
+mod resident;
 
-/// Bytes of memory that the process has.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    // SAFETY: asks for a constant of the system.
-    pages * unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64
-}
+use resident::resident;
+
+const LIMIT: u64 = 48 << 20;
 
 fn insert(db: &Database, table: &Table, from: i64, row: &[u8]) -> Result<(), Error> {
     db.run(TxnOptions::snapshot(), |txn| {

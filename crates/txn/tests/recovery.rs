@@ -1,8 +1,9 @@
 //! A database that is closed, or whose disk fails, as its user sees it.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use giveway_txn::Direction::Forward;
@@ -122,31 +123,47 @@ fn in_memory_there_is_nothing_to_checkpoint() {
     );
 }
 
-/// A directory whose disk can be made to fail.
+/// A directory on a disk that has room for so many bytes, of all files together.
 #[derive(Debug)]
-struct Failing {
+struct Small {
+    path: PathBuf,
     directory: Directory,
-    fails: Arc<AtomicBool>,
+    room: Arc<AtomicU64>,
 }
 
-struct FailingFile {
+struct SmallFile {
+    path: PathBuf,
     file: Box<dyn DiskFile>,
-    fails: Arc<AtomicBool>,
+    room: Arc<AtomicU64>,
 }
 
-fn verdict(fails: &AtomicBool) -> io::Result<()> {
-    match fails.load(Ordering::SeqCst) {
-        true => Err(io::Error::from(io::ErrorKind::StorageFull)),
-        false => Ok(()),
+impl Small {
+    fn open(path: &Path, room: &Arc<AtomicU64>) -> Arc<Small> {
+        Arc::new(Small {
+            path: path.to_owned(),
+            directory: Directory::open(path).unwrap(),
+            room: Arc::clone(room),
+        })
     }
 }
 
-impl Disk for Failing {
+/// What is left of the room.
+fn left(path: &Path, room: &AtomicU64) -> u64 {
+    let entries = std::fs::read_dir(path).unwrap();
+    let used: u64 = entries
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum();
+    room.load(Ordering::SeqCst).saturating_sub(used)
+}
+
+impl Disk for Small {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        verdict(&self.fails)?;
         let file = self.directory.create(name)?;
-        let fails = Arc::clone(&self.fails);
-        Ok(Box::new(FailingFile { file, fails }))
+        Ok(Box::new(SmallFile {
+            path: self.path.clone(),
+            file,
+            room: Arc::clone(&self.room),
+        }))
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -178,10 +195,15 @@ impl Disk for Failing {
     }
 }
 
-impl DiskFile for FailingFile {
+impl DiskFile for SmallFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        verdict(&self.fails)?;
-        self.file.append(bytes)
+        let left = left(&self.path, &self.room) as usize;
+        if bytes.len() <= left {
+            return self.file.append(bytes);
+        }
+        // As a file system does: what fits is there.
+        self.file.append(&bytes[..left])?;
+        Err(io::ErrorKind::StorageFull.into())
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -192,15 +214,12 @@ impl DiskFile for FailingFile {
 #[test]
 fn a_disk_failure_makes_the_database_read_only() {
     let path = tempfile::tempdir().unwrap();
-    let fails = Arc::new(AtomicBool::new(false));
-    let disk = Failing {
-        directory: Directory::open(path.path()).unwrap(),
-        fails: Arc::clone(&fails),
-    };
-    let db = Database::open_on(Arc::new(disk), Options::default(), durability()).unwrap();
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let disk = Small::open(path.path(), &room);
+    let db = Database::open_on(disk, Options::default(), durability()).unwrap();
     let people = db.create_table(schema()).unwrap();
     insert(&db, &people, 1, "anna").unwrap();
-    fails.store(true, Ordering::SeqCst);
+    room.store(0, Ordering::SeqCst);
     // A checkpoint that fails changes nothing.
     assert!(db.checkpoint().is_err());
     let kind = |result: Result<(), Error>| match result {
@@ -210,7 +229,7 @@ fn a_disk_failure_makes_the_database_read_only() {
     let doubt = kind(insert(&db, &people, 2, "bea"));
     assert!(matches!(doubt, DurabilityError::InDoubt(_)), "{doubt}");
     // The disk has room again, but what it has is not known: nobody tries.
-    fails.store(false, Ordering::SeqCst);
+    room.store(u64::MAX, Ordering::SeqCst);
     let refused = kind(insert(&db, &people, 3, "carl"));
     assert!(matches!(refused, DurabilityError::ReadOnly(_)));
     assert!(
@@ -242,6 +261,93 @@ fn a_disk_failure_makes_the_database_read_only() {
     drop((db, people));
     let db = Database::open(path.path(), Options::default(), durability()).unwrap();
     assert_eq!(names(&db), [("anna".to_owned(), 1)]);
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Inserts rows of some KB until the disk is full; the first that was not acknowledged.
+fn fill(db: &Database, people: &Table, from: i32) -> i32 {
+    let text = "x".repeat(3000);
+    for id in from.. {
+        match insert(db, people, id, &text) {
+            Ok(()) => {}
+            Err(Error::Durability(error)) => {
+                assert!(matches!(*error, DurabilityError::InDoubt(_)), "{error}");
+                return id;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    unreachable!("the disk has an end")
+}
+
+/// All that were acknowledged are there, and at most the one in doubt.
+fn acknowledged(db: &Database, first_in_doubt: i32) -> i32 {
+    let there = names(db).len() as i32;
+    assert!(
+        (first_in_doubt - 1..=first_in_doubt).contains(&there),
+        "{there} rows, and {first_in_doubt} was in doubt"
+    );
+    there
+}
+
+#[test]
+fn a_database_on_a_full_disk_is_read_and_goes_on_with_a_mebibyte_that_was_freed() {
+    let path = tempfile::tempdir().unwrap();
+    let room = Arc::new(AtomicU64::new(2 * MIB));
+    let options = || durability().segment_bytes(MIB / 2);
+    let mut next = 1;
+    for round in 0..5 {
+        let disk = Small::open(path.path(), &room);
+        let db = Database::open_on(disk, Options::default(), options()).unwrap();
+        let people = match round {
+            0 => db.create_table(schema()).unwrap(),
+            _ => db.table("people").unwrap(),
+        };
+        if round > 0 {
+            next = acknowledged(&db, next) + 1;
+        }
+        let before = next;
+        next = fill(&db, &people, next);
+        assert!(next > before + 50, "round {round}: {} rows", next - before);
+        let refused = insert(&db, &people, next + 1, "more").unwrap_err();
+        assert!(refused.to_string().contains("open it again"), "{refused}");
+        for id in 1..next {
+            let found = db.run(TxnOptions::read_only(), |txn| {
+                Ok(txn.get(&people, id)?.is_some())
+            });
+            assert_eq!(found, Ok(true), "{id}");
+        }
+        room.fetch_add(MIB, Ordering::SeqCst);
+    }
+    let db = Database::open(path.path(), Options::default(), options()).unwrap();
+    acknowledged(&db, next);
+}
+
+/// Opening writes the last segment anew, so it takes as much room.
+#[test]
+fn opening_after_a_full_disk_waits_for_room_for_the_last_segment_and_loses_nothing() {
+    let path = tempfile::tempdir().unwrap();
+    let room = Arc::new(AtomicU64::new(3 * MIB));
+    let open = || {
+        let disk = Small::open(path.path(), &room);
+        Database::open_on(disk, Options::default(), durability())
+    };
+    let db = open().unwrap();
+    let people = db.create_table(schema()).unwrap();
+    let in_doubt = fill(&db, &people, 1);
+    drop((db, people));
+    room.fetch_add(MIB, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = open().err().unwrap().to_string();
+        assert!(error.contains("nothing was lost, try again"), "{error}");
+        assert_eq!(left(path.path(), &room), MIB, "it leaves nothing behind");
+    }
+    room.fetch_add(3 * MIB, Ordering::SeqCst);
+    let db = open().unwrap();
+    let there = acknowledged(&db, in_doubt);
+    let people = db.table("people").unwrap();
+    insert(&db, &people, there + 1, "more").unwrap();
 }
 
 fn renamed() -> Schema {

@@ -10,9 +10,12 @@ use crate::harness::environment::Environment;
 use crate::harness::scheduler::Scheduler;
 use crate::report::Report;
 use clap::{Args, ValueEnum};
+use giveway_preempt::Delivery;
 
 use super::cell::{Cell, numbered};
 use super::guests::Guests;
+use super::plan::DELIVERIES;
+use super::uintr;
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors::scheduler_file;
 use crate::runner::pool::Executor;
@@ -39,6 +42,13 @@ pub(crate) struct PreemptArgs {
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_value = "all",
           value_parser = experiment)]
     experiment: Vec<Chosen>,
+    /// By which deliveries policies preempt: signal (the policy preempt), poll, hybrid,
+    /// uintr, or all. Signals are always measured: the others are compared with them.
+    /// uintr is user interrupts, the paper's: for CPUs that have them, with the module
+    /// of kernel/uintr, and for the lab's, which get both
+    #[arg(long, value_delimiter = ',', value_name = "LIST",
+          default_value = "signal,poll,hybrid", value_parser = delivery)]
+    delivery: Vec<ChosenDelivery>,
     /// Numbers of workers; the largest is used where none is swept [default:
     /// all that leave a CPU for the scheduling thread]
     #[arg(long, value_delimiter = ',', value_name = "LIST",
@@ -79,6 +89,9 @@ pub(crate) struct PreemptArgs {
     /// Name all experiments, and measure nothing
     #[arg(long)]
     list: bool,
+    /// The module uintr.ko, to be loaded first: what a guest is told
+    #[arg(long, hide = true, value_name = "FILE")]
+    uintr_module: Option<PathBuf>,
     #[command(flatten)]
     lab_clock: ClockArgs,
     #[command(flatten)]
@@ -101,6 +114,27 @@ enum Chosen {
     All,
 }
 
+/// A delivery, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChosenDelivery {
+    One(Delivery),
+    All,
+}
+
+fn delivery(text: &str) -> Result<ChosenDelivery, String> {
+    let unknown = || format!("no delivery '{text}': use signal, poll, hybrid, uintr or all");
+    match text {
+        "all" => Ok(ChosenDelivery::All),
+        name => {
+            let one = name.parse().map_err(|_| unknown())?;
+            let known = DELIVERIES.contains(&one);
+            known
+                .then_some(ChosenDelivery::One(one))
+                .ok_or_else(unknown)
+        }
+    }
+}
+
 fn experiment(text: &str) -> Result<Chosen, String> {
     match text {
         "all" => Ok(Chosen::All),
@@ -120,13 +154,26 @@ pub(super) fn preempt(args: &PreemptArgs) -> Result<u8, Failure> {
     match args.clock {
         Clock::Native => {
             args.lab_clock.refuse_natively()?;
+            if let Some(file) = &args.uintr_module {
+                uintr::load(file)?;
+            }
             plan.validate()?;
             let rows = plan.rows()?;
             eprintln!("measuring on this machine itself, {rows} rows");
             results.run(&cells, Cell::title, &Native, 1, &stop)
         }
         Clock::Lockstep => {
-            let guests = Guests::open(args.cpus.unwrap_or(2), args.lab_clock)?;
+            if plan.needs_user_interrupts() && args.lab_clock.is_kvm() {
+                return Err(Failure::usage(
+                    "--kvm runs guests on this machine's CPUs, and the lab emulates user interrupts",
+                )
+                .with_remedy("leave out --kvm, or uintr in --delivery"));
+            }
+            let guests = Guests::open(
+                args.cpus.unwrap_or(2),
+                plan.needs_user_interrupts(),
+                args.lab_clock,
+            )?;
             let width = guests.width().min(cells.len());
             eprintln!(
                 "measuring in the lab, {} guests, {width} at a time",
@@ -152,8 +199,16 @@ impl PreemptArgs {
         }
         experiments.sort_unstable();
         experiments.dedup();
+        let chosen = |delivery: &Delivery| {
+            let of_them = |one: &ChosenDelivery| match one {
+                ChosenDelivery::All => true,
+                ChosenDelivery::One(one) => one == delivery,
+            };
+            *delivery == Delivery::Signal || self.delivery.iter().any(of_them)
+        };
         let usual = PreemptPlan {
             experiments,
+            deliveries: DELIVERIES.into_iter().filter(chosen).collect(),
             workers: self.workers.clone(),
             repeat: self.repeats.count,
             seed: self.repeats.seed,
@@ -246,6 +301,28 @@ mod tests {
         let plan = args(&["--experiment", "micro,latency,micro"]).plan();
         let expected = [PreemptExperiment::Latency, PreemptExperiment::Micro];
         assert_eq!(plan.unwrap().experiments, expected);
+    }
+
+    #[test]
+    fn deliveries_are_taken_once_in_order_and_signals_always() {
+        let deliveries = |options: &[&str]| args(options).plan().unwrap().deliveries;
+        assert_eq!(deliveries(&[]), DELIVERIES[..3]);
+        assert_eq!(
+            deliveries(&["--delivery", "uintr,poll,uintr"]),
+            [Delivery::Poll, Delivery::Signal, Delivery::UserInterrupt]
+        );
+        assert_eq!(deliveries(&["--delivery", "all"]), DELIVERIES);
+        for wrong in ["interrupt", "hybrid:7us"] {
+            let error = parse::<PreemptArgs>(&["--delivery", wrong]).unwrap_err();
+            assert!(error.to_string().contains("uintr or all"), "{error}");
+        }
+    }
+
+    #[test]
+    fn user_interrupts_on_this_machine_s_cpus_are_refused() {
+        let options = ["--delivery", "uintr", "--clock", "lockstep", "--kvm"];
+        let error = preempt(&args(&[&options[..], &["--ufs", "x"]].concat())).unwrap_err();
+        assert!(error.to_string().contains("--kvm"), "{error}");
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! Preemption in virtual machines, one guest for each cell. The guest runs this
 //! very command natively; its clock is the lab's.
 
+use std::path::PathBuf;
 use std::time::Duration;
+
+use giveway_preempt::Delivery;
 
 use crate::experiments::preempt::{PreemptPlan, PreemptRow};
 use crate::report::Report;
 use giveway_lab::{Clock, Machine};
 
 use super::cell::{Cell, numbered};
+use super::uintr;
 use crate::runner::clock::ClockArgs;
 use crate::runner::executors;
-use crate::runner::guest::{GUEST_REPORT, Host, HostFile};
+use crate::runner::guest::{GUEST_FILES, GUEST_REPORT, Host, HostFile};
 use crate::runner::pool::Executor;
 use giveway_command::Failure;
 
@@ -24,14 +28,27 @@ const UFS: &str = "scx_ufs";
 pub(crate) struct Guests {
     host: Host,
     machine: Machine,
+    /// That of user interrupts, if guests have them.
+    module: Option<PathBuf>,
 }
 
 impl Guests {
-    /// Builds what is missing of the lab; any image will do.
-    pub(crate) fn open(cpus: u32, clock: ClockArgs) -> Result<Self, Failure> {
+    /// Builds what is missing of the lab; any image will do. With user interrupts, also
+    /// the module for the guests' kernel.
+    pub(crate) fn open(
+        cpus: u32,
+        user_interrupts: bool,
+        clock: ClockArgs,
+    ) -> Result<Self, Failure> {
+        let lab = executors::open(false)?;
+        let module = match user_interrupts {
+            true => Some(uintr::build(&lab)?),
+            false => None,
+        };
         Ok(Guests {
-            host: Host::of(executors::open(false)?, clock)?,
-            machine: machine(cpus),
+            host: Host::of(lab, clock)?,
+            machine: machine(cpus, user_interrupts),
+            module,
         })
     }
 
@@ -51,12 +68,12 @@ impl Guests {
             ..self.machine.clone()
         };
         let ufs = cell.plan.ufs.as_deref().and_then(<[String]>::first);
-        let ufs: Vec<HostFile> = ufs
-            .map(|program| (program.into(), UFS.to_owned()))
-            .into_iter()
-            .collect();
+        let ufs = ufs.map(|program| (program.into(), UFS.to_owned()));
+        let module = self.module.clone();
+        let module = module.map(|file| (file, uintr::MODULE.to_owned()));
+        let files: Vec<HostFile> = ufs.into_iter().chain(module).collect();
         let arguments = arguments(&cell.plan);
-        let report = self.host.run(&machine, &arguments, &ufs, line)?;
+        let report = self.host.run(&machine, &arguments, &files, line)?;
         Ok(numbered(report, cell))
     }
 }
@@ -68,9 +85,10 @@ impl Executor<Cell, Report<PreemptRow>> for Guests {
     }
 }
 
-fn machine(cpus: u32) -> Machine {
+fn machine(cpus: u32, user_interrupts: bool) -> Machine {
     Machine {
         cpus,
+        user_interrupts,
         memory_mib: GUEST_MIB,
         clock: Clock::LOCKSTEP,
         ..Machine::default()
@@ -96,6 +114,15 @@ fn arguments(plan: &PreemptPlan) -> Vec<String> {
     };
     let names = plan.experiments.iter().map(|experiment| experiment.name());
     option("experiment", join(names.map(str::to_owned).collect()));
+    let deliveries = plan.deliveries.iter().map(|delivery| match delivery {
+        // Without its grace, which is the usual one.
+        Delivery::Hybrid { .. } => "hybrid".to_owned(),
+        other => other.to_string(),
+    });
+    option("delivery", join(deliveries.collect()));
+    if plan.needs_user_interrupts() {
+        option("uintr-module", format!("{GUEST_FILES}/{}", uintr::MODULE));
+    }
     if !plan.workers.is_empty() {
         let workers = plan.workers.iter().map(u32::to_string);
         option("workers", join(workers.collect()));
@@ -133,9 +160,16 @@ mod tests {
         };
         assert_eq!(
             arguments(&plan).join(" "),
-            "preempt --clock native --experiment latency --workers 1,3 \
+            "preempt --clock native --experiment latency --delivery poll,signal,hybrid --workers 1,3 \
              --seconds 0.5 --load 0.12 --seed 7 --q2-scale 0.01 --ufs /lab/scx_ufs \
              --json /results/report.json --results /results/raw"
         );
+        let interrupted = PreemptPlan {
+            deliveries: vec![Delivery::Signal, Delivery::UserInterrupt],
+            ..PreemptPlan::default()
+        };
+        let line = arguments(&interrupted).join(" ");
+        let expected = "--delivery signal,uintr --uintr-module /lab/uintr.ko";
+        assert!(line.contains(expected), "{line}");
     }
 }

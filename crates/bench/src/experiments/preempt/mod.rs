@@ -19,6 +19,7 @@
 //! | `experiment`, `plan` | what is run? |
 //! | `service` | how long do requests take alone, and how often should they come therefore? |
 //! | `run` | measuring |
+//! | `uintr` | the module of user interrupts, which guests load |
 //! | `row` | what is kept |
 //!
 //! Without the feature `engines` there is nothing to measure; plans, rows and reports are
@@ -38,6 +39,8 @@ mod row;
 #[cfg(feature = "engines")]
 mod run;
 mod service;
+#[cfg(feature = "engines")]
+mod uintr;
 
 #[cfg(test)]
 use crate::report::Report;

@@ -1,13 +1,25 @@
 //! What is to be measured.
 
+use giveway_preempt::Delivery;
+
 use super::PreemptExperiment;
 use crate::workload::tpcc::generate::Size;
+
+/// The ways of delivery, in the order in which they are run and shown.
+pub(crate) const DELIVERIES: [Delivery; 4] = [
+    Delivery::Poll,
+    Delivery::Signal,
+    Delivery::HYBRID,
+    Delivery::UserInterrupt,
+];
 
 /// What is to be measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PreemptPlan {
     /// Which experiments.
     pub experiments: Vec<PreemptExperiment>,
+    /// By which deliveries policies preempt, some of [`DELIVERIES`] in their order.
+    pub deliveries: Vec<Delivery>,
     /// Numbers of workers in `scaling`, of which the largest is used in the
     /// others; none: every number that leaves the scheduling thread a CPU.
     pub workers: Vec<u32>,
@@ -34,6 +46,8 @@ impl Default for PreemptPlan {
     fn default() -> Self {
         PreemptPlan {
             experiments: PreemptExperiment::ALL.to_vec(),
+            // What every machine has.
+            deliveries: DELIVERIES[..3].to_vec(),
             workers: Vec::new(),
             seconds: 10.0,
             load: None,
@@ -48,6 +62,17 @@ impl Default for PreemptPlan {
 }
 
 impl PreemptPlan {
+    /// Whether the machine has to have user interrupts.
+    pub(crate) fn needs_user_interrupts(&self) -> bool {
+        self.deliveries.contains(&Delivery::UserInterrupt)
+    }
+
+    /// The deliveries that interrupt.
+    pub(crate) fn interrupting(&self) -> impl Iterator<Item = Delivery> {
+        let all = self.deliveries.iter().copied();
+        all.filter(|delivery| *delivery != Delivery::Poll)
+    }
+
     /// A first look: short windows.
     pub(crate) fn quick(self) -> Self {
         PreemptPlan {

@@ -190,7 +190,7 @@ fn row(
         ),
     ];
     let own = match cell.method {
-        "preempt" | "hybrid" | "tuned" => " class=\"own\"",
+        "preempt" | "hybrid" | "uintr" | "tuned" => " class=\"own\"",
         _ => "",
     };
     let _ = writeln!(page, "<tr{own}><td>{}</td></tr>", fields.join("</td><td>"));

@@ -16,6 +16,7 @@ pub(super) fn colour(method: &str) -> RGBColor {
         "handcrafted" => RGBColor(196, 160, 210),
         "poll" => RGBColor(92, 160, 230),
         "preempt" | "signal" => RGBColor(14, 66, 124),
+        "uintr" => RGBColor(0, 128, 128),
         "tuned" => RGBColor(92, 158, 104),
         "threads" => RGBColor(245, 205, 130),
         "threads-nice" => RGBColor(240, 173, 88),

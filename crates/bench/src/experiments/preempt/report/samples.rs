@@ -131,6 +131,7 @@ pub(crate) fn report() -> Report<PreemptRow> {
             ("poll", 40.0, 248.0),
             ("preempt", 60.0, 246.0),
             ("hybrid", 41.0, 248.0),
+            ("uintr", 39.0, 249.0),
             ("threads", 900.0, 240.0),
             ("threads-fifo", 30.0, 230.0),
         ];
@@ -138,7 +139,7 @@ pub(crate) fn report() -> Report<PreemptRow> {
             keep(Latency, method, None, mixed(us * off, q2 * off));
         }
         for workers in [1.0, 2.0] {
-            for (method, us) in [("wait", 2_000.0), ("hybrid", 40.0)] {
+            for (method, us) in [("wait", 2_000.0), ("hybrid", 40.0), ("uintr", 39.0)] {
                 keep(Scaling, method, Some(workers), mixed(us, 125.0 * workers));
             }
         }
@@ -150,23 +151,29 @@ pub(crate) fn report() -> Report<PreemptRow> {
                 mixed(every, 200.0),
             );
         }
+        let by_hand = mixed(42.0, 248.0);
+        keep(YieldInterval, "handcrafted", Some(1_000.0), by_hand);
         keep(YieldInterval, "hybrid", None, mixed(40.0, 248.0));
-        for share in [0.0, 0.5, 1.0] {
-            let q2 = 250.0 - 240.0 * share;
-            keep(
-                Starvation,
-                "hybrid",
-                Some(share),
-                mixed(9e3 - 8e3 * share, q2),
-            );
+        keep(YieldInterval, "uintr", None, mixed(39.0, 249.0));
+        for method in ["hybrid", "uintr"] {
+            for share in [0.0, 0.75, 1.0] {
+                let run = mixed(9e3 - 8e3 * share, 250.0 - 240.0 * share);
+                keep(Starvation, method, Some(share), run);
+            }
         }
         keep(Starvation, "tuned", None, mixed(4_000.0, 80.0));
         for us in [50.0, 1_000.0, 50_000.0] {
-            for (method, latency) in [("wait", 2_000.0), ("hybrid", 40.0)] {
+            let methods = [
+                ("wait", 2_000.0),
+                ("cooperative", 1_800.0),
+                ("hybrid", 40.0),
+                ("uintr", 39.0),
+            ];
+            for (method, latency) in methods {
                 keep(Arrivals, method, Some(us), mixed(latency, 250.0 - 5e3 / us));
             }
         }
-        for (method, loss) in [("signal", 0.015), ("hybrid:3us", 0.001)] {
+        for (method, loss) in [("signal", 0.015), ("hybrid:3us", 0.001), ("uintr", 0.002)] {
             let pairs = [0.0, 0.001, 0.002].map(|more| (50e3, 50e3 * (1.0 - loss - more)));
             let overhead = Overhead {
                 placement: Placement::default(),
@@ -193,6 +200,7 @@ pub(crate) fn report() -> Report<PreemptRow> {
             grace: std::time::Duration::from_micros(3),
         };
         keep(Micro, "hybrid:3us", None, delivery(hybrid, 70));
+        keep(Micro, "uintr", None, delivery(Way::UserInterrupt, 250));
         let engines = [
             ("giveway", 60e3),
             ("sqlite", 4e3),

@@ -150,5 +150,7 @@ pub(crate) const URGENT: [Transaction; 2] = [
     ("New-Order", |mixed| mixed.new_order),
     ("Payment", |mixed| mixed.payment),
 ];
+/// The urgent one of which the paper has figures.
+pub(crate) const NEW_ORDER: [Transaction; 1] = [URGENT[0]];
 /// The long one.
 pub(crate) const LONG: Transaction = ("Q2", |mixed| mixed.q2);

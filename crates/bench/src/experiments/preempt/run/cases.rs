@@ -2,32 +2,40 @@
 
 use std::time::Duration;
 
-use super::method::Method;
+use giveway_preempt::Delivery;
+
+use super::method::{Method, PREEMPT};
 use crate::experiments::preempt::experiment::{PreemptExperiment, TUNED_SHARE};
 use crate::experiments::preempt::service::{BATCH, INTERVAL, Service};
 
 impl PreemptExperiment {
     /// The runs of the experiments that drive the mix; none for the others.
-    /// `threads` are the methods that use OS threads.
-    pub(crate) fn cases(self, workers: &[u32], threads: &[Method]) -> Vec<Case> {
+    /// `deliveries` are those by which policies preempt, `threads` the methods that use OS
+    /// threads.
+    pub(crate) fn cases(
+        self,
+        workers: &[u32],
+        deliveries: &[Delivery],
+        threads: &[Method],
+    ) -> Vec<Case> {
         let most = workers.iter().copied().max().unwrap_or(1);
         let case = |method: &Method| Case::usual(method.clone(), most);
         let policies = |names: &[&str]| -> Vec<Method> {
             names.iter().map(|name| Method::policy(name)).collect()
         };
-        let compared = policies(&["wait", "cooperative", "preempt", "hybrid"]);
+        let interrupting: Vec<Method> = deliveries
+            .iter()
+            .filter(|delivery| **delivery != Delivery::Poll)
+            .map(|delivery| Method::preempting(*delivery))
+            .collect();
+        let compared = [policies(&["wait", "cooperative"]), interrupting.clone()].concat();
         match self {
             PreemptExperiment::Latency => {
-                let names = [
-                    "wait",
-                    "cooperative",
-                    "handcrafted",
-                    "poll",
-                    "preempt",
-                    "hybrid",
-                ];
-                let methods = policies(&names);
-                methods.iter().chain(threads).map(case).collect()
+                let methods = policies(&["wait", "cooperative", "handcrafted"]);
+                let preempting: Vec<Method> =
+                    deliveries.iter().copied().map(Method::preempting).collect();
+                let all = methods.iter().chain(&preempting).chain(threads);
+                all.map(case).collect()
             }
             PreemptExperiment::Scaling => workers
                 .iter()
@@ -48,10 +56,10 @@ impl PreemptExperiment {
                         }
                     })
                 };
-                let references = policies(&["wait", "preempt", "hybrid"]);
+                let references = policies(&["wait"]);
                 sweep("cooperative", 5)
                     .chain(sweep("handcrafted", 4))
-                    .chain(references.iter().map(case))
+                    .chain(references.iter().chain(&interrupting).map(case))
                     .collect()
             }
             PreemptExperiment::Starvation => {
@@ -59,20 +67,27 @@ impl PreemptExperiment {
                     high_queue: 100,
                     ..case
                 };
-                let thresholds = [0.0, 0.25, 0.5, 0.75, 1.0].map(|value| Case {
-                    value: Some(value),
-                    sharing: Sharing::Threshold(value),
-                    ..case(&Method::policy("hybrid"))
+                // Signals, which cost most, only where nothing else interrupts.
+                let alone = interrupting.len() == 1;
+                let sweeping = interrupting
+                    .iter()
+                    .filter(|method| alone || method.name() != PREEMPT);
+                let thresholds = sweeping.flat_map(|method| {
+                    [0.0, 0.25, 0.5, 0.75, 1.0].map(|value| Case {
+                        value: Some(value),
+                        sharing: Sharing::Threshold(value),
+                        ..case(method)
+                    })
                 });
-                let tuned = Case {
+                let tuned = deliveries.contains(&Delivery::HYBRID).then(|| Case {
                     sharing: Sharing::Tuned(TUNED_SHARE),
-                    ..case(&Method::policy("hybrid").called("tuned"))
-                };
+                    ..case(&Method::preempting(Delivery::HYBRID).called("tuned"))
+                });
                 let wait = case(&Method::policy("wait"));
                 [wait]
                     .into_iter()
                     .chain(thresholds)
-                    .chain([tuned])
+                    .chain(tuned)
                     .map(overloaded)
                     .collect()
             }
@@ -155,6 +170,7 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::preempt::plan::DELIVERIES;
 
     #[test]
     fn stretched_times_bring_the_load_that_was_asked_for() {
@@ -171,7 +187,7 @@ mod tests {
             "{stretched:?}"
         );
         // A sweep keeps its proportions.
-        let cases = PreemptExperiment::Arrivals.cases(&[1], &[]);
+        let cases = PreemptExperiment::Arrivals.cases(&[1], &[], &[]);
         let stretched = cases.into_iter().map(|case| case.stretched(30.0));
         let longest = stretched.map(|case| case.arrival).max();
         assert_eq!(longest, Some(Duration::from_millis(1_500)));
@@ -180,7 +196,7 @@ mod tests {
     #[test]
     fn sweeps_have_the_paper_s_ends() {
         let values = |experiment: PreemptExperiment| -> Vec<f64> {
-            let cases = experiment.cases(&[1, 2], &[]);
+            let cases = experiment.cases(&[1, 2], &DELIVERIES, &[]);
             cases.iter().filter_map(|case| case.value).collect()
         };
         let ends = |values: &[f64]| {

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use giveway_preempt::Policy;
+use giveway_preempt::{Delivery, Policy};
+
+/// What preemption by signals is called.
+pub(crate) const PREEMPT: &str = "preempt";
 
 /// How urgent transactions come to run beside Q2.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +48,14 @@ impl Method {
         Method {
             name: name.to_owned(),
             how: How::Pool(policy),
+        }
+    }
+
+    /// The pool's preemption by this delivery.
+    pub(crate) fn preempting(delivery: Delivery) -> Self {
+        match delivery {
+            Delivery::Signal => Method::policy(PREEMPT),
+            delivery => Method::policy(&delivery.to_string()),
         }
     }
 

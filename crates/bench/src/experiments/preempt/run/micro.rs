@@ -21,14 +21,18 @@ const COUNT: u32 = 10_000;
 const REQUESTS: u32 = 2_000;
 
 /// How many rows [`measure`] makes.
-pub(crate) fn rows() -> usize {
-    4 + Delivery::available().len()
+pub(crate) fn rows(deliveries: &[Delivery]) -> usize {
+    4 + deliveries.len()
 }
 
 /// Measures everything on the first worker's CPU.
-pub(crate) fn measure(cpus: &CpuPlan, rounds: u32) -> Result<Vec<(String, Measured)>> {
+pub(crate) fn measure(
+    cpus: &CpuPlan,
+    deliveries: &[Delivery],
+    rounds: u32,
+) -> Result<Vec<(String, Measured)>> {
     let mut rows = operations(cpus, rounds)?;
-    for delivery in Delivery::available() {
+    for delivery in deliveries {
         let latency = delivery
             .measure(REQUESTS)
             .map_err(|error| Error::Config(format!("delivery by {delivery}: {error}")))?;

@@ -29,14 +29,12 @@ mod workload;
 use std::sync::Arc;
 use std::time::Duration;
 
-use giveway_preempt::Delivery;
-
 use super::PreemptPlan;
 use super::experiment::PreemptExperiment;
 use super::row::{Measured, Mixed, Offered, Placement, PreemptRow};
 use crate::cell::sched_ext::Loaded;
 use crate::harness::Progress;
-use crate::harness::error::Result;
+use crate::harness::error::{Error, Result};
 use crate::harness::scheduler::Scheduler;
 use crate::workload::oltp::check::consistency;
 
@@ -65,8 +63,16 @@ impl PreemptPlan {
     /// Refuses what cannot be measured here.
     ///
     /// # Errors
-    /// Fewer CPUs than workers and a scheduling thread need.
+    /// Fewer CPUs than workers and a scheduling thread need; a delivery that this machine
+    /// does not have.
     pub(crate) fn validate(&self) -> Result<()> {
+        for delivery in &self.deliveries {
+            delivery.check().map_err(|error| {
+                Error::Config(format!(
+                    "{error}: see 'giveway doctor', or measure in the lab with --clock lockstep"
+                ))
+            })?;
+        }
         self.cpu_plan(self.most_workers()?).map(|_| ())
     }
 
@@ -77,10 +83,10 @@ impl PreemptPlan {
     pub(crate) fn rows(&self) -> Result<usize> {
         let workers = self.workers()?;
         let count = |experiment: &PreemptExperiment| match experiment {
-            PreemptExperiment::Overhead => interrupting().len(),
+            PreemptExperiment::Overhead => self.interrupting().count(),
             PreemptExperiment::Engines => ENGINES * Mix::ALL.len(),
-            PreemptExperiment::Micro => micro::rows(),
-            mixed => mixed.cases(&workers, &self.threads()).len(),
+            PreemptExperiment::Micro => micro::rows(&self.deliveries),
+            mixed => self.cases(*mixed, &workers).len(),
         };
         let once: usize = self.experiments.iter().map(count).sum();
         Ok(once * self.repeat as usize)
@@ -101,6 +107,10 @@ impl PreemptPlan {
 
     fn cpu_plan(&self, workers: u32) -> Result<CpuPlan> {
         CpuPlan::of(&cpus::allowed()?, workers)
+    }
+
+    fn cases(&self, of: PreemptExperiment, workers: &[u32]) -> Vec<Case> {
+        of.cases(workers, &self.deliveries, &self.threads())
     }
 
     fn threads(&self) -> Vec<Method> {
@@ -152,7 +162,7 @@ impl PreemptPlan {
         match experiment {
             PreemptExperiment::Overhead => {
                 let workload = self.load(seed, 1, progress)?;
-                for (delivery, number) in interrupting().into_iter().zip(0..) {
+                for (delivery, number) in self.interrupting().zip(0..) {
                     progress(&format!("overhead: {delivery}"));
                     let slices = Slices {
                         seed,
@@ -180,7 +190,7 @@ impl PreemptPlan {
             }
             PreemptExperiment::Micro => {
                 progress("micro: operations, then deliveries");
-                for (name, measured) in micro::measure(&plan, self.rounds)? {
+                for (name, measured) in micro::measure(&plan, &self.deliveries, self.rounds)? {
                     keep(&name, None, measured);
                 }
                 Ok(())
@@ -189,7 +199,7 @@ impl PreemptPlan {
                 progress(&format!("{mixed}: requests alone"));
                 let service = alone::measure(&*self.load(seed, 1, progress)?, seed, &plan)?;
                 let stretch = self.load.map_or(1.0, |load| service.stretch(load));
-                for case in mixed.cases(&self.workers()?, &self.threads()) {
+                for case in self.cases(mixed, &self.workers()?) {
                     let case = case.stretched(stretch);
                     let offered = Offered {
                         service,
@@ -273,12 +283,4 @@ impl PreemptPlan {
         };
         Ok(run)
     }
-}
-
-/// The ways of delivery that interrupt.
-fn interrupting() -> Vec<Delivery> {
-    Delivery::available()
-        .into_iter()
-        .filter(|delivery| *delivery != Delivery::Poll)
-        .collect()
 }

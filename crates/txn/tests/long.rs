@@ -1,0 +1,154 @@
+//! What takes longer than a change can wait for: `make test-long`.
+//!
+//! Not among the tests that cargo runs unasked (`test = false` in Cargo.toml).
+
+use std::alloc::System;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use giveway_preempt::{Policy, Pool, RegionAlloc};
+use giveway_tier::Tier;
+use giveway_txn::Direction::Forward;
+use giveway_txn::{Database, KeyRange, Options, Schema, Table, TxnOptions, Type};
+
+#[path = "memory/resident.rs"]
+mod resident;
+
+use resident::resident;
+
+#[global_allocator]
+static ALLOC: RegionAlloc<System> = RegionAlloc(System);
+
+const LIVING: i64 = 200_000;
+const PURGED: i64 = 1_200_000;
+const URGENT: usize = 200;
+
+fn insert(db: &Database, table: &Table, ids: std::ops::Range<i64>) {
+    for from in ids.clone().step_by(1000) {
+        db.run(TxnOptions::snapshot(), |txn| {
+            (from..(from + 1000).min(ids.end)).try_for_each(|id| {
+                txn.insert_with(table, |row| {
+                    row.set_i64(0, id).set_bytes(1, &[1; 100]);
+                })
+            })
+        })
+        .unwrap();
+    }
+}
+
+/// How long urgent transactions took, one after the other, sorted; each has to succeed.
+fn urgent(pool: &Pool, db: &Arc<Database>, table: &Table) -> Vec<Duration> {
+    let mut took = Vec::with_capacity(URGENT);
+    for number in 0..URGENT as i64 {
+        // So that they meet a purge in all of its stages.
+        std::thread::sleep(Duration::from_millis(2));
+        let (db, table) = (Arc::clone(db), table.clone());
+        let began = Instant::now();
+        let submitted = pool.submit(Tier::TimeSensitive, move || {
+            db.run(TxnOptions::snapshot(), |txn| {
+                (0..10).try_for_each(|row| {
+                    txn.update(&table, number * 900 + row, |row| {
+                        row.set_bytes(1, &[2; 100]);
+                    })
+                })
+            })
+        });
+        let ticket = submitted.unwrap_or_else(|_| panic!("there is a place for number {number}"));
+        let done = ticket.wait().expect("no task fails");
+        done.unwrap_or_else(|error| panic!("urgent transaction {number}: {error}"));
+        took.push(began.elapsed());
+    }
+    took.sort_unstable();
+    took
+}
+
+/// Urgent transactions while `work` runs in the background, again and again if need be.
+fn beside(
+    pool: &Pool,
+    db: &Arc<Database>,
+    table: &Table,
+    work: impl Fn(&Database, &Table) + Send + 'static,
+) -> Vec<Duration> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let background = pool.submit(Tier::Background, {
+        let (db, table, stop) = (Arc::clone(db), table.clone(), Arc::clone(&stop));
+        move || {
+            while !stop.load(SeqCst) {
+                work(&db, &table);
+            }
+        }
+    });
+    let took = urgent(pool, db, table);
+    stop.store(true, SeqCst);
+    let background = background.unwrap_or_else(|_| panic!("there is a place"));
+    background.wait().expect("no task fails");
+    took
+}
+
+/// A purge of old rows in one transaction, with the rows that live beside it in use. What
+/// it frees goes back to the system when it is collected, and nobody who is urgent fails or
+/// waits for it. Transactions that end collect, too: about twice what they have made.
+#[test]
+fn a_purge_of_most_rows_gives_memory_back_and_delays_no_urgent_transaction() {
+    let db = Arc::new(Database::in_memory(Options::default()));
+    let schema = Schema::builder("t")
+        .column("id", Type::I64)
+        .column("data", Type::Bytes)
+        .primary_key(["id"])
+        .build();
+    let table = db.create_table(schema.unwrap()).unwrap();
+    let before = resident();
+    insert(&db, &table, 0..LIVING);
+    let living = resident() - before;
+    insert(&db, &table, LIVING..LIVING + PURGED);
+    let full = resident() - before;
+    assert!(full > 5 * living, "{full} and {living} bytes");
+    let pool = Pool::builder().workers(1).policy(Policy::best()).build();
+    let pool = pool.expect("a pool");
+
+    let usual = beside(&pool, &db, &table, |db, table| {
+        let txn = db.begin(TxnOptions::read_only()).unwrap();
+        let rows = txn.scan(table, KeyRange::all(), Forward).unwrap();
+        assert_eq!(rows.count() as i64, LIVING + PURGED);
+    });
+    let purged = Arc::new(AtomicBool::new(false));
+    let during = beside(&pool, &db, &table, {
+        let purged = Arc::clone(&purged);
+        move |db, table| {
+            if purged.load(SeqCst) {
+                return;
+            }
+            db.run(TxnOptions::snapshot(), |txn| {
+                (LIVING..LIVING + PURGED).try_for_each(|id| txn.delete(table, id))
+            })
+            .unwrap();
+            purged.store(true, SeqCst);
+        }
+    });
+    // Nobody has an older snapshot any more.
+    urgent(&pool, &db, &table);
+    let by_itself = resident() - before;
+    (0..3).for_each(|_| db.collect());
+    // Up to 64 MiB that lists have had is glibc's to keep, and none of the engine's.
+    // SAFETY: gives free memory back, and nothing else.
+    unsafe { libc::malloc_trim(0) };
+    let left = resident() - before;
+    let held = db.stats().held_bytes;
+    let percentiles = |took: &[Duration]| [50, 90, 99].map(|at| took[took.len() * at / 100]);
+    println!(
+        "{} MiB with all rows, {} MiB after the purge, {} MiB ({} MiB the engine's) when \
+         collected, {} MiB live; p50, p90, p99 of {URGENT} urgent transactions: {:?} beside \
+         scans, {:?} beside the purge",
+        full >> 20,
+        by_itself >> 20,
+        left >> 20,
+        held >> 20,
+        living >> 20,
+        percentiles(&usual),
+        percentiles(&during)
+    );
+    assert!(left as f64 <= 1.3 * living as f64, "{left} of {living}");
+    let middle = |took: &[Duration]| took[took.len() / 2];
+    assert!(middle(&during) <= 2 * middle(&usual));
+}
