@@ -22,7 +22,7 @@ bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build patch python3-v
 "
 # Packages of ours and their checks; kernels from source; programs that tests run.
 for_test="
-debhelper dh-dkms fish lintian man-db systemd zsh
+debhelper dh-dkms fish gdb lintian man-db systemd zsh
 bc pahole
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3

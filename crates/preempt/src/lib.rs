@@ -42,6 +42,7 @@
 //! | `donor`, `context` | Where do stacks and thread-locals come from, in which order do contexts run? |
 //! | `gate`, `signal`, `uintr`, `delivery` | How does a request reach a worker, when is it refused? |
 //! | `worker`, `remote`, `measure` | How is it used? |
+//! | `debugger` | How does a debugger find paused contexts? |
 //!
 //! On top of it, a pool of workers with the paper's policies; [`Pool`] is where
 //! to begin:
@@ -60,6 +61,7 @@ mod arch;
 mod backlog;
 mod clock;
 mod context;
+mod debugger;
 mod delivery;
 mod donor;
 mod error;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::level::Level;
 
 /// Levels there can be.
-const LEVELS: usize = Level::MAX.get() as usize + 1;
+pub(crate) const LEVELS: usize = Level::MAX.get() as usize + 1;
 
 /// In place of a program counter: at a poll point, a region's exit or in a yield.
 const BY_ITSELF: usize = 1;
@@ -24,7 +24,8 @@ pub(crate) enum Stop {
     ByItself,
 }
 
-/// Where the contexts of a worker are.
+/// Where the contexts of a worker are. A debugger reads it, too ([`debugger`](crate::debugger)).
+#[repr(C)]
 pub(crate) struct Trail {
     running: AtomicUsize,
     /// 0 for those that run or are idle.

@@ -11,6 +11,7 @@ use std::sync::{Arc, Once};
 
 use crate::arch::{self, Saved};
 use crate::context::{self, Body, Context, Contexts};
+use crate::debugger::Listed;
 use crate::delivery::{Delivery, Route};
 use crate::donor::{self, Donor};
 use crate::error::EnterError;
@@ -31,6 +32,8 @@ use crate::remote::Remote;
 /// Dropping it inside a region.
 #[must_use = "the thread is a worker as long as this value lives"]
 pub struct Worker {
+    /// Before the contexts, of which it tells (G1).
+    listed: Option<Listed>,
     contexts: Box<Contexts>,
     /// After the contexts, which lie on the donors' stacks.
     donors: Vec<Donor>,
@@ -166,8 +169,11 @@ impl Builder {
                 (*lent.local).enter();
             }
         }
+        // SAFETY: `Worker` drops it before its contexts.
+        let listed = unsafe { Listed::here(&contexts) };
         contexts.set_masks();
         Ok(Worker {
+            listed: Some(listed),
             contexts,
             donors,
             thread: PhantomData,
@@ -217,6 +223,7 @@ impl Drop for Worker {
         self.contexts.finish_waiting();
         let _region = region();
         self.contexts.route().close();
+        self.listed = None;
         self.contexts.unbind();
         // The contexts are stopped for good: their donors may wake up.
         self.donors.clear();
