@@ -6,7 +6,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-uintr test-postgres test-mariadb test-seeds demo lab servers install uninstall package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-debug-kernel test-uintr test-postgres test-mariadb test-seeds demo lab servers install uninstall package image extension deb clean
 
 BIN := target/release
 GIVEWAY := $(BIN)/giveway
@@ -40,6 +40,9 @@ test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that on
 
 test-cfl-kernel: setup ## Run the kernel whose locks are scheduled; builds it once
 	cargo xtask cfl-kernel
+
+test-debug-kernel: setup ## Run locks and user interrupts on a kernel that finds faults in itself
+	cargo xtask debug-kernel
 
 test-uintr: setup ## Run user interrupts in the lab: the kernel module and its users
 	cargo xtask uintr

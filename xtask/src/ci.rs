@@ -98,6 +98,8 @@ const LINTS: &[Step] = &[
             "--test",
             "cfl_kernel",
             "--test",
+            "debug_kernel",
+            "--test",
             "uintr",
             "--test",
             "mariadb",

@@ -66,6 +66,8 @@ enum Task {
     Kernels,
     /// The kernel whose locks are scheduled: the tests in the target `cfl_kernel`
     CflKernel,
+    /// A kernel that finds faults in itself: the tests in the target `debug_kernel`
+    DebugKernel,
     /// User interrupts, their module and who uses it: the tests in the target `uintr`
     Uintr,
     /// MariaDB under UFS: the tests in the target `mariadb` of any package
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         Task::Long => suite::check_apart(&root(), "long"),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::CflKernel => suite::check_apart(&root(), "cfl_kernel"),
+        Task::DebugKernel => suite::check_apart(&root(), "debug_kernel"),
         Task::Uintr => suite::check_apart(&root(), "uintr"),
         Task::Mariadb => suite::check_apart(&root(), "mariadb"),
         Task::Seeds(args) => seeds::run(&root(), &args),

@@ -19,6 +19,9 @@
 //! The series `cfl` is the newest source that `kernel/cfl` has patches for, with them: a
 //! kernel whose locks are scheduled. It loads no schedulers, which would double the time
 //! to build it.
+//!
+//! The series `debug` is the same with what the kernel has to find faults in itself, and
+//! with the module of `kernel/uintr` built in, so that it is looked at, too.
 
 mod source;
 
@@ -38,6 +41,46 @@ const CFL: &str = "cfl";
 /// The series of Debian's source that it is made from.
 const CFL_SERIES: &str = "7.2";
 const CFL_CONFIG: &str = include_str!("../kernel/cfl.config");
+/// The series that finds faults in itself.
+const DEBUG: &str = "debug";
+const DEBUG_CONFIG: &str = include_str!("../kernel/debug.config");
+const DEBUG_PATCHES: &[(&str, &str)] = &[
+    (
+        "debug-1.patch",
+        include_str!("../../../kernel/debug/0001-locktorture-locks-are-cfl-s.patch"),
+    ),
+    (
+        "debug-2.patch",
+        include_str!("../../../kernel/debug/0002-drivers-uintr-built-in.patch"),
+    ),
+];
+/// The module of user interrupts, in the kernel's tree.
+const DEBUG_FILES: &[(&str, &str)] = &[
+    (
+        "drivers/uintr/Makefile",
+        "obj-y := uintr.o\nuintr-y := main.o receivers.o threads.o\n",
+    ),
+    (
+        "drivers/uintr/internal.h",
+        include_str!("../../../kernel/uintr/internal.h"),
+    ),
+    (
+        "drivers/uintr/main.c",
+        include_str!("../../../kernel/uintr/main.c"),
+    ),
+    (
+        "drivers/uintr/receivers.c",
+        include_str!("../../../kernel/uintr/receivers.c"),
+    ),
+    (
+        "drivers/uintr/threads.c",
+        include_str!("../../../kernel/uintr/threads.c"),
+    ),
+    (
+        "drivers/uintr/uintr.h",
+        include_str!("../../../kernel/uintr/uintr.h"),
+    ),
+];
 const CFL_PATCHES: &[(&str, &str)] = &[
     (
         "1.patch",
@@ -151,9 +194,9 @@ impl Kernel {
         Some(Kernel { dir })
     }
 
-    /// The kernel with the patches of `kernel/cfl`, from the cache or built.
-    fn cfl(cache: &Cache, progress: &dyn Progress) -> Result<Kernel> {
-        let dir = cache.entry(&series_entry(CFL), |dir| {
+    /// A kernel with patches of ours, from the cache or built.
+    fn patched(cache: &Cache, name: &str, progress: &dyn Progress) -> Result<Kernel> {
+        let dir = cache.entry(&series_entry(name), |dir| {
             let apt = Apt::open(cache, progress)?;
             let sources = apt.versions(&format!("linux-source-{CFL_SERIES}"))?;
             let Some((version, _)) = sources.first() else {
@@ -162,7 +205,7 @@ impl Kernel {
                     tried: String::new(),
                 });
             };
-            source::build(&apt, cache, &recipe(CFL), version, dir, progress)
+            source::build(&apt, cache, &recipe(name), version, dir, progress)
         })?;
         Ok(Kernel { dir })
     }
@@ -193,8 +236,8 @@ impl Kernel {
         progress: &dyn Progress,
         probe: impl Fn(&Kernel) -> Result<Option<String>>,
     ) -> Result<Kernel> {
-        if series == CFL {
-            return Kernel::cfl(cache, progress);
+        if [CFL, DEBUG].contains(&series) {
+            return Kernel::patched(cache, series, progress);
         }
         if let Some(number) = series.strip_prefix(DEBIAN) {
             return Kernel::of_debian(cache, number, progress);
@@ -309,14 +352,23 @@ fn recipe(series: &str) -> Recipe<'_> {
         CFL => Recipe {
             name: CFL,
             series: CFL_SERIES,
-            config: CFL_CONFIG,
-            patches: CFL_PATCHES,
+            configs: &[CFL_CONFIG],
+            patches: &[CFL_PATCHES],
+            files: &[],
+        },
+        DEBUG => Recipe {
+            name: DEBUG,
+            series: CFL_SERIES,
+            configs: &[CFL_CONFIG, DEBUG_CONFIG],
+            patches: &[CFL_PATCHES, DEBUG_PATCHES],
+            files: DEBUG_FILES,
         },
         _ => Recipe {
             name: "lab",
             series,
-            config: "",
+            configs: &[],
             patches: &[],
+            files: &[],
         },
     }
 }

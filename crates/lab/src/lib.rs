@@ -68,7 +68,8 @@ pub struct LabSpec {
     pub refresh_kernel: bool,
     /// Boot the newest kernel of this series, such as `6.12`, and not the newest of all;
     /// `debian-6.12`: Debian's own build, which has modules, even if no scheduler loads
-    /// in it; `cfl`: one whose locks are scheduled (`docs/design/cfl-kernel.md`).
+    /// in it; `cfl`: one whose locks are scheduled (`docs/design/cfl-kernel.md`); `debug`:
+    /// that one with what finds faults in the kernel, which is slow.
     pub series: Option<String>,
 }
 

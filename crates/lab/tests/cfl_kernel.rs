@@ -6,11 +6,13 @@
 //!
 //! Shares are measured on the lockstep clock: with it they are the same in every run.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod programs;
+
 use std::time::Duration;
 
 use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
+
+use programs::holders;
 
 /// A lock of the kernel that programs hold for as long as they say.
 #[derive(Clone, Copy)]
@@ -50,23 +52,9 @@ fn machine(clock: Clock) -> Machine {
     }
 }
 
-/// Compiles the program of the guest.
-fn guest(dir: &Path) -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel/cfl/tests/guest.c");
-    let program = dir.join("guest");
-    let status = Command::new("cc")
-        .args(["-O1", "-Wall", "-Werror", "-static", "-pthread", "-o"])
-        .args([&program, &source])
-        .status()
-        .unwrap();
-    assert!(status.success(), "{} does not compile", source.display());
-    program
-}
-
 /// Runs a script beside the program; answers with its lines. It has to succeed.
 fn run(machine: &Machine, script: &str) -> Vec<String> {
-    let dir = tempfile::tempdir().unwrap();
-    let job = Job::script(script).file(guest(dir.path()), "guest");
+    let job = Job::script(script).file(holders(), "guest");
     let mut lines = Vec::new();
     let outcome = lab()
         .run(machine, &job, &mut |line| lines.push(line.to_owned()))

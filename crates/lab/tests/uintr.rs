@@ -8,68 +8,16 @@
 //!
 //! On the lockstep clock unless said otherwise: a case that fails does so each time.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+mod programs;
+
 use std::time::Duration;
 
 use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
 
+use programs::{FAULTS, RULES, repository, rules};
+
 /// Debian's build of the oldest series, and the newest kernel there is.
 const KERNELS: [Option<&str>; 2] = [Some("debian-6.12"), None];
-
-/// Cases that need no number, and nothing of the machine.
-const RULES: [&str; 20] = [
-    "a_thread_interrupts_itself",
-    "a_thread_that_asked_for_nothing_sends",
-    "the_highest_vector_comes_first",
-    "each_thread_of_a_process_receives",
-    "a_running_receiver_is_notified_wherever_it_is",
-    "flags_are_kept",
-    "a_descheduled_receiver_gets_it_when_it_runs_again",
-    "a_sleeping_receiver_is_not_woken_and_gets_it_then",
-    "uif_is_each_thread_s_own",
-    "who_is_not_known_has_no_instructions",
-    "a_child_of_fork_inherits_descriptors_only",
-    "another_process_sends_by_descriptor",
-    "exec_ends_a_receiver",
-    "a_killed_receiver_fails_its_senders",
-    "a_thread_that_ends_fails_its_senders",
-    "unregistering_drops_what_is_pending",
-    "closing_ends_nothing",
-    "wrong_arguments_have_names",
-    "a_handler_has_the_stack_it_asked_for",
-    "cr4_is_set_again_when_the_kernel_clears_it",
-];
-
-/// What the kernel says when it finds a fault in itself.
-const FAULTS: &str = "BUG|WARNING|Oops|general protection|lockdep|stall|use-after-free";
-
-fn repository(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(path)
-}
-
-/// Compiles the program of the guest, once.
-fn rules() -> &'static Path {
-    static PROGRAM: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
-    let (_, program) = PROGRAM.get_or_init(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let program = dir.path().join("rules");
-        let sources = ["harness.c", "latency.c", "random.c", "rules.c"];
-        let status = Command::new("cc")
-            .args(["-O1", "-Wall", "-Werror", "-static", "-pthread"])
-            .args(["-muintr", "-mgeneral-regs-only", "-mno-red-zone", "-o"])
-            .arg(&program)
-            .args(sources.map(|name| repository("kernel/uintr/tests").join(name)))
-            .status()
-            .unwrap();
-        assert!(status.success(), "the cases do not compile");
-        (dir, program)
-    });
-    program
-}
 
 fn machine(clock: Clock) -> Machine {
     Machine {

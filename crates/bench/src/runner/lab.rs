@@ -80,7 +80,8 @@ struct BuildArgs {
 struct KernelArgs {
     /// Boot the newest Linux of a series, as 6.12, or cfl, instead of the newest of all; what
     /// Debian does not build with sched_ext is built here, which takes ten to twenty minutes once;
-    /// debian-6.12 is Debian's build as it is, which loads modules and no scheduler
+    /// debian-6.12 is Debian's build as it is, which loads modules and no scheduler; debug is
+    /// cfl with KASAN, PROVE_LOCKING and torture
     #[arg(long, value_name = "SERIES")]
     kernel: Option<String>,
 }

@@ -37,29 +37,40 @@ pub(super) struct Recipe<'a> {
     pub(super) name: &'a str,
     /// The series of Debian's source.
     pub(super) series: &'a str,
-    /// Lines that come in the place of those of the guest's configuration about the same
-    /// options: `CONFIG_NAME=value` or `# CONFIG_NAME is not set`.
-    pub(super) config: &'a str,
-    /// Changes of the source, by name, in their order.
-    pub(super) patches: &'a [(&'a str, &'a str)],
+    /// Lines that come in the place of those about the same options in the guest's
+    /// configuration and in the ones before: `CONFIG_NAME=value` or
+    /// `# CONFIG_NAME is not set`.
+    pub(super) configs: &'a [&'a str],
+    /// Series of changes of the source, by name, in their order.
+    pub(super) patches: &'a [&'a [(&'a str, &'a str)]],
+    /// Files that the source has besides, by path.
+    pub(super) files: &'a [(&'a str, &'a str)],
 }
 
 impl Recipe<'_> {
     /// The whole configuration.
     fn config(&self) -> String {
-        let own: Vec<&str> = self.config.lines().filter_map(option).collect();
-        let rest = GUEST
-            .lines()
-            .filter(|line| option(line).is_none_or(|name| !own.contains(&name)));
-        let lines: Vec<&str> = rest.chain(self.config.lines()).collect();
-        lines.join("\n") + "\n"
+        let replaced = |all: String, by: &&str| {
+            let own: Vec<&str> = by.lines().filter_map(option).collect();
+            let rest = all
+                .lines()
+                .filter(|line| option(line).is_none_or(|name| !own.contains(&name)));
+            rest.chain(by.lines()).collect::<Vec<&str>>().join("\n") + "\n"
+        };
+        self.configs.iter().fold(GUEST.to_owned(), replaced)
+    }
+
+    /// What the source is changed by, as bytes.
+    fn changes(&self) -> impl Iterator<Item = &[u8]> {
+        let patches = self.patches.iter().copied().flatten();
+        let files = self.files.iter().flat_map(|(path, text)| [path, text]);
+        let texts = patches.map(|(_, text)| text).chain(files);
+        texts.map(|text| text.as_bytes())
     }
 
     /// Differs whenever the kernel does.
     pub(super) fn digest(&self) -> String {
-        let config = self.config();
-        let patches = self.patches.iter().map(|(_, text)| text.as_bytes());
-        digest([config.as_bytes()].into_iter().chain(patches))
+        digest([self.config().as_bytes()].into_iter().chain(self.changes()))
     }
 }
 
@@ -104,8 +115,7 @@ pub(super) fn build(
     // Beside the source, which stays as it was unpacked.
     let built = work.join("out");
     let unpacked = work.join("unpacked");
-    let patches = recipe.patches.iter().map(|(_, text)| text.as_bytes());
-    let source_is = format!("{version} {}", digest(patches));
+    let source_is = format!("{version} {}", digest(recipe.changes()));
     if !fs::read_to_string(&unpacked).is_ok_and(|of| of == source_is) {
         progress.begin(&format!("fetching the source of Linux {version}"));
         empty(&work)?;
@@ -123,7 +133,7 @@ pub(super) fn build(
             progress,
         )?;
         fs::remove_file(&archive).map_err(LabError::io("removing", &archive))?;
-        for (name, text) in recipe.patches {
+        for (name, text) in recipe.patches.iter().copied().flatten() {
             let patch = work.join(name);
             fs::write(&patch, text).map_err(LabError::io("writing", &patch))?;
             command::run(
@@ -134,6 +144,12 @@ pub(super) fn build(
                     .current_dir(&tree),
                 progress,
             )?;
+        }
+        for (path, text) in recipe.files {
+            let path = tree.join(path);
+            fs::create_dir_all(path.parent().unwrap_or(&tree))
+                .and_then(|()| fs::write(&path, text))
+                .map_err(LabError::io("writing", &path))?;
         }
         fs::write(&unpacked, source_is).map_err(LabError::io("writing", &unpacked))?;
         progress.end("fetched");
@@ -220,8 +236,9 @@ mod tests {
     const RECIPE: Recipe<'_> = Recipe {
         name: "a",
         series: "6.12",
-        config: "# CONFIG_KPROBES is not set\nCONFIG_CFL=y\n",
-        patches: &[("1.patch", "+1\n")],
+        configs: &["# CONFIG_KPROBES is not set\nCONFIG_CFL=y\n"],
+        patches: &[&[("1.patch", "+1\n")]],
+        files: &[],
     };
 
     #[test]
@@ -253,14 +270,19 @@ mod tests {
     #[test]
     fn another_patch_or_option_is_another_kernel() {
         let other = Recipe {
-            patches: &[("1.patch", "+2\n")],
+            patches: &[&[("1.patch", "+2\n")]],
             ..RECIPE
         };
         let option = Recipe {
-            config: "CONFIG_CFL=y\n",
+            configs: &["CONFIG_CFL=y\n"],
             ..RECIPE
         };
-        assert_ne!(RECIPE.digest(), other.digest());
-        assert_ne!(RECIPE.digest(), option.digest());
+        let file = Recipe {
+            files: &[("drivers/a.c", "int a;\n")],
+            ..RECIPE
+        };
+        for changed in [other, option, file] {
+            assert_ne!(RECIPE.digest(), changed.digest());
+        }
     }
 }
