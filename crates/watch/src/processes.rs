@@ -22,6 +22,9 @@
 //! virtual machine on an EPYC a process takes 35 µs of CPU time and a thread 20 µs: 10,000
 //! processes of one thread 0.35 s. Whoever reads chooses how often.
 //!
+//! The crate `procfs` is not used: for the same 10,000 processes it takes 1.8 times the CPU
+//! time, and it does not read the `status` of a process whose command is not UTF-8.
+//!
 //! No file is read that waits for the process's memory, as `cmdline` does: its owner can have
 //! that wait for ever.
 //!
