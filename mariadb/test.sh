@@ -8,8 +8,9 @@
 #	CASES="case_ceiling" mariadb/test.sh	some cases; they do not need each other
 #	KEEP=1 mariadb/test.sh			leave the directory, for a look at the logs
 #
-# Takes about a minute. postgres/test/table.c reads the table, test/server.sh starts
-# servers, test/cases.sh has the cases, test/client.c what the shell's client cannot say.
+# Takes about a minute. postgres/test has what reads the table and runs cases, test/server.sh
+# starts servers, test/cases.sh has the cases, test/client.c what the shell's client
+# cannot say.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -29,7 +30,7 @@ if [ "$(id -u)" = 0 ] && [ -z "${GIVEWAY_TEST_DIR:-}" ]; then
 	export GIVEWAY_TEST_DIR
 	mkdir "$GIVEWAY_TEST_DIR/tree"
 	# That user may not be able to read the checkout.
-	(cd "$here/.." && tar -cf - mariadb postgres/test/table.c crates/hints/include) |
+	(cd "$here/.." && tar -cf - mariadb postgres/test crates/hints/include) |
 		tar -xf - -C "$GIVEWAY_TEST_DIR/tree"
 	chown -R nobody "$GIVEWAY_TEST_DIR"
 	status=0
@@ -72,6 +73,7 @@ hints=$work/hints
 slots=$hints/giveway_slots
 patience=20
 mkdir "$hints"
+. "$here/../postgres/test/sessions.sh"
 . "$here/test/server.sh"
 . "$here/test/cases.sh"
 

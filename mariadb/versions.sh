@@ -27,7 +27,7 @@ command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing" "scripts/setup.
 try() {
 	mmdebstrap --quiet --format=null --variant=apt \
 		--include=gcc,libc6-dev,make,mariadb-client,mariadb-server-core,libmariadb-dev \
-		--customize-hook="tar -C '$here/..' -cf - mariadb postgres/test/table.c \
+		--customize-hook="tar -C '$here/..' -cf - mariadb postgres/test \
 			crates/hints/include | tar --no-same-owner -xf - -C \"\$1/srv\"" \
 		--customize-hook='chroot "$1" sh -ec "cd /tmp
 			apt-get download -q libmariadbd-dev

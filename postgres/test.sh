@@ -8,7 +8,8 @@
 #	KEEP=1 postgres/test.sh		leave the directory, for a look at the logs
 #
 # Takes about a minute. test/table.c reads the table, test/cluster.sh starts
-# servers, test/cases.sh has the cases; giveway/sql the regression suites.
+# servers, test/sessions.sh talks to them, test/cases.sh has the cases; giveway/sql the
+# regression suites.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -101,6 +102,7 @@ else
 	done
 fi
 
+. "$here/test/sessions.sh"
 . "$here/test/cluster.sh"
 . "$here/test/cases.sh"
 

@@ -23,35 +23,6 @@ case_uninstalled
 case_churn
 "
 
-# check WHAT EXPECTED ACTUAL
-check() {
-	[ "$2" = "$3" ] || problem="$problem  $1: expected \"$2\", got \"$3\"
-"
-}
-
-# check_soon WHAT EXPECTED COMMAND: the command's output comes to be that.
-check_soon() {
-	wait_until "[ \"\$($3)\" = '$2' ]" || check "$1" "$2" "$(eval "$3")"
-}
-
-# run_cases CASE...: a line for each; returns whether all passed.
-run_cases() {
-	local passed=0 failed=0 case
-	for case in "$@"; do
-		problem=
-		"$case"
-		if [ -n "$problem" ]; then
-			failed=$((failed + 1))
-			printf 'FAILED   %s\n%s\n' "$case" "$problem"
-		else
-			passed=$((passed + 1))
-			printf 'passed   %s\n' "$case"
-		fi
-	done
-	echo "test: $passed passed, $failed failed"
-	[ "$failed" = 0 ]
-}
-
 # A new table, and a server with it.
 serve() {
 	"$table" create "$slots" 64

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Throw-away servers for tests, and what to ask them. Sourced by ../test.sh, which sets
 # work (a directory), hints (the directory of the table), slots (the table), table (the
-# program of table.c), patience (seconds to wait for what must come true).
+# program of table.c), patience (seconds to wait for what must come true). Needs
+# postgres/test/sessions.sh.
 #
 # A server is a directory $work/NAME: its data, its socket, its log, its pid.
 
@@ -60,25 +61,17 @@ status() {
 	sql "$1" "SHOW STATUS LIKE '$2'" | cut -f2
 }
 
-session_fd=()
-session_client=()
+# What prints words, in the client.
+echo='\! echo'
+
+session_client() {
+	exec mariadb --no-defaults -N -B -n --force -S "$work/$1/socket" -u "${2:-root}"
+}
 
 # open_session NAME [USER]: a session that stays. Sets $session, for say() and the others,
 # and $session_tid, the thread that has run its first command.
 open_session() {
-	local out
-	sessions=$((${sessions:-0} + 1))
-	session=$sessions
-	out=$work/out$session
-	mkfifo "$work/in$session"
-	(
-		for fd in "${session_fd[@]}"; do exec {fd}>&-; done
-		exec mariadb --no-defaults -N -B -n --force -S "$work/$1/socket" -u "${2:-root}" \
-			<"$work/in$session" >>"$out" 2>&1
-	) &
-	session_client[session]=$!
-	# The only writer: the client ends when it is closed.
-	exec {session_fd[session]}>"$work/in$session"
+	connect "$@"
 	session_tid=$(thread "$session")
 }
 
@@ -86,47 +79,6 @@ open_session() {
 thread() {
 	say "$1" "SELECT tid FROM information_schema.processlist WHERE id = CONNECTION_ID()"
 	echo "$said"
-}
-
-# begin SESSION STATEMENT: without waiting for its end. The client says by itself when it
-# is there: it sends no further command.
-begin() {
-	printf '%s;\n\\! echo end of statement\n' "$2" >&"${session_fd[$1]}" 2>/dev/null || true
-}
-
-# await SESSION: until what was begun has ended; its result is in $said.
-await() {
-	wait_until "tail -n 1 '$work/out$1' | grep -qx 'end of statement' ||
-		! kill -0 ${session_client[$1]} 2>/dev/null" || true
-	said=$(grep -vx 'end of statement' "$work/out$1" || true)
-	: >"$work/out$1"
-}
-
-# say SESSION STATEMENT: both.
-say() {
-	: >"$work/out$1"
-	begin "$1" "$2"
-	await "$1"
-}
-
-close_session() {
-	exec {session_fd[$1]}>&-
-	unset "session_fd[$1]"
-	wait "${session_client[$1]}" 2>/dev/null || true
-}
-
-# wait_until COMMAND: for as long as patience lasts. Returns whether it came true.
-wait_until() {
-	local end=$((SECONDS + patience))
-	until eval "$1"; do
-		[ "$SECONDS" -lt "$end" ] || return 1
-		sleep 0.05
-	done
-}
-
-# tier TID: tier and weight in the thread's slot; nothing if it has none.
-tier() {
-	"$table" show "$slots" "$1" | cut -d' ' -f2,3
 }
 
 # used: how many slots are.

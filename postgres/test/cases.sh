@@ -58,39 +58,6 @@ case_pooler
 case_not_preloaded
 "
 
-# check WHAT EXPECTED ACTUAL
-check() {
-	[ "$2" = "$3" ] || problem="$problem  $1: expected \"$2\", got \"$3\"
-"
-}
-
-# check_soon WHAT EXPECTED COMMAND: the command's output comes to be that.
-check_soon() {
-	wait_until "[ \"\$($3)\" = '$2' ]" || check "$1" "$2" "$(eval "$3")"
-}
-
-# run_cases CASE...: a line for each; returns whether all passed.
-run_cases() {
-	local passed=0 failed=0 skipped=0 case
-	for case in "$@"; do
-		problem=
-		skip=
-		"$case"
-		if [ -n "$problem" ]; then
-			failed=$((failed + 1))
-			printf 'FAILED   %s\n%s\n' "$case" "$problem"
-		elif [ -n "$skip" ]; then
-			skipped=$((skipped + 1))
-			printf 'SKIPPED  %s: %s\n' "$case" "$skip"
-		else
-			passed=$((passed + 1))
-			printf 'passed   %s\n' "$case"
-		fi
-	done
-	echo "test: $passed passed, $failed failed, $skipped skipped"
-	[ "$failed" = 0 ]
-}
-
 # The suites of giveway/sql, with a table: every store is seen from SQL.
 case_regression() {
 	new_table 64

@@ -58,4 +58,5 @@ unload_ufs() {
 		die "UFS does not leave: $(cat "$work/ufs.log")"
 }
 
+. "$here/sessions.sh"
 . "$here/cluster.sh"
