@@ -1,6 +1,7 @@
 //! What can go wrong in the lab. Each message names the remedy; variants that
 //! concern a guest carry the last lines of its console.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,14 +20,14 @@ pub enum LabError {
         package: String,
     },
     /// A file or directory could not be used.
-    #[error("{what} {path}: {source}")]
+    #[error("{what} {path}: {source}{}", remedy_of_io(source))]
     Io {
         /// What was tried, as a verb phrase.
         what: &'static str,
         /// With which file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The disk that holds the cache is too full to build in.
     #[error(
@@ -113,6 +114,17 @@ pub enum LabError {
     },
 }
 
+/// What to do about a file, if that can be said.
+fn remedy_of_io(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "\nremedy: free some space on that disk, or set TMPDIR and XDG_CACHE_HOME to \
+             directories of another"
+        }
+        _ => "",
+    }
+}
+
 /// What to do about two runs that differ.
 fn remedy(kept: Option<&Path>) -> String {
     match kept {
@@ -135,7 +147,7 @@ impl LabError {
     pub(crate) fn io(
         what: &'static str,
         path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| LabError::Io { what, path, source }
     }

@@ -26,6 +26,7 @@
 
 mod answer;
 mod apt;
+mod archive;
 mod cache;
 mod command;
 mod console;

@@ -18,23 +18,22 @@
 //! emulator's command line and the files of its devices. So one can tell what a guest is
 //! given without booting it, and what was looked at is what is booted.
 //!
-//! Invariant: nothing of the host's enters a guest that the caller did not ask for. The
-//! job's archive has names, modes and contents of files, in the order of their names;
-//! their owners and times are the same everywhere.
+//! Invariant: nothing of the host's enters a guest that the caller did not ask for
+//! ([`archive`]).
 //!
 //! Nothing is left running: QEMU dies with the thread that started it, even if
 //! that is killed.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Lab;
+use crate::archive;
 use crate::cache::Cache;
 use crate::console::{self, Follower};
 use crate::costs::Costs;
@@ -46,17 +45,12 @@ use crate::qemu::Qemu;
 
 /// How a guest's status and lines are read: the text of what does.
 const READ_BY: [&str; 2] = [include_str!("vm.rs"), include_str!("console.rs")];
-/// When a guest's clock begins.
+/// When a guest's clock begins: at [`archive::TIME`].
 const CLOCK_DATE: &str = "2026-01-01";
-/// The same in seconds of Unix time. Files of the job are of that time; the guest's tar
-/// would warn of newer ones, and say by how much.
-const CLOCK_BASE: u64 = 1_767_225_600;
 /// First bytes of a results device that no guest has written to.
 const MAGIC: &[u8] = b"giveway-results\n";
 /// Room for a job's results, in bytes; the file is sparse.
 const RESULTS_SIZE: u64 = 512 << 20;
-/// Sizes of NVDIMMs are multiples of this.
-const DIMM_STEP: u64 = 64 << 20;
 /// The emulated CPU: everything the emulator can do, but for a fifth page-table
 /// level, which only costs, and for the fast string instructions. The clock
 /// charges every iteration of `rep movsb`, so a kernel that copied pages with
@@ -391,7 +385,7 @@ impl Prepared {
         let place = dir.to_string_lossy();
         let args = self.command.get_args();
         given.extend(args.map(|arg| arg.to_string_lossy().replace(&*place, "").into_bytes()));
-        let names = names_in(dir).map_err(LabError::io("reading", dir))?;
+        let names = archive::names_in(dir)?;
         for name in names {
             let path = dir.join(&name);
             // The rest of a device has no content.
@@ -510,8 +504,7 @@ impl Devices {
                 std::env::temp_dir(),
             ))?;
         let path = dir.path().join(JOB);
-        let archive_length =
-            write_job(job, shell, &path).map_err(LabError::io("writing", &path))?;
+        let archive_length = archive::write(&job.shell_text(), shell, &job.files, &path)?;
         let path = dir.path().join(RESULTS);
         File::create(&path)
             .and_then(|mut file| {
@@ -546,62 +539,6 @@ impl Devices {
         };
         unpack().map_err(LabError::io("unpacking the guest's results from", &path))
     }
-}
-
-/// Writes the archive a guest finds its job in, as large as a device is; returns the
-/// archive's length.
-fn write_job(job: &Job, shell: bool, path: &Path) -> std::io::Result<u64> {
-    let mut archive = tar::Builder::new(File::create(path)?);
-    let mut text = |name: &str, content: &str| {
-        let mut header = header(0o644, content.len() as u64);
-        archive.append_data(&mut header, name, content.as_bytes())
-    };
-    text(".job", &job.shell_text())?;
-    if shell {
-        text(".shell", "")?;
-    }
-    for (host, name) in &job.files {
-        append(&mut archive, host, Path::new(name))?;
-    }
-    let file = archive.into_inner()?;
-    let length = file.metadata()?.len();
-    file.set_len(length.next_multiple_of(DIMM_STEP))?;
-    Ok(length)
-}
-
-/// Appends a host file, or all below a directory in the order of their names.
-fn append(archive: &mut tar::Builder<File>, host: &Path, name: &Path) -> std::io::Result<()> {
-    let meta = fs::metadata(host)?;
-    let mode = meta.permissions().mode() & 0o7777;
-    if !meta.is_dir() {
-        let content = File::open(host)?.take(meta.len());
-        return archive.append_data(&mut header(mode, meta.len()), name, content);
-    }
-    let mut directory = header(mode, 0);
-    directory.set_entry_type(tar::EntryType::Directory);
-    archive.append_data(&mut directory, name, std::io::empty())?;
-    names_in(host)?
-        .iter()
-        .try_for_each(|entry| append(archive, &host.join(entry), &name.join(entry)))
-}
-
-/// The names in a directory, in their order.
-fn names_in(dir: &Path) -> std::io::Result<Vec<OsString>> {
-    let entries = fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
-    let mut names = entries.collect::<std::io::Result<Vec<_>>>()?;
-    names.sort();
-    Ok(names)
-}
-
-/// Of a file that is root's, and as old as the guest.
-fn header(mode: u32, size: u64) -> tar::Header {
-    let mut header = tar::Header::new_ustar();
-    header.set_mode(mode);
-    header.set_size(size);
-    header.set_uid(0);
-    header.set_gid(0);
-    header.set_mtime(CLOCK_BASE);
-    header
 }
 
 /// QEMU's command line, but for the serial ports.
@@ -690,7 +627,7 @@ fn command(
         (
             dir.join(JOB),
             "off",
-            devices.archive_length.next_multiple_of(DIMM_STEP),
+            devices.archive_length.next_multiple_of(archive::STEP),
         ),
         (dir.join(RESULTS), "on", RESULTS_SIZE),
     ]
@@ -732,69 +669,6 @@ mod tests {
             String::from_utf8(output.stdout).unwrap(),
             "it's $HOME; rm -rf / a b"
         );
-    }
-
-    #[test]
-    fn a_job_device_is_an_archive_of_a_size_a_dimm_can_have() {
-        let dir = tempfile::tempdir().unwrap();
-        let input = dir.path().join("input");
-        fs::write(&input, "content").unwrap();
-        let path = dir.path().join("job.img");
-        let job = Job::new(["true"]).file(&input, "sub/name");
-        let length = write_job(&job, false, &path).unwrap();
-        let size = fs::metadata(&path).unwrap().len();
-        assert_eq!(size % DIMM_STEP, 0);
-        assert!((1..=size).contains(&length));
-        let names: Vec<String> = tar::Archive::new(File::open(&path).unwrap())
-            .entries()
-            .unwrap()
-            .map(|entry| {
-                entry
-                    .unwrap()
-                    .path()
-                    .unwrap()
-                    .to_string_lossy()
-                    .into_owned()
-            })
-            .collect();
-        assert_eq!(names, [".job", "sub/name"]);
-    }
-
-    /// Of names, modes and contents, and nothing else of the host's.
-    #[test]
-    fn a_job_s_archive_is_the_same_whenever_and_wherever_its_files_were_made() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        let archive = |tree: &str, names: [&str; 3]| {
-            fs::create_dir(at(tree)).unwrap();
-            for name in names {
-                let file = at(tree).join(name);
-                fs::write(&file, name).unwrap();
-                fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
-            }
-            fs::set_permissions(at(tree), fs::Permissions::from_mode(0o755)).unwrap();
-            let old = std::time::UNIX_EPOCH + Duration::from_secs(u64::from(tree == "old"));
-            let touched = File::open(at(tree).join(names[0])).unwrap();
-            touched.set_modified(old).unwrap();
-            let path = at("job.img");
-            let job = Job::new(["true"]).file(at(tree), "files");
-            let length = write_job(&job, false, &path).unwrap();
-            let mut bytes = fs::read(&path).unwrap();
-            bytes.truncate(length as usize);
-            bytes
-        };
-        let new = archive("new", ["a", "b", "c"]);
-        assert_eq!(new, archive("old", ["c", "b", "a"]));
-        let mut of_it = tar::Archive::new(new.as_slice());
-        let entries = of_it.entries().unwrap().map(|entry| {
-            let entry = entry.unwrap();
-            let header = entry.header();
-            let (owner, time) = (header.uid().unwrap(), header.mtime().unwrap());
-            assert_eq!((owner, time), (0, CLOCK_BASE));
-            entry.path().unwrap().display().to_string()
-        });
-        let entries: Vec<String> = entries.collect();
-        assert_eq!(entries, [".job", "files", "files/a", "files/b", "files/c"]);
     }
 
     #[test]
