@@ -11,8 +11,9 @@
 #   OUT       made anew; afterwards giveway_VERSION_ARCHITECTURE.deb lies in it, and
 #             those of giveway-bench, giveway-sql and giveway-uintr-dkms
 #
-# The source of the package is laid out in OUT/giveway as dist/debian expects it,
-# so the tree itself stays as it is.
+# The source of the package is laid out in a temporary directory as dist/debian expects
+# it, so the tree itself stays as it is. It is not laid out in OUT, whose path may have
+# blanks: dh_installdocs fails below such a path.
 #
 # The same programs, pages and module give the same bytes, wherever, whenever and by
 # whomever they are packed: dpkg-buildpackage takes the time of all files from the
@@ -46,7 +47,6 @@ esac
 binaries=$(realpath "$1")
 top=$(realpath "$(dirname "$0")/..")
 out=$(realpath -m "$2")
-source=$out/giveway
 
 command -v dh >/dev/null || fail "debhelper is not installed" "make setup"
 [ -z "$module" ] || command -v dh_dkms >/dev/null ||
@@ -55,8 +55,15 @@ for file in $programs; do
 	[ -f "$binaries/$file" ] || fail "$file is not in $1" "make build"
 done
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+case $work in
+*[[:space:]]*) fail "debhelper cannot work in $work" "set TMPDIR to a path without blanks" ;;
+esac
+source=$work/giveway
 rm -rf "$out"
-mkdir -p "$source/bin"
+mkdir -p "$out" "$source/bin"
 cd "$top"
 cp README.md ARCHITECTURE.md "$source"
 cp -r docs dist dist/debian "$source"
@@ -73,4 +80,5 @@ fi
 
 cd "$source"
 dpkg-buildpackage --build-profiles="$profiles" --build=binary --unsigned-source --unsigned-changes
+find "$work" -maxdepth 1 -type f -exec mv -t "$out" {} +
 ls "$out"/*.deb

@@ -252,7 +252,8 @@ fn packing_again_gives_the_same_bytes() {
     elsewhere.arg(script());
     elsewhere.env("TZ", "Pacific/Auckland");
     elsewhere.env("LC_ALL", "C");
-    let again = pack(&mut elsewhere, &tmp("package-again"));
+    // Also where the path has a blank.
+    let again = pack(&mut elsewhere, &tmp("package again"));
     let (first, second) = (fs::read(built()).unwrap(), fs::read(&again).unwrap());
     assert!(
         first == second,
