@@ -9,6 +9,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+#[path = "messages/literal.rs"]
+mod literal;
+
+use literal::literal;
+
 /// What is behind them is written, with the words before and after it.
 const CALLS: [(&str, &str, &str); 5] = [
     ("eprintln!(", "", ""),
@@ -80,32 +85,6 @@ fn item<'a>(text: &'a str, from: &str) -> &'a str {
     item.split(&end).next().unwrap()
 }
 
-/// A literal's text on one line, also that of `format_args!` or `format!`; none if there is
-/// something else.
-fn literal(source: &str) -> Option<String> {
-    let source = source.trim_start();
-    let inner = ["format_args!(", "format!("]
-        .iter()
-        .find_map(|call| source.strip_prefix(call));
-    let source = inner.unwrap_or(source).trim_start();
-    let mut rest = source.strip_prefix('"')?.chars().peekable();
-    let mut text = String::new();
-    loop {
-        match rest.next()? {
-            '"' => return Some(text),
-            '\\' if rest.peek() == Some(&'\n') => {
-                while rest.next_if(|c| c.is_whitespace()).is_some() {}
-            }
-            '\\' => text.push(rest.next()?),
-            '{' => {
-                while rest.next()? != '}' {}
-                text.push('…');
-            }
-            c => text.push(c),
-        }
-    }
-}
-
 fn messages(parts: &[Part]) -> BTreeSet<String> {
     let mut messages = BTreeSet::new();
     for part in parts {
@@ -123,7 +102,11 @@ fn messages(parts: &[Part]) -> BTreeSet<String> {
             without => text.replace(item(&text, without), ""),
         };
         for (call, before, after) in part.calls.iter().map(|&call| CALLS[call]) {
-            let written = text.split(call).skip(1).filter_map(literal);
+            let written = text
+                .split(call)
+                .skip(1)
+                .filter_map(literal)
+                .map(|(text, _)| text);
             let is_of_another = |text: &str| {
                 let text = text.trim_start_matches("giveway: warning:");
                 !text.chars().any(char::is_alphabetic)

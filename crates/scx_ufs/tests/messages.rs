@@ -8,6 +8,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "../../cli/tests/messages/literal.rs"]
+mod literal;
+
+use literal::literal;
+
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -19,28 +24,6 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
             true => sources(&path, found),
             false if path.extension().is_some_and(|ending| ending == "rs") => found.push(path),
             false => {}
-        }
-    }
-}
-
-/// A literal's text, on one line, and what follows it.
-fn literal(source: &str) -> Option<(String, &str)> {
-    let mut rest = source.trim_start().strip_prefix('"')?;
-    let mut next = || {
-        let c = rest.chars().next()?;
-        rest = &rest[c.len_utf8()..];
-        Some(c)
-    };
-    let mut text = String::new();
-    loop {
-        match next()? {
-            '"' => return Some((text, rest)),
-            '\\' => text.push(next()?),
-            '{' => {
-                while next()? != '}' {}
-                text.push('…');
-            }
-            c => text.push(c),
         }
     }
 }
