@@ -151,8 +151,11 @@ impl Hierarchy {
             // One that UFS has no name for has no runs.
             if let Some(dir) = self.of_tier(&ours, tier, rule) {
                 make(&dir)?;
-                let weight = tier.cgroup_weight().to_string();
-                write_if_there(&dir.join("cpu.weight"), &weight)?;
+                // An administrator's weight stays, as at the disk.
+                if weight_of(&dir) == Some(Weight::DEFAULT.get()) {
+                    let weight = tier.cgroup_weight().to_string();
+                    write_if_there(&dir.join("cpu.weight"), &weight)?;
+                }
                 disk::weigh(&dir, tier.cgroup_weight());
             }
         }
@@ -215,7 +218,7 @@ impl Hierarchy {
                         tier,
                         mark,
                         path: self.relative(&child).to_path_buf(),
-                        weight: weight(&child),
+                        weight: weight_of(&child),
                         tasks: tasks(&child),
                     });
                 }
@@ -477,7 +480,7 @@ fn tasks(dir: &Path) -> usize {
 }
 
 /// `cpu.weight`, where the cpu controller is enabled.
-fn weight(dir: &Path) -> Option<u32> {
+fn weight_of(dir: &Path) -> Option<u32> {
     Cgroup::at(dir).read("cpu.weight").ok()?.parse().ok()
 }
 

@@ -23,6 +23,10 @@
 //! beside it. With the default weight, `giveway` and all background runs in it would get
 //! as much as all services. So it has the smallest while nobody waits for a run in it.
 //!
+//! An administrator's weight stays. A cgroup's weight is replaced only if it is what Linux
+//! gave the new cgroup, 100, or at `giveway` the other of its two. Weights for single
+//! devices are not touched.
+//!
 //! `io.prio.class` counts for the requests of its own cgroup, not for those of children:
 //! the leaf has it, not the tier's directory.
 //!
@@ -36,7 +40,9 @@
 //! that has the memory controller, mostly `giveway`, on file systems with cgroup
 //! writeback. A background task may wait in the idle class while it holds a lock of the
 //! file system, and an urgent task behind it waits too. The leaf of a time-sensitive run
-//! whose supervisor was killed keeps the weight of `giveway` up until the next such run.
+//! whose supervisor was killed keeps the weight of `giveway` up until the next such run. An
+//! administrator's 100 is taken for Linux's own. cgroupfs has no compare-and-swap: a weight
+//! that is written while a run begins or ends may be lost.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -49,11 +55,27 @@ use nix::libc;
 /// The largest weight that BFQ takes. Below it, shares are as with `io.weight`.
 const BFQ_WEIGHT_MAX: u32 = 1000;
 
-/// Sets what the cgroup `dir` weighs at the disk, beside its siblings.
+/// Sets what the cgroup `dir` weighs at the disk, beside its siblings, unless it was given a
+/// weight before.
 pub(crate) fn weigh(dir: &Path, weight: Weight) {
-    set(dir, "io.weight", &format!("default {weight}"));
-    let of_bfq = weight.get().min(BFQ_WEIGHT_MAX);
-    set(dir, "io.bfq.weight", &format!("default {of_bfq}"));
+    // What Linux gives a new one.
+    exchange(dir, Weight::DEFAULT, weight);
+}
+
+/// Sets what the cgroup `dir` weighs if it weighs `from`: another weight is an
+/// administrator's.
+fn exchange(dir: &Path, from: Weight, to: Weight) {
+    for (file, max) in [
+        ("io.weight", Weight::MAX.get()),
+        ("io.bfq.weight", BFQ_WEIGHT_MAX),
+    ] {
+        let line = |weight: Weight| format!("default {}", weight.get().min(max));
+        let now = Cgroup::at(dir).read(file).unwrap_or_default();
+        // Lines of single devices may follow.
+        if now.lines().next() == Some(&line(from)) {
+            set(dir, file, &line(to));
+        }
+    }
 }
 
 /// Has the requests from the cgroup `dir` count as those of its tier.
@@ -99,11 +121,10 @@ impl Runs {
     pub(crate) fn settle(&self) {
         loop {
             let is_urgent = self.is_urgent();
-            let weight = match is_urgent {
-                true => Weight::DEFAULT,
-                false => Weight::MIN,
-            };
-            weigh(&self.dir, weight);
+            match is_urgent {
+                true => exchange(&self.dir, Weight::MIN, Weight::DEFAULT),
+                false => exchange(&self.dir, Weight::DEFAULT, Weight::MIN),
+            }
             if self.is_urgent() == is_urgent {
                 return;
             }
@@ -175,11 +196,13 @@ mod tests {
 
     use super::*;
 
-    /// A cgroup with these files.
+    /// A cgroup with these files, which have what Linux writes into new ones.
     fn cgroup(files: &[&str]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         for file in files {
-            fs::write(dir.path().join(file), "").unwrap();
+            let is_weight = file.ends_with("weight");
+            let text = if is_weight { "default 100\n" } else { "" };
+            fs::write(dir.path().join(file), text).unwrap();
         }
         dir
     }
@@ -190,8 +213,8 @@ mod tests {
 
     #[test]
     fn weight_is_written_in_the_range_of_each_file_that_is_there() {
-        let both = cgroup(&["io.weight", "io.bfq.weight"]);
-        for (weight, of_bfq) in [(Weight::MAX, 1000), (Weight::DEFAULT, 100)] {
+        for (weight, of_bfq) in [(Weight::MAX, 1000), (Weight::MIN, 1)] {
+            let both = cgroup(&["io.weight", "io.bfq.weight"]);
             weigh(both.path(), weight);
             let expected = format!("default {weight}");
             assert_eq!(text(both.path(), "io.weight"), expected);
@@ -202,6 +225,25 @@ mod tests {
         weigh(none.path(), Weight::MIN);
         classify(none.path(), Tier::Background);
         assert_eq!(fs::read_dir(none.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn weight_of_an_administrator_is_kept() {
+        let dir = cgroup(&["io.weight", "io.bfq.weight"]);
+        let chosen = "default 300\n8:0 50\n";
+        fs::write(dir.path().join("io.weight"), chosen).unwrap();
+        weigh(dir.path(), Weight::MIN);
+        assert_eq!(text(dir.path(), "io.weight"), chosen);
+        // The files are two decisions.
+        assert_eq!(text(dir.path(), "io.bfq.weight"), "default 1");
+        let urgent = dir.path().join("web");
+        fs::create_dir_all(urgent.join("run-7")).unwrap();
+        let runs = Runs::at(dir.path().to_path_buf(), Some(urgent.clone()));
+        runs.settle();
+        assert_eq!(text(dir.path(), "io.weight"), chosen);
+        fs::remove_dir(urgent.join("run-7")).unwrap();
+        runs.settle();
+        assert_eq!(text(dir.path(), "io.weight"), chosen);
     }
 
     #[test]
@@ -221,7 +263,7 @@ mod tests {
         let runs = Runs::at(dir.path().to_path_buf(), Some(urgent.clone()));
         let weight = || {
             runs.settle();
-            text(dir.path(), "io.weight")
+            text(dir.path(), "io.weight").trim().to_owned()
         };
         assert_eq!(weight(), "default 1");
         fs::create_dir(urgent.join("run-7")).unwrap();

@@ -37,6 +37,13 @@ claim io_tier_weights "$(cat $cg/giveway/time_sensitive/io.weight $cg/giveway/ba
 claim io_of_background_runs "$(giveway run -q -t background -- cat $cg/giveway/io.weight)" "default 1"
 claim io_of_time_sensitive_runs "$(giveway run -q -t time_sensitive -- cat $cg/giveway/io.weight)" "default 100"
 claim io_after_runs "$(cat $cg/giveway/io.weight)" "default 1"
+# Weights that an administrator gave stay, whatever runs.
+given="$cg/giveway/io.weight $cg/giveway/background/io.weight $cg/giveway/background/cpu.weight"
+give() { for file in $given; do echo $1 >$file; shift; done; }
+give 300 7 5
+claim given_weights_of_urgent_runs "$(giveway run -q -t time_sensitive -- cat $given | xargs)" "default 300 default 7 5"
+claim given_weights_of_background_runs "$(giveway run -q -t background -- cat $given | xargs)" "default 300 default 7 5"
+give 1 1 1
 has io_raised "$(giveway run -q -t background -- giveway run -q -t time_sensitive -- ionice)" "none: prio"
 claim io_kept "$(ionice -c 3 giveway run -q -t time_sensitive -- ionice)" idle
 

@@ -28,6 +28,12 @@ fn all_runs_weigh_little_at_the_disk_unless_one_is_time_sensitive() {
 }
 
 #[test]
+fn weights_that_an_administrator_gave_stay() {
+    held(&["given_weights_of_urgent_runs"]);
+    held(&["given_weights_of_background_runs"]);
+}
+
+#[test]
 fn raised_run_loses_idle_io_priority_and_others_keep_their_own() {
     held(&["io_raised", "io_kept"]);
 }

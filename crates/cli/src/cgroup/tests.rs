@@ -114,11 +114,13 @@ fn tiers_have_weights_at_the_disk_where_the_kernel_has_them() {
     let ours = dir.path().join("giveway");
     for tier in ["", "time_sensitive", "background"] {
         fs::create_dir_all(ours.join(tier)).unwrap();
-        fs::write(ours.join(tier).join("io.weight"), "").unwrap();
+        fs::write(ours.join(tier).join("io.weight"), "default 100\n").unwrap();
     }
     let weights = || {
-        ["", "time_sensitive", "background"]
-            .map(|tier| fs::read_to_string(ours.join(tier).join("io.weight")).unwrap())
+        ["", "time_sensitive", "background"].map(|tier| {
+            let text = fs::read_to_string(ours.join(tier).join("io.weight"));
+            text.unwrap().trim().to_owned()
+        })
     };
     let leaf = |tier, pid| {
         hierarchy
@@ -133,6 +135,22 @@ fn tiers_have_weights_at_the_disk_where_the_kernel_has_them() {
     assert_eq!(urgent.remove(), 0);
     assert_eq!(weights(), alone);
     drop(background);
+}
+
+#[test]
+fn tiers_have_weights_at_the_cpu_unless_an_administrator_gave_them_others() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    let file = |tier| dir.path().join("giveway").join(tier).join("cpu.weight");
+    for (tier, weight) in [("time_sensitive", "100\n"), ("background", "7\n")] {
+        fs::create_dir_all(file(tier).parent().unwrap()).unwrap();
+        fs::write(file(tier), weight).unwrap();
+    }
+    let _leaf = hierarchy
+        .leaf(Tier::Background, None, &caller(7), &Rule::default())
+        .unwrap();
+    let weight = |tier| fs::read_to_string(file(tier)).unwrap();
+    assert_eq!(weight("time_sensitive").trim(), "10000");
+    assert_eq!(weight("background").trim(), "7");
 }
 
 #[test]
