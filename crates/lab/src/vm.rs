@@ -235,7 +235,9 @@ pub(crate) fn probe(
     let machine = Machine {
         // One: threads of the emulator race with code that the kernel patches.
         cpus: 1,
-        timeout: Duration::from_secs(180),
+        // A busy machine needs more than it takes to boot: three minutes were not enough, and
+        // the newest kernel was taken for one that loads no scheduler.
+        timeout: Duration::from_secs(900),
         clock: Clock::Real,
         ..Machine::default()
     };
