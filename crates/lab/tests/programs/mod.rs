@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// What the kernel says when it finds a fault in itself.
-pub(crate) const FAULTS: &str = "BUG|WARNING|Oops|general protection|lockdep|stall|use-after-free";
+pub(crate) const FAULTS: &str = "BUG|WARNING|Oops|general protection|DEADLOCK|stall|use-after-free";
 
 /// Cases of `kernel/uintr/tests` that need no number, and nothing of the machine.
 pub(crate) const RULES: [&str; 20] = [
