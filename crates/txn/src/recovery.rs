@@ -13,17 +13,19 @@
 //! 3. The log's transactions beyond the checkpoint are replayed in their order.
 //!    Segments and batches are numbered, so whatever is missing shows.
 //! 4. The end of the log is settled: what was torn is cut (`log::reader` says what
-//!    that is), and the rest of the last segment is *written anew*. Its bytes were
-//!    read, but may never have reached the disk: after a sync that failed, Linux
-//!    still shows them from memory, until it does not (D3).
+//!    that is), and what was not known to be synced when the last batch was written
+//!    (G4) is *written again* in its place. These bytes were read, but may never have
+//!    reached the disk: after a sync that failed, Linux still shows them from memory,
+//!    until it does not (D3). In its place, because a disk that is full has no other
+//!    (D4).
 //! 5. The log goes on in a new segment.
 //!
 //! - **V1** What is replayed is the database as of one timestamp, no earlier than
 //!   any acknowledged commit; or there is an error, and nothing is changed but for
 //!   step 1. (Not asserted: only the tests know what was acknowledged.)
-//! - **V2** Recovery can itself be interrupted anywhere and begun again: a file is
-//!   replaced as a whole or not at all, and later ones are removed or set aside
-//!   before earlier ones change. (Not asserted: the tests interrupt it at every
+//! - **V2** Recovery can itself be interrupted anywhere and begun again: of the last
+//!   segment, what was torn goes, and everything else stays as it was read (D4); later
+//!   segments are set aside before that. (Not asserted: the tests interrupt it at every
 //!   operation.)
 //!
 //! With `salvage`, damage ends the log as a torn end does. The damaged file and

@@ -322,7 +322,11 @@ struct Memory(Arc<Mutex<BTreeMap<String, Contents>>>);
 
 type Contents = Arc<Mutex<Vec<u8>>>;
 
-struct Open(Contents);
+struct Open {
+    contents: Contents,
+    /// Where the next bytes go.
+    at: usize,
+}
 
 impl Memory {
     fn find(&self, name: &str) -> io::Result<Contents> {
@@ -364,7 +368,14 @@ impl Disk for Memory {
         let file = Contents::default();
         let mut files = self.0.lock().unwrap();
         files.insert(name.to_owned(), Arc::clone(&file));
-        Ok(Box::new(Open(file)))
+        let (contents, at) = (file, 0);
+        Ok(Box::new(Open { contents, at }))
+    }
+
+    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
+        let (contents, at) = (self.find(name)?, from as usize);
+        contents.lock().unwrap().truncate(end as usize);
+        Ok(Box::new(Open { contents, at }))
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -403,7 +414,11 @@ impl Disk for Memory {
 
 impl DiskFile for Open {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        let mut contents = self.contents.lock().unwrap();
+        let over = bytes.len().min(contents.len() - self.at);
+        contents[self.at..][..over].copy_from_slice(&bytes[..over]);
+        contents.extend_from_slice(&bytes[over..]);
+        self.at += bytes.len();
         Ok(())
     }
 

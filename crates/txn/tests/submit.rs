@@ -69,6 +69,11 @@ impl Disk for Gated {
         Ok(Box::new(GatedFile(self.0.create(name)?, self.1.clone())))
     }
 
+    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.0.overwrite(name, from, end)?;
+        Ok(Box::new(GatedFile(file, self.1.clone())))
+    }
+
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         self.0.read(name)
     }

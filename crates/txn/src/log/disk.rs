@@ -14,22 +14,34 @@
 //!   later changes of names, any part may be; each is whole or absent.
 //! - **D3** After a failed `sync` nothing is promised about bytes that were not
 //!   synced before, not even by a later `sync` that succeeds: Linux drops the
-//!   error with the dirty pages. So no sync is tried again.
+//!   error with the dirty pages. So no sync is tried again; but bytes that are written
+//!   again count as appended then.
+//! - **D4** Writing over bytes that are the same takes no room and puts none of them at
+//!   risk: of the old and the new, a crash leaves any mixture, which is the same again.
+//!   A file system that writes nothing in place takes as much room as was written since
+//!   the last `sync`.
 //!
 //! These are assumptions about the system, so nothing here asserts them. The disk of
 //! the recovery tests promises exactly this much.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// A directory of append-only files.
+/// A directory of files that are appended to.
 pub trait Disk: Send + Sync + std::fmt::Debug {
     /// Makes an empty file for appending; one of this name is emptied.
     ///
     /// # Errors
     /// What the system says.
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>>;
+
+    /// Opens a file that is there, ends it at `end` if it is longer, and appends from
+    /// `from` on, over what is there. That the file is shorter lasts after a sync.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>>;
 
     /// All of a file.
     ///
@@ -73,7 +85,7 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
 
 /// A file being written.
 pub trait DiskFile: Send {
-    /// Writes all of it at the end.
+    /// Writes all of it behind what was appended last.
     ///
     /// # Errors
     /// What the system says; part of it may have been written.
@@ -130,6 +142,19 @@ impl Disk for Directory {
             .truncate(true)
             .write(true)
             .open(self.path.join(name))?;
+        Ok(Box::new(file))
+    }
+
+    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
+        let path = self.path.join(name);
+        let mut file = OpenOptions::new().write(true).open(path)?;
+        if file.metadata()?.len() > end {
+            file.set_len(end)?;
+        }
+        // Linux tells the next sync of a failure that nobody was told of yet. It is
+        // about bytes that were written before, and what they were is unknown anyway.
+        let _ = file.sync_data();
+        file.seek(io::SeekFrom::Start(from))?;
         Ok(Box::new(file))
     }
 

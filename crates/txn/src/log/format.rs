@@ -107,6 +107,13 @@ pub(crate) struct BatchFormat {
     pub(crate) version: u32,
 }
 
+impl BatchFormat {
+    /// Whether batches say themselves what is synced.
+    pub(crate) fn says_synced(self) -> bool {
+        self.version > WITHOUT_SYNCED
+    }
+}
+
 impl SegmentHeader {
     /// The bytes to write.
     pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER] {
@@ -210,10 +217,14 @@ impl BatchHeader {
         })
     }
 
+    /// Bytes of the batch.
+    pub(crate) fn total(&self) -> usize {
+        self.bytes + self.length as usize
+    }
+
     /// The payload behind the header, if it is whole.
     pub(crate) fn payload<'a>(&self, bytes: &'a [u8], database: u64) -> Result<&'a [u8], Flaw> {
-        let end = self.bytes + self.length as usize;
-        let payload = bytes.get(self.bytes..end).ok_or(Flaw::Truncated)?;
+        let payload = bytes.get(self.bytes..self.total()).ok_or(Flaw::Truncated)?;
         match crc32c::crc32c_append(seed(database), payload) == self.payload_crc {
             true => Ok(payload),
             false => Err(Flaw::Checksum),

@@ -72,8 +72,7 @@ impl DurabilityOptions {
     }
 
     /// Bytes after which the log goes on in a new file. At the least 4096, which
-    /// smaller numbers mean as well. Opening a database rewrites the last file,
-    /// and truncation removes whole ones.
+    /// smaller numbers mean as well. Truncation removes whole ones.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes.max(4096);
         self

@@ -34,6 +34,8 @@ use super::format::{
 pub(crate) struct Scanned {
     /// Bytes that are whole, from the beginning.
     pub(crate) whole: usize,
+    /// Bytes of these that were on disk when the last whole batch was written (G4).
+    pub(crate) synced: usize,
     /// The number of the batch that comes next.
     pub(crate) next: u64,
     /// The timestamp of the last transaction so far.
@@ -67,6 +69,7 @@ pub(crate) fn scan<E>(
 ) -> Result<Scanned, E> {
     let mut scanned = Scanned {
         whole: SEGMENT_HEADER,
+        synced: SEGMENT_HEADER,
         next: segment.first,
         last: segment.after,
         marked: false,
@@ -76,6 +79,7 @@ pub(crate) fn scan<E>(
         database: segment.database,
         version: segment.version,
     };
+    let mut first_unsynced = segment.first;
     while scanned.whole < bytes.len() {
         let rest = &bytes[scanned.whole..];
         let batch = BatchHeader::decode(rest, format)
@@ -99,7 +103,12 @@ pub(crate) fn scan<E>(
             scanned.broken = Some(Broken { flaw, damage });
             break;
         }
-        scanned.whole += header.bytes + payload.len();
+        scanned.whole += header.total();
+        while format.says_synced() && first_unsynced < header.synced {
+            let on_disk = BatchHeader::decode(&bytes[scanned.synced..], format);
+            scanned.synced += on_disk.expect("it has been read").total();
+            first_unsynced += 1;
+        }
         scanned.next += 1;
         scanned.last = header.last;
         scanned.marked = payload.is_empty();
@@ -188,9 +197,11 @@ mod tests {
         let parts = [batch(5, &[11, 13]), batch(6, &[14]), batch(7, &[15, 16])];
         let whole = segment(&parts);
         let second = segment(&parts[..2]).len();
+        let first = segment(&parts[..1]).len();
         for end in second..whole.len() {
             let (seen, scanned) = read(&whole[..end]);
             assert_eq!(seen, [11, 13, 14]);
+            assert_eq!(scanned.synced, first, "the last whole one had no sync");
             assert_eq!((scanned.whole, scanned.next, scanned.last), (second, 7, 14));
             assert_eq!(scanned.broken.is_some(), end > second);
             assert!(scanned.broken.is_none_or(|broken| !broken.damage));
@@ -227,6 +238,7 @@ mod tests {
         let good = segment(&parts);
         let begins = segment(&parts[..1]).len();
         let last = segment(&parts[..3]).len();
+        assert_eq!(read(&good).1.synced, begins);
         for byte in begins..good.len() {
             let mut bad = good.clone();
             bad[byte] ^= 1;
@@ -266,6 +278,8 @@ mod tests {
         let (seen, scanned) = read(&good);
         assert_eq!(seen, [11, 13, 14]);
         assert_eq!((scanned.next, scanned.broken), (7, None));
+        // It does not say what was synced.
+        assert_eq!(scanned.synced, SEGMENT_HEADER);
         let mut bad = good.clone();
         bad[SEGMENT_HEADER + 50] ^= 1;
         assert!(read(&bad).1.broken.unwrap().damage);

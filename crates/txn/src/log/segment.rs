@@ -24,6 +24,9 @@ use super::format::{
 /// The name of a file that is not finished yet. Opening a database removes such.
 pub(crate) const UNFINISHED: &str = ".unfinished";
 
+/// Bytes that are written again between two syncs.
+const AGAIN_AT_ONCE: usize = if cfg!(test) { 64 } else { 512 << 10 };
+
 /// A segment that is not the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
@@ -159,6 +162,35 @@ impl Segment {
             source,
         }
     }
+}
+
+/// Writes a part of a file again, which was read from there, and makes the file end with
+/// it and last. Takes no room, or [`AGAIN_AT_ONCE`] bytes (D4).
+///
+/// # Errors
+/// What could not be done. Nothing that had lasted is lost.
+pub(crate) fn write_again(
+    disk: &dyn Disk,
+    name: &str,
+    from: usize,
+    whole: &[u8],
+) -> Result<(), Failure> {
+    let failure = |doing| {
+        let file = disk.describe(name);
+        move |source| Failure {
+            doing,
+            file,
+            source,
+        }
+    };
+    let file = disk.overwrite(name, from as u64, whole.len() as u64);
+    let mut file = file.map_err(failure("opening"))?;
+    for part in whole[from..].chunks(AGAIN_AT_ONCE) {
+        file.append(part).map_err(failure("writing"))?;
+        file.sync().map_err(failure("syncing"))?;
+    }
+    // The end, if nothing stands behind `from`.
+    file.sync().map_err(failure("syncing"))
 }
 
 /// A file that is either whole under its name or not there: it is written under

@@ -13,7 +13,7 @@ use crate::checkpoint::file::CheckpointHeader;
 use crate::log::format::{SegmentHeader, segment_name};
 use crate::log::reader::{Broken, Scanned, scan};
 use crate::log::record::{Change, changes};
-use crate::log::segment::{Aside, Closed};
+use crate::log::segment::{Aside, Closed, write_again};
 use crate::log::{Disk, DurabilityError, Flaw};
 
 /// The name of what `salvage` sets aside.
@@ -183,6 +183,7 @@ impl<'a> Chain<'a> {
     fn worthless(&self, flaw: Flaw) -> Scanned {
         Scanned {
             whole: 0,
+            synced: 0,
             next: self.end.next,
             last: self.end.last,
             marked: false,
@@ -234,7 +235,8 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    /// Makes sure that the last segment has what was read of it, and no more.
+    /// Makes sure that the last segment has what was read of it, and no more: what may
+    /// not be on disk is written again, where it is.
     fn settle(
         &mut self,
         name: &str,
@@ -251,7 +253,7 @@ impl<'a> Chain<'a> {
             });
             if broken.damage || !report.set_aside.is_empty() {
                 let aside = format!("{name}{DAMAGED}");
-                self.write(&aside, bytes)?;
+                self.copy(&aside, bytes)?;
                 report.set_aside.push(self.disk.describe(&aside));
             }
         } else if scanned.marked {
@@ -262,10 +264,11 @@ impl<'a> Chain<'a> {
             self.end.closed.pop();
             return Ok(());
         }
-        self.write(name, &bytes[..scanned.whole])
+        let whole = &bytes[..scanned.whole];
+        Ok(write_again(self.disk, name, scanned.synced, whole)?)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), DurabilityError> {
+    fn copy(&self, name: &str, bytes: &[u8]) -> Result<(), DurabilityError> {
         let written = Aside::begin(self.disk, name).and_then(|mut aside| {
             aside.append(bytes)?;
             aside.finish()

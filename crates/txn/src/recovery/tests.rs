@@ -323,10 +323,11 @@ fn rounds_of_batches(sim: &Sim) -> Done {
 
 #[test]
 fn of_a_round_of_several_batches_the_disk_may_lack_any_page() {
-    let mut pages = 0;
+    let (mut pages, mut batches) = (0, 0);
     for at in 1.. {
         let sim = Sim::new(Fault::Crash(at));
         let done = rounds_of_batches(&sim);
+        batches = batches.max(sim.appended());
         if sim.operations() < at {
             break;
         }
@@ -338,6 +339,7 @@ fn of_a_round_of_several_batches_the_disk_may_lack_any_page() {
         }
     }
     assert!(pages > 3 * ROUND, "{pages} pages");
+    assert!(batches > 2, "{batches} batches in a round");
 }
 
 #[test]

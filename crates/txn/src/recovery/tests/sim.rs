@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Read};
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -45,8 +46,13 @@ struct Contents {
     bytes: Vec<u8>,
     /// So many bytes last.
     synced: usize,
-    /// A sync failed: what was not synced then never will be (D3).
-    lost: bool,
+    /// A sync failed: no later one makes these last, unless they are written again
+    /// (D3).
+    lost: Range<usize>,
+    /// How often something was appended since the last sync.
+    appended: usize,
+    /// What was cut off since the last sync, and may come back.
+    cut: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,8 +80,34 @@ impl Sim {
         self.0.lock().unwrap().operations
     }
 
-    /// The disk as the machine finds it when it starts again.
+    /// Appends to one file that no sync has followed.
+    pub(super) fn appended(&self) -> usize {
+        let state = self.0.lock().unwrap();
+        let appended = state.files.iter().map(|file| file.appended);
+        appended.max().unwrap_or(0)
+    }
+
+    /// The disk as the machine finds it when it starts again: of each file it may lack
+    /// everything that was not synced.
     pub(super) fn after_crash(&self, random: &mut impl Rng, fault: Fault) -> Sim {
+        self.after_crash_losing(random, fault, |random, bytes, synced| {
+            bytes.truncate(random.random_range(synced..=bytes.len()));
+            // What the length covers may not have been written, in any block.
+            let blocks = bytes[synced..].chunks_mut(16);
+            blocks
+                .filter(|_| random.random_ratio(1, 4))
+                .for_each(|block| block.fill(0));
+        })
+    }
+
+    /// The same, with a function that takes from each file what was not synced: its
+    /// bytes from a position on.
+    pub(super) fn after_crash_losing<R: Rng>(
+        &self,
+        random: &mut R,
+        fault: Fault,
+        mut lose: impl FnMut(&mut R, &mut Vec<u8>, usize),
+    ) -> Sim {
         let state = self.0.lock().unwrap();
         let mut names = state.lasting.clone();
         for change in &state.changes {
@@ -83,17 +115,16 @@ impl Sim {
                 change.apply(&mut names);
             }
         }
-        let mut files = state.files.clone();
-        for file in &mut files {
-            let written = file.bytes.len();
-            file.bytes
-                .truncate(random.random_range(file.synced..=written));
-            // What the length covers may not have been written, in any block.
-            let blocks = file.bytes[file.synced..].chunks_mut(16);
-            blocks
-                .filter(|_| random.random_ratio(1, 4))
-                .for_each(|block| block.fill(0));
-            (file.synced, file.lost) = (file.bytes.len(), false);
+        let mut files = Vec::new();
+        for place in names.values_mut() {
+            let mut file = state.files[*place].clone();
+            if random.random() {
+                file.bytes.append(&mut file.cut);
+            }
+            lose(random, &mut file.bytes, file.synced);
+            file.settle();
+            *place = files.len();
+            files.push(file);
         }
         let new = Sim::new(fault);
         {
@@ -159,6 +190,49 @@ impl Sim {
     }
 }
 
+impl Contents {
+    /// Writes at `at`, over the same bytes (D4) or behind all.
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        let same = bytes.len().min(self.bytes.len() - at);
+        assert_eq!(self.bytes[at..][..same], bytes[..same], "D4");
+        self.bytes.extend_from_slice(&bytes[same..]);
+        self.appended += 1;
+        let end = at + bytes.len();
+        if (at..end).contains(&self.lost.start) {
+            self.lost.start = end.min(self.lost.end);
+        }
+    }
+
+    fn sync(&mut self) {
+        self.synced = match self.lost.is_empty() {
+            true => self.bytes.len(),
+            false => self.lost.start,
+        };
+        self.cut.clear();
+        self.appended = 0;
+    }
+
+    /// A sync failed.
+    fn lose(&mut self) {
+        self.lost = self.synced..self.bytes.len();
+    }
+
+    fn cut(&mut self, end: usize) {
+        if end < self.bytes.len() {
+            let cut = self.bytes.split_off(end);
+            self.cut.splice(..0, cut);
+            self.synced = self.synced.min(end);
+            self.lost.end = self.lost.end.min(end);
+        }
+    }
+
+    /// It is on disk as it is.
+    fn settle(&mut self) {
+        self.lost = 0..0;
+        self.sync();
+    }
+}
+
 impl Change {
     fn apply(&self, names: &mut BTreeMap<String, usize>) {
         match self {
@@ -216,7 +290,12 @@ fn result(whole: bool) -> io::Result<()> {
     }
 }
 
-struct Handle(Sim, usize);
+struct Handle {
+    sim: Sim,
+    file: usize,
+    /// Where the next bytes go.
+    at: usize,
+}
 
 impl Disk for Sim {
     fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
@@ -224,7 +303,21 @@ impl Disk for Sim {
         let file = state.files.len();
         state.files.push(Contents::default());
         state.change(Change::Link(name.to_owned(), file))?;
-        Ok(Box::new(Handle(self.clone(), file)))
+        let (sim, at) = (self.clone(), 0);
+        Ok(Box::new(Handle { sim, file, at }))
+    }
+
+    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
+        let mut state = self.0.lock().unwrap();
+        let file = state.find(name)?;
+        let whole = state.operation()?;
+        if whole || state.crashed {
+            // Whether it lasts is open anyway.
+            state.files[file].cut(end as usize);
+        }
+        result(whole)?;
+        let (sim, at) = (self.clone(), from as usize);
+        Ok(Box::new(Handle { sim, file, at }))
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
@@ -269,23 +362,23 @@ impl Disk for Sim {
 
 impl DiskFile for Handle {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.0.0.lock().unwrap();
+        let mut state = self.sim.0.lock().unwrap();
         let whole = state.operation()?;
         let part = if whole { bytes.len() } else { bytes.len() / 2 };
-        state.files[self.1].bytes.extend_from_slice(&bytes[..part]);
+        state.files[self.file].write(self.at, &bytes[..part]);
+        self.at += part;
         result(whole)
     }
 
     fn sync(&mut self) -> io::Result<()> {
         // Time for the next round's work to gather.
         std::thread::sleep(Duration::from_micros(50));
-        let mut state = self.0.0.lock().unwrap();
+        let mut state = self.sim.0.lock().unwrap();
         let whole = state.operation()?;
-        let file = &mut state.files[self.1];
+        let file = &mut state.files[self.file];
         match whole {
-            true if !file.lost => file.synced = file.bytes.len(),
-            true => {}
-            false => file.lost = true,
+            true => file.sync(),
+            false => file.lose(),
         }
         result(whole)
     }
