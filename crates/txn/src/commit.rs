@@ -203,7 +203,7 @@ impl Transaction<'_> {
         self.with(|txn_context| {
             txn_context.clear();
             if txn_context.is_due() || self.db.surplus.has_some() {
-                txn_context.tidy(&self.db.surplus, &self.db.epochs, self.slot);
+                self.db.tidy(self.slot, self.tier, txn_context);
             }
             txn_context.account(self.db.shared(self.slot));
         });

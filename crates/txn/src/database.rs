@@ -206,6 +206,24 @@ pub(crate) fn coarse_ms() -> u64 {
 }
 
 impl Inner {
+    /// Frees at the end of a transaction what nobody can see any more. All of it, if the
+    /// transaction is of the background or whatever is urgent goes before it; else its
+    /// share, and for the eighth of the time that it was open: one that has held back
+    /// much was open for long. The caller holds the slot, and nothing that it found with
+    /// it.
+    #[cold]
+    pub(crate) fn tidy(&self, slot: usize, tier: Tier, txn_context: &mut TxnContext) {
+        let gives_way = tier == Tier::Background || preemption::gives_way();
+        let now_ms = coarse_ms();
+        let age_ms = now_ms.saturating_sub(self.shared(slot).since_ms.load(Relaxed));
+        let until_ms = if gives_way {
+            u64::MAX
+        } else {
+            now_ms + age_ms / 8
+        };
+        txn_context.tidy(&self.surplus, &self.epochs, slot, || coarse_ms() < until_ms);
+    }
+
     /// What everybody may see of a slot.
     #[inline]
     pub(crate) fn shared(&self, slot: usize) -> &Shared {
@@ -299,7 +317,8 @@ impl Inner {
         // What is not in the heap's chunks has memory of its own.
         let beside =
             self.sum(|shared| &shared.allocated) as i64 - self.sum(|shared| &shared.pooled) as i64;
-        self.heap.held() + beside.max(0) as u64 + self.sum(|shared| &shared.lists)
+        let lists = self.sum(|shared| &shared.lists) + self.surplus.lists();
+        self.heap.held() + beside.max(0) as u64 + lists
     }
 
     /// Memory is short: frees what can be freed, and gives the system back what slots
@@ -472,16 +491,7 @@ impl Database {
             if self.0.epochs.try_claim(slot) {
                 // SAFETY: the slot is claimed (E2).
                 let txn_context = unsafe { &mut *self.0.epochs.private(slot).get() };
-                while txn_context.collect(&self.0.epochs, slot, usize::MAX) {}
-                let (surplus, epochs) = (&self.0.surplus, &self.0.epochs);
-                loop {
-                    txn_context.pass_on(surplus, epochs);
-                    let (oldest, _) = epochs.oldest(Some(slot));
-                    if txn_context.collect_surplus(surplus, epochs, oldest, usize::MAX) == 0 {
-                        break;
-                    }
-                    while txn_context.collect(epochs, slot, usize::MAX) {}
-                }
+                txn_context.collect_all(&self.0.surplus, &self.0.epochs, slot, || true);
                 txn_context.pool.trim();
                 txn_context.account(self.0.shared(slot));
                 self.0.epochs.release(slot);

@@ -1,5 +1,5 @@
-//! Memory for records and versions: taken and given back by one transaction at a
-//! time, without a lock and mostly without a cache miss.
+//! Memory for records, versions and index nodes: taken and given back by one
+//! transaction at a time, without a lock and mostly without a cache miss.
 //!
 //! ```text
 //!  Pool, one a slot      list[16] ─► free ─► free        objects of 16 bytes
@@ -18,7 +18,8 @@
 //! still in the cache, in three instructions. What one slot frees and others
 //! allocate moves through the heap, which keeps what is free of each chunk in the
 //! chunk. So it sees when all of a chunk is: then the chunk may serve any size, and
-//! if there are many of those, the system gets the memory back.
+//! if there are many of those, the system gets the memory back, at once and whatever the
+//! program's allocator does with what it is given.
 //!
 //! A general allocator takes three times as long, because its lists may be shared,
 //! it has to find out sizes, it merges neighbours that will be split again, and it
@@ -40,22 +41,27 @@
 //!   has free objects and is not wholly free. (Asserted in `begin` and
 //!   `Shared::give`.)
 //!
+//! Memory goes back a chunk at a time, so a block that has given some back is no huge
+//! page until all of its chunks are used again.
+//!
 //! Known weakness: one object in use keeps its chunk for its size, and so do the
 //! few that each pool holds back. Addresses are unmapped only when the database
 //! ends.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::preemption;
 
-/// Sizes are multiples of this, and objects so aligned.
+/// Sizes are multiples of this, and objects so aligned. Those of a size that is a
+/// multiple of more are aligned to that, up to [`HEADER`].
 const GRAIN: usize = 16;
 /// Objects above this many bytes are the global allocator's. So are all under
 /// Miri, which then sees uses of what was freed.
-const LARGEST: usize = if cfg!(miri) { 0 } else { 1024 };
+const LARGEST: usize = if cfg!(miri) { 0 } else { 2048 };
 /// Lists of a pool.
 const CLASSES: usize = LARGEST / GRAIN + 1;
 /// What a pool takes of a block.
@@ -65,7 +71,15 @@ const HEADER: usize = 64;
 /// A huge page.
 const LARGEST_BLOCK: usize = 2 << 20;
 /// Wholly free chunks that the heap keeps at least, and one more for so many in use.
-const KEPT: (usize, usize) = (16, 8);
+const KEPT: (usize, usize) = (16, 16);
+
+/// Where objects of this layout are.
+#[inline]
+fn class(layout: Layout) -> usize {
+    let (size, align) = (layout.size(), layout.align());
+    debug_assert!(align <= GRAIN || align <= HEADER && size.is_multiple_of(align));
+    size.div_ceil(GRAIN)
+}
 
 /// Free objects of a class that change owners together, half a chunk at most; a pool
 /// keeps up to twice as many.
@@ -217,6 +231,8 @@ struct Shared {
     warm: Vec<ChunkAt>,
     /// Those whose memory the system has.
     cold: Vec<ChunkAt>,
+    /// How many of these each block has that is a huge page, by its address.
+    holes: BTreeMap<usize, u32>,
     /// Chunks that have objects.
     used: usize,
     /// By class, those with free objects.
@@ -233,6 +249,7 @@ impl Default for Shared {
             fresh: Fresh::NONE,
             warm: Vec::new(),
             cold: Vec::new(),
+            holes: BTreeMap::new(),
             used: 0,
             partial: [const { Vec::new() }; CLASSES],
         }
@@ -243,7 +260,11 @@ impl Shared {
     /// A free chunk.
     fn chunk(&mut self) -> ChunkAt {
         self.used += 1;
-        if let Some(chunk) = self.warm.pop().or_else(|| self.cold.pop()) {
+        if let Some(chunk) = self.warm.pop() {
+            return chunk;
+        }
+        if let Some(chunk) = self.cold.pop() {
+            self.warmed(chunk);
             return chunk;
         }
         ChunkAt(self.fresh.take(CHUNK).unwrap_or_else(|| {
@@ -262,9 +283,8 @@ impl Shared {
             handle_alloc_error(layout)
         };
         if bytes == LARGEST_BLOCK {
-            // SAFETY: advice about memory that is ours. If it is not taken, pages
-            // are small.
-            unsafe { libc::madvise(next.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+            advise(next, bytes, libc::MADV_HUGEPAGE);
+            self.holes.insert(next.addr().get(), 0);
         }
         self.blocks.push((next, layout));
         Fresh { next, bytes }
@@ -275,6 +295,30 @@ impl Shared {
         let chunk = self.partial[class].pop()?;
         // SAFETY: the heap is locked, and partial chunks are begun (H4).
         Some(std::mem::take(unsafe { &mut chunk.header().free }))
+    }
+
+    /// An object of this class, without a pool.
+    fn take_one(&mut self, class: usize) -> NonNull<u8> {
+        if self.partial[class].is_empty() {
+            let chunk = self.chunk();
+            // SAFETY: nobody has the chunk.
+            let mut fresh = unsafe { chunk.begin(class) };
+            // SAFETY: the heap is locked, and it has just been begun (H4).
+            let header = unsafe { chunk.header() };
+            while let Some(object) = fresh.take(class * GRAIN) {
+                header.free.push(object);
+            }
+            self.partial[class].push(chunk);
+        }
+        let partial = &mut self.partial[class];
+        let chunk = partial.last().expect("there is one now");
+        // SAFETY: the heap is locked, and partial chunks are begun (H4).
+        let header = unsafe { chunk.header() };
+        let object = header.free.pop().expect("partial chunks have some");
+        if header.free.length == 0 {
+            partial.pop();
+        }
+        object
     }
 
     /// Takes an object back.
@@ -320,11 +364,35 @@ impl Shared {
     fn cool(&mut self, but: usize) {
         while self.warm.len() > but {
             let chunk = self.warm.swap_remove(0);
-            // SAFETY: nobody uses what is in it; it reads as zeros afterwards, and is
-            // written before it is read. If the advice is not taken, it stays.
-            unsafe { libc::madvise(chunk.0.as_ptr().cast(), CHUNK, libc::MADV_DONTNEED) };
+            if let Some((block, holes)) = self.holes_beside(chunk) {
+                *holes += 1;
+                if *holes == 1 {
+                    // Or the system would fill the hole, to make the page huge again.
+                    advise(block, LARGEST_BLOCK, libc::MADV_NOHUGEPAGE);
+                }
+            }
+            // Nobody uses what is in it; it reads as zeros afterwards, and is written
+            // before it is read.
+            advise(chunk.0, CHUNK, libc::MADV_DONTNEED);
             self.cold.push(chunk);
         }
+    }
+
+    /// A cold chunk is used again.
+    fn warmed(&mut self, chunk: ChunkAt) {
+        if let Some((block, holes)) = self.holes_beside(chunk) {
+            *holes -= 1;
+            if *holes == 0 {
+                advise(block, LARGEST_BLOCK, libc::MADV_HUGEPAGE);
+            }
+        }
+    }
+
+    /// The block of a chunk, if that is a huge page, and how many cold chunks it has.
+    fn holes_beside(&mut self, chunk: ChunkAt) -> Option<(NonNull<u8>, &mut u32)> {
+        let block = chunk.0.as_ptr();
+        let block = NonNull::new(block.map_addr(|address| address & !(LARGEST_BLOCK - 1)))?;
+        Some((block, self.holes.get_mut(&block.addr().get())?))
     }
 
     /// Bytes that it holds.
@@ -350,6 +418,14 @@ impl Heap {
         let result = work(&mut shared);
         self.held.store(shared.held(), Relaxed);
         result
+    }
+
+    /// Memory for an object, for those who have no pool and are few.
+    pub(crate) fn take(&self, layout: Layout) -> NonNull<u8> {
+        if layout.size() > LARGEST {
+            return large(layout);
+        }
+        self.with(|shared| shared.take_one(class(layout)))
     }
 
     /// Gives the system all memory that is not in use.
@@ -394,15 +470,14 @@ impl Pool {
         std::mem::take(&mut self.taken)
     }
 
-    /// Memory for an object, aligned for what is behind a [`Thin`](crate::thin::Thin).
+    /// Memory for an object.
     #[inline]
     pub(crate) fn take(&mut self, layout: Layout) -> NonNull<u8> {
         if layout.size() > LARGEST {
             return large(layout);
         }
-        debug_assert!(layout.align() <= GRAIN);
         self.taken += layout.size() as i64;
-        let class = layout.size().div_ceil(GRAIN);
+        let class = class(layout);
         if let Some(stock) = self.stocks.get_mut(class) {
             if let Some(object) = stock.list.pop() {
                 return object;
@@ -443,8 +518,8 @@ impl Pool {
     /// Gives an object back.
     ///
     /// # Safety
-    /// It is from [`take`](Pool::take) of a pool of the same heap, with this
-    /// layout, and nobody uses it any more (H2).
+    /// It is from the same heap or a pool of it, with this layout, and nobody uses it
+    /// any more (H2).
     #[inline]
     pub(crate) unsafe fn give(&mut self, object: NonNull<u8>, layout: Layout) {
         if layout.size() > LARGEST {
@@ -452,7 +527,7 @@ impl Pool {
             return unsafe { dealloc(object.as_ptr(), layout) };
         }
         self.taken -= layout.size() as i64;
-        let class = layout.size().div_ceil(GRAIN);
+        let class = class(layout);
         match self.stocks.get_mut(class) {
             Some(stock) if stock.list.length < 2 * batch(class) => stock.list.push(object),
             _ => self.give_far(object, class),
@@ -499,6 +574,14 @@ pub(crate) unsafe fn abandon(object: NonNull<u8>, layout: Layout) {
     }
 }
 
+/// Advises the system about memory of a block. If it does not take the advice, more
+/// memory is held, or pages are small.
+fn advise(memory: NonNull<u8>, bytes: usize, advice: i32) {
+    // SAFETY: the memory is a block's or a part of it; where its contents are given up,
+    // nobody uses it.
+    unsafe { libc::madvise(memory.as_ptr().cast(), bytes, advice) };
+}
+
 #[cold]
 fn large(layout: Layout) -> NonNull<u8> {
     assert!(layout.size() > 0, "objects are not empty");
@@ -508,8 +591,6 @@ fn large(layout: Layout) -> NonNull<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 

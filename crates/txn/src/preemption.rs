@@ -23,6 +23,11 @@ pub(crate) fn level() -> u8 {
     giveway_preempt::current_level().map_or(0, |level| level.get())
 }
 
+/// Whether the running context is a worker's lowest: all that are urgent go before it.
+pub(crate) fn gives_way() -> bool {
+    giveway_preempt::current_level() == Some(giveway_preempt::Level::BASE)
+}
+
 /// Lets what this context preempted run to the end of its task. False if there
 /// is nothing.
 pub(crate) fn yield_below() -> bool {

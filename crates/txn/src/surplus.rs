@@ -5,7 +5,8 @@
 //! hold back all of it. If that stayed in the slot, it would wait for the slot's
 //! next transactions, while others met the limit on garbage and could not free it.
 //! So what is too much for a slot goes here, and every transaction that ends frees
-//! some of it, about twice as much as it has made itself.
+//! some of it, about twice as much as it has made itself, or more if it has the time
+//! (`Inner::tidy`).
 //!
 //! ```text
 //!  slot's limbo ──too long, or asked for──► surplus ──► freed by any slot
@@ -30,6 +31,9 @@ use crate::txn_context::Retired;
 
 /// Pieces that are taken at a time.
 pub(crate) const AT_ONCE: usize = 512;
+/// Pieces of a limbo here at most: what is left of a longer one would keep all of its
+/// memory.
+const LIMBO: usize = 8 * AT_ONCE;
 
 /// What waits to be freed, each with its stamp.
 pub(crate) type Limbo = VecDeque<(u64, Retired)>;
@@ -42,6 +46,8 @@ pub(crate) struct Surplus {
     some: AtomicBool,
     /// Bytes that will come free.
     bytes: AtomicU64,
+    /// Bytes of memory that the limbos have.
+    lists: AtomicU64,
 }
 
 /// A limbo that is not empty.
@@ -52,12 +58,21 @@ unsafe impl Send for Ranked {}
 
 impl Surplus {
     /// Takes over a limbo of which this many bytes will come free.
-    pub(crate) fn leave(&self, limbo: Limbo, bytes: usize) {
-        if limbo.is_empty() {
-            return;
-        }
-        let _region = preemption::region();
+    pub(crate) fn leave(&self, mut limbo: Limbo, bytes: usize) {
         self.bytes.fetch_add(bytes as u64, Relaxed);
+        while limbo.len() > LIMBO {
+            let last = limbo.split_off(limbo.len() - LIMBO);
+            self.push(last);
+        }
+        if !limbo.is_empty() {
+            limbo.shrink_to_fit();
+            self.push(limbo);
+        }
+    }
+
+    fn push(&self, limbo: Limbo) {
+        let _region = preemption::region();
+        self.lists.fetch_add(memory(&limbo), Relaxed);
         let mut limbos = self.limbos.lock().unwrap_or_else(PoisonError::into_inner);
         limbos.push(Ranked(limbo));
         self.some.store(true, Relaxed);
@@ -80,8 +95,9 @@ impl Surplus {
                 list.push(piece);
                 taken += 1;
             }
-            if !limbo.is_empty() {
-                limbos.push(Ranked(limbo));
+            match limbo.is_empty() {
+                true => _ = self.lists.fetch_sub(memory(&limbo), Relaxed),
+                false => limbos.push(Ranked(limbo)),
             }
         }
         self.some.store(!limbos.is_empty(), Relaxed);
@@ -98,11 +114,21 @@ impl Surplus {
         self.bytes.load(Relaxed)
     }
 
+    /// Bytes of memory that it takes itself.
+    pub(crate) fn lists(&self) -> u64 {
+        self.lists.load(Relaxed)
+    }
+
     /// Whether there may be anything.
     #[inline]
     pub(crate) fn has_some(&self) -> bool {
         self.some.load(Relaxed)
     }
+}
+
+/// Bytes of memory that a limbo has.
+pub(crate) fn memory(limbo: &Limbo) -> u64 {
+    (limbo.capacity() * size_of::<(u64, Retired)>()) as u64
 }
 
 impl Drop for Surplus {
@@ -144,3 +170,27 @@ impl PartialEq for Ranked {
 }
 
 impl Eq for Ranked {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of a long limbo keeps no more memory than it takes.
+    #[test]
+    fn what_is_left_of_a_long_limbo_keeps_little_memory() {
+        let surplus = Surplus::default();
+        let mut limbo = Limbo::with_capacity(100_000);
+        let piece = |stamp| (stamp, Retired::Table(std::ptr::null()));
+        limbo.extend((0..10_000).map(piece));
+        surplus.leave(limbo, 0);
+        let piece = size_of::<(u64, Retired)>() as u64;
+        assert!(surplus.lists() < 11_000 * piece, "{}", surplus.lists());
+        // It goes with its pieces, the first ones first.
+        let mut taken = Vec::new();
+        assert_eq!(surplus.take(7_000, usize::MAX, &mut taken), 7_000);
+        let left = 3_000 + LIMBO as u64;
+        assert!(surplus.lists() <= left * piece, "{}", surplus.lists());
+        assert_eq!(surplus.take(u64::MAX, usize::MAX, &mut taken), 3_000);
+        assert_eq!(surplus.lists(), 0);
+    }
+}

@@ -63,8 +63,8 @@ pub(crate) struct TableInner {
     pub(crate) building: AtomicBool,
     /// Whether an index was built before, so that records may be marked (K6).
     pub(crate) marked: AtomicBool,
-    /// Where its records and versions are (H1).
-    _heap: Arc<Heap>,
+    /// Where its records, versions and nodes are (H1).
+    heap: Arc<Heap>,
 }
 
 /// The indexes of a table for some time.
@@ -99,6 +99,8 @@ pub(crate) struct IndexInner {
     pub(crate) ended: TxnStatus,
     /// What waits to be freed must not look at its entries any more (K4).
     torn: AtomicBool,
+    /// Where its nodes are (H1).
+    _heap: Arc<Heap>,
 }
 
 /// The first snapshot of an index that is being built.
@@ -127,7 +129,7 @@ impl Table {
             database,
             name: schema.shared_name(),
             key: KeySpec::new(schema.name(), &schema, schema.primary_key()),
-            primary: Tree::new(),
+            primary: Tree::new(heap),
             floor: AtomicU32::new(0),
             torn: AtomicBool::new(false),
             set: AtomicPtr::default(),
@@ -135,7 +137,7 @@ impl Table {
             claims: Claims::new(),
             building: AtomicBool::new(false),
             marked: AtomicBool::new(false),
-            _heap: Arc::clone(heap),
+            heap: Arc::clone(heap),
         });
         let index = |index: &IndexSchema| inner.new_index(&schema, index, false);
         let indexes = schema.indexes().iter().map(index).collect();
@@ -274,7 +276,7 @@ impl TableInner {
             unique: index.unique,
             table: Arc::as_ptr(self),
             key: KeySpec::new(&index.name, schema, &index.columns),
-            tree: Tree::new(),
+            tree: Tree::new(&self.heap),
             begun: AtomicU64::new(0),
             live_from: AtomicU64::new(if is_built { NOT_YET } else { 0 }),
             gate: if is_built {
@@ -284,6 +286,7 @@ impl TableInner {
             },
             ended: TxnStatus::new(0),
             torn: AtomicBool::new(false),
+            _heap: Arc::clone(&self.heap),
         })
     }
 

@@ -60,8 +60,9 @@ pub enum Isolation {
 pub struct TxnOptions {
     /// Which anomalies it accepts.
     pub isolation: Isolation,
-    /// Its tier, shown where the oldest snapshot is reported. The level it runs on
-    /// is the caller's choice.
+    /// Its tier, shown where the oldest snapshot is reported. One of the background
+    /// frees at its end whatever nobody can see any more. The level it runs on is the
+    /// caller's choice.
     pub tier: Tier,
     /// Abort after this instant; checked every 32 operations.
     pub deadline: Option<Instant>,
@@ -151,6 +152,7 @@ pub struct Transaction<'db> {
     pub(crate) status: Cell<*mut TxnStatus>,
     pub(crate) isolation: Isolation,
     pub(crate) read_only: bool,
+    pub(crate) tier: Tier,
     pub(crate) deadline: Option<Instant>,
     operations: Cell<u32>,
     failed: RefCell<Option<Error>>,
@@ -193,6 +195,7 @@ impl<'db> Transaction<'db> {
             status: Cell::new(ptr::null_mut()),
             isolation: options.isolation,
             read_only: options.read_only,
+            tier: options.tier,
             deadline: options.deadline,
             operations: Cell::new(0),
             failed: RefCell::new(None),

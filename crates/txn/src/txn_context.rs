@@ -14,6 +14,8 @@
 //! they say that a record or an index entry may have lost its last reader, and
 //! what they lead to is retired again.
 
+use std::alloc::Layout;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::database::Shared;
@@ -155,6 +157,7 @@ impl Retired {
                 (Retired::Version(version), None) => version.abandon(),
                 (Retired::Record(record), Some(pool)) => record.free_in(pool),
                 (Retired::Record(record), None) => record.abandon(),
+                (Retired::Node(node), pool) => tree::free_node(node, pool),
                 (retired, _) => retired.free_global(),
             }
         }
@@ -168,9 +171,10 @@ impl Retired {
         // SAFETY: by the caller.
         unsafe {
             match self {
-                Retired::Version(_) | Retired::Record(_) => unreachable!("a pool's"),
+                Retired::Version(_) | Retired::Record(_) | Retired::Node(_) => {
+                    unreachable!("a pool's")
+                }
                 Retired::Entry(entry) => entry.free(),
-                Retired::Node(node) => tree::free_node(node),
                 Retired::Separator(key) => key.free(),
                 Retired::Status(status) => drop(Box::from_raw(status)),
                 Retired::Tombstone(..)
@@ -222,6 +226,10 @@ pub(crate) struct TxnContext {
 unsafe impl Send for TxnContext {}
 
 impl Keeper for TxnContext {
+    fn node(&mut self, layout: Layout) -> NonNull<u8> {
+        self.grew(layout.size());
+        self.pool.take(layout)
+    }
     fn retire_node(&mut self, node: *mut Node) {
         self.retire(Retired::Node(node));
     }
@@ -292,7 +300,7 @@ impl TxnContext {
             + bytes(&self.row)
             + bytes(&self.fresh)
             + bytes(&self.taken)
-            + self.limbo.capacity() * size_of::<(u64, Retired)>()
+            + surplus::memory(&self.limbo) as usize
     }
 
     /// Bytes of what the slot keeps that will come free.
@@ -357,27 +365,63 @@ impl TxnContext {
         self.limbo.len() >= COLLECT_FROM
     }
 
-    /// At the end of a transaction, or for a free slot: frees what no transaction
-    /// can find any more, about twice what the transaction has made, first of the
-    /// slot's own, then of the surplus; and leaves there what is too much to keep.
-    /// The caller holds the slot, and nothing that it found with it.
-    pub(crate) fn tidy(&mut self, surplus: &Surplus, epochs: &Epochs<TxnContext>, slot: usize) {
-        let twice = 2 * std::mem::take(&mut self.made);
-        // It is at an end, so what it began with need not be kept for it.
-        epochs.renew(slot);
-        self.collect(epochs, slot, twice.max(COLLECT_AT_LEAST));
+    /// At the end of a transaction: frees what no transaction can find any more, so much
+    /// in proportion to what this one has made that garbage shrinks, first of the slot's
+    /// own, then of the surplus; then more while there is `time`; and leaves to the
+    /// surplus what is too much to keep. The caller holds the slot, and nothing that it
+    /// found with it.
+    pub(crate) fn tidy(
+        &mut self,
+        surplus: &Surplus,
+        epochs: &Epochs<TxnContext>,
+        slot: usize,
+        time: impl Fn() -> bool,
+    ) {
+        let made = std::mem::take(&mut self.made);
+        // Of each row that is gone: tombstone and version, then record and tombstone,
+        // and its part of a node.
+        self.collect(epochs, slot, (3 * made).max(COLLECT_AT_LEAST));
         if surplus.has_some() {
             let (oldest, _) = epochs.oldest(Some(slot));
-            self.collect_surplus(surplus, epochs, oldest, twice + SURPLUS_AT_LEAST);
+            self.collect_surplus(surplus, epochs, oldest, 2 * made + SURPLUS_AT_LEAST);
+        }
+        if time() {
+            self.collect_all(surplus, epochs, slot, time);
         }
         if self.limbo.len() > KEPT_AT_MOST.0 || self.limbo_bytes > KEPT_AT_MOST.1 {
             self.leave(surplus);
         }
+        self.limbo.shrink_to(LIST_KEPT);
         self.pass_on(surplus, epochs);
         self.made = 0;
     }
 
-    /// Frees of the slot's own, at most so many pieces; whether there is more.
+    /// Frees all that no transaction can find any more, of the slot's own and of the
+    /// surplus, while there is `time`. It ends, since those who end meanwhile free more
+    /// than they make. The caller holds the slot, and nothing that it found with it.
+    pub(crate) fn collect_all(
+        &mut self,
+        surplus: &Surplus,
+        epochs: &Epochs<TxnContext>,
+        slot: usize,
+        time: impl Fn() -> bool,
+    ) {
+        loop {
+            let mut is_more = self.collect(epochs, slot, surplus::AT_ONCE);
+            self.pass_on(surplus, epochs);
+            if !is_more && surplus.has_some() {
+                epochs.renew(slot);
+                let (oldest, _) = epochs.oldest(Some(slot));
+                is_more = self.collect_surplus(surplus, epochs, oldest, surplus::AT_ONCE) > 0;
+            }
+            if !is_more || !time() {
+                return;
+            }
+        }
+    }
+
+    /// Frees of the slot's own, at most so many pieces; whether there is more. The caller
+    /// holds the slot, and nothing that it found with it.
     pub(crate) fn collect(
         &mut self,
         epochs: &Epochs<TxnContext>,
@@ -386,7 +430,10 @@ impl TxnContext {
     ) -> bool {
         let mut left = most;
         while left > 0 && !self.limbo.is_empty() {
-            // Anew now and then, since others come and go.
+            preemption::poll_point();
+            // Anew now and then, since others come and go. Nothing that they unlink has
+            // to be kept for this slot.
+            epochs.renew(slot);
             let (oldest, _) = epochs.oldest(Some(slot));
             let some = left.min(surplus::AT_ONCE);
             let mut freed = 0;

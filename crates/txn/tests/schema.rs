@@ -800,7 +800,8 @@ fn an_index_for_which_there_is_no_memory_is_abandoned() {
     assert!(table.index("second").is_err());
     db.collect();
     let after = db.stats().held_bytes;
-    assert!(after < before + 100_000, "{after} of {before}");
+    // At most 16 free chunks of 64 KiB are kept.
+    assert!(after < before + (1 << 20), "{after} of {before}");
     // The table is as before, and with fewer rows there is room.
     db.run(TxnOptions::default(), |txn| {
         (0..15_000).try_for_each(|id| txn.delete(&table, id))

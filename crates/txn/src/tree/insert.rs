@@ -208,8 +208,7 @@ impl<E> Tree<E> {
         if parent.is_none() && self.root() != node {
             return None;
         }
-        let right = NodeRef::new(node.level());
-        keeper.grew(NodeRef::<E>::size(node.is_inner()));
+        let right = new_node(node.level(), keeper);
         let separator = node.move_upper(right, index);
         if !node.is_inner() {
             // SAFETY: it has just been made.
@@ -219,8 +218,7 @@ impl<E> Tree<E> {
         match &parent {
             Some((parent, _)) => parent.put_child(separator, right),
             None => {
-                let root = NodeRef::<E>::new(node.level() + 1);
-                keeper.grew(NodeRef::<E>::size(true));
+                let root = new_node::<E>(node.level() + 1, keeper);
                 root.set_only_child(node);
                 root.put_child(separator, right);
                 self.root.store(root.as_ptr(), Release);
@@ -230,4 +228,8 @@ impl<E> Tree<E> {
         drop(parent);
         Some(())
     }
+}
+
+fn new_node<E>(level: u32, keeper: &mut impl Keeper) -> NodeRef<E> {
+    NodeRef::new(keeper.node(NodeRef::<E>::layout(level > 0)), level)
 }

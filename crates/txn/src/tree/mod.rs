@@ -35,8 +35,11 @@ mod node;
 mod scan;
 mod target;
 
+use std::alloc::Layout;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 
+use crate::heap::{Heap, Pool};
 use crate::latch::Seen;
 use crate::preemption;
 use crate::sync::{Acquire, Release, Wait};
@@ -121,11 +124,13 @@ impl<E> Near<E> {
 
 /// Memory that a change made unreachable, to be freed later, and new memory.
 pub(crate) trait Keeper {
+    /// Memory for a node.
+    fn node(&mut self, layout: Layout) -> NonNull<u8>;
     /// A node is not in the tree any more. `Thin<()>` is a separator.
     fn retire_node(&mut self, node: *mut Node);
     /// A separator is not in the tree any more.
     fn retire_separator(&mut self, separator: Thin<()>);
-    /// The tree takes so many bytes more.
+    /// The tree takes so many bytes more, beside nodes.
     fn grew(&mut self, bytes: usize);
 }
 
@@ -137,13 +142,20 @@ pub(crate) unsafe fn node_size(node: *mut Node) -> usize {
     NodeRef::<()>::size(NodeRef::<()>::from_ptr(node).is_inner())
 }
 
-/// Frees a node that has left its tree.
+/// Frees a node that has left its tree; to this pool, or to none any more.
 ///
 /// # Safety
-/// Nobody can reach it any more (E1).
-pub(crate) unsafe fn free_node(node: *mut Node) {
+/// Nobody can reach it any more (E1). The pool is of its heap; with none, that goes
+/// away.
+pub(crate) unsafe fn free_node(node: *mut Node, pool: Option<&mut Pool>) {
+    let node = NodeRef::<()>::from_ptr(node);
     // SAFETY: by the caller.
-    unsafe { NodeRef::<()>::from_ptr(node).free() };
+    unsafe {
+        match pool {
+            Some(pool) => node.free_in(pool),
+            None => node.abandon(),
+        }
+    }
 }
 
 /// The nodes from the root to a leaf, with what their latches showed and which
@@ -173,10 +185,11 @@ impl<E> Path<E> {
 }
 
 impl<E> Tree<E> {
-    /// An empty tree.
-    pub(crate) fn new() -> Tree<E> {
+    /// An empty tree, with its nodes in this heap, which outlives it.
+    pub(crate) fn new(heap: &Heap) -> Tree<E> {
+        let root = NodeRef::<E>::new(heap.take(NodeRef::<E>::layout(false)), 0);
         Tree {
-            root: AtomicPtr::new(NodeRef::<E>::new(0).as_ptr()),
+            root: AtomicPtr::new(root.as_ptr()),
             _entries: std::marker::PhantomData,
         }
     }
@@ -362,7 +375,7 @@ impl<E> Drop for Tree<E> {
                 (0..node.count()).for_each(|index| unsafe { node.separator(index).free() });
             }
             // SAFETY: as above; the parent, visited later, only reads pointers.
-            unsafe { node.free() };
+            unsafe { node.abandon() };
         });
     }
 }

@@ -23,15 +23,17 @@
 //!   or before the node is published. (Asserted where entries are put, moved and
 //!   taken, and where insertions are counted.)
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::Layout;
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::ops::Deref;
+use std::ptr::NonNull;
 use std::sync::atomic::AtomicPtr;
 
 use super::target::{Target, shortest_between};
+use crate::heap::{self, Pool};
 use crate::latch::Latch;
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release};
 use crate::thin::{self, Thick, Thin};
@@ -122,7 +124,7 @@ impl<E> Deref for NodeRef<E> {
 }
 
 impl<E> NodeRef<E> {
-    fn layout(is_inner: bool) -> Layout {
+    pub(super) fn layout(is_inner: bool) -> Layout {
         if is_inner {
             Layout::new::<Inner>()
         } else {
@@ -135,17 +137,16 @@ impl<E> NodeRef<E> {
         NodeRef::<E>::layout(is_inner).size()
     }
 
-    /// An empty node of a level.
-    pub(super) fn new(level: u32) -> NodeRef<E> {
+    /// An empty node of a level, in memory of its layout that nobody else has.
+    pub(super) fn new(memory: NonNull<u8>, level: u32) -> NodeRef<E> {
         let layout = NodeRef::<E>::layout(level > 0);
-        // SAFETY: the layout is not empty.
-        let pointer = unsafe { alloc_zeroed(layout) }.cast::<Node>();
-        if pointer.is_null() {
-            handle_alloc_error(layout);
-        }
+        let pointer = memory.as_ptr().cast::<Node>();
         // SAFETY: zeros are an unlocked, empty leaf with null pointers, and
         // nobody else has the pointer yet.
-        unsafe { (*pointer).level = level };
+        unsafe {
+            memory.write_bytes(0, layout.size());
+            (*pointer).level = level;
+        }
         NodeRef(pointer, PhantomData)
     }
 
@@ -157,14 +158,31 @@ impl<E> NodeRef<E> {
         self.0
     }
 
+    /// Its memory, and how it was allocated.
+    fn memory(self) -> (NonNull<u8>, Layout) {
+        let layout = NodeRef::<E>::layout(self.is_inner());
+        let memory = NonNull::new(self.0.cast());
+        (memory.expect("nodes are somewhere"), layout)
+    }
+
     /// Frees the node, not what is in it.
     ///
     /// # Safety
-    /// Nobody uses the node any more.
-    pub(super) unsafe fn free(self) {
-        let layout = NodeRef::<E>::layout(self.is_inner());
-        // SAFETY: allocated by `new` with this layout.
-        unsafe { dealloc(self.0.cast(), layout) };
+    /// Nobody uses the node any more, and the pool is of its heap.
+    pub(super) unsafe fn free_in(self, pool: &mut Pool) {
+        let (memory, layout) = self.memory();
+        // SAFETY: by the caller.
+        unsafe { pool.give(memory, layout) };
+    }
+
+    /// Frees the node as far as its heap, which goes away, does not.
+    ///
+    /// # Safety
+    /// Nobody uses the node any more, nor a pool of the heap.
+    pub(super) unsafe fn abandon(self) {
+        let (memory, layout) = self.memory();
+        // SAFETY: by the caller.
+        unsafe { heap::abandon(memory, layout) };
     }
 
     /// The node's latch.

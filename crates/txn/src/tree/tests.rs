@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use proptest::prelude::*;
 
@@ -9,14 +10,33 @@ use super::*;
 use crate::key::Span;
 use crate::sync::Relaxed;
 
+/// The heap of all trees here.
+fn heap() -> &'static Arc<Heap> {
+    static HEAP: OnceLock<Arc<Heap>> = OnceLock::new();
+    HEAP.get_or_init(Arc::default)
+}
+
 /// Keeps everything until the end, so that these tests need no epochs.
-#[derive(Default)]
 struct Hoard {
+    pool: Pool,
     nodes: Vec<*mut Node>,
     separators: Vec<Thin<()>>,
 }
 
+impl Default for Hoard {
+    fn default() -> Hoard {
+        Hoard {
+            pool: Pool::new(heap()),
+            nodes: Vec::new(),
+            separators: Vec::new(),
+        }
+    }
+}
+
 impl Keeper for Hoard {
+    fn node(&mut self, layout: Layout) -> NonNull<u8> {
+        self.pool.take(layout)
+    }
     fn retire_node(&mut self, node: *mut Node) {
         self.nodes.push(node);
     }
@@ -30,7 +50,9 @@ impl Drop for Hoard {
     fn drop(&mut self) {
         // SAFETY: the tests end their threads first.
         unsafe {
-            self.nodes.iter().for_each(|&node| free_node(node));
+            for &node in &self.nodes {
+                free_node(node, Some(&mut self.pool));
+            }
             self.separators
                 .iter()
                 .for_each(|separator| separator.free());
@@ -126,7 +148,7 @@ proptest! {
     #[test]
     fn the_tree_does_what_a_sorted_map_does(ops in proptest::collection::vec(op(), 1..400)) {
         let mut hoard = Hoard::default();
-        let mut tree = Tree::new();
+        let mut tree = Tree::new(heap());
         let mut model = BTreeMap::new();
         let mut gone = Vec::new();
         for op in ops {
@@ -175,7 +197,7 @@ proptest! {
 #[test]
 fn emptied_trees_give_their_nodes_back() {
     let mut hoard = Hoard::default();
-    let mut tree = Tree::new();
+    let mut tree = Tree::new(heap());
     let entries: Vec<Entry> = (0..1000u32).map(|at| entry(&at.to_be_bytes())).collect();
     for &entry in &entries {
         put(&tree, entry, &mut hoard).ok().unwrap();
@@ -194,7 +216,7 @@ fn emptied_trees_give_their_nodes_back() {
 #[test]
 fn a_leaf_tells_of_additions_and_not_of_removals() {
     let mut hoard = Hoard::default();
-    let tree = Tree::new();
+    let tree = Tree::new(heap());
     let entries: Vec<Entry> = (0..9u32).map(|at| entry(&at.to_be_bytes())).collect();
     let insert = |at: usize, hoard: &mut Hoard| {
         put(&tree, entries[at], hoard).ok().unwrap();
@@ -226,7 +248,7 @@ fn a_leaf_tells_of_additions_and_not_of_removals() {
 fn readers_see_what_is_always_there() {
     const KEYS: u32 = if cfg!(miri) { 40 } else { 400 };
     const ROUNDS: usize = if cfg!(miri) { 3 } else { 60 };
-    let tree = Tree::new();
+    let tree = Tree::new(heap());
     let entries: Vec<Entry> = (0..KEYS).map(|at| entry(&at.to_be_bytes())).collect();
     let mut hoard = Hoard::default();
     for at in (0..KEYS as usize).step_by(4) {
@@ -326,7 +348,7 @@ fn readers_see_what_is_always_there() {
 fn appended_leaves_are_dense() {
     const KEYS: u32 = 300;
     let mut hoard = Hoard::default();
-    let mut tree = Tree::new();
+    let mut tree = Tree::new(heap());
     let entries: Vec<Entry> = (0..KEYS).map(|at| entry(&at.to_be_bytes())).collect();
     for &entry in &entries {
         put(&tree, entry, &mut hoard).ok().unwrap();
@@ -354,7 +376,7 @@ fn appended_leaves_are_dense() {
 #[test]
 fn an_insertion_does_not_trust_an_old_look_up() {
     let mut hoard = Hoard::default();
-    let tree = Tree::new();
+    let tree = Tree::new(heap());
     let entries: Vec<Entry> = (0..20u32).map(|at| entry(&at.to_be_bytes())).collect();
     let key = |at: usize| (at as u32).to_be_bytes();
     let (ten, fifteen) = (tree.spot(&key(10), None), tree.spot(&key(15), None));
@@ -387,7 +409,7 @@ fn an_insertion_does_not_trust_an_old_look_up() {
 #[test]
 fn a_finger_is_trusted_only_right_behind_it() {
     let mut hoard = Hoard::default();
-    let tree = Tree::new();
+    let tree = Tree::new(heap());
     let entries: Vec<Entry> = (0..100u32).map(|at| entry(&at.to_be_bytes())).collect();
     let key = |at: usize| (at as u32).to_be_bytes();
     let insert = |at: usize, last: Option<&Finger<AtomicU64>>, hoard: &mut Hoard| {
@@ -439,7 +461,7 @@ fn a_finger_is_trusted_only_right_behind_it() {
 /// split.
 #[test]
 fn a_leaf_that_has_room_again_is_not_split() {
-    let tree = Tree::<AtomicU64>::new();
+    let tree = Tree::<AtomicU64>::new(heap());
     let leaf = tree.root();
     let mut path = Path::new();
     path.push(leaf, leaf.latch().read().unwrap(), 0);
