@@ -13,6 +13,11 @@ use giveway_tier::Tier;
 use giveway_txn::Direction::Forward;
 use giveway_txn::{Database, KeyRange, Options, Schema, Table, TxnOptions, Type};
 
+/// Where the simulated disk of the crate's own tests finds what it stands on.
+mod log {
+    pub(crate) use giveway_txn::{Disk, DiskFile};
+}
+mod power;
 #[path = "memory/resident.rs"]
 mod resident;
 
@@ -145,4 +150,19 @@ fn a_purge_of_most_rows_gives_memory_back_and_delays_no_urgent_transaction() {
     assert!(left as f64 <= 1.3 * living as f64, "{left} of {living}");
     let middle = |took: &[Duration]| took[took.len() / 2];
     assert!(middle(&during) <= 2 * middle(&usual));
+}
+
+/// `crash` does the same with less.
+#[test]
+fn of_a_thousand_power_failures_none_loses_what_was_acknowledged() {
+    let summary = power::fail(power::setting("GIVEWAY_TXN_SEED", 1), 1000);
+    assert_eq!(
+        summary.in_flight.len(),
+        8,
+        "a kind of change was never in flight"
+    );
+    for (kind, (count, _)) in summary.in_flight {
+        assert!(count >= 20, "{kind:?}: {count}");
+    }
+    assert!(summary.with_batches > summary.failures / 4);
 }
