@@ -56,6 +56,8 @@ use crate::delivery::{Kind, Route};
 use crate::gate::{self, Gate};
 use crate::level::{Level, Levels};
 use crate::local::{self, Local};
+#[cfg(tsan)]
+use crate::sanitizer;
 use crate::trail::Stop;
 
 /// What a level runs whenever the worker goes to it.
@@ -239,9 +241,13 @@ impl Contexts {
         debug_assert_ne!(from.local().depth(), 0, "C2");
         debug_assert_ne!(to.local().depth(), 0, "C2");
         self.route.trail().run(to.level);
+        #[cfg(tsan)]
+        sanitizer::stops(to);
         // SAFETY: both are contexts of this thread; `from` runs, `to` is stopped,
         // and both are inside a region (C2).
         unsafe { arch::switch(from.saved.get(), to.saved.get(), self.quick_swap) }
+        #[cfg(tsan)]
+        sanitizer::goes_on(from);
     }
 
     /// Pauses `from`, inside a region, and lets an idle higher level run.
@@ -382,6 +388,8 @@ pub(crate) fn interrupted(kind: Kind, at: (usize, usize)) {
 /// The root of every context but the base: never returns, because its stack ends
 /// here.
 pub(crate) unsafe extern "C" fn root(context: *const ()) -> ! {
+    #[cfg(tsan)]
+    sanitizer::goes_on(context.cast::<Context>());
     // SAFETY: `first_frame` was given a context, which lives as long as it can be
     // switched to.
     let context = unsafe { &*context.cast::<Context>() };

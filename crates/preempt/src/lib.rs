@@ -82,6 +82,8 @@ mod presence;
 mod queue;
 mod region;
 mod remote;
+#[cfg(any(asan, tsan))]
+mod sanitizer;
 mod signal;
 mod starvation;
 mod stats;

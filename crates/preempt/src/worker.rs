@@ -20,6 +20,8 @@ use crate::level::Level;
 use crate::local::{self, Local};
 use crate::region::region;
 use crate::remote::Remote;
+#[cfg(asan)]
+use crate::sanitizer;
 
 /// The current thread as a worker, until it is dropped.
 ///
@@ -225,6 +227,12 @@ impl Drop for Worker {
         self.contexts.route().close();
         self.listed = None;
         self.contexts.unbind();
+        #[cfg(asan)]
+        for donor in &self.donors {
+            let lent = donor.lent();
+            // SAFETY: no context runs there any more, and the donor still sleeps (D1).
+            unsafe { sanitizer::ends(lent.stack.start..lent.top.addr()) };
+        }
         // The contexts are stopped for good: their donors may wake up.
         self.donors.clear();
     }
