@@ -32,7 +32,7 @@ check: setup ## Check formatting and lints; run the tests that boot no guest
 test: setup ## Check formatting, lints, licences; run every test
 	cargo xtask ci
 
-test-long: setup ## Run the tests that take hours: half an hour of stress in a guest
+test-long: setup ## Run the tests that take hours: stress in a guest, sanitizers
 	cargo xtask long
 
 test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that one once

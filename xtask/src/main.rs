@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask tidy` holds files to the rules of the house, `cargo xtask
 //! licenses` holds dependencies to ours, `cargo xtask notices` prints theirs,
-//! `cargo xtask models` runs the model checkers, `cargo xtask tests` every test or some,
+//! `cargo xtask models` runs the model checkers, `cargo xtask sanitize` tests that
+//! ThreadSanitizer and AddressSanitizer watch, `cargo xtask tests` every test or some,
 //! `cargo xtask lints` what the compiler can tell of all of it,
 //! `cargo xtask check` what a change is tried with, and `cargo xtask ci` what must pass.
 //! `cargo xtask publish` builds programs from the packages of the libraries, `cargo xtask
@@ -60,7 +61,9 @@ enum Task {
     Models(suite::Args),
     /// Every test, or some; those that fail once more, alone
     Tests(suite::Args),
-    /// What takes hours: the tests in the target `long` of any package
+    /// Tests that ThreadSanitizer and AddressSanitizer watch
+    Sanitize(suite::SanitizerArgs),
+    /// What takes hours: the tests in the target `long` of any package, and `sanitize`
     Long,
     /// UFS on each kernel of its range: the tests in the target `kernels` of any package
     Kernels,
@@ -84,7 +87,8 @@ fn main() -> ExitCode {
         Task::Records(args) => ci::run_records(&root(), &args),
         Task::Models(args) => suite::check_models(&root(), &args),
         Task::Tests(args) => suite::check(&root(), &args),
-        Task::Long => suite::check_apart(&root(), "long"),
+        Task::Sanitize(args) => suite::check_sanitizers(&root(), &args),
+        Task::Long => suite::check_long(&root()),
         Task::Kernels => suite::check_apart(&root(), "kernels"),
         Task::CflKernel => suite::check_apart(&root(), "cfl_kernel"),
         Task::DebugKernel => suite::check_apart(&root(), "debug_kernel"),

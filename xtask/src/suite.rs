@@ -1,14 +1,15 @@
 //! Every test of the workspace, side by side, and a second look at those that fail.
 //!
 //! ```text
-//! targets   builds all test programs at once, has each list its tests
-//! models    those among them that loom and shuttle run
-//! plan      units: a test, or the tests of a target that share something; longest first
-//! pool      as many units at once as there are CPUs
-//! process   one unit: its output, its time, its end
-//! harness   what a test program prints
-//! outcome   how a unit ended, a verdict on each test
-//! report    a line for each test, and the last lines
+//! targets     builds all test programs at once, has each list its tests
+//! models      those among them that loom and shuttle run
+//! sanitizers  those that ThreadSanitizer and AddressSanitizer watch
+//! plan        units: a test, or the tests of a target that share something; longest first
+//! pool        as many units at once as there are CPUs
+//! process     one unit: its output, its time, its end
+//! harness     what a test program prints
+//! outcome     how a unit ended, a verdict on each test
+//! report      a line for each test, and the last lines
 //! ```
 //!
 //! Many tests are of threads and time, and a machine that is not ours alone can
@@ -28,6 +29,7 @@ mod plan;
 mod pool;
 mod process;
 mod report;
+mod sanitizers;
 mod targets;
 
 use std::ffi::OsString;
@@ -44,12 +46,14 @@ use outcome::{lost, outcome};
 use plan::{Durations, Unit};
 use pool::Event;
 use report::Report;
+use sanitizers::Sanitizer;
 use targets::{Build, Target};
 
 use crate::lints;
 
-/// Longest run of a unit, and of one that boots a guest, compiles or starts a server. Far
-/// more than any takes on a busy machine: what is still there then hangs.
+/// Longest run of a unit, and of one that boots a guest, compiles, starts a server or is
+/// watched by a sanitizer. Far more than any takes on a busy machine: what is still there
+/// then hangs.
 const LIMIT: Duration = Duration::from_secs(600);
 const LIMIT_OF_OTHERS: Duration = Duration::from_secs(3000);
 /// The same for what runs at night.
@@ -82,6 +86,17 @@ pub(crate) struct Args {
     jobs: Option<usize>,
 }
 
+/// Which tests, under which sanitizer.
+#[derive(clap::Args, Default)]
+pub(crate) struct SanitizerArgs {
+    /// Tests whose names contain one of these; all without any. A name is as in
+    /// `giveway-txn tsan:churn rows`
+    words: Vec<String>,
+    /// Under this sanitizer alone
+    #[arg(long, value_name = "SANITIZER")]
+    only: Option<Sanitizer>,
+}
+
 /// Runs tests, and those that fail once more, alone.
 ///
 /// # Errors
@@ -99,7 +114,7 @@ pub(crate) fn check(root: &Path, args: &Args) -> Result<()> {
         targets.append(&mut models(root, &workspace)?);
         targets.extend(commands(root, args)?);
     }
-    run_and_look_again(root, args, &targets)
+    run_and_look_again(root, &args.words, args.slots(), limit, &targets)
 }
 
 /// Jobs that no test program of cargo's does.
@@ -138,7 +153,40 @@ fn commands(root: &Path, args: &Args) -> Result<Vec<Target>> {
 /// A model found something, or there is none of those that are meant.
 pub(crate) fn check_models(root: &Path, args: &Args) -> Result<()> {
     let targets = models(root, &crate::workspace()?)?;
-    run_and_look_again(root, args, &targets)
+    run_and_look_again(root, &args.words, args.slots(), limit, &targets)
+}
+
+/// Runs the tests that sanitizers watch.
+///
+/// # Errors
+/// A sanitizer found something, a test failed, or the toolchain lacks something.
+pub(crate) fn check_sanitizers(root: &Path, args: &SanitizerArgs) -> Result<()> {
+    let workspace = crate::workspace()?;
+    let mut targets = Vec::new();
+    for sanitizer in Sanitizer::ALL {
+        if args.only.is_none_or(|only| only == sanitizer) {
+            targets.append(&mut sanitizers::targets(root, &workspace, sanitizer)?);
+        }
+    }
+    // One at a time: each is slow enough as it is, and most have several threads.
+    let limit = |_: &Unit<'_>| LIMIT_OF_OTHERS;
+    run_and_look_again(root, &args.words, 1, limit, &targets)
+}
+
+/// Runs what takes hours: the tests in targets `long`, and those that sanitizers watch.
+///
+/// # Errors
+/// One of them failed.
+pub(crate) fn check_long(root: &Path) -> Result<()> {
+    let apart = check_apart(root, "long");
+    if process::STOPPED.load(Ordering::Relaxed) {
+        return apart;
+    }
+    let watched = check_sanitizers(root, &SanitizerArgs::default());
+    match (apart, watched) {
+        (Err(apart), Err(watched)) => bail!("{apart:#}; under sanitizers: {watched:#}"),
+        (apart, watched) => apart.and(watched),
+    }
 }
 
 /// The models, built for their checkers.
@@ -159,17 +207,19 @@ fn models(root: &Path, workspace: &Metadata) -> Result<Vec<Target>> {
     Ok(targets)
 }
 
-fn run_and_look_again(root: &Path, args: &Args, targets: &[Target]) -> Result<()> {
+fn run_and_look_again(
+    root: &Path,
+    words: &[String],
+    slots: usize,
+    limit: impl Fn(&Unit<'_>) -> Duration + Copy + Sync,
+    targets: &[Target],
+) -> Result<()> {
     let mut durations = Durations::read(&root.join(DURATIONS));
-    let units = plan::units(targets, &args.words, &durations);
+    let units = plan::units(targets, words, &durations);
     if units.is_empty() {
-        bail!(
-            "no test has a name that contains {}",
-            args.words.join(" or ")
-        );
+        bail!("no test has a name that contains {}", words.join(" or "));
     }
     process::on_interrupt()?;
-    let slots = args.slots();
     let mut report = Report::new(&units);
     run(&units, slots, limit, &mut report);
     // Alone: that is in one slot.

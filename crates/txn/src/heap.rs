@@ -60,7 +60,6 @@ use crate::preemption;
 /// multiple of more are aligned to that, up to [`HEADER`].
 const GRAIN: usize = 16;
 /// Objects above this many bytes are the global allocator's. So are all under
-/// Objects above this many bytes are the global allocator's. So are all under
 /// Miri and AddressSanitizer, which then see uses of what was freed.
 const LARGEST: usize = if cfg!(any(miri, asan)) { 0 } else { 2048 };
 /// Lists of a pool.

@@ -78,6 +78,7 @@ pub(super) fn builds() -> [Build; 2] {
         Build {
             args,
             cfg: Some(checker),
+            ..Build::default()
         }
     })
 }

@@ -56,13 +56,17 @@ pub(super) struct Ended {
 
 /// Has every process that `run` has started killed when this one is told to end.
 pub(super) fn on_interrupt() -> Result<()> {
-    ctrlc::set_handler(|| {
+    let set = ctrlc::set_handler(|| {
         STOPPED.store(true, Ordering::SeqCst);
         for group in running().iter() {
             kill(*group);
         }
-    })
-    .context("a handler of signals")
+    });
+    match set {
+        // One command runs several lots of tests.
+        Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        set => set.context("a handler of signals"),
+    }
 }
 
 /// Runs a command to its end, or to the end of its time.

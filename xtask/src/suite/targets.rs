@@ -54,6 +54,8 @@ pub(super) struct Target {
     pub(super) name: String,
     pub(super) program: PathBuf,
     args: Vec<OsString>,
+    /// Variables that its processes have beside those of this one.
+    pub(super) env: Vec<(&'static str, OsString)>,
     pub(super) traits: Traits,
     /// Its tests; none for a target that is one test, without Rust's harness.
     pub(super) tests: Option<Vec<String>>,
@@ -83,6 +85,7 @@ impl Target {
             .env("PATH", crate::ci::path())
             // Tests need not build the workspace's programs: they are beside this one.
             .env("GIVEWAY_BUILT", "1")
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .current_dir(directory);
         command
     }
@@ -100,6 +103,7 @@ impl Target {
             name: name.to_owned(),
             program,
             args: line,
+            env: Vec::new(),
             traits: Traits {
                 server: true,
                 ..Traits::default()
@@ -132,6 +136,7 @@ impl Target {
             name: name.to_owned(),
             program: PathBuf::from("/bin/sh"),
             args: Vec::new(),
+            env: Vec::new(),
             traits,
             tests,
             takes: None,
@@ -164,6 +169,8 @@ pub(crate) struct Build {
     /// Of a build that is unlike others: what its targets' names begin with, the name of
     /// its directory below `target`, and a `cfg`.
     pub(crate) cfg: Option<&'static str>,
+    /// Options of the compiler that a stable one refuses unless it is told to be another.
+    pub(crate) unstable: &'static [&'static str],
 }
 
 /// Builds test programs, and has each list its tests.
@@ -178,11 +185,15 @@ pub(super) fn build(root: &Path, workspace: &Metadata, build: &Build) -> Result<
         // As in commands that are tests: some build scripts look whether it has changed.
         .env("PATH", crate::ci::path())
         .args(&build.args);
+    if !build.unstable.is_empty() {
+        command.env("RUSTC_BOOTSTRAP", "1");
+    }
     if let Some(cfg) = build.cfg {
+        let flags = format!("--cfg {cfg} {}", build.unstable.join(" "));
         command
             .arg("--target-dir")
             .arg(workspace.target_directory.join(cfg))
-            .env("RUSTFLAGS", format!("--cfg {cfg}"));
+            .env("RUSTFLAGS", flags.trim_end());
     } else {
         command.env(lints::WRAPPER, lints::recorder(root));
     }
@@ -254,6 +265,7 @@ fn target(workspace: &Metadata, artifact: &Artifact, cfg: Option<&str>) -> Resul
         name,
         program: program.clone().into_std_path_buf(),
         args: Vec::new(),
+        env: Vec::new(),
         traits,
         tests: None,
         takes: None,
