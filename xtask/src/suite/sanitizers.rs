@@ -125,9 +125,24 @@ struct LeftOut {
 
 const MEMORY: &str = "measures the process's memory, most of which is the sanitizer's";
 const MALLOC: &str = "looks for the C library's malloc; the sanitizer's is in its place";
+const GDB: &str = "gdb stops the program, and takes minutes to read one of this size";
 const MODELS: &str = "loom runs a model's threads on stacks that it switches by itself";
 
 const LEFT_OUT: &[LeftOut] = &[
+    LeftOut {
+        sanitizer: Sanitizer::Thread,
+        package: "giveway-preempt",
+        target: "debugger",
+        tests: "",
+        why: GDB,
+    },
+    LeftOut {
+        sanitizer: Sanitizer::Address,
+        package: "giveway-preempt",
+        target: "debugger",
+        tests: "",
+        why: GDB,
+    },
     LeftOut {
         sanitizer: Sanitizer::Thread,
         package: "giveway-preempt",
