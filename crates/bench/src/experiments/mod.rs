@@ -29,6 +29,8 @@ pub(crate) mod mixed;
 #[cfg(feature = "experiments")]
 pub(crate) mod ml;
 #[cfg(feature = "experiments")]
+pub(crate) mod oltp;
+#[cfg(feature = "experiments")]
 pub(crate) mod oversubscription;
 #[cfg(feature = "experiments")]
 pub(crate) mod placement;
@@ -74,6 +76,8 @@ pub(crate) const ALL: &[Registered] = &[
     Registered::of::<kernel_locks::cli::KernelLocks>(),
     #[cfg(feature = "experiments")]
     Registered::of::<preempt::Preempt>(),
+    #[cfg(feature = "experiments")]
+    Registered::of::<oltp::cli::Oltp>(),
     #[cfg(feature = "experiments")]
     Registered::of::<rocksdb::cli::Rocksdb>(),
     #[cfg(feature = "experiments")]
