@@ -107,7 +107,8 @@ impl Loaded {
                 count += latencies.len();
                 *all.entry(operation).or_insert_with(histogram) += latencies;
             }
-            per_s += count as f64 * 1e9 / log.spent_ns as f64;
+            // A thread that had no CPU in its turn has done nothing in no time.
+            per_s += count as f64 * 1e9 / log.spent_ns.max(1) as f64;
         }
         let pairs = |latencies: Histogram<u64>| {
             let values = latencies.iter_recorded();
