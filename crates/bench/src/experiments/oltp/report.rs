@@ -554,7 +554,7 @@ mod tests {
             "E: median of scans, of LMDB's".to_owned(),
             "2.00".to_owned(),
         );
-        assert_eq!(missed(&report), [scans.clone()]);
+        assert_eq!(missed(&report), std::slice::from_ref(&scans));
         for row in &mut report.rows {
             if (row.engine, row.workload, row.columns) == (OltpEngine::Sqlite, OltpWorkload::B, 1) {
                 row.latency.get_mut(&Operation::Update).unwrap().p99_us = 2.0;

@@ -77,7 +77,6 @@ impl Loaded {
             }
             Ok(())
         })?;
-        drop(values);
         Ok(Loaded {
             store,
             columns,
