@@ -39,7 +39,5 @@ mod turn;
 #[cfg(feature = "engines")]
 mod ycsb;
 
-pub(crate) use row::OltpRow;
-
 /// The name of the experiment.
 pub(crate) const NAME: &str = "oltp";
