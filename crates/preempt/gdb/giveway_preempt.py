@@ -39,7 +39,7 @@ BY_ITSELF = 1
 
 # Of src/arch/x86_64.rs: what lies above a saved stack pointer, by its offset.
 PUSHED = {"r15": 0x08, "r14": 0x10, "r13": 0x18, "r12": 0x20, "rbx": 0x28, "rbp": 0x30}
-RETURN = 0x30
+RETURN = 0x38
 FRAME_BYTES = 0x40
 
 
