@@ -250,7 +250,11 @@ impl Experiment for KernelLocks {
     const SUMMARY: &'static str = "two cgroups that rename files share a mutex or a spinlock of \
         the kernel, stock and under CFL: operations, latency, hold time, fairness";
     const SECTION: &'static str = "CFL (paper 004), Sections 2.1, 4.2, 4.4 and 4.6.2";
-    const SUBJECT: &'static [&'static str] = &["kernel/cfl/*.patch", "crates/lab/kernel"];
+    const SUBJECT: &'static [&'static str] = &[
+        "kernel/cfl/*.patch",
+        "crates/lab/kernel/cfl.config",
+        "crates/lab/kernel/guest.config",
+    ];
     const QUICK: &'static str = "--parts rename --locks stock,cfl --seconds 0.1 --no-build";
     type Args = KernelLocksArgs;
     type Row = KernelLocksRow;
