@@ -20,8 +20,11 @@ mod log {
 mod power;
 #[path = "memory/resident.rs"]
 mod resident;
+#[path = "memory/rows.rs"]
+mod rows;
 
 use resident::resident;
+use rows::insert;
 
 #[global_allocator]
 static ALLOC: RegionAlloc<System> = RegionAlloc(System);
@@ -29,19 +32,6 @@ static ALLOC: RegionAlloc<System> = RegionAlloc(System);
 const LIVING: i64 = 200_000;
 const PURGED: i64 = 1_200_000;
 const URGENT: usize = 200;
-
-fn insert(db: &Database, table: &Table, ids: std::ops::Range<i64>) {
-    for from in ids.clone().step_by(1000) {
-        db.run(TxnOptions::snapshot(), |txn| {
-            (from..(from + 1000).min(ids.end)).try_for_each(|id| {
-                txn.insert_with(table, |row| {
-                    row.set_i64(0, id).set_bytes(1, &[1; 100]);
-                })
-            })
-        })
-        .unwrap();
-    }
-}
 
 /// How long urgent transactions took, one after the other, sorted; each has to succeed.
 fn urgent(pool: &Pool, db: &Arc<Database>, table: &Table) -> Vec<Duration> {
@@ -105,9 +95,9 @@ fn a_purge_of_most_rows_gives_memory_back_and_delays_no_urgent_transaction() {
         .build();
     let table = db.create_table(schema.unwrap()).unwrap();
     let before = resident();
-    insert(&db, &table, 0..LIVING);
+    insert(&db, &table, 0..LIVING, 100);
     let living = resident() - before;
-    insert(&db, &table, LIVING..LIVING + PURGED);
+    insert(&db, &table, LIVING..LIVING + PURGED, 100);
     let full = resident() - before;
     assert!(full > 5 * living, "{full} and {living} bytes");
     let pool = Pool::builder().workers(1).policy(Policy::best()).build();

@@ -8,25 +8,15 @@ use giveway_txn::{Database, Options, Schema, Table, Transaction, TxnOptions, Typ
 
 #[path = "memory/resident.rs"]
 mod resident;
+#[path = "memory/rows.rs"]
+mod rows;
 
 use resident::resident;
+use rows::insert;
 
 const LIVING: i64 = 6_000;
 const PURGED: i64 = 30_000;
 const BYTES: usize = 1000;
-
-fn insert(db: &Database, table: &Table, ids: std::ops::Range<i64>) {
-    for from in ids.clone().step_by(1000) {
-        db.run(TxnOptions::snapshot(), |txn| {
-            (from..(from + 1000).min(ids.end)).try_for_each(|id| {
-                txn.insert_with(table, |row| {
-                    row.set_i64(0, id).set_bytes(1, &[1; BYTES]);
-                })
-            })
-        })
-        .unwrap();
-    }
-}
 
 fn purge(db: &Database, table: &Table) {
     db.run(TxnOptions::snapshot(), |txn| {
@@ -49,7 +39,7 @@ fn memory_falls_unasked_when_most_rows_are_gone() {
         .build();
     let table = db.create_table(schema.unwrap()).unwrap();
     let before = resident();
-    insert(&db, &table, 0..LIVING);
+    insert(&db, &table, 0..LIVING, BYTES);
     let living = resident() - before;
     // Beside that, free chunks and lists are kept that do not grow with what lives.
     let bound = living * 13 / 10 + (10 << 20);
@@ -62,7 +52,7 @@ fn memory_falls_unasked_when_most_rows_are_gone() {
         );
     };
     let fill = || {
-        insert(&db, &table, LIVING..LIVING + PURGED);
+        insert(&db, &table, LIVING..LIVING + PURGED, BYTES);
         let full = resident() - before;
         assert!(
             full > 3 * living && full > bound,

@@ -12,7 +12,8 @@ use fjall::{
     SingleWriterTxKeyspace,
 };
 
-use super::{Change, Failed, MEMORY_BYTES, Outcome, Session, Store, Work};
+use super::key_value::KeyValue;
+use super::{Change, Failed, MEMORY_BYTES, Outcome, Store, Work};
 
 /// A database with one keyspace.
 pub(super) struct Fjall {
@@ -35,17 +36,6 @@ impl Fjall {
         let rows = database.keyspace("usertable", options)?;
         Ok(Fjall { database, rows })
     }
-
-    /// Changes a column, and shows the row as it was.
-    fn change(&self, key: &[u8], change: Change<'_>, show: impl FnOnce(&[u8])) -> Outcome<()> {
-        let before = self.rows.fetch_update(key, |found| {
-            let mut row = found?.to_vec();
-            change.put(&mut row);
-            Some(row.into())
-        })?;
-        show(&before.ok_or_else(Failed::missing)?);
-        Ok(())
-    }
 }
 
 impl Store for Fjall {
@@ -54,37 +44,28 @@ impl Store for Fjall {
     }
 }
 
-impl Session for &Fjall {
-    fn insert(&mut self, key: &[u8], row: &[u8]) -> Outcome<()> {
+impl KeyValue for Fjall {
+    fn put(&self, key: &[u8], row: &[u8]) -> Outcome<()> {
         Ok(self.rows.insert(key, row)?)
     }
 
-    fn read(&mut self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
-        row.clear();
+    fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
         let found = self.rows.get(key)?;
         row.extend_from_slice(&found.ok_or_else(Failed::missing)?);
         Ok(())
     }
 
-    fn update(&mut self, key: &[u8], change: Change<'_>) -> Outcome<()> {
-        match change.is_whole() {
-            true => self.insert(key, change.value),
-            false => self.change(key, change, |_| ()),
-        }
+    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
+        let before = self.rows.fetch_update(key, |found| {
+            let mut row = found?.to_vec();
+            change.put(&mut row);
+            Some(row.into())
+        })?;
+        show(&before.ok_or_else(Failed::missing)?);
+        Ok(())
     }
 
-    fn read_and_update(
-        &mut self,
-        key: &[u8],
-        change: Change<'_>,
-        row: &mut Vec<u8>,
-    ) -> Outcome<()> {
-        row.clear();
-        self.change(key, change, |found| row.extend_from_slice(found))
-    }
-
-    fn scan(&mut self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
-        rows.clear();
+    fn range(&self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
         let mut seen = 0;
         let snapshot = self.database.read_tx();
         for found in snapshot.range(&self.rows, from..).take(count) {

@@ -9,7 +9,8 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 
-use super::{Change, Failed, MEMORY_BYTES, Outcome, Session, Store, Work};
+use super::key_value::KeyValue;
+use super::{Change, Failed, MEMORY_BYTES, Outcome, Store, Work};
 
 /// An environment, whose unnamed database has the rows.
 pub(super) struct Lmdb(Env);
@@ -55,13 +56,25 @@ impl Store for Lmdb {
                 heed::Result::Ok(CommitOrAbort::<_, ()>::Commit(rows))
             });
         let rows = opened?.unwrap_commit();
-        work(&mut Rows { env: &self.0, rows })
+        work(&mut &Rows { env: &self.0, rows })
     }
 }
 
-impl Rows<'_> {
-    /// Changes a column, and shows the row as it was.
-    fn change(&self, key: &[u8], change: Change<'_>, show: impl FnOnce(&[u8])) -> Outcome<()> {
+impl KeyValue for Rows<'_> {
+    fn put(&self, key: &[u8], row: &[u8]) -> Outcome<()> {
+        let mut transaction = self.env.write_txn()?;
+        self.rows.put(&mut transaction, key, row)?;
+        Ok(transaction.commit()?)
+    }
+
+    fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
+        let transaction = self.env.read_txn()?;
+        let found = self.rows.get(&transaction, key)?;
+        row.extend_from_slice(found.ok_or_else(Failed::missing)?);
+        Ok(())
+    }
+
+    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
         let mut transaction = self.env.write_txn()?;
         let found = self.rows.get(&transaction, key)?;
         let mut row = found.ok_or_else(Failed::missing)?.to_vec();
@@ -70,42 +83,8 @@ impl Rows<'_> {
         self.rows.put(&mut transaction, key, &row)?;
         Ok(transaction.commit()?)
     }
-}
 
-impl Session for Rows<'_> {
-    fn insert(&mut self, key: &[u8], row: &[u8]) -> Outcome<()> {
-        let mut transaction = self.env.write_txn()?;
-        self.rows.put(&mut transaction, key, row)?;
-        Ok(transaction.commit()?)
-    }
-
-    fn read(&mut self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
-        row.clear();
-        let transaction = self.env.read_txn()?;
-        let found = self.rows.get(&transaction, key)?;
-        row.extend_from_slice(found.ok_or_else(Failed::missing)?);
-        Ok(())
-    }
-
-    fn update(&mut self, key: &[u8], change: Change<'_>) -> Outcome<()> {
-        match change.is_whole() {
-            true => self.insert(key, change.value),
-            false => self.change(key, change, |_| ()),
-        }
-    }
-
-    fn read_and_update(
-        &mut self,
-        key: &[u8],
-        change: Change<'_>,
-        row: &mut Vec<u8>,
-    ) -> Outcome<()> {
-        row.clear();
-        self.change(key, change, |found| row.extend_from_slice(found))
-    }
-
-    fn scan(&mut self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
-        rows.clear();
+    fn range(&self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
         let transaction = self.env.read_txn()?;
         let range = (Bound::Included(from), Bound::Unbounded);
         let mut seen = 0;

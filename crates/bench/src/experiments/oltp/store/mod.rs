@@ -13,13 +13,14 @@
 //! | --- | --- | --- |
 //! | `giveway` | giveway-txn | columns |
 //! | `sqlite` | SQLite | columns |
-//! | `lmdb`, `redb`, `fjall`, `sled`, `rocksdb` | key-value stores | a value, its columns side by side |
+//! | `lmdb`, `redb`, `fjall`, `sled`, `rocksdb` | key-value stores (`key_value`) | a value, its columns side by side |
 //!
 //! `docs/measure/oltp.md` has the settings of each with the reasons.
 
 #[cfg(feature = "rivals")]
 mod fjall;
 mod giveway;
+mod key_value;
 #[cfg(feature = "rivals")]
 mod lmdb;
 mod redb;

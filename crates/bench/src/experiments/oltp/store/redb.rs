@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use redb::backends::InMemoryBackend;
 use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 
-use super::{Change, Failed, MEMORY_BYTES, Outcome, Session, Store, Work};
+use super::key_value::KeyValue;
+use super::{Change, Failed, MEMORY_BYTES, Outcome, Store, Work};
 
 /// Commits from one that is durable to the next.
 const DURABLE_EVERY: u32 = 1_000;
@@ -45,19 +46,6 @@ impl Redb {
         work(&mut transaction.open_table(TABLE)?)?;
         Ok(transaction.commit()?)
     }
-
-    /// Changes a column, and shows the row as it was.
-    fn change(&self, key: &[u8], change: Change<'_>, show: impl FnOnce(&[u8])) -> Outcome<()> {
-        self.write(|table| {
-            let found = table.get(key)?.ok_or_else(Failed::missing)?;
-            let mut row = found.value().to_vec();
-            drop(found);
-            show(&row);
-            change.put(&mut row);
-            table.insert(key, row.as_slice())?;
-            Ok(())
-        })
-    }
 }
 
 type Table<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
@@ -68,41 +56,34 @@ impl Store for Redb {
     }
 }
 
-impl Session for &Redb {
-    fn insert(&mut self, key: &[u8], row: &[u8]) -> Outcome<()> {
+impl KeyValue for Redb {
+    fn put(&self, key: &[u8], row: &[u8]) -> Outcome<()> {
         self.write(|table| {
             table.insert(key, row)?;
             Ok(())
         })
     }
 
-    fn read(&mut self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
-        row.clear();
+    fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
         let table = self.database.begin_read()?.open_table(TABLE)?;
         let found = table.get(key)?.ok_or_else(Failed::missing)?;
         row.extend_from_slice(found.value());
         Ok(())
     }
 
-    fn update(&mut self, key: &[u8], change: Change<'_>) -> Outcome<()> {
-        if change.is_whole() {
-            return self.insert(key, change.value);
-        }
-        self.change(key, change, |_| ())
+    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
+        self.write(|table| {
+            let found = table.get(key)?.ok_or_else(Failed::missing)?;
+            let mut row = found.value().to_vec();
+            drop(found);
+            show(&row);
+            change.put(&mut row);
+            table.insert(key, row.as_slice())?;
+            Ok(())
+        })
     }
 
-    fn read_and_update(
-        &mut self,
-        key: &[u8],
-        change: Change<'_>,
-        row: &mut Vec<u8>,
-    ) -> Outcome<()> {
-        row.clear();
-        self.change(key, change, |found| row.extend_from_slice(found))
-    }
-
-    fn scan(&mut self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
-        rows.clear();
+    fn range(&self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
         let table = self.database.begin_read()?.open_table(TABLE)?;
         let mut seen = 0;
         for found in table.range(from..)?.take(count) {

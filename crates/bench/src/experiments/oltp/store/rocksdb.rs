@@ -23,7 +23,8 @@ use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_NOW};
 
-use super::{Change, Failed, MEMORY_BYTES, Outcome, Session, Store, Work};
+use super::key_value::KeyValue;
+use super::{Change, Failed, MEMORY_BYTES, Outcome, Store, Work};
 
 /// The library's names: Debian 12's, and that of the package for developers.
 const NAMES: [&str; 2] = ["librocksdb.so.7.8", "librocksdb.so"];
@@ -264,11 +265,6 @@ impl Rocksdb {
             }
         }
     }
-
-    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
-        while !self.attempt(key, change, &mut show)? {}
-        Ok(())
-    }
 }
 
 fn is_conflict(reason: &str) -> bool {
@@ -320,8 +316,8 @@ impl Store for Rocksdb {
     }
 }
 
-impl Session for &Rocksdb {
-    fn insert(&mut self, key: &[u8], row: &[u8]) -> Outcome<()> {
+impl KeyValue for Rocksdb {
+    fn put(&self, key: &[u8], row: &[u8]) -> Outcome<()> {
         let mut error = ptr::null_mut();
         // SAFETY: R1, R3, R4.
         unsafe {
@@ -338,8 +334,7 @@ impl Session for &Rocksdb {
         }
     }
 
-    fn read(&mut self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
-        row.clear();
+    fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
         let mut error = ptr::null_mut();
         // SAFETY: R1 to R4; the bytes are copied before the slice ends.
         unsafe {
@@ -362,27 +357,12 @@ impl Session for &Rocksdb {
         Ok(())
     }
 
-    fn update(&mut self, key: &[u8], change: Change<'_>) -> Outcome<()> {
-        match change.is_whole() {
-            true => self.insert(key, change.value),
-            false => self.change(key, change, |_| ()),
-        }
+    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
+        while !self.attempt(key, change, &mut show)? {}
+        Ok(())
     }
 
-    fn read_and_update(
-        &mut self,
-        key: &[u8],
-        change: Change<'_>,
-        row: &mut Vec<u8>,
-    ) -> Outcome<()> {
-        self.change(key, change, |found| {
-            row.clear();
-            row.extend_from_slice(found);
-        })
-    }
-
-    fn scan(&mut self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
-        rows.clear();
+    fn range(&self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
         let call = &self.call;
         let mut seen = 0;
         // SAFETY: R1 to R4; a value is copied before the iterator goes on.
