@@ -27,10 +27,12 @@
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
 
 use crate::Lab;
 use crate::archive;
@@ -208,7 +210,7 @@ pub(crate) fn shell(lab: &Lab, machine: &Machine, job: &Job) -> Result<()> {
         return Ok(());
     }
     Err(LabError::GuestDied {
-        reason: format!("the emulator ended with {status}"),
+        reason: failed(status, devices.dir.path()),
         tail: String::new(),
     })
 }
@@ -269,6 +271,20 @@ fn reason_in(said: &[String]) -> String {
         .or(said.iter().rfind(|line| !line.is_empty()))
         .cloned()
         .unwrap_or_default()
+}
+
+/// How the emulator failed, whose devices' files are in `dir`. Those that a guest writes are
+/// mapped and have holes, so a full disk comes as a signal.
+fn failed(status: ExitStatus, dir: &Path) -> String {
+    let said = format!("the emulator ended with {status}");
+    if status.signal() != Some(Signal::SIGBUS as i32) {
+        return said;
+    }
+    format!(
+        "{said}, as it does where the disk of {} is full (remedy: free some space there, or \
+         set TMPDIR to a directory of another disk)",
+        dir.display()
+    )
 }
 
 /// Whether KVM boots this kernel here. `/dev/kvm` alone proves nothing: nested
@@ -452,7 +468,7 @@ impl Prepared {
                 .to_owned(),
         };
         if !status.success() {
-            return Err(died(format!("the emulator ended with {status}")));
+            return Err(died(failed(status, devices.dir.path())));
         }
         let Some(results) = devices.results()? else {
             return Err(died(console::panic_message(&console).unwrap_or_else(
@@ -648,7 +664,7 @@ fn command(
     // parent, which is all a child may do between fork and exec.
     unsafe {
         command.pre_exec(|| {
-            nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
+            nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
             Ok(())
         });
     }

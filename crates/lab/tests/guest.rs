@@ -9,6 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use giveway_lab::{Clock, Job, Lab, LabError, LabSpec, Machine, Silent};
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 fn machine() -> Machine {
     Machine {
@@ -207,6 +209,30 @@ fn a_guest_that_hangs_is_stopped_and_nothing_is_left_running() {
         .unwrap_err();
     assert!(matches!(error, LabError::Timeout { .. }), "{error}");
     assert!(start.elapsed() < Duration::from_secs(40));
+    assert_eq!(emulators(), 0);
+}
+
+#[test]
+fn a_disk_too_full_for_the_results_is_named() {
+    let _alone = alone();
+    let lab = lab();
+    // A disk of the guest's devices alone: a thread can have its own mounts, and they
+    // end with it.
+    let said = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let none = None::<&str>;
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
+            mount(none, "/", none, private, none).unwrap();
+            let (disk, size) = (std::env::temp_dir(), Some("size=32m"));
+            mount(Some("none"), &disk, Some("tmpfs"), MsFlags::empty(), size).unwrap();
+            let job = Job::script("head -c 64M /dev/zero >/results/large");
+            let ended = lab.run(&machine(), &job, &mut |_| {});
+            ended.unwrap_err().to_string()
+        });
+        thread.join().unwrap()
+    });
+    assert!(said.contains("is full (remedy: free some space"), "{said}");
     assert_eq!(emulators(), 0);
 }
 
