@@ -288,9 +288,8 @@ impl Inner {
     fn limit_garbage(&self, slot: usize, txn_context: &mut TxnContext) {
         txn_context.leave(&self.surplus);
         self.gather_surplus();
-        let (oldest, holder) = self.epochs.oldest(None);
         let freed =
-            txn_context.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+            txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
         txn_context.pass_on(&self.surplus, &self.epochs);
         txn_context.account(self.shared(slot));
         let garbage = self.sum(|shared| &shared.garbage);
@@ -300,6 +299,7 @@ impl Inner {
         }
         // What is left of the surplus waits for the oldest snapshot (X1). What
         // transactions keep until their end is nobody else's to give up.
+        let (_, holder) = self.epochs.oldest(None);
         let own = txn_context.kept() as u64;
         let held = self.surplus.bytes();
         let doomed = match holder {
@@ -326,8 +326,7 @@ impl Inner {
     fn reclaim(&self, slot: usize, txn_context: &mut TxnContext) {
         txn_context.leave(&self.surplus);
         self.gather_surplus();
-        let (oldest, _) = self.epochs.oldest(None);
-        txn_context.collect_surplus(&self.surplus, &self.epochs, oldest, COLLECT_AT_LIMIT);
+        txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
         txn_context.pass_on(&self.surplus, &self.epochs);
         txn_context.pool.trim();
         self.heap.cool();

@@ -164,10 +164,11 @@ impl<P> Epochs<P> {
 
     /// Memory stamped with less than this can be freed; with it, the slot that has
     /// the oldest snapshot and its published number. The slot `but` does not count:
-    /// its holder will not use what it has found.
+    /// its holder will not use what it has found. For memory that was stamped before this
+    /// is called, and the caller knows it (E1): not for what others unlink meanwhile.
     pub(crate) fn oldest(&self, but: Option<usize>) -> (u64, Option<(usize, u64)>) {
         // Needs no fence: the caller has the stamps from `stamp`, directly or
-        // through a slot, and that has one.
+        // through a slot or the lock of the surplus, and that has one.
         let mut oldest = None;
         for index in 0..self.used() {
             let published = self.slots[index].published.load(Acquire);

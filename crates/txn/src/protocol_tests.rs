@@ -1,10 +1,12 @@
-//! Tests of `latch`, `txn_status` and `epoch` in one thread. They are not in those
+//! Tests of `latch`, `txn_status`, `epoch` and `surplus` in one thread. They are not in those
 //! files because the model checker of `tests/models.rs` includes these.
 
 use crate::epoch::Epochs;
 use crate::latch::Latch;
 use crate::preemption;
+use crate::surplus::{LIMBO, Limbo, Surplus};
 use crate::sync::SLOTS;
+use crate::txn_context::Retired;
 use crate::txn_status::{Outcome, TxnStatus};
 
 #[test]
@@ -63,4 +65,23 @@ fn a_claim_fails_when_all_slots_are_taken() {
         epochs.claim(3).unwrap();
     }
     assert!(epochs.claim(3).is_none());
+}
+
+/// What is left of a long limbo keeps no more memory than it takes.
+#[test]
+fn what_is_left_of_a_long_limbo_keeps_little_memory() {
+    let surplus = Surplus::default();
+    let mut limbo = Limbo::with_capacity(100_000);
+    let piece = |stamp| (stamp, Retired::Table(std::ptr::null()));
+    limbo.extend((0..10_000).map(piece));
+    surplus.leave(limbo, 0);
+    let piece = size_of::<(u64, Retired)>() as u64;
+    assert!(surplus.lists() < 11_000 * piece, "{}", surplus.lists());
+    // It goes with its pieces, the first ones first.
+    let mut taken = Vec::new();
+    assert_eq!(surplus.take(|| 7_000, usize::MAX, &mut taken), 7_000);
+    let left = 3_000 + LIMBO as u64;
+    assert!(surplus.lists() <= left * piece, "{}", surplus.lists());
+    assert_eq!(surplus.take(|| u64::MAX, usize::MAX, &mut taken), 3_000);
+    assert_eq!(surplus.lists(), 0);
 }

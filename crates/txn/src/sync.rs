@@ -1,10 +1,11 @@
 //! What the protocols stand on: atomics, waiting, and how many slots there are.
 //!
-//! `tests/models.rs` puts others in their place and runs `latch`, `txn_status` and
-//! `epoch` as they are under a model checker of weak memory.
+//! `tests/models.rs` puts others in their place and runs `latch`, `txn_status`, `epoch`
+//! and `surplus` as they are under a model checker of weak memory.
 
 pub(crate) use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-pub(crate) use std::sync::atomic::{AtomicU64, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, fence};
+pub(crate) use std::sync::{Mutex, PoisonError};
 
 /// Whether a model checker runs the protocols. Assertions that read atomics are left
 /// out there: every access multiplies what it has to explore.

@@ -382,8 +382,7 @@ impl TxnContext {
         // and its part of a node.
         self.collect(epochs, slot, (3 * made).max(COLLECT_AT_LEAST));
         if surplus.has_some() {
-            let (oldest, _) = epochs.oldest(Some(slot));
-            self.collect_surplus(surplus, epochs, oldest, 2 * made + SURPLUS_AT_LEAST);
+            self.collect_surplus(surplus, epochs, Some(slot), 2 * made + SURPLUS_AT_LEAST);
         }
         if time() {
             self.collect_all(surplus, epochs, slot, time);
@@ -411,8 +410,7 @@ impl TxnContext {
             self.pass_on(surplus, epochs);
             if !is_more && surplus.has_some() {
                 epochs.renew(slot);
-                let (oldest, _) = epochs.oldest(Some(slot));
-                is_more = self.collect_surplus(surplus, epochs, oldest, surplus::AT_ONCE) > 0;
+                is_more = self.collect_surplus(surplus, epochs, Some(slot), surplus::AT_ONCE) > 0;
             }
             if !is_more || !time() {
                 return;
@@ -453,21 +451,21 @@ impl TxnContext {
         !self.limbo.is_empty()
     }
 
-    /// Frees of the surplus what was stamped before `oldest`, at most so many
-    /// pieces; how many there were. The caller has an open transaction, or holds a
-    /// slot.
+    /// Frees of the surplus what no transaction can find any more, but for that of the
+    /// slot `but`, at most so many pieces; how many there were. The caller has an open
+    /// transaction, or holds a slot.
     pub(crate) fn collect_surplus(
         &mut self,
         surplus: &Surplus,
         epochs: &Epochs<TxnContext>,
-        oldest: u64,
+        but: Option<usize>,
         most: usize,
     ) -> usize {
         let mut count = 0;
         while count < most {
             let some = (most - count).min(surplus::AT_ONCE);
             let mut taken = std::mem::take(&mut self.taken);
-            let found = surplus.take(oldest, some, &mut taken);
+            let found = surplus.take(|| epochs.oldest(but).0, some, &mut taken);
             let bytes = taken.drain(..).map(|retired| self.free(retired)).sum();
             self.taken = taken;
             surplus.freed(bytes);

@@ -14,13 +14,17 @@ mod epoch;
 mod gate;
 #[path = "../src/latch.rs"]
 mod latch;
+#[path = "../src/surplus.rs"]
+mod surplus;
 #[path = "../src/txn_status.rs"]
 mod txn_status;
 
 /// In the place of `src/sync.rs`.
 mod sync {
+    pub(crate) use loom::sync::Mutex;
     pub(crate) use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-    pub(crate) use loom::sync::atomic::{AtomicU64, fence};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
+    pub(crate) use std::sync::PoisonError;
 
     pub(crate) const SLOTS: usize = 2;
     pub(crate) const MODEL: bool = true;
@@ -49,6 +53,15 @@ mod preemption {
     }
 }
 
+/// In the place of `src/txn_context.rs`: what can be freed has a number.
+mod txn_context {
+    pub(crate) struct Retired(pub(crate) usize);
+
+    impl Retired {
+        pub(crate) unsafe fn free(self, _pool: Option<&mut ()>) {}
+    }
+}
+
 use loom::cell::UnsafeCell;
 use loom::model::Builder;
 use loom::sync::Arc;
@@ -58,7 +71,9 @@ use claims::Claims;
 use epoch::Epochs;
 use gate::Gate;
 use latch::Latch;
+use surplus::Surplus;
 use sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release};
+use txn_context::Retired;
 use txn_status::TxnStatus;
 
 /// Switches of threads that are tried beyond those that must be.
@@ -309,46 +324,97 @@ fn of_two_who_claim_a_key_the_second_finds_the_first() {
     });
 }
 
+/// An object that is linked, another that takes its place, and the transactions that find
+/// one of them.
+struct Linked {
+    epochs: Epochs<()>,
+    surplus: Surplus,
+    /// Which of the objects is linked.
+    link: AtomicU64,
+    objects: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: loom checks the accesses to the objects.
+unsafe impl Sync for Linked {}
+
+impl Linked {
+    fn new() -> Arc<Linked> {
+        Arc::new(Linked {
+            epochs: Epochs::new(|| ()),
+            surplus: Surplus::default(),
+            link: AtomicU64::new(0),
+            objects: [UnsafeCell::new(7), UnsafeCell::new(7)],
+        })
+    }
+
+    /// A transaction that reads what it finds.
+    fn read(&self) {
+        let (slot, _) = self.epochs.claim(1).expect("a free slot");
+        let at = self.link.load(Acquire) as usize;
+        // SAFETY: found while the slot is held, so not freed (E1).
+        let value = self.objects[at].with(|object| unsafe { *object });
+        assert_eq!(value, 7);
+        self.epochs.release(slot);
+    }
+
+    /// Puts the second object in the place of the first; the stamp of that.
+    fn unlink(&self) -> u64 {
+        self.link.store(1, Release);
+        self.epochs.stamp()
+    }
+
+    fn free(&self, at: usize) {
+        // SAFETY: stamped before the oldest open transaction (E1).
+        self.objects[at].with_mut(|object| unsafe { *object = 0 });
+    }
+}
+
 /// E1: what is freed is not found, or not used any more.
 #[test]
 fn nothing_is_freed_under_a_reader() {
     model(3, || {
-        struct Shared {
-            epochs: Epochs<()>,
-            /// Which of the objects is linked.
-            link: AtomicU64,
-            objects: [UnsafeCell<u32>; 2],
-        }
-        // SAFETY: loom checks the accesses to the objects.
-        unsafe impl Sync for Shared {}
-        let shared = Arc::new(Shared {
-            epochs: Epochs::new(|| ()),
-            link: AtomicU64::new(0),
-            objects: [UnsafeCell::new(7), UnsafeCell::new(7)],
-        });
+        let shared = Linked::new();
         let reader = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let (slot, _) = shared.epochs.claim(1).expect("a free slot");
-                let at = shared.link.load(Acquire) as usize;
-                // SAFETY: found while the slot is held, so not freed (E1).
-                let value = shared.objects[at].with(|object| unsafe { *object });
-                assert_eq!(value, 7);
-                shared.epochs.release(slot);
-            })
+            thread::spawn(move || shared.read())
         };
         // Other commits go on.
         let ticker = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.epochs.draw())
         };
-        shared.link.store(1, Release);
-        let stamp = shared.epochs.stamp();
+        let stamp = shared.unlink();
         if stamp < shared.epochs.oldest(None).0 {
-            // SAFETY: stamped before the oldest open transaction (E1).
-            shared.objects[0].with_mut(|object| unsafe { *object = 0 });
+            shared.free(0);
         }
         ticker.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// X3: nor what another transaction left to the surplus, whenever that was.
+#[test]
+fn nothing_of_the_surplus_is_freed_under_a_reader() {
+    model(3, || {
+        let shared = Linked::new();
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.read())
+        };
+        let collector = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut taken = Vec::new();
+                let oldest = || shared.epochs.oldest(Some(0)).0;
+                shared.surplus.take(oldest, 1, &mut taken);
+                for Retired(at) in taken {
+                    shared.free(at);
+                }
+            })
+        };
+        let stamp = shared.unlink();
+        shared.surplus.leave([(stamp, Retired(0))].into(), 0);
+        collector.join().unwrap();
         reader.join().unwrap();
     });
 }
