@@ -74,7 +74,7 @@ pub use stats::LogStats;
 use crate::checkpoint::file::CheckpointHeader;
 use crate::preemption;
 use doorbell::Doorbell;
-use format::{RECORD_MAX, SegmentHeader, VERSION, segment_name};
+use format::{RECORD_MAX, SegmentHeader, VERSION, segment_number};
 use frontier::Frontier;
 use record::Change;
 use segment::{Closed, Segment};
@@ -304,24 +304,24 @@ impl Log {
         &*self.shared.disk
     }
 
-    /// Removes the segments before the one with this first batch.
+    /// Removes the segments before the one with this first batch, also those that were
+    /// left over when the log was opened (H1).
     ///
     /// # Errors
     /// What could not be done. It is done by the next checkpoint.
     pub(crate) fn truncate(&self, first_needed: u64) -> Result<(), DurabilityError> {
-        let obsolete: Vec<Closed> = {
+        let disk = &self.shared.disk;
+        let names = disk.names();
+        let names = names.map_err(DurabilityError::io("listing", disk.describe("")))?;
+        let obsolete = |name: &&String| segment_number(name).is_some_and(|n| n < first_needed);
+        for name in names.iter().filter(obsolete) {
+            let removed = disk.remove(name);
+            removed.map_err(DurabilityError::io("removing", disk.describe(name)))?;
+        }
+        {
             let _region = preemption::region();
             let mut files = self.shared.files.lock();
-            let closed = &mut files.closed;
-            closed
-                .extract_if(.., |closed| closed.first < first_needed)
-                .collect()
-        };
-        let disk = &self.shared.disk;
-        for closed in obsolete {
-            let name = segment_name(closed.first);
-            let removed = disk.remove(&name);
-            removed.map_err(DurabilityError::io("removing", disk.describe(&name)))?;
+            files.closed.retain(|closed| closed.first >= first_needed);
         }
         let named = disk.sync_names();
         named.map_err(DurabilityError::io("syncing", disk.describe("")))

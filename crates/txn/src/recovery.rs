@@ -75,7 +75,8 @@ pub(crate) fn recover<T: Target>(
         schemas: BTreeMap::new(),
         snapshot: None,
     };
-    let checkpoint = newest_whole(&**disk, &names, &mut report)?;
+    let mut damaged = Vec::new();
+    let checkpoint = newest_whole(&**disk, &names, &mut damaged)?;
     if let Some((name, header)) = &checkpoint {
         replay.checkpoint(&**disk, name, header)?;
         report.checkpoint = Some(header.snapshot);
@@ -91,6 +92,9 @@ pub(crate) fn recover<T: Target>(
         checkpoint.map(|(_, header)| header),
     )?;
     let end = chain.replay(&mut replay, &mut report)?;
+    for name in damaged {
+        report.damaged_checkpoints.push(set_aside(&**disk, name)?);
+    }
     report.durable = end.last;
     report.tables = replay.schemas.len() as u64;
     report.took = began.elapsed();
@@ -109,11 +113,25 @@ pub(crate) fn recover<T: Target>(
     Ok((start, report))
 }
 
-/// The newest checkpoint that is whole.
-fn newest_whole(
+/// The name of what is set aside.
+const DAMAGED: &str = ".damaged";
+
+/// Keeps a file that is damaged, under another name; as which. The next checkpoint would
+/// take it for one of those that can stand in, and remove one that is whole.
+fn set_aside(disk: &dyn Disk, name: &str) -> Result<String, DurabilityError> {
+    let aside = format!("{name}{DAMAGED}");
+    let renamed = disk.rename(name, &aside);
+    renamed.map_err(DurabilityError::io("renaming", disk.describe(name)))?;
+    let named = disk.sync_names();
+    named.map_err(DurabilityError::io("syncing", disk.describe("")))?;
+    Ok(disk.describe(&aside))
+}
+
+/// The newest checkpoint that is whole; newer ones that are `damaged`.
+fn newest_whole<'a>(
     disk: &dyn Disk,
-    names: &[String],
-    report: &mut RecoveryReport,
+    names: &'a [String],
+    damaged: &mut Vec<&'a str>,
 ) -> Result<Option<(String, CheckpointHeader)>, DurabilityError> {
     let mut checkpoints: Vec<_> = names
         .iter()
@@ -138,7 +156,7 @@ fn newest_whole(
             }
             Err(Unreadable::Reader(never)) => match never {},
             Ok(_) | Err(Unreadable::Flaw(_)) => {
-                report.damaged_checkpoints.push(disk.describe(name));
+                damaged.push(name);
             }
         }
     }

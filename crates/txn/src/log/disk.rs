@@ -116,12 +116,7 @@ impl Directory {
     /// [`io::ErrorKind::WouldBlock`] if another process, or another database of
     /// this one, has it open; else what the system says.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        if !path.is_dir() {
-            fs::create_dir_all(path)?;
-            // The directory's own name must last as well (D2).
-            let parent = path.parent().filter(|parent| parent.as_os_str() != "");
-            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-        }
+        make(path)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -132,6 +127,26 @@ impl Directory {
             path: path.to_owned(),
             _lock: lock,
         })
+    }
+}
+
+/// Makes the directory if it is missing, and those that it is in. Their own names must last
+/// as well (D2), also that of one which a process made that ended before it did this.
+fn make(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| parent.as_os_str() != "");
+    let is_new = !path.is_dir();
+    if is_new {
+        parent.map_or(Ok(()), make)?;
+        match fs::create_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    match File::open(parent.unwrap_or(Path::new("."))) {
+        Ok(parent) => parent.sync_all(),
+        // It is an administrator's, who has made the directory for us.
+        Err(error) if !is_new && error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

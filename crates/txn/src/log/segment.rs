@@ -7,8 +7,9 @@
 //!   policy. So only the last segment can have a torn end. (Not asserted: `rotate` does
 //!   both; recovery takes a torn end elsewhere for damage.)
 //! - **G3** A log that is closed ends with a *mark*, a batch without payload, put
-//!   there after a sync. If it is there, all before it is on disk. (Not asserted:
-//!   `close` does both.)
+//!   there after a sync. If it is there, all before it is on disk; it may not be itself,
+//!   for whoever reads it may read what only the system has. (Not asserted: `close` does
+//!   both.)
 //! - **G4** A batch says how far the log was synced when it was written: up to the
 //!   last sync that succeeded, which a segment begins with (G2). (Asserted in
 //!   `append`.)

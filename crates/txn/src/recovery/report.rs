@@ -11,7 +11,7 @@ pub struct RecoveryReport {
     /// The timestamp of the checkpoint that was used.
     pub checkpoint: Option<u64>,
     /// Checkpoints that were not whole, and for which an older one and more log
-    /// stood in. Look to the disk.
+    /// stood in, under the names that they have now. Look to the disk.
     pub damaged_checkpoints: Vec<String>,
     /// Segments of the log that were read.
     pub segments: u64,

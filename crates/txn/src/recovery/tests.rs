@@ -270,7 +270,8 @@ fn without_the_newest_checkpoint(sim: &Sim, done: &Done) {
         lacking.edit(newest, |bytes| bytes.truncate(bytes.len() / 2));
         let (model, report) = find(&lacking).unwrap();
         check(&model, &report, done);
-        assert_eq!(report.damaged_checkpoints, [lacking.describe(newest)]);
+        let aside = lacking.describe(&format!("{newest}{DAMAGED}"));
+        assert_eq!(report.damaged_checkpoints, [aside]);
     }
 }
 
@@ -368,6 +369,78 @@ fn a_synced_page_that_is_lost_is_damage_though_a_torn_round_follows() {
             found.map(|(_, report)| report)
         );
     }
+}
+
+/// The mark of a closed log was written, its sync failed or did not come to its end, and
+/// whoever opened the log next read it all the same.
+#[test]
+fn a_mark_that_does_not_last_takes_nothing_with_it() {
+    for (round, synced) in (0..20).flat_map(|round| [(round, false), (round, true)]) {
+        let sim = Sim::new(Fault::Never);
+        let (log, _, _) = open(&sim).unwrap();
+        (1..=3).for_each(|timestamp| append(&log, timestamp));
+        log.wait(3, None).unwrap();
+        if !synced {
+            // After a sync and the mark.
+            sim.set_fault(Fault::Error(sim.operations() + 3));
+        }
+        drop(log);
+        let killed = sim.after_kill();
+        let (log, _, _) = open(&killed).unwrap();
+        append(&log, 4);
+        log.wait(4, None).unwrap();
+        let crashed = killed.after_crash(&mut ChaCha8Rng::seed_from_u64(round), Fault::Never);
+        let done = Done {
+            acknowledged: 4,
+            appended: 4,
+        };
+        let (model, report) = find(&crashed).unwrap_or_else(|error| panic!("{round}: {error}"));
+        check(&model, &report, &done);
+    }
+}
+
+fn segments(sim: &Sim) -> usize {
+    let names = sim.names().unwrap();
+    let numbers = names.iter().filter_map(|name| segment_number(name));
+    numbers.count()
+}
+
+/// However often the log is opened.
+#[test]
+fn segments_that_no_checkpoint_needs_are_removed() {
+    let sim = Sim::new(Fault::Never);
+    let left = [(); 5].map(|()| {
+        let (log, _, report) = open(&sim).unwrap();
+        for timestamp in report.durable + 1..=report.durable + 12 {
+            append(&log, timestamp);
+            // A batch each, so that all rounds make the same segments.
+            log.wait(timestamp, None).unwrap();
+            if timestamp % 6 == 0 {
+                checkpoint_at(&log, timestamp).unwrap();
+            }
+        }
+        segments(&sim)
+    });
+    assert_eq!(left[1..], [left[1]; 4]);
+}
+
+/// A segment into which nothing was written is not there a second time under the name of
+/// the next one.
+#[test]
+fn a_segment_without_a_batch_is_replaced() {
+    let sim = Sim::new(Fault::Never);
+    let log = open(&sim).unwrap().0;
+    let killed = sim.after_kill();
+    drop(log);
+    let (log, _, _) = open(&killed).unwrap();
+    (1..=12).for_each(|timestamp| append(&log, timestamp));
+    log.wait(12, None).unwrap();
+    assert!(segments(&killed) > 2);
+    assert_eq!(log.stats().segments, segments(&killed) as u64);
+    for timestamp in [6, 12] {
+        checkpoint_at(&log, timestamp).unwrap();
+    }
+    assert_eq!(log.stats().segments, segments(&killed) as u64);
 }
 
 /// A disk that fails at some operation of a checkpoint, and only there.

@@ -108,6 +108,22 @@ fn a_flipped_bit_is_reported_or_repaired_never_silent() {
     }
 }
 
+/// Damage to the newest checkpoint, then to the one that was made after it: the older one
+/// has stood in, and does so again.
+#[test]
+fn a_damaged_checkpoint_is_none_of_those_that_are_kept() {
+    let sim = used(true);
+    let damage = |name: &str| sim.edit(name, |bytes| bytes.truncate(bytes.len() / 2));
+    damage(files(&sim).1.last().unwrap());
+    let (log, _, report) = open(&sim).unwrap();
+    assert_eq!(report.checkpoint, Some(7));
+    checkpoint_at(&log, 30).unwrap();
+    drop(log);
+    damage(&checkpoint::file::checkpoint_name(30));
+    let (model, report) = find(&sim).unwrap();
+    assert_eq!((report.durable, model.accounts), (30, after(30)));
+}
+
 /// Whether recovery from this checkpoint reads this segment.
 fn needed(sim: &Sim, checkpoint: &str, segment: &str) -> bool {
     let mut input = sim.stream(checkpoint).unwrap();
