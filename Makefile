@@ -129,13 +129,14 @@ ifndef DESTDIR
 	[ ! -d /run/systemd/system ] || systemctl daemon-reload
 endif
 
-package: setup build ## Build the Debian packages of Giveway, in target/package
+package: build ## Build the Debian packages of Giveway, in target/package
+	@scripts/setup.sh package
 	dist/package.sh target/release target/package
 
 image: package ## Build the container image from the package
 	$(CONTAINER) build -f dist/container/Containerfile -t giveway:$(VERSION) target/package
 
-extension: setup ## Install the PostgreSQL extension for PG_CONFIG's server
+extension: ## Install the PostgreSQL extension for PG_CONFIG's server
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) clean
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) install
 

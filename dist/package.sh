@@ -48,9 +48,9 @@ binaries=$(realpath "$1")
 top=$(realpath "$(dirname "$0")/..")
 out=$(realpath -m "$2")
 
-command -v dh >/dev/null || fail "debhelper is not installed" "make setup"
+command -v dh >/dev/null || fail "debhelper is not installed" "scripts/setup.sh package"
 [ -z "$module" ] || command -v dh_dkms >/dev/null ||
-	fail "dh-dkms is not installed" "make setup"
+	fail "dh-dkms is not installed" "scripts/setup.sh package"
 for file in $programs; do
 	[ -f "$binaries/$file" ] || fail "$file is not in $1" "make build"
 done

@@ -10,7 +10,7 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-mirror=http://deb.debian.org/debian
+mirror=${GIVEWAY_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 fail() {
 	printf 'versions: error: %s\n' "$1" >&2

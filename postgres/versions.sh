@@ -10,7 +10,7 @@
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
-mirror=http://deb.debian.org/debian
+mirror=${GIVEWAY_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 declare -A suites=([15]=bookworm [17]=trixie [18]=sid)
 
 fail() {

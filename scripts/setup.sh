@@ -2,7 +2,8 @@
 # Installs what Giveway takes on Debian 12 and 13: scripts/setup.sh [SET]
 #
 #   build   to compile the programs
-#   demo    that, and what the lab is made with
+#   package that, and what Debian packages of it are made with
+#   demo    as build, and what the lab is made with
 #   test    that, and what tests, packages and the linter take (without SET: this)
 #   mariadb as demo, and what the MariaDB plugin is compiled and tested with: 600 MB
 #
@@ -15,6 +16,8 @@ rust_minor_min=95
 
 # Compilers: of C for Rust's linker, of BPF; libraries of the scheduler's loader.
 for_build="build-essential ca-certificates clang-19 git libelf-dev make pkg-config zlib1g-dev"
+# Debian packages.
+for_package="debhelper dh-dkms"
 # The lab's image and kernel, and its emulator, which is built from source.
 for_demo="
 debian-archive-keyring dpkg-dev e2fsprogs mmdebstrap procps xz-utils zstd
@@ -22,7 +25,8 @@ bison flex libfdt-dev libglib2.0-dev libpixman-1-dev ninja-build patch python3-v
 "
 # Packages of ours and their checks; kernels from source; programs that tests run.
 for_test="
-debhelper dh-dkms fish gdb lintian man-db systemd zsh
+$for_package
+fish gdb lintian man-db systemd zsh
 bc pahole
 mariadb-client mariadb-server-core memcached pgbouncer postgresql
 postgresql-server-dev-all rocksdb-tools sqlite3
@@ -40,10 +44,11 @@ fail() {
 set=${1:-test}
 case $set in
 build) packages=$for_build ;;
+package) packages="$for_build $for_package" ;;
 demo) packages="$for_build $for_demo" ;;
 test) packages="$for_build $for_demo $for_test" ;;
 mariadb) packages="$for_build $for_demo $for_mariadb" ;;
-*) fail "there is no set '$set'" "write build, demo, test or mariadb" ;;
+*) fail "there is no set '$set'" "write build, package, demo, test or mariadb" ;;
 esac
 
 rust_is_recent() {
@@ -63,7 +68,7 @@ installed() {
 install() {
 	command -v apt-get >/dev/null 2>&1 ||
 		fail "this set-up knows Debian only, and here is no apt-get" \
-			"install the counterparts of these packages yourself: $*"
+			"install the counterparts of these packages, then run cargo instead of make: $*"
 	if [ "$(id -u)" = 0 ]; then
 		root=
 	elif command -v sudo >/dev/null 2>&1; then

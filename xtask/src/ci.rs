@@ -460,7 +460,7 @@ mod tests {
         assert_eq!(has(&test), [true, true, true], "{test}");
         let wrong = set_up_for("all", "*", &[("cargo", "true")]);
         assert!(!wrong.status.success());
-        assert!(said(&wrong).contains("remedy: write build, demo, test or mariadb"));
+        assert!(said(&wrong).contains("remedy: write build, package, demo, test or mariadb"));
     }
 
     #[test]

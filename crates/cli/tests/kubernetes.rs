@@ -10,6 +10,9 @@ use std::process::{Command, Stdio};
 use assert_cmd::cargo::cargo_bin;
 use serde_json::Value;
 
+#[path = "guest/programs.rs"]
+mod programs;
+
 fn dist() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist")
 }
@@ -158,13 +161,7 @@ fn the_programs_take_the_options() {
     assert_eq!(annotations["prometheus.io/port"], port);
 
     let ufs = command_line("ufs");
-    // The runner of all tests has built it already.
-    if std::env::var_os("GIVEWAY_BUILT").is_none() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--locked", "--package", "scx_ufs"]);
-        assert!(build.status().unwrap().success(), "scx_ufs does not build");
-    }
-    let output = Command::new(giveway.with_file_name("scx_ufs"))
+    let output = Command::new(programs::with(&["scx_ufs"]).join("scx_ufs"))
         .args(&ufs[1..])
         .arg("--version")
         .output()

@@ -13,6 +13,8 @@ mod guest;
 mod node;
 mod perfetto;
 mod profile;
+#[path = "guest/programs.rs"]
+mod programs;
 #[path = "loader/scx_loader.rs"]
 mod scx_loader;
 #[path = "guest/transcript.rs"]

@@ -10,19 +10,18 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use assert_cmd::cargo::cargo_bin;
-use giveway_lab::{Clock, Job, Lab, LabSpec, Layer, Lines, Machine};
+use giveway_lab::{Clock, Job, LabSpec, Layer, Machine};
+
+#[path = "guest/programs.rs"]
+mod programs;
+#[path = "guest/transcript.rs"]
+mod transcript;
+
+use transcript::{hold, tests, transcript};
 
 /// The scripts.
 fn scripts() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mariadb")
-}
-
-/// Every one of these claims held, by what the guest said.
-fn hold(said: &str, claims: &[&str]) {
-    for claim in claims {
-        let held = said.lines().any(|line| line == format!("ok {claim}"));
-        assert!(held, "{claim} did not hold; the guest said:\n{said}");
-    }
+    tests().join("mariadb")
 }
 
 const IMAGE: &str = include_str!("mariadb/image.sh");
@@ -58,35 +57,6 @@ fn plugin() -> PathBuf {
     dir.join("giveway.so")
 }
 
-/// The scheduler beside the command under test, built from this tree.
-fn scheduler() -> PathBuf {
-    let dir = cargo_bin!("giveway").parent().unwrap();
-    // The runner of all tests has built it already.
-    if std::env::var_os("GIVEWAY_BUILT").is_none() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "scx_ufs"]);
-        assert!(build.status().unwrap().success(), "scx_ufs does not build");
-    }
-    dir.join("scx_ufs")
-}
-
-/// What the guest says, all of it; also shown as it comes, for its figures.
-fn transcript(spec: &LabSpec, machine: &Machine, job: &Job) -> String {
-    let lab = Lab::open(spec, &Lines).unwrap();
-    let mut said = String::new();
-    let answer = lab.answer(machine, job, &mut |line| {
-        println!("{line}");
-        said.push_str(line);
-        said.push('\n');
-    });
-    let answer = answer.unwrap_or_else(|error| panic!("{error}\n{said}"));
-    assert_eq!(answer.status, 0, "the guest said:\n{said}");
-    if answer.is_kept {
-        println!("KEPT: the guest's transcript");
-    }
-    said
-}
-
 /// These claims of `guest.sh` held in the guest.
 fn held(claims: &[&str]) {
     static SAID: OnceLock<String> = OnceLock::new();
@@ -99,14 +69,17 @@ fn held(claims: &[&str]) {
             cpus: 4,
             clock: Clock::LOCKSTEP,
             timeout: Duration::from_secs(5400),
-            ..Machine::default()
+            ..transcript::machine()
         };
         let job = Job::new(["bash", "guest.sh"])
             .file(cargo_bin!("giveway"), "giveway")
-            .file(scheduler(), "scx_ufs")
+            .file(programs::with(&["scx_ufs"]).join("scx_ufs"), "scx_ufs")
             .file(plugin(), "giveway.so")
             .file(scripts().join("guest.sh"), "guest.sh");
-        transcript(&spec, &machine, &job)
+        let said = transcript(&spec, &machine, &job);
+        // For its figures.
+        print!("{said}");
+        said
     });
     hold(said, claims);
 }

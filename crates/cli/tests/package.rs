@@ -13,6 +13,8 @@ use std::sync::OnceLock;
 mod build;
 #[path = "package/guest.rs"]
 mod guest;
+#[path = "guest/programs.rs"]
+mod programs;
 #[path = "guest/transcript.rs"]
 mod transcript;
 

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use assert_cmd::cargo::cargo_bin;
 use giveway_lab::{Clock, Job, Lab, LabSpec, Machine, Silent};
+
+#[path = "guest/programs.rs"]
+mod programs;
 
 /// The top of the source tree.
 fn root() -> PathBuf {
@@ -19,21 +21,6 @@ fn root() -> PathBuf {
 fn server() -> Option<PathBuf> {
     let link = giveway_lab::cache_root().join("postgres/lab-17-stock");
     link.canonicalize().ok()
-}
-
-/// The scheduler beside the command under test, built from this tree.
-fn scheduler() -> PathBuf {
-    let dir = cargo_bin!("giveway").parent().unwrap();
-    // The runner of all tests has built it already.
-    if std::env::var_os("GIVEWAY_BUILT").is_none() {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "scx_ufs"]);
-        if dir.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "scx_ufs does not build");
-    }
-    dir.join("scx_ufs")
 }
 
 /// The program that reads the table, and shares no code with the extension.
@@ -72,7 +59,7 @@ fn pass(cases: &[&str]) {
             .chain(cases.iter().copied()),
     )
     .file(server, "server")
-    .file(scheduler(), "scx_ufs")
+    .file(programs::with(&["scx_ufs"]).join("scx_ufs"), "scx_ufs")
     .file(table(dir.path()), "table")
     .file(root().join("postgres/test"), "test")
     .file(root().join("postgres/giveway"), "extension");

@@ -20,11 +20,11 @@ pub(crate) struct EngineArgs {
     /// may be repeated
     #[arg(long, value_name = "NAME=PATH")]
     table: Vec<NamedPath>,
-    /// A directory in which every file or directory is a table
+    /// A directory, or s3://BUCKET/PREFIX, in which every file or directory is a table
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// How much of a query's files each worker of a cluster reads at most before a
-    /// further one helps; less is read here, by no worker
+    /// A query gets a worker of the cluster for each part of this size of its largest
+    /// table; smaller queries run here
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     part_size: Size,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct MachineArgs {
     /// quarters of the memory of this machine, or of this container]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
-    /// What results may take on disk that nobody reads, such as 20G; in TMPDIR
+    /// Disk space for results that their clients do not read, such as 20G; in TMPDIR
     /// [default: 8G]
     #[arg(long, value_name = "SIZE")]
     spill: Option<Size>,

@@ -62,11 +62,11 @@ impl WhereArgs {
     }
 }
 
-/// What every experiment has that varies the mixed workload.
+/// What cells have in common; `CPUS` is how many the server has unless asked.
 #[derive(Args, Debug)]
-pub(crate) struct CellsArgs {
+pub(crate) struct FrameArgs<const CPUS: u32> {
     /// CPUs of the server; clients get half as many more, at least two
-    #[arg(long, default_value_t = 4, value_name = "N",
+    #[arg(long, default_value_t = CPUS, value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=32))]
     cpus: u32,
     /// Length of the measured window
@@ -77,6 +77,26 @@ pub(crate) struct CellsArgs {
     warmup: f64,
     #[command(flatten)]
     repeats: RepeatArgs,
+}
+
+impl<const CPUS: u32> FrameArgs<CPUS> {
+    /// As cells take it.
+    pub(crate) fn frame(&self) -> Frame {
+        Frame {
+            cpus: self.cpus,
+            warmup_s: self.warmup,
+            seconds: self.seconds,
+            repeat: self.repeats.count,
+            seed: self.repeats.seed,
+        }
+    }
+}
+
+/// What every experiment has that varies the mixed workload.
+#[derive(Args, Debug)]
+pub(crate) struct CellsArgs {
+    #[command(flatten)]
+    frame: FrameArgs<4>,
     #[command(flatten)]
     results: ResultArgs,
     #[command(flatten)]
@@ -86,13 +106,7 @@ pub(crate) struct CellsArgs {
 impl CellsArgs {
     /// What all cells have in common.
     pub(crate) fn frame(&self) -> Frame {
-        Frame {
-            cpus: self.cpus,
-            warmup_s: self.warmup,
-            seconds: self.seconds,
-            repeat: self.repeats.count,
-            seed: self.repeats.seed,
-        }
+        self.frame.frame()
     }
 
     /// Measures and reports; answers with the exit status.

@@ -14,7 +14,8 @@ use crate::cgroup::Hierarchy;
 use crate::service::{self, UFS};
 use giveway_machine::sched_ext::{SchedExt, State, is_ops};
 
-const KERNEL_REMEDY: &str = "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y";
+const KERNEL_REMEDY: &str = "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y \
+     (Debian's own 6.12 lacks it: linux-image-amd64 from sid)";
 
 /// Every finding about the machine whose root directory is `root`.
 pub(super) fn all(root: &Path) -> Vec<Finding> {

@@ -136,8 +136,9 @@ fn module(root: &Path) -> Result<Finding, Finding> {
         false => lacking(
             NAME,
             "uintr is not built for this kernel",
-            "apt-get install giveway-uintr-dkms (it needs the kernel's headers to build), \
-             then modprobe uintr",
+            "dist/package.sh --module target/package, apt-get install \
+             ./target/package/giveway-uintr-dkms_*.deb (it needs the kernel's headers to \
+             build), then modprobe uintr",
         ),
     })
 }
@@ -261,7 +262,7 @@ mod tests {
                 &unloaded,
                 "module",
                 "not built",
-                "apt-get install giveway-uintr-dkms",
+                "giveway-uintr-dkms_*.deb",
             ),
             (&built, "module", "not loaded", "modprobe uintr"),
             (&[(PARAMETER, None)], "module", "another driver's", "rmmod"),

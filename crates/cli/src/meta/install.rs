@@ -120,7 +120,7 @@ fn clang() -> Result<String, Failure> {
     let runs = |name: &String| Command::new(name).arg("--version").output().is_ok();
     let mut names = versions.chain(["clang".to_owned()]);
     names.find(runs).ok_or_else(|| {
-        Failure::new("there is no clang, which compiles BPF").with_remedy("apt install clang")
+        Failure::new("there is no clang, which compiles BPF").with_remedy("apt install clang-19 (16 or newer is needed)")
     })
 }
 
@@ -128,7 +128,7 @@ fn run(mut command: Command, what: &str) -> Result<(), Failure> {
     eprintln!("running {what}, which takes minutes");
     let status = command.status().map_err(|error| {
         Failure::new(format_args!("cannot run {what}: {error}")).with_remedy(match what {
-            "cargo" => "install Rust: apt install cargo, or https://rustup.rs",
+            "cargo" => "install Rust by rustup, or on Debian: apt install cargo-web rustc-web",
             _ => "apt install make gcc libelf-dev zlib1g-dev",
         })
     })?;

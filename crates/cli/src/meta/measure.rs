@@ -35,7 +35,8 @@ pub(super) struct MeasureArgs {
     /// Stop after this many minutes, wherever it is
     #[arg(long, default_value_t = 60.0, value_name = "MINUTES", value_parser = minutes)]
     budget: f64,
-    /// Where to write; the configuration's file otherwise
+    /// Where to write [default: `measurements` of the configuration,
+    /// /var/lib/giveway/meta.json]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Add to what the file holds already

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use assert_cmd::cargo::cargo_bin;
 
+use crate::programs;
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -14,18 +16,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let binaries = cargo_bin!("giveway").parent().unwrap();
-        // The runner of all tests has built them already.
-        if std::env::var_os("GIVEWAY_BUILT").is_none() {
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--quiet", "--locked"]);
-            cargo.args(["--package", "scx_ufs", "--package", "giveway-cfl-preload"]);
-            if binaries.ends_with("release") {
-                cargo.arg("--release");
-            }
-            assert!(cargo.status().unwrap().success(), "parts do not build");
-        }
-
+        programs::with(&["scx_ufs", "giveway-cfl-preload"]);
         pack(&mut Command::new(script()), &tmp("package"))
     })
 }

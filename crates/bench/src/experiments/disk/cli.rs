@@ -1,14 +1,13 @@
 //! `giveway bench disk`: from options to a report.
 
-use crate::cell::frame::Frame;
 use crate::cell::setup::Disk;
 use crate::experiments::disk::{DISKS, DiskRow, cells};
 #[cfg(test)]
 use crate::report::Report;
-use crate::runner::cells::in_lab;
+use crate::runner::cells::{FrameArgs, in_lab};
 use crate::runner::clock::ClockArgs;
 use crate::runner::experiment::{Experiment, UFS_AND_HINTS};
-use crate::runner::results::{RepeatArgs, ResultArgs, positive};
+use crate::runner::results::ResultArgs;
 use clap::Args;
 use giveway_command::Failure;
 
@@ -26,18 +25,8 @@ pub(crate) struct DiskArgs {
     #[arg(long, default_value_t = 1000, value_name = "US",
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     request_us: u32,
-    /// CPUs of the server; clients get half as many more, at least two
-    #[arg(long, default_value_t = 2, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=32))]
-    cpus: u32,
-    /// Length of the measured window
-    #[arg(long, default_value_t = 4.0, value_name = "SECONDS", value_parser = positive)]
-    seconds: f64,
-    /// Time before the window
-    #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = positive)]
-    warmup: f64,
     #[command(flatten)]
-    repeats: RepeatArgs,
+    frame: FrameArgs<2>,
     #[command(flatten)]
     clock: ClockArgs,
     #[command(flatten)]
@@ -50,14 +39,7 @@ pub(crate) fn disk(args: &DiskArgs) -> Result<u8, Failure> {
         return Err(Failure::usage("memory has no queue")
             .with_remedy("--disks none,mq-deadline,bfq, or some of them"));
     }
-    let frame = Frame {
-        cpus: args.cpus,
-        warmup_s: args.warmup,
-        seconds: args.seconds,
-        repeat: args.repeats.count,
-        seed: args.repeats.seed,
-    };
-    let cells = cells(&frame, &args.disks, args.request_us);
+    let cells = cells(&args.frame.frame(), &args.disks, args.request_us);
     in_lab::<DiskRow>(&cells, &args.results, args.clock, "its disk is the lab's")
 }
 
