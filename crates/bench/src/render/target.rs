@@ -15,14 +15,26 @@ pub(crate) struct Target {
 
 /// Targets as lines of a table; nothing if there are none.
 pub(crate) fn lines(heading: &str, targets: &[Target]) -> String {
-    let mut text = String::new();
-    if !targets.is_empty() {
-        let _ = writeln!(text, "\nTargets: {heading}");
+    match targets.is_empty() {
+        true => String::new(),
+        false => format!("\nTargets: {heading}\n{}", rows(targets)),
     }
+}
+
+/// The same without a heading: columns as wide as what is in them.
+pub(crate) fn rows(targets: &[Target]) -> String {
+    let widest = |of: fn(&Target) -> &str| {
+        let widths = targets.iter().map(|target| of(target).chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let what = widest(|target| &target.what);
+    let bound = widest(|target| target.bound);
+    let measured = widest(|target| &target.measured);
+    let mut text = String::new();
     for target in targets {
         let _ = writeln!(
             text,
-            "  {:<32} {:<16} {:>8}  {}",
+            "  {:<what$}  {:<bound$} {:>measured$} {}",
             target.what,
             target.bound,
             target.measured,

@@ -258,12 +258,7 @@ mod tests {
             ),
             (&[(config, Some(&rt))], "kernel", "PREEMPT_RT", "without it"),
             (&[(config, None)], "kernel", "cannot be read", ""),
-            (
-                &unloaded,
-                "module",
-                "not built",
-                "giveway-uintr-dkms_*.deb",
-            ),
+            (&unloaded, "module", "not built", "giveway-uintr-dkms_*.deb"),
             (&built, "module", "not loaded", "modprobe uintr"),
             (&[(PARAMETER, None)], "module", "another driver's", "rmmod"),
             (

@@ -120,7 +120,8 @@ fn clang() -> Result<String, Failure> {
     let runs = |name: &String| Command::new(name).arg("--version").output().is_ok();
     let mut names = versions.chain(["clang".to_owned()]);
     names.find(runs).ok_or_else(|| {
-        Failure::new("there is no clang, which compiles BPF").with_remedy("apt install clang-19 (16 or newer is needed)")
+        Failure::new("there is no clang, which compiles BPF")
+            .with_remedy("apt install clang-19 (16 or newer is needed)")
     })
 }
 

@@ -7,6 +7,7 @@ use super::targets::{PLAIN, QUEUE, quotient, targets};
 use crate::experiments::locks::{Contended, LockExperiment, LockRow, SetRow};
 use crate::harness::environment::Environment;
 use crate::harness::number::{MARKED, Spread, large, mark, short};
+use crate::render::target;
 use crate::report::Report;
 
 /// Renders medians over repeats.
@@ -26,14 +27,7 @@ pub(super) fn render(report: &Report<LockRow>) -> String {
     if !targets.is_empty() {
         text.push_str("\ntargets\n");
     }
-    for target in targets {
-        let mark = if target.met { "met" } else { "MISSED" };
-        let _ = writeln!(
-            text,
-            "  {:<45} {:<15} {:>10} {mark}",
-            target.what, target.bound, target.measured
-        );
-    }
+    text.push_str(&target::rows(&targets));
     text.push_str(
         "\nratio: hold time of the first set by what it is entitled to, relative to the\n\
          second's; 1 is fair. jain: 1 is fair for every thread. held: part of the time.\n\

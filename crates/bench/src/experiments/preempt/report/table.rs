@@ -9,6 +9,7 @@ use crate::experiments::preempt::{
 };
 use crate::harness::environment::Environment;
 use crate::harness::number::{MARKED, Middle, Spread, large, mark, short};
+use crate::render::target;
 use crate::report::Report;
 
 /// Renders medians over repeats.
@@ -47,14 +48,7 @@ pub(super) fn render(report: &Report<PreemptRow>) -> String {
     if !targets.is_empty() {
         text.push_str("\ntargets\n");
     }
-    for target in targets {
-        let mark = if target.met { "met" } else { "MISSED" };
-        let _ = writeln!(
-            text,
-            "  {:<46} {:<13} {:>8} {mark}",
-            target.what, target.bound, target.measured
-        );
-    }
+    text.push_str(&target::rows(&targets));
     text.push_str(
         "\nLatencies run from when a request was due to its end: New-Order and Payment in\n\
          µs, Q2 in ms. gm: geometric mean. drop: urgent requests without a place in a\n\

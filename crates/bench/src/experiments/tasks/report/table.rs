@@ -10,6 +10,7 @@ use crate::experiments::tasks::row::Scheduled;
 use crate::experiments::tasks::{Arrived, Measured, TasksExperiment, TasksRow, within};
 use crate::harness::environment::Environment;
 use crate::harness::number::{Spread, large, short as digits};
+use crate::render::target;
 use crate::report::Report;
 
 /// Renders means over traces.
@@ -71,14 +72,7 @@ pub(super) fn render(report: &Report<TasksRow>) -> String {
     if !targets.is_empty() {
         text.push_str("\ntargets\n");
     }
-    for target in targets {
-        let mark = if target.met { "met" } else { "MISSED" };
-        let _ = writeln!(
-            text,
-            "  {:<38} {:<14} {:>16} {mark}",
-            target.what, target.bound, target.measured
-        );
-    }
+    text.push_str(&target::rows(&targets));
     text.push_str(
         "\nSlowdown: latency from when a query was due, over what it takes alone; in load,\n\
          alone on one thread of the same engine. gm: geometric mean. drawn: the load of\n\
