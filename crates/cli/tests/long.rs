@@ -61,6 +61,6 @@ fn a_wrong_option_fails_once_with_the_remedy() {
 
 #[test]
 fn one_unit_at_a_time_loads_and_purging_ends_all() {
-    held(&["giveway_takes_over", "purge_of_what_is_enabled"]);
-    held(&["nothing_of_it_failed"]);
+    held(&["giveway_takes_over", "meta_takes_over"]);
+    held(&["purge_of_what_is_enabled", "nothing_of_it_failed"]);
 }

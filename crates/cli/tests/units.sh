@@ -87,10 +87,20 @@ kill -KILL "$before"; sleep 2
 until_enabled
 claim meta_replaces_a_dead_scheduler "$(state) $(another "$before" "$(pgrep -x scx_rusty)")" \
 	"enabled another"
+# From one unit to the other: the second looks once the first has unloaded its scheduler, so
+# no start fails.
 on systemctl start giveway
 until_enabled
-claim giveway_takes_over "$(state) $(running) $(pgrep -xc scx_rusty) $(on systemctl is-active giveway-meta)" \
-	"enabled 1 0 inactive"
+claim giveway_takes_over \
+	"$(state) $(running) $(pgrep -xc scx_rusty) $(on systemctl is-active giveway-meta) $(show NRestarts giveway)" \
+	"enabled 1 0 inactive 0"
+on systemctl start giveway-meta
+until_enabled
+claim meta_takes_over \
+	"$(state) $(running) $(pgrep -xc scx_rusty) $(on systemctl is-active giveway) $(show NRestarts giveway-meta)" \
+	"enabled 0 1 inactive 0"
+on systemctl start giveway
+until_enabled
 
 on systemctl enable --quiet giveway
 on dpkg -P giveway
