@@ -94,6 +94,8 @@ pub(crate) struct Log {
 pub(crate) struct Start {
     /// The header of the segment to begin.
     pub(crate) header: SegmentHeader,
+    /// The timestamp of the last transaction.
+    pub(crate) last: u64,
     /// The segments before it.
     pub(crate) closed: Vec<Closed>,
 }
@@ -113,7 +115,7 @@ impl Log {
             disk,
             options,
             slots: Slots::new(),
-            frontier: Frontier::new(start.header.after),
+            frontier: Frontier::new(start.last),
             doorbell: Doorbell::new(),
             files: Mutex::new(Files {
                 closed: start.closed,

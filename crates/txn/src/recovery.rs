@@ -106,8 +106,9 @@ pub(crate) fn recover<T: Target>(
                 .database
                 .unwrap_or_else(|| RandomState::new().hash_one("")),
             first: end.next,
-            after: end.last,
+            after: end.logged,
         },
+        last: end.last,
         closed: end.closed,
     };
     Ok((start, report))

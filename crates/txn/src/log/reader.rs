@@ -40,6 +40,8 @@ pub(crate) struct Scanned {
     pub(crate) next: u64,
     /// The timestamp of the last transaction so far.
     pub(crate) last: u64,
+    /// The mark of a closed log is the last thing that is whole (G3).
+    pub(crate) marked: bool,
     /// Why the rest is not.
     pub(crate) broken: Option<Broken>,
 }
@@ -70,6 +72,7 @@ pub(crate) fn scan<E>(
         synced: SEGMENT_HEADER,
         next: segment.first,
         last: segment.after,
+        marked: false,
         broken: None,
     };
     let format = BatchFormat {
@@ -108,6 +111,7 @@ pub(crate) fn scan<E>(
         }
         scanned.next += 1;
         scanned.last = header.last;
+        scanned.marked = payload.is_empty();
     }
     Ok(scanned)
 }
@@ -296,5 +300,15 @@ mod tests {
             let broken = read(&segment(&batches)).1.broken;
             assert_eq!(broken, Some(Broken { flaw, damage }));
         }
+    }
+
+    #[test]
+    fn the_mark_counts_at_the_end_only() {
+        let mut mark = vec![0; BATCH_HEADER];
+        seal_batch(&mut mark, DATABASE, 6, 11, 6);
+        let mut batches = vec![batch(5, &[11]), mark];
+        assert!(read(&segment(&batches)).1.marked);
+        batches.push(batch(7, &[12]));
+        assert!(!read(&segment(&batches)).1.marked);
     }
 }

@@ -5,12 +5,13 @@
 //!   and in timestamps. Older ones are left over from a truncation. (Checked, always:
 //!   a gap is damage.)
 //! - **H2** A segment's header may say a later timestamp than the segment before
-//!   ends with, if a checkpoint has everything in between. (Checked, always.)
+//!   ends with, if a checkpoint has everything in between. (Checked, always.) Behind a
+//!   log that was closed nothing is missing (G3): there the next one says what that ends
+//!   with, so that the checkpoint before can stand in for one that is damaged.
 //!
 //! Known weakness: a timestamp with which nobody committed leaves no record. If it is the
-//! last one before a checkpoint and a close, the next segment's header says it, and the
-//! checkpoint before cannot stand in should the newest one be damaged before the next is
-//! made: the gap looks like lost transactions, and opening is refused.
+//! last one before a checkpoint, the database is killed, and the checkpoint is damaged
+//! before the next is made, the gap looks like lost transactions: opening is refused.
 
 use super::DAMAGED;
 use super::replay::{Origin, Replay, Target};
@@ -41,6 +42,8 @@ pub(super) struct End {
     pub(super) next: u64,
     /// The timestamp of the last transaction.
     pub(super) last: u64,
+    /// The timestamp up to which nothing is missing from the log (H2).
+    pub(super) logged: u64,
     /// The segments.
     pub(super) closed: Vec<Closed>,
 }
@@ -74,6 +77,7 @@ impl<'a> Chain<'a> {
                 database: checkpoint.map(|header| header.database),
                 next: first,
                 last: checkpoint.map_or(0, |header| header.snapshot),
+                logged: checkpoint.map_or(0, |header| header.snapshot),
                 closed: Vec::new(),
             },
             snapshot: checkpoint.map_or(0, |header| header.snapshot),
@@ -106,6 +110,10 @@ impl<'a> Chain<'a> {
             self.end.next = scanned.next;
             // A checkpoint may have more than the log (H2).
             self.end.last = scanned.last.max(self.snapshot);
+            self.end.logged = match scanned.marked && scanned.broken.is_none() {
+                true => scanned.last,
+                false => self.end.last,
+            };
             self.end.closed.push(Closed {
                 first,
                 through: scanned.last,
@@ -189,6 +197,7 @@ impl<'a> Chain<'a> {
             synced: 0,
             next: self.end.next,
             last: self.end.last,
+            marked: false,
             broken: Some(Broken { flaw, damage: true }),
         }
     }

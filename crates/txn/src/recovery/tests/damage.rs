@@ -124,6 +124,25 @@ fn a_damaged_checkpoint_is_none_of_those_that_are_kept() {
     assert_eq!((report.durable, model.accounts), (30, after(30)));
 }
 
+/// A timestamp with which nobody commits is the last one before a checkpoint and a close.
+#[test]
+fn an_older_checkpoint_stands_in_though_the_newest_one_s_timestamp_was_skipped() {
+    let sim = used(true);
+    let (log, _, _) = open(&sim).unwrap();
+    log.skip(31);
+    checkpoint_at(&log, 31).unwrap();
+    drop(log);
+    let (log, _, report) = open(&sim).unwrap();
+    assert_eq!(report.checkpoint, Some(31));
+    append(&log, 32);
+    log.wait(32, None).unwrap();
+    drop(log);
+    let newest = checkpoint::file::checkpoint_name(31);
+    sim.edit(&newest, |bytes| bytes.truncate(bytes.len() / 2));
+    let (_, report) = find(&sim).unwrap();
+    assert_eq!((report.checkpoint, report.durable), (Some(14), 32));
+}
+
 /// Whether recovery from this checkpoint reads this segment.
 fn needed(sim: &Sim, checkpoint: &str, segment: &str) -> bool {
     let mut input = sim.stream(checkpoint).unwrap();
