@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::harness::error::{Error, Result};
 
+/// How the names of private directories begin; a process's number follows.
+const PRIVATE: &str = "giveway-bench-";
+
 /// A private directory, removed with its contents when dropped.
 #[derive(Debug)]
 pub(crate) struct PrivateDir(PathBuf);
@@ -18,7 +21,7 @@ impl PrivateDir {
         fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
         let mut number = 0;
         loop {
-            let path = parent.join(format!("giveway-bench-{}-{number}", std::process::id()));
+            let path = parent.join(format!("{PRIVATE}{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => {
                     let this = PrivateDir(path);
@@ -38,6 +41,20 @@ impl PrivateDir {
 
     pub(crate) fn path(&self) -> &Path {
         &self.0
+    }
+
+    /// Removes those below `parent` whose process was killed before it could.
+    pub(crate) fn sweep(parent: &Path) {
+        let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+        for entry in entries {
+            let name = entry.file_name();
+            let name = name.to_str().and_then(|name| name.strip_prefix(PRIVATE));
+            let process = name.and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                // What others own stays.
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
     }
 }
 
@@ -91,4 +108,25 @@ pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
     let part = path.with_file_name(name);
     fs::write(&part, contents).map_err(Error::file("write", &part))?;
     fs::rename(&part, path).map_err(Error::file("replace", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let alive = PrivateDir::new(parent.path(), None).unwrap();
+        // No process has a number this high.
+        let left = parent.path().join(format!("{PRIVATE}4294967295-0"));
+        let other = parent.path().join("giveway-bench-notes");
+        for dir in [&left, &other] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("file"), "rows").unwrap();
+        }
+        PrivateDir::sweep(parent.path());
+        assert!(!left.exists());
+        assert!(other.exists() && alive.path().exists());
+    }
 }

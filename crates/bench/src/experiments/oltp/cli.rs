@@ -67,9 +67,10 @@ mod with_engines {
     use clap::Args;
     use giveway_command::Failure;
 
+    use crate::experiments::oltp::process::make_room;
     use crate::experiments::oltp::row::{OltpEngine, OltpRow, OltpWorkload};
     use crate::experiments::oltp::run::{Bench, Cell, Settings, place};
-    use crate::experiments::oltp::store::{ROW_BYTES, absent};
+    use crate::experiments::oltp::store::{ROW_BYTES, absent, has_files};
     use crate::harness::environment::Environment;
     use crate::report::Report;
     use crate::runner::pool::Executor;
@@ -128,10 +129,14 @@ mod with_engines {
         if let Some(absent) = args.engines.iter().find_map(|engine| absent(*engine)) {
             return Err(Failure::new(absent));
         }
+        let engines = distinct(&args.engines);
+        if engines.iter().any(|engine| has_files(*engine)) {
+            make_room(&args.dir, args.rows).map_err(|error| Failure::new(error.to_string()))?;
+        }
         let cells = args.cells();
         let stop = interruptible()?;
         let bench = Bench::new(Settings {
-            engines: args.engines.clone(),
+            engines: engines.clone(),
             rows: args.rows,
             seconds: args.seconds,
             dir: args.dir.clone(),
@@ -139,22 +144,32 @@ mod with_engines {
         eprintln!(
             "measuring on this machine itself, {} workloads on {} engines",
             cells.len(),
-            args.engines.len()
+            engines.len()
         );
         args.results
             .run(&cells, Cell::title, &Native(bench), 1, &stop)
     }
 
+    /// Each once, in the order given.
+    fn distinct<T: Copy + PartialEq>(given: &[T]) -> Vec<T> {
+        let mut distinct = Vec::new();
+        for one in given {
+            if !distinct.contains(one) {
+                distinct.push(*one);
+            }
+        }
+        distinct
+    }
+
     impl OltpArgs {
         /// Repeats outside, so that what is compared was measured close together.
         fn cells(&self) -> Vec<Cell> {
-            let mut workloads = self.workloads.clone();
+            let mut workloads = distinct(&self.workloads);
             workloads.sort_by_key(|workload| place(*workload));
-            workloads.dedup();
             let mut cells = Vec::new();
             for (repeat, seed) in self.repeats.seeds() {
-                for &columns in &self.columns {
-                    for &threads in &self.threads {
+                for columns in distinct(&self.columns) {
+                    for threads in distinct(&self.threads) {
                         cells.extend(workloads.iter().map(|&workload| Cell {
                             workload,
                             columns,
@@ -192,7 +207,7 @@ mod with_engines {
 
         #[test]
         fn workloads_that_add_rows_come_last() {
-            let cells = cells(&["--workloads", "E,D,F,A,A", "--threads=2", "--columns=1"]);
+            let cells = cells(&["--workloads", "E,D,F,A,A", "--threads=2,2", "--columns=1,1"]);
             let titles = Vec::from_iter(cells.iter().map(Cell::title));
             assert_eq!(
                 titles,

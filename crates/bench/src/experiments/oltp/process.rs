@@ -26,12 +26,13 @@ use giveway_command::{Context as _, Failure};
 use nix::sys::prctl;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::statvfs;
 use nix::sys::time::TimeValLike as _;
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::row::OltpEngine;
-use super::store;
+use super::store::{self, Size};
 use super::turn::{Loaded, Took, Turn};
 use crate::harness::error::{Error, Result};
 use crate::harness::files::PrivateDir;
@@ -70,6 +71,8 @@ pub(super) struct Used {
     /// CPU time per second.
     pub(super) cpus: f64,
     pub(super) memory_mib: u64,
+    /// Of that, what the process sees by huge pages.
+    pub(super) huge_mib: u64,
 }
 
 /// Of the hidden command, which is told everything by its input.
@@ -79,9 +82,15 @@ pub(super) struct EngineArgs {}
 /// The hidden command's name.
 pub(super) const COMMAND: &str = "oltp-engine";
 
+/// Has glibc's allocator, which RocksDB, SQLite and LMDB use, ask for huge pages where it
+/// has 2 MiB and more: mimalloc, which those in Rust use, and giveway's heap do so anyway.
+const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
+
 /// Obeys until the input ends.
 pub(super) fn serve(_: &EngineArgs) -> Result<(), Failure> {
     prctl::set_pdeathsig(Signal::SIGKILL).cannot("end with the process that started this one")?;
+    // SAFETY: the command has just begun.
+    unsafe { store::begin_process() };
     let mut out = std::io::stdout().lock();
     let mut host = None;
     for line in std::io::stdin().lock().lines() {
@@ -104,10 +113,14 @@ struct Host {
 fn obey(host: &mut Option<Host>, order: Order) -> Result<Answer> {
     match (order, host) {
         (Order::Load(setup), host) => {
-            let (columns, threads) = (setup.columns as usize, setup.threads as usize);
-            let (store, version) = store::open(setup.engine, columns, threads, &setup.dir)?;
-            let loaded = Loaded::new(store, (setup.rows, columns), threads, setup.seed)
-                .map_err(|failed| failed.of(setup.engine))?;
+            let size = Size {
+                rows: setup.rows,
+                columns: setup.columns as usize,
+                threads: setup.threads as usize,
+            };
+            let (store, version) = store::open(setup.engine, size, &setup.dir)?;
+            let loaded =
+                Loaded::new(store, size, setup.seed).map_err(|failed| failed.of(setup.engine))?;
             *host = Some(Host { setup, loaded });
             Ok(Answer::Loaded(version))
         }
@@ -121,7 +134,8 @@ fn obey(host: &mut Option<Host>, order: Order) -> Result<Answer> {
             Ok(Answer::Took(Used {
                 took,
                 cpus,
-                memory_mib: memory_mib(&setup.dir)?,
+                memory_mib: (memory_kib(&["Anonymous"])? + file_kib(&setup.dir)?) / 1024,
+                huge_mib: memory_kib(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"])? / 1024,
             }))
         }
     }
@@ -136,15 +150,17 @@ fn cpu_time() -> Result<Duration> {
     Ok(Duration::from_micros(us.unsigned_abs()))
 }
 
-/// Memory of this process that is its own, and that of its files on tmpfs.
-fn memory_mib(dir: &Path) -> Result<u64> {
-    let path = Path::new("/proc/self/status");
-    let status = fs::read_to_string(path).map_err(Error::file("read", path))?;
-    let anonymous = status.lines().find_map(|line| {
-        let kib = line.strip_prefix("RssAnon:")?.strip_suffix(" kB")?;
-        kib.trim().parse::<u64>().ok()
-    });
-    Ok((anonymous.unwrap_or(0) + file_kib(dir)?) / 1024)
+/// Memory of this process, by the kernel's names of its kinds.
+fn memory_kib(kinds: &[&str]) -> Result<u64> {
+    let path = Path::new("/proc/self/smaps_rollup");
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let of = |line: &str| {
+        let (kind, kib) = line.strip_suffix(" kB")?.split_once(':')?;
+        kinds
+            .contains(&kind)
+            .then(|| kib.trim().parse::<u64>().ok())?
+    };
+    Ok(text.lines().filter_map(of).sum())
 }
 
 fn file_kib(dir: &Path) -> Result<u64> {
@@ -161,6 +177,32 @@ fn file_kib(dir: &Path) -> Result<u64> {
     Ok(kib)
 }
 
+/// Files of all engines together for a row, at most: rows, those that are added, and what
+/// logs and compaction hold beside them.
+const FILES_BYTES: u64 = 10 << 10;
+
+/// Makes sure of a directory for the files of engines with so many rows: what processes
+/// that were killed have left there is removed, and there is space.
+pub(super) fn make_room(dir: &Path, rows: u64) -> Result<()> {
+    fs::create_dir_all(dir).map_err(Error::file("create", dir))?;
+    PrivateDir::sweep(dir);
+    let of = |error: nix::Error| Error::file("ask for the space in", dir)(error.into());
+    let system = statvfs(dir).map_err(of)?;
+    let mib = |bytes: u64| bytes >> 20;
+    let free = system.blocks_available() * system.fragment_size();
+    let needed = rows.saturating_mul(FILES_BYTES);
+    match free < needed {
+        true => Err(Error::Config(format!(
+            "{} has {} MiB left, and files of {rows} rows may take {} MiB: name a larger tmpfs by \
+             --dir, or give fewer --rows",
+            dir.display(),
+            mib(free),
+            mib(needed)
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// An engine's process, stopped but while it is asked.
 pub(super) struct Process {
     engine: OltpEngine,
@@ -175,17 +217,18 @@ pub(super) struct Process {
 impl Process {
     /// Starts it and has it load the rows. Its files go below the setup's directory.
     pub(super) fn start(setup: &Setup) -> Result<Self> {
-        let own = std::env::current_exe();
-        let own = own.map_err(Error::file("find", Path::new("/proc/self/exe")))?;
+        // This program, also when its file has become another.
+        let own = Path::new("/proc/self/exe");
         let dir = PrivateDir::new(&setup.dir, None)?;
-        let mut child = Command::new(&own)
+        let mut child = Command::new(own)
             .arg(COMMAND)
+            .env(HUGE_PAGES.0, HUGE_PAGES.1)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Who interrupts this program lets the cell end.
             .process_group(0)
             .spawn()
-            .map_err(Error::file("start", &own))?;
+            .map_err(Error::file("start", own))?;
         let setup = Setup {
             dir: dir.path().to_owned(),
             ..setup.clone()
@@ -233,11 +276,17 @@ impl Process {
         match said {
             Ok(1..) => {}
             Ok(0) | Err(_) => {
-                let status = self
-                    .child
-                    .wait()
-                    .map_or_else(|e| e.to_string(), |s| s.to_string());
-                return Err(self.failed(format!("its process ended: {status}")));
+                let mut reason = match self.child.wait() {
+                    Ok(status) => format!("its process ended: {status}"),
+                    Err(error) => error.to_string(),
+                };
+                if reason.contains("SIGBUS") {
+                    // What a write to a mapped file brings that finds no page.
+                    reason.push_str(
+                        ": its files have filled --dir; give a larger tmpfs, or fewer --rows",
+                    );
+                }
+                return Err(self.failed(reason));
             }
         }
         self.signal(Signal::SIGSTOP)?;

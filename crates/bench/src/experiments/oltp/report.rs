@@ -255,7 +255,7 @@ fn heading(report: &Report<OltpRow>) -> Vec<String> {
         versions.extend(report.rows.iter().map(|row| (row.engine, &*row.version)));
         let versions = versions
             .iter()
-            .skip(1)
+            .filter(|(of, _)| **of != OltpEngine::Giveway)
             .map(|(of, version)| format!("{of} {version}"));
         lines.push(Vec::from_iter(versions).join(", "));
     }
@@ -276,21 +276,31 @@ fn table(report: &Report<OltpRow>) -> String {
                 Some(large(per_s.median))
             });
         }
-        if let Some(&workload) = setting.workloads().first() {
-            begin(&mut text, &format!("of {workload}"), setting);
-            line(&mut text, "CPUs", setting, |engine| {
+        begin(&mut text, "CPUs", setting);
+        for workload in setting.workloads() {
+            line(&mut text, workload.name(), setting, |engine| {
                 let cpus = setting.spread((workload, engine), |row| row.cpus)?;
                 Some(short(cpus.median))
             });
-            line(&mut text, "MiB", setting, |engine| {
-                let mib = setting.spread((workload, engine), |row| row.memory_mib as f64)?;
-                Some(format!("{:.0}", mib.median))
-            });
+        }
+        let of: [(&str, fn(&OltpRow) -> u64); 2] = [
+            ("MiB", |row| row.memory_mib),
+            ("MiB huge", |row| row.huge_mib),
+        ];
+        for (name, of) in of {
+            begin(&mut text, name, setting);
+            for workload in setting.workloads() {
+                line(&mut text, workload.name(), setting, |engine| {
+                    let mib = setting.spread((workload, engine), |row| of(row) as f64)?;
+                    Some(format!("{:.0}", mib.median))
+                });
+            }
         }
     }
     text.push_str(
         "\nMedians of the repeats. Throughput is of the time inside operations. CPUs: CPU\n\
-         time of the engine's process per second. MiB: its own memory and its files.\n",
+         time of the engine's process per second. MiB: its own memory and its files; huge:\n\
+         what of it the process sees by huge pages.\n",
     );
     if text.contains('~') {
         text.push_str(MARKED);
@@ -508,6 +518,7 @@ pub(crate) mod samples {
                             latency: operations.into_iter().collect(),
                             cpus: 1.0,
                             memory_mib: 300,
+                            huge_mib: 200,
                         });
                     }
                 }

@@ -98,6 +98,8 @@ pub(crate) struct OltpRow {
     pub cpus: f64,
     /// Memory of the process after the turns, in MiB, with what it has on tmpfs.
     pub memory_mib: u64,
+    /// What of it the process sees by huge pages, in MiB.
+    pub huge_mib: u64,
 }
 
 /// Latencies of one operation in µs.

@@ -90,9 +90,36 @@ pub(super) struct Bench {
 struct Open {
     /// Columns, threads, repeat.
     shape: (u32, u32, u32),
-    /// Whether rows were added to those that were loaded.
-    has_grown: bool,
+    state: State,
     engines: Vec<Process>,
+}
+
+/// What was done to the rows since they were loaded.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Loaded,
+    /// Some were read or changed.
+    Used,
+    /// Some were added.
+    Grown,
+}
+
+impl State {
+    /// Whether a workload may begin with them: E on rows that lie as they were loaded.
+    fn suits(self, workload: OltpWorkload) -> bool {
+        match self {
+            State::Loaded => true,
+            State::Used => workload != OltpWorkload::E,
+            State::Grown => false,
+        }
+    }
+
+    fn after(workload: OltpWorkload) -> Self {
+        match workload {
+            OltpWorkload::D | OltpWorkload::E => State::Grown,
+            _ => State::Used,
+        }
+    }
 }
 
 /// What an engine's turns add up to.
@@ -116,18 +143,14 @@ impl Bench {
     pub(super) fn run(&self, cell: &Cell, progress: Progress<'_>) -> Result<Vec<OltpRow>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let shape = (cell.columns, cell.threads, cell.repeat);
-        if open
-            .as_ref()
-            .is_none_or(|open| open.shape != shape || open.has_grown)
-        {
-            // Those of before give their memory back first.
-            *open = None;
-            *open = Some(self.load(cell, shape, progress)?);
-        }
-        let Open {
-            engines, has_grown, ..
-        } = open.as_mut().expect("opened above");
-        *has_grown = matches!(cell.workload, OltpWorkload::D | OltpWorkload::E);
+        // Those that do not suit give their memory back first. Those of a cell that fails
+        // are not kept: one may have ended.
+        let suits = |open: &Open| open.shape == shape && open.state.suits(cell.workload);
+        let kept = open.take().filter(suits);
+        let mut engines = match kept {
+            Some(kept) => kept.engines,
+            None => self.load(cell, progress)?,
+        };
         let mut random = ChaCha8Rng::seed_from_u64(cell.seed);
         let mut order: Vec<usize> = (0..engines.len()).collect();
         let mut sums: Vec<Sum> = engines.iter().map(|_| Sum::new()).collect();
@@ -151,12 +174,17 @@ impl Bench {
             }
         }
         let rows = engines.iter().zip(sums);
-        Ok(rows
-            .map(|(engine, sum)| self.row(cell, engine, sum))
-            .collect())
+        let rows = rows.map(|(engine, sum)| self.row(cell, engine, sum));
+        let rows = rows.collect();
+        *open = Some(Open {
+            shape,
+            state: State::after(cell.workload),
+            engines,
+        });
+        Ok(rows)
     }
 
-    fn load(&self, cell: &Cell, shape: (u32, u32, u32), progress: Progress<'_>) -> Result<Open> {
+    fn load(&self, cell: &Cell, progress: Progress<'_>) -> Result<Vec<Process>> {
         let mut engines = Vec::new();
         for &engine in &self.settings.engines {
             progress(&format!("{}: loading {engine}", cell.title()));
@@ -169,11 +197,7 @@ impl Bench {
                 dir: self.settings.dir.clone(),
             })?);
         }
-        Ok(Open {
-            shape,
-            has_grown: false,
-            engines,
-        })
+        Ok(engines)
     }
 
     fn row(&self, cell: &Cell, engine: &Process, sum: Sum) -> OltpRow {
@@ -200,6 +224,7 @@ impl Bench {
             latency: latency.collect(),
             cpus: (median(|used| used.cpus) * 100.0).round() / 100.0,
             memory_mib: sum.turns.last().map_or(0, |used| used.memory_mib),
+            huge_mib: sum.turns.last().map_or(0, |used| used.huge_mib),
         }
     }
 }
@@ -232,6 +257,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn scans_begin_with_rows_as_they_were_loaded() {
+        let after = |workload| State::after(workload);
+        assert!(State::Loaded.suits(OltpWorkload::E));
+        assert!(after(OltpWorkload::A).suits(OltpWorkload::D));
+        assert!(!after(OltpWorkload::C).suits(OltpWorkload::E));
+        assert!(!after(OltpWorkload::D).suits(OltpWorkload::E));
+        assert!(!after(OltpWorkload::E).suits(OltpWorkload::C));
+    }
+
+    #[test]
     fn turns_add_up() {
         let used = |ns, count, per_s| Used {
             took: super::super::turn::Took {
@@ -240,6 +275,7 @@ mod tests {
             },
             cpus: 1.0,
             memory_mib: 7,
+            huge_mib: 2,
         };
         let mut sum = Sum::new();
         sum.add(used(100, 3, 10.0));

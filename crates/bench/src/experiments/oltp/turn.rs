@@ -7,10 +7,14 @@
 //! A closed loop: each thread begins an operation when its last one has ended. What the
 //! client itself does lies between the operations and is in no latency. Throughput is of
 //! the time inside operations, so it is what the engine could do for a client that takes
-//! none. A turn begins with a warm-up, of which nothing is kept: the process was stopped
-//! while others had their turns, and its rows have left the caches.
+//! none. The counter is read between fences, so that no part of an operation is in flight.
+//! A turn begins, when all threads have their sessions, with a warm-up, of which nothing is
+//! kept: the process was stopped while others had their turns, and its rows have left the
+//! caches.
 
 use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,7 +23,7 @@ use quanta::Clock;
 use serde::{Deserialize, Serialize};
 
 use super::row::{OltpWorkload, Operation};
-use super::store::{Change, Failed, Outcome, ROW_BYTES, SCAN_ROWS_BYTES, Session, Store};
+use super::store::{Change, Failed, Outcome, ROW_BYTES, SCAN_ROWS_BYTES, Session, Size, Store};
 use super::ycsb::{Inserted, Next, Operations, put_key};
 
 /// A turn.
@@ -33,11 +37,10 @@ pub(super) struct Turn {
 
 /// A table with the rows that were loaded.
 pub(super) struct Loaded {
-    pub(super) store: Box<dyn Store>,
-    pub(super) columns: usize,
-    rows: u64,
-    threads: usize,
+    store: Box<dyn Store>,
+    size: Size,
     inserted: Inserted,
+    clock: Clock,
 }
 
 /// Latencies in ns by operation, as values and how often they were seen.
@@ -59,40 +62,37 @@ struct Log {
 }
 
 impl Loaded {
-    /// Loads rows, in the order of their numbers: at random places of the tree.
-    pub(super) fn new(
-        store: Box<dyn Store>,
-        (rows, columns): (u64, usize),
-        threads: usize,
-        seed: u64,
-    ) -> Outcome<Self> {
-        let inserted = Inserted::new(rows, threads);
-        let mut values = Operations::new(OltpWorkload::C, (rows, columns), (seed, 0), &inserted);
+    /// Loads rows, in the order of their numbers: at random places of the tree. No work of
+    /// the load is left.
+    pub(super) fn new(store: Box<dyn Store>, size: Size, seed: u64) -> Outcome<Self> {
+        let inserted = Inserted::new(size.rows, size.threads);
+        let mut values = Operations::new(OltpWorkload::C, size.columns, (seed, 0), &inserted);
         store.with_session(&mut |session| {
             let (mut key, mut row) = (Vec::new(), vec![0; ROW_BYTES]);
-            for number in 0..rows {
+            for number in 0..size.rows {
                 put_key(number, &mut key);
                 values.fill(&mut row);
                 session.insert(&key, &row)?;
             }
             Ok(())
         })?;
+        store.settle()?;
         Ok(Loaded {
             store,
-            columns,
-            rows,
-            threads,
+            size,
             inserted,
+            // Compared with the kernel's for up to a fifth of a second.
+            clock: Clock::new(),
         })
     }
 
     /// Runs a turn to its end.
     pub(super) fn run(&self, turn: &Turn) -> Outcome<Took> {
-        let from = Instant::now() + Duration::from_secs_f64(turn.warmup_s);
-        let to = from + Duration::from_secs_f64(turn.seconds);
+        let ready = Barrier::new(self.size.threads);
         let logs = thread::scope(|scope| {
-            let run = |thread| scope.spawn(move || self.run_thread(turn, thread, from, to));
-            let threads: Vec<_> = (0..self.threads).map(run).collect();
+            let ready = &ready;
+            let run = |thread| scope.spawn(move || self.run_thread(turn, thread, ready));
+            let threads: Vec<_> = (0..self.size.threads).map(run).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, Outcome<Log>>| {
                 thread.join().expect("clients do not panic")
             };
@@ -106,8 +106,11 @@ impl Loaded {
                 count += latencies.len();
                 *all.entry(operation).or_insert_with(histogram) += latencies;
             }
-            // A thread that had no CPU in its turn has done nothing in no time.
+            // One that had no CPU in its turn has done nothing in no time.
             per_s += count as f64 * 1e9 / log.spent_ns.max(1) as f64;
+        }
+        if all.is_empty() {
+            return Err(Failed::idle(turn.seconds));
         }
         let pairs = |latencies: Histogram<u64>| {
             let values = latencies.iter_recorded();
@@ -123,20 +126,25 @@ impl Loaded {
         })
     }
 
-    fn run_thread(&self, turn: &Turn, thread: usize, from: Instant, to: Instant) -> Outcome<Log> {
-        let shape = (self.rows, self.columns);
+    fn run_thread(&self, turn: &Turn, thread: usize, ready: &Barrier) -> Outcome<Log> {
+        let columns = self.size.columns;
         let mut operations =
-            Operations::new(turn.workload, shape, (turn.seed, thread), &self.inserted);
-        let clock = Clock::new();
+            Operations::new(turn.workload, columns, (turn.seed, thread), &self.inserted);
         let mut log = Log::default();
-        let mut client = Client::new(self.columns);
-        self.store.with_session(&mut |session| {
+        let mut client = Client::new(columns);
+        let mut is_ready = false;
+        let done = self.store.with_session(&mut |session| {
+            ready.wait();
+            is_ready = true;
+            let from = Instant::now() + Duration::from_secs_f64(turn.warmup_s);
+            let to = from + Duration::from_secs_f64(turn.seconds);
             loop {
                 let next = operations.next();
                 client.prepare(&next, &mut operations);
-                let begun = clock.raw();
+                let begun = fenced(&self.clock);
                 client.ask(session, &next)?;
-                let ended = clock.raw();
+                let ended = fenced(&self.clock);
+                client.check(&next)?;
                 if next.operation == Operation::Insert {
                     self.inserted.done(thread);
                 }
@@ -145,14 +153,37 @@ impl Loaded {
                     return Ok(());
                 }
                 if now >= from {
-                    let ns = clock.delta_as_nanos(begun, ended);
+                    let ns = self.clock.delta_as_nanos(begun, ended);
                     log.spent_ns += ns;
                     let of = log.latencies.entry(next.operation);
                     of.or_insert_with(histogram).saturating_record(ns);
                 }
             }
-        })?;
-        Ok(log)
+        });
+        if !is_ready {
+            // The others do not wait for a session that cannot begin.
+            ready.wait();
+        }
+        done.map(|()| log)
+    }
+}
+
+/// The cycle counter, read after all that comes before has ended and before what follows
+/// begins.
+#[inline]
+fn fenced(clock: &Clock) -> u64 {
+    fence();
+    let raw = clock.raw();
+    fence();
+    raw
+}
+
+#[inline]
+fn fence() {
+    // SAFETY: SSE2, which every x86-64 has.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
     }
 }
 
@@ -167,6 +198,8 @@ struct Client {
     value: Vec<u8>,
     width: usize,
     answer: Vec<u8>,
+    /// Rows that a scan has found.
+    seen: usize,
 }
 
 impl Client {
@@ -176,6 +209,7 @@ impl Client {
             value: vec![0; ROW_BYTES],
             width: ROW_BYTES / columns,
             answer: Vec::with_capacity(SCAN_ROWS_BYTES),
+            seen: 0,
         }
     }
 
@@ -203,11 +237,24 @@ impl Client {
             Operation::Update => session.update(&self.key, change),
             Operation::Insert => session.insert(&self.key, &self.value),
             Operation::ReadModifyWrite => session.read_and_update(&self.key, change, answer),
-            Operation::Scan => match session.scan(&self.key, next.count, answer)? {
-                // It begins at a row that is there.
-                0 => Err(Failed::missing()),
-                _ => Ok(()),
-            },
+            Operation::Scan => {
+                self.seen = session.scan(&self.key, next.count, answer)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// The answer is there, and is as long as what was asked for.
+    fn check(&mut self, next: &Next) -> Outcome<()> {
+        let rows = match next.operation {
+            Operation::Read | Operation::ReadModifyWrite => 1,
+            // It begins at a row that is there.
+            Operation::Scan => self.seen.max(1),
+            Operation::Update | Operation::Insert => return Ok(()),
+        };
+        match black_box(&self.answer).len() == rows * ROW_BYTES {
+            true => Ok(()),
+            false => Err(Failed::missing()),
         }
     }
 }

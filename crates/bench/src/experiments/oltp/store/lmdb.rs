@@ -9,8 +9,8 @@ use std::path::Path;
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 
-use super::key_value::KeyValue;
-use super::{Change, Failed, MEMORY_BYTES, Outcome, Store, Work};
+use super::key_value::{KeyValue, Values};
+use super::{Change, Failed, Outcome, Size, Store, Work};
 
 /// An environment, whose unnamed database has the rows.
 pub(super) struct Lmdb(Env);
@@ -27,9 +27,9 @@ pub(super) fn version() -> String {
 }
 
 impl Lmdb {
-    pub(super) fn new(dir: &Path) -> Outcome<Self> {
+    pub(super) fn new(size: Size, dir: &Path) -> Outcome<Self> {
         let mut options = EnvOpenOptions::new();
-        options.map_size(MEMORY_BYTES);
+        options.map_size(size.memory_bytes());
         // SAFETY: the flags give up durability, and the file, which is this process's
         // own (`dir` is private), is never opened again.
         let env = unsafe {
@@ -56,35 +56,42 @@ impl Store for Lmdb {
                 heed::Result::Ok(CommitOrAbort::<_, ()>::Commit(rows))
             });
         let rows = opened?.unwrap_commit();
-        work(&mut &Rows { env: &self.0, rows })
+        work(&mut Values::of(Rows { env: &self.0, rows }))
     }
 }
 
 impl KeyValue for Rows<'_> {
-    fn put(&self, key: &[u8], row: &[u8]) -> Outcome<()> {
+    fn put(&mut self, key: &[u8], row: &[u8]) -> Outcome<()> {
         let mut transaction = self.env.write_txn()?;
         self.rows.put(&mut transaction, key, row)?;
         Ok(transaction.commit()?)
     }
 
-    fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
+    fn get(&mut self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
         let transaction = self.env.read_txn()?;
         let found = self.rows.get(&transaction, key)?;
         row.extend_from_slice(found.ok_or_else(Failed::missing)?);
         Ok(())
     }
 
-    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
+    fn change(
+        &mut self,
+        key: &[u8],
+        change: Change<'_>,
+        changed: &mut Vec<u8>,
+        mut show: impl FnMut(&[u8]),
+    ) -> Outcome<()> {
         let mut transaction = self.env.write_txn()?;
         let found = self.rows.get(&transaction, key)?;
-        let mut row = found.ok_or_else(Failed::missing)?.to_vec();
-        show(&row);
-        change.put(&mut row);
-        self.rows.put(&mut transaction, key, &row)?;
+        let found = found.ok_or_else(Failed::missing)?;
+        show(found);
+        // A page that is written moves what was found in it.
+        let row = change.made_to(found, changed);
+        self.rows.put(&mut transaction, key, row)?;
         Ok(transaction.commit()?)
     }
 
-    fn range(&self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
+    fn range(&mut self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
         let transaction = self.env.read_txn()?;
         let range = (Bound::Included(from), Bound::Unbounded);
         let mut seen = 0;

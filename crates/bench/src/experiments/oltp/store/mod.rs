@@ -41,8 +41,26 @@ use crate::harness::error::{Error, Result};
 pub(super) const ROW_BYTES: usize = 1_000;
 /// Bytes of the longest scan.
 pub(super) const SCAN_ROWS_BYTES: usize = SCAN_MOST * ROW_BYTES;
-/// What engines that keep rows in a cache or a map are given: more than all rows take.
-const MEMORY_BYTES: usize = 4 << 30;
+/// What log-structured engines gather before they sort it into a file.
+const WRITE_BUFFER_BYTES: usize = 256 << 20;
+/// Keys for each bucket of the hash index of their blocks.
+const HASH_LOAD: f64 = 0.75;
+
+/// The table that is loaded, and how many threads ask.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) rows: u64,
+    pub(super) columns: usize,
+    pub(super) threads: usize,
+}
+
+impl Size {
+    /// What engines that keep rows in a cache or a map are given: more than all rows take,
+    /// with those that are added.
+    fn memory_bytes(&self) -> usize {
+        (4 << 30).max(self.rows as usize * 4096)
+    }
+}
 
 /// A column and its new value.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +70,14 @@ pub(super) struct Change<'v> {
 }
 
 impl Change<'_> {
+    /// The row as it becomes, in `to`.
+    fn made_to<'r>(&self, row: &[u8], to: &'r mut Vec<u8>) -> &'r [u8] {
+        to.clear();
+        to.extend_from_slice(row);
+        self.put(to);
+        to
+    }
+
     /// Where the column is in a row of side by side columns.
     fn put(&self, row: &mut [u8]) {
         let from = self.column * self.value.len();
@@ -71,6 +97,11 @@ pub(super) type Work<'w> = &'w mut dyn FnMut(&mut dyn Session) -> Outcome<()>;
 pub(super) trait Store: Sync {
     /// Does some work in a session, which is the way of one thread to the table.
     fn with_session(&self, work: Work<'_>) -> Outcome<()>;
+
+    /// Ends what the load has left to do in the background, or to whoever writes next.
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
 }
 
 /// What a thread asks. `row` holds columns side by side; whoever fills it empties it
@@ -106,6 +137,13 @@ impl Failed {
         Failed("a row is missing that was inserted".to_owned())
     }
 
+    /// A turn is over before an operation.
+    pub(super) fn idle(seconds: f64) -> Self {
+        Failed(format!(
+            "no operation ended within a turn of {seconds} s: give more --seconds"
+        ))
+    }
+
     /// The failure as this crate's error.
     pub(super) fn of(self, engine: OltpEngine) -> Error {
         Error::Queries {
@@ -122,17 +160,11 @@ impl<E: fmt::Display> From<E> for Failed {
     }
 }
 
-/// An empty table whose rows have so many columns of the same width, for so many threads.
-/// Engines with files have them in `dir`.
+/// An empty table. Engines with files have them in `dir`.
 ///
 /// # Errors
 /// The engine fails, or is not here.
-pub(super) fn open(
-    engine: OltpEngine,
-    columns: usize,
-    threads: usize,
-    dir: &Path,
-) -> Result<(Box<dyn Store>, String)> {
+pub(super) fn open(engine: OltpEngine, size: Size, dir: &Path) -> Result<(Box<dyn Store>, String)> {
     if let Some(absent) = absent(engine) {
         return Err(absent);
     }
@@ -140,17 +172,17 @@ pub(super) fn open(
         opened.map(|store| Box::new(store) as Box<dyn Store>)
     }
     let opened = match engine {
-        OltpEngine::Giveway => boxed(giveway::Giveway::new(columns)),
+        OltpEngine::Giveway => boxed(giveway::Giveway::new(size.columns)),
         #[cfg(feature = "rivals")]
-        OltpEngine::Lmdb => boxed(lmdb::Lmdb::new(dir)),
+        OltpEngine::Lmdb => boxed(lmdb::Lmdb::new(size, dir)),
         #[cfg(feature = "rivals")]
-        OltpEngine::Fjall => boxed(fjall::Fjall::new(dir)),
+        OltpEngine::Fjall => boxed(fjall::Fjall::new(size, dir)),
         #[cfg(not(feature = "rivals"))]
         OltpEngine::Lmdb | OltpEngine::Fjall => unreachable!("absent, as was said above"),
-        OltpEngine::Redb => boxed(redb::Redb::new()),
-        OltpEngine::Sled => boxed(sled::Sled::new(dir)),
-        OltpEngine::Rocksdb => boxed(rocksdb::Rocksdb::new(dir)),
-        OltpEngine::Sqlite => boxed(sqlite::Sqlite::new(columns, threads, dir)),
+        OltpEngine::Redb => boxed(redb::Redb::new(size)),
+        OltpEngine::Sled => boxed(sled::Sled::new(size, dir)),
+        OltpEngine::Rocksdb => boxed(rocksdb::Rocksdb::new(size, dir)),
+        OltpEngine::Sqlite => boxed(sqlite::Sqlite::new(size, dir)),
     };
     let store = opened.map_err(|failed| failed.of(engine))?;
     Ok((store, version(engine)))
@@ -174,6 +206,20 @@ pub(super) fn absent(engine: OltpEngine) -> Option<Error> {
         }),
         _ => None,
     }
+}
+
+/// Whether an engine has files.
+pub(super) fn has_files(engine: OltpEngine) -> bool {
+    !matches!(engine, OltpEngine::Giveway | OltpEngine::Redb)
+}
+
+/// Sets what engines have for a whole process.
+///
+/// # Safety
+/// The process has one thread, and has asked no engine for anything.
+pub(super) unsafe fn begin_process() {
+    // SAFETY: as above.
+    unsafe { sqlite::begin_process() }
 }
 
 /// The version of an engine that is here.

@@ -23,19 +23,18 @@ use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_NOW};
 
-use super::key_value::KeyValue;
-use super::{Change, Failed, MEMORY_BYTES, Outcome, Store, Work};
+use super::key_value::{KeyValue, Values};
+use super::{Change, Failed, HASH_LOAD, Outcome, Size, Store, WRITE_BUFFER_BYTES, Work};
 
 /// The library's names: Debian 12's, and that of the package for developers.
 const NAMES: [&str; 2] = ["librocksdb.so.7.8", "librocksdb.so"];
 /// Another file.
 const VARIABLE: &str = "GIVEWAY_ROCKSDB";
-/// What is written before it is sorted into a file: a quarter of a second's updates.
-const WRITE_BUFFER_BYTES: usize = 256 << 20;
+/// The buffer for writes is allocated in blocks that huge pages fit.
+const BUFFER_BLOCK_BYTES: usize = 8 << 20;
 const FILTER_BITS: c_double = 10.0;
 /// The kind of index in data blocks: binary search and hash.
 const HASH_INDEX: c_int = 1;
-const HASH_LOAD: c_double = 0.75;
 
 /// A thing of the library's.
 type Thing = *mut c_void;
@@ -76,6 +75,7 @@ functions! {
     options_set_compression(Thing, c_int);
     options_set_allow_mmap_reads(Thing, c_uchar);
     options_set_write_buffer_size(Thing, usize);
+    options_set_arena_block_size(Thing, usize);
     options_increase_parallelism(Thing, c_int);
     options_set_block_based_table_factory(Thing, Thing);
     block_based_options_create() -> Thing;
@@ -95,7 +95,7 @@ functions! {
     optimistictransaction_options_destroy(Thing);
     optimistictransaction_begin(Thing, Thing, Thing, Thing) -> Thing;
     transaction_destroy(Thing);
-    transaction_get_for_update(Thing, Thing, Bytes, usize, *mut usize, c_uchar, *mut Text) -> Text;
+    transaction_get_pinned_for_update(Thing, Thing, Bytes, usize, c_uchar, *mut Text) -> Thing;
     transaction_put(Thing, Bytes, usize, Bytes, usize, *mut Text);
     transaction_commit(Thing, *mut Text);
     writeoptions_create() -> Thing;
@@ -104,6 +104,10 @@ functions! {
     readoptions_create() -> Thing;
     readoptions_destroy(Thing);
     readoptions_set_verify_checksums(Thing, c_uchar);
+    flushoptions_create() -> Thing;
+    flushoptions_destroy(Thing);
+    flush(Thing, Thing, *mut Text);
+    compact_range(Thing, Bytes, usize, Bytes, usize);
     put(Thing, Thing, Bytes, usize, Bytes, usize, *mut Text);
     get_pinned(Thing, Thing, Bytes, usize, *mut Text) -> Thing;
     pinnableslice_value(Thing, *mut usize) -> Bytes;
@@ -174,7 +178,7 @@ unsafe impl Send for Rocksdb {}
 unsafe impl Sync for Rocksdb {}
 
 impl Rocksdb {
-    pub(super) fn new(dir: &Path) -> Outcome<Self> {
+    pub(super) fn new(size: Size, dir: &Path) -> Outcome<Self> {
         let call = load()?;
         let path = CString::new(dir.as_os_str().as_bytes())?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -183,7 +187,7 @@ impl Rocksdb {
             let table = (call.block_based_options_create)();
             let filter = (call.filterpolicy_create_bloom_full)(FILTER_BITS);
             (call.block_based_options_set_filter_policy)(table, filter);
-            let cache = (call.cache_create_lru)(MEMORY_BYTES);
+            let cache = (call.cache_create_lru)(size.memory_bytes());
             (call.block_based_options_set_block_cache)(table, cache);
             (call.block_based_options_set_data_block_index_type)(table, HASH_INDEX);
             (call.block_based_options_set_data_block_hash_ratio)(table, HASH_LOAD);
@@ -192,6 +196,7 @@ impl Rocksdb {
             (call.options_set_compression)(options, 0);
             (call.options_set_allow_mmap_reads)(options, 1);
             (call.options_set_write_buffer_size)(options, WRITE_BUFFER_BYTES);
+            (call.options_set_arena_block_size)(options, BUFFER_BLOCK_BYTES);
             (call.options_increase_parallelism)(options, cpus as c_int);
             (call.options_set_block_based_table_factory)(options, table);
             let mut error = ptr::null_mut();
@@ -215,56 +220,6 @@ impl Rocksdb {
             })
         }
     }
-
-    /// One attempt to change a column; whether it is done.
-    fn attempt(
-        &self,
-        key: &[u8],
-        change: Change<'_>,
-        show: &mut dyn FnMut(&[u8]),
-    ) -> Outcome<bool> {
-        let call = &self.call;
-        let (start, length) = (key.as_ptr().cast(), key.len());
-        let mut error = ptr::null_mut();
-        // SAFETY: R1 to R4; the transaction ends here.
-        unsafe {
-            let transaction = (call.optimistictransaction_begin)(
-                self.optimistic,
-                self.writing,
-                self.transacting,
-                ptr::null_mut(),
-            );
-            let _ended = Ended(call.transaction_destroy, transaction);
-            let mut bytes = 0;
-            let found = (call.transaction_get_for_update)(
-                transaction,
-                self.reading,
-                start,
-                length,
-                &raw mut bytes,
-                1,
-                &raw mut error,
-            );
-            checked(call, error)?;
-            if found.is_null() {
-                return Err(Failed::missing());
-            }
-            let _freed = Ended(call.free, found.cast());
-            let row = std::slice::from_raw_parts_mut(found.cast::<u8>(), bytes);
-            show(row);
-            change.put(row);
-            let row: Bytes = row.as_ptr().cast();
-            (call.transaction_put)(transaction, start, length, row, bytes, &raw mut error);
-            checked(call, error)?;
-            (call.transaction_commit)(transaction, &raw mut error);
-            match checked(call, error) {
-                Ok(()) => Ok(true),
-                // Somebody has written the row since, or may have.
-                Err(Failed(reason)) if is_conflict(&reason) => Ok(false),
-                Err(failed) => Err(failed),
-            }
-        }
-    }
 }
 
 fn is_conflict(reason: &str) -> bool {
@@ -280,6 +235,43 @@ impl Drop for Ended {
     fn drop(&mut self) {
         // SAFETY: R2; whoever made this chose the function.
         unsafe { (self.0)(self.1) }
+    }
+}
+
+/// A row where RocksDB has it.
+struct Pinned<'f> {
+    call: &'f Functions,
+    slice: Thing,
+}
+
+impl Functions {
+    /// The row that a look-up answers with.
+    ///
+    /// # Safety
+    /// The slice is a look-up's, or NULL (R2).
+    unsafe fn pinned(&self, slice: Thing) -> Outcome<Pinned<'_>> {
+        match slice.is_null() {
+            true => Err(Failed::missing()),
+            false => Ok(Pinned { call: self, slice }),
+        }
+    }
+}
+
+impl Pinned<'_> {
+    fn bytes(&self) -> &[u8] {
+        let mut bytes = 0;
+        // SAFETY: R1, R2; the slice lives as long as this.
+        unsafe {
+            let start = (self.call.pinnableslice_value)(self.slice, &raw mut bytes);
+            std::slice::from_raw_parts(start.cast(), bytes)
+        }
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: R2.
+        unsafe { (self.call.pinnableslice_destroy)(self.slice) }
     }
 }
 
@@ -312,62 +304,169 @@ impl Drop for Rocksdb {
 
 impl Store for Rocksdb {
     fn with_session(&self, work: Work<'_>) -> Outcome<()> {
-        work(&mut &*self)
+        work(&mut Values::of(Client {
+            database: self,
+            transaction: ptr::null_mut(),
+        }))
+    }
+
+    fn settle(&self) -> Outcome<()> {
+        let call = &self.call;
+        let mut error = ptr::null_mut();
+        // SAFETY: R1 to R4; keys that are NULL are the ends of the table.
+        unsafe {
+            let waiting = Ended(call.flushoptions_destroy, (call.flushoptions_create)());
+            (call.flush)(self.base, waiting.1, &raw mut error);
+            checked(call, error)?;
+            (call.compact_range)(self.base, ptr::null(), 0, ptr::null(), 0);
+        }
+        Ok(())
     }
 }
 
-impl KeyValue for Rocksdb {
-    fn put(&self, key: &[u8], row: &[u8]) -> Outcome<()> {
+/// A thread with its transaction, which each change of a column begins again.
+struct Client<'d> {
+    database: &'d Rocksdb,
+    /// NULL before the first.
+    transaction: Thing,
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        if !self.transaction.is_null() {
+            // SAFETY: R2.
+            unsafe { (self.database.call.transaction_destroy)(self.transaction) }
+        }
+    }
+}
+
+impl Client<'_> {
+    /// One attempt to change a column; whether it is done.
+    fn attempt(
+        &mut self,
+        key: &[u8],
+        change: Change<'_>,
+        changed: &mut Vec<u8>,
+        show: &mut dyn FnMut(&[u8]),
+    ) -> Outcome<bool> {
+        let Rocksdb {
+            call,
+            optimistic,
+            writing,
+            reading,
+            transacting,
+            ..
+        } = self.database;
+        let (start, length) = (key.as_ptr().cast(), key.len());
+        let mut error = ptr::null_mut();
+        // SAFETY: R1 to R4; what the last attempt left in the transaction is dropped as it
+        // begins, and the row is copied before the slice ends.
+        unsafe {
+            self.transaction = (call.optimistictransaction_begin)(
+                *optimistic,
+                *writing,
+                *transacting,
+                self.transaction,
+            );
+            let slice = (call.transaction_get_pinned_for_update)(
+                self.transaction,
+                *reading,
+                start,
+                length,
+                1,
+                &raw mut error,
+            );
+            checked(call, error)?;
+            let row = {
+                let slice = call.pinned(slice)?;
+                show(slice.bytes());
+                change.made_to(slice.bytes(), changed)
+            };
+            let bytes = row.as_ptr().cast();
+            (call.transaction_put)(
+                self.transaction,
+                start,
+                length,
+                bytes,
+                row.len(),
+                &raw mut error,
+            );
+            checked(call, error)?;
+            (call.transaction_commit)(self.transaction, &raw mut error);
+            match checked(call, error) {
+                Ok(()) => Ok(true),
+                // Somebody has written the row since, or may have.
+                Err(Failed(reason)) if is_conflict(&reason) => Ok(false),
+                Err(failed) => Err(failed),
+            }
+        }
+    }
+}
+
+impl KeyValue for Client<'_> {
+    fn put(&mut self, key: &[u8], row: &[u8]) -> Outcome<()> {
+        let Rocksdb {
+            call,
+            base,
+            writing,
+            ..
+        } = self.database;
         let mut error = ptr::null_mut();
         // SAFETY: R1, R3, R4.
         unsafe {
-            (self.call.put)(
-                self.base,
-                self.writing,
+            (call.put)(
+                *base,
+                *writing,
                 key.as_ptr().cast(),
                 key.len(),
                 row.as_ptr().cast(),
                 row.len(),
                 &raw mut error,
             );
-            checked(&self.call, error)
+            checked(call, error)
         }
     }
 
-    fn get(&self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
+    fn get(&mut self, key: &[u8], row: &mut Vec<u8>) -> Outcome<()> {
+        let Rocksdb {
+            call,
+            base,
+            reading,
+            ..
+        } = self.database;
+        let (start, length) = (key.as_ptr().cast(), key.len());
         let mut error = ptr::null_mut();
         // SAFETY: R1 to R4; the bytes are copied before the slice ends.
         unsafe {
-            let slice = (self.call.get_pinned)(
-                self.base,
-                self.reading,
-                key.as_ptr().cast(),
-                key.len(),
-                &raw mut error,
-            );
-            checked(&self.call, error)?;
-            if slice.is_null() {
-                return Err(Failed::missing());
-            }
-            let _ended = Ended(self.call.pinnableslice_destroy, slice);
-            let mut bytes = 0;
-            let start = (self.call.pinnableslice_value)(slice, &raw mut bytes);
-            row.extend_from_slice(std::slice::from_raw_parts(start.cast(), bytes));
+            let slice = (call.get_pinned)(*base, *reading, start, length, &raw mut error);
+            checked(call, error)?;
+            row.extend_from_slice(call.pinned(slice)?.bytes());
         }
         Ok(())
     }
 
-    fn change(&self, key: &[u8], change: Change<'_>, mut show: impl FnMut(&[u8])) -> Outcome<()> {
-        while !self.attempt(key, change, &mut show)? {}
+    fn change(
+        &mut self,
+        key: &[u8],
+        change: Change<'_>,
+        changed: &mut Vec<u8>,
+        mut show: impl FnMut(&[u8]),
+    ) -> Outcome<()> {
+        while !self.attempt(key, change, changed, &mut show)? {}
         Ok(())
     }
 
-    fn range(&self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
-        let call = &self.call;
+    fn range(&mut self, from: &[u8], count: usize, rows: &mut Vec<u8>) -> Outcome<usize> {
+        let Rocksdb {
+            call,
+            base,
+            reading,
+            ..
+        } = self.database;
         let mut seen = 0;
         // SAFETY: R1 to R4; a value is copied before the iterator goes on.
         unsafe {
-            let iterator = (call.create_iterator)(self.base, self.reading);
+            let iterator = (call.create_iterator)(*base, *reading);
             let _ended = Ended(call.iter_destroy, iterator);
             (call.iter_seek)(iterator, from.as_ptr().cast(), from.len());
             while seen < count && (call.iter_valid)(iterator) != 0 {

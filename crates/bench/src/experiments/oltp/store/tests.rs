@@ -13,6 +13,14 @@ fn engines() -> impl Iterator<Item = OltpEngine> {
     all.filter(|engine| absent(*engine).is_none())
 }
 
+fn size(columns: usize, threads: usize) -> Size {
+    Size {
+        rows: 1_000,
+        columns,
+        threads,
+    }
+}
+
 fn key(number: u32) -> Vec<u8> {
     let mut key = Vec::new();
     crate::experiments::oltp::ycsb::put_key(u64::from(number), &mut key);
@@ -24,26 +32,41 @@ fn every_engine_answers_as_a_map_does() {
     for engine in engines() {
         for columns in [1, 10] {
             let dir = tempfile::tempdir().unwrap();
-            let (store, version) = open(engine, columns, 1, dir.path()).unwrap();
+            let (store, version) = open(engine, size(columns, 1), dir.path()).unwrap();
             assert!(!version.is_empty());
-            let done = store.with_session(&mut |session| {
-                check(session, columns);
+            let mut map = BTreeMap::new();
+            let mut done = store.with_session(&mut |session| {
+                load(session, &mut map);
                 Ok(())
+            });
+            done = done.and_then(|()| store.settle());
+            done = done.and_then(|()| {
+                store.with_session(&mut |session| {
+                    check(session, columns, &mut map);
+                    Ok(())
+                })
             });
             done.unwrap_or_else(|failed| panic!("{engine}: {failed:?}"));
         }
     }
 }
 
-fn check(session: &mut dyn Session, columns: usize) {
-    let mut random = ChaCha8Rng::seed_from_u64(5);
-    let mut map: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let (mut row, mut value) = (vec![0; ROW_BYTES], vec![0; ROW_BYTES / columns]);
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn load(session: &mut dyn Session, map: &mut Rows) {
+    let mut random = ChaCha8Rng::seed_from_u64(3);
     for number in 0..200 {
+        let mut row = vec![0; ROW_BYTES];
         random.fill_bytes(&mut row);
         session.insert(&key(number), &row).unwrap();
-        map.insert(key(number), row.clone());
+        map.insert(key(number), row);
     }
+}
+
+/// A session after that of the load, and after what the load left was done.
+fn check(session: &mut dyn Session, columns: usize, map: &mut Rows) {
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let mut value = vec![0; ROW_BYTES / columns];
     let mut answer = vec![1, 2, 3];
     for _ in 0..1_000 {
         let key = key(random.random_range(0..200));
@@ -87,7 +110,7 @@ fn updates_of_one_row_by_two_threads_are_all_kept() {
     const COUNT: u64 = 300;
     for engine in engines() {
         let dir = tempfile::tempdir().unwrap();
-        let (store, _) = open(engine, 10, 2, dir.path()).unwrap();
+        let (store, _) = open(engine, size(10, 2), dir.path()).unwrap();
         let insert = store.with_session(&mut |session| session.insert(&key(0), &[0; ROW_BYTES]));
         insert.unwrap();
         thread::scope(|scope| {
@@ -130,7 +153,7 @@ fn an_engine_that_is_not_here_is_named_with_the_remedy() {
             let error = error.to_string();
             assert!(error.contains(&format!("leave {engine} out")), "{error}");
             let dir = tempfile::tempdir().unwrap();
-            assert!(open(*engine, 1, 1, dir.path()).is_err());
+            assert!(open(*engine, size(1, 1), dir.path()).is_err());
         }
     }
 }
