@@ -59,6 +59,9 @@ struct Setting<'a> {
 /// A number of a latency.
 type Of = fn(&Latency) -> f64;
 
+/// A number of a row, in MiB.
+type Mib = fn(&OltpRow) -> u64;
+
 const P50: Of = |latency| latency.p50_us;
 const P99: Of = |latency| latency.p99_us;
 
@@ -283,7 +286,7 @@ fn table(report: &Report<OltpRow>) -> String {
                 Some(short(cpus.median))
             });
         }
-        let of: [(&str, fn(&OltpRow) -> u64); 2] = [
+        let of: [(&str, Mib); 2] = [
             ("MiB", |row| row.memory_mib),
             ("MiB huge", |row| row.huge_mib),
         ];
@@ -299,8 +302,8 @@ fn table(report: &Report<OltpRow>) -> String {
     }
     text.push_str(
         "\nMedians of the repeats. Throughput is of the time inside operations. CPUs: CPU\n\
-         time of the engine's process per second. MiB: its own memory and its files; huge:\n\
-         what of it the process sees by huge pages.\n",
+         time of the engine's process per second. MiB: its own memory and its files;\n\
+         huge: what of it the process sees by huge pages.\n",
     );
     if text.contains('~') {
         text.push_str(MARKED);

@@ -23,7 +23,7 @@ use super::process::{Process, Setup, Used};
 use super::row::{Latency, OltpEngine, OltpRow, OltpWorkload, Operation};
 use super::turn::{Turn, histogram};
 use crate::harness::Progress;
-use crate::harness::error::Result;
+use crate::harness::error::{Error, Result};
 use crate::harness::number::Spread;
 
 /// Turns of each engine and workload.
@@ -172,6 +172,14 @@ impl Bench {
                     seed: cell.seed << 8 | u64::from(turn),
                 })?);
             }
+        }
+        // A turn may be one long operation, all of them may not.
+        let idle = sums.iter().position(|sum| sum.latencies.is_empty());
+        if let Some(at) = idle {
+            return Err(Error::Queries {
+                who: engines[at].engine().to_string(),
+                reason: "no operation ended in its turns: give more --seconds".to_owned(),
+            });
         }
         let rows = engines.iter().zip(sums);
         let rows = rows.map(|(engine, sum)| self.row(cell, engine, sum));

@@ -137,13 +137,6 @@ impl Failed {
         Failed("a row is missing that was inserted".to_owned())
     }
 
-    /// A turn is over before an operation.
-    pub(super) fn idle(seconds: f64) -> Self {
-        Failed(format!(
-            "no operation ended within a turn of {seconds} s: give more --seconds"
-        ))
-    }
-
     /// The failure as this crate's error.
     pub(super) fn of(self, engine: OltpEngine) -> Error {
         Error::Queries {
