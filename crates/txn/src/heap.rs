@@ -278,10 +278,12 @@ impl Shared {
         let had: usize = self.blocks.iter().map(|(_, layout)| layout.size()).sum();
         let bytes = had.next_power_of_two().clamp(CHUNK, LARGEST_BLOCK);
         let layout = Layout::from_size_align(bytes, bytes).expect("powers of two");
-        // SAFETY: the layout is not empty.
-        let Some(next) = NonNull::new(unsafe { alloc(layout) }) else {
-            handle_alloc_error(layout)
+        let next = match bytes {
+            LARGEST_BLOCK => map_block(),
+            // SAFETY: the layout is not empty.
+            _ => NonNull::new(unsafe { alloc(layout) }),
         };
+        let next = next.unwrap_or_else(|| handle_alloc_error(layout));
         if bytes == LARGEST_BLOCK {
             advise(next, bytes, libc::MADV_HUGEPAGE);
             self.holes.insert(next.addr().get(), 0);
@@ -404,9 +406,12 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         for &(block, layout) in &self.blocks {
-            // SAFETY: allocated with this layout; nobody uses what is in it, since
-            // database and tables are gone (H1).
-            unsafe { dealloc(block.as_ptr(), layout) };
+            match layout.size() {
+                LARGEST_BLOCK => unmap(block.as_ptr(), LARGEST_BLOCK),
+                // SAFETY: allocated with this layout; nobody uses what is in it, since
+                // database and tables are gone (H1).
+                _ => unsafe { dealloc(block.as_ptr(), layout) },
+            }
         }
     }
 }
@@ -571,6 +576,36 @@ pub(crate) unsafe fn abandon(object: NonNull<u8>, layout: Layout) {
     if layout.size() > LARGEST {
         // SAFETY: by the caller.
         unsafe { dealloc(object.as_ptr(), layout) };
+    }
+}
+
+/// A block of the size of a huge page, and aligned to it. From the system: an allocator may
+/// write to what it gives, and what was written to before the advice is no huge page.
+fn map_block() -> Option<NonNull<u8>> {
+    let bytes = 2 * LARGEST_BLOCK;
+    let (read_write, own) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    // SAFETY: a new mapping, where the system likes.
+    let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, read_write, own, -1, 0) };
+    if mapped == libc::MAP_FAILED {
+        return None;
+    }
+    let mapped = mapped.cast::<u8>();
+    let before = mapped.addr().next_multiple_of(LARGEST_BLOCK) - mapped.addr();
+    let block = mapped.wrapping_add(before);
+    unmap(mapped, before);
+    unmap(block.wrapping_add(LARGEST_BLOCK), LARGEST_BLOCK - before);
+    NonNull::new(block)
+}
+
+/// Gives mapped memory back, which nobody uses; none, perhaps.
+fn unmap(from: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: by the caller's word it is a mapping's, and unused.
+        let status = unsafe { libc::munmap(from.cast(), bytes) };
+        debug_assert_eq!(status, 0);
     }
 }
 

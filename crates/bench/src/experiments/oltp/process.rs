@@ -89,7 +89,7 @@ const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 /// Obeys until the input ends.
 pub(super) fn serve(_: &EngineArgs) -> Result<(), Failure> {
     prctl::set_pdeathsig(Signal::SIGKILL).cannot("end with the process that started this one")?;
-    // SAFETY: the command has just begun.
+    // SAFETY: the first thing that the command does: there is one thread, and no engine yet.
     unsafe { store::begin_process() };
     let mut out = std::io::stdout().lock();
     let mut host = None;
