@@ -31,6 +31,7 @@
 //! With `salvage`, damage ends the log as a torn end does. The damaged file and
 //! those behind it are kept under names that end in `.damaged`.
 
+mod aside;
 mod chain;
 mod replay;
 mod report;
@@ -45,6 +46,7 @@ use crate::checkpoint::file::{self, CheckpointHeader, Unreadable, checkpoint_num
 use crate::log::format::{SegmentHeader, VERSION, segment_number};
 use crate::log::segment::UNFINISHED;
 use crate::log::{Disk, DurabilityError, DurabilityOptions, Flaw, Start};
+use aside::set_aside;
 use chain::Chain;
 use replay::Replay;
 pub(crate) use replay::{Check, Target};
@@ -112,20 +114,6 @@ pub(crate) fn recover<T: Target>(
         closed: end.closed,
     };
     Ok((start, report))
-}
-
-/// The name of what is set aside.
-const DAMAGED: &str = ".damaged";
-
-/// Keeps a file that is damaged, under another name; as which. The next checkpoint would
-/// take it for one of those that can stand in, and remove one that is whole.
-fn set_aside(disk: &dyn Disk, name: &str) -> Result<String, DurabilityError> {
-    let aside = format!("{name}{DAMAGED}");
-    let renamed = disk.rename(name, &aside);
-    renamed.map_err(DurabilityError::io("renaming", disk.describe(name)))?;
-    let named = disk.sync_names();
-    named.map_err(DurabilityError::io("syncing", disk.describe("")))?;
-    Ok(disk.describe(&aside))
 }
 
 /// The newest checkpoint that is whole; newer ones that are `damaged`.

@@ -13,7 +13,7 @@
 //! last one before a checkpoint, the database is killed, and the checkpoint is damaged
 //! before the next is made, the gap looks like lost transactions: opening is refused.
 
-use super::DAMAGED;
+use super::aside::{DAMAGED, set_aside};
 use super::replay::{Origin, Replay, Target};
 use super::report::{Cut, RecoveryReport};
 use crate::checkpoint::file::CheckpointHeader;
@@ -236,7 +236,7 @@ impl<'a> Chain<'a> {
         report: &mut RecoveryReport,
     ) -> Result<(), DurabilityError> {
         for segment in segments.iter().rev() {
-            let aside = super::set_aside(self.disk, &segment_name(*segment))?;
+            let aside = set_aside(self.disk, &segment_name(*segment))?;
             report.set_aside.push(aside);
         }
         Ok(())

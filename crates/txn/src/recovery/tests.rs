@@ -14,6 +14,7 @@ use std::sync::Arc;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::aside::DAMAGED;
 use super::*;
 use crate::checkpoint;
 use crate::log::Log;
