@@ -97,7 +97,6 @@ struct Open {
 /// What was done to the rows since they were loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    Loaded,
     /// Some were read or changed.
     Used,
     /// Some were added.
@@ -108,7 +107,6 @@ impl State {
     /// Whether a workload may begin with them: E on rows that lie as they were loaded.
     fn suits(self, workload: OltpWorkload) -> bool {
         match self {
-            State::Loaded => true,
             State::Used => workload != OltpWorkload::E,
             State::Grown => false,
         }
@@ -267,7 +265,6 @@ mod tests {
     #[test]
     fn scans_begin_with_rows_as_they_were_loaded() {
         let after = |workload| State::after(workload);
-        assert!(State::Loaded.suits(OltpWorkload::E));
         assert!(after(OltpWorkload::A).suits(OltpWorkload::D));
         assert!(!after(OltpWorkload::C).suits(OltpWorkload::E));
         assert!(!after(OltpWorkload::D).suits(OltpWorkload::E));

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use redb::backends::InMemoryBackend;
-use redb::{Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase as _, TableDefinition};
 
 use super::key_value::{KeyValue, Values};
 use super::{Change, Failed, Outcome, Size, Store, Work};
