@@ -76,7 +76,12 @@ if [ -n "$module" ]; then
 	# Tests are no part of it.
 	find kernel/uintr -maxdepth 1 -type f -exec cp -t "$source/module" {} +
 fi
-[ -z "$programs" ] || cargo xtask notices >"$source/third-party.txt"
+# The runner of all tests says where its program is: cargo would wait for the compilers
+# beside it.
+notices() {
+	if [ -n "${GIVEWAY_XTASK:-}" ]; then "$GIVEWAY_XTASK" notices; else cargo xtask notices; fi
+}
+[ -z "$programs" ] || notices >"$source/third-party.txt"
 
 cd "$source"
 dpkg-buildpackage --build-profiles="$profiles" --build=binary --unsigned-source --unsigned-changes

@@ -85,6 +85,7 @@ impl Target {
             .env("PATH", crate::ci::path())
             // Tests need not build the workspace's programs: they are beside this one.
             .env("GIVEWAY_BUILT", "1")
+            .envs(std::env::current_exe().map(|own| ("GIVEWAY_XTASK", own)))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .current_dir(directory);
         command
