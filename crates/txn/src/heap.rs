@@ -407,9 +407,10 @@ impl Drop for Shared {
     fn drop(&mut self) {
         for &(block, layout) in &self.blocks {
             match layout.size() {
-                LARGEST_BLOCK => unmap(block.as_ptr(), LARGEST_BLOCK),
-                // SAFETY: allocated with this layout; nobody uses what is in it, since
-                // database and tables are gone (H1).
+                // SAFETY: mapped as such; nobody uses what is in it, since database and
+                // tables are gone (H1).
+                LARGEST_BLOCK => unsafe { unmap(block.as_ptr(), LARGEST_BLOCK) },
+                // SAFETY: allocated with this layout; nobody uses it, as above.
                 _ => unsafe { dealloc(block.as_ptr(), layout) },
             }
         }
@@ -595,15 +596,21 @@ fn map_block() -> Option<NonNull<u8>> {
     let mapped = mapped.cast::<u8>();
     let before = mapped.addr().next_multiple_of(LARGEST_BLOCK) - mapped.addr();
     let block = mapped.wrapping_add(before);
-    unmap(mapped, before);
-    unmap(block.wrapping_add(LARGEST_BLOCK), LARGEST_BLOCK - before);
+    // SAFETY: the ends of the new mapping, which nobody has.
+    unsafe {
+        unmap(mapped, before);
+        unmap(block.wrapping_add(LARGEST_BLOCK), LARGEST_BLOCK - before);
+    }
     NonNull::new(block)
 }
 
-/// Gives mapped memory back, which nobody uses; none, perhaps.
-fn unmap(from: *mut u8, bytes: usize) {
+/// Gives mapped memory back; none, perhaps.
+///
+/// # Safety
+/// It is a mapping's, and nobody uses it.
+unsafe fn unmap(from: *mut u8, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: by the caller's word it is a mapping's, and unused.
+        // SAFETY: the caller's.
         let status = unsafe { libc::munmap(from.cast(), bytes) };
         debug_assert_eq!(status, 0);
     }

@@ -18,7 +18,7 @@
 //!    reached the disk: after a sync that failed, Linux still shows them from memory,
 //!    until it does not (D3). In its place, because a disk that is full has no other
 //!    (D4).
-//! 5. The log goes on in a new segment.
+//! 5. Damaged checkpoints are set aside, and the log goes on in a new segment.
 //!
 //! - **V1** What is replayed is the database as of one timestamp, no earlier than
 //!   any acknowledged commit; or there is an error, and nothing is changed but for

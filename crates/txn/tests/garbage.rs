@@ -2,7 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use giveway_txn::{Database, Error, Options, Schema, Table, Transaction, TxnOptions, Type};
+use giveway_txn::{Database, Error, Options, Table, Transaction, TxnOptions};
+
+#[path = "memory/table.rs"]
+mod table;
+
+use table::table;
 
 const LIMIT: u64 = 1 << 20;
 const ROWS: i64 = 4000;
@@ -12,12 +17,7 @@ fn database() -> (Database, Table) {
         garbage_limit: LIMIT,
         ..Options::default()
     });
-    let schema = Schema::builder("t")
-        .column("id", Type::I64)
-        .column("data", Type::Bytes)
-        .primary_key(["id"])
-        .build();
-    let table = db.create_table(schema.unwrap()).unwrap();
+    let table = table(&db);
     let txn = db.begin(TxnOptions::default()).unwrap();
     for id in 0..ROWS {
         txn.insert_with(&table, |row| {

@@ -4,10 +4,14 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 
-use giveway_txn::{Database, Options, Schema, Type};
+use giveway_txn::{Database, Options};
 
 #[path = "memory/rows.rs"]
 mod rows;
+#[path = "memory/table.rs"]
+mod table;
+
+use table::table;
 
 /// Writes a byte to what it gives, as allocators do that keep lists in free memory.
 struct Writes;
@@ -49,12 +53,7 @@ fn rows_are_in_huge_pages() {
         return;
     }
     let db = Database::in_memory(Options::default());
-    let schema = Schema::builder("t")
-        .column("id", Type::I64)
-        .column("data", Type::Bytes)
-        .primary_key(["id"])
-        .build();
-    let table = db.create_table(schema.unwrap()).unwrap();
+    let table = table(&db);
     rows::insert(&db, &table, 0..40_000, 1000);
     // A busy system has not so many of them: then some pages are small.
     let held = db.stats().held_bytes;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use giveway_preempt::{Policy, Pool, RegionAlloc};
 use giveway_tier::Tier;
 use giveway_txn::Direction::Forward;
-use giveway_txn::{Database, KeyRange, Options, Schema, Table, TxnOptions, Type};
+use giveway_txn::{Database, KeyRange, Options, Table, TxnOptions};
 
 /// Where the simulated disk of the crate's own tests finds what it stands on.
 mod log {
@@ -22,9 +22,12 @@ mod power;
 mod resident;
 #[path = "memory/rows.rs"]
 mod rows;
+#[path = "memory/table.rs"]
+mod table;
 
 use resident::resident;
 use rows::insert;
+use table::table;
 
 #[global_allocator]
 static ALLOC: RegionAlloc<System> = RegionAlloc(System);
@@ -88,12 +91,7 @@ fn beside(
 #[test]
 fn a_purge_of_most_rows_gives_memory_back_and_delays_no_urgent_transaction() {
     let db = Arc::new(Database::in_memory(Options::default()));
-    let schema = Schema::builder("t")
-        .column("id", Type::I64)
-        .column("data", Type::Bytes)
-        .primary_key(["id"])
-        .build();
-    let table = db.create_table(schema.unwrap()).unwrap();
+    let table = table(&db);
     let before = resident();
     insert(&db, &table, 0..LIVING, 100);
     let living = resident() - before;

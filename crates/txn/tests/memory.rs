@@ -1,12 +1,15 @@
 //! What the process holds, beside what the limit says. Alone in its program, since
 //! the system tells of whole processes only.
 
-use giveway_txn::{Database, Error, Options, Schema, Table, TxnOptions, Type};
+use giveway_txn::{Database, Error, Options, Table, TxnOptions};
 
 #[path = "memory/resident.rs"]
 mod resident;
+#[path = "memory/table.rs"]
+mod table;
 
 use resident::resident;
+use table::table;
 
 const LIMIT: u64 = 48 << 20;
 
@@ -34,12 +37,7 @@ fn the_process_holds_no_more_than_the_limit_whatever_sizes_rows_have() {
         memory_limit: LIMIT,
         ..Options::default()
     });
-    let schema = Schema::builder("t")
-        .column("id", Type::I64)
-        .column("data", Type::Bytes)
-        .primary_key(["id"])
-        .build();
-    let table = db.create_table(schema.unwrap()).unwrap();
+    let table = table(&db);
     let before = resident();
     for bytes in [60, 150, 250, 350, 450, 550, 650, 750, 850, 950] {
         let rows = ((24 << 20) / (bytes as i64 + 100)) / 500 * 500;

@@ -4,15 +4,18 @@
 use std::time::Duration;
 
 use giveway_tier::Tier;
-use giveway_txn::{Database, Options, Schema, Table, Transaction, TxnOptions, Type};
+use giveway_txn::{Database, Options, Table, Transaction, TxnOptions};
 
 #[path = "memory/resident.rs"]
 mod resident;
 #[path = "memory/rows.rs"]
 mod rows;
+#[path = "memory/table.rs"]
+mod table;
 
 use resident::resident;
 use rows::insert;
+use table::table;
 
 const LIVING: i64 = 6_000;
 const PURGED: i64 = 30_000;
@@ -32,12 +35,7 @@ fn reader(db: &Database, tier: Tier) -> Transaction<'_> {
 #[test]
 fn memory_falls_unasked_when_most_rows_are_gone() {
     let db = Database::in_memory(Options::default());
-    let schema = Schema::builder("t")
-        .column("id", Type::I64)
-        .column("data", Type::Bytes)
-        .primary_key(["id"])
-        .build();
-    let table = db.create_table(schema.unwrap()).unwrap();
+    let table = table(&db);
     let before = resident();
     insert(&db, &table, 0..LIVING, BYTES);
     let living = resident() - before;
