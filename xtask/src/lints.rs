@@ -5,7 +5,10 @@
 //! dependency is compiled once: whoever builds test programs has cargo start the compiler
 //! by `lints/record.sh`, which records the command line and the environment of each crate
 //! of the workspace. [`check`] repeats them with `clippy-driver` in place of the compiler,
-//! and with `rustdoc`, for the crates that were compiled since they last passed.
+//! and with `rustdoc`, for the crates that were compiled since they last passed. What is
+//! compiled with its tests and without is looked at by the linter once, with them: what is
+//! unused without them the compiler has refused by then, since the program that records
+//! forbids warnings.
 //!
 //! ```text
 //! target/debug/records/crates,locks,src,lib.rs         how the library was compiled
@@ -56,7 +59,7 @@ pub(crate) fn check(root: &Path, target: &Path, jobs: Option<usize>) -> Result<(
         while let Some(path) = { due.lock().expect("no one panics with it").pop() } {
             let compiled = fs::metadata(&path).and_then(|record| record.modified())?;
             let record = Record::read(&path)?;
-            let said = record.complaints(&scratch)?;
+            let said = record.complaints(&scratch, !has_tests(&path))?;
             if said.is_empty() {
                 let passed = fs::File::create(passed(&path))?;
                 // Not of now: it may have been compiled again meanwhile.
@@ -105,6 +108,13 @@ fn due(root: &Path, records: &Path) -> Result<Vec<PathBuf>> {
     Ok(due)
 }
 
+/// Whether the same source was compiled with its tests, too.
+fn has_tests(record: &Path) -> bool {
+    let mut path = record.as_os_str().to_owned();
+    path.push(".test");
+    Path::new(&path).exists()
+}
+
 fn passed(record: &Path) -> PathBuf {
     let mut path = record.as_os_str().to_owned();
     path.push(".passed");
@@ -148,13 +158,16 @@ impl Record {
         })
     }
 
-    /// What linter and documentation say; nothing if all is well.
-    fn complaints(&self, scratch: &Path) -> Result<String> {
-        let mut said = self.run(
-            "clippy-driver",
-            Some(&self.compiler),
-            &lint(&self.args, scratch),
-        )?;
+    /// What the linter, if it is wanted, and documentation say; nothing if all is well.
+    fn complaints(&self, scratch: &Path, is_linted: bool) -> Result<String> {
+        let mut said = match is_linted {
+            true => self.run(
+                "clippy-driver",
+                Some(&self.compiler),
+                &lint(&self.args, scratch),
+            )?,
+            false => String::new(),
+        };
         if let Some(args) = document(&self.args, scratch) {
             said += &self.run("rustdoc", None, &args)?;
         }
@@ -301,12 +314,17 @@ mod tests {
         }
 
         fn compile(&self) -> Output {
+            self.compile_with(&[])
+        }
+
+        fn compile_with(&self, more: &[&str]) -> Output {
             let mut command = Command::new(recorder(&crate::root()));
             command
                 .args(["rustc", "--crate-name", "sample", "--edition=2024"])
                 .args(["src/lib.rs", "--crate-type", "lib", "--emit=metadata"])
                 .args(["-C", "extra-filename=-12", "--out-dir"])
                 .arg(self.target().join("debug/deps"))
+                .args(more)
                 // As of a program with a hyphen, by which tests find it.
                 .env("CARGO_BIN_EXE_a-b", "/t/a-b")
                 .current_dir(self.root());
@@ -350,9 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn lints_of_compiler_linter_and_documentation_are_complaints() {
+    fn lints_and_what_documentation_lacks_are_complaints() {
         let wrong = [
-            "//! Unused.\nfn nothing() {}\n",
             "//! Clippy's.\n/// Returns.\npub fn one() -> u32 {\n    return 1;\n}\n",
             "//! A link to [`Nothing`].\n",
         ];
@@ -370,11 +387,26 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_leaves_no_record_and_fails() {
-        let sample = Sample::of("nonsense");
-        assert!(!sample.compile().status.success());
-        assert!(!sample.target().join("debug/records").exists());
-        assert!(sample.check().is_err());
+    fn what_does_not_compile_or_is_unused_leaves_no_record_and_fails() {
+        for text in ["nonsense", "//! Unused.\nfn nothing() {}\n"] {
+            let sample = Sample::of(text);
+            assert!(!sample.compile().status.success());
+            assert!(!sample.target().join("debug/records").exists());
+            assert!(sample.check().is_err());
+        }
+    }
+
+    #[test]
+    fn what_is_compiled_with_its_tests_is_linted_with_them() {
+        let clippy_s = "pub fn one() -> u32 {\n    return 1;\n}\n";
+        let sample = Sample::of(&format!("//! Two.\n/// Returns.\n{clippy_s}"));
+        assert!(sample.compile().status.success());
+        assert!(sample.compile_with(&["--test"]).status.success());
+        let error = sample.check().unwrap_err().to_string();
+        assert!(error.contains("1 of 2 crates"), "{error}");
+        sample.write("//! Right.\n");
+        assert!(sample.compile_with(&["--test"]).status.success());
+        sample.check().unwrap();
     }
 
     #[test]

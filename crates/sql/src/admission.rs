@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use datafusion::execution::memory_pool::MemoryPool;
-use giveway_tasks::Line;
+use giveway_tasks::{Line, Why};
 use giveway_tier::Tier;
 use tokio::sync::oneshot;
 
@@ -42,6 +42,8 @@ pub(crate) struct Admission {
     background: Arc<Account>,
     /// How much there is, bytes, if there is a limit.
     limit: Option<usize>,
+    /// How many queries of a tier may wait.
+    waiting: usize,
     state: Mutex<State>,
 }
 
@@ -74,11 +76,13 @@ impl Admission {
         pool: Arc<dyn MemoryPool>,
         background: Arc<Account>,
         limit: Option<usize>,
+        waiting: usize,
     ) -> Admission {
         Admission {
             pool,
             background,
             limit,
+            waiting,
             state: Mutex::default(),
         }
     }
@@ -108,15 +112,15 @@ impl Admission {
     /// Takes in a query. If it has to wait, what it waits for.
     ///
     /// # Errors
-    /// The gate is closed.
+    /// The gate is closed, or too many wait.
     pub(crate) fn enter(&self, run: &Arc<Run>) -> Result<Option<oneshot::Receiver<()>>, SqlError> {
         let mut state = crate::lock(&self.state);
         if state.is_closed {
             return Err(SqlError::ShutDown);
         }
-        state.runs.insert(run.id, Arc::clone(run));
         // G4.
         if run.is_control {
+            state.runs.insert(run.id, Arc::clone(run));
             return Ok(None);
         }
         let tier = run.options.tier;
@@ -125,9 +129,15 @@ impl Admission {
             .filter(|&other| other >= tier)
             .all(|other| state.lines[other as usize].is_empty());
         if is_first && self.is_open(&state, tier) {
+            state.runs.insert(run.id, Arc::clone(run));
             state.started.insert(run.id);
             return Ok(None);
         }
+        let waiting = state.lines[tier as usize].len();
+        if waiting >= self.waiting {
+            return Err(SqlError::Refused(Why::Full(waiting)));
+        }
+        state.runs.insert(run.id, Arc::clone(run));
         let (sender, receiver) = oneshot::channel();
         state.lines[tier as usize].push(run.options.weight, (run.id, sender));
         state.check();

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use datafusion::common::DataFusionError;
 use datafusion::execution::TaskContext;
-use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::cache::cache_manager::{CacheManager, CacheManagerConfig};
+use datafusion::execution::disk_manager::{DiskManager, DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::physical_plan::ExecutionPlan;
@@ -29,10 +29,11 @@ use crate::planner::Planner;
 use crate::progress::{Board, OperatorTurns};
 use crate::query::{Query, QueryId, QueryStatus};
 use crate::results::{Disk, Results};
-use crate::run::{Run, Start};
+use crate::run::{Run, Start, shown};
 use crate::session::Session;
-use crate::side_thread::SideThread;
+use crate::side_thread::{LateThread, SideThread};
 use crate::spill::Spiller;
+use crate::statement::STACK_BYTES;
 use crate::stores::Stores;
 use crate::timer::{Due, Timer};
 
@@ -47,6 +48,7 @@ pub struct Builder {
     spill_dir: PathBuf,
     spill_limit: u64,
     partitions: Option<usize>,
+    waiting: usize,
     cluster: Option<ClusterSettings>,
 }
 
@@ -61,6 +63,7 @@ impl Default for Builder {
             spill_dir: std::env::temp_dir(),
             spill_limit: SPILL_LIMIT,
             partitions: None,
+            waiting: WAITING,
             cluster: None,
         }
     }
@@ -72,6 +75,8 @@ const MEMORY_MIN: usize = 1 << 20;
 const CONTROL_MEMORY: usize = 64 << 20;
 /// What unread results may take on disk by default, bytes.
 const SPILL_LIMIT: u64 = 8 << 30;
+/// Queries of a tier that may wait, by default.
+const WAITING: usize = 2000;
 /// Partitions per worker by default: hash tables of a partition are built and
 /// emitted in one go by stock operators, and smaller ones take shorter.
 const PARTITIONS_PER_WORKER: usize = 8;
@@ -91,10 +96,10 @@ impl Builder {
         self
     }
 
-    /// How many queries of each tier may wait for a slot; any number by default.
-    /// Others are refused.
+    /// How many queries of each tier may wait to be planned, for memory, and for a slot;
+    /// 2000 of each by default. Others are refused.
     pub fn waiting(mut self, waiting: usize) -> Builder {
-        self.pool = self.pool.waiting(waiting);
+        self.waiting = waiting;
         self
     }
 
@@ -164,6 +169,8 @@ impl Builder {
         }
         let pool = (self.pool.clone())
             .workers(self.workers)
+            .stack(STACK_BYTES)
+            .waiting(self.waiting)
             .task_duration(self.task_time)
             .policy(self.policy)
             .build()?;
@@ -175,7 +182,9 @@ impl Builder {
         let background = Account::limited(Arc::clone(&memory), share, "background queries");
         let background = Arc::new(background);
         // They are short: one worker, which Linux runs whatever the others do.
-        let control = Pool::builder().workers(1).policy(Policy::Fair).build()?;
+        let control = (Pool::builder().workers(1).policy(Policy::Fair))
+            .stack(STACK_BYTES)
+            .build()?;
         let timer = Arc::new(Timer::start()?);
         let cluster = self.cluster.as_ref().map(Cluster::start).transpose()?;
         Ok(Engine(Arc::new(Inner {
@@ -183,12 +192,19 @@ impl Builder {
             control,
             settings: self.clone(),
             partitions,
-            admission: Admission::new(Arc::clone(&memory), Arc::clone(&background), self.memory),
+            admission: Admission::new(
+                Arc::clone(&memory),
+                Arc::clone(&background),
+                self.memory,
+                self.waiting,
+            ),
             memory,
             background,
+            caches: CacheManager::try_new(&CacheManagerConfig::default()).expect("nothing is read"),
+            no_disk: Arc::new(no_disk().build().expect("nothing is opened")),
             control_memory: Arc::new(GreedyMemoryPool::new(CONTROL_MEMORY)),
             board: Arc::default(),
-            planner: Planner::new(self.workers, Arc::clone(&timer)),
+            planner: Planner::new(self.workers, self.waiting, Arc::clone(&timer)),
             timer,
             spiller: Arc::new(Spiller::start(self.spill_dir.clone(), self.spill_limit)?),
             attendants: SideThread::start("giveway-sql", Tier::TimeSensitive)?,
@@ -261,8 +277,13 @@ impl Engine {
 
     /// Ends a query early. False if it has ended, or never was.
     pub fn cancel(&self, id: QueryId) -> bool {
+        self.cancel_below(id, Tier::TimeSensitive)
+    }
+
+    /// The same, of a query of this tier at most.
+    pub(crate) fn cancel_below(&self, id: QueryId, tier_max: Tier) -> bool {
         let run = self.0.admission.find(id);
-        run.is_some_and(|run| run.cancel(SqlError::Cancelled))
+        run.is_some_and(|run| run.options.tier <= tier_max && run.cancel(SqlError::Cancelled))
     }
 
     /// What it has done so far.
@@ -325,6 +346,10 @@ pub(crate) struct Inner {
     pub(crate) memory: Arc<dyn MemoryPool>,
     /// What background queries have of it.
     background: Arc<Account>,
+    /// What plans are told of disks: there is none.
+    no_disk: Arc<DiskManager>,
+    /// Footers and lists of files, for all sessions: each would have room for as many.
+    caches: Arc<CacheManager>,
     control_memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
     timer: Arc<Timer>,
@@ -337,15 +362,16 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// What plans are run with; caches and object stores are the sessions' own.
+    /// What plans are run with; object stores are the sessions' own.
     pub(crate) fn environment(&self) -> Arc<RuntimeEnv> {
-        let no_spilling = DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled);
         let environment = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::clone(&self.memory))
             .with_object_store_registry(Arc::new(Stores::new(&self.readers)))
-            .with_disk_manager_builder(no_spilling)
+            .with_disk_manager_builder(no_disk())
             .build();
-        Arc::new(environment.expect("nothing is opened"))
+        let mut environment = environment.expect("nothing is opened");
+        environment.cache_manager = Arc::clone(&self.caches);
+        Arc::new(environment)
     }
 
     pub(crate) fn submit(mut query: Query) -> Result<Arc<Run>, SqlError> {
@@ -372,14 +398,11 @@ impl Inner {
             tier: query.options.tier,
         });
         let results = Results::new(&account, disk);
-        let side_thread = match spawns(&query.plan) {
+        let side_thread = Arc::new(match spawns(&query.plan) {
             // D2 of `side_thread`.
-            true => Arc::new(
-                SideThread::start("giveway-sql-task", query.options.tier)
-                    .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?,
-            ),
-            false => Arc::clone(&engine.readers),
-        };
+            true => LateThread::new(query.options.tier),
+            false => LateThread::shared(&engine.readers),
+        });
         let surroundings = Surroundings {
             context: Arc::new(query.context_of_workers(&account)),
             task_time: engine.settings.task_time,
@@ -396,7 +419,8 @@ impl Inner {
         if is_late {
             return Err(SqlError::DeadlineExceeded);
         }
-        let mut task = tasks::Query::new(query.text.clone())
+        let text = shown(&query.text);
+        let mut task = tasks::Query::new(text.clone())
             .tier(options.tier)
             .weight(options.weight);
         if query.is_static {
@@ -414,7 +438,7 @@ impl Inner {
         .map_err(SqlError::planning)?;
         let run = Arc::new(Run::new(
             QueryId(engine.ids.fetch_add(1, Relaxed)),
-            query.text,
+            text,
             options,
             is_control,
             results,
@@ -449,7 +473,7 @@ impl Inner {
         let surroundings = Surroundings {
             context,
             task_time: self.settings.task_time,
-            side_thread: Arc::clone(&self.readers),
+            side_thread: Arc::new(LateThread::shared(&self.readers)),
         };
         explain(plan, &surroundings)
     }
@@ -461,6 +485,11 @@ impl Inner {
             false => &self.pool,
         }
     }
+}
+
+/// A disk manager that opens nothing: nothing is spilled (`memory`).
+fn no_disk() -> DiskManagerBuilder {
+    DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled)
 }
 
 impl Query {
@@ -481,6 +510,8 @@ impl Query {
         let context = TaskContext::from(&self.state);
         let environment = RuntimeEnv {
             memory_pool: Arc::clone(account) as Arc<dyn MemoryPool>,
+            // Whatever the session's is.
+            disk_manager: Arc::clone(&self.engine.no_disk),
             ..(*context.runtime_env()).clone()
         };
         context.with_runtime(Arc::new(environment))

@@ -3,6 +3,8 @@
 //! Whatever goes wrong in a query ends that query alone. DataFusion has one error
 //! type for all of it; here errors are sorted by what the caller does next.
 
+use std::any::Any;
+
 use datafusion::error::DataFusionError;
 use giveway_tasks::{QueryError, Why};
 
@@ -57,6 +59,13 @@ pub enum SqlError {
 }
 
 impl SqlError {
+    /// What a thread panicked with.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> SqlError {
+        let text = (panic.downcast_ref::<&str>().copied())
+            .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        SqlError::Panicked(text.unwrap_or("no message").to_owned())
+    }
+
     /// An error of a plan that was being made.
     pub(crate) fn planning(error: DataFusionError) -> SqlError {
         SqlError::Plan(plain(error))

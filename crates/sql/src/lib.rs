@@ -56,6 +56,7 @@
 //! | `results`, `spill`, `exchange` | Where do rows go? |
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
+//! | `statement`, `settings` | Which texts are parsed, and what may be set? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
 //! | `cluster` | How do several machines run a query? |
@@ -84,6 +85,7 @@ mod run;
 mod scan;
 pub mod server;
 mod session;
+mod settings;
 pub mod shell;
 mod side_thread;
 mod sizing;
@@ -91,6 +93,7 @@ mod sketch;
 mod slice;
 mod sort;
 mod spill;
+mod statement;
 mod stock;
 mod stores;
 mod table;

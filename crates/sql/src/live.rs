@@ -31,11 +31,13 @@ use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-    TableSource, TableType, Volatility,
+    Statement, TableSource, TableType, Volatility,
 };
 use datafusion::physical_plan::ExecutionPlan;
+use giveway_tier::Tier;
 
 use crate::engine::Engine;
+use crate::options::QueryOptions;
 use crate::query::{QueryId, QueryStatus};
 use crate::session::Session;
 use crate::table::MorselTable;
@@ -98,9 +100,13 @@ pub(crate) fn may_be_control(sql: &str) -> bool {
 const CONTROL_TEXT_MAX: usize = 4096;
 
 /// Whether a statement is a control statement: the list of queries, a call of
-/// `giveway_cancel`, or nothing (as is left of a `SET` that has been done).
+/// `giveway_cancel`, `SET` or `RESET`, or nothing (as is left of these when they are done).
 pub(crate) fn is_control(plan: &LogicalPlan) -> bool {
-    if matches!(plan, LogicalPlan::EmptyRelation(_)) {
+    let is_setting = matches!(
+        plan,
+        LogicalPlan::Statement(Statement::SetVariable(_) | Statement::ResetVariable(_))
+    );
+    if is_setting || matches!(plan, LogicalPlan::EmptyRelation(_)) {
         return true;
     }
     let mut has_reason = false;
@@ -268,11 +274,14 @@ impl ScalarUDFImpl for CancelFunction {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let ids = ColumnarValue::values_to_arrays(&arguments.args)?;
         let ids = ids[0].as_primitive::<Int64Type>();
+        // Whose work is in the background ends none that is not.
+        let options = arguments.config_options.extensions.get::<QueryOptions>();
+        let tier_max = options.map_or(Tier::TimeSensitive, |options| options.tier_max);
         let cancelled: BooleanArray = ids
             .iter()
             .map(|id| {
                 let id = u64::try_from(id?).ok();
-                Some(id.is_some_and(|id| self.engine.cancel(QueryId(id))))
+                Some(id.is_some_and(|id| self.engine.cancel_below(QueryId(id), tier_max)))
             })
             .collect();
         Ok(ColumnarValue::Array(Arc::new(cancelled)))

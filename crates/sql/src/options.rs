@@ -19,6 +19,8 @@ pub struct QueryOptions {
     pub weight: Weight,
     /// `giveway.deadline`: how long a query may take, ms; 0 is for ever.
     pub deadline: Option<Duration>,
+    /// Above which `giveway.tier` cannot be set: of a session for background work.
+    pub tier_max: Tier,
 }
 
 impl Default for QueryOptions {
@@ -28,6 +30,7 @@ impl Default for QueryOptions {
             tier: Tier::DEFAULT,
             weight: Weight::DEFAULT,
             deadline: None,
+            tier_max: Tier::TimeSensitive,
         }
     }
 }
@@ -54,7 +57,16 @@ impl ExtensionOptions for QueryOptions {
             DataFusionError::Configuration(format!("giveway.{key}: {error}"))
         };
         match key {
-            "tier" => self.tier = value.parse().map_err(|error| refuse(&error))?,
+            "tier" => {
+                let tier = value.parse().map_err(|error| refuse(&error))?;
+                if tier > self.tier_max {
+                    return Err(refuse(&format!(
+                        "this login is for work in the tier {}: log in as another user",
+                        self.tier_max
+                    )));
+                }
+                self.tier = tier;
+            }
             "weight" => self.weight = value.parse().map_err(|error| refuse(&error))?,
             "deadline" => {
                 let ms: u64 = (value.parse())

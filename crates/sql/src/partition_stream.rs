@@ -42,7 +42,7 @@ use futures_util::StreamExt;
 use giveway_tasks::{Failure, LaneWaker, Morsel, Pipeline, Step};
 
 use crate::progress::Stage;
-use crate::side_thread::SideThread;
+use crate::side_thread::LateThread;
 use crate::task_time;
 
 /// What takes the batches of a pipeline.
@@ -84,7 +84,7 @@ pub(crate) struct Surroundings {
     pub(crate) task_time: Duration,
     /// Entered for each poll: what a plan spawns runs there, and readers of files do
     /// their blocking.
-    pub(crate) side_thread: Arc<SideThread>,
+    pub(crate) side_thread: Arc<LateThread>,
 }
 
 /// A pipeline of the scheduler made of streams.
@@ -203,7 +203,7 @@ impl StreamPipeline {
             }));
             let context = &mut Context::from_waker(&waker);
             let poll = task_time::until(end, || {
-                let _entered = streams.surroundings.side_thread.enter();
+                let _entered = streams.surroundings.side_thread.enter()?;
                 streams.poll(index, &mut open, context)
             });
             match poll? {

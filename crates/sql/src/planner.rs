@@ -20,10 +20,8 @@
 //!
 //! Known weakness: one rule is not divided.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::fmt;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,12 +36,13 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig, OptimizerRule};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use giveway_tasks::{Line, ThreadTier};
+use giveway_tasks::{Line, ThreadTier, Why};
 use giveway_tier::{Tier, Weight};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, oneshot};
 
 use crate::error::SqlError;
+use crate::statement::STACK_BYTES;
 use crate::timer::{Due, Timer};
 
 /// Threads of the control lane.
@@ -71,29 +70,38 @@ pub(crate) struct Planner {
 /// Something to be run on a thread of a lane.
 type Job = Box<dyn FnOnce(&Runtime) + Send>;
 
+/// A job, and for whom.
+struct Waiter {
+    planning: Arc<Planning>,
+    job: Job,
+}
+
 struct Lane {
     name: &'static str,
     tier: Tier,
     threads_max: usize,
+    /// How many jobs may wait.
+    waiting: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    jobs: Line<Job>,
+    jobs: Line<Waiter>,
     threads: usize,
     idle: usize,
     is_over: bool,
 }
 
 impl Planner {
-    pub(crate) fn new(workers: usize, timer: Arc<Timer>) -> Planner {
+    pub(crate) fn new(workers: usize, waiting: usize, timer: Arc<Timer>) -> Planner {
         let lane = |name, tier, threads_max| {
             Arc::new(Lane {
                 name,
                 tier,
                 threads_max,
+                waiting,
                 state: Mutex::default(),
                 changed: Condvar::new(),
             })
@@ -110,15 +118,14 @@ impl Planner {
     /// Runs a step of planning.
     ///
     /// # Errors
-    /// The step's own, [`SqlError::DeadlineExceeded`], or a panic's message.
+    /// The step's own, [`SqlError::DeadlineExceeded`], a panic's message, or that too many
+    /// wait.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         whose: Whose,
         step: impl Future<Output = Result<T, SqlError>> + Send + 'static,
     ) -> Result<T, SqlError> {
         let planning = Arc::new(Planning::default());
-        // Whoever stops waiting drops this.
-        let _waiting = Waiting(Arc::clone(&planning));
         let (sender, answer) = oneshot::channel();
         let job = {
             let planning = Arc::clone(&planning);
@@ -129,7 +136,7 @@ impl Planner {
                 PLANNING.set(Some(planning));
                 let planned = catch_unwind(AssertUnwindSafe(|| runtime.block_on(step)));
                 PLANNING.set(None);
-                let planned = planned.unwrap_or_else(|panic| Err(panicked(&*panic)));
+                let planned = planned.unwrap_or_else(|panic| Err(SqlError::panicked(&*panic)));
                 // Nobody waits for it any more, perhaps.
                 let _ = sender.send(planned);
             }
@@ -139,8 +146,16 @@ impl Planner {
             (false, Tier::TimeSensitive) => &self.time_sensitive,
             (false, Tier::Background) => &self.background,
         };
-        lane.push(whose.weight, Box::new(job))
-            .map_err(|error| SqlError::Execution(DataFusionError::IoError(error)))?;
+        let waiter = Waiter {
+            planning: Arc::clone(&planning),
+            job: Box::new(job),
+        };
+        lane.push(whose.weight, waiter)?;
+        // Whoever stops waiting drops this.
+        let _waiting = Waiting {
+            planning: Arc::clone(&planning),
+            lane: Arc::clone(lane),
+        };
         if let Some(deadline) = whose.deadline {
             let due = Arc::downgrade(&planning) as Weak<dyn Due>;
             self.timer.at(deadline, due);
@@ -174,18 +189,15 @@ impl Drop for Planner {
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> SqlError {
-    let text = (panic.downcast_ref::<&str>().copied())
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    SqlError::Panicked(text.unwrap_or("no message").to_owned())
-}
-
 impl Lane {
     /// Takes a job in; if no thread is free for it, starts one, or leaves it to those
     /// that there are.
-    fn push(self: &Arc<Self>, weight: Weight, job: Job) -> io::Result<()> {
+    fn push(self: &Arc<Self>, weight: Weight, waiter: Waiter) -> Result<(), SqlError> {
         let mut state = crate::lock(&self.state);
-        state.jobs.push(weight, job);
+        if state.jobs.len() >= self.waiting {
+            return Err(SqlError::Refused(Why::Full(state.jobs.len())));
+        }
+        state.jobs.push(weight, waiter);
         if state.idle >= state.jobs.len() {
             self.changed.notify_one();
         } else if state.threads < self.threads_max {
@@ -196,13 +208,16 @@ impl Lane {
                 .and_then(|runtime| {
                     std::thread::Builder::new()
                         .name(self.name.to_owned())
+                        .stack_size(STACK_BYTES)
                         .spawn(move || lane.work(&runtime))
                 });
             match started {
                 Ok(_) => state.threads += 1,
                 // Another one will come to it.
                 Err(_) if state.threads > 0 => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    return Err(SqlError::Execution(DataFusionError::IoError(error)));
+                }
             }
         }
         Ok(())
@@ -213,9 +228,9 @@ impl Lane {
         kernel.say(self.tier);
         let mut state = crate::lock(&self.state);
         while !state.is_over {
-            if let Some(job) = state.jobs.pop() {
+            if let Some(waiter) = state.jobs.pop() {
                 drop(state);
-                job(runtime);
+                (waiter.job)(runtime);
                 state = crate::lock(&self.state);
                 continue;
             }
@@ -241,11 +256,19 @@ impl Due for Planning {
     }
 }
 
-struct Waiting(Arc<Planning>);
+struct Waiting {
+    planning: Arc<Planning>,
+    lane: Arc<Lane>,
+}
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.is_over.store(true, Relaxed);
+        self.planning.is_over.store(true, Relaxed);
+        let mut state = crate::lock(&self.lane.state);
+        let left = (state.jobs).remove(|waiter| Arc::ptr_eq(&waiter.planning, &self.planning));
+        drop(state);
+        // It may be large, and others wait for the lock.
+        drop(left);
     }
 }
 
@@ -333,7 +356,7 @@ mod tests {
 
     #[tokio::test]
     async fn plans_are_made_by_threads_of_their_tier() {
-        let planner = Planner::new(2, Arc::new(Timer::start().unwrap()));
+        let planner = Planner::new(2, 2, Arc::new(Timer::start().unwrap()));
         let whose = |is_control, tier| Whose {
             is_control,
             tier,

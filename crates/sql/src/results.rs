@@ -220,7 +220,7 @@ impl Results {
         let disk = self.disk.as_ref().expect("the spiller has asked");
         let stored = match file {
             Some(file) => Ok(file),
-            None => disk.spiller.file(),
+            None => disk.spiller.file(disk.tier),
         };
         let (file, is_stored) = match stored {
             Ok(mut file) => {
@@ -279,6 +279,18 @@ impl Results {
         let client = state.client.take();
         drop(state);
         client.into_iter().for_each(Waker::wake);
+    }
+
+    /// Ends it, since what moves its rows has failed: nothing is moving any more.
+    pub(crate) fn fail(&self, error: SqlError) {
+        let mut state = self.state();
+        state.is_moving = false;
+        state.file = None;
+        state.end = Some(Err(error));
+        let streams = std::mem::take(&mut state.streams);
+        let client = state.client.take();
+        drop(state);
+        streams.into_iter().chain(client).for_each(Waker::wake);
     }
 
     pub(crate) fn push(self: &Arc<Self>, batch: RecordBatch) {

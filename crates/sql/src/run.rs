@@ -262,6 +262,17 @@ impl Run {
     }
 }
 
+/// Bytes of a text that lists of queries have: they are made of all queries.
+const SHOWN_MAX: usize = 4096;
+
+/// The beginning of a text, for lists.
+pub(crate) fn shown(text: &str) -> String {
+    match text.len() {
+        0..=SHOWN_MAX => text.to_owned(),
+        _ => format!("{} …", &text[..text.floor_char_boundary(SHOWN_MAX)]),
+    }
+}
+
 /// Its deadline.
 impl Due for Run {
     fn due(&self) {

@@ -24,7 +24,8 @@
 //! | --- | --- |
 //! | `handle_store` | What is kept for clients, and for how long? |
 //! | `status` | How is an error said? |
-//! | `clients` | Which client calls, and with which settings? |
+//! | `connections` | How many connections are there, before anybody has logged in? |
+//! | `clients` | Which client calls, with which rights and settings? |
 //! | `keys`, `metadata` | What is there? |
 //! | `wire` | How are schemas, tickets and rows sent? |
 //! | `queries`, `prepared` | What becomes of a query, and of a prepared statement? |
@@ -37,6 +38,7 @@
 
 mod calls;
 mod clients;
+mod connections;
 mod handle_store;
 mod keys;
 mod metadata;
@@ -54,21 +56,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
+use nix::sys::resource::{Resource, getrlimit};
 use tokio::net::TcpListener;
+use tonic::Request;
+use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Server as Transport;
-use tonic::transport::server::TcpIncoming;
 
 use crate::cluster::{Peers, Worker};
 use crate::live;
 use crate::session::Session;
-use clients::{Access, Clients};
+use clients::{Clients, Credentials, Door};
+use connections::connections;
 use service::Service;
 
-/// Bytes of a message from a client: a statement, a batch of parameters.
-const MESSAGE_MAX: usize = 64 << 20;
+/// Bytes of a message from a client: a statement, a batch of parameters, a part of a plan.
+const MESSAGE_MAX: usize = 16 << 20;
 
 /// Calls of a connection at a time.
-const CALLS_MAX: u32 = 1 << 16;
+const CALLS_MAX: u32 = 1 << 12;
+/// The same where it is a coordinator's, which has a call for each part and each partition
+/// that is fetched.
+const PART_CALLS_MAX: u32 = 1 << 16;
+
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 4096;
+/// Descriptors that are not for connections: files of tables and of results.
+const FILES: usize = 256;
 
 /// Why a server does not serve.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +100,12 @@ pub enum ServerError {
          for a password, or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
+    /// Ask for a password, too: without one, everybody has all rights.
+    #[error(
+        "a login for background work, or for a cluster, is nothing without one for clients: \
+         ask for a password"
+    )]
+    NoPassword,
     /// Connections cannot be taken any more.
     #[error("the server has failed: {0}")]
     Transport(#[from] tonic::transport::Error),
@@ -99,7 +118,7 @@ pub enum ServerError {
 #[must_use = "nothing listens before bind"]
 pub struct Builder {
     session: Session,
-    door: Access,
+    door: Door,
     is_read_only: bool,
     is_worker: bool,
     keepalive: Duration,
@@ -109,10 +128,29 @@ impl Builder {
     /// Requires clients to log in with these. Without, every client is accepted, and
     /// the server listens on loopback addresses only.
     pub fn password(mut self, user: impl Into<String>, password: impl Into<String>) -> Builder {
-        self.door = Access::Password {
-            user: user.into(),
-            password: password.into(),
-        };
+        self.door.clients = Some(credentials(user, password));
+        self
+    }
+
+    /// Lets clients in with these, too, whose queries are in the background whatever they
+    /// ask for.
+    pub fn background_password(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<String>,
+    ) -> Builder {
+        self.door.background = Some(credentials(user, password));
+        self
+    }
+
+    /// Has the servers of its cluster log in with these, and no others: clients do not have
+    /// parts of queries run, which may read any file. Without, they log in like clients.
+    pub fn cluster_password(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<String>,
+    ) -> Builder {
+        self.door.cluster = Some(credentials(user, password));
         self
     }
 
@@ -140,7 +178,15 @@ impl Builder {
     /// Listens; port 0 is any free one. Clients that connect wait for
     /// [`Server::serve`].
     pub async fn bind(self, address: SocketAddr) -> Result<Server, ServerError> {
-        if matches!(self.door, Access::Open) && !address.ip().is_loopback() {
+        let Door {
+            clients,
+            background,
+            cluster,
+        } = &self.door;
+        if clients.is_none() && (background.is_some() || cluster.is_some()) {
+            return Err(ServerError::NoPassword);
+        }
+        if clients.is_none() && !address.ip().is_loopback() {
             return Err(ServerError::Open(address));
         }
         let failed = |source| ServerError::Bind { address, source };
@@ -155,7 +201,7 @@ impl Builder {
             }
             false => None,
         };
-        let clients = Clients::new(self.session.clone(), self.door);
+        let clients = Arc::new(Clients::new(self.session.clone(), self.door));
         let service = Service::new(clients, self.is_read_only, worker);
         let service = service.map_err(|error| setup(&error))?;
         Ok(Server {
@@ -165,6 +211,13 @@ impl Builder {
             service,
             keepalive: self.keepalive,
         })
+    }
+}
+
+fn credentials(user: impl Into<String>, password: impl Into<String>) -> Credentials {
+    Credentials {
+        user: user.into(),
+        password: password.into(),
     }
 }
 
@@ -183,7 +236,7 @@ impl Server {
     pub fn builder(session: Session) -> Builder {
         Builder {
             session,
-            door: Access::Open,
+            door: Door::default(),
             is_read_only: false,
             is_worker: false,
             keepalive: Duration::from_secs(10),
@@ -203,23 +256,31 @@ impl Server {
         stop: impl Future<Output = ()> + Send,
         grace: Duration,
     ) -> Result<(), ServerError> {
+        let clients = Arc::clone(&self.service.clients);
+        let calls_max = match self.service.worker {
+            Some(_) => PART_CALLS_MAX,
+            None => CALLS_MAX,
+        };
         let service = FlightServiceServer::new(self.service)
             .max_decoding_message_size(MESSAGE_MAX)
             .max_encoding_message_size(usize::MAX);
+        // Messages of strangers are not read: they may be large.
+        let service = InterceptedService::new(service, move |request: Request<()>| {
+            clients.at_the_door(request.metadata())?;
+            Ok(request)
+        });
         let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
         let stop = async {
             stop.await;
             // The timer of the grace period may be gone by now.
             let _ = stopping.send(());
         };
-        // A small answer does not wait for a larger one.
-        let incoming = TcpIncoming::from(self.listener).with_nodelay(Some(true));
+        let incoming = connections(self.listener, connections_max(), self.keepalive);
         let serving = Transport::builder()
             .http2_keepalive_interval(Some(self.keepalive))
             .http2_keepalive_timeout(Some(self.keepalive))
-            // A coordinator has a call for each part and each partition that is fetched.
-            .max_concurrent_streams(CALLS_MAX)
-            .http2_max_pending_accept_reset_streams(Some(CALLS_MAX as usize))
+            .max_concurrent_streams(calls_max)
+            .http2_max_pending_accept_reset_streams(Some(calls_max as usize))
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, stop);
         let out_of_patience = async {
@@ -243,6 +304,13 @@ impl Server {
             Err(_) => Ok(()),
         }
     }
+}
+
+/// So many connections as there are descriptors for, beside those of files.
+fn connections_max() -> usize {
+    let (descriptors, _) = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+    (descriptors.saturating_sub(FILES).max(descriptors / 2)).min(CONNECTIONS_MAX)
 }
 
 /// For how long clients of cancelled queries have to hear of it.

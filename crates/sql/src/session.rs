@@ -9,10 +9,13 @@ use datafusion::common::format::ExplainFormat;
 use datafusion::common::{DataFusionError, TableReference, exec_err, not_impl_err};
 use datafusion::datasource::TableProvider;
 use datafusion::execution::SessionStateBuilder;
-use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{
+    CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement,
+};
 use datafusion::prelude::{
     CsvReadOptions, DataFrame, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
 };
+use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -23,7 +26,9 @@ use crate::live;
 use crate::options::QueryOptions;
 use crate::planner::{Whose, with_checkpoints};
 use crate::query::Query;
+use crate::settings;
 use crate::sizing;
+use crate::statement;
 use crate::table::MorselTable;
 
 /// Tables, functions and options, and a way to query them. Clones share all of it.
@@ -126,8 +131,14 @@ impl Session {
     ) -> Result<LogicalPlan, SqlError> {
         let whose = whose(live::may_be_control(text), options, began);
         let (state, text) = (self.context.state(), text.to_owned());
-        let plan =
-            async move { (state.create_logical_plan(&text).await).map_err(SqlError::planning) };
+        let plan = async move {
+            // An unknown dialect is told by DataFusion.
+            if let Some(dialect) = dialect_from_str(state.config_options().sql_parser.dialect) {
+                statement::check(&text, dialect.as_ref())?;
+            }
+            state.create_logical_plan(&text).await
+        };
+        let plan = async move { plan.await.map_err(SqlError::planning) };
         self.engine.planner.run(whose, plan).await
     }
 
@@ -148,6 +159,16 @@ impl Session {
         options: QueryOptions,
         began: Instant,
     ) -> Result<Query, SqlError> {
+        match &plan {
+            LogicalPlan::Statement(Statement::SetVariable(set)) => {
+                settings::check(&set.variable, Some(&set.value))
+            }
+            LogicalPlan::Statement(Statement::ResetVariable(reset)) => {
+                settings::check(&reset.variable, None)
+            }
+            _ => Ok(()),
+        }
+        .map_err(SqlError::planning)?;
         let whose = whose(live::is_control(&plan), &options, began);
         let context = self.context.clone();
         let frame = match plan {

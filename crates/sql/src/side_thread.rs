@@ -7,7 +7,7 @@
 //! | attendants | admission, the ends of queries (`run`) | the engine |
 //! | net | connections to the other servers of a cluster (`cluster`) | those connections |
 //! | readers | waits of readers of files; their system calls are on its blocking threads | the engine |
-//! | one for each plan that spawns tasks | the tasks of `EXPLAIN ANALYZE`, of writers, of recursive terms | the query |
+//! | one for each plan that spawns tasks, when it runs | the tasks of `EXPLAIN ANALYZE`, of writers, of recursive terms | the query |
 //!
 //! D1. Nothing of a plan runs on the attendants' thread: a step that takes seconds
 //!     there would delay the beginnings and ends of all queries. (not asserted:
@@ -26,13 +26,56 @@
 //! gives to a thread.
 
 use std::io;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use giveway_tasks::ThreadTier;
 use giveway_tier::Tier;
 use tokio::runtime::{Builder, EnterGuard, Handle};
 use tokio::sync::oneshot;
 
+use crate::statement::STACK_BYTES;
 use crate::task_time::take_turns;
+
+/// A thread of a plan's own, started when the plan is run: plans that wait have none.
+#[derive(Debug)]
+pub(crate) struct LateThread {
+    tier: Tier,
+    thread: OnceLock<Arc<SideThread>>,
+    starting: Mutex<()>,
+}
+
+impl LateThread {
+    pub(crate) fn new(tier: Tier) -> LateThread {
+        LateThread {
+            tier,
+            thread: OnceLock::new(),
+            starting: Mutex::new(()),
+        }
+    }
+
+    /// What needs no thread of its own, and has this one.
+    pub(crate) fn shared(thread: &Arc<SideThread>) -> LateThread {
+        LateThread {
+            thread: Arc::clone(thread).into(),
+            ..LateThread::new(Tier::TimeSensitive)
+        }
+    }
+
+    /// As [`SideThread::enter`].
+    ///
+    /// # Errors
+    /// The system gives no more threads.
+    pub(crate) fn enter(&self) -> io::Result<EnterGuard<'_>> {
+        if self.thread.get().is_none() {
+            let _starting = crate::lock(&self.starting);
+            if self.thread.get().is_none() {
+                let started = SideThread::start("giveway-sql-task", self.tier)?;
+                let _ = self.thread.set(Arc::new(started));
+            }
+        }
+        Ok(self.thread.get().expect("set above").enter())
+    }
+}
 
 /// A runtime on a thread of its own, which ends when this is dropped and a step that is
 /// being run has come to its end.
@@ -53,6 +96,7 @@ impl SideThread {
         let (stop, stopped) = oneshot::channel();
         std::thread::Builder::new()
             .name(name.to_owned())
+            .stack_size(STACK_BYTES)
             .spawn(move || {
                 let kernel = ThreadTier::attach();
                 kernel.say(tier);

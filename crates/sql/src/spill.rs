@@ -14,8 +14,9 @@
 //!                                 read from            written to
 //! ```
 //!
-//! F1. All files together hold so many bytes at most; a batch beyond that stays in memory,
-//!     and its query waits. (asserted in `Drop`)
+//! F1. All files together hold so many bytes at most, and a background one takes none of the
+//!     last quarter; a batch beyond that stays in memory, and its query waits.
+//!     (asserted in `Drop`)
 //! F2. A file is used by the thread of the spiller only, so nothing is read while it is
 //!     written. (not asserted: both happen in `work`)
 //!
@@ -26,6 +27,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Cursor};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,6 +39,7 @@ use datafusion::arrow::ipc::writer::StreamWriter;
 use datafusion::common::{DataFusionError, Result};
 use giveway_tier::Tier;
 
+use crate::error::SqlError;
 use crate::results::Results;
 
 /// The thread, and how much it may write.
@@ -114,9 +117,10 @@ impl Spiller {
         self.0.changed.notify_one();
     }
 
-    /// A file for a result.
-    pub(crate) fn file(&self) -> io::Result<SpillFile> {
+    /// A file for a result of this tier.
+    pub(crate) fn file(&self, tier: Tier) -> io::Result<SpillFile> {
         Ok(SpillFile {
+            tier,
             file: tempfile::tempfile_in(&self.0.dir)?,
             end: 0,
             batches: VecDeque::new(),
@@ -144,9 +148,13 @@ impl Shared {
             match queue.next() {
                 Some((what, results)) => {
                     drop(queue);
-                    match what {
+                    let moved = catch_unwind(AssertUnwindSafe(|| match what {
                         Move::Load => results.load(),
                         Move::Store => results.store(),
+                    }));
+                    // The thread is everybody's.
+                    if let Err(panic) = moved {
+                        results.fail(SqlError::panicked(&*panic));
                     }
                     // Perhaps the last one who knows it, and not under the lock.
                     drop(results);
@@ -164,6 +172,7 @@ impl Shared {
 /// The file of a result.
 #[derive(Debug)]
 pub(crate) struct SpillFile {
+    tier: Tier,
     file: File,
     end: u64,
     /// Where they are, and how long.
@@ -188,9 +197,12 @@ impl SpillFile {
         writer.finish()?;
         let length = bytes.len() as u64;
         // F1.
+        let limit = match self.tier {
+            Tier::TimeSensitive => self.quota.limit,
+            Tier::Background => self.quota.limit / 4 * 3,
+        };
         let taken = self.quota.used.fetch_update(Relaxed, Relaxed, |used| {
-            used.checked_add(length)
-                .filter(|&used| used <= self.quota.limit)
+            used.checked_add(length).filter(|&used| used <= limit)
         });
         if taken.is_err() {
             return Err(io::Error::from(io::ErrorKind::QuotaExceeded).into());
@@ -275,7 +287,7 @@ mod tests {
             let texts: ArrayRef = Arc::new(StringArray::from(vec![text; 100]));
             RecordBatch::try_from_iter([("text", texts)]).unwrap()
         };
-        let mut file = spiller.file().unwrap();
+        let mut file = spiller.file(Tier::TimeSensitive).unwrap();
         file.push(&batch("first")).unwrap();
         file.push(&batch("second")).unwrap();
         let used = spiller.used();
@@ -289,7 +301,12 @@ mod tests {
         assert!(file.is_empty() && file.pop().is_err());
         assert_eq!(spiller.used(), 0);
         file.push(&batch("left")).unwrap();
-        drop(file);
+        // Background files leave a quarter to others.
+        let mut background = spiller.file(Tier::Background).unwrap();
+        while background.push(&batch("unread")).is_ok() {}
+        assert!((10_000..=15_000).contains(&spiller.used()), "F1");
+        file.push(&batch("urgent")).unwrap();
+        drop((file, background));
         assert_eq!(spiller.used(), 0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use arrow_flight::Action;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, SqlInfo};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
@@ -16,7 +17,7 @@ use giveway_sql::{Engine, QueryState, QueryStatus};
 use giveway_tier::Tier;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tonic::Code;
+use tonic::{Code, Request};
 
 use fixture::*;
 
@@ -153,6 +154,14 @@ async fn a_server_can_be_read_only() {
     refused(created, Code::PermissionDenied, "--read-only").await;
     let copied = ask(&mut client, "COPY numbers TO '/tmp/x.csv'");
     refused(copied, Code::PermissionDenied, "--read-only").await;
+    // Operators would spill there.
+    let spilled = ask(
+        &mut client,
+        "SET datafusion.runtime.temp_directory = '/tmp/x'",
+    );
+    refused(spilled, Code::InvalidArgument, "--spill").await;
+    let counted = client.execute_update("SELECT * FROM numbers".to_owned(), None);
+    assert_eq!(counted.await.unwrap(), 0, "nothing was changed");
     ask(&mut client, "SET giveway.weight = 7").await.unwrap();
 }
 
@@ -429,6 +438,110 @@ async fn a_password_keeps_others_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_for_background_work_raises_nothing() {
+    let fixture = serve(|builder| {
+        let builder = builder.password("ann", "secret");
+        builder.background_password("reports", "other")
+    })
+    .await;
+    let mut ann = fixture.anonymous().await;
+    ann.handshake("ann", "secret").await.unwrap();
+    let mut reports = fixture.anonymous().await;
+    reports.handshake("reports", "other").await.unwrap();
+    let tier = ask(&mut reports, "SHOW giveway.tier").await.unwrap();
+    assert!(text(&tier).contains("background"), "{}", text(&tier));
+    let raised = ask(&mut reports, "SET giveway.tier = 'time_sensitive'");
+    refused(raised, Code::InvalidArgument, "another user").await;
+    let mut headed = reports.clone();
+    headed.set_header("giveway-tier", "time_sensitive");
+    let raised = ask(&mut headed, "SELECT 1");
+    refused(raised, Code::InvalidArgument, "another user").await;
+    ask(&mut reports, "SET giveway.weight = 7").await.unwrap();
+    // It ends nobody's urgent query, and its own.
+    let urgent = tokio::spawn(async move { ask(&mut ann, ENDLESS).await });
+    fixture.running(1).await;
+    let QueryStatus { id, .. } = fixture.engine.running().remove(0);
+    let cancel = format!("SELECT giveway_cancel({id})");
+    let said = ask(&mut reports, &cancel).await.unwrap();
+    assert!(text(&said).contains("false"), "{}", text(&said));
+    assert_eq!(fixture.engine.running().len(), 1);
+    assert!(fixture.engine.cancel(id));
+    assert!(urgent.await.unwrap().is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parts_are_run_for_servers_of_the_cluster_only() {
+    let fixture = serve(|builder| {
+        let builder = builder.password("ann", "secret").worker(true);
+        builder.cluster_password("servers", "other")
+    })
+    .await;
+    for (user, password, code) in [
+        ("ann", "secret", Code::PermissionDenied),
+        ("servers", "other", Code::InvalidArgument),
+    ] {
+        let mut client = fixture.anonymous().await;
+        client.handshake(user, password).await.unwrap();
+        let mut request = Request::new(Action::new("giveway.run", "no part".to_owned()));
+        let token = format!("Bearer {}", client.token().unwrap());
+        request
+            .metadata_mut()
+            .insert("authorization", token.parse().unwrap());
+        let status = client.inner_mut().do_action(request).await.unwrap_err();
+        assert_eq!(status.code(), code, "{user}: {status}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_strangers_are_not_read() {
+    let fixture = serve(|builder| builder.password("ann", "secret")).await;
+    // Too large for any client: who has logged in is told of that.
+    let large = "x".repeat(17 << 20);
+    let mut stranger = fixture.anonymous().await;
+    let asked = stranger.execute(large.clone(), None);
+    refused(asked, Code::Unauthenticated, "log in").await;
+    let mut ann = fixture.anonymous().await;
+    ann.handshake("ann", "secret").await.unwrap();
+    refused(ann.execute(large, None), Code::OutOfRange, "too large").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_say_nothing_are_closed() {
+    let fixture = serve(|builder| builder.keepalive(Duration::from_millis(500))).await;
+    let address = fixture.url.strip_prefix("http://").unwrap();
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let mut half = TcpStream::connect(address).await.unwrap();
+    half.write_all(b"PRI * HTTP").await.unwrap();
+    for stream in [&mut silent, &mut half] {
+        let read = soon("the end of a connection", stream.read(&mut [0; 1])).await;
+        assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    }
+    let mut client = fixture.anonymous().await;
+    assert_eq!(number(&ask(&mut client, "SELECT 1").await.unwrap()), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_that_wait_are_bounded() {
+    let engine = Engine::builder().workers(1).slots(1).waiting(2);
+    let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
+    let mut running = Vec::new();
+    for count in 1..=3 {
+        let mut client = fixture.anonymous().await;
+        running.push(tokio::spawn(async move { ask(&mut client, ENDLESS).await }));
+        fixture.running(count).await;
+    }
+    let mut client = fixture.anonymous().await;
+    let one_more = soon("a refusal", ask(&mut client, ENDLESS));
+    refused(one_more, Code::Unavailable, "2 queries are waiting").await;
+    // What ends them waits for nothing.
+    let cancel = "SELECT giveway_cancel(id) FROM giveway.queries";
+    soon(cancel, ask(&mut client, cancel)).await.unwrap();
+    for one in running {
+        assert!(soon("the end of one", one).await.unwrap().is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_password_only_this_machine_is_served() {
     let builder = Server::builder(session());
     let error = builder
@@ -436,6 +549,10 @@ async fn without_a_password_only_this_machine_is_served() {
         .await
         .unwrap_err();
     assert!(error.to_string().contains("ask for a password"), "{error}");
+    let builder = Server::builder(session()).cluster_password("servers", "other");
+    let error = builder.bind("127.0.0.1:0".parse().unwrap()).await;
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("ask for a password"), "{error}");
     let builder = Server::builder(session()).password("ann", "secret");
     builder.bind("0.0.0.0:0".parse().unwrap()).await.unwrap();
 }

@@ -58,6 +58,7 @@ pub(super) fn cluster(mut args: ClusterArgs) -> Result<(), Failure> {
         // Ctrl-C is for the server, whose queries may need them for a while.
         .process_group(0);
     args.serve.login.pass_on(&mut command);
+    args.serve.cluster.pass_on(&mut command);
     if let Some(bytes) = machine.memory_bytes() {
         // The server has a part, too.
         let each = bytes / (machines + 1);
@@ -85,6 +86,7 @@ fn measured(args: &ClusterArgs, rounds: u32) -> Result<(), Failure> {
     command.args(["--machines", &args.machines.to_string()]);
     command.args(args.serve.engine.as_args());
     args.serve.login.pass_on(&mut command);
+    args.serve.cluster.pass_on(&mut command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut servers = Workers(vec![command.spawn().cannot("start the cluster")?]);
     let url = format!("grpc://{}", address(&mut servers.0[0])?);

@@ -55,6 +55,8 @@ pub(crate) struct SqlArgs {
     connect: Option<String>,
     #[command(flatten)]
     login: LoginArgs,
+    #[command(flatten)]
+    cluster: serve::ClusterLoginArgs,
     /// Run these statements, and end; may be repeated
     #[arg(short = 'c', long = "command", value_name = "SQL")]
     commands: Vec<String>,
@@ -148,7 +150,10 @@ async fn shell(args: &SqlArgs) -> Result<(), Failure> {
             let password = args.login.password.as_deref().unwrap_or_default();
             Shell::connect(url, &args.login.user, password).await
         }
-        None => Shell::local(args.engine.session(&args.login).await?),
+        None => {
+            let others = args.cluster.at_others(&args.login);
+            Shell::local(args.engine.session(others).await?)
+        }
     };
     let mut shell = shell
         .map_err(failure)?

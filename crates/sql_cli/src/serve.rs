@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use giveway_sql::server::{Builder, Server, ServerError};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
@@ -37,6 +38,67 @@ pub(crate) struct ServeArgs {
     pub(super) engine: EngineArgs,
     #[command(flatten)]
     pub(super) login: LoginArgs,
+    #[command(flatten)]
+    background: BackgroundArgs,
+    #[command(flatten)]
+    pub(super) cluster: ClusterLoginArgs,
+}
+
+/// A second login, with fewer rights.
+#[derive(Args, Debug)]
+struct BackgroundArgs {
+    /// The name that clients log in with whose queries are in the background
+    #[arg(long, default_value = "background", value_name = "NAME")]
+    background_user: String,
+    /// Their password; without one there is no such login
+    #[arg(
+        long,
+        env = "GIVEWAY_SQL_BACKGROUND_PASSWORD",
+        hide_env_values = true,
+        value_name = "WORD"
+    )]
+    background_password: Option<String>,
+}
+
+/// How the servers of a cluster log in at each other.
+#[derive(Args, Debug)]
+pub(super) struct ClusterLoginArgs {
+    /// The password of the servers of a cluster; without one they log in like clients, and
+    /// clients may do what they do
+    #[arg(
+        long,
+        env = "GIVEWAY_SQL_CLUSTER_PASSWORD",
+        hide_env_values = true,
+        value_name = "WORD"
+    )]
+    cluster_password: Option<String>,
+}
+
+/// The name that goes with it.
+const CLUSTER_USER: &str = "giveway-cluster";
+
+impl ClusterLoginArgs {
+    /// What to log in with at other servers, if a password is asked for at all.
+    pub(super) fn at_others<'a>(&'a self, login: &'a LoginArgs) -> Option<(&'a str, &'a str)> {
+        let own = self.cluster_password.as_deref();
+        let clients = login.password.as_deref();
+        own.map(|password| (CLUSTER_USER, password))
+            .or_else(|| clients.map(|password| (login.user.as_str(), password)))
+    }
+
+    /// The same for a further process.
+    pub(super) fn pass_on(&self, command: &mut std::process::Command) {
+        if let Some(password) = &self.cluster_password {
+            command.env("GIVEWAY_SQL_CLUSTER_PASSWORD", password);
+        }
+    }
+
+    fn lock(&self, server: Builder) -> Builder {
+        match &self.cluster_password {
+            Some(password) => server.cluster_password(CLUSTER_USER, password),
+            None => server,
+        }
+    }
 }
 
 /// For a server that another process has started.
@@ -60,8 +122,9 @@ impl ParentArgs {
 
 /// Run parts of queries for a 'giveway sql serve --workers'
 ///
-/// All workers of a cluster and its server have the same version, the same --user and
-/// GIVEWAY_SQL_PASSWORD, and see the same files under the same names.
+/// All workers of a cluster and its server have the same version, the same
+/// GIVEWAY_SQL_CLUSTER_PASSWORD (or, without one, the same --user and GIVEWAY_SQL_PASSWORD),
+/// and see the same files under the same names.
 #[derive(Args, Debug)]
 pub(crate) struct WorkerArgs {
     /// Where to listen; port 0 is any free one
@@ -76,14 +139,25 @@ pub(crate) struct WorkerArgs {
     engine: MachineArgs,
     #[command(flatten)]
     login: LoginArgs,
+    #[command(flatten)]
+    cluster: ClusterLoginArgs,
 }
 
 /// Serves until it is told to stop.
 pub(super) fn serve(args: &ServeArgs) -> Result<(), Failure> {
     runtime()?.block_on(async {
         args.parent.watch();
-        let session = args.engine.session(&args.login).await?;
-        let server = Server::builder(session).read_only(args.read_only);
+        let others = args.cluster.at_others(&args.login);
+        let session = args.engine.session(others).await?;
+        let mut server = Server::builder(session).read_only(args.read_only);
+        let BackgroundArgs {
+            background_user,
+            background_password,
+        } = &args.background;
+        if let Some(password) = background_password {
+            server = server.background_password(background_user, password);
+        }
+        let server = args.cluster.lock(server);
         listen(server, args.listen, args.grace, &args.login).await
     })
 }
@@ -94,14 +168,23 @@ pub(super) fn work(args: &WorkerArgs) -> Result<(), Failure> {
         let session = args.engine.engine(None)?.session();
         let server = Server::builder(session).read_only(true).worker(true);
         args.parent.watch();
+        let server = args.cluster.lock(server);
         listen(server, args.listen, args.grace, &args.login).await
     })
 }
 
+/// Plans are dropped there, each in one call.
+const STACK_BYTES: usize = 16 << 20;
+
 /// Queries run on the engine's workers; these plan, and pack rows.
 fn runtime() -> Result<Runtime, Failure> {
+    // A connection is a descriptor, and so is a file. What cannot be had is done without.
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
+        .thread_stack_size(STACK_BYTES)
         .enable_all()
         .build()
         .cannot("start a runtime")
@@ -120,6 +203,7 @@ async fn listen(
         ServerError::Open(_) => {
             Failure::usage(error).with_remedy("set GIVEWAY_SQL_PASSWORD, or leave out --listen")
         }
+        ServerError::NoPassword => Failure::usage(error).with_remedy("set GIVEWAY_SQL_PASSWORD"),
         ServerError::Bind { .. } => Failure::new(error).with_remedy("choose another --listen"),
         error => Failure::new(error),
     })?;

@@ -11,8 +11,6 @@ use giveway_tier::{Tier, Weight};
 
 use giveway_command::Failure;
 
-use super::LoginArgs;
-
 /// How the engine is to be, and what is to be in it.
 #[derive(Args, Debug)]
 pub(crate) struct EngineArgs {
@@ -124,15 +122,18 @@ impl MachineArgs {
 }
 
 impl EngineArgs {
-    /// Starts the engine and finds the tables.
-    pub(crate) async fn session(&self, login: &LoginArgs) -> Result<Session, Failure> {
+    /// Starts the engine, which logs in at other servers with this, and finds the tables.
+    pub(crate) async fn session(
+        &self,
+        others_login: Option<(&str, &str)>,
+    ) -> Result<Session, Failure> {
         let others: Vec<String> = self.machine.others().collect();
         let cluster = (!others.is_empty()).then(|| {
             let mut cluster = ClusterSettings::new(others)
                 .part_bytes(self.part_size.0 as u64)
                 .notice(|said| eprintln!("giveway: {said}"));
-            if let Some(password) = &login.password {
-                cluster = cluster.password(&login.user, password);
+            if let Some((user, password)) = others_login {
+                cluster = cluster.password(user, password);
             }
             cluster
         });

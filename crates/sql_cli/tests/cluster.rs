@@ -31,6 +31,7 @@ fn giveway(args: &[&str]) -> Command {
     command
         .args(args)
         .env_remove("GIVEWAY_SQL_PASSWORD")
+        .env_remove("GIVEWAY_SQL_CLUSTER_PASSWORD")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

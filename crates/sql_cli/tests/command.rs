@@ -24,6 +24,7 @@ fn command(args: &[&str]) -> Command {
     command
         .args(args)
         .env_remove("GIVEWAY_SQL_PASSWORD")
+        .env_remove("GIVEWAY_SQL_CLUSTER_PASSWORD")
         .stdout(Stdio::piped());
     command
 }

@@ -61,6 +61,7 @@ pub struct Builder {
     policy: Policy,
     tracking: Duration,
     refresh: Duration,
+    stack_bytes: usize,
 }
 
 impl Default for Builder {
@@ -73,6 +74,7 @@ impl Default for Builder {
             policy: Policy::default(),
             tracking: Duration::from_secs(20),
             refresh: Duration::from_secs(60),
+            stack_bytes: STACK_BYTES,
         }
     }
 }
@@ -123,6 +125,13 @@ impl Builder {
         self
     }
 
+    /// The stack of a worker's thread, bytes; 2 MiB by default. Memory is taken as it is
+    /// used.
+    pub fn stack(mut self, bytes: usize) -> Builder {
+        self.stack_bytes = bytes;
+        self
+    }
+
     /// What this comes to.
     ///
     /// # Errors
@@ -164,9 +173,13 @@ impl Builder {
     /// Each variant of [`BuildError`] says what to change. No thread is left
     /// behind.
     pub fn build(&self) -> Result<Pool, BuildError> {
-        Pool::start(self.settings()?, Arc::new(Monotonic::new()))
+        let clock = Arc::new(Monotonic::new());
+        Pool::start(self.settings()?, clock, self.stack_bytes)
     }
 }
+
+/// As the standard library has it.
+const STACK_BYTES: usize = 2 << 20;
 
 /// t_max over t_min. The paper leaves t_min open; sixteen morsels in a task cost
 /// some µs of its 2 ms, and workers finish within an eighth of a millisecond of
@@ -229,8 +242,12 @@ impl Pool {
         Builder::default()
     }
 
-    /// Workers on threads, with this clock.
-    pub(crate) fn start(settings: Settings, clock: Arc<dyn Clock>) -> Result<Pool, BuildError> {
+    /// Workers on threads with such stacks, with this clock.
+    pub(crate) fn start(
+        settings: Settings,
+        clock: Arc<dyn Clock>,
+        stack_bytes: usize,
+    ) -> Result<Pool, BuildError> {
         // Its drop ends those that were started if one cannot be.
         let mut pool = Pool {
             shared: Shared::new(settings, clock),
@@ -240,6 +257,7 @@ impl Pool {
             let mut worker = Worker::new(&pool.shared, number);
             let thread = thread::Builder::new()
                 .name(format!("giveway-tasks-{number}"))
+                .stack_size(stack_bytes)
                 .spawn(move || worker.work())?;
             pool.threads.push(thread);
         }

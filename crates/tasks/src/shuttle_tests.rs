@@ -359,7 +359,8 @@ impl Scenario {
         ];
         let policy = policies[random.gen_range(0..policies.len())];
         let clock = Arc::new(VirtualClock::default());
-        let pool = Pool::start(self.settings(policy), Arc::clone(&clock) as Arc<dyn Clock>);
+        let time = Arc::clone(&clock) as Arc<dyn Clock>;
+        let pool = Pool::start(self.settings(policy), time, 1 << 20);
         let pool = Arc::new(pool.expect("threads"));
         let submitters: Vec<_> = (0..2)
             .map(|_| {

@@ -1,10 +1,10 @@
 #!/bin/bash
 # What cargo calls in place of the compiler for the workspace's own crates
-# (RUSTC_WORKSPACE_WRAPPER): compiles, and records how, for xtask/src/lints.rs. Only
-# cargo's questions about the compiler have no source and leave no record. In bash, since
-# other shells drop variables such as CARGO_BIN_EXE_giveway-bench, whose names they could
-# not write.
-"$@" || exit
+# (RUSTC_WORKSPACE_WRAPPER): compiles without warnings, and records how, for
+# xtask/src/lints.rs. Only cargo's questions about the compiler have no source and leave no
+# record. In bash, since other shells drop variables such as CARGO_BIN_EXE_giveway-bench,
+# whose names they could not write.
+"$@" -D warnings || exit
 
 test=
 out=

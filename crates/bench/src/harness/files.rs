@@ -1,56 +1,66 @@
 //! Files and directories that are copied whole, replaced at once, or gone when
 //! their owner is.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use tempfile::TempDir;
 
 use crate::harness::error::{Error, Result};
 
-/// How the names of private directories begin; a process's number follows.
-const PRIVATE: &str = "giveway-bench-";
+/// How the names of private directories begin and end.
+const PRIVATE: [&str; 2] = ["giveway-bench-", ".private"];
 
 /// A private directory, removed with its contents when dropped.
+///
+/// It is locked as long as its process lives, so [`PrivateDir::sweep`] knows those that
+/// nobody will remove, also where processes of other containers have the same directory.
 #[derive(Debug)]
-pub(crate) struct PrivateDir(PathBuf);
+pub(crate) struct PrivateDir {
+    dir: TempDir,
+    _lock: File,
+}
 
 impl PrivateDir {
     /// Makes a directory below `parent` that nobody else uses. `owner` is the
     /// (user, group) that will own it, where we may choose.
     pub(crate) fn new(parent: &Path, owner: Option<(u32, u32)>) -> Result<Self> {
         fs::create_dir_all(parent).map_err(Error::file("create", parent))?;
-        let mut number = 0;
         loop {
-            let path = parent.join(format!("{PRIVATE}{}-{number}", std::process::id()));
-            match fs::create_dir(&path) {
-                Ok(()) => {
-                    let this = PrivateDir(path);
-                    fs::set_permissions(this.path(), fs::Permissions::from_mode(0o700))
-                        .map_err(Error::file("protect", this.path()))?;
-                    if let Some((user, group)) = owner {
-                        chown(this.path(), Some(user), Some(group))
-                            .map_err(Error::file("change the owner of", this.path()))?;
-                    }
-                    return Ok(this);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(Error::file("create", &path)(error)),
+            let [prefix, suffix] = PRIVATE;
+            let mut named = tempfile::Builder::new();
+            let dir = named.prefix(prefix).suffix(suffix).tempdir_in(parent);
+            let dir = dir.map_err(Error::file("create a directory in", parent))?;
+            // Who sweeps may be faster; then it is gone, or about to be.
+            let lock = locked(dir.path()).map_err(Error::file("lock", dir.path()))?;
+            let Some(lock) = lock else {
+                continue;
+            };
+            if let Some((user, group)) = owner {
+                chown(dir.path(), Some(user), Some(group))
+                    .map_err(Error::file("change the owner of", dir.path()))?;
             }
+            return Ok(PrivateDir { dir, _lock: lock });
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
+        self.dir.path()
     }
 
     /// Removes those below `parent` whose process was killed before it could.
     pub(crate) fn sweep(parent: &Path) {
+        let [prefix, suffix] = PRIVATE;
         let entries = fs::read_dir(parent).into_iter().flatten().flatten();
         for entry in entries {
             let name = entry.file_name();
-            let name = name.to_str().and_then(|name| name.strip_prefix(PRIVATE));
-            let process = name.and_then(|name| name.split_once('-')?.0.parse::<u32>().ok());
-            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+            let name = name.to_string_lossy();
+            if !(name.starts_with(prefix) && name.ends_with(suffix)) {
+                continue;
+            }
+            if let Ok(Some(_lock)) = locked(&entry.path()) {
                 // What others own stays.
                 let _ = fs::remove_dir_all(entry.path());
             }
@@ -58,11 +68,17 @@ impl PrivateDir {
     }
 }
 
-impl Drop for PrivateDir {
-    fn drop(&mut self) {
-        // Nothing can be done about a failure here, and the directory is in a
-        // place for temporary files.
-        let _ = fs::remove_dir_all(&self.0);
+/// The lock of a directory; none if somebody has it, or the directory is gone.
+fn locked(dir: &Path) -> io::Result<Option<File>> {
+    let file = match File::open(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match file.try_lock() {
+        // It may have been removed in between.
+        Ok(()) => Ok(dir.exists().then_some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
@@ -118,9 +134,9 @@ mod tests {
     fn what_a_killed_process_left_is_removed_and_nothing_else() {
         let parent = tempfile::tempdir().unwrap();
         let alive = PrivateDir::new(parent.path(), None).unwrap();
-        // No process has a number this high.
-        let left = parent.path().join(format!("{PRIVATE}4294967295-0"));
-        let other = parent.path().join("giveway-bench-notes");
+        let [prefix, suffix] = PRIVATE;
+        let left = parent.path().join(format!("{prefix}x{suffix}"));
+        let other = parent.path().join(format!("{prefix}notes"));
         for dir in [&left, &other] {
             fs::create_dir(dir).unwrap();
             fs::write(dir.join("file"), "rows").unwrap();
@@ -128,5 +144,15 @@ mod tests {
         PrivateDir::sweep(parent.path());
         assert!(!left.exists());
         assert!(other.exists() && alive.path().exists());
+    }
+
+    #[test]
+    fn a_private_directory_is_gone_with_its_owner() {
+        let parent = tempfile::tempdir().unwrap();
+        let private = PrivateDir::new(parent.path(), None).unwrap();
+        let path = private.path().to_owned();
+        fs::write(path.join("file"), "rows").unwrap();
+        drop(private);
+        assert!(!path.exists() && parent.path().exists());
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn failed(worker: &str, status: &Status) -> SqlError {
     let said = status.message();
     let text = || format!("worker {worker}: {said}");
     // It answers, if only to say that it is no worker, or who may ask.
-    if let Code::Unauthenticated | Code::Unimplemented = status.code() {
+    if let Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented = status.code() {
         return SqlError::Execution(DataFusionError::Execution(text()));
     }
     let Some(culprit) = status.metadata().get(CULPRIT) else {

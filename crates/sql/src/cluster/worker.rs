@@ -32,6 +32,7 @@ use crate::options::QueryOptions;
 use crate::planner::Whose;
 use crate::query::Query;
 use crate::session::Session;
+use crate::settings;
 
 /// What a server is to a coordinator.
 pub(crate) struct Worker {
@@ -75,6 +76,7 @@ impl Worker {
             tier,
             weight,
             deadline,
+            ..QueryOptions::default()
         };
         let whose = Whose {
             is_control: false,
@@ -84,6 +86,7 @@ impl Worker {
         };
         let mut state = self.session.context().state();
         for (key, value) in &part.options {
+            settings::check(key, Some(value)).map_err(SqlError::planning)?;
             let set = state.config_mut().options_mut().set(key, value);
             set.map_err(SqlError::planning)?;
         }

@@ -7,6 +7,9 @@ use datafusion::common::Result;
 use super::recipe::Recipe;
 use super::table::{Equal, JoinTable, Matchable, hashes};
 
+/// Links of chains that are followed in one step: a chain is as long as its key is frequent.
+const LINKS_MAX: usize = 1 << 14;
+
 /// A probe batch, and how far it has been looked up.
 pub(super) struct Lookup {
     pub(super) batch: RecordBatch,
@@ -47,7 +50,7 @@ impl Lookup {
     }
 
     /// Collects pairs of rows whose keys are equal, one of the table and one of the
-    /// batch: P1 of `probe`. If nothing but whether there are any matters, notes that
+    /// batch, or none yet: P1 of `probe`. If nothing but whether there are any matters, notes that
     /// instead.
     pub(super) fn pairs(
         &mut self,
@@ -59,19 +62,23 @@ impl Lookup {
         let matchable = Matchable::new(&self.keys, recipe.equality);
         let is_plain = recipe.filter.is_none() && !recipe.gives_pairs();
         let marks_build = Recipe::is_visited(recipe.kind);
+        let mut links = 0;
         while self.row < self.batch.num_rows() {
             let row = self.row;
             let hash = hashes[row];
+            // Whether no partner of the row has been seen, nor a part of its chain.
+            let mut is_first = self.link.is_none();
             let mut link = match self.link.take() {
                 Some(link) => link,
                 None if matchable.is(row) => table.head(hash),
                 None => 0,
             };
             while link != 0 {
-                if build.len() == recipe.batch_rows {
+                if build.len() == recipe.batch_rows || links == LINKS_MAX {
                     self.link = Some(link);
                     return (build, probe);
                 }
+                links += 1;
                 let (other, is_same, next) = table.link(link, hash);
                 link = next;
                 if !is_same || !self.equal.is(other, row) {
@@ -81,6 +88,11 @@ impl Lookup {
                     build.push(other as u32);
                     probe.push(row as u32);
                 } else if marks_build {
+                    // Whoever has visited the first visits the others too: P3.
+                    if is_first && table.is_visited(other) {
+                        break;
+                    }
+                    is_first = false;
                     table.visit(other);
                 } else {
                     self.matched[row] = true;

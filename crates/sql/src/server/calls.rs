@@ -4,6 +4,8 @@
 //! of a cluster's queries in `parts`; lists
 //! come from `metadata` and `keys`.
 
+use std::time::Instant;
+
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
@@ -26,7 +28,6 @@ use prost::Message;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::clients::peer;
-use super::prepared::bound;
 use super::service::Service;
 use super::status::internal;
 use super::wire::{Answer, Boxed, Rows, encode, info};
@@ -125,8 +126,8 @@ impl FlightSqlService for Service {
     ) -> Result<DoPutPreparedStatementResult, Status> {
         self.clients.admit(request.metadata())?;
         let prepared = self.prepared(&command.prepared_statement_handle)?;
-        let values = bound(request.into_inner()).await?;
-        *crate::lock(&prepared.parameters) = values;
+        *crate::lock(&prepared.parameters) = None;
+        self.bind(&prepared, request.into_inner()).await?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(command.prepared_statement_handle),
         })
@@ -152,9 +153,7 @@ impl FlightSqlService for Service {
         let data = request.into_inner();
         let prepared = self.prepared(&command.prepared_statement_handle)?;
         // Some clients bind in the same call, some in one before.
-        if let Some(values) = bound(data).await? {
-            *crate::lock(&prepared.parameters) = Some(values);
-        }
+        self.bind(&prepared, data).await?;
         let handle = &command.prepared_statement_handle;
         let query = self.execute(handle, &caller).await?;
         self.update(query).await
@@ -167,7 +166,7 @@ impl FlightSqlService for Service {
     ) -> Result<(), Status> {
         self.clients.admit(request.metadata())?;
         if let Ok(handle) = std::str::from_utf8(&command.prepared_statement_handle) {
-            self.prepared.take(handle);
+            self.prepared.take(handle, Instant::now());
         }
         Ok(())
     }
@@ -205,10 +204,10 @@ impl FlightSqlService for Service {
         request: Request<Action>,
     ) -> Answer<<Self as FlightService>::DoActionStream> {
         self.clients.admit(request.metadata())?;
-        let action = request.get_ref();
-        if let Some(answer) = self.cluster_action(action) {
+        if let Some(answer) = self.cluster_action(&request) {
             return answer;
         }
+        let action = request.get_ref();
         let body = match action.r#type.as_str() {
             CANCEL_FLIGHT_INFO => {
                 let wrong =

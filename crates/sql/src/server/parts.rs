@@ -16,7 +16,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatc
 use datafusion::arrow::datatypes::DataType;
 use datafusion::arrow::error::ArrowError;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
-use tonic::{Response, Status};
+use tonic::{Request, Response, Status};
 
 use super::service::Service;
 use super::status::{internal, status};
@@ -29,14 +29,19 @@ impl Service {
     /// Answers an action of a cluster; `None` if it is another one.
     pub(super) fn cluster_action(
         &self,
-        action: &Action,
+        request: &Request<Action>,
     ) -> Option<Answer<<Self as FlightService>::DoActionStream>> {
+        let action = request.get_ref();
+        let peer = || {
+            let refused = |status| marked(status, None);
+            self.clients.admit_peer(request.metadata()).map_err(refused)
+        };
         Some(match action.r#type.as_str() {
-            HELLO => self.worker().map(|_| {
+            HELLO => peer().and_then(|()| self.worker()).map(|_| {
                 let body = VERSION.into();
                 Response::new(stream::iter([Ok(Body { body })]).boxed())
             }),
-            RUN => self.run(action),
+            RUN => peer().and_then(|()| self.run(action)),
             _ => return None,
         })
     }

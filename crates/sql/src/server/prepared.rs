@@ -16,14 +16,17 @@ use arrow_flight::sql::server::PeekableFlightDataStream;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::LogicalPlan;
 use futures_util::TryStreamExt;
 use tonic::Status;
 
 use super::clients::Caller;
-use super::service::{Prepared, Service};
-use super::status::planning;
+use super::handle_store::places;
+use super::service::{Bound, Prepared, Service};
+use super::status::{planning, status};
 use super::wire::{schema_bytes, sent_as};
+use crate::error::SqlError;
 use crate::query::Query;
 
 impl Service {
@@ -48,7 +51,8 @@ impl Service {
             plan,
             parameters: Mutex::default(),
         };
-        let handle = self.prepared.put(&owner, prepared, Instant::now());
+        let places = places(&prepared.text);
+        let handle = (self.prepared).put(&owner, prepared, places, Instant::now());
         Ok(ActionCreatePreparedStatementResult {
             prepared_statement_handle: handle.into(),
             dataset_schema,
@@ -65,6 +69,26 @@ impl Service {
             })
     }
 
+    /// Binds the one row of parameters in a stream; nothing if there is no row.
+    pub(super) async fn bind(
+        &self,
+        prepared: &Prepared,
+        data: PeekableFlightDataStream,
+    ) -> Result<(), Status> {
+        let Some(values) = row(data).await? else {
+            return Ok(());
+        };
+        let memory = Arc::clone(&self.clients.base().engine().0.memory);
+        let memory = MemoryConsumer::new("parameters").register(&memory);
+        let bytes = values.iter().map(ScalarValue::size).sum();
+        (memory.try_grow(bytes)).map_err(|error| status(&SqlError::OutOfMemory(error)))?;
+        *crate::lock(&prepared.parameters) = Some(Bound {
+            values: ParamValues::from(values),
+            _memory: memory,
+        });
+        Ok(())
+    }
+
     /// Plans a prepared statement with the parameters that have been bound.
     pub(super) async fn execute(&self, handle: &[u8], caller: &Caller) -> Result<Query, Status> {
         let prepared = self.prepared(handle)?;
@@ -76,8 +100,7 @@ impl Service {
             options: caller.options.clone(),
             began: caller.began,
         };
-        let parameters = crate::lock(&prepared.parameters).clone();
-        let plan = match parameters {
+        let plan = match prepared.values() {
             Some(values) => (prepared.plan.clone())
                 .with_param_values(values)
                 .map_err(planning)?,
@@ -105,24 +128,29 @@ fn parameters(plan: &LogicalPlan) -> Result<Schema, Status> {
 }
 
 /// The one row of parameters in a stream; `None` if there is no row.
-pub(super) async fn bound(data: PeekableFlightDataStream) -> Result<Option<ParamValues>, Status> {
-    let batches: Vec<RecordBatch> =
-        FlightRecordBatchStream::new_from_flight_data(data.map_err(FlightError::from))
-            .try_collect()
-            .await
-            .map_err(|error| Status::invalid_argument(format!("parameters: {error}")))?;
-    let rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
-    let Some(batch) = batches.iter().find(|batch| batch.num_rows() > 0) else {
+async fn row(data: PeekableFlightDataStream) -> Result<Option<Vec<ScalarValue>>, Status> {
+    let wrong = |error| Status::invalid_argument(format!("parameters: {error}"));
+    let data = data.map_err(FlightError::from);
+    let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
+    let mut row: Option<RecordBatch> = None;
+    // No more is read than is wanted: the client decides how much comes.
+    while let Some(batch) = batches.try_next().await.map_err(wrong)? {
+        match (batch.num_rows(), &row) {
+            (0, _) => {}
+            (1, None) => row = Some(batch),
+            _ => {
+                return Err(Status::invalid_argument(
+                    "several rows of parameters: bind one at a time",
+                ));
+            }
+        }
+    }
+    let Some(batch) = row else {
         return Ok(None);
     };
-    if rows > 1 {
-        return Err(Status::invalid_argument(format!(
-            "{rows} rows of parameters: bind one at a time"
-        )));
-    }
     let values = (batch.columns().iter())
         .map(|column| ScalarValue::try_from_array(column, 0))
         .collect::<Result<Vec<_>, _>>()
         .map_err(planning)?;
-    Ok(Some(ParamValues::from(values)))
+    Ok(Some(values))
 }

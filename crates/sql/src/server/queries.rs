@@ -28,7 +28,7 @@ use prost::Message;
 use tonic::{Response, Status};
 
 use super::clients::Caller;
-use super::handle_store::Handle;
+use super::handle_store::{Handle, places};
 use super::service::Service;
 use super::status::{status, streaming};
 use super::wire::{Answer, Rows, as_sent, encode, info};
@@ -88,7 +88,8 @@ impl Service {
         descriptor: FlightDescriptor,
     ) -> Answer<FlightInfo> {
         let schema = query.schema();
-        let handle = (self.queries.planned).put(&caller.owner, query, Instant::now());
+        let places = places(&query.text);
+        let handle = (self.queries.planned).put(&caller.owner, query, places, Instant::now());
         let ticket = TicketStatementQuery {
             statement_handle: handle.into(),
         };
@@ -97,19 +98,23 @@ impl Service {
 
     /// Runs a query for what it does; the answer is the number of rows.
     pub(super) async fn update(&self, query: Query) -> Result<i64, Status> {
-        let batches = query.collect().await.map_err(|error| status(&error))?;
         let count = |batch: &RecordBatch| {
             let column = batch.column_by_name("count")?;
             let counts = column.as_primitive_opt::<UInt64Type>()?;
             Some(counts.iter().flatten().sum::<u64>() as i64)
         };
-        Ok(batches.iter().filter_map(count).sum())
+        let running = query.submit().map_err(|error| status(&error))?;
+        // None is kept: a query may have more rows than there is memory.
+        let rows = running.stream().try_fold(0, async |rows, batch| {
+            Ok(rows + count(&batch).unwrap_or_default())
+        });
+        rows.await.map_err(|error| status(&error))
     }
 
     /// Submits the query of a ticket, and sends its rows as they are made.
     pub(super) fn fetch(&self, handle: &[u8]) -> Answer<Rows> {
         let handle = std::str::from_utf8(handle).unwrap_or_default();
-        let query = (self.queries.planned.take(handle))
+        let query = (self.queries.planned.take(handle, Instant::now()))
             .and_then(Arc::into_inner)
             .ok_or_else(|| {
                 Status::not_found("this ticket was used, or it expired: ask the query again")
@@ -138,7 +143,7 @@ impl Service {
             return Err(missing());
         };
         let handle = std::str::from_utf8(&ticket.statement_handle).map_err(|_| missing())?;
-        if self.queries.planned.take(handle).is_some() {
+        if self.queries.planned.take(handle, Instant::now()).is_some() {
             return Ok(());
         }
         let id = crate::lock(&self.queries.fetched).get(handle).copied();

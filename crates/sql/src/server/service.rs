@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arrow_flight::sql::metadata::{SqlInfoData, XdbcTypeInfoData};
 use datafusion::common::ParamValues;
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::LogicalPlan;
 use tonic::Status;
 
@@ -51,12 +52,26 @@ pub(super) struct Prepared {
     pub(super) is_kept: bool,
     pub(super) text: String,
     pub(super) plan: LogicalPlan,
-    pub(super) parameters: Mutex<Option<ParamValues>>,
+    pub(super) parameters: Mutex<Option<Bound>>,
+}
+
+impl Prepared {
+    /// The parameters that are bound now.
+    pub(super) fn values(&self) -> Option<ParamValues> {
+        let bound = crate::lock(&self.parameters);
+        bound.as_ref().map(|bound| bound.values.clone())
+    }
+}
+
+/// Parameters that wait to be used; they count as memory of the engine.
+pub(super) struct Bound {
+    pub(super) values: ParamValues,
+    pub(super) _memory: MemoryReservation,
 }
 
 /// The service behind the protocol.
 pub(super) struct Service {
-    pub(super) clients: Clients,
+    pub(super) clients: Arc<Clients>,
     pub(super) is_read_only: bool,
     pub(super) sql_info: SqlInfoData,
     pub(super) type_info: XdbcTypeInfoData,
@@ -68,7 +83,7 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn new(
-        clients: Clients,
+        clients: Arc<Clients>,
         is_read_only: bool,
         worker: Option<Arc<Worker>>,
     ) -> Result<Service, Status> {

@@ -1,6 +1,7 @@
 //! The engine against stock DataFusion, and against what goes wrong.
 
 mod cancels;
+mod depth;
 mod failures;
 mod files;
 mod statements;

@@ -74,6 +74,32 @@ async fn a_build_side_is_gathered_batch_by_batch() {
 }
 
 #[tokio::test]
+async fn a_frequent_key_costs_a_join_its_chain_once() {
+    let engine = Engine::builder().workers(2).partitions(1).build().unwrap();
+    let session = engine.session();
+    register(&session);
+    // Pairs: six thousand million, of which none is wanted.
+    let side = |name: &str| format!("(SELECT number % 3 / 2 AS key FROM t) {name}");
+    let (left, right) = (side("a"), side("b"));
+    let all = BATCHES * BATCH_ROWS;
+    let ones = (0..all).filter(|row| row % 3 == 2).count();
+    for (kind, expected) in [
+        ("LEFT SEMI", ones),
+        ("LEFT ANTI", all - ones),
+        ("RIGHT SEMI", all - ones),
+        ("RIGHT ANTI", ones),
+    ] {
+        let sql = format!("SELECT count(*) FROM {left} {kind} JOIN {right} ON a.key = b.key + 1");
+        assert_eq!(
+            ask(&session, &sql).await,
+            [format!("| {expected} |")],
+            "{sql}"
+        );
+    }
+    quiet(&engine).await;
+}
+
+#[tokio::test]
 async fn many_groups_are_those_of_stock_datafusion() {
     let engine = Engine::builder().workers(2).partitions(2).build().unwrap();
     let stock = Stock::new(2).unwrap();

@@ -1,0 +1,206 @@
+//! What a statement's text may be, before it is parsed.
+//!
+//! Parser, planner and operators call themselves for what is inside something else, and so
+//! does whoever drops a plan: a text that is deep enough overflows a thread's stack, which
+//! ends the process. The parser counts parentheses, and not what it reads in a loop: `1 + 1
+//! + …`, `x IS NULL IS NULL …`, `SELECT … UNION SELECT …`. So words are counted here:
+//!
+//! | counted | bounds |
+//! | --- | --- |
+//! | the words between two commas, with those around the parentheses | how deep an expression can be |
+//! | queries, joins, set operations and names after `FROM` | how deep a plan can be |
+//!
+//! A list of any length is not deep. Known weakness: a `CASE` of very many branches is not
+//! deep either, and is refused.
+
+use datafusion::common::{Result, plan_err};
+use datafusion::sql::sqlparser::dialect::Dialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+
+/// Bytes of a text: what it is parsed to is a hundred times as large.
+const TEXT_MAX: usize = 1 << 20;
+/// Words that may be inside each other. Threads that parse, plan and run have
+/// [`STACK_BYTES`] for them.
+const WORDS_MAX: usize = 4000;
+/// Relations that may be inside each other.
+const RELATIONS_MAX: usize = 1000;
+
+/// The stack of a thread that plans or runs statements; memory only where it is used.
+pub(crate) const STACK_BYTES: usize = 64 << 20;
+
+/// Whether a text can be parsed at all.
+///
+/// # Errors
+/// It is too long, or too deep; the error says what to write instead.
+pub(crate) fn check(text: &str, dialect: &dyn Dialect) -> Result<()> {
+    if text.len() > TEXT_MAX {
+        return plan_err!(
+            "the statement has {} bytes, and at most {TEXT_MAX} are read: put its values into a \
+             table or into parameters",
+            text.len()
+        );
+    }
+    // The parser says what is wrong with others.
+    let Ok(tokens) = Tokenizer::new(dialect, text).tokenize() else {
+        return Ok(());
+    };
+    let depth = depth(&tokens);
+    if depth.words > WORDS_MAX {
+        return plan_err!(
+            "an expression of {} words, and at most {WORDS_MAX} are read: write IN (…) for a \
+             chain of OR, or join a table",
+            depth.words
+        );
+    }
+    if depth.relations > RELATIONS_MAX {
+        return plan_err!(
+            "{} queries and tables in one statement, and at most {RELATIONS_MAX} are read: \
+             put them into a table first",
+            depth.relations
+        );
+    }
+    Ok(())
+}
+
+/// How deep a statement can be.
+#[derive(Debug, Default, PartialEq)]
+struct Depth {
+    words: usize,
+    relations: usize,
+}
+
+/// What is between two parentheses, or around all of them.
+#[derive(Default)]
+struct Level {
+    /// Words since the last comma.
+    words: usize,
+    /// The most words of parentheses since then.
+    inside: usize,
+    /// The most of parts that are complete.
+    most: usize,
+    /// Whether names of tables may come.
+    has_from: bool,
+}
+
+impl Level {
+    fn end_part(&mut self) {
+        self.most = self.most.max(self.words + self.inside);
+        (self.words, self.inside) = (0, 0);
+    }
+}
+
+fn depth(tokens: &[Token]) -> Depth {
+    let mut levels = vec![Level::default()];
+    let mut relations = 0;
+    let close = |levels: &mut Vec<Level>| {
+        // One too many closes nothing.
+        if levels.len() > 1
+            && let Some(mut level) = levels.pop()
+            && let Some(outer) = levels.last_mut()
+        {
+            level.end_part();
+            outer.inside = outer.inside.max(level.most);
+        }
+    };
+    for token in tokens {
+        let level = levels.last_mut().expect("the outermost stays");
+        match token {
+            Token::Whitespace(_) => {}
+            Token::LParen | Token::LBracket | Token::LBrace => levels.push(Level::default()),
+            Token::RParen | Token::RBracket | Token::RBrace => close(&mut levels),
+            Token::Comma | Token::SemiColon => {
+                relations += usize::from(level.has_from);
+                level.end_part();
+            }
+            Token::Word(word) => {
+                level.words += 1;
+                match word.keyword {
+                    Keyword::SELECT
+                    | Keyword::UNION
+                    | Keyword::INTERSECT
+                    | Keyword::EXCEPT
+                    | Keyword::MINUS => {
+                        relations += 1;
+                        level.has_from = false;
+                    }
+                    Keyword::JOIN => relations += 1,
+                    Keyword::FROM => level.has_from = true,
+                    Keyword::WHERE
+                    | Keyword::GROUP
+                    | Keyword::HAVING
+                    | Keyword::WINDOW
+                    | Keyword::ORDER
+                    | Keyword::LIMIT => level.has_from = false,
+                    _ => {}
+                }
+            }
+            _ => level.words += 1,
+        }
+    }
+    while levels.len() > 1 {
+        close(&mut levels);
+    }
+    let mut outermost = levels.pop().expect("the outermost stays");
+    outermost.end_part();
+    Depth {
+        words: outermost.most,
+        relations,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::GenericDialect;
+
+    fn depth_of(text: &str) -> Depth {
+        depth(&Tokenizer::new(&GenericDialect {}, text).tokenize().unwrap())
+    }
+
+    #[test]
+    fn words_of_an_expression_are_counted_with_those_around_it() {
+        for (text, words) in [
+            ("SELECT 1 + 1 + 1", 6),
+            ("SELECT a, b + 1, c", 3),
+            ("SELECT 1 + (2 + (3 + 4))", 8),
+            ("SELECT f(1 + 1, 2 + 2 + 2), 3", 7),
+            ("SELECT 'a, b', \"c, d\" -- e, f", 2),
+            ("VALUES (1, 2), (3, 4), (5, 6)", 2),
+            ("a) + (b", 3),
+        ] {
+            assert_eq!(depth_of(text).words, words, "{text}");
+        }
+    }
+
+    #[test]
+    fn relations_of_a_statement_are_counted_wherever_they_are() {
+        for (text, relations) in [
+            ("SELECT a, b FROM t", 1),
+            ("SELECT a, b FROM t, u, v WHERE x IN (1, 2)", 3),
+            ("SELECT a FROM t JOIN u ON x JOIN v ON y ORDER BY a, b", 3),
+            ("SELECT a, b UNION ALL SELECT a, b EXCEPT SELECT a, b", 5),
+            ("SELECT a FROM (SELECT b FROM t, u) GROUP BY c, d", 3),
+            ("INSERT INTO t VALUES (1, 2), (3, 4)", 0),
+        ] {
+            assert_eq!(depth_of(text).relations, relations, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_says_what_to_write() {
+        let check = |text: &str| check(text, &GenericDialect {});
+        let error = |text: &str| check(text).unwrap_err().to_string();
+        let chain = format!("SELECT a = 1{}", " OR a = 1".repeat(1000));
+        assert!(error(&chain).contains("write IN"), "{}", error(&chain));
+        let hidden = format!("SELECT (1{}) IS NULL", " IS NULL".repeat(2000));
+        assert!(error(&hidden).contains("4004 words"), "{}", error(&hidden));
+        let union = "SELECT 1, 2 UNION ".repeat(501) + "SELECT 1, 2";
+        assert!(error(&union).contains("1003 queries"), "{}", error(&union));
+        let long = "1,".repeat(TEXT_MAX / 2 + 1);
+        assert!(error(&long).contains("bytes"), "{}", error(&long));
+        let list = format!("SELECT a IN ({}0) FROM t", "1, ".repeat(100_000));
+        check(&list).unwrap();
+        check("SELECT 'not closed").unwrap();
+    }
+}
