@@ -34,11 +34,10 @@ async fn chains_are_refused_before_they_overflow_a_stack() {
 async fn what_is_not_refused_is_run() {
     let engine = Engine::builder().workers(1).build().unwrap();
     let session = session(&engine);
-    let column = "SELECT sum(r_regionkey";
     for (text, expected) in [
         (
-            repeated(column, " + r_regionkey", 1990, ") FROM region"),
-            "| 19910 |",
+            repeated("SELECT sum(-1", " - a", 900, ") FROM (SELECT 1 AS a)"),
+            "| -901 |",
         ),
         (
             repeated(
@@ -71,7 +70,7 @@ async fn what_is_not_refused_is_run() {
             repeated(
                 "SELECT count(*) FROM region WHERE r_regionkey IN (7",
                 ", 1",
-                100_000,
+                10_000,
                 ")",
             ),
             "| 1 |",
