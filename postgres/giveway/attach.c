@@ -12,6 +12,8 @@
  * A process that may enter the table's directory has its slot after the first of these.
  * Others ask a daemon for it, which has no time limit of ours, so only one statement
  * waits, and not for long.
+ *
+ * At exit a process leaves the slot in two steps: before_exit(), at_exit().
  */
 #include "postgres.h"
 
@@ -36,6 +38,17 @@ leave_slot(void)
 	slot_detach();
 }
 
+/*
+ * At exit, while this process still is one of the cluster's: nobody else writes into its
+ * slot from here on.  Its last locks are released later, under ProcKill(), so their record
+ * stays until at_exit().
+ */
+static void
+before_exit(int code, Datum arg)
+{
+	imposed_withdraw();
+}
+
 static void
 at_exit(int code, Datum arg)
 {
@@ -56,6 +69,7 @@ attach(void)
 		return;
 	if (!exit_is_watched)
 	{
+		on_shmem_exit(before_exit, 0);
 		on_proc_exit(at_exit, 0);
 		exit_is_watched = true;
 	}

@@ -21,6 +21,7 @@
  *		   |			attach again, if UFS has made another table, or if
  *		   |			another process has taken the slot
  *		   v
+ *		shmem_exit		let nobody else write into it (imposed.c)
  *		proc_exit		take the lock record back, DETACH
  *
  * Every process that runs transactions passes the end of InitPostgres()'s, with
@@ -32,10 +33,12 @@
  *      slot_attach()).
  *   2. Nothing here raises an error or waits, but for bad values of settings,
  *      SQL functions called with the wrong rights, statements of a class that is
- *      full (admit.c), and the first statement of a process, which waits for the
- *      table for at most 50 ms where a daemon passes it on.  Without UFS, without the table, or with a full
- *      table, the server runs as before (not asserted: an absence; tests run
- *      servers in each of these states).
+ *      full (admit.c), reads of pg_db_role_setting (role.c) and of the tables of
+ *      classes (class.c), which wait for those who have locked them against
+ *      readers, and the first statement of a process, which waits for the table
+ *      for at most 50 ms where a daemon passes it on.  Without UFS, without the
+ *      table, or with a full table, the server runs as before (not asserted: an
+ *      absence; tests run servers in each of these states).
  *   3. The server's lock record is in the slot only while the slot is attached:
  *      it is moved there after attaching and moved back before detaching
  *      (asserted in slot_detach()).

@@ -93,6 +93,8 @@ extern void slot_detach(void);
 extern bool slot_is_held(void);
 extern bool slot_is_outdated(void);
 extern int64 slot_without_room(void);
+extern uint64 slot_name(int pid);
+extern struct giveway_slot *slot_named(uint64 name);
 extern struct giveway_slot *slot_find(int pid);
 extern struct giveway_slot *slot_claim_for(int pid);
 extern void slot_release(struct giveway_slot *slot);

@@ -28,8 +28,13 @@
  * the slot of its process:
  *
  *		the process		lock; own = ...; slot = combined; published = true; unlock
- *		a caller		lock; imposed = ...; if published: slot = combined; unlock
+ *		a caller		lock; still the process? imposed = ...; if published: its slot =
+ *						combined; unlock
  *		detaching		lock; published = false; unlock; the slot is given up
+ *
+ * A caller finds the process by its number among the others, which may be another's at any
+ * moment.  So it asks again with the lock held, and finds the slot then.  One that comes
+ * later begins its entry anew when it publishes.
  *
  * Parallel workers have what their leader has.  A worker joins the leader's group before
  * it first publishes, and copies the leader's entry then; a caller changes the leader's
@@ -40,8 +45,10 @@
  *   1. An entry of another process than .pid says nothing: a process that finds the
  *      number of another one there begins anew (not asserted: it is what combined() is
  *      called after).
- *   2. While .published, the slot is the process's own.  So a caller never writes into the
- *      slot of a process that came later (asserted in imposed_publish()).
+ *   2. While .published, the slot is the process's own: it withdraws before it gives the
+ *      slot up, at exit while it still has its number (attach.c).  So a caller, who finds the
+ *      slot by its owner's name with the lock held, never writes into that of a process
+ *      that came later (asserted in imposed_publish()).
  *
  * WEAKNESSES.  Behind a connection pooler what is imposed stays with the server's
  * session, whose client may change.  Processes that run no transactions, such as the
@@ -203,24 +210,38 @@ imposed_withdraw(void)
 	SpinLockRelease(&entry->mutex);
 }
 
-/* Impose something on a process; false if what is there was imposed by right, and this
- * is not. */
+/* Say in the slot of the entry's process what holds for it.  With its mutex held. */
+static void
+say_for(const Entry *entry, uint64 name)
+{
+	struct giveway_slot *slot = entry->published ? slot_named(name) : NULL;
+
+	if (slot)
+		slot_say(slot, combined(entry));
+}
+
+/* Impose something on a process, unless it has ended; false if what is there was imposed
+ * by right, and this is not. */
 static bool
 impose(const PGPROC *proc, int pid, Imposed imposed)
 {
 	Entry	   *entry = entry_of(proc);
-	struct giveway_slot *slot = slot_find(pid);
-	bool		allowed;
+	uint64		name = slot_name(pid);
+	bool		allowed = true;
 
 	if (entry == NULL)
 		return true;
 	SpinLockAcquire(&entry->mutex);
-	begin_anew(entry, pid);
-	allowed = imposed.by_right || !entry->imposed.by_right;
-	if (allowed)
-		entry->imposed = imposed;
-	if (allowed && entry->published && slot)
-		slot_say(slot, combined(entry));
+	if (proc->pid == pid)
+	{
+		begin_anew(entry, pid);
+		allowed = imposed.by_right || !entry->imposed.by_right;
+		if (allowed)
+		{
+			entry->imposed = imposed;
+			say_for(entry, name);
+		}
+	}
 	SpinLockRelease(&entry->mutex);
 	return allowed;
 }
@@ -234,26 +255,29 @@ impose_on_workers(const PGPROC *leader, Imposed imposed)
 		const PGPROC *proc = &ProcGlobal->allProcs[number];
 		int			pid = proc->pid;
 
+		/* The number first: if it is still the worker's afterwards, so is the group. */
+		pg_read_barrier();
 		if (proc != leader && proc->lockGroupLeader == leader && pid != 0)
 			(void) impose(proc, pid, imposed);
 	}
 }
 
-/* Demote a process or take that back. */
+/* Demote a process, unless it has ended, or take that back. */
 static void
-set_demoted(const PGPROC *proc, bool demoted)
+set_demoted(const PGPROC *proc, int pid, bool demoted)
 {
 	Entry	   *entry = entry_of(proc);
-	int			pid = proc->pid;
-	struct giveway_slot *slot = slot_find(pid);
+	uint64		name = slot_name(pid);
 
 	if (entry == NULL || pid == 0)
 		return;
 	SpinLockAcquire(&entry->mutex);
-	begin_anew(entry, pid);
-	entry->demoted = demoted;
-	if (entry->published && slot)
-		slot_say(slot, combined(entry));
+	if (proc->pid == pid)
+	{
+		begin_anew(entry, pid);
+		entry->demoted = demoted;
+		say_for(entry, name);
+	}
 	SpinLockRelease(&entry->mutex);
 }
 
@@ -264,13 +288,16 @@ set_demoted(const PGPROC *proc, bool demoted)
 void
 imposed_demote(const PGPROC *leader, bool demoted)
 {
-	set_demoted(leader, demoted);
+	set_demoted(leader, leader->pid, demoted);
 	for (int number = 0; number < imposed_count(); number++)
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[number];
+		int			pid = proc->pid;
 
+		/* As in impose_on_workers(). */
+		pg_read_barrier();
 		if (proc != leader && proc->lockGroupLeader == leader)
-			set_demoted(proc, demoted);
+			set_demoted(proc, pid, demoted);
 	}
 }
 
@@ -362,7 +389,9 @@ Datum
 giveway_set(PG_FUNCTION_ARGS)
 {
 	Imposed		imposed = {.claim = claim_from_arguments(fcinfo)};
-	PGPROC	   *proc;
+	int			wanted = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT32(0);
+	PGPROC	   *proc,
+			   *leader;
 	int			pid;
 
 	if (entries == NULL)
@@ -370,16 +399,19 @@ giveway_set(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("giveway was not loaded at the start of the server"),
 				 errhint("Name giveway in shared_preload_libraries and restart the server.")));
-	proc = PG_ARGISNULL(0) ? NULL : BackendPidGetProc(PG_GETARG_INT32(0));
-	if (proc && proc->lockGroupLeader)
-		proc = proc->lockGroupLeader;
-	pid = proc ? proc->pid : 0;
-	if (pid == 0)
+	proc = wanted ? BackendPidGetProc(wanted) : NULL;
+	leader = proc ? proc->lockGroupLeader : NULL;
+	pid = leader ? leader->pid : wanted;
+	pg_read_barrier();
+	/* Ended since, and another process has its number: as if it had ended before. */
+	if (proc == NULL || proc->pid != wanted || pid == 0)
 	{
-		ereport(WARNING, (errmsg("PID %d is not a PostgreSQL session",
-								 PG_ARGISNULL(0) ? 0 : PG_GETARG_INT32(0))));
+		ereport(WARNING, (errmsg("PID %d is not a PostgreSQL session", wanted)));
 		PG_RETURN_BOOL(false);
 	}
+	if (leader)
+		proc = leader;
+	/* Those to the session's role, unless it has ended: then impose() does nothing. */
 	check_rights(proc);
 	imposed.by_right = has_the_right(GetUserId());
 	(void) slot_open_awaited(settings.dir);

@@ -272,13 +272,25 @@ slot_is_outdated(void)
 	return giveway_mapping_ && SLOT_LOAD(giveway_mapping_->table->replaced) != 0;
 }
 
+/* The name under which pid owns slots; 0 if there is no table.  Makes a system call. */
+uint64
+slot_name(int pid)
+{
+	return giveway_mapping_ ? giveway_owner_of_(pid) : 0;
+}
+
+/* The slot whose owner has this name, or NULL. */
+struct giveway_slot *
+slot_named(uint64 name)
+{
+	return name ? giveway_find_(giveway_mapping_, name) : NULL;
+}
+
 /* The slot in which pid is the owner, or NULL. */
 struct giveway_slot *
 slot_find(int pid)
 {
-	unsigned long long owner = giveway_mapping_ ? giveway_owner_of_(pid) : 0;
-
-	return owner ? giveway_find_(giveway_mapping_, owner) : NULL;
+	return slot_named(slot_name(pid));
 }
 
 /* A wiped slot in which pid is the owner, or NULL if there is no room. */

@@ -5,12 +5,15 @@
 //!   FREE ------------------------> CLAIMED ------------------> OBEYED
 //!    ^                                                           |
 //!    |      release, or reclaim by UFS after the owner's exit:   |
-//!    +----------------- version = 0, owner = 0 ------------------+
+//!    +--------- owner me -> LEAVING, version = 0, owner = 0 -----+
 //! ```
 //!
+//! Several may take the slot of a dead thread back at a time. One of them changes `owner`
+//! to [`LEAVING`]; until that one is done, nobody claims the slot.
+//!
 //! Invariants, numbered as in the header:
-//! 1. Only the thread that changed `owner` from 0 to its name writes the slot, until it
-//!    changes it back. (asserted by the model checker only: in a real table any
+//! 1. Only the thread that changed `owner` from 0 to its name writes the slot, until
+//!    `owner` is changed to [`LEAVING`]; then only whoever did that, until it is 0. (asserted by the model checker only: in a real table any
 //!    program of the user may write any word)
 //! 2. `version` is 0 whenever `owner` is 0, and while a claim wipes. (asserted in the
 //!    model's `wipe`; in a real table not, as above)
@@ -21,19 +24,21 @@
 //!
 //! Known weakness: the kernel may reuse a thread number, and so a name, while a slot of
 //! that name is still claimed. The new thread takes the slot over and wipes it; until
-//! then UFS applies the old thread's hints to it.
+//! then UFS applies the old thread's hints to it. Whoever takes back a slot of the old
+//! thread may take it from the new one. A program that is killed while a slot of its own
+//! is [`LEAVING`] leaves it so until UFS is loaded again.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-#[cfg(test)]
-use Ordering::Acquire;
-use Ordering::{AcqRel, Relaxed, Release, SeqCst};
+use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// The layout of a slot's contents that counts.
 pub(crate) const VERSION: u32 = 1;
+/// The owner of a slot that somebody is giving back: no thread's name.
+pub(crate) const LEAVING: u64 = u64::MAX;
 /// Steps that every search takes from a thread's home. A model has fewer.
 pub(crate) const PROBES: u32 = if cfg!(loom) { 1 } else { 32 };
 
@@ -99,33 +104,23 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
     Some(index)
 }
 
-/// Releases `owner`'s slot, unless another thread has taken it.
-pub(crate) fn release(table: &impl Slots, index: u32, owner: u64) {
+/// Gives back `owner`'s slot; false if it has another owner by now.
+pub(crate) fn release(table: &impl Slots, index: u32, owner: u64) -> bool {
     let word = table.owner(index);
-    if word.load(Relaxed) != owner {
-        return;
+    let ours = word.compare_exchange(owner, LEAVING, AcqRel, Relaxed);
+    if ours.is_ok() {
+        table.version(index).store(0, Release);
+        // Another one may have ended this, if it took us for dead.
+        let _ = word.compare_exchange(LEAVING, 0, AcqRel, Relaxed);
+        table.claims().fetch_add(1, Release);
     }
-    table.version(index).store(0, Release);
-    // Either way it is not ours any more.
-    let _ = word.compare_exchange(owner, 0, AcqRel, Relaxed);
-    table.claims().fetch_add(1, Release);
+    ours.is_ok()
 }
 
-/// Takes a slot back whose owner is dead.
-pub(crate) fn reclaim(
-    table: &impl Slots,
-    index: u32,
-    is_dead: &mut impl FnMut(u64) -> bool,
-) -> bool {
-    let owner = table.owner(index).load(Relaxed);
-    if owner == 0 || !is_dead(owner) {
-        return false;
-    }
-    table.version(index).store(0, Release);
-    let word = table.owner(index);
-    let ours = word.compare_exchange(owner, 0, AcqRel, Relaxed).is_ok();
-    table.claims().fetch_add(1, Release);
-    ours
+/// The slots that have owners, with these.
+pub(crate) fn owned(table: &impl Slots) -> Vec<(u32, u64)> {
+    let owners = (1..table.nr_slots()).map(|index| (index, table.owner(index).load(Acquire)));
+    owners.filter(|&(_, owner)| owner != 0).collect()
 }
 
 /// The slot that is obeyed for `owner`, as UFS looks for it in BPF.

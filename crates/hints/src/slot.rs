@@ -171,9 +171,11 @@ impl Table {
     /// of its pid namespace, `is_alive` denies. For the process that keeps the table.
     /// Returns how many.
     pub fn reclaim(&self, mut is_alive: impl FnMut(u32, u32) -> bool) -> usize {
-        let mut is_dead = |owner: u64| !is_alive(owner as u32, (owner >> 32) as u32);
-        (1..self.mapping.nr_slots())
-            .filter(|&index| claim::reclaim(&self.mapping, index, &mut is_dead))
+        // All are read before `is_alive` looks, so that it may list the living once.
+        let owned = claim::owned(&self.mapping).into_iter();
+        owned
+            .filter(|&(_, owner)| !is_alive(owner as u32, (owner >> 32) as u32))
+            .filter(|&(index, owner)| claim::release(&self.mapping, index, owner))
             .count()
     }
 

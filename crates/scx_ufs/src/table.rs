@@ -157,16 +157,7 @@ impl Keeper {
 
     /// Frees the slots of threads that have ended.
     pub(crate) fn sweep(&self) {
-        let mut all = None;
-        let mut may_live = |tid: u32, namespace| {
-            let here = Path::new("/proc").join(tid.to_string()).exists();
-            here && namespace == own_namespace()
-                || all
-                    .get_or_insert_with(AllThreads::now)
-                    .may_have(tid, namespace)
-        };
-        let tables = self.tables().into_iter();
-        let swept: usize = tables.map(|(_, table)| table.reclaim(&mut may_live)).sum();
+        let swept: usize = self.tables().iter().map(|(_, table)| sweep(table)).sum();
         if swept > 0 {
             info!("freed {swept} hint slots of threads that have ended");
         }
@@ -176,6 +167,21 @@ impl Keeper {
     pub(crate) fn place(&self, sessions: &mut Sessions) {
         sessions.round(&self.tables(), own_namespace());
     }
+}
+
+/// Frees the slots of a table whose threads have ended; returns how many.
+///
+/// The threads of other namespaces are listed once, after all owners were read: a thread
+/// that begins later owns none of these slots, though it may own one by then.
+fn sweep(table: &Table) -> usize {
+    let mut all = None;
+    table.reclaim(|tid, namespace| {
+        let here = Path::new("/proc").join(tid.to_string()).exists();
+        here && namespace == own_namespace()
+            || all
+                .get_or_insert_with(AllThreads::now)
+                .may_have(tid, namespace)
+    })
 }
 
 /// The inode number of a process's pid namespace.

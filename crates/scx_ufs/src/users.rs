@@ -194,16 +194,23 @@ impl Tables {
         let fitting = map
             .as_ref()
             .filter(|map| self.fits(map) && is_private(&path));
-        let Some((map, number)) = fitting.and_then(|map| Some((map, map.info().ok()?.info.id)))
-        else {
+        let found = fitting.and_then(|map| self.open(uid, map, known));
+        if found.is_none() {
             info!(
-                "the hint table of user {uid} has changed its size, version or owner: clients open it again"
+                "the hint table of user {uid} has changed its size, version or owner, or cannot \
+                 be written: clients open it again"
             );
             if let Err(error) = self.forget(uid, map.as_ref()) {
                 warn!("{error:#}");
             }
-            return None;
-        };
+        }
+        found
+    }
+
+    /// A pinned map that fits, mapped; nothing if it cannot be: a program of its user may
+    /// have frozen it.
+    fn open(&self, uid: u32, map: &MapHandle, known: &mut Vec<UserTable>) -> Option<UserTable> {
+        let number = map.info().ok()?.info.id;
         if let Some(at) = known.iter().position(|table| table.number == number) {
             return Some(known.swap_remove(at));
         }

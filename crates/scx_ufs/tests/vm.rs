@@ -39,6 +39,7 @@ mod basics {
         pinned_sleeper_gets_no_more_than_its_weight
         tasks_that_are_next_keep_no_other_cgroup_away
         weight_change_takes_effect_at_once
+        forks_and_moves_gain_no_share
         cpu_idle_is_background_while_it_lasts
         threads_and_children_follow_their_process
         cpu_idle_is_background_where_marks_count
@@ -66,6 +67,7 @@ mod hints {
         kill9_of_a_client_frees_its_slot
         slots_run_out_without_harm
         losing_the_group_ends_the_right_to_rise
+        lent_credentials_give_no_right_and_take_no_slot
         boosted_holder_of_a_mutex
         boosted_holder_of_a_spinlock
         boosted_chain_of_three
@@ -74,6 +76,9 @@ mod hints {
         read_waiter_for_a_spinlock
         read_holder_of_a_heavyweight_lock
         boost_of_a_holder_that_never_releases_expires
+        another_slot_gives_no_other_boost
+        waiters_are_all_woken_though_the_first_preempts
+        slot_s_next_owner_keeps_its_marks
         inversions_are_counted_without_boosts
         holder_among_equals_runs_on_until_it_lets_go
         endless_holder_gets_no_more_than_its_equal

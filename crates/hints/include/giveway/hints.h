@@ -490,10 +490,16 @@ static inline struct giveway_slot *giveway_claim_(const struct giveway_mapping_ 
 static inline void giveway_give_back_(const struct giveway_mapping_ *mapping,
 				      struct giveway_slot *slot, unsigned long long owner)
 {
-	if (!owner || GIVEWAY_LOAD_(slot->owner) != owner)
+	unsigned long long leaving = GIVEWAY_OWNER_LEAVING;
+
+	/* One that somebody is giving back already is that one's. */
+	if (!owner || owner == leaving ||
+	    !__atomic_compare_exchange_n(&slot->owner, &owner, leaving, 0, __ATOMIC_ACQ_REL,
+					 __ATOMIC_RELAXED))
 		return;
 	__atomic_store_n(&slot->version, 0, __ATOMIC_RELEASE);
-	__atomic_compare_exchange_n(&slot->owner, &owner, 0, 0, __ATOMIC_ACQ_REL,
+	/* Another one may have ended this, if it took us for dead. */
+	__atomic_compare_exchange_n(&slot->owner, &leaving, 0, 0, __ATOMIC_ACQ_REL,
 				    __ATOMIC_RELAXED);
 	__atomic_fetch_add(&mapping->table->claims, 1, __ATOMIC_RELEASE);
 }

@@ -22,13 +22,15 @@
  *
  *	claim:		reach >= steps; owner 0 -> me (compare and swap); wipe;
  *			version = 1; claims += 1
- *	release:	version = 0; owner = 0; claims += 1
- *	reclaim:	the same, by UFS, when the owner has exited
+ *	release:	owner me -> GIVEWAY_OWNER_LEAVING (compare and swap); version = 0;
+ *			owner = 0; claims += 1
+ *	reclaim:	the same, by UFS or by a program of the same user, when the owner
+ *			has exited
  *
  * INVARIANTS (1, 2 and 5 are not asserted as they run, since any program of the user
  * may write any word; src/claim.rs has the protocol checked by a model checker)
- *   1. Only the thread that changed owner from 0 to its name writes the slot, until it
- *      changes it back; UFS does so for an owner that has exited.
+ *   1. Only the thread that changed owner from 0 to its name writes the slot, until owner
+ *      is changed to GIVEWAY_OWNER_LEAVING; then only whoever did that, until it is 0.
  *   2. version is 0 whenever owner is 0, and while a claim wipes: what a slot
  *      holds counts only while version is GIVEWAY_SLOT_VERSION.
  *   3. UFS obeys a slot for a task only if owner is that task's name, and the
@@ -63,6 +65,9 @@
 #define GIVEWAY_HELD_MAX 200
 /* The name of a table in its directory. */
 #define GIVEWAY_TABLE_NAME "giveway_slots"
+
+/* The owner of a slot that somebody is giving back: no thread's name. */
+#define GIVEWAY_OWNER_LEAVING (~0ULL)
 
 /* A slot's tier: enum giveway_tier plus one, so that zeroed memory says nothing. */
 #define GIVEWAY_SLOT_TIER_CGROUP 0

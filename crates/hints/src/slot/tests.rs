@@ -138,6 +138,24 @@ fn only_slots_of_dead_threads_are_reclaimed() {
 }
 
 #[test]
+fn a_thread_that_begins_after_the_living_were_listed_keeps_its_slot() {
+    let dir = file(4);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let at = |index| (1..).find(|&owner| claim::home(owner, 4) == index).unwrap();
+    let claim = |index| claim::claim(&table.mapping, at(index)).unwrap();
+    claim(1);
+    let mut living: Option<Vec<u32>> = None;
+    let swept = table.reclaim(|tid, _| {
+        let living = living.get_or_insert_with(|| {
+            claim(3);
+            Vec::new()
+        });
+        living.contains(&tid)
+    });
+    assert_eq!((swept, table.usage().0), (1, 1));
+}
+
+#[test]
 fn locks_beyond_the_limit_are_not_recorded_and_release_has_no_effect() {
     let dir = file(2);
     let slot = Table::open(Some(dir.path())).unwrap().attach().unwrap();

@@ -34,10 +34,19 @@
  * ends when the lock is free or no urgent task waits for it. A waiter that wakes up
  * preempts a boosted task at once: it was probably given its lock.
  *
+ * HANDING OVER. Some locks are released before those are woken that waited for them, one
+ * by one, and work that one task has done for others likewise. The first to be woken may
+ * take the CPU from the task that wakes. It holds nothing any more, and the others sleep on
+ * until it runs again. So when a background task with a slot wakes one that waited, UFS
+ * notes for what. If the task then loses its CPU while others wait for the same, it is
+ * boosted as if it held that, until it next leaves a CPU.
+ *
  * BOUNDS. After BOOST_ROW boosted slices in a row time-sensitive work of the CPU gets
  * one slice. A boost lasts for at most boost_ns; then the holder is not boosted for as
- * long again. Holder and waiter must have the same user and domain. All of this is
- * counted.
+ * long again, in whatever slot. Holder and waiter must have the same user and domain. All
+ * of this is counted. A task that leaves its CPU is compared with COMPARED_MAX others of
+ * its user at most, for which READS_MAX words of its memory are read, none after the first
+ * that cannot be: with interrupts off, how long that takes must not be for users to say.
  *
  * INVARIANTS
  *   1. The sets are supersets: matches() compares snapshots. A task that starts to run
@@ -49,6 +58,8 @@
  *      from before it is inserted until it runs or leaves. (asserted in turn_to())
  *   4. The CPU that makes .boosted non-zero, with a compare and swap, has the task run.
  *      (not asserted: it concerns what follows; tests measure the waits)
+ *   5. While .boosted is non-zero, .boost_since is 0 or when that boost began: it is set
+ *      after .boosted and becomes 0 before it. (not asserted)
  *
  * DEPARTURES. The paper lets a boosted task compete in its new tier; here it runs before
  * that tier, since half a share of a busy CPU would double the wait. The paper looks
@@ -60,14 +71,18 @@
  * followed for CHAIN_MAX holders. A task that another CPU stops (a change of affinity)
  * keeps its older snapshot until it next leaves by itself. A waiter that spins, and that
  * dispatch lets run on, stays in the waiters until it stops. Slices end at a tick. A
- * lock released in the middle of a slice is noticed when its waiter wakes up. With
- * --boost-ms 0 no task is boosted and everything is counted, which shows what boosts
- * achieve.
+ * lock released in the middle of a slice is noticed when its waiter wakes up. A waiter or
+ * holder beyond COMPARED_MAX is not seen. A task that hands something over is taken for one
+ * that still does for as long as others wait for the same, whoever holds it by now: one
+ * slice for each that it has woken. With --boost-ms 0 no task is boosted and everything is
+ * counted, which shows what boosts achieve.
  */
 #ifndef UFS_BOOST_H
 #define UFS_BOOST_H
 
 #define CHAIN_MAX 8
+/* Slots that a task is compared with when it leaves its CPU. */
+#define COMPARED_MAX 512
 
 struct slot_set holders;
 /* Boosted tasks in their group's queue, which dispatch is to move to BOOST_DSQ. */
@@ -75,7 +90,7 @@ struct slot_set to_fetch;
 
 static __always_inline bool is_boosted(struct task_ctx *tc)
 {
-	return tc->slot && READ_ONCE(state_of(tc->slot)->boosted) &&
+	return has_state(tc) && READ_ONCE(state_of(tc->slot)->boosted) &&
 	       tc->tier == GIVEWAY_TIER_BACKGROUND;
 }
 
@@ -99,6 +114,8 @@ __once int take_snapshot(u32 index, bool runnable)
 	state->event = 0;
 	state->asks = ASKS_NOTHING;
 	state->runnable = runnable;
+	state->handing = runnable ? state->handed : 0;
+	state->handed = 0;
 	/* Mostly no lock is held, and an iterator costs three calls even then. */
 	n = READ_ONCE(slot->locks.nheld);
 	if (READ_ONCE(slot->reader.nheld_addr)) {
@@ -123,6 +140,11 @@ __once int take_snapshot(u32 index, bool runnable)
 
 /* ---- Matching waiters with holders ---- */
 
+static __always_inline u64 lock_waited_for(struct slot_state *w)
+{
+	return w->wait ? w->wait : w->wait_spin ? w->wait_spin : w->event;
+}
+
 /* Whether the owner of @waiter waits for what the owner of @holder holds. */
 __once u32 matches(u32 waiter, u32 holder)
 {
@@ -133,6 +155,9 @@ __once u32 matches(u32 waiter, u32 holder)
 		return UFS_BOOST_NONE;
 	if (h->spin && (h->spin == w->wait || h->spin == w->wait_spin))
 		return UFS_BOOST_LOCK;
+	if (h->handing && h->handed_to != waiter && h->handing == lock_waited_for(w))
+		return asks == ASKS_TRANCHE ? UFS_BOOST_TRANCHE :
+		       asks == ASKS_LEADER ? UFS_BOOST_LEADER : UFS_BOOST_LOCK;
 	bpf_for(i, 0, UFS_HELD_SEEN) {
 		u64 lock = h->held[i & (UFS_HELD_SEEN - 1)];
 
@@ -156,11 +181,6 @@ __once u32 matches(u32 waiter, u32 holder)
 		}
 	}
 	return UFS_BOOST_NONE;
-}
-
-static __always_inline u64 lock_waited_for(struct slot_state *w)
-{
-	return w->wait ? w->wait : w->wait_spin ? w->wait_spin : w->event;
 }
 
 /* Whether waiting work is urgent: time-sensitive, or boosted for work that is. */
@@ -207,8 +227,10 @@ static __always_inline void end_boost(struct slot_state *h)
 
 	if (!h->boosted)
 		return;
-	lasted = time_delta(scx_bpf_now(), h->boost_since);
-	h->boosted = UFS_BOOST_NONE;
+	lasted = h->boost_since ? time_delta(scx_bpf_now(), h->boost_since) : 0;
+	h->boost_since = 0;
+	/* The exchange: invariant 5. */
+	__sync_lock_test_and_set(&h->boosted, UFS_BOOST_NONE);
 	h->report.last_boost_ns = lasted;
 	stats()->boost_ns_log2[coarse_bucket(lasted)]++;
 }
@@ -217,25 +239,24 @@ static __always_inline void end_boost(struct slot_state *h)
 __once int review_holder(u32 holder)
 {
 	struct slot_state *h = state_of(holder);
-	u32 words = slot_words(), word, i;
+	u32 compared = unknown_zero(), word, i;
 
 	if (set_is_empty(&waiters)) {
 		end_boost(h);
 		return 0;
 	}
-	bpf_for(word, 0, UFS_SLOT_WORDS) {
-		u64 bits;
+	begin_reads();
+	bpf_for(word, first_word(holder), end_word(holder)) {
+		u64 bits = set_word(&waiters, word);
 
-		if (word >= words)
-			break;
-		bits = set_word(&waiters, word);
 		bpf_for(i, 0, 64) {
 			u32 waiter, kind;
 
-			if (!bits)
+			if (!bits || compared >= COMPARED_MAX)
 				break;
 			waiter = (word << 6) + ctzll(bits);
 			bits &= bits - 1;
+			compared++;
 			if (!is_urgent(state_of(waiter)))
 				continue;
 			kind = matches(waiter, holder);
@@ -243,7 +264,8 @@ __once int review_holder(u32 holder)
 				continue;
 			if (!h->boosted) {
 				boost_holder(waiter, holder, kind);
-			} else if (time_delta(scx_bpf_now(), h->boost_since) > boost_ns) {
+			} else if (h->boost_since &&
+				   time_delta(scx_bpf_now(), h->boost_since) > boost_ns) {
 				end_boost(h);
 				h->no_boost_until = scx_bpf_now() + boost_ns;
 				h->report.expired++;
@@ -271,10 +293,11 @@ __once int wake_boosted(u32 slot)
 
 	if (!p)
 		return 0;
+	/* Its number may be another's by now. */
 	tc = task_ctx(p);
 	/* Asleep: it is boosted when it wakes up. On its way to a queue: dispatch finds
 	 * it there. This CPU is about to look for work. */
-	if (tc && (tc->waits & WAITS_BG)) {
+	if (tc && tc->slot == slot && (tc->waits & WAITS_BG)) {
 		request_fetch(slot);
 		cpu = scx_bpf_task_cpu(p);
 		if (!allowed_on(p, here) || (is_migration_disabled(p) && cpu != here))
@@ -287,10 +310,11 @@ __once int wake_boosted(u32 slot)
 /* The owner of @from waits, and is urgent: boost the holders that it waits for. */
 __once int boost_holders(u32 from)
 {
-	u32 chain[CHAIN_MAX] = {}, n = 1, words = slot_words(), at, word, i;
+	u32 chain[CHAIN_MAX] = {}, n = 1, compared = unknown_zero(), at, word, i;
 
 	if (set_is_empty(&holders))
 		return 0;
+	begin_reads();
 	chain[0] = from;
 	__sink(n);
 	bpf_for(at, 0, CHAIN_MAX) {
@@ -298,19 +322,17 @@ __once int boost_holders(u32 from)
 
 		if (at >= n)
 			break;
-		bpf_for(word, 0, UFS_SLOT_WORDS) {
-			u64 bits;
+		bpf_for(word, first_word(from), end_word(from)) {
+			u64 bits = set_word(&holders, word);
 
-			if (word >= words)
-				break;
-			bits = set_word(&holders, word);
 			bpf_for(i, 0, 64) {
 				u32 holder, kind;
 
-				if (!bits)
+				if (!bits || compared >= COMPARED_MAX)
 					break;
 				holder = (word << 6) + ctzll(bits);
 				bits &= bits - 1;
+				compared++;
 				kind = matches(waiter, holder);
 				if (!kind || !boost_holder(waiter, holder, kind))
 					continue;
@@ -337,12 +359,31 @@ static __always_inline void note_sleep(struct slot_state *state)
 		state->sleeps_since = scx_bpf_now();
 }
 
-/* The slot no longer belongs to its owner. */
-__once int forget_slot(u32 slot)
+/* The task's slot, if it had one, is its own no longer; what another one has said in it since
+ * stays. */
+__once int forget_slot(struct task_ctx *tc __arg_nonnull)
 {
-	set_put(&holders, slot, false);
-	set_put(&waiters, slot, false);
-	end_boost(state_of(slot));
+	if (!has_state(tc))
+		return 0;
+	set_put(&holders, tc->slot, false);
+	set_put(&waiters, tc->slot, false);
+	end_boost(state_of(tc->slot));
+	return 0;
+}
+
+/* The owner of @slot, which waited for something, wakes up, mostly by the doing of the task
+ * that runs here: see HANDING OVER. One that naps is woken by its clock. */
+__once int note_handing(u32 slot)
+{
+	struct task_ctx *tc = task_ctx(bpf_get_current_task_btf());
+	struct slot_state *w = state_of(slot), *state;
+
+	if (!tc || tc->slot == slot || tc->tier != GIVEWAY_TIER_BACKGROUND || !has_state(tc) ||
+	    w->wait_spin || w->asks == ASKS_RESCUE)
+		return 0;
+	state = state_of(tc->slot);
+	state->handed = lock_waited_for(w);
+	state->handed_to = slot;
 	return 0;
 }
 
@@ -356,19 +397,20 @@ __once int leave_cpu(struct task_ctx *tc __arg_nonnull, bool runnable)
 	slot = tc->slot;
 	if (!slot)
 		return 0;
-	if (!is_own_slot(tc)) {
+	if (!is_own_slot(tc) || !has_state(tc)) {
 		/* Released since; apply_hints() will notice. */
-		forget_slot(slot);
+		forget_slot(tc);
 		return 0;
 	}
 	state = state_of(slot);
 	state->tier = tc->tier;
 	take_snapshot(slot, runnable);
-	holds = state->nheld || state->spin || (runnable && rescues(slot));
+	holds = state->nheld || state->spin || state->handing || (runnable && rescues(slot));
 	waits = state->wait || state->wait_spin || state->asks;
 	if (tc->tier == GIVEWAY_TIER_BACKGROUND && holds) {
 		set_put(&holders, slot, true);
 		review_holder(slot);
+		tc->no_boost_until = state->no_boost_until;
 	} else {
 		if (set_has(&holders, slot))
 			set_put(&holders, slot, false);

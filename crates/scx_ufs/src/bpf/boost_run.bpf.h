@@ -99,7 +99,9 @@ __once int fetch_boosted(u32 cpu)
 			if (!p)
 				continue;
 			tc = task_ctx(p);
-			if (!tc || !(tc->waits & WAITS_BG) || tc->boost || tc->floor) {
+			/* Its number may be another's by now, and the boost over. */
+			if (!tc || tc->slot != slot || !is_boosted(tc) ||
+			    !(tc->waits & WAITS_BG) || tc->boost || tc->floor) {
 				bpf_task_release(p);
 				continue;
 			}

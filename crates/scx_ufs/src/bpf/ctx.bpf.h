@@ -124,6 +124,7 @@ struct cpu_ctx {
 	u32 has_next;		/* a task is in the local queue by next.bpf.h */
 	u64 claim_latest;	/* of the task that .claimed is about: see next.bpf.h */
 	u32 boost_row;		/* boosted runs since others had the CPU */
+	u32 reads_left;		/* that a task which leaves the CPU may cause: reader.bpf.h */
 	u32 in_core_ts;		/* counted in core_ts */
 	u64 late_ns;		/* CPU time used since it last advanced the clocks */
 	u64 ts_late;		/* what it owes ts_clock, and */
@@ -281,6 +282,8 @@ struct task_ctx {
 	u32 floor;		/* enum tier_override, as is .boost */
 	/* Hints: see hints.bpf.h and boost.bpf.h. */
 	u32 slot;		/* verified to be its own; 0: none */
+	u32 pid;		/* by which that slot's state is known to be its own */
+	u64 no_boost_until;	/* it was boosted for too long, in whatever slot */
 	u32 boost;
 	u32 boost_ran;		/* its latest run was boosted */
 	u32 uid;		/* its user when it last looked for a slot */

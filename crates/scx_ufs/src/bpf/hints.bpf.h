@@ -9,8 +9,9 @@
  *
  * A TABLE FOR EACH USER. A process that maps a table may write all of it, so a table
  * applies to its user's tasks only: UFS searches for a task in the table of the task's
- * effective user, as the kernel has it. The loader makes tables, passes each to its user only,
- * and enters it in table_users. A slot's number is that of its table, and in the lower
+ * effective user, as the kernel has it. User and rights are the task's own (real_cred), not
+ * those that the kernel lends it (cred): overlayfs has every task act as whoever has mounted
+ * it. The loader makes tables, passes each to its user only, and enters it in table_users. A slot's number is that of its table, and in the lower
  * slot_bits that of its page.
  *
  * FINDING THE SLOT. A task searches for a slot of its name when header.claims has
@@ -49,6 +50,10 @@
  *   3. Only UFS writes state_of(slot); what a program writes into the table gets there
  *      by apply_hints() and take_snapshot(), which bound it. (not asserted: user space
  *      cannot map it)
+ *   4. What is in state_of(slot), and in the sets of slots, is the doing of the task whose
+ *      slot UFS found last: a task whose slot another one has claimed since writes nothing
+ *      there, though its task_ctx.slot still has the number. (has_state() is asked before;
+ *      not asserted)
  *
  * WEAKNESSES: an inherited hint is in no slot, so it is lost when UFS is loaded again. A
  * task that sleeps, or that waits in a queue, changes its tier when it next wakes up or
@@ -118,14 +123,18 @@ struct slot_state {
 	u32 runnable;		/* left the CPU without going to sleep */
 	u32 awaited;		/* urgent work has waited for it since it left the CPU */
 	u64 sleeps_since;	/* for a lightweight lock, time-sensitive; 0: it does not */
+	/* It has woken the owner of a slot that waited for something: see HANDING OVER. */
+	u64 handed;		/* what that one waited for; 0: it has woken none */
+	u64 handing;		/* the same when it left its CPU */
+	u32 handed_to;
 	u32 uid;
 	u32 pid;
 	u32 tier;
 	/* By the task that boosts it; see boost.bpf.h. */
 	u32 boosted;		/* enum ufs_boost */
 	u64 boost_lock;
-	u64 boost_since;
-	u64 no_boost_until;
+	u64 boost_since;	/* 0: it has begun just now */
+	u64 no_boost_until;	/* the owner's, see there */
 	struct giveway_report report;
 	/* Published by the loader beside the owner's report. */
 	u64 boosted_runs;
@@ -212,6 +221,18 @@ static __always_inline u32 slot_words(void)
 	return list ? ((READ_ONCE(list->nr) << slot_bits) + 63) >> 6 : 0;
 }
 
+/* Of a set, the words that have slots of the table of @slot: from this one on, */
+static __always_inline u32 first_word(u32 slot)
+{
+	return (table_of(slot) << slot_bits) >> 6;
+}
+
+/* and up to this one. */
+static __always_inline u32 end_word(u32 slot)
+{
+	return (((table_of(slot) + 1) << slot_bits) + 63) >> 6;
+}
+
 /* The table of this user; UFS_TABLES_MAX: none. */
 __once u32 find_table(u32 uid)
 {
@@ -231,12 +252,18 @@ __once u32 find_table(u32 uid)
 
 static __always_inline u32 user_of(struct task_struct *p)
 {
-	return p->cred->euid.val;
+	return p->real_cred->euid.val;
 }
 
 static __always_inline struct slot_state *state_of(u32 slot)
 {
 	return &slot_states[slot & (UFS_SLOTS_MAX - 1)];
+}
+
+/* Whether the task has a slot whose state is its own: invariant 4. */
+static __always_inline bool has_state(struct task_ctx *tc)
+{
+	return tc->slot && READ_ONCE(state_of(tc->slot)->pid) == tc->pid;
 }
 
 /* The task's name in the table: its number and its pid namespace. */
@@ -251,15 +278,16 @@ static __always_inline u64 name_of(struct task_struct *p)
 	return giveway_owner(upid.nr, BPF_CORE_READ(upid.ns, ns.inum));
 }
 
-/* The slot of this name in this table, if its version is valid; else 0. */
-__once u32 find_slot(u32 table, u64 owner)
+/* The slot of this name in this table, if its version is valid; else 0. @far: also where
+ * only a table that was nearly full has it, by its user's own word. */
+__once u32 find_slot(u32 table, u64 owner, bool far)
 {
 	struct giveway_header *head = header_of(table);
 	u32 nr = nr_slots, index, probes, i;
 
 	if (nr < 2 || !owner || !head || table >= UFS_TABLES_MAX)
 		return 0;
-	probes = giveway_slot_probes(READ_ONCE(head->reach), nr);
+	probes = giveway_slot_probes(far ? READ_ONCE(head->reach) : 0, nr);
 	bpf_for(i, 0, probes) {
 		struct giveway_slot *slot;
 
@@ -273,7 +301,7 @@ __once u32 find_slot(u32 table, u64 owner)
 	return 0;
 }
 
-__once int forget_slot(u32 slot);
+__once int forget_slot(struct task_ctx *tc __arg_nonnull);
 
 __once int search_slot(struct task_struct *p __arg_trusted)
 {
@@ -304,26 +332,27 @@ __once int search_slot(struct task_struct *p __arg_trusted)
 	__sync_fetch_and_add(&nr_looks, 1);
 	/* Each time: exec() in a thread gives it another number. */
 	tc->owner = name_of(p);
-	found = find_slot(tc->table, tc->owner);
+	found = find_slot(tc->table, tc->owner, true);
 	tc->process_slot = 0;
 	if (p->pid != p->tgid) {
 		tc->process_owner = name_of(BPF_CORE_READ(p, group_leader));
-		tc->process_slot = find_slot(tc->table, tc->process_owner);
+		tc->process_slot = find_slot(tc->table, tc->process_owner, true);
 	}
 	/* A slot of the process replaces the inherited hint. */
 	if (p->pid == p->tgid ? found : tc->process_slot)
 		tc->inherited = HINT_NONE;
-	if (found == tc->slot)
+	if (found == tc->slot && (!found || has_state(tc)))
 		return 0;
-	if (tc->slot)
-		forget_slot(tc->slot);
+	forget_slot(tc);
 	tc->slot = found;
 	if (!found)
 		return 0;
 	state = state_of(found);
 	__builtin_memset(state, 0, sizeof(*state));
+	tc->pid = p->pid;
 	state->pid = p->pid;
 	state->uid = tc->uid;
+	state->no_boost_until = tc->no_boost_until;
 	stat_inc(UFS_HINT_SLOT);
 	return 0;
 }
@@ -331,7 +360,7 @@ __once int search_slot(struct task_struct *p __arg_trusted)
 /* Whether the task may be above its cgroup's tier. The kernel keeps groups sorted. */
 __once bool may_raise(struct task_struct *p __arg_trusted)
 {
-	const struct cred *cred = p->cred;
+	const struct cred *cred = p->real_cred;
 	struct group_info *groups_of;
 	u32 i, gid, first = 0, end;
 
@@ -434,7 +463,7 @@ static __always_inline bool resolve_hint(struct task_struct *p, struct task_ctx 
 		if (may_raise(p)) {
 			*tier = GIVEWAY_TIER_TIME_SENSITIVE;
 		} else {
-			if (tc->slot)
+			if (has_state(tc))
 				state_of(tc->slot)->report.refused++;
 			stat_inc(UFS_HINT_REFUSED);
 		}
@@ -473,9 +502,9 @@ __once u32 inherited_hint(struct task_struct *p __arg_trusted, bool is_thread)
 	/* It may have claimed a slot since it was last scheduled. */
 	if (should_search(p, tc)) {
 		table = find_table(user_of(p));
-		slot = find_slot(table, name_of(p));
+		slot = find_slot(table, name_of(p), true);
 		if (!slot && p->pid != p->tgid)
-			slot = find_slot(table, name_of(BPF_CORE_READ(p, group_leader)));
+			slot = find_slot(table, name_of(BPF_CORE_READ(p, group_leader)), true);
 	}
 	return slot ? hint_in(slot) : tc->inherited;
 }
@@ -509,11 +538,10 @@ __once int apply_slot(struct task_struct *p __arg_trusted)
 		return 0;
 	tc->idle_policy = has_idle_policy(p);
 	if (!resolve_hint(p, tc, &tier, &load)) {
-		if (tc->slot)
-			forget_slot(tc->slot);
+		forget_slot(tc);
 		tc->slot = 0;
 		tc->process_slot = 0;
-	} else if (tc->slot) {
+	} else if (has_state(tc)) {
 		state_of(tc->slot)->tier = tier;
 	}
 	if (tier != tc->tier || load != tc->load)
@@ -600,22 +628,20 @@ static __always_inline void reclaim_slot(struct task_ctx *tc)
 	struct giveway_slot *slot = tc->slot ? slot_at(tc->slot) : NULL;
 	struct giveway_header *head = header_of(table_of(tc->slot));
 
-	if (!slot || !head || READ_ONCE(slot->owner) != tc->owner)
+	if (!slot || !head ||
+	    __sync_val_compare_and_swap(&slot->owner, tc->owner, GIVEWAY_OWNER_LEAVING) != tc->owner)
 		return;
 	WRITE_ONCE(slot->version, 0);
 	/* A full barrier: invariant 2 of the table. */
-	__sync_fetch_and_add(&nr_looks, 1);
-	WRITE_ONCE(slot->owner, 0);
+	__sync_val_compare_and_swap(&slot->owner, GIVEWAY_OWNER_LEAVING, 0);
 	__sync_fetch_and_add(&head->claims, 1);
-	forget_slot(tc->slot);
-	tc->slot = 0;
 	stat_inc(UFS_HINT_RECLAIM);
 }
 
 /* The task was waiting for a lock when it left its CPU. */
 static __always_inline bool was_waiting(struct task_ctx *tc)
 {
-	return tc->slot && set_has(&waiters, tc->slot);
+	return has_state(tc) && set_has(&waiters, tc->slot);
 }
 
 /* Write the owner's report into its slot. */

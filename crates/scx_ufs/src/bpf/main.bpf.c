@@ -81,6 +81,7 @@
 #include "throttle_queue.bpf.h"
 #include "floor.bpf.h"
 #include "reweight.bpf.h"
+#include "tasks.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -198,6 +199,8 @@ static __always_inline void start_with_slot(struct task_ctx *tc, u64 now, u64 wa
 	struct slot_state *state = state_of(tc->slot);
 	struct giveway_report *report = &state->report;
 
+	if (!has_state(tc))
+		return;
 	if (tc->wake_at) {
 		report->wakes++;
 		report->wake_ns += waited;
@@ -228,6 +231,8 @@ static __always_inline void count_run(struct task_ctx *tc, u64 used)
 {
 	struct giveway_report *report = &state_of(tc->slot)->report;
 
+	if (!has_state(tc))
+		return;
 	report->run_ns[tc->tier & 1] += used;
 	if (tc->boost == OVERRIDE_RUNNING) {
 		report->boosted_ns += used;
@@ -339,6 +344,8 @@ s32 BPF_STRUCT_OPS(ufs_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake
 		return prev_cpu;
 	}
 	tc->wake_at = bpf_ktime_get_ns();
+	if (unlikely(was_waiting(tc)))
+		note_handing(tc->slot);
 	apply_hints_awake(p, tc);
 	if (unlikely(is_throttled(tc))) {
 		/* Enqueue puts it into THROTTLED_DSQ: it needs no CPU. */
@@ -369,10 +376,13 @@ void BPF_STRUCT_OPS(ufs_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (unlikely(tc->waits || tc->floor || tc->boost))
 		leave_queue(tc);
-	if (enq_flags & SCX_ENQ_WAKEUP)
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		if (unlikely(was_waiting(tc)))
+			note_handing(tc->slot);
 		apply_hints_awake(p, tc);
-	else
+	} else {
 		apply_hints(p, tc);
+	}
 	if (unlikely(enq_flags & SCX_ENQ_REENQ))
 		stat_inc(UFS_HANDED_BACK);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && !tc->wake_at)
@@ -512,7 +522,7 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 		turn_to(&tc->floor, &floor_waiting, OVERRIDE_RUNNING);
 		stat_inc(UFS_BG_FLOOR_RUN + (tc->tier & 1));
 		__sync_fetch_and_add(&work_of(tc->group)->floor_runs, 1);
-		if (tc->slot)
+		if (has_state(tc))
 			state_of(tc->slot)->floor_runs++;
 	}
 	if (unlikely(is_throttled(tc))) {
@@ -569,7 +579,7 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	/* A thread may claim its slot and sleep at once. */
 	if (!looked)
 		apply_hints(p, tc);
-	if (unlikely(tc->slot)) {
+	if (unlikely(has_state(tc))) {
 		state_of(tc->slot)->report.preempted += runnable;
 		/* Another CPU's doing otherwise: what the task says cannot be read. */
 		if (bpf_get_current_task_btf() == p) {
@@ -641,58 +651,24 @@ void BPF_STRUCT_OPS(ufs_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 
 /* ---- Creation, exit and moves of tasks ---- */
 
-static void assign_group(struct task_struct *p, struct task_ctx *tc, u32 index)
-{
-	u32 tier;
-
-	/* Before the tier: a change meanwhile is looked up again. */
-	tc->moves_seen = READ_ONCE(tier_moves);
-	tier = READ_ONCE(group(index)->tier) & 1;
-	if ((p->flags & PF_KTHREAD) || p->tgid == loader_tgid) {
-		index = 0;
-		tier = GIVEWAY_TIER_TIME_SENSITIVE;
-	}
-	tc->group = index;
-	tc->cgroup_tier = tier;
-	tier = plain_tier(p, tc);
-	tc->idle_policy = has_idle_policy(p);
-	tc->tier = tier;
-	tc->load = LOAD_ONE;
-	tc->vtime = tier == GIVEWAY_TIER_TIME_SENSITIVE ? ts_clock : group(index)->task_clock;
-	tc->vtime_elsewhere = tier == GIVEWAY_TIER_TIME_SENSITIVE ? group(index)->task_clock :
-								    ts_clock;
-}
-
 /* Not sleepable: the verifier does not trust args->cgroup in a sleepable one. */
 s32 BPF_STRUCT_OPS(ufs_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
+	const struct debts none = {};
 	struct task_ctx *tc;
+	u32 index;
 
 	tc = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!tc)
 		return -ENOMEM;
 	/* The task's own of an earlier attachment, maybe. */
 	__builtin_memset(tc, 0, sizeof(*tc));
-	assign_group(p, tc, group_of_cgroup(args->cgroup));
-	if (hints_on && args->fork)
-		tc->inherited = inherited_hint(bpf_get_current_task_btf(), p->pid != p->tgid);
+	index = group_of_cgroup(args->cgroup);
+	if (args->fork)
+		inherit(p, tc, index, bpf_get_current_task_btf());
+	else
+		assign_group(p, tc, index, &none);
 	return 0;
-}
-
-static void forget_task(struct task_struct *p)
-{
-	struct task_ctx *tc = task_ctx(p);
-
-	if (!tc)
-		return;
-	leave_queue(tc);
-	uncount_runnable(tc, scx_bpf_now());
-	/* Slots of tasks that live on outlive this scheduler. */
-	if (tc->slot && (p->flags & PF_EXITING))
-		reclaim_slot(tc);
-	else if (tc->slot)
-		forget_slot(tc->slot);
-	tc->slot = 0;
 }
 
 void BPF_STRUCT_OPS(ufs_disable, struct task_struct *p)
@@ -713,8 +689,7 @@ void BPF_STRUCT_OPS(ufs_cgroup_move, struct task_struct *p, struct cgroup *from,
 	if (!tc)
 		return;
 	leave_queue(tc);
-	uncount_runnable(tc, scx_bpf_now());
-	assign_group(p, tc, group_of_cgroup(to));
+	move_to_group(p, tc, group_of_cgroup(to));
 	stat_inc(UFS_CGROUP_MOVE);
 }
 

@@ -26,18 +26,23 @@
  *   2. What was read is only compared, or looked up in the table. A server that writes
  *      false values gets its own backends boosted wrongly, within the bounds of boosts.
  *      (not asserted: the verifier rejects its use as an address)
- *   3. Every walk has a bound: UFS_HELD_SEEN locks, HOLDERS_WALKED holders. (not
- *      asserted: the verifier rejects a walk without one)
+ *   3. Every walk has a bound, and none that the table says: UFS_HELD_SEEN locks,
+ *      HOLDERS_WALKED holders, each looked up in as many steps as every search takes;
+ *      READS_MAX locks of others, none after a read that failed. (not asserted: the
+ *      verifier rejects a walk without a bound)
  *
  * WEAKNESSES: a tranche stands for many locks (all buffers'), so a holder of
  * another lock of it that has waiters too may be boosted. A page that is
- * swapped out cannot be read. A lock that a backend has disowned (asynchronous
+ * swapped out cannot be read. The holder of a heavyweight lock is not found where only a
+ * table that was nearly full has it. A lock that a backend has disowned (asynchronous
  * I/O) has no holder to boost.
  */
 #ifndef UFS_READER_H
 #define UFS_READER_H
 
 #define HOLDERS_WALKED 8
+/* Of other tasks' locks, at one departure. */
+#define READS_MAX 64
 #define EVENT_CLASS 0xff000000U
 #define EVENT_NUMBER 0x0000ffffU
 
@@ -127,7 +132,7 @@ static __noinline int read_blockers(u32 index)
 						READ_ONCE(slot->reader.proclock_proc_off)) ||
 		    !read_user(&pid, holder + READ_ONCE(slot->reader.proc_pid_off)))
 			break;
-		found = find_slot(table_of(index), giveway_owner(pid, name_space));
+		found = find_slot(table_of(index), giveway_owner(pid, name_space), false);
 		if (found && found != index) {
 			state->blocker[state->nblockers & (UFS_BLOCKERS - 1)] = found;
 			state->nblockers++;
@@ -172,13 +177,26 @@ static __always_inline bool rescues(u32 index)
 	return slot && READ_ONCE(slot->reader.wait_event_spin);
 }
 
+/* The current task leaves its CPU, and READS_MAX locks of others may be read for it. */
+static __always_inline void begin_reads(void)
+{
+	cpu_ctx(bpf_get_smp_processor_id())->reads_left = READS_MAX;
+}
+
 /* Whether @lock of @holder has waiters, as the current task sees it. */
 static __always_inline bool has_waiters(struct slot_state *holder, u64 lock)
 {
+	struct cpu_ctx *cc = cpu_ctx(bpf_get_smp_processor_id());
 	u32 word = 0;
 
-	return read_user(&word, lock + holder->state_off) &&
-	       (word & (1U << (holder->waiters_bit & 31)));
+	if (!cc->reads_left)
+		return false;
+	if (!read_user(&word, lock + holder->state_off)) {
+		cc->reads_left = 0;
+		return false;
+	}
+	cc->reads_left--;
+	return word & (1U << (holder->waiters_bit & 31));
 }
 
 #endif

@@ -17,6 +17,7 @@
 //! worker.rs     processes that burn CPU time, or sleep and measure
 //! trace.rs      the kernel's own record of who ran and who waited
 //! sharing.rs    claims about tiers and weights
+//! debts.rs      claims about tasks that would be rid of what they have used
 //! idling.rs     claims about SCHED_IDLE and cpu.idle
 //! restricted.rs claims about background work that is pinned to some CPUs
 //! marking.rs    claims about marks, and about which names can raise a tier
@@ -27,6 +28,7 @@
 //! hinted.rs     workers with hint slots, and one that overwrites them
 //! lock_hints.rs their locks, and how they record them for UFS
 //! hinting.rs    claims about hint slots and boosts
+//! handing.rs    claims about locks and slots that change hands
 //! rights.rs     claims about which tasks a slot applies to, and the right to rise
 //! inherited.rs  claims about threads and children of a process that has a slot
 //! faults.rs     claims about what goes wrong outside of UFS
@@ -39,7 +41,9 @@ use anyhow::{Result, bail};
 use faults::{crowds, holders, loaders, machine, stress, tasks};
 
 mod cgroup;
+mod debts;
 mod faults;
+mod handing;
 mod hinted;
 mod hinting;
 mod idling;
@@ -116,6 +120,7 @@ const CLAIMS: &[Claim] = &[
         sharing::next_in_line,
     ),
     ("weight_change_takes_effect_at_once", sharing::weight_change),
+    ("forks_and_moves_gain_no_share", debts::kept),
     ("mark_moves_a_cgroup_that_runs", marking::moves),
     (
         "mark_moves_a_cgroup_without_hints",
@@ -178,6 +183,10 @@ const CLAIMS: &[Claim] = &[
     ("slot_applies_to_tasks_of_its_user_only", rights::forged),
     ("losing_the_group_ends_the_right_to_rise", rights::revoked),
     (
+        "lent_credentials_give_no_right_and_take_no_slot",
+        rights::lent,
+    ),
+    (
         "threads_and_children_follow_their_process",
         inherited::follow,
     ),
@@ -196,6 +205,12 @@ const CLAIMS: &[Claim] = &[
         "boost_of_a_holder_that_never_releases_expires",
         hinting::expiry,
     ),
+    ("another_slot_gives_no_other_boost", handing::renewed),
+    (
+        "waiters_are_all_woken_though_the_first_preempts",
+        handing::woken,
+    ),
+    ("slot_s_next_owner_keeps_its_marks", handing::next_owner),
     ("inversions_are_counted_without_boosts", hinting::counted),
     (
         "holder_among_equals_runs_on_until_it_lets_go",

@@ -2,6 +2,7 @@
 //! end.
 
 use std::fs;
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use giveway_hints::slot::{SLOT_SIZE, Table};
 use giveway_tier::Tier;
-use nix::unistd::{Gid, Uid, setgid, setgroups, setresuid, setuid};
+use io_uring::{IoUring, opcode, types};
+use nix::unistd::{ForkResult, Gid, Uid, fork, setgid, setgroups, setresuid, setuid};
 
 use crate::cgroup::Cgroup;
 use crate::hinting::{NOBODY, hinted};
@@ -89,6 +91,72 @@ pub(crate) fn revoked(ufs: &mut Ufs) -> Result<String> {
         bail!("it rose without the right: {told}");
     }
     Ok(told)
+}
+
+/// Root has lent its credentials to a user's tasks, as overlayfs lends those of whoever has
+/// mounted it to each task that reads there. A child that has only inherited a hint rises by
+/// them no more than by its own, and a task with a slot keeps it.
+pub(crate) fn lent(ufs: &mut Ufs) -> Result<String> {
+    let group = NOBODY.to_string();
+    ufs.load(&["--hint-group", &group])?;
+    let mut told = Vec::new();
+    for (tier, asks, forks, bounds) in [
+        // Equals, and one that has only the floor.
+        ("background", "time_sensitive", true, 0.35..0.65),
+        ("time_sensitive", "background", false, 0.0..0.1),
+    ] {
+        let top = Cgroup::top()?;
+        let other = top.child(tier, 100)?;
+        let own = top.child(&format!("{tier}-lent"), 100)?;
+        let args = [asks.to_owned(), forks.to_string()];
+        let mut borrower = Worker::start(&own, &[0], "borrow", &args)?;
+        borrower.line().context("the borrower said nothing")?;
+        let _burner = Worker::burner(&other, &[0])?;
+        sleep(300 * MS);
+        let before = own.seconds()?;
+        sleep(2000 * MS);
+        let share = (own.seconds()? - before) / 2.0;
+        told.push(format!(
+            "in {tier} it asks for {asks} and has {:.0} % of a CPU",
+            share * 100.0
+        ));
+        if !bounds.contains(&share) {
+            bail!("{}", told.join(", "));
+        }
+    }
+    Ok(told.join(", "))
+}
+
+/// As [`NOBODY`], asks for `tier`, and reads zeroes for ever in root's credentials, which an
+/// io_uring applies while it reads. `forks`: a child reads that has no slot.
+pub(crate) fn borrow(tier: Tier, forks: bool) -> Result<()> {
+    let mut ring = IoUring::new(1)?;
+    let credentials = ring.submitter().register_personality()?;
+    setgid(Gid::from_raw(NOBODY))?;
+    setuid(Uid::from_raw(NOBODY))?;
+    let slot = Table::open(None)?.attach().context("no slot is free")?;
+    slot.set_tier(tier);
+    // SAFETY: there is one thread.
+    if forks && let ForkResult::Parent { .. } = unsafe { fork()? } {
+        loop {
+            sleep(1000 * MS);
+        }
+    }
+    let zeroes = fs::File::open("/dev/zero")?;
+    let mut buffer = vec![1; 16 << 20];
+    println!("reads");
+    loop {
+        let file = types::Fd(zeroes.as_raw_fd());
+        let read = opcode::Read::new(file, buffer.as_mut_ptr(), buffer.len() as u32);
+        let read = read.build().personality(credentials);
+        // SAFETY: file and buffer outlive the read, whose end is waited for.
+        unsafe { ring.submission().push(&read)? };
+        ring.submit_and_wait(1)?;
+        let read = ring.completion().next().context("nothing was read")?;
+        if read.result() < 0 {
+            return Err(std::io::Error::from_raw_os_error(-read.result()).into());
+        }
+    }
 }
 
 /// Burns as user `id`, without a slot.

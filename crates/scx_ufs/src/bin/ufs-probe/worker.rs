@@ -253,6 +253,10 @@ pub(crate) fn main(kind: &str, args: &[String]) -> Result<()> {
             let span = Duration::from_nanos(span.parse()?);
             rounds_of(sleep, busy, |_, elapsed| elapsed < span)
         }
+        ("relay", _) => crate::debts::relay(),
+        ("hand-over", _) => crate::handing::hand_over(),
+        ("holds-anew", _) => crate::handing::hold_anew(),
+        ("borrow", [tier, forks]) => crate::rights::borrow(tier.parse()?, forks.parse()?),
         ("burn-as", [id]) => crate::rights::burn_as(id.parse()?),
         ("forge", [id, victims @ ..]) => {
             let victims = victims.iter().map(|tid| Ok(tid.parse()?));

@@ -271,5 +271,25 @@ pub(crate) fn upgraded(ufs: &mut Ufs) -> Result<String> {
         tiers_hold(&client, &fresh).context(what)?;
         witness.ufs_stayed(ufs)?;
     }
-    Ok("a table of another version and another map were replaced".to_owned())
+    frozen(ufs)?;
+    Ok("a table of another version, another map and a frozen table were replaced".to_owned())
+}
+
+/// A user who has frozen its table, so that nobody can write it any more, gets another.
+fn frozen(ufs: &mut Ufs) -> Result<()> {
+    let group = NOBODY.to_string();
+    let args = ["--hint-group", &group];
+    ufs.load(&args)?;
+    let top = Cgroup::top()?;
+    let sensitive = top.child("time_sensitive", 100)?;
+    drop(hinted(&sensitive, "background", 100, NOBODY)?);
+    ufs.stop(Signal::SIGKILL)?;
+    let pin = Path::new(DIR).join(&group).join(NAME);
+    MapHandle::from_pinned_path(pin)?.freeze()?;
+    ufs.load(&args)?;
+    let (_client, attached) = hinted(&sensitive, "background", 100, NOBODY)?;
+    if !attached {
+        bail!("a user who has frozen its table gets no other");
+    }
+    Ok(())
 }
