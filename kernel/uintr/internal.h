@@ -13,6 +13,7 @@
 
 #include <linux/hashtable.h>
 #include <linux/kref.h>
+#include <linux/llist.h>
 #include <linux/preempt.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -60,9 +61,10 @@ struct uintr_receiver {
 	u64 stack_adjust;
 	bool dead;
 	struct list_head senders;
+	unsigned int sender_count;
 	wait_queue_head_t wait;
 	struct work_struct mourn;	/* wakes who waits, drops the thread's reference */
-	struct work_struct free;
+	struct llist_node freed;
 };
 
 /* A process that may send to a receiver, at an index */

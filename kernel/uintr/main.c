@@ -136,7 +136,8 @@ static long register_handler(const struct uintr_handler_args *args)
 			    args->stack_size > TASK_SIZE_MAX - args->stack))
 		return -EINVAL;
 	if (args->stack)
-		stack_adjust = (args->stack + args->stack_size) | STACKADJUST_LOAD;
+		/* Aligned, as the CPU does too: the lowest bits are not of the address. */
+		stack_adjust = ((args->stack + args->stack_size) & ~15ull) | STACKADJUST_LOAD;
 	t = thread_know(GFP_KERNEL_ACCOUNT);
 	if (!t)
 		return -ENOMEM;

@@ -19,26 +19,37 @@
 #define TABLE_ORDER		get_order(UINTR_SENDERS_MAX * sizeof(struct uitt_entry))
 
 DEFINE_RAW_SPINLOCK(uintr_lock);
-static DEFINE_HASHTABLE(tables, 6);
+/* Anybody may have as many processes with tables as there are process IDs */
+static DEFINE_HASHTABLE(tables, 12);
 static struct workqueue_struct *undertaker;
 
 /* Where quiet senders to dead receivers post: nobody is notified */
 static struct uintr_upid grave = { .control = UPID_SN };
 
-/* Invariant 3. */
-static void receiver_free(struct work_struct *work)
+/*
+ * Invariant 3. All that have been released within FREE_DELAY are freed at once: each
+ * time interrupts every CPU, and anybody may make receivers and release them in a loop.
+ */
+#define FREE_DELAY	msecs_to_jiffies(20)
+static LLIST_HEAD(released);
+
+static void receivers_free(struct work_struct *work)
 {
-	struct uintr_receiver *r = container_of(work, struct uintr_receiver, free);
+	struct llist_node *batch = llist_del_all(&released);
+	struct uintr_receiver *r, *next;
 
 	kick_all_cpus_sync();
-	kfree(r);
+	llist_for_each_entry_safe(r, next, batch, freed)
+		kfree(r);
 }
+static DECLARE_DELAYED_WORK(free_released, receivers_free);
 
 static void receiver_release(struct kref *refs)
 {
 	struct uintr_receiver *r = container_of(refs, struct uintr_receiver, refs);
 
-	queue_work(undertaker, &r->free);
+	llist_add(&r->freed, &released);
+	queue_delayed_work(undertaker, &free_released, FREE_DELAY);
 }
 
 void receiver_put(struct uintr_receiver *r)
@@ -70,7 +81,6 @@ struct uintr_receiver *receiver_alloc(u64 handler, u64 stack_adjust)
 	INIT_LIST_HEAD(&r->senders);
 	init_waitqueue_head(&r->wait);
 	INIT_WORK(&r->mourn, receiver_mourn);
-	INIT_WORK(&r->free, receiver_free);
 	return r;
 }
 
@@ -79,6 +89,7 @@ void receiver_die(struct uintr_receiver *r)
 	struct uintr_sender *sender, *next;
 	unsigned long flags;
 
+	/* Interrupts are off for UINTR_RECEIVER_SENDERS_MAX turns at most. */
 	raw_spin_lock_irqsave(&uintr_lock, flags);
 	WRITE_ONCE(r->dead, true);
 	list_for_each_entry_safe(sender, next, &r->senders, of_receiver) {
@@ -175,6 +186,7 @@ static void entry_clear(struct uintr_table *table, unsigned int index)
 	WRITE_ONCE(sender->entry->vector, 0);
 	if (sender->receiver) {
 		list_del(&sender->of_receiver);
+		sender->receiver->sender_count--;
 		receiver_put(sender->receiver);
 	}
 	table->senders[index] = NULL;
@@ -212,8 +224,9 @@ static int entry_set(struct uintr_table *table, struct uintr_sender *sender,
 		return -ESRCH;
 	for (index = 0; index < UINTR_SENDERS_MAX && table->senders[index]; index++)
 		;
-	if (index == UINTR_SENDERS_MAX)
+	if (index == UINTR_SENDERS_MAX || r->sender_count == UINTR_RECEIVER_SENDERS_MAX)
 		return -ENOSPC;
+	r->sender_count++;
 	kref_get(&r->refs);
 	sender->receiver = r;
 	sender->entry = &table->entries[index];
@@ -267,5 +280,8 @@ int receivers_init(void)
 
 void receivers_exit(void)
 {
+	/* The mourning first: it releases. */
+	flush_workqueue(undertaker);
+	flush_delayed_work(&free_released);
 	destroy_workqueue(undertaker);
 }

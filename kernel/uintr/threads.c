@@ -39,7 +39,7 @@
 #define MISC(uinv)		((uinv) << 32 | (UINTR_SENDERS_MAX - 1))
 #define TT_ENABLED		1
 
-static DEFINE_HASHTABLE(threads, 10);
+static DEFINE_HASHTABLE(threads, 14);
 
 static atomic_long_t cr4_repairs;
 static int get_cr4_repairs(char *buffer, const struct kernel_param *kp)

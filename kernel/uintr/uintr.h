@@ -59,12 +59,14 @@ struct uintr_sender_args {
  *
  *  EBADF, EINVAL  not a receiver's descriptor; a vector above 63; other flags
  *  ESRCH          the receiver is no more
- *  ENOSPC         the process has UINTR_SENDERS_MAX senders
+ *  ENOSPC         the process has UINTR_SENDERS_MAX senders, or the receiver has
+ *                 UINTR_RECEIVER_SENDERS_MAX, of all processes
  */
 #define UINTR_REGISTER_SENDER		_IOW('u', 2, struct uintr_sender_args)
 /* Frees an index. EINVAL: it is not in use. */
 #define UINTR_UNREGISTER_SENDER		_IOW('u', 3, __u64)
 
-#define UINTR_SENDERS_MAX	1024
+#define UINTR_SENDERS_MAX		1024
+#define UINTR_RECEIVER_SENDERS_MAX	4096
 
 #endif

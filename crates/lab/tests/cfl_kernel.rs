@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use giveway_lab::{Clock, Job, Lab, LabSpec, Lines, Machine};
 
-use programs::holders;
+use programs::{FAULTS, holders};
 
 /// A lock of the kernel that programs hold for as long as they say.
 #[derive(Clone, Copy)]
@@ -65,8 +65,14 @@ fn run(machine: &Machine, script: &str) -> Vec<String> {
 
 /// What the threads of each cgroup held in the window, in ns, with the class switched so.
 fn held(lock: Lock, enabled: bool, seconds: f64, groups: &str) -> Vec<f64> {
+    held_after("true", lock, enabled, seconds, groups)
+}
+
+/// The same after a command.
+fn held_after(first: &str, lock: Lock, enabled: bool, seconds: f64, groups: &str) -> Vec<f64> {
     let (on, Lock { name, class }) = (u8::from(enabled), lock);
-    let script = format!("echo {on} >{class} && ./guest shares {name} {seconds} {groups}");
+    let script =
+        format!("{first} && echo {on} >{class} && ./guest shares {name} {seconds} {groups}");
     let lines = run(&machine(Clock::LOCKSTEP), &script);
     println!("{name}, {groups}\n{}", lines.join("\n"));
     assert!(lines.contains(&"violations 0".to_owned()), "{lines:#?}");
@@ -217,6 +223,96 @@ fn hold_time_of_a_spinlock_is_as_8_to_1() {
 #[test]
 fn hold_time_of_a_spinlock_heeds_weights_with_holds_of_2_us() {
     assert_ratio(&held(SPIN, true, 0.2, "a:200:3:2000 b:100:4:2000"), 2.0);
+}
+
+/// What a mode of the program says at last, with the class on, by the words before.
+fn said(lock: Lock, mode: &str, names: [&str; 2]) -> [u64; 2] {
+    let script = format!("echo 1 >{} && ./guest {mode} {}", lock.class, lock.name);
+    let lines = run(&machine(Clock::LOCKSTEP), &script);
+    names.map(|name| {
+        let line = lines.iter().find_map(|line| line.strip_prefix(name));
+        let number = line.unwrap_or_else(|| panic!("{name}: {lines:#?}"));
+        number.trim().parse().unwrap()
+    })
+}
+
+#[test]
+fn a_hold_of_days_counts_for_a_second() {
+    for lock in [MUTEX, SPIN] {
+        let [acquisitions, hold_ns] = said(lock, "aged", ["acquisitions ", "hold_ns "]);
+        assert_eq!((acquisitions, hold_ns), (1, 1_000_000_000));
+    }
+}
+
+#[test]
+fn a_hold_in_which_the_class_is_switched_is_not_charged() {
+    let [acquisitions, hold_ns] = said(MUTEX, "switched", ["acquisitions ", "hold_ns "]);
+    assert_eq!((acquisitions, hold_ns), (0, 0));
+}
+
+#[test]
+fn a_weight_written_in_a_hold_is_that_of_the_next_one() {
+    // 420 ms, of which each counts for a hundredth.
+    let [acquisitions, vlht_ns] = said(MUTEX, "reweighted", ["acquisitions ", "vlht_ns "]);
+    assert_eq!(acquisitions, 9);
+    assert!((4_100_000..4_700_000).contains(&vlht_ns), "{vlht_ns} ns");
+}
+
+#[test]
+fn cgroups_are_removed_while_others_wait() {
+    for lock in [MUTEX, SPIN] {
+        let script = format!(
+            "echo 1 >{} && ./guest removed {} 2; status=$?
+             dmesg | grep -E '{FAULTS}' && exit 1; exit $status",
+            lock.class, lock.name
+        );
+        println!("{:?}", run(&machine(Clock::LOCKSTEP), &script));
+    }
+}
+
+#[test]
+fn a_cgroup_that_holds_another_lock_leaves_shares_as_they_are() {
+    for (lock, other) in [(MUTEX, SPIN), (SPIN, MUTEX)] {
+        let script = format!("echo 1 >{}", other.class);
+        let groups = format!("a:800:3:20000 b:100:3:20000 c:100:1:20000:{}", other.name);
+        assert_ratio(&held_after(&script, lock, true, 0.5, &groups), 8.0);
+    }
+}
+
+#[test]
+fn a_low_weight_does_not_wait_for_a_spinlock_without_end() {
+    // A millisecond at weight 1 is a hundred at weight 100 and ten seconds at 10000, for
+    // which its waiter would spin. It is let in after ten milliseconds.
+    let held = held(SPIN, true, 0.2, "a:1:1:1000000 b:10000:3:20000");
+    assert!((8e6..24e6).contains(&held[0]), "{held:?}");
+}
+
+#[test]
+fn hold_time_is_equal_among_hundreds_of_waiters() {
+    assert_ratio(
+        &held(MUTEX, true, 1.0, "a:100:40:20000 b:100:200:20000"),
+        1.0,
+    );
+}
+
+#[test]
+fn cgroups_are_sixteen_deep_at_most() {
+    let script = format!(
+        "set -e
+         cd /sys/fs/cgroup; echo +lock >cgroup.subtree_control
+         for depth in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+             mkdir deeper; cd deeper; echo +lock >cgroup.subtree_control
+         done
+         ! mkdir deeper
+         echo -lock >cgroup.subtree_control; mkdir deeper; rmdir deeper
+         echo $$ >cgroup.procs; echo 1 >{}
+         echo 1000 >/sys/kernel/debug/cfl_test/hold
+         grep acquisitions lock.stat /sys/fs/cgroup/deeper/lock.stat",
+        MUTEX.class
+    );
+    let lines = run(&machine(Clock::Real), &script);
+    let counted = |line: &&String| line.contains("acquisitions 1");
+    assert_eq!(lines.iter().filter(counted).count(), 2, "{lines:#?}");
 }
 
 #[test]

@@ -151,15 +151,26 @@ fn torture_of_a_scheduled_mutex() {
     torture("mutex_lock", "locktorture_mutex");
 }
 
-/// The program of the guest's, which also interrupts, moves and switches.
-#[test]
-fn threads_that_do_everything_at_once() {
+/// Runs a mode of the guest's program with each lock, whose class is on.
+fn with_each_lock(mode: &str, arguments: &str) {
     let class = "/sys/kernel/debug/cfl/classes/cfl_test";
     for (lock, class) in [
         ("mutex", class.to_owned()),
         ("spin", format!("{class}_spin")),
     ] {
-        let script = format!("echo 1 >{class} && ./guest torture {lock} 3 1");
+        let script = format!("echo 1 >{class} && ./guest {mode} {lock} {arguments}");
         run(&machine(Clock::LOCKSTEP, "none"), &script);
     }
+}
+
+/// The program of the guest's, which also interrupts, moves and switches.
+#[test]
+fn threads_that_do_everything_at_once() {
+    with_each_lock("torture", "3 1");
+}
+
+/// What a census remembers of a cgroup must not outlast it.
+#[test]
+fn cgroups_that_are_removed_while_others_wait() {
+    with_each_lock("removed", "2");
 }

@@ -4,14 +4,28 @@
  * crates/lab/tests/cfl_kernel.rs starts it and judges what it prints. LOCK is
  * mutex or spin.
  *
- *   guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS ...
+ *   guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS[:LOCK] ...
  *	Each NAME is a cgroup below the root, or A/B for one below another,
- *	whose threads do nothing but hold the lock. Prints for each what
- *	lock.stat says of the window: "NAME acquisitions contended hold_ns".
+ *	whose threads do nothing but hold the lock, or the other one that it
+ *	names. Prints for each what lock.stat says of the window:
+ *	"NAME acquisitions contended hold_ns".
  *   guest torture LOCK SECONDS SEED
  *	16 threads in two cgroups lock in every way there is, are interrupted
  *	by signals, change cgroups, and switch class and knobs. Ends with 1 if
  *	two threads held the lock at once, or one does not come back.
+ *   guest aged LOCK
+ *	A thread with nice 19 in a cgroup holds the lock for 2^50 ns, as the
+ *	kernel is made to believe.
+ *   guest switched LOCK
+ *	A thread holds the mutex while its class is switched off, and again
+ *	while it is switched on.
+ *   guest reweighted LOCK
+ *	A cgroup's weight is lowered while its thread holds the mutex, which it
+ *	held for longer before.
+ *	These three end with what lock.stat says of the cgroup.
+ *   guest removed LOCK SECONDS
+ *	Cgroups come, wait for the lock beside others, and are removed. Prints
+ *	how many.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -26,6 +40,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -96,21 +111,32 @@ static unsigned long long number_in(const char *path, const char *name)
 
 /* What is held, and how */
 static const struct lock {
-	const char *name, *class, *violations, *holds, *ways[5];
+	const char *name, *class, *violations, *holds, *age, *ways[5];
 	unsigned int longest_ns;
 } locks[] = {
 	{
-		"mutex", "classes/cfl_test", "violations", "holds",
+		"mutex", "classes/cfl_test", "violations", "holds", "age",
 		{ "hold", "hold", "hold_interruptible", "hold_killable", "try" },
 		300000,
 	},
 	{
 		"spin", "classes/cfl_test_spin", "spin_violations", "spin_holds",
+		"spin_age",
 		{ "spin", "spin", "spin", "spin", "spin_stock" },
 		100000,
 	},
 };
 static const struct lock *lock;
+
+static const struct lock *lock_named(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		if (!strcmp(name, locks[i].name))
+			return &locks[i];
+	return NULL;
+}
 
 static unsigned long long violations(void)
 {
@@ -121,6 +147,7 @@ struct group {
 	char *name;
 	unsigned int weight, threads;
 	unsigned long hold_ns;
+	const struct lock *lock;
 	unsigned long long before[3];
 };
 
@@ -144,10 +171,11 @@ static void make_cgroup(const char *name)
 static void hold_for_ever(const struct group *group)
 {
 	char *length = in("%lu", group->hold_ns);
-	int fd = open(in(TEST "/%s", lock->ways[0]), O_WRONLY);
+	const char *way = group->lock->ways[0];
+	int fd = open(in(TEST "/%s", way), O_WRONLY);
 
 	if (fd < 0)
-		die(lock->ways[0]);
+		die(way);
 	for (;;)
 		if (write(fd, length, strlen(length)) < 0)
 			die("holding");
@@ -163,11 +191,16 @@ static int shares(double seconds, int count, char **words)
 	setpgid(0, 0);
 	for (i = 0; i < (unsigned int)count; i++) {
 		struct group *group = &groups[i];
+		char *other = NULL;
 
 		if (i == GROUPS ||
-		    sscanf(words[i], "%m[^:]:%u:%u:%lu", &group->name,
-			   &group->weight, &group->threads, &group->hold_ns) != 4)
-			die("NAME:WEIGHT:THREADS:HOLD_NS");
+		    sscanf(words[i], "%m[^:]:%u:%u:%lu:%ms", &group->name,
+			   &group->weight, &group->threads, &group->hold_ns,
+			   &other) < 4)
+			die("NAME:WEIGHT:THREADS:HOLD_NS[:LOCK]");
+		group->lock = other ? lock_named(other) : lock;
+		if (!group->lock)
+			die(other);
 		make_cgroup(group->name);
 		must_put(in(CGROUPS "/%s/lock.weight", group->name),
 			 in("%u", group->weight));
@@ -312,18 +345,151 @@ static int torture(double seconds, unsigned int seed)
 	return 0;
 }
 
+/* A child in the cgroup, made if it is not there: 0 in the child */
+static pid_t fork_into(const char *name)
+{
+	pid_t pid;
+
+	make_cgroup(name);
+	pid = fork();
+	if (!pid)
+		must_put(in(CGROUPS "/%s/cgroup.procs", name), "0");
+	return pid;
+}
+
+static void hold_once(const char *length_ns)
+{
+	must_put(in(TEST "/%s", lock->ways[0]), length_ns);
+}
+
+/* When the child has ended well */
+static int print_stat_after(pid_t pid)
+{
+	static const char *const fields[] = { "acquisitions", "hold_ns", "vlht_ns" };
+	int i, status;
+
+	waitpid(pid, &status, 0);
+	for (i = 0; i < 3; i++)
+		printf("%s %llu\n", fields[i],
+		       number_in(CGROUPS "/a/lock.stat", fields[i]));
+	return status ? 1 : 0;
+}
+
+static int aged(void)
+{
+	pid_t pid = fork_into("a");
+
+	if (!pid) {
+		if (setpriority(PRIO_PROCESS, 0, 19))
+			die("setpriority");
+		must_put(in(TEST "/%s", lock->age), in("%llu", 1ull << 50));
+		exit(0);
+	}
+	return print_stat_after(pid);
+}
+
+static int switched(void)
+{
+	pid_t pid = fork_into("a");
+
+	if (!pid) {
+		hold_once("200000000");
+		hold_once("200000000");
+		exit(0);
+	}
+	usleep(100000);
+	must_put(in(CFL "/%s", lock->class), "0");
+	usleep(200000);
+	must_put(in(CFL "/%s", lock->class), "1");
+	return print_stat_after(pid);
+}
+
+static int reweighted(void)
+{
+	int i, ends[2];
+	char byte = 0;
+	pid_t pid;
+
+	if (pipe(ends))
+		die("pipe");
+	make_cgroup("a");
+	must_put(CGROUPS "/a/lock.weight", "10000");
+	pid = fork_into("a");
+	if (!pid) {
+		for (i = 0; i < 8; i++)
+			hold_once("50000000");
+		if (write(ends[1], &byte, 1) != 1)
+			die("pipe");
+		hold_once("20000000");
+		exit(0);
+	}
+	if (read(ends[0], &byte, 1) != 1)
+		die("pipe");
+	usleep(10000);
+	must_put(CGROUPS "/a/lock.weight", "1");
+	return print_stat_after(pid);
+}
+
+static int removed(double seconds)
+{
+	pid_t others[6], pid;
+	unsigned int count = 0;
+	struct timespec now, end;
+	int i, status;
+
+	for (i = 0; i < 6; i++) {
+		struct group group = { .hold_ns = 20000, .lock = lock };
+
+		others[i] = fork_into(i % 2 ? "b" : "c");
+		if (!others[i])
+			hold_for_ever(&group);
+	}
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	end.tv_nsec += (long)(seconds * 1e9) % 1000000000;
+	end.tv_sec += (time_t)seconds + end.tv_nsec / 1000000000;
+	end.tv_nsec %= 1000000000;
+	do {
+		pid = fork_into("a");
+		if (!pid) {
+			for (i = 0; i < 5; i++)
+				hold_once("5000");
+			exit(0);
+		}
+		waitpid(pid, &status, 0);
+		/* Its process may still be on its way out */
+		while (rmdir(CGROUPS "/a") && errno == EBUSY)
+			usleep(100);
+		count++;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (!status && (now.tv_sec < end.tv_sec || (now.tv_sec == end.tv_sec &&
+							  now.tv_nsec < end.tv_nsec)));
+	for (i = 0; i < 6; i++) {
+		kill(others[i], SIGKILL);
+		waitpid(others[i], NULL, 0);
+	}
+	printf("removed %u\n", count);
+	return status ? 1 : 0;
+}
+
 int main(int argc, char **argv)
 {
-	unsigned int i;
-
-	for (i = 0; argc > 2 && i < 2; i++)
-		if (!strcmp(argv[2], locks[i].name))
-			lock = &locks[i];
+	if (argc > 2)
+		lock = lock_named(argv[2]);
 	if (lock && argc > 4 && !strcmp(argv[1], "shares"))
 		return shares(atof(argv[3]), argc - 4, argv + 4);
 	if (lock && argc == 5 && !strcmp(argv[1], "torture"))
 		return torture(atof(argv[3]), (unsigned int)atoi(argv[4]));
-	fprintf(stderr, "usage: guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS ...\n"
-			"       guest torture LOCK SECONDS SEED\n");
+	if (lock && argc == 3 && !strcmp(argv[1], "aged"))
+		return aged();
+	if (lock && argc == 3 && !strcmp(argv[1], "switched"))
+		return switched();
+	if (lock && argc == 3 && !strcmp(argv[1], "reweighted"))
+		return reweighted();
+	if (lock && argc == 4 && !strcmp(argv[1], "removed"))
+		return removed(atof(argv[3]));
+	fprintf(stderr, "usage: guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS[:LOCK] ...\n"
+			"       guest torture LOCK SECONDS SEED\n"
+			"       guest aged|switched|reweighted LOCK\n"
+			"       guest removed LOCK SECONDS\n");
 	return 2;
 }

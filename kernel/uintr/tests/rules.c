@@ -638,13 +638,47 @@ static void wrong_arguments_have_names(long n)
 	expect(sender(fd, 0, 0), 17);
 }
 
+/* So that the end of a receiver takes no long time, in which a CPU takes no interrupts */
+static void a_receiver_has_so_many_senders_at_most(long n)
+{
+	enum { FULL = UINTR_RECEIVER_SENDERS_MAX / UINTR_SENDERS_MAX };
+	int fd = receive_in(&boxes[0]), ends[2];
+	pid_t pids[FULL];
+	char byte;
+
+	for (int i = 0; i < FULL; i++) {
+		expect(pipe(ends), 0);
+		pids[i] = fork();
+		if (pids[i] == 0) {
+			for (int j = 0; j < UINTR_SENDERS_MAX; j++)
+				expect(sender(fd, 0, 0), j);
+			expect(write(ends[1], "", 1), 1);
+			pause();
+		}
+		close(ends[1]);
+		expect(read(ends[0], &byte, 1), 1);
+		close(ends[0]);
+	}
+	refused(sender(fd, 0, 0), ENOSPC);
+	/* Those of a process that ends are free again */
+	kill(pids[0], SIGKILL);
+	expect(waitpid(pids[0], NULL, 0), pids[0]);
+	expect(sender(fd, 0, 0), 0);
+	expect(unreceive(fd), 0);
+	for (int i = 1; i < FULL; i++) {
+		kill(pids[i], SIGKILL);
+		expect(waitpid(pids[i], NULL, 0), pids[i]);
+	}
+}
+
 static void a_handler_has_the_stack_it_asked_for(long n)
 {
 	static char stack[8192];
 	int fd;
 
 	mine = &boxes[0];
-	fd = receive_on(on_interrupt, stack, sizeof(stack), 0);
+	/* With an end that is not aligned: bits 1 and 2 are not for addresses */
+	fd = receive_on(on_interrupt, stack, sizeof(stack) - 2, 0);
 	_stui();
 	_senduipi(sender(fd, 0, 0));
 	wait_until(boxes[0].all == 1);
@@ -829,6 +863,7 @@ static const struct {
 	CASE(unregistering_drops_what_is_pending),
 	CASE(closing_ends_nothing),
 	CASE(wrong_arguments_have_names),
+	CASE(a_receiver_has_so_many_senders_at_most),
 	CASE(a_handler_has_the_stack_it_asked_for),
 	CASE(cr4_is_set_again_when_the_kernel_clears_it),
 	CASE(unloading_is_refused_while_anybody_uses_it),

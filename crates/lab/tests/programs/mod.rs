@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub(crate) const FAULTS: &str = "BUG|WARNING|Oops|general protection|DEADLOCK|stall|use-after-free";
 
 /// Cases of `kernel/uintr/tests` that need no number, and nothing of the machine.
-pub(crate) const RULES: [&str; 20] = [
+pub(crate) const RULES: [&str; 21] = [
     "a_thread_interrupts_itself",
     "a_thread_that_asked_for_nothing_sends",
     "the_highest_vector_comes_first",
@@ -30,6 +30,7 @@ pub(crate) const RULES: [&str; 20] = [
     "unregistering_drops_what_is_pending",
     "closing_ends_nothing",
     "wrong_arguments_have_names",
+    "a_receiver_has_so_many_senders_at_most",
     "a_handler_has_the_stack_it_asked_for",
     "cr4_is_set_again_when_the_kernel_clears_it",
 ];
