@@ -11,8 +11,8 @@
  * applies to its user's tasks only: UFS searches for a task in the table of the task's
  * effective user, as the kernel has it. User and rights are the task's own (real_cred), not
  * those that the kernel lends it (cred): overlayfs has every task act as whoever has mounted
- * it. The loader makes tables, passes each to its user only, and enters it in table_users. A slot's number is that of its table, and in the lower
- * slot_bits that of its page.
+ * it. The loader makes tables, passes each to its user only, and enters it in table_users. A
+ * slot's number is that of its table, and in the lower slot_bits that of its page.
  *
  * FINDING THE SLOT. A task searches for a slot of its name when header.claims has
  * changed since its last search, when its user has changed, or when there are more
