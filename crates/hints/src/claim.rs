@@ -13,8 +13,9 @@
 //!
 //! Invariants, numbered as in the header:
 //! 1. Only the thread that changed `owner` from 0 to its name writes the slot, until
-//!    `owner` is changed to [`LEAVING`]; then only whoever did that, until it is 0. (asserted by the model checker only: in a real table any
-//!    program of the user may write any word)
+//!    `owner` is changed to [`LEAVING`]; then only whoever did that, until it is 0.
+//!    (asserted by the model checker only: in a real table any program of the user may
+//!    write any word)
 //! 2. `version` is 0 whenever `owner` is 0, and while a claim wipes. (asserted in the
 //!    model's `wipe`; in a real table not, as above)
 //!

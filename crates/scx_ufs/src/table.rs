@@ -16,8 +16,9 @@
 //! published nothing.
 //!
 //! Known weaknesses: of two loaders that are attached in turn, the later one serves the
-//! socket; when it ends, none does until the next one is loaded. A thread number that comes into use again within the moment of a sweep may
-//! lose its slot; it is treated as its cgroup is until it claims another.
+//! socket; when it ends, none does until the next one is loaded. A thread number that comes
+//! into use again within the moment of a sweep may lose its slot; it is treated as its cgroup
+//! is until it claims another.
 
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder};

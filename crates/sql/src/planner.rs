@@ -150,12 +150,12 @@ impl Planner {
             planning: Arc::clone(&planning),
             job: Box::new(job),
         };
-        lane.push(whose.weight, waiter)?;
-        // Whoever stops waiting drops this.
+        // Whoever stops waiting drops this, and so does an error: nothing is left in the lane.
         let _waiting = Waiting {
             planning: Arc::clone(&planning),
             lane: Arc::clone(lane),
         };
+        lane.push(whose.weight, waiter)?;
         if let Some(deadline) = whose.deadline {
             let due = Arc::downgrade(&planning) as Weak<dyn Due>;
             self.timer.at(deadline, due);

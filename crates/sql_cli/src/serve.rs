@@ -123,8 +123,8 @@ impl ParentArgs {
 /// Run parts of queries for a 'giveway sql serve --workers'
 ///
 /// All workers of a cluster and its server have the same version, the same
-/// GIVEWAY_SQL_CLUSTER_PASSWORD (or, without one, the same --user and GIVEWAY_SQL_PASSWORD),
-/// and see the same files under the same names.
+/// GIVEWAY_SQL_CLUSTER_PASSWORD beside GIVEWAY_SQL_PASSWORD (without the first, the same
+/// --user and GIVEWAY_SQL_PASSWORD), and see the same files under the same names.
 #[derive(Args, Debug)]
 pub(crate) struct WorkerArgs {
     /// Where to listen; port 0 is any free one

@@ -50,8 +50,8 @@ impl Lookup {
     }
 
     /// Collects pairs of rows whose keys are equal, one of the table and one of the
-    /// batch, or none yet: P1 of `probe`. If nothing but whether there are any matters, notes that
-    /// instead.
+    /// batch, or none yet: P1 of `probe`. If nothing but whether there are any matters,
+    /// notes that instead.
     pub(super) fn pairs(
         &mut self,
         recipe: &Recipe,

@@ -7,7 +7,7 @@
 //!
 //! P1. At most a batch of pairs is made at a time, however many partners a row has, and a
 //!     bounded number of links is followed; the place in the chain is kept for the next
-//!     one. The stream yields in between. (asserted in `look`; tested)
+//!     one. The stream yields in between. (asserted in `look`: the batch)
 //! P2. A probe row without a partner is known when its batch has been looked up to the
 //!     end, a build row without one when every stream that reads its table has ended: the
 //!     last of these streams gives out what the join wants of them.
