@@ -13,10 +13,12 @@ claim() { # NAME WHAT-IS-THERE WHAT-SHOULD-BE
 }
 at_least() { [ "$1" -ge "$2" ] && echo "at least $2"; }
 at_most() { [ "$1" -le "$2" ] && echo "at most $2"; }
-# What an urgent reader reads in two seconds, one block after the other.
+# What an urgent reader reads in two seconds, one block after the other. A dd that is ended
+# before it listens to signals says nothing, and has read nothing.
 reads() {
-	timeout -s INT 2 dd if=/dev/nullb0 of=/dev/null bs=4k iflag=direct 2>&1 |
-		sed -n 's/+.* records in$//p'
+	blocks=$(timeout -s INT 2 dd if=/dev/nullb0 of=/dev/null bs=4k iflag=direct 2>&1 |
+		sed -n 's/+.* records in$//p')
+	echo "${blocks:-0}"
 }
 
 for module in configfs mq-deadline bfq; do busybox insmod $module.ko; done
