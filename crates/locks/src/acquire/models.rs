@@ -356,3 +356,42 @@ fn a_hold_is_charged_from_when_its_waiter_slept() {
         together(&lock, |lock| lock.waiter(1).sleep_as_head(false), release);
     });
 }
+
+/// Succession: the holder leaves waking the next head to its release. That head has
+/// woken up by its deadline in the meantime, leaves, and the head after it sleeps:
+/// the release wakes that one, or loom finds that it sleeps for ever.
+#[test]
+fn a_head_that_leaves_before_it_is_woken_takes_no_wake_up_along() {
+    let seats = [seat(HEAD, POOR), seat(PARKED, POOR), seat(0, POOR)];
+    model(0, seats, |lock| {
+        let waits = |lock: &Lock, seat, deadline| {
+            let mut waiter = lock.waiter(seat);
+            (waiter.kind, waiter.deadline) = (Kind::Mutex, deadline);
+            if let End::IsHead = waiter.as_follower() {
+                if let End::Acquired = waiter.as_head() {
+                    release::release(lock.lock_ref(), HoldStart::UNMETERED);
+                }
+            }
+        };
+        let (second, third) = (lock.clone(), lock.clone());
+        let threads = [
+            loom::thread::spawn(move || {
+                // Its sleep ends by the deadline.
+                node(2).untell(PARKED);
+                waits(&second, 2, Some(Deadline::Monotonic(0)));
+            }),
+            loom::thread::spawn(move || waits(&third, 3, None)),
+        ];
+        let mut head = lock.waiter(1);
+        head.barging = true;
+        while !head.acquire(lock.core.load(), lock.core.load()) {
+            relax();
+        }
+        release::release(lock.lock_ref(), HoldStart::UNMETERED);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(lock.core.load() & LOCKED, 0);
+        assert_eq!(state::tail(lock.core.load()), 0, "all have gone");
+    });
+}

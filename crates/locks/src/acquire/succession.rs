@@ -5,6 +5,13 @@
 //! behind it, when it has held the lock for longer than they. The new head sees it
 //! in its word. If it sleeps it is woken, at once or, when the holder says so, by
 //! the next release.
+//!
+//! For the latter the holder names the sleeper in the lock *before* it makes it the
+//! head. Until then there is no head (N5), so nobody else writes that field. Named
+//! afterwards it could replace a later head: the sleeper may have woken up by itself
+//! (deadline, signal), left or given way, and the next one may sleep already. The
+//! release would then wake the wrong node, and nobody would ever wake the head. A name
+//! that comes too early does no harm: it wakes a thread that looks around.
 
 use super::{End, Waiter};
 use crate::links::{replace_tail, step_behind, wait_for_next};
@@ -21,11 +28,15 @@ impl Waiter<'_> {
     pub(super) fn pass_head(&mut self, later: bool) {
         let mut next = wait_for_next(self.me);
         loop {
+            let named = later && node(next).word.load(Relaxed) & PARKED != 0;
+            if named {
+                self.name_parked_head(next);
+            }
             let word = node(next).tell(HEAD);
             debug_assert_eq!(word & HEAD, 0, "N5");
             if word & ABANDONED == 0 {
-                if word & PARKED != 0 {
-                    self.wake_head(next, later);
+                if word & PARKED != 0 && !named {
+                    self.wake_head(next);
                 }
                 return;
             }
@@ -41,12 +52,15 @@ impl Waiter<'_> {
         }
     }
 
-    fn wake_head(&self, head: u32, later: bool) {
-        if later {
-            let core = self.policy.lock.core;
-            let set = |state| Some(state::with_parked_head(state, head));
-            let _ = core.state.fetch_update(Release, Relaxed, set);
-        } else if release::wake(head) {
+    /// Has the next release wake the waiter that is about to be made head.
+    fn name_parked_head(&self, next: u32) {
+        let core = self.policy.lock.core;
+        let set = |state| Some(state::with_parked_head(state, next));
+        let _ = core.state.fetch_update(Release, Relaxed, set);
+    }
+
+    fn wake_head(&self, head: u32) {
+        if release::wake(head) {
             self.count(|counters| &counters.wakes);
         }
     }
@@ -88,7 +102,7 @@ impl Waiter<'_> {
             debug_assert_eq!(word & HEAD, 0, "N5");
             if word & ABANDONED == 0 {
                 if word & PARKED != 0 {
-                    self.wake_head(next, false);
+                    self.wake_head(next);
                 }
                 return;
             }
