@@ -72,7 +72,11 @@ impl Waiter<'_> {
         if memo == 0 || is_head {
             let census = scheduler::census(&self.policy, self.me, self.weight(), is_head);
             (waiters, self.mean) = (census.waiters, census.mean);
-            if census.turned {
+            // A head has a new mean for each walk, so it looks at all again, as after a
+            // turn (Section 3.4.1). If it went on from the memo, who qualifies now would
+            // be put right behind it, before those that it has found so far: last come,
+            // first served.
+            if census.turned || is_head {
                 memo = 0;
             }
         } else if let Some(verdict) = self.policy.lock.core.verdict() {
@@ -144,6 +148,78 @@ impl Waiter<'_> {
                 self.give_role(next, 0);
             }
             last => self.give_role(last, memo),
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::criteria::Policy;
+    use crate::node::{SLAB, Standing};
+    use crate::raw::{Core, Extra, LockRef};
+    use crate::state::LOCKED;
+    use crate::thread;
+    use proptest::prelude::*;
+
+    /// Who has waited longer.
+    const POOR: u64 = 0;
+    const RICH: u64 = 1_000_000_000;
+
+    fn head<'a>(lock: LockRef<'a>) -> Waiter<'a> {
+        let me = SLAB.take().expect("few nodes are in use");
+        let standing = Standing {
+            vlht: RICH,
+            ..Standing::default()
+        };
+        Waiter {
+            policy: Policy::of(lock),
+            kind: Kind::Spin,
+            deadline: None,
+            barging: false,
+            thread: thread::current().expect("few slots are in use"),
+            standing,
+            me,
+            node: node(me),
+            mean: 0,
+            last: 0,
+            claimed: false,
+        }
+    }
+
+    proptest! {
+        /// Waiters that come while a head walks, some between two walks, are put
+        /// into the order in which they came, as far as they qualify.
+        #[test]
+        fn later_walks_of_a_head_keep_the_order_of_arrival(
+            arrivals in proptest::collection::vec((any::<bool>(), any::<bool>()), 0..12),
+        ) {
+            let (core, extra) = (Core::in_state(LOCKED), Extra::new());
+            let mut head = head(LockRef::new(&core, &extra));
+            head.enqueue();
+            let mut seen = Seen::default();
+            prop_assert!(head.take_role());
+            let (mut poor, mut rich) = (Vec::new(), Vec::new());
+            for (is_poor, walks) in arrivals {
+                let mut waiter = super::tests::head(head.policy.lock);
+                waiter.standing.vlht = if is_poor { POOR } else { RICH };
+                waiter.enqueue();
+                (if is_poor { &mut poor } else { &mut rich }).push(waiter.me);
+                if walks {
+                    head.schedule(&mut seen, true);
+                }
+            }
+            head.schedule(&mut seen, true);
+            let found = std::iter::successors(Some(head.me), |&at| {
+                Some(node(at).next.load(Relaxed)).filter(|&next| next != 0)
+            });
+            let found: Vec<u32> = found.collect();
+            let expected: Vec<u32> = [head.me].into_iter().chain(poor).chain(rich).collect();
+            for &at in &found {
+                node(at).retire();
+                SLAB.give(at);
+            }
+            prop_assert_eq!(found, expected);
         }
     }
 }
