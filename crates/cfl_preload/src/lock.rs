@@ -142,7 +142,7 @@ impl<'a> Lock<'a> {
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Hold> {
         self.adopt();
-        self.0.try_lock()
+        self.0.try_lock(Kind::Mutex)
     }
 
     /// Nothing if the time, of a clock that [`time`](crate::time) knows, has come.

@@ -399,10 +399,12 @@ impl Mutex {
         }
         let since = stats::clock();
         // The time matters only if there is something to wait for.
-        let hold = match self.lock().try_lock() {
-            Some(hold) => Some(hold),
-            None if !time::is_valid(until) => return libc::EINVAL,
-            None => self.lock().lock_until(deadline),
+        let hold = match time::is_valid(until) {
+            true => self.lock().lock_until(deadline),
+            false => match self.lock().try_lock() {
+                None => return libc::EINVAL,
+                free => free,
+            },
         };
         match hold {
             Some(hold) => {

@@ -150,7 +150,7 @@ fn life(locks: &[Guarded], group: Group, mut random: Random, progress: &AtomicU6
         let lock = &locks[random.below(LOCKS as u64) as usize];
         let lock_ref = LockRef::new(&lock.core, &lock.extra);
         let start = match random.below(10) {
-            0 => lock_ref.try_lock(),
+            0 => lock_ref.try_lock(lock.kind),
             1..=3 => {
                 let timeout = Duration::from_nanos(random.below(300_000));
                 let deadline = Deadline::after(timeout).expect("soon");

@@ -18,7 +18,8 @@
 //!
 //! Running threads that may steal go first while the head wakes up. What they
 //! may take is bounded: each by the slice; all of them by `CLAIMED`, which the
-//! head sets when it has waited for long, and which keeps all others out.
+//! head sets when it has waited for long, and which keeps all others out. A thread
+//! that only tries is bounded alike.
 //! So a lock is never handed to a sleeping thread, except by a thread that must not
 //! hold it any more.
 //!
@@ -87,7 +88,7 @@ pub(crate) fn contended(
     let barging = policy.settings.barging(kind == Kind::Mutex);
     if barging
         && entitled
-        && let Some(state) = steal(&policy, standing, thread.weight())
+        && let Some(state) = steal(&policy, standing, thread.weight(), true)
     {
         if !strict {
             lease(&policy, thread, state);

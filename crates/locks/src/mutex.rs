@@ -64,7 +64,7 @@ macro_rules! raw_lock {
 
             #[inline]
             fn try_lock(&self) -> Option<HoldStart> {
-                self.as_ref().try_lock()
+                self.as_ref().try_lock($kind)
             }
 
             #[inline]

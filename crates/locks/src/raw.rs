@@ -100,13 +100,14 @@ impl<'a> LockRef<'a> {
         start
     }
 
-    /// Acquires if nobody holds the lock and no waiter has claimed it.
+    /// Acquires if nobody holds the lock. While others wait for it this fails as well,
+    /// unless [`lock`](Self::lock) would let the thread go before them.
     #[inline]
-    pub fn try_lock(self) -> Option<HoldStart> {
+    pub fn try_lock(self, kind: Kind) -> Option<HoldStart> {
         if self.take_uncontended() {
             return Some(HoldStart::UNMETERED);
         }
-        acquire::try_once(self)
+        acquire::try_once(self, kind)
     }
 
     /// Acquires if nobody holds the lock and nobody has contended for it lately;

@@ -51,7 +51,7 @@ macro_rules! raw_lock {
 
             #[inline]
             fn try_lock(&self) -> bool {
-                self.lock_ref().try_lock().map(|start| self.begin(start)).is_some()
+                self.lock_ref().try_lock($kind).map(|start| self.begin(start)).is_some()
             }
 
             #[inline]

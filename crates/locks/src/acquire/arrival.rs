@@ -15,10 +15,10 @@ use super::spin::{self, Backoff};
 use crate::criteria::Policy;
 use crate::fork;
 use crate::node::Standing;
-use crate::raw::{HoldStart, LockRef};
+use crate::raw::{HoldStart, Kind, LockRef};
 use crate::state::{ALONE, CLAIMED, LEASED_WITH, LOCKED, TAIL, WATCHED};
 use crate::sync::{Acquire, MODEL, Relaxed, cpus, give_cpu};
-use crate::thread::Thread;
+use crate::thread::{self, Thread};
 use giveway_machine::futex::Deadline;
 
 /// The start of a hold that met no queue, measured or not.
@@ -30,10 +30,33 @@ pub(super) fn sampled_start(thread: Option<&Thread>) -> HoldStart {
     }
 }
 
-/// Acquires if nobody holds the lock and no waiter has claimed it.
+/// Acquires if nobody holds the lock and nobody waits for it, or if the thread may
+/// go before those that wait, as [`contended`](super::contended) has it. A thread that
+/// only tries would otherwise go first for ever: it releases, and tries again before
+/// the head has woken up.
 #[cold]
-pub(crate) fn try_once(lock: LockRef<'_>) -> Option<HoldStart> {
+pub(crate) fn try_once(lock: LockRef<'_>, kind: Kind) -> Option<HoldStart> {
     fork::check(lock);
+    if take_unwanted(lock).is_some() {
+        return Some(HoldStart::now());
+    }
+    if lock.core.load() & (LOCKED | CLAIMED) != 0 {
+        return None;
+    }
+    let Some(thread) = thread::current() else {
+        return take_unclaimed(lock);
+    };
+    let policy = Policy::of(lock);
+    let standing = policy.standing(thread);
+    let entitled = !policy.settings.strict() || policy.left(standing, thread.weight()) >= 0;
+    let barging = policy.settings.barging(kind == Kind::Mutex);
+    let passes = barging && entitled;
+    let taken = passes && steal(&policy, standing, thread.weight(), false).is_some();
+    taken.then(HoldStart::now)
+}
+
+/// Acquires if nobody holds the lock and no waiter has claimed it.
+fn take_unclaimed(lock: LockRef<'_>) -> Option<HoldStart> {
     let mut state = lock.core.load();
     while state & (LOCKED | CLAIMED) == 0 {
         match try_set(lock, state, state | LOCKED) {
@@ -82,9 +105,14 @@ pub(super) fn try_set(lock: LockRef<'_>, from: u64, to: u64) -> Result<u64, u64>
     lock.core.state.compare_exchange(from, to, Acquire, Relaxed)
 }
 
-/// Barging (Section 3.3): acquires although others wait, or waits a moment for
-/// the chance. Returns the state that the lock was in.
-pub(super) fn steal(policy: &Policy<'_>, standing: Standing, weight: u32) -> Option<u64> {
+/// Barging (Section 3.3): acquires although others wait, or, if it is `patient`, waits
+/// a moment for the chance. Returns the state that the lock was in.
+pub(super) fn steal(
+    policy: &Policy<'_>,
+    standing: Standing,
+    weight: u32,
+    patient: bool,
+) -> Option<u64> {
     let lock = policy.lock;
     let mut backoff = Backoff::new();
     loop {
@@ -103,7 +131,7 @@ pub(super) fn steal(policy: &Policy<'_>, standing: Standing, weight: u32) -> Opt
             }
             continue;
         }
-        if MODEL || cpus() == 1 || backoff.is_longest() || !spin::pays(state) {
+        if !patient || MODEL || cpus() == 1 || backoff.is_longest() || !spin::pays(state) {
             return None;
         }
         backoff.pause();
@@ -113,12 +141,61 @@ pub(super) fn steal(policy: &Policy<'_>, standing: Standing, weight: u32) -> Opt
 /// For a thread without a slot or a node: all of thousands are taken.
 pub(super) fn beside_the_queue(lock: LockRef<'_>, deadline: Option<Deadline>) -> Option<HoldStart> {
     loop {
-        if let Some(start) = try_once(lock) {
+        if let Some(start) = take_unclaimed(lock) {
             return Some(start);
         }
         if deadline.is_some_and(Deadline::passed) {
             return None;
         }
         give_cpu();
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::node::{SLAB, node};
+    use crate::options::Options;
+    use crate::raw::{Core, Extra};
+    use crate::state::{self, METERED, Verdict};
+
+    /// Whether a thread that has had so much may take the free lock, at which one
+    /// waits that has had nothing.
+    fn gets(vlht: u64, kind: Kind, options: Option<Options>) -> bool {
+        std::thread::scope(|scope| {
+            let tries = scope.spawn(|| {
+                let (core, extra) = (Core::in_state(METERED), Extra::new());
+                let lock = LockRef::new(&core, &extra);
+                if let Some(options) = options {
+                    lock.set_profile(options.register("tries").expect("few profiles"));
+                }
+                let waiter = SLAB.take().expect("few nodes are in use");
+                node(waiter).prepare(lock.key(), Standing::default());
+                let queued = |state| Some(state::with_tail(state, waiter));
+                let _ = core.state.fetch_update(Acquire, Relaxed, queued);
+                core.set_verdict(Verdict { avg: 0, sid: 0 });
+                let thread = thread::current().expect("few slots are in use");
+                let account = thread.account_for(lock.key(), Policy::of(lock).scope);
+                account.charge(vlht, 0);
+                let got = lock.try_lock(kind).is_some();
+                node(waiter).retire();
+                SLAB.give(waiter);
+                got
+            });
+            tries.join().expect("it does not panic")
+        })
+    }
+
+    #[test]
+    fn who_tries_passes_waiters_within_its_slice_only() {
+        let second = 1_000_000_000;
+        assert!(gets(0, Kind::Mutex, None));
+        assert!(!gets(second, Kind::Mutex, None));
+        // Barging is off.
+        assert!(!gets(0, Kind::Spin, None));
+        let in_order = Options::default().barging(false);
+        assert!(!gets(0, Kind::Mutex, Some(in_order)));
+        let strict = Options::default().strict_guarantee(true);
+        assert!(!gets(second, Kind::Mutex, Some(strict)));
     }
 }

@@ -81,7 +81,7 @@ impl Waiter<'_> {
             }
             let waited = watch.waited_ns();
             let overdue = waited > self.claim_after_ns() && self.left() >= 0;
-            if self.barging && !self.claimed && overdue {
+            if !self.claimed && overdue {
                 self.claimed = true;
                 core.state.fetch_or(CLAIMED, Relaxed);
             }
