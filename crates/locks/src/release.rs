@@ -8,7 +8,9 @@
 //! An uncontended lock is not metered: reading a clock twice would cost
 //! more than locking. The first thread that queues turns metering on. It is
 //! turned off again by chance, with each uncontended hold, once in
-//! [`COOL_DOWN`] on average.
+//! [`COOL_DOWN`] on average. With it goes all else in the lock's state that is left of
+//! contention, the favoured group too: the fast path takes a state of 0 only. The
+//! verdict is about that group, so it is forgotten as well.
 //!
 //! A contended lock with very short critical sections would still spend more
 //! time on clocks than on work. So after a hold shorter than 500 ns a thread
@@ -29,7 +31,9 @@ use crate::group;
 use crate::node::{PARKED, node};
 use crate::options::Scope;
 use crate::raw::{HoldStart, LockRef};
-use crate::state::{self, ALONE, HEAD_PARKED, LEVEL, LOCKED, METERED, TAIL, Verdict};
+use crate::state::{
+    self, ALONE, HEAD_PARKED, LEVEL, LOCKED, METERED, MIN_GID, PARKED_HEAD, TAIL, Verdict,
+};
 use crate::sync::{Acquire, Relaxed, Release, fence};
 use giveway_machine::futex;
 
@@ -73,7 +77,19 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
         advance_alone(&policy, thread, charge);
     }
     if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
-        lock.core.state.fetch_and(!(METERED | LEVEL), Relaxed);
+        cool_down(lock, state);
+    }
+}
+
+/// Ends the metering of a lock that nobody waits for in this state, unless somebody has
+/// come. The caller still holds it.
+fn cool_down(lock: LockRef<'_>, state: u64) {
+    let cool = state & !(METERED | LEVEL | MIN_GID);
+    let cooled = (lock.core.state).compare_exchange(state, cool, Relaxed, Relaxed);
+    if cooled.is_ok() && state & MIN_GID != 0 {
+        // One that a waiter which has just come publishes may be lost: its next walk
+        // publishes again.
+        lock.core.forget_verdict();
     }
 }
 
@@ -133,7 +149,7 @@ fn release_watched(lock: LockRef<'_>, start: HoldStart) {
     }
     while let Err(now) = lock.core.state.compare_exchange_weak(
         state,
-        state & !(LOCKED | HEAD_PARKED),
+        state & !(LOCKED | PARKED_HEAD),
         Release,
         Relaxed,
     ) {
@@ -154,4 +170,39 @@ pub(crate) fn wake(at: u32) -> bool {
         futex::wake(&node(at).word, 1);
     }
     sleeps
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::raw::{Core, Extra, Kind};
+
+    /// A lock that was contended, whose head has slept and whose favoured group was not
+    /// the root, is taken by one exchange again once nobody contends any more.
+    #[test]
+    fn contention_leaves_nothing_behind() {
+        let (core, extra) = (Core::new(), Extra::new());
+        let lock = LockRef::new(&core, &extra);
+        let hold = || {
+            let start = lock.lock(Kind::Mutex);
+            // SAFETY: acquired just now with this start.
+            unsafe { lock.unlock(start) };
+        };
+        std::thread::scope(|scope| {
+            let start = lock.lock(Kind::Mutex);
+            scope.spawn(hold);
+            while core.load() & HEAD_PARKED == 0 {
+                std::thread::yield_now();
+            }
+            core.set_min_gid(3);
+            // SAFETY: acquired above with this start.
+            unsafe { lock.unlock(start) };
+        });
+        // As many as make a chance of one in COOL_DOWN certain.
+        let holds = (0..100_000)
+            .take_while(|_| core.load() != 0)
+            .map(|_| hold());
+        assert!(holds.count() < 100_000, "{:#x}", core.load());
+        assert!(lock.take_uncontended());
+    }
 }

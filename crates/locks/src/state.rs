@@ -20,7 +20,7 @@
 //! | field | written by |
 //! | --- | --- |
 //! | `state` | all threads, by read-modify-write operations only |
-//! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; `verdict` also the holder when there is no queue |
+//! | `state.min_gid`, `verdict`, `sid_since` | the lock scheduler; the first two also the holder when there is no queue |
 //! | `credit` | the lock scheduler; with accounts by lock the holder adds to it |
 //! | `profile` | the thread that makes the lock |
 //! | `generation` | the first slow path after a fork |
@@ -57,6 +57,11 @@ pub(crate) const LEASED_WITH: u64 = TAIL | WATCHED;
 const GID_SHIFT: u32 = 16;
 const HEAD_SHIFT: u32 = 32;
 const TAIL_SHIFT: u32 = 48;
+/// [`HEAD_PARKED`] with its field. The two are cleared together, so that a lock which
+/// nobody waits for any more can be as if nobody ever had.
+pub(crate) const PARKED_HEAD: u64 = HEAD_PARKED | 0xffff << HEAD_SHIFT;
+/// The bits of the favoured group.
+pub(crate) const MIN_GID: u64 = 0xffff << GID_SHIFT;
 /// The bits of the tail.
 pub(crate) const TAIL: u64 = 0xffff << TAIL_SHIFT;
 
@@ -81,7 +86,7 @@ pub(crate) fn parked_head(state: u64) -> u32 {
 /// `state` with this node as the sleeping head.
 #[inline]
 pub(crate) fn with_parked_head(state: u64, node: u32) -> u64 {
-    (state & !(0xffff << HEAD_SHIFT)) | u64::from(node) << HEAD_SHIFT | HEAD_PARKED
+    (state & !PARKED_HEAD) | u64::from(node) << HEAD_SHIFT | HEAD_PARKED
 }
 
 /// How long the head spins before it sleeps, as learnt from earlier heads: 0 is
@@ -169,6 +174,11 @@ impl Core {
             .store(avg << 8 | u64::from(verdict.sid & 0xff), Relaxed);
     }
 
+    /// As before the first pass.
+    pub(crate) fn forget_verdict(&self) {
+        self.verdict.store(0, Relaxed);
+    }
+
     #[inline]
     pub(crate) fn load(&self) -> u64 {
         self.state.load(Relaxed)
@@ -177,7 +187,7 @@ impl Core {
     pub(crate) fn set_min_gid(&self, gid: u32) {
         let mut state = self.load();
         while min_gid(state) != gid {
-            let new = (state & !(0xffff << GID_SHIFT)) | u64::from(gid) << GID_SHIFT;
+            let new = (state & !MIN_GID) | u64::from(gid) << GID_SHIFT;
             match self
                 .state
                 .compare_exchange_weak(state, new, Relaxed, Relaxed)

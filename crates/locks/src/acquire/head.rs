@@ -17,7 +17,7 @@ use crate::links::replace_tail;
 use crate::node::HEAD;
 use crate::options::sched_latency_ns;
 use crate::raw::Kind;
-use crate::state::{self, ALONE, CLAIMED, HEAD_PARKED, LOCKED, LS_TAKEN, WATCHED};
+use crate::state::{self, ALONE, CLAIMED, LOCKED, LS_TAKEN, PARKED_HEAD, WATCHED};
 use crate::sync::{MODEL, Relaxed, give_cpu, relax};
 use giveway_machine::futex;
 use giveway_machine::futex::Deadline;
@@ -155,7 +155,7 @@ impl Waiter<'_> {
     pub(super) fn acquire(&mut self, state: u64, learnt: u64) -> bool {
         let alone = state::tail(state) == self.me;
         debug_assert!(MODEL || self.node.word.load(Relaxed) & HEAD != 0, "N5");
-        let mut new = (learnt | LOCKED) & !(CLAIMED | WATCHED | HEAD_PARKED);
+        let mut new = (learnt | LOCKED) & !(CLAIMED | WATCHED | PARKED_HEAD);
         if alone {
             new = state::with_tail(new, 0) & !LS_TAKEN;
         }
