@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::error::QueryError;
 use crate::group_word::GroupWord;
 use crate::query::Query;
+use crate::shared::contained;
 use crate::sync::{Acquire, AtomicBool, Condvar, Mutex, Relaxed, Release, lock, wait};
 use crate::task_set::TaskSet;
 
@@ -52,11 +53,16 @@ impl Tally {
     pub(crate) fn stop(&self, reason: QueryError) -> bool {
         let mut verdict = lock(&self.verdict);
         let is_first = matches!(*verdict, Verdict::Open);
-        if is_first {
-            *verdict = Verdict::Stopped(reason);
-        }
+        let unheard = match is_first {
+            true => {
+                *verdict = Verdict::Stopped(reason);
+                None
+            }
+            false => Some(reason),
+        };
         drop(verdict);
         self.stopped.store(true, Release);
+        contained(|| drop(unheard));
         is_first
     }
 
@@ -182,7 +188,7 @@ impl Group {
         let before = std::mem::replace(&mut *lock(&self.end), End::Done(result));
         self.ended.notify_all();
         match before {
-            End::Pending(Some(waker)) => waker.wake(),
+            End::Pending(Some(waker)) => contained(|| waker.wake()),
             End::Pending(None) => {}
             End::Done(_) | End::Taken => unreachable!("a group ends once"),
         }
@@ -285,7 +291,10 @@ impl Ticket {
                     *end = pending;
                     end = wait(&self.group.ended, end);
                 }
-                End::Taken => panic!("the ticket was polled to its end before"),
+                End::Taken => {
+                    drop(end);
+                    panic!("the ticket was polled to its end before");
+                }
             }
         }
     }
@@ -295,14 +304,21 @@ impl Future for Ticket {
     type Output = Result<Report, QueryError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // Wakers are made and dropped by code of the caller: not under the lock.
+        let waker = context.waker().clone();
         let mut end = lock(&self.group.end);
         match std::mem::replace(&mut *end, End::Taken) {
             End::Done(result) => Poll::Ready(result),
-            End::Pending(_) => {
-                *end = End::Pending(Some(context.waker().clone()));
+            End::Pending(before) => {
+                *end = End::Pending(Some(waker));
+                drop(end);
+                drop(before);
                 Poll::Pending
             }
-            End::Taken => panic!("the ticket was polled to its end before"),
+            End::Taken => {
+                drop(end);
+                panic!("the ticket was polled to its end before");
+            }
         }
     }
 }

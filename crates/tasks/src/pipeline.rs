@@ -18,7 +18,8 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 /// Workers do not block. A pipeline that has to wait for something returns
 /// [`Step::NoLane`].
 ///
-/// A panic in any of these ends the query, and nothing but the query.
+/// A panic in any of these ends the query, and nothing but the query. One of the
+/// destructor, or of a ticket's waker, ends nothing: the query has its result by then.
 pub trait Pipeline: Send + Sync {
     /// How much there is to do, in units that take about equally long (tuples), 2^48
     /// at most; `None` if the work comes in steps that the pipeline cuts itself. Called

@@ -334,7 +334,7 @@ impl Pool {
         self.shared.exit();
         for thread in self.threads.drain(..) {
             if !is_worker && thread.join().is_err() {
-                unreachable!("pipelines' panics end with their query");
+                unreachable!("callers' panics end with their query");
             }
         }
     }

@@ -172,11 +172,27 @@ pub(crate) fn guarded<R>(code: impl FnOnce() -> Result<R, Failure>) -> Result<R,
                 .downcast_ref::<&str>()
                 .map(|text| (*text).to_owned()))
             .or_else(|| payload.downcast_ref::<String>().cloned());
+            contained(|| drop(payload));
             Err(QueryError::Panicked(
                 text.unwrap_or_else(|| "no message".to_owned()),
             ))
         }
     }
+}
+
+/// Runs a caller's code at which nobody waits for an answer: wakers, destructors. A
+/// panic of it has been reported by the panic hook, and is nothing to a worker, which
+/// has the slot's next group to open.
+pub(crate) fn contained(code: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
+        // Its destructor is a caller's, too.
+        std::mem::forget(payload);
+    }
+}
+
+/// Gives up a reference to a group, perhaps the last: its pipelines then end here.
+fn let_go(group: Arc<Group>) {
+    contained(|| drop(group));
 }
 
 impl Shared {
@@ -301,7 +317,7 @@ impl Shared {
                 // A4. There is one in `wake`, too, but that is not what it promises.
                 fence(SeqCst);
                 if !group.tally.is_stopped() || !self.close(slot, set) {
-                    return;
+                    return let_go(group);
                 }
             }
             // A1: the slot is ours again, or still.
@@ -312,10 +328,10 @@ impl Shared {
             match successor {
                 Some(waiting) => {
                     waiting.admit(now);
-                    group = waiting;
+                    let_go(std::mem::replace(&mut group, waiting));
                     next = 0;
                 }
-                None => return,
+                None => return let_go(group),
             }
         }
     }
@@ -357,9 +373,9 @@ impl Shared {
     /// Gives the slot to the next group that waits, or puts it back: A3.
     fn succeed(&self, slot: usize) -> Option<Arc<Group>> {
         let mut admission = lock(&self.admission);
-        // What is dropped here may be the last of a group: not under the lock. Its
-        // place in its tier is free before the next group is looked for.
-        let over = admission.occupy(slot, None);
+        // The caller still has the group, so its end is not here. Its place in its tier
+        // is free before the next group is looked for.
+        drop(admission.occupy(slot, None));
         let successor = admission.next();
         debug_assert!(
             successor
@@ -380,8 +396,6 @@ impl Shared {
             }
         }
         admission.check();
-        drop(admission);
-        drop(over);
         successor
     }
 
@@ -411,6 +425,7 @@ impl Shared {
             drop(admission);
             let is_why = group.tally.stop(reason);
             group.complete(self.clock.now_ns());
+            let_go(group);
             return is_why;
         }
         let found = admission
@@ -433,6 +448,7 @@ impl Shared {
         {
             self.proceed(slot, Arc::clone(&group), group.sets.len());
         }
+        let_go(group);
         is_why
     }
 
@@ -446,6 +462,7 @@ impl Shared {
             running.chain(waiting).cloned().collect()
         };
         let mut views: Vec<_> = groups.iter().map(|group| group.view(now)).collect();
+        groups.into_iter().for_each(let_go);
         views.sort_unstable_by_key(|view| view.id);
         views
     }

@@ -4,11 +4,12 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use giveway_tasks::{
-    BuildError, Failure, LaneWaker, Morsel, Pipeline, Policy, Pool, Query, QueryError, Shutdown,
-    Step, Why,
+    BuildError, Failure, LaneWaker, Morsel, Pipeline, Policy, Pool, Query, QueryError, QueryId,
+    Shutdown, Step, Why,
 };
 use giveway_tier::{Tier, Weight};
 
@@ -516,4 +517,90 @@ fn tunes(policy: Policy) {
             .for_each(|ticket| drop(ticket.wait().unwrap()));
     }
     assert!(pool.stats().order.is_some());
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("a bad destructor");
+    }
+}
+
+/// A waker that panics when it wakes.
+struct BadWaker;
+
+impl Wake for BadWaker {
+    fn wake(self: Arc<Self>) {
+        panic!("a bad waker");
+    }
+}
+
+/// Whose code is bad in what runs after a query, or in what it panicked with, harms
+/// neither a worker nor the query that gets the slot.
+#[test]
+fn panics_after_a_query_harm_nobody() {
+    let pool = Pool::builder().workers(1).slots(1).build().unwrap();
+    let (query, go) = blocker();
+    let blocked = pool.submit(query).unwrap();
+    let bomb = Bomb;
+    let drops_badly = Query::new("drops").pipeline(steps(move |_| {
+        let _ = &bomb;
+        Ok(Step::Exhausted)
+    }));
+    // The worker has the last reference.
+    drop(pool.submit(drops_badly).unwrap());
+    let wakes_badly = Query::new("wakes").pipeline(steps(|_| Ok(Step::Exhausted)));
+    let mut wakes_badly = Box::pin(pool.submit(wakes_badly).unwrap());
+    let waker = Waker::from(Arc::new(BadWaker));
+    let polled = wakes_badly.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let panics_badly = Query::new("panics").pipeline(steps(|_| std::panic::panic_any(Bomb)));
+    let panics_badly = pool.submit(panics_badly).unwrap();
+    let fine = Query::new("fine").pipeline(steps(|_| Ok(Step::Exhausted)));
+    let fine = pool.submit(fine).unwrap();
+    go.store(true, SeqCst);
+    blocked.wait().unwrap();
+    let why = panics_badly.wait().unwrap_err().to_string();
+    assert_eq!(why, "a pipeline of the query panicked: no message");
+    fine.wait().unwrap();
+    let waker = Waker::noop();
+    let polled = wakes_badly.as_mut().poll(&mut Context::from_waker(waker));
+    assert!(matches!(polled, Poll::Ready(Ok(_))));
+    pool.shutdown(Shutdown::Drain);
+}
+
+/// A task that cancels its query when it is dropped.
+struct CancelOnDrop(Arc<Pool>, QueryId);
+
+impl Wake for CancelOnDrop {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel(self.1);
+    }
+}
+
+/// The waker that a ticket had before may be the last of its task.
+#[test]
+fn a_waker_may_cancel_the_query_when_it_is_dropped() {
+    let pool = Arc::new(Pool::builder().workers(1).slots(1).build().unwrap());
+    let (query, go) = blocker();
+    let blocked = pool.submit(query).unwrap();
+    let waits = Query::new("waits").pipeline(steps(|_| Ok(Step::Exhausted)));
+    let mut waits = Box::pin(pool.submit(waits).unwrap());
+    let task = CancelOnDrop(Arc::clone(&pool), waits.id());
+    let waker = Waker::from(Arc::new(task));
+    let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    drop(waker);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(waits.as_mut().poll(&mut context).is_pending());
+    let polled = waits.as_mut().poll(&mut context);
+    assert!(matches!(polled, Poll::Ready(Err(QueryError::Cancelled))));
+    go.store(true, SeqCst);
+    blocked.wait().unwrap();
 }
