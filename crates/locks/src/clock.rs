@@ -68,6 +68,15 @@ pub(crate) fn ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(RATE.load(Relaxed))) >> 32) as u64
 }
 
+/// A number drawn by a time. Counters may advance in steps of more than one, so the low
+/// bits of a time may be the same for ever.
+#[inline]
+pub(crate) fn draw(now: Ticks) -> u32 {
+    /// Spreads the low bits over the high ones (2⁶⁴ / φ).
+    const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
+    (now.wrapping_mul(RANDOMISER) >> 32) as u32
+}
+
 /// Whether time moves only when told to, so that nobody should wait for it.
 #[inline]
 pub(crate) fn is_virtual() -> bool {
@@ -192,6 +201,16 @@ mod tests {
         });
         let least = least.min().unwrap();
         assert!((5..15).contains(&least), "{least} ns");
+    }
+
+    #[test]
+    fn draws_are_spread_whatever_the_steps_of_the_counter() {
+        for (step, offset) in [(1, 0), (2, 1), (26, 3), (64, 1), (100, 7)] {
+            let times = (1 << 40..).step_by(step).map(|time: u64| time + offset);
+            let drawn = times.take(64_000).filter(|&time| draw(time) % 64 == 0);
+            let drawn = drawn.count();
+            assert!((700..1300).contains(&drawn), "{step} {offset}: {drawn}");
+        }
     }
 
     #[test]

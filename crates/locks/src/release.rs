@@ -40,7 +40,7 @@ use giveway_machine::futex;
 use crate::{clock, options, thread};
 
 /// Uncontended holds until metering ends, on average.
-const COOL_DOWN: u64 = 64;
+const COOL_DOWN: u32 = 64;
 
 /// Enters a metered hold. The caller still holds the lock.
 #[inline(never)]
@@ -76,7 +76,8 @@ pub(crate) fn settle(lock: LockRef<'_>, start: HoldStart) {
     if state & TAIL == 0 {
         advance_alone(&policy, thread, charge);
     }
-    if state & TAIL == 0 && now.is_multiple_of(COOL_DOWN) && !policy.settings.always_metered() {
+    let cools = clock::draw(now).is_multiple_of(COOL_DOWN);
+    if state & TAIL == 0 && cools && !policy.settings.always_metered() {
         cool_down(lock, state);
     }
 }

@@ -27,7 +27,7 @@ use crate::slab::{Slab, Slot};
 use crate::sync::{AtomicU32, LooseU32, LooseU64, LooseUsize, MODEL, Relaxed};
 use giveway_machine::errno;
 
-use crate::{held, node, topology};
+use crate::{clock, held, node, topology};
 
 /// As many threads can have met a contended lock and live, in one process.
 const THREADS: usize = node::NODES;
@@ -41,8 +41,6 @@ const UNMEASURED_NS: u64 = 8_000;
 /// statistics, which are to be up to date.
 const UNMEASURED_BITS: u32 = 7;
 const UNMEASURED_BITS_COUNTED: u32 = 4;
-/// Spreads the low bits of the time over the high ones (2⁶⁴ / φ).
-const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
 /// In the thread-local number: the key's destructor has run.
 const LATE: u32 = 1 << 31;
 
@@ -466,7 +464,7 @@ impl Thread {
                 .ilog2()
                 .min(UNMEASURED_BITS),
         };
-        let skip = (now.wrapping_mul(RANDOMISER) >> 32) as u32 & ((1 << bits) - 1);
+        let skip = clock::draw(now) & ((1 << bits) - 1);
         self.unmeasured.store(skip, Relaxed);
         self.skip.store(skip, Relaxed);
         (held_ns + skipped * held_ns.min(SHORT_NS), skipped + 1)

@@ -14,6 +14,7 @@
 //! twice, when it releases and when it acquires again. So looks become rarer with
 //! the time waited.
 
+use crate::clock;
 use crate::options::Settings;
 use crate::state::{spin_level, with_spin_level};
 use crate::sync::{MODEL, relax};
@@ -22,13 +23,11 @@ const TOP_LEVEL: u32 = 7;
 /// The level of a trial. A successful trial raises the lock to above it.
 const TRIAL_LEVEL: u32 = 3;
 /// Trials at level 0: one in so many.
-const TRIALS: u64 = 16;
+const TRIALS: u32 = 16;
 /// Pauses between the first two looks.
 const FIRST_PAUSES: u32 = 16;
 /// Pauses between two looks at most, 1 to 3 µs.
 const MOST_PAUSES: u32 = 128;
-/// Spreads the low bits of the time over the high ones (2⁶⁴ / φ).
-const RANDOMISER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How long a head that finds the lock in this state spins before it sleeps, ns.
 /// `now` is any changing number.
@@ -37,7 +36,7 @@ pub(super) fn budget_ns(settings: &Settings, state: u64, now: u64) -> u64 {
         return 0;
     }
     let level = match spin_level(state) {
-        0 if now.wrapping_mul(RANDOMISER) >> 32 & (TRIALS - 1) == 0 => TRIAL_LEVEL,
+        0 if clock::draw(now).is_multiple_of(TRIALS) => TRIAL_LEVEL,
         0 => return 0,
         level => level,
     };
@@ -102,7 +101,7 @@ mod tests {
 
     /// The budget at a lock in this state, without a trial.
     fn budget(state: u64) -> u64 {
-        (0..TRIALS)
+        (0..u64::from(TRIALS))
             .map(|now| budget_ns(settings(0), state, now))
             .min()
             .unwrap()
