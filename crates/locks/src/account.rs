@@ -8,8 +8,9 @@
 //! Two scopes. `Thread`, the paper's: one vLHT for all locks, kept in the
 //! thread. `Lock`: one per thread and lock. The latter lives in a small table
 //! of the thread, or of the group, indexed by the lock's address, because a
-//! lock must stay small. A full table forgets the account used longest ago; its
-//! owner is then a newcomer to that lock, and starts at the average.
+//! lock must stay small. A full table forgets its accounts in turn, whether they are in
+//! use or not; their owner is then a newcomer to that lock, and starts where newcomers
+//! start (see [`criteria`](crate::criteria)): so does a group that is favoured there.
 //!
 //! An account is written by the holder of its lock only, hence by one thread at
 //! a time, but for a table entry that is being forgotten by another lock's
@@ -120,22 +121,24 @@ impl Account {
         self.vlht.load(Relaxed)
     }
 
+    /// Whether the account has been placed, so that its vLHT can be compared with others'.
+    #[inline]
+    pub(crate) fn is_placed(&self) -> bool {
+        self.placed.load(Relaxed) != 0
+    }
+
     /// Whether [`place`](Self::place) with this or a greater lag may change
     /// anything.
     #[inline]
     pub(crate) fn lags(&self, reference: u64, lag: u64) -> bool {
-        self.placed.load(Relaxed) == 0 || self.vlht().saturating_add(lag) < reference
+        !self.is_placed() || self.vlht().saturating_add(lag) < reference
     }
 
     /// Starvation prevention (Section 3.4.3): an account that was never placed
     /// is put at `reference`, one that lags by more than `lag` at that distance
     /// from it.
     pub(crate) fn place(&self, reference: u64, lag: u64) {
-        let lag = if self.placed.load(Relaxed) == 0 {
-            0
-        } else {
-            lag
-        };
+        let lag = if self.is_placed() { lag } else { 0 };
         self.placed.store(1, Relaxed);
         self.vlht.fetch_max(reference.saturating_sub(lag), Relaxed);
     }

@@ -15,11 +15,23 @@
 //! favoured socket's waiters, for a like reason ([`socket`](crate::socket)).
 //!
 //! Starvation prevention (3.4.3) departs from the paper in one thing. A new
-//! thread starts at the average, as there. A thread that lags because it was
+//! thread starts at the average, as there, and so does a new group at the favoured
+//! one's vLHT. A thread that lags because it was
 //! away is brought to a fixed distance behind it, not to it: a jump would take
 //! from a thread of weight 1000 ten times the distance in hold time. The
 //! distance is that of the strict guarantee, `6 ms × (1 + log₂ CPUs)`, for a
 //! thread that was away for as long, and 16 times that for others.
+//!
+//! The average is this lock's, and the favoured group's. A lock that has none yet, and
+//! a thread whose group is not favoured, need another: the lowest vLHT among those that
+//! have held a metered lock lately, threads of the same group or other groups, or, if
+//! that is none, the vLHT of who was the last to. Else a new thread would start at 0 there,
+//! and all that have ever held a lock would be behind it for as long as they ever have.
+//! The lowest, not their average, because accounts are the same for many locks: a thread
+//! that is raised is behind at all of them, to those that are not.
+//!
+//! Known weakness: of more than 256 threads only the first 256 slots are looked at. A new
+//! thread whose group is in none of them starts at 0 at a lock without an average.
 
 use crate::account::{Account, DEFAULT_WEIGHT};
 use crate::node::Standing;
@@ -60,15 +72,15 @@ impl<'a> Policy<'a> {
         self.criteria.contains(Criteria::SOCKET) && topology::sockets() > 1
     }
 
-    /// The vLHT of a group here.
-    pub(crate) fn group_vlht(&self, gid: u32) -> u64 {
+    /// The vLHT of a group here, if it is known.
+    pub(crate) fn group_vlht(&self, gid: u32) -> Option<u64> {
         group::vlht(gid, self.lock.key(), self.scope)
     }
 
     /// Whether a group has held a lock in the last few slices, so that it
     /// counts as a competitor although none of its threads waits.
     pub(crate) fn active_lately(&self, gid: u32) -> bool {
-        let (_, last) = group::account_for(gid, self.lock.key(), self.scope);
+        let last = group::last_seen(gid);
         let ago = clock::ns(clock::now().saturating_sub(last));
         last != 0 && ago < 4 * self.settings.slice_ns().max(1_000_000)
     }
@@ -95,19 +107,44 @@ impl<'a> Policy<'a> {
         let key = self.lock.key();
         let gid = thread.gid();
         let account = thread.account_for(key, self.scope);
-        if let Some(verdict) = self.lock.core.verdict() {
-            let min_gid = state::min_gid(self.lock.core.load());
-            if !self.by_group() || gid == min_gid {
-                place(account, verdict.avg, || thread.last_seen());
-            } else {
-                let (group, last) = group::account_for(gid, key, self.scope);
-                place(group, self.group_vlht(min_gid), || last);
+        let verdict = self.lock.core.verdict();
+        if self.by_group() {
+            self.place_group(gid, verdict.is_some());
+        }
+        let ours = !self.by_group() || gid == state::min_gid(self.lock.core.load());
+        match verdict {
+            Some(verdict) if ours => place(account, verdict.avg, || thread.last_seen()),
+            // The average is not about this thread.
+            Some(_) if account.is_placed() => {}
+            _ => {
+                let group = self.by_group().then_some(gid);
+                let level = level(thread.peers(group, key, self.scope));
+                place(account, level, || thread.last_seen());
             }
         }
         Standing {
             vlht: account.vlht(),
             sid: if self.by_socket() { thread.socket() } else { 0 },
             gid,
+        }
+    }
+
+    /// Starvation prevention for the group of a thread that comes to the lock.
+    fn place_group(&self, gid: u32, has_verdict: bool) {
+        let key = self.lock.key();
+        let min_gid = state::min_gid(self.lock.core.load());
+        let account = group::account_for(gid, key, self.scope);
+        let favoured = (has_verdict && gid != min_gid)
+            .then(|| self.group_vlht(min_gid))
+            .flatten();
+        match favoured {
+            Some(vlht) => place(account, vlht, || group::last_seen(gid)),
+            // It is the favoured one, or nothing is known of that.
+            None if has_verdict && account.is_placed() => {}
+            None => {
+                let level = level(group::others(gid, key, self.scope));
+                place(account, level, || group::last_seen(gid));
+            }
         }
     }
 
@@ -137,8 +174,8 @@ impl<'a> Policy<'a> {
     fn lead(&self, standing: Standing, weight: u32) -> (i64, i64) {
         let min_gid = state::min_gid(self.lock.core.load());
         if self.by_group() && standing.gid != min_gid {
-            let ours = self.group_vlht(standing.gid);
-            let lead = ours.wrapping_sub(self.group_vlht(min_gid)) as i64;
+            let both = self.group_vlht(standing.gid).zip(self.group_vlht(min_gid));
+            let lead = both.map_or(0, |(ours, lowest)| ours.wrapping_sub(lowest) as i64);
             return (lead, self.tolerance(group::weight(standing.gid)));
         }
         let tolerance = self.tolerance(weight);
@@ -199,6 +236,21 @@ impl<'a> Policy<'a> {
     }
 }
 
+/// Where a thread or group starts at a lock that knows no average for it, by the vLHT of
+/// others and the times, in ticks, when they were last seen; see above.
+fn level(others: impl Iterator<Item = (u64, clock::Ticks)>) -> u64 {
+    let (now, limit) = (clock::now(), 16 * sched_latency_ns());
+    let mut lowest = None;
+    let mut latest = (0, 0);
+    for (vlht, last) in others.filter(|&(_, last)| last != 0) {
+        if clock::ns(now.saturating_sub(last)) <= limit {
+            lowest = Some(lowest.map_or(vlht, |lowest: u64| lowest.min(vlht)));
+        }
+        latest = latest.max((last, vlht));
+    }
+    lowest.unwrap_or(latest.1)
+}
+
 /// Starvation prevention for one account, last used at `last_seen`. Reads the
 /// clock only for one that lags.
 fn place(account: &Account, reference: u64, last_seen: impl FnOnce() -> clock::Ticks) {
@@ -206,5 +258,112 @@ fn place(account: &Account, reference: u64, last_seen: impl FnOnce() -> clock::T
     if account.lags(reference, limit) {
         let away = clock::ns(clock::now().saturating_sub(last_seen())) > limit;
         account.place(reference, if away { limit } else { 16 * limit });
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
+mod tests {
+    use super::*;
+    use crate::account::Hold;
+    use crate::group::Group;
+    use crate::options::Options;
+    use crate::raw::{Core, Extra};
+    use crate::state::Verdict;
+    use crate::thread;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn hold(lock: LockRef<'_>, scope: Scope, ns: u64) -> Hold {
+        Hold {
+            lock: lock.key(),
+            scope,
+            ns,
+            holds: 1,
+            now: clock::now(),
+        }
+    }
+
+    /// A thread has held other locks for a second. A new one of its group is not owed
+    /// that second at a lock that has no average, or one of another group.
+    #[test]
+    fn a_new_thread_is_owed_nothing_where_no_average_is_about_it() {
+        let group = Group::new("newcomers").unwrap();
+        let other = Group::new("not newcomers").unwrap();
+        thread::join(group);
+        let old = thread::current().unwrap();
+        let (core, extra) = (Core::new(), Extra::new());
+        let elsewhere = Policy::of(LockRef::new(&core, &extra));
+        elsewhere.standing(old);
+        old.charge(&hold(elsewhere.lock, Scope::Thread, SECOND), false);
+        for has_average in [false, true] {
+            let (core, extra) = (Core::new(), Extra::new());
+            if has_average {
+                core.set_min_gid(other.gid());
+                core.set_verdict(Verdict { avg: 0, sid: 0 });
+            }
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::join(group);
+                    let new = thread::current().unwrap();
+                    let policy = Policy::of(LockRef::new(&core, &extra));
+                    let found = policy.standing(new).vlht;
+                    assert_eq!(found, old.account_for(0, Scope::Thread).vlht());
+                });
+            });
+        }
+    }
+
+    /// Who was not seen lately counts only if nobody was.
+    #[test]
+    fn the_level_is_the_lowest_of_those_seen_lately() {
+        let now = clock::now();
+        // In a second of any clock there are as many ticks at least.
+        let long_ago = now.saturating_sub(SECOND * 10).max(1);
+        let lately = [(7, now), (5, now), (3, long_ago), (1, 0)];
+        assert_eq!(level(lately.into_iter()), 5);
+        assert_eq!(level([(3, long_ago), (9, 1)].into_iter()), 3);
+        assert_eq!(level(std::iter::empty()), 0);
+    }
+
+    /// Two groups have had an hour of a lock each. The favoured one uses so many locks
+    /// that this one's account is forgotten. It is not owed an hour by that.
+    #[test]
+    fn a_group_that_is_forgotten_is_owed_nothing() {
+        let options = Options::default().scope(Scope::Lock);
+        let profile = options.register("forgets").unwrap();
+        let (core, extra) = (Core::new(), Extra::new());
+        let lock = LockRef::new(&core, &extra);
+        lock.set_profile(profile);
+        let policy = Policy::of(lock);
+        let [many, few] = ["many locks", "few locks"].map(|name| Group::new(name).unwrap());
+        let me = thread::current().unwrap();
+        let hour = hold(lock, Scope::Lock, 3600 * SECOND);
+        for group in [few, many] {
+            thread::join(group);
+            policy.standing(me);
+            group::charge(group.gid(), &hour);
+        }
+        core.set_min_gid(many.gid());
+        core.set_verdict(Verdict { avg: 0, sid: 0 });
+        for other in 1..=17 {
+            let elsewhere = Hold {
+                lock: other,
+                ..hold(lock, Scope::Lock, 1)
+            };
+            group::charge(many.gid(), &elsewhere);
+        }
+        assert_eq!(policy.group_vlht(many.gid()), None, "forgotten");
+        // A thread that only takes the free lock does not place its group.
+        group::charge(many.gid(), &hold(lock, Scope::Lock, 1));
+        let few_waits = Standing {
+            vlht: 0,
+            sid: 0,
+            gid: few.gid(),
+        };
+        assert!(policy.left(few_waits, DEFAULT_WEIGHT) >= 0);
+        thread::join(many);
+        policy.standing(me);
+        let found = [many, few].map(|group| policy.group_vlht(group.gid()));
+        assert_eq!(found[0], found[1]);
     }
 }

@@ -15,6 +15,7 @@
 use std::fmt;
 
 use crate::account::{Account, Accounts, DEFAULT_WEIGHT, Hold};
+use crate::clock;
 use crate::options::Scope;
 use crate::slab::{Slab, Slot};
 use crate::stats::GroupSnapshot;
@@ -220,20 +221,48 @@ pub(crate) fn weight(gid: u32) -> u32 {
     }
 }
 
-/// The vLHT of a group, ns of virtual time, as this lock sees it.
-pub(crate) fn vlht(gid: u32, lock: usize, scope: Scope) -> u64 {
+/// The vLHT of a group, ns of virtual time, as this lock sees it; `None` if it has
+/// forgotten the group, or has not met it yet.
+pub(crate) fn vlht(gid: u32, lock: usize, scope: Scope) -> Option<u64> {
     let slot = SLAB.get(gid);
     match scope {
-        Scope::Thread => slot.total.vlht(),
-        Scope::Lock => slot.accounts.find(lock).map_or(0, Account::vlht),
+        Scope::Thread => Some(slot.total.vlht()),
+        Scope::Lock => placed_vlht(slot.accounts.find(lock)?),
     }
+}
+
+fn placed_vlht(account: &Account) -> Option<u64> {
+    account.is_placed().then(|| account.vlht())
+}
+
+/// The vLHT of the groups but this one that this lock can compare, and when a thread of
+/// each last released a metered lock, in ticks.
+pub(crate) fn others(
+    gid: u32,
+    lock: usize,
+    scope: Scope,
+) -> impl Iterator<Item = (u64, clock::Ticks)> {
+    let all = 0..=IN_USE.load(Acquire);
+    all.filter(move |&other| other != gid)
+        .filter_map(move |other| {
+            let slot = SLAB.get(other);
+            let account = match scope {
+                Scope::Thread => &slot.total,
+                Scope::Lock => slot.accounts.find(lock)?,
+            };
+            Some((placed_vlht(account)?, last_seen(other)))
+        })
+}
+
+/// When a thread of the group last released a metered lock, in ticks; 0 if none has.
+pub(crate) fn last_seen(gid: u32) -> clock::Ticks {
+    SLAB.get(gid).last.load(Relaxed)
 }
 
 /// Enters a hold of one of the group's threads. The caller holds the lock.
 pub(crate) fn charge(gid: u32, hold: &Hold) {
     let slot = SLAB.get(gid);
-    let (account, _) = account_for(gid, hold.lock, hold.scope);
-    account.charge(hold.ns, slot.weight.load(Relaxed));
+    account_for(gid, hold.lock, hold.scope).charge(hold.ns, slot.weight.load(Relaxed));
     slot.hold_ns.fetch_add(hold.ns, Relaxed);
     slot.acquisitions.fetch_add(hold.holds, Relaxed);
     slot.last.store(hold.now, Relaxed);
@@ -244,12 +273,11 @@ pub(crate) fn waited(gid: u32, wait_ns: u64) {
     SLAB.get(gid).wait_ns.fetch_add(wait_ns, Relaxed);
 }
 
-/// The account that decides at this lock, and when the group was last seen.
-pub(crate) fn account_for(gid: u32, lock: usize, scope: Scope) -> (&'static Account, u64) {
+/// The account that decides at this lock.
+pub(crate) fn account_for(gid: u32, lock: usize, scope: Scope) -> &'static Account {
     let slot = SLAB.get(gid);
-    let account = match scope {
+    match scope {
         Scope::Thread => &slot.total,
         Scope::Lock => slot.accounts.open(lock),
-    };
-    (account, slot.last.load(Relaxed))
+    }
 }

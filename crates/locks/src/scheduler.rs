@@ -78,12 +78,14 @@ pub(crate) fn census(policy: &Policy<'_>, me: u32, weight: u32, is_head: bool) -
         if policy.active_lately(before) {
             min_gid = before;
         }
-        let mut lowest = policy.group_vlht(min_gid);
+        // A group of which nothing is known is the last to be favoured.
+        let vlht_of = |gid| policy.group_vlht(gid).unwrap_or(u64::MAX);
+        let mut lowest = vlht_of(min_gid);
         let mut seen = min_gid;
         for_each_waiter(key, me, is_head, |waiter| {
             if waiter.gid != seen {
                 seen = waiter.gid;
-                let vlht = policy.group_vlht(seen);
+                let vlht = vlht_of(seen);
                 if vlht < lowest {
                     (lowest, min_gid) = (vlht, seen);
                 }

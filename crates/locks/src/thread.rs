@@ -33,6 +33,9 @@ use crate::{clock, held, node, topology};
 const THREADS: usize = node::NODES;
 /// Locks per thread whose accounts are told apart.
 const LOCKS: usize = 8;
+/// With how many others a thread is compared that comes to a lock which cannot tell
+/// where it stands: it should not take longer than to wait.
+const PEERS: usize = 256;
 /// After a hold shorter than this, ns, some of the next are not measured.
 const SHORT_NS: u64 = 500;
 /// How long those last together at most, ns, if they are as short.
@@ -387,6 +390,27 @@ impl Thread {
             Scope::Thread => &self.total,
             Scope::Lock => self.accounts.open(lock),
         }
+    }
+
+    /// The vLHT of other threads, of this group if one is given, that this lock can
+    /// compare, and when each last released a metered lock, in ticks. Of many threads
+    /// it looks at the first [`PEERS`].
+    pub(crate) fn peers(
+        &self,
+        gid: Option<u32>,
+        lock: usize,
+        scope: Scope,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let is_peer = move |thread: &&'static Thread| {
+            !std::ptr::eq(*thread, self) && gid.is_none_or(|gid| gid == thread.gid())
+        };
+        all().take(PEERS).filter(is_peer).filter_map(move |thread| {
+            let account = match scope {
+                Scope::Thread => &thread.total,
+                Scope::Lock => thread.accounts.find(lock)?,
+            };
+            (account.is_placed()).then(|| (account.vlht(), thread.last_seen()))
+        })
     }
 
     /// When the thread last released a metered lock, in ticks.
