@@ -136,10 +136,17 @@ pub fn register_by_cgroup() -> Result<Group, CgroupError> {
     let weight = Cgroup::below(MOUNT.as_ref(), path.as_ref())
         .read("cpu.weight")
         .ok()
-        .and_then(|text| text.parse().ok());
+        .and_then(|text| weight_of(&text));
     let group = group.weight(weight.unwrap_or(crate::account::DEFAULT_WEIGHT))?;
     thread::join(group);
     Ok(group)
+}
+
+/// The weight of a cgroup by its `cpu.weight`, which is 0 where `cpu.idle` is set: such a
+/// cgroup has the least that there is.
+fn weight_of(cpu_weight: &str) -> Option<u32> {
+    let weight: u32 = cpu_weight.trim().parse().ok()?;
+    Some(weight.max(1))
 }
 
 /// Why a thread could not be registered by its cgroup.
@@ -321,6 +328,12 @@ mod tests {
         assert_eq!(state().1, group);
         drop(ask);
         worker.join().unwrap();
+    }
+
+    #[test]
+    fn an_idle_cgroup_has_the_least_weight() {
+        let read = ["100\n", "0", "10000", "", "max"].map(weight_of);
+        assert_eq!(read, [Some(100), Some(1), Some(10_000), None, None]);
     }
 
     #[test]

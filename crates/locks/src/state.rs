@@ -134,8 +134,12 @@ pub(crate) struct Verdict {
     pub(crate) sid: u32,
 }
 
-/// The average has 56 bits in units of 4 ns: nine years.
-const AVG_UNIT: u64 = 4;
+/// The unit of the published average, as a power of two of ns, and of one that is too
+/// long for it: after 4 years, which are 17 days for a thread of weight 1. The average
+/// has 55 bits, and one that tells the unit.
+const AVG_UNIT_BITS: u32 = 2;
+const LONG_UNIT_BITS: u32 = 9;
+const IS_LONG: u64 = 1 << 55;
 
 impl Core {
     const_fn! {
@@ -160,16 +164,24 @@ impl Core {
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         match self.verdict.load(Relaxed) {
             0 => None,
-            word => Some(Verdict {
-                avg: (word >> 8) * AVG_UNIT,
-                sid: (word & 0xff) as u32,
-            }),
+            word => {
+                let avg = word >> 8;
+                let avg = match avg & IS_LONG {
+                    0 => avg << AVG_UNIT_BITS,
+                    _ => (avg & !IS_LONG) << LONG_UNIT_BITS,
+                };
+                let sid = (word & 0xff) as u32;
+                Some(Verdict { avg, sid })
+            }
         }
     }
 
     /// Publishes. An average of 0 becomes the smallest that is not "none".
     pub(crate) fn set_verdict(&self, verdict: Verdict) {
-        let avg = (verdict.avg / AVG_UNIT).max(1);
+        let avg = match verdict.avg >> AVG_UNIT_BITS {
+            short if short < IS_LONG => short.max(1),
+            _ => verdict.avg >> LONG_UNIT_BITS | IS_LONG,
+        };
         self.verdict
             .store(avg << 8 | u64::from(verdict.sid & 0xff), Relaxed);
     }
@@ -315,3 +327,27 @@ const _: () = {
     assert!(size_of::<Core>() == 16 && align_of::<Core>() == 8);
     assert!(size_of::<Extra>() == 8 && align_of::<Extra>() == 4);
 };
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_average_of_any_size_is_published() {
+        let core = Core::new();
+        let lengths = (2..64).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits]);
+        let mut before = 0;
+        for avg in lengths.chain([u64::MAX]) {
+            core.set_verdict(Verdict { avg, sid: 200 });
+            let read = core.verdict().expect("published");
+            let unit = if avg < 1 << 57 { 4 } else { 512 };
+            assert_eq!(read.sid, 200);
+            assert!(
+                read.avg <= avg.max(unit) && avg.abs_diff(read.avg) < unit,
+                "{avg}"
+            );
+            assert!(read.avg >= before, "{avg}");
+            before = read.avg;
+        }
+    }
+}

@@ -307,6 +307,29 @@ fn a_thread_that_idled_in_vain_continues_until_another_comes() {
     });
 }
 
+/// The lock is free and the thread would idle, on a clock that nobody moves.
+#[test]
+fn a_deadline_ends_idling() {
+    let (clock, _turn) = clock();
+    let (lock, _) = lock_with(Options::default().strict_guarantee(true), "impatient");
+    let holds = (0..100).take_while(|_| {
+        let guard = lock.try_lock_for(Duration::ZERO);
+        clock.advance(Duration::from_millis(1));
+        guard.is_some()
+    });
+    std::thread::scope(|scope| {
+        // Measured from the first hold on, and compared with the other's.
+        let _guard = lock.lock();
+        scope.spawn(|| drop(lock.lock()));
+        // SAFETY: only asks whether somebody waits.
+        while !unsafe { lock.raw() }.as_ref().has_waiters() {
+            std::thread::yield_now();
+        }
+        clock.advance(Duration::from_micros(1));
+    });
+    assert!(holds.count() < 100);
+}
+
 #[test]
 fn a_waiter_is_passed_by_at_most_the_slices_of_all_others() {
     let (clock, _turn) = clock();

@@ -6,7 +6,7 @@
 //!    │ free, over-served, no waiters     ► idles (strict guarantee only)
 //!    │ free                              ► acquires, passes role and place on
 //!    │ waited for long                   ► claims the lock: none may pass
-//!    └ deadline                          ► leaves, passes its place on
+//!    └ deadline, held or left alone      ► leaves, passes its place on
 //! ```
 
 use super::arrival::try_set;
@@ -58,6 +58,11 @@ impl Waiter<'_> {
             }
             if state & LOCKED == 0 {
                 if self.should_idle(state, &watch) {
+                    // A nap late at most.
+                    if self.deadline.is_some_and(Deadline::passed) {
+                        self.leave();
+                        return End::TimedOut;
+                    }
                     watch.idled |= self.idle(&mut watch);
                     continue;
                 }
