@@ -25,7 +25,6 @@ use crate::claims::Claimed;
 use crate::error::{Error, Result};
 use crate::key::{KeyBuf, Span};
 use crate::node_set::IndexRead;
-use crate::preemption;
 use crate::record::{self, Record, Rival, View};
 use crate::table::{IndexInner, IndexSet};
 use crate::tree::{Direction, LeafScan};
@@ -112,8 +111,8 @@ impl Transaction<'_> {
         };
         let (version, ts) = match record::rival(record, self.status.get(), has_key) {
             Rival::None => return Ok(()),
-            Rival::Busy { level } => {
-                let below = level < preemption::level();
+            Rival::Busy { writer } => {
+                let below = writer.is_below();
                 return Err(self.fail(Error::Conflict { below }));
             }
             Rival::Own => return Err(violation(index)),

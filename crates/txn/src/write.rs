@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::claims::Claimed;
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
-use crate::preemption;
+use crate::preemption::{self, Writer};
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
 use crate::row::RowBuf;
 use crate::sync::Wait;
@@ -269,8 +269,8 @@ impl Transaction<'_> {
                 }
                 Ok(Base::Committed(version, ts))
             }
-            Writable::Busy { level } => Err(self.fail(Error::Conflict {
-                below: level < preemption::level(),
+            Writable::Busy { writer } => Err(self.fail(Error::Conflict {
+                below: writer.is_below(),
             })),
         }
     }
@@ -278,7 +278,7 @@ impl Transaction<'_> {
     /// The transaction's status, from its first write on.
     fn status(&self) -> *mut TxnStatus {
         if self.status.get().is_null() {
-            let status = Box::into_raw(Box::new(TxnStatus::new(preemption::level())));
+            let status = Box::into_raw(Box::new(TxnStatus::new(Writer::here())));
             self.status.set(status);
             self.with(|txn_context| txn_context.allocated(size_of::<TxnStatus>()));
         }
