@@ -421,7 +421,8 @@ fn run_body(context: &Context) {
         // The panic hook has printed it; there is no caller to pass it on to.
         all.route.mail().count_panic();
     }
-    assert_eq!(local.depth(), 0, "a body ended inside a region");
+    // What it has forgotten to close.
+    local.close_all();
     task_boundary();
     local.enter();
 }
@@ -442,6 +443,16 @@ fn leave(context: &Context) {
 #[inline]
 pub fn current_level() -> Option<Level> {
     with_context(|_, context| context.level)
+}
+
+/// A worker, told apart from all others that exist at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerId(usize);
+
+/// The worker that the caller runs on; `None` on a thread that is no worker.
+#[inline]
+pub fn current_worker() -> Option<WorkerId> {
+    with_context(|_, context| WorkerId(context.all.get().addr()))
 }
 
 /// Runs the body of a higher level now, once, and returns after it: a voluntary
@@ -495,6 +506,12 @@ pub fn yield_below() -> Yielded {
         Yielded::Ran
     })
     .unwrap_or(Yielded::NothingBelow)
+}
+
+/// Counts a panic of code that the caller ran for others.
+#[cold]
+pub(crate) fn count_panic() {
+    local::with(|local| local.mail().count_panic());
 }
 
 /// Says that the caller is between two tasks and holds nothing: a context that waits

@@ -97,7 +97,9 @@ mod worker;
 mod yield_points;
 
 pub use alloc::RegionAlloc;
-pub use context::{Yielded, current_level, task_boundary, yield_below, yield_to};
+pub use context::{
+    WorkerId, Yielded, current_level, current_worker, task_boundary, yield_below, yield_to,
+};
 pub use delivery::Delivery;
 pub use error::{DeliveryError, EnterError};
 // The words of the interface, so that a program needs no second package for them.

@@ -95,6 +95,14 @@ impl Local {
         depth == 0
     }
 
+    /// Closes all regions, which nobody will: they were forgotten.
+    #[inline]
+    pub(crate) fn close_all(&self) {
+        compiler_fence(SeqCst);
+        self.depth.store(0, Relaxed);
+        compiler_fence(SeqCst);
+    }
+
     /// How many regions are open.
     #[inline(always)]
     pub(crate) fn depth(&self) -> u32 {

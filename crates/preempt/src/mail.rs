@@ -111,7 +111,8 @@ pub struct Counters {
     pub deferred_by_stack: u64,
     /// How often a level let a lower one run to its next boundary.
     pub yields: u64,
-    /// Panics that reached the root of a context.
+    /// Panics that reached the root of a context, or, in a pool, that came from a task's
+    /// waker or from dropping a task or its result.
     pub panics: u64,
 }
 

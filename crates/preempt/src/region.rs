@@ -27,7 +27,9 @@ use crate::local::{self, Local};
 /// elsewhere(giveway_preempt::region()); // A region belongs to its context.
 /// ```
 ///
-/// Forgetting a region is safe, but nothing is ever preempted after it.
+/// Forgetting a region is safe, but its context is not preempted until its task, or the
+/// body of its level, ends. A thread's own work, which is level 0 without a pool, must
+/// not end with one: dropping the [`Worker`](crate::Worker) panics then.
 #[must_use = "a region lasts as long as this value lives"]
 #[derive(Debug)]
 pub struct Region {
@@ -61,6 +63,12 @@ impl Drop for Region {
 #[inline(always)]
 pub fn poll_point() {
     local::with(look);
+}
+
+/// Closes the regions that a task which has ended has forgotten.
+#[inline]
+pub(crate) fn close_all() {
+    local::with(Local::close_all);
 }
 
 /// Takes what is due; the caller may be inside a region.

@@ -210,7 +210,11 @@ where
         };
         // What the closure has left half done is its own business: nothing of
         // it is looked at afterwards.
-        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(|panic| message(&*panic));
+        let result = catch_unwind(AssertUnwindSafe(closure)).map_err(|panic| {
+            let text = message(&*panic);
+            discard(panic);
+            text
+        });
         let ended = match result {
             Ok(_) => Ended::Returned,
             Err(_) => Ended::Panicked,
@@ -255,6 +259,25 @@ where
             Cell::Result(result) => result,
             _ => panic!("the result of a task was taken before"),
         }
+    }
+}
+
+/// Runs code of whoever submitted a task, for which nobody waits any more; whether it
+/// panicked, which ends with that.
+pub(crate) fn contain(foreign: impl FnOnce()) -> bool {
+    match catch_unwind(AssertUnwindSafe(foreign)) {
+        Ok(()) => false,
+        Err(panic) => {
+            discard(panic);
+            true
+        }
+    }
+}
+
+/// Drops what a panic has left. If that panics as well, what is left then leaks.
+fn discard(panic: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(again);
     }
 }
 

@@ -39,6 +39,84 @@ fn a_panic_is_the_tickets_and_the_worker_goes_on() {
     assert_eq!(stats.workers[0].requests.panics, 0);
 }
 
+/// What a task leaves may panic when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped");
+    }
+}
+
+#[test]
+fn the_worker_goes_on_when_what_a_task_leaves_panics() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("woken");
+        }
+    }
+    let pool = one(Policy::best())
+        .capacity(Level::BASE, 4)
+        .build()
+        .unwrap();
+    let goes_on = |level| {
+        let next = pool.submit(level, || 1).unwrap().wait_timeout(LONG);
+        assert_eq!(next.expect("the worker is gone"), Ok(1));
+    };
+    for level in [Level::BASE, HIGH] {
+        // The result, of which nobody wants to know.
+        drop(pool.submit(level, || Bomb).unwrap());
+        goes_on(level);
+        // What a panic leaves.
+        let thrown = pool.submit(level, || -> u32 { std::panic::panic_any(Bomb) });
+        let thrown = thrown
+            .unwrap()
+            .wait_timeout(LONG)
+            .expect("the worker is gone");
+        assert!(matches!(thrown, Err(TaskError::Panicked(_))));
+        goes_on(level);
+        // The waker.
+        let go = Flag::default();
+        let mut ticket = {
+            let go = go.clone();
+            pool.submit(level, move || go.wait()).unwrap()
+        };
+        let waker = Waker::from(Arc::new(Panics));
+        let polled = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        go.raise();
+        goes_on(level);
+        assert!(ticket.is_done());
+    }
+    // A drop and a waker for each level.
+    assert_eq!(pool.stats().workers[0].requests.panics, 4);
+}
+
+#[test]
+fn a_region_that_a_task_forgets_ends_with_it() {
+    let pool = one(Policy::best()).build().unwrap();
+    for level in [Level::BASE, HIGH] {
+        let forgets = pool.submit(level, || std::mem::forget(giveway_preempt::region()));
+        assert_eq!(forgets.unwrap().wait(), Ok(()));
+        let next = pool.submit(level, giveway_preempt::in_region);
+        assert_eq!(next.unwrap().wait(), Ok(false));
+    }
+}
+
+#[test]
+fn an_iterator_that_panics_has_submitted_nothing() {
+    let pool = one(Policy::Wait).capacity(HIGH, 4).build().unwrap();
+    let tasks = (0..2).map(|at| {
+        assert_eq!(at, 0, "on purpose");
+        || ()
+    });
+    let submit = std::panic::AssertUnwindSafe(|| drop(pool.submit_batch(HIGH, tasks)));
+    assert!(std::panic::catch_unwind(submit).is_err());
+    assert_eq!(pool.submit(HIGH, || 1).unwrap().wait(), Ok(1));
+    assert_eq!(pool.stats().levels[1].run, 1);
+}
+
 #[test]
 fn a_cancelled_task_does_not_run_and_drops_what_it_has() {
     let pool = one(Policy::Wait).build().unwrap();

@@ -29,7 +29,9 @@
 //!   count: a record leaves the index when all open snapshots agree that there is
 //!   no row. (Not asserted, as C1: `tests/anomalies.rs` and `tests/histories.rs`.)
 //! - **C3** *Rows that were written* need neither: no other transaction can have
-//!   changed them. (Asserted as V1.)
+//!   changed them. (Asserted as V1.) Only if they were: a row that an update's function
+//!   has seen and that was then not written, and what a refused key tells of other rows,
+//!   were read. (Not asserted: refused writes in `tests/histories.rs`.)
 //!
 //! So the serializable transactions are in the order of their timestamps, and a
 //! snapshot taken between two timestamps is a state between two transactions:

@@ -23,8 +23,8 @@ use crate::table::{Table, TableId, TableInner};
 use crate::txn::{Transaction, TxnOptions};
 use crate::txn_context::TxnContext;
 
-/// After so many conflicts with lower levels in a row, a transaction lets what
-/// it preempted go on before it tries again.
+/// After so many conflicts in a row with transactions that are paused below it, on the
+/// same worker, a transaction lets what it preempted go on before it tries again.
 const YIELD_AFTER: u32 = 3;
 /// Between two attempts at a transaction at most this passes.
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);

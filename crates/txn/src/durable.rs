@@ -9,8 +9,11 @@ mod schema;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Release},
+};
+use std::time::{Duration, Instant};
 
 use crate::checkpoint;
 use crate::commit::Committed;
@@ -32,12 +35,24 @@ use giveway_tier::Tier;
 
 pub(crate) use background::Background;
 
+/// How often who waits for its turn to make a checkpoint looks again.
+const TURN: Duration = Duration::from_millis(1);
+
 /// What makes a database last.
 pub(crate) struct Durable {
     log: Log,
     report: RecoveryReport,
-    /// One checkpoint at a time.
-    checkpointing: Mutex<()>,
+    /// Whether a checkpoint is being made: one at a time.
+    checkpointing: AtomicBool,
+}
+
+/// The right to make a checkpoint.
+struct Turn<'a>(&'a AtomicBool);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Release);
+    }
 }
 
 /// A checkpoint that was made.
@@ -92,7 +107,7 @@ impl Database {
         db.attach(Arc::new(Durable {
             log,
             report,
-            checkpointing: Mutex::new(()),
+            checkpointing: AtomicBool::new(false),
         }));
         Ok(match checkpoint_bytes {
             Some(growth) => db.with_background(Background::start(db.clone(), alarm, growth, read)?),
@@ -159,10 +174,7 @@ impl Database {
     /// Makes a checkpoint, unless it is to be given up.
     fn checkpoint_unless(&self, give_up: impl Fn() -> bool) -> Result<Checkpoint> {
         let durable = self.durable().ok_or(DurabilityError::InMemory)?;
-        let _one = durable
-            .checkpointing
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _turn = durable.turn(&give_up)?;
         let options = TxnOptions::read_only().tier(Tier::Background);
         let options = options.label(&"checkpoint");
         let (txn, tables, last) = self.begin_with_tables(options)?;
@@ -197,6 +209,24 @@ impl Durable {
     /// The log.
     pub(crate) fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// Waits for its turn to make a checkpoint, unless it is to be given up. No lock:
+    /// who makes one may be paused below the caller (R1), and then goes on.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it was given up.
+    fn turn(&self, give_up: impl Fn() -> bool) -> Result<Turn<'_>> {
+        while self.checkpointing.swap(true, Acquire) {
+            if give_up() {
+                return Err(Error::Timeout);
+            }
+            if preemption::in_region() || !preemption::yield_below() {
+                std::thread::sleep(TURN);
+                preemption::poll_point();
+            }
+        }
+        Ok(Turn(&self.checkpointing))
     }
 }
 

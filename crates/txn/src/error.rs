@@ -31,9 +31,8 @@ pub enum Error {
     /// committed after this one's snapshot was taken.
     #[error("another transaction wrote the record first: run this one again")]
     Conflict {
-        /// The writer still runs, on a lower level than this transaction's. It
-        /// may be paused on this very worker, and then goes on only if this
-        /// transaction lets it.
+        /// The writer is paused on this very worker, at a lower level than this
+        /// transaction's: it goes on only if this transaction lets it.
         below: bool,
     },
     /// What the transaction read has changed since, so that no serial order

@@ -17,10 +17,35 @@ pub(crate) use giveway_preempt::{
     Region, in_region, poll_point, poll_record as record_read, region,
 };
 
-/// The level of the running context; 0 for threads that are no workers.
-#[inline]
-pub(crate) fn level() -> u8 {
-    giveway_preempt::current_level().map_or(0, |level| level.get())
+/// Where a writer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Writer {
+    worker: Option<giveway_preempt::WorkerId>,
+    level: giveway_preempt::Level,
+}
+
+impl Writer {
+    /// A thread that is no worker.
+    pub(crate) const ELSEWHERE: Writer = Writer {
+        worker: None,
+        level: giveway_preempt::Level::BASE,
+    };
+
+    /// The running context.
+    #[inline]
+    pub(crate) fn here() -> Writer {
+        Writer {
+            worker: giveway_preempt::current_worker(),
+            level: giveway_preempt::current_level().unwrap_or(giveway_preempt::Level::BASE),
+        }
+    }
+
+    /// Whether it is paused below the running context: on the same worker, at a lower
+    /// level. Only then does [`yield_below`] help; anywhere else it goes on by itself.
+    pub(crate) fn is_below(self) -> bool {
+        let here = Writer::here();
+        here.worker.is_some() && self.worker == here.worker && self.level < here.level
+    }
 }
 
 /// Whether the running context is a worker's lowest: all that are urgent go before it.

@@ -3,7 +3,7 @@
 
 use crate::epoch::Epochs;
 use crate::latch::Latch;
-use crate::preemption;
+use crate::preemption::{self, Writer};
 use crate::surplus::{LIMBO, Limbo, Surplus};
 use crate::sync::SLOTS;
 use crate::txn_context::Retired;
@@ -26,7 +26,7 @@ fn a_reader_notices_a_writer_and_an_end() {
 #[test]
 fn only_a_commit_up_to_the_limit_counts() {
     let _region = preemption::region();
-    let status = TxnStatus::new(0);
+    let status = TxnStatus::new(Writer::ELSEWHERE);
     assert!(!status.committed_by(9));
     assert_eq!(status.outcome(), Outcome::Active);
     status.prepare();
@@ -36,7 +36,7 @@ fn only_a_commit_up_to_the_limit_counts() {
     assert!(!status.committed_by(4));
     assert!(status.committed_by(5));
     assert_eq!(status.outcome(), Outcome::Committed(5));
-    let status = TxnStatus::new(0);
+    let status = TxnStatus::new(Writer::ELSEWHERE);
     status.abort();
     assert!(!status.committed_by(u64::MAX >> 2));
     assert_eq!(status.outcome(), Outcome::Aborted);

@@ -44,6 +44,7 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
 use crate::heap::Pool;
+use crate::preemption::Writer;
 use crate::sync::{Acquire, Relaxed, Release};
 use crate::thin::{self, Thick, Thin};
 use crate::txn_status::{Outcome, TxnStatus};
@@ -412,7 +413,7 @@ pub(crate) enum Writable {
     /// The writer's own: to be replaced.
     Own(Version),
     /// A running transaction's.
-    Busy { level: u8 },
+    Busy { writer: Writer },
 }
 
 /// What a record is to a writer that wants a key for another one.
@@ -424,7 +425,7 @@ pub(crate) enum Rival {
     /// The writer has given it the key itself.
     Own,
     /// A running transaction has given it the key, or is about to take it away.
-    Busy { level: u8 },
+    Busy { writer: Writer },
 }
 
 /// What a record is to the transaction with this status.
@@ -455,7 +456,7 @@ pub(crate) fn rival(
             Outcome::Committed(ts) => return Rival::Committed(version, ts),
             Outcome::Active if has_key(version) || next_of(version).is_some_and(has_key) => {
                 return Rival::Busy {
-                    level: status.level(),
+                    writer: status.writer(),
                 };
             }
             Outcome::Active => return Rival::None,
@@ -479,7 +480,7 @@ pub(crate) fn writable(record: Record, mine: *const TxnStatus) -> Writable {
             Begin::By(status) => match status.outcome() {
                 Outcome::Active => {
                     return Writable::Busy {
-                        level: status.level(),
+                        writer: status.writer(),
                     };
                 }
                 Outcome::Committed(ts) => return Writable::Committed(version, ts),

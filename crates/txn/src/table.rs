@@ -18,6 +18,7 @@ use crate::error::{Error, Result, SchemaError};
 use crate::gate::Gate;
 use crate::heap::Heap;
 use crate::key::KeySpec;
+use crate::preemption::Writer;
 use crate::record::{EntryHead, Head, RecordHead, head_of};
 use crate::row::RowBuf;
 use crate::schema::{IndexSchema, Schema, unknown};
@@ -141,7 +142,7 @@ impl Table {
         });
         let index = |index: &IndexSchema| inner.new_index(&schema, index, false);
         let indexes = schema.indexes().iter().map(index).collect();
-        inner.replace_set(indexes, None, Arc::new(TxnStatus::new(0)));
+        inner.replace_set(indexes, None, Arc::new(TxnStatus::new(Writer::ELSEWHERE)));
         Table {
             inner,
             schema,
@@ -284,7 +285,7 @@ impl TableInner {
             } else {
                 Gate::closed()
             },
-            ended: TxnStatus::new(0),
+            ended: TxnStatus::new(Writer::ELSEWHERE),
             torn: AtomicBool::new(false),
             _heap: Arc::clone(&self.heap),
         })
@@ -331,7 +332,11 @@ impl TableInner {
         let set = self.set();
         let indexes = set.indexes.iter().filter(others).cloned().collect();
         let covering = set.covering.iter().find(others).cloned();
-        self.replace_set(indexes, covering, Arc::new(TxnStatus::new(0)));
+        self.replace_set(
+            indexes,
+            covering,
+            Arc::new(TxnStatus::new(Writer::ELSEWHERE)),
+        );
     }
 
     /// Fails while an index is being built. The catalog is locked.

@@ -327,12 +327,19 @@ impl<'db> Transaction<'db> {
                 return Ok(Some(row));
             }
         }
-        let found = table.primary.lookup(bytes.as_slice());
-        let row = (found.entry).and_then(|record| self.row(schema, self.see(record)));
-        if row.is_none() {
-            self.note_absent(table, found.leaf, bytes.as_slice());
+        let view = self.note_key(table, bytes.as_slice());
+        Ok(view.and_then(|view| self.row(schema, view)))
+    }
+
+    /// Looks a primary key up and remembers what it saw of it.
+    #[inline]
+    pub(crate) fn note_key(&self, table: &TableInner, key: &[u8]) -> Option<View> {
+        let found = table.primary.lookup(key);
+        let view = found.entry.map(|record| self.see(record));
+        if view.is_none_or(|view| view.version.is_none()) {
+            self.note_absent(table, found.leaf, key);
         }
-        Ok(row)
+        view
     }
 
     /// Prefetches the rows with these keys, which will be read or changed soon, in
@@ -388,7 +395,7 @@ impl<'db> Transaction<'db> {
 
     /// Remembers that it has looked at something that may be lost.
     #[inline]
-    fn note_doubt(&self, record: Record) {
+    pub(crate) fn note_doubt(&self, record: Record) {
         if self.durable != ON
             && record::seen_at(record, self.snapshot.get()).is_some_and(|ts| ts > self.durable)
         {

@@ -23,7 +23,7 @@
 //! - **F3** The one store of `committed` makes all of the transaction's versions
 //!   visible. (Asserted in `commit`.)
 
-use crate::preemption;
+use crate::preemption::{self, Writer};
 use crate::sync::{Acquire, AtomicU64, MODEL, Relaxed, Release, Wait};
 
 const ACTIVE: u64 = 0;
@@ -39,8 +39,8 @@ const TS_SHIFT: u32 = 2;
 #[repr(align(8))]
 pub(crate) struct TxnStatus {
     word: AtomicU64,
-    /// The level of the context the transaction runs in.
-    level: u8,
+    /// The context that the transaction runs in.
+    writer: Writer,
 }
 
 /// The status as a writer needs it.
@@ -55,15 +55,15 @@ pub(crate) enum Outcome {
 }
 
 impl TxnStatus {
-    pub(crate) fn new(level: u8) -> TxnStatus {
+    pub(crate) fn new(writer: Writer) -> TxnStatus {
         TxnStatus {
             word: AtomicU64::new(ACTIVE),
-            level,
+            writer,
         }
     }
 
-    pub(crate) fn level(&self) -> u8 {
-        self.level
+    pub(crate) fn writer(&self) -> Writer {
+        self.writer
     }
 
     /// Before the timestamp is drawn (F1). In a region.

@@ -13,7 +13,9 @@
 //! So the first who writes a key wins, as for rows, and the other is told at once
 //! whether trying again may help. Read committed has no snapshot to conflict with. Who
 //! goes on needs no certification for it: until it commits nobody else gets the key.
-//! Whoever got `UniqueViolation` has read the row that has it, and is certified for it.
+//! Whoever got `UniqueViolation` has read the row that has it, that the keys before it
+//! in the order of the indexes are free, and the row that was to have them; and is
+//! certified for all that.
 //!
 //! As in SQL, a key with a NULL in it is equal to none.
 
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use crate::claims::Claimed;
 use crate::error::{Error, Result};
 use crate::key::{KeyBuf, Span};
-use crate::preemption;
+use crate::node_set::IndexRead;
 use crate::record::{self, Record, Rival, View};
 use crate::table::{IndexInner, IndexSet};
 use crate::tree::{Direction, LeafScan};
@@ -57,10 +59,32 @@ impl Transaction<'_> {
             .table()
             .claims
             .claim(bits.fold(0, |bits, bit| bits | bit));
-        for (_, index, key) in &keys {
-            self.check_unique(index, key, own)?;
+        for (at, (_, index, key)) in keys.iter().enumerate() {
+            if let Err(error) = self.check_unique(index, key, own) {
+                let free = keys[..at].iter();
+                free.for_each(|(_, index, key)| self.note_free(index, key));
+                return Err(error);
+            }
         }
         Ok(Some(claimed))
+    }
+
+    /// Remembers that no row has the key, which is still claimed: another one is not
+    /// free, and the error names that one.
+    #[cold]
+    fn note_free(&self, index: &IndexInner, key: &KeyBuf) {
+        if !self.is_certified() || self.has_failed() {
+            return;
+        }
+        let mut scan = LeafScan::new(Span::prefix(key), Direction::Forward);
+        while scan.next_leaf(&index.tree, |leaf, from, to| {
+            self.note_scanned(IndexRead::Index(index), leaf, from, to);
+        }) {
+            while let Some(entry) = scan.next_here() {
+                // SAFETY: found while the transaction is open (T1).
+                self.see(unsafe { entry.head() }.record);
+            }
+        }
     }
 
     /// Whether no other row has the key, which the caller has claimed.
@@ -87,8 +111,8 @@ impl Transaction<'_> {
         };
         let (version, ts) = match record::rival(record, self.status.get(), has_key) {
             Rival::None => return Ok(()),
-            Rival::Busy { level } => {
-                let below = level < preemption::level();
+            Rival::Busy { writer } => {
+                let below = writer.is_below();
                 return Err(self.fail(Error::Conflict { below }));
             }
             Rival::Own => return Err(violation(index)),

@@ -8,6 +8,11 @@
 //!                                                          then index spans
 //! ```
 //!
+//! A write that is refused for its contents is an error after which the transaction goes
+//! on: for a unique key, a NULL, the primary key, a row that is there. Its program has
+//! then learned something and nothing was written, so C3 does not cover it: for the
+//! certifier it was a read ([`Unwritten`], `note_key`, `note_free`).
+//!
 //! Nobody waits here, so nothing needs a region but the latches of the indexes:
 //! a transaction that is paused with versions in place makes others fail, not
 //! hang, and one on the same worker can let it go on (`Database::run`).
@@ -17,7 +22,7 @@ use std::sync::Arc;
 use crate::claims::Claimed;
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
-use crate::preemption;
+use crate::preemption::{self, Writer};
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
 use crate::row::RowBuf;
 use crate::sync::Wait;
@@ -49,6 +54,28 @@ impl Base {
     fn row(&self) -> Option<Version> {
         let is_row = |version: &Version| !record::is_tombstone(*version);
         self.version().filter(is_row)
+    }
+}
+
+/// A row that is about to be changed. Its program sees it, so it counts as read unless
+/// it was [`written`](Unwritten::written): the change may be refused, or panic.
+struct Unwritten<'a, 'db> {
+    txn: &'a Transaction<'db>,
+    record: Record,
+    base: &'a Base,
+}
+
+impl Unwritten<'_, '_> {
+    /// The row was changed: no other transaction can have changed it meanwhile (C3).
+    #[inline]
+    fn written(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Unwritten<'_, '_> {
+    fn drop(&mut self) {
+        self.txn.note_base(self.record, self.base);
     }
 }
 
@@ -86,11 +113,22 @@ impl Transaction<'_> {
         let table = set.table();
         let mut key = KeyBuf::new();
         table.key.of_row(row.raw(), &mut key);
+        let done = self.insert_with_key(set, key.as_slice(), row);
+        if let Err(Error::UniqueViolation { .. }) = done {
+            // It tells that there is no row with the primary key.
+            self.note_key(table, key.as_slice());
+        }
+        done
+    }
+
+    #[inline]
+    fn insert_with_key(&self, set: &IndexSet, key: &[u8], row: &RowBuf<'_>) -> Result<()> {
+        let table = set.table();
         let mut wait = Wait::new();
         loop {
-            let spot = self.with(|txn_context| txn_context.spot(table, key.as_slice()));
+            let spot = self.with(|txn_context| txn_context.spot(table, key));
             let Some(record) = spot.entry else {
-                if self.insert_new(set, &spot, key.as_slice(), row)? {
+                if self.insert_new(set, &spot, key, row)? {
                     return Ok(());
                 }
                 continue;
@@ -134,12 +172,18 @@ impl Transaction<'_> {
         loop {
             let (record, base, version) = self.existing(set.table(), bytes.as_slice())?;
             let before = record::row_of(version).expect("an existing row");
+            let unwritten = Unwritten {
+                txn: self,
+                record,
+                base: &base,
+            };
             let buffer = self.with(|txn_context| std::mem::take(&mut txn_context.row));
             let mut row = RowBuf::to_change(&table.schema, buffer, before);
             change(&mut row);
             let done = check_update(table, &row, bytes.as_slice())
                 .and_then(|()| self.put(set, record, &base, Some(before), Some(row.raw())));
             if let Ok(Some(_)) = done {
+                unwritten.written();
                 self.cover(set, record, &base, before);
                 self.move_spans(set, record, before, &row);
             }
@@ -206,6 +250,7 @@ impl Transaction<'_> {
 
     /// Remembers that a record was looked at to be written, and was not.
     fn note_base(&self, record: Record, base: &Base) {
+        self.note_doubt(record);
         let view = View {
             version: base.row(),
             own: matches!(base, Base::Own(_)),
@@ -224,8 +269,8 @@ impl Transaction<'_> {
                 }
                 Ok(Base::Committed(version, ts))
             }
-            Writable::Busy { level } => Err(self.fail(Error::Conflict {
-                below: level < preemption::level(),
+            Writable::Busy { writer } => Err(self.fail(Error::Conflict {
+                below: writer.is_below(),
             })),
         }
     }
@@ -233,7 +278,7 @@ impl Transaction<'_> {
     /// The transaction's status, from its first write on.
     fn status(&self) -> *mut TxnStatus {
         if self.status.get().is_null() {
-            let status = Box::into_raw(Box::new(TxnStatus::new(preemption::level())));
+            let status = Box::into_raw(Box::new(TxnStatus::new(Writer::here())));
             self.status.set(status);
             self.with(|txn_context| txn_context.allocated(size_of::<TxnStatus>()));
         }

@@ -32,8 +32,14 @@ static ALLOC: RegionAlloc<System> = RegionAlloc(System);
 /// Lists; few, so that transactions meet.
 const KEYS: Key = 6;
 
+/// Who has the mark that nobody else gets; beyond all ranges that are read.
+const MARKED: Key = -1;
+
 /// A list is a row; one that is empty is no row at all. So reading it and then
 /// appending to it is a phantom.
+///
+/// Writes that are refused are reads: every row but one is refused the mark. The error
+/// also says whether another list is empty, whose `twin` it would have taken first.
 struct Lists {
     db: Database,
     table: Table,
@@ -49,11 +55,23 @@ impl Lists {
             .column("id", Type::I32)
             .column("half", Type::I32)
             .column("list", Type::Bytes)
+            .nullable("twin", Type::I32)
+            .nullable("mark", Type::I32)
             .primary_key(["id"])
             .index("by_half", ["half", "id"])
+            .unique_index("by_twin", ["twin"])
+            .unique_index("by_mark", ["mark"])
             .build();
+        let table = db.create_table(schema.unwrap()).unwrap();
+        db.run(TxnOptions::default(), |txn| {
+            let mut row = table.row();
+            row.set_i32(0, MARKED).set_i32(1, 2).set_bytes(2, &[]);
+            row.set_i32(4, 0);
+            txn.insert(&table, &row)
+        })
+        .unwrap();
         Lists {
-            table: db.create_table(schema.unwrap()).unwrap(),
+            table,
             db,
             level,
             next: AtomicU32::new(1),
@@ -98,6 +116,7 @@ impl Lists {
                 let mut row = self.table.row();
                 row.set_i32(0, key).set_i32(1, key % 2);
                 row.set_bytes(2, &element.to_le_bytes());
+                row.set_i32(3, key);
                 // Under read committed it may have come into being meanwhile.
                 txn.insert(&self.table, &row)?;
             }
@@ -107,13 +126,56 @@ impl Lists {
         Ok(())
     }
 
+    /// Reads a list in an update that is refused, and whether another one is empty.
+    fn update_in_vain(
+        &self,
+        txn: &Transaction<'_>,
+        record: &mut Txn,
+        key: Key,
+        twin: Key,
+    ) -> Result<()> {
+        let mut list = Vec::new();
+        let updated = txn.update(&self.table, key, |row| {
+            list = Lists::decode(row.bytes(2));
+            row.set_i32(3, twin).set_i32(4, 0);
+        });
+        let free = match updated {
+            Err(Error::NotFound { .. }) => false,
+            Err(Error::UniqueViolation { index, .. }) => *index == *"by_mark" && twin != key,
+            Err(error) => return Err(error),
+            Ok(()) => panic!("two rows have the mark"),
+        };
+        record.ops.push(Op::Read(key, list));
+        if free {
+            record.ops.push(Op::Read(twin, Vec::new()));
+        }
+        Ok(())
+    }
+
+    /// Learns that a list is empty from how inserting it is refused.
+    fn insert_in_vain(&self, txn: &Transaction<'_>, record: &mut Txn, key: Key) -> Result<()> {
+        let inserted = txn.insert_with(&self.table, |row| {
+            row.set_i32(0, key).set_i32(1, key % 2).set_bytes(2, &[]);
+            row.set_i32(4, 0);
+        });
+        match inserted {
+            Err(Error::DuplicateKey { .. }) => {}
+            Err(Error::UniqueViolation { .. }) => record.ops.push(Op::Read(key, Vec::new())),
+            Err(error) => return Err(error),
+            Ok(()) => panic!("two rows have the mark"),
+        }
+        Ok(())
+    }
+
     /// One operation of a transaction, chosen by chance.
     fn step(&self, txn: &Transaction<'_>, record: &mut Txn, random: &mut ChaCha8Rng) -> Result<()> {
         let key = random.random_range(0..KEYS);
         if record.ops.len() % 4 == 1 {
             txn.prefetch(&self.table, 0..KEYS);
         }
-        match random.random_range(0..10) {
+        match random.random_range(0..13) {
+            10 | 11 => self.update_in_vain(txn, record, key, random.random_range(0..KEYS)),
+            12 => self.insert_in_vain(txn, record, key),
             0..5 => self.append(txn, record, key),
             5..8 => {
                 let row = txn.get(&self.table, key)?;
@@ -167,7 +229,7 @@ impl Lists {
     fn finals(&self) -> BTreeMap<Key, Vec<u32>> {
         let txn = self.db.begin(TxnOptions::read_only()).unwrap();
         let rows = txn
-            .scan(&self.table, KeyRange::all(), Direction::Forward)
+            .scan(&self.table, KeyRange::at_least(0), Direction::Forward)
             .unwrap();
         rows.map(|row| {
             let row = row.unwrap();

@@ -51,6 +51,12 @@ mod preemption {
     pub(crate) fn in_region() -> bool {
         true
     }
+
+    #[derive(Clone, Copy)]
+    pub(crate) struct Writer;
+    impl Writer {
+        pub(crate) const ELSEWHERE: Writer = Writer;
+    }
 }
 
 /// In the place of `src/txn_context.rs`: what can be freed has a number.
@@ -147,7 +153,7 @@ fn a_snapshot_does_not_change() {
     model(3, || {
         let shared = Arc::new((
             Epochs::<()>::new(|| ()),
-            TxnStatus::new(0),
+            TxnStatus::new(preemption::Writer::ELSEWHERE),
             AtomicU64::new(0),
         ));
         let writer = {
@@ -180,7 +186,10 @@ fn write_skew_is_refused() {
     model(2, || {
         let shared = Arc::new((
             Epochs::<()>::new(|| ()),
-            [TxnStatus::new(0), TxnStatus::new(0)],
+            [
+                TxnStatus::new(preemption::Writer::ELSEWHERE),
+                TxnStatus::new(preemption::Writer::ELSEWHERE),
+            ],
         ));
         let commit = |shared: &(Epochs<()>, [TxnStatus; 2]), mine: usize| {
             let (epochs, statuses) = shared;
@@ -213,7 +222,7 @@ fn nobody_commits_after_a_change_what_was_written_before_it() {
     model(3, || {
         let shared = Arc::new((
             Epochs::<()>::new(|| ()),
-            TxnStatus::new(0),
+            TxnStatus::new(preemption::Writer::ELSEWHERE),
             AtomicU64::new(0),
         ));
         let change = {

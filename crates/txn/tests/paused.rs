@@ -93,6 +93,61 @@ fn the_urgent_transaction_lets_the_paused_one_end() {
     assert_eq!(txn.get(&table, 1).unwrap().unwrap().i64(1), 11);
 }
 
+/// The writer is on another thread, and goes on by itself: nothing is gained by letting
+/// what is paused here run to its end, which has nothing to do with it.
+#[test]
+fn the_urgent_transaction_lets_nobody_else_end() {
+    let (db, table) = with_rows(2);
+    let pool = Pool::builder().workers(1).policy(Policy::Preempt {
+        delivery: Delivery::Signal,
+    });
+    let pool = pool.build().unwrap();
+    let writer = db.begin(TxnOptions::snapshot()).unwrap();
+    writer.delete(&table, 1).unwrap();
+    // 1: the background task runs. 2: the urgent transaction has ended.
+    let stage = Arc::new(AtomicU32::new(0));
+    let background = {
+        let stage = stage.clone();
+        pool.submit(Tier::Background, move || {
+            stage.store(1, SeqCst);
+            let patience = Instant::now() + Duration::from_secs(20);
+            while stage.load(SeqCst) < 2 && Instant::now() < patience {
+                std::hint::spin_loop();
+            }
+            stage.load(SeqCst) == 2
+        })
+    };
+    let Ok(background) = background else {
+        panic!("an empty queue has room");
+    };
+    while stage.load(SeqCst) < 1 {
+        std::thread::yield_now();
+    }
+    let attempts = Arc::new(AtomicU32::new(0));
+    let urgent = {
+        let (db, stage, attempts) = (db.clone(), stage.clone(), attempts.clone());
+        pool.submit(Tier::TimeSensitive, move || {
+            let done = db.run(TxnOptions::snapshot(), |txn| {
+                attempts.fetch_add(1, SeqCst);
+                let deleted = txn.delete(&table, 1);
+                assert_ne!(deleted, Err(Error::Conflict { below: true }));
+                deleted
+            });
+            stage.store(2, SeqCst);
+            done
+        })
+    };
+    let Ok(urgent) = urgent else {
+        panic!("an empty queue has room");
+    };
+    while attempts.load(SeqCst) < 10 && !background.is_done() {
+        std::thread::yield_now();
+    }
+    writer.abort();
+    assert_eq!(urgent.wait().unwrap(), Ok(()));
+    assert!(background.wait().unwrap(), "it had to end first");
+}
+
 fn with_rows(count: i32) -> (Database, Table) {
     let db = Database::in_memory(Options::default());
     let schema = Schema::builder("t")

@@ -38,14 +38,22 @@ impl Gate {
         *self.0.0.lock().unwrap() = false;
     }
 
+    /// Waits until it is open. A worker can be preempted meanwhile.
     fn pass(&self) {
+        let until = Instant::now() + LONG;
+        while !self.is_open() {
+            assert!(Instant::now() < until, "a gate stayed closed");
+            giveway_preempt::poll_point();
+        }
+    }
+
+    /// Whether it is, after a short wait for that.
+    fn is_open(&self) -> bool {
+        let _region = giveway_preempt::region();
         let open = self.0.0.lock().unwrap();
-        let (open, _) = self
-            .0
-            .1
-            .wait_timeout_while(open, LONG, |open| !*open)
-            .unwrap();
-        assert!(*open, "a gate stayed closed");
+        let nap = Duration::from_millis(1);
+        let open = self.0.1.wait_timeout_while(open, nap, |open| !*open);
+        *open.unwrap().0
     }
 }
 
@@ -528,4 +536,74 @@ fn finishing_runs_what_was_admitted_and_a_cancelled_transaction_never_runs() {
         assert_eq!(ticket.wait(), expected);
     }
     held.unwrap().wait().unwrap();
+}
+
+/// A waker that runs a function, of the test's life, whenever it is cloned.
+fn waker_that_calls(function: &'static Box<dyn Fn() + Sync>) -> Waker {
+    use std::task::{RawWaker, RawWakerVTable};
+    unsafe fn clone(data: *const ()) -> RawWaker {
+        // SAFETY: from below.
+        let function = unsafe { &*data.cast::<Box<dyn Fn() + Sync>>() };
+        function();
+        RawWaker::new(data, &TABLE)
+    }
+    unsafe fn nothing(_: *const ()) {}
+    static TABLE: RawWakerVTable = RawWakerVTable::new(clone, nothing, nothing, nothing);
+    // SAFETY: the function lives for ever and may be called by any thread.
+    unsafe { Waker::from_raw(RawWaker::new(std::ptr::from_ref(function).cast(), &TABLE)) }
+}
+
+/// Polling may be preempted anywhere, also while the waker is cloned: commits that come
+/// meanwhile become durable all the same.
+#[test]
+fn nobody_waits_for_a_poll_that_is_paused() {
+    let (executor, counters, gate, _directory) = on_disk(DurabilityOptions::new());
+    let _opens = Opens(gate.clone());
+    gate.close();
+    let mut ticket = executor.submit(options(), add(&counters, 0)).unwrap();
+    while !format!("{ticket:?}").contains("visible") {
+        ticket = ticket.try_take().unwrap_err();
+    }
+    let (db, table) = (executor.database().clone(), counters.clone());
+    let function: Box<dyn Fn() + Sync> = Box::new(move || {
+        gate.open();
+        // The second one is in a later round than the ticket's transaction.
+        for _ in 0..2 {
+            let deadline = options().deadline(Instant::now() + Duration::from_secs(20));
+            db.run(deadline, add(&table, 1)).unwrap();
+        }
+    });
+    let waker = waker_that_calls(Box::leak(Box::new(function)));
+    let polled = Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+    assert!(matches!(polled, Poll::Ready(Ok(()))));
+}
+
+/// On one worker, a checkpoint is wanted while another one is paused below: that goes on.
+#[test]
+fn a_checkpoint_lets_the_one_that_is_paused_below_it_end() {
+    let (executor, _, gate, _directory) = on_disk(DurabilityOptions::new());
+    let _opens = Opens(gate.clone());
+    let db = executor.database().clone();
+    let polls = Policy::Preempt {
+        delivery: giveway_preempt::Delivery::Poll,
+    };
+    let pool = std::mem::ManuallyDrop::new(pool(polls, 4));
+    gate.close();
+    let begun = Gate::default();
+    let below = {
+        let (db, begun) = (db.clone(), begun.clone());
+        pool.submit(Tier::Background, move || {
+            begun.open();
+            db.checkpoint()
+        })
+    };
+    begun.pass();
+    let above = pool.submit(Tier::TimeSensitive, move || {
+        gate.open();
+        db.checkpoint()
+    });
+    let above = above.unwrap().wait_timeout(LONG / 3);
+    above.expect("a worker waits for itself").unwrap().unwrap();
+    below.unwrap().wait().unwrap().unwrap();
+    drop(std::mem::ManuallyDrop::into_inner(pool));
 }

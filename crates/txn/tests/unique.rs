@@ -196,6 +196,136 @@ fn who_was_refused_is_certified_for_it() {
     }
 }
 
+/// Two unique keys, of which `first` comes first.
+fn two_keys() -> (Database, Table) {
+    let db = Database::in_memory(Options::default());
+    let schema = Schema::builder("people")
+        .column("id", Type::I32)
+        .column("balance", Type::I32)
+        .nullable("first", Type::I32)
+        .nullable("second", Type::I32)
+        .primary_key(["id"])
+        .unique_index("by_first", ["first"])
+        .unique_index("by_second", ["second"]);
+    let table = db.create_table(schema.build().unwrap()).unwrap();
+    let txn = begin(&db, Snapshot);
+    for id in [1, 2] {
+        let mut row = table.row();
+        row.set_i32(0, id).set_i32(1, 100);
+        txn.insert(&table, &row).unwrap();
+    }
+    let mut row = table.row();
+    row.set_i32(0, 3).set_i32(1, 0).set_i32(3, 7);
+    txn.insert(&table, &row).unwrap();
+    txn.commit().unwrap();
+    (db, table)
+}
+
+/// Whoever has seen a row in the function of an update that was refused has read it. Two
+/// such transactions would each empty a row because of what the other one has.
+#[test]
+fn an_update_that_was_refused_has_read_the_row() {
+    type Refuse = fn(&mut giveway_txn::RowBuf<'_>);
+    let refused: [(&str, Refuse); 3] = [
+        ("UniqueViolation", |row| {
+            row.set_i32(3, 7);
+        }),
+        ("PrimaryKeyChanged", |row| {
+            row.set_i32(0, 9);
+        }),
+        ("panic", |_| panic!("on purpose")),
+    ];
+    for (how, refuse) in refused {
+        let (db, table) = two_keys();
+        let one = begin(&db, Serializable);
+        let mut seen = 0;
+        let update = || {
+            one.update(&table, 1, |row| {
+                seen = row.i32(1);
+                refuse(row);
+            })
+        };
+        let updated = std::panic::catch_unwind(std::panic::AssertUnwindSafe(update));
+        assert!(updated.is_ok_and(|done| done.is_err()) || how == "panic");
+        assert_eq!(seen, 100);
+        let two = begin(&db, Serializable);
+        assert_eq!(two.get(&table, 2).unwrap().unwrap().i32(1), 100);
+        two.update(&table, 1, |row| {
+            row.set_i32(1, 0);
+        })
+        .unwrap();
+        two.commit().unwrap();
+        one.update(&table, 2, |row| {
+            row.set_i32(1, 0);
+        })
+        .unwrap();
+        assert_eq!(one.commit(), Err(Error::Serialization), "{how}");
+    }
+}
+
+/// A refused key tells that the primary key, and the unique keys before it, are free.
+#[test]
+fn a_key_that_was_refused_tells_that_others_are_free() {
+    type Refused = fn(&Transaction<'_>, &Table) -> Result<()>;
+    let refused: [Refused; 3] = [
+        |txn, table| {
+            let mut row = table.row();
+            row.set_i32(0, 4).set_i32(1, 0).set_i32(3, 7);
+            txn.insert(table, &row)
+        },
+        |txn, table| {
+            let mut row = table.row();
+            row.set_i32(0, 9).set_i32(1, 0);
+            row.set_i32(2, 5).set_i32(3, 7);
+            txn.insert(table, &row)
+        },
+        |txn, table| {
+            txn.update(table, 1, |row| {
+                row.set_i32(2, 5).set_i32(3, 7);
+            })
+        },
+    ];
+    for (at, refused) in refused.into_iter().enumerate() {
+        // Where there never was such a row, where one was deleted, and undisturbed.
+        for (was_there, comes) in [(false, true), (true, true), (true, false)] {
+            let (db, table) = two_keys();
+            let come = || {
+                db.run(TxnOptions::serializable(), |txn| {
+                    let mut row = table.row();
+                    row.set_i32(0, 4).set_i32(1, 0).set_i32(2, 5);
+                    txn.insert(&table, &row)
+                })
+                .unwrap();
+            };
+            let old = begin(&db, Snapshot);
+            if was_there {
+                come();
+                db.run(TxnOptions::default(), |txn| txn.delete(&table, 4))
+                    .unwrap();
+            }
+            let one = begin(&db, Serializable);
+            let error = refused(&one, &table).unwrap_err();
+            assert!(
+                matches!(&error, Error::UniqueViolation { index, .. } if **index == *"by_second")
+            );
+            if comes {
+                come();
+            }
+            one.update(&table, 2, |row| {
+                row.set_i32(1, 0);
+            })
+            .unwrap();
+            let expected = if comes {
+                Err(Error::Serialization)
+            } else {
+                Ok(())
+            };
+            assert_eq!(one.commit().map(drop), expected, "{at} {was_there}");
+            drop(old);
+        }
+    }
+}
+
 /// Each attempt is one transaction: whoever loses is told, and nobody else loses.
 #[test]
 fn of_threads_that_race_for_a_key_exactly_one_gets_it() {

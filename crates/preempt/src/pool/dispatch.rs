@@ -46,7 +46,7 @@ impl Pool {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let mut batch = self.submit_batch(request, [task]);
+        let mut batch = self.place(request.into(), std::iter::once(task));
         match (batch.tickets.pop(), batch.refused.pop(), batch.why) {
             (Some(ticket), _, _) => Ok(ticket),
             (None, Some(task), Some(why)) => Err(Refused { task, why }),
@@ -55,7 +55,10 @@ impl Pool {
     }
 
     /// Hands tasks to workers, as many to one as fit, and notifies each of them
-    /// once.
+    /// once. The iterator is run to its end before the first is handed over.
+    ///
+    /// # Panics
+    /// If the iterator does; then nothing is submitted.
     pub fn submit_batch<F, R>(
         &self,
         request: impl Into<Request>,
@@ -65,9 +68,18 @@ impl Pool {
         F: FnOnce() -> R + Send + 'static,
         R: Send + 'static,
     {
-        let request = request.into();
+        // All at once: between a push and the notification nothing may wait or panic.
+        let tasks: Vec<F> = tasks.into_iter().collect();
+        self.place(request.into(), tasks.into_iter())
+    }
+
+    /// Hands tasks to workers, from an iterator that neither waits nor panics.
+    fn place<F, R>(&self, request: Request, mut tasks: impl Iterator<Item = F>) -> Batch<F, R>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Send + 'static,
+    {
         let level = request.level(self.levels());
-        let mut tasks = tasks.into_iter();
         if level.index() >= self.levels() {
             return Batch {
                 tickets: Vec::new(),

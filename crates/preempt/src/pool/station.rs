@@ -13,7 +13,9 @@
 //!
 //! Code of the pool runs inside regions, tasks outside. So a context is never
 //! preempted with its books half written, and what the contexts of a worker
-//! share needs no locks.
+//! share needs no locks. Whatever is a submitter's may panic: the closure, the drop of
+//! closure or result, the waker. All of it is caught where it is called ([`contain`]),
+//! since a worker that ended would leave its queues to nobody.
 //!
 //! Invariants:
 //!
@@ -34,7 +36,7 @@ use std::sync::Arc;
 
 use crate::backlog::Backlog;
 use crate::clock;
-use crate::context::{current_level, task_boundary, yield_to};
+use crate::context::{count_panic, current_level, task_boundary, yield_to};
 use crate::level::Level;
 use crate::lowering::Standing;
 use crate::pool::Occupation;
@@ -42,10 +44,10 @@ use crate::pool::common::{Common, Stop};
 use crate::pool::unrun::Unrun;
 use crate::presence::{Parking, Patience, Serving};
 use crate::queue::{Consumer, Queue};
-use crate::region::{acknowledge, region};
+use crate::region::{acknowledge, close_all, region};
 use crate::starvation::{Since, Starvation};
 use crate::stats::Books;
-use crate::task::Task;
+use crate::task::{Task, contain};
 use crate::yield_points;
 use giveway_tier::Weight;
 
@@ -114,9 +116,20 @@ impl Station {
         }
     }
 
-    /// Runs a task in the context of its level, and keeps the books. Returns how
-    /// long a background task took by itself, without what preempted it, ns.
+    /// Runs a task in the context of its level, keeps the books, and drops it. Returns
+    /// how long a background task took by itself, without what preempted it, ns.
     fn run_task(&self, entry: Entry, level: Level) -> u64 {
+        let own_ns = self.run_entry(&entry, level);
+        // The last to know the task, or its result, if its ticket is gone.
+        if contain(|| drop(entry)) {
+            count_panic();
+        }
+        // What it has left open, if it has forgotten a region: it has ended.
+        close_all();
+        own_ns
+    }
+
+    fn run_entry(&self, entry: &Entry, level: Level) -> u64 {
         let books = &self.books[level.index()];
         let base = level == Level::BASE;
         let (started, higher_before) = {
@@ -137,6 +150,7 @@ impl Station {
             (now, self.starvation.in_line(now).higher_ns)
         };
         let ended = entry.task.run();
+        close_all();
         let _region = region();
         let now = clock::now();
         let run_ns = now - started;
@@ -146,7 +160,10 @@ impl Station {
             self.starvation.close(now);
         }
         books.close(ended, run_ns, now.saturating_sub(entry.arrival));
-        entry.task.finish();
+        // The waker is foreign code.
+        if contain(|| entry.task.finish()) {
+            count_panic();
+        }
         let higher_ns = self.starvation.in_line(now).higher_ns - higher_before;
         run_ns.saturating_sub(higher_ns)
     }

@@ -202,8 +202,10 @@ impl Tuning {
     /// Ends the window if it has lasted long enough; then returns the threshold.
     fn look(&mut self, inner: &Inner, now: u64) -> Option<Threshold> {
         if let Some(began) = &self.began {
+            // Somebody else who ticks may have read a later clock and judged before.
+            let length_ns = now.checked_sub(began.at)?;
             let higher_tasks = inner.higher_tasks() - began.higher_tasks;
-            if !self.tuner.is_due(now - began.at, higher_tasks) {
+            if !self.tuner.is_due(length_ns, higher_tasks) {
                 return None;
             }
         }
@@ -271,5 +273,23 @@ impl Inner {
             all.add(&books.metric(metric).read());
         }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::Ticker;
+
+    #[test]
+    fn who_ticks_with_an_older_clock_judges_nothing() {
+        let goal = Goal::CpuShare(0.5);
+        let pool = Pool::builder().workers(1).ticker(Ticker::Caller);
+        let pool = pool.goal(goal).build().unwrap();
+        let mut tuning = pool.inner.tuning.as_ref().unwrap().lock();
+        let now = clock::now();
+        assert!(tuning.look(&pool.inner, now).is_none());
+        assert!(tuning.look(&pool.inner, now - 1).is_none());
+        assert_eq!(tuning.began.as_ref().unwrap().at, now);
     }
 }

@@ -54,7 +54,7 @@ use crate::database::{Catalog, Database};
 use crate::error::{Error, Result, SchemaError};
 use crate::hook::SchemaChange;
 use crate::key::{KeyBuf, Span};
-use crate::preemption;
+use crate::preemption::{self, Writer};
 use crate::record::{self, IndexEntry, Record, RecordHead};
 use crate::schema::{IndexSchema, Schema};
 use crate::sync::{Relaxed, Release};
@@ -181,7 +181,7 @@ impl Database {
             return Ok(());
         }
         indexes.append(&mut added);
-        inner.replace_set(indexes, None, Arc::new(TxnStatus::new(0)));
+        inner.replace_set(indexes, None, Arc::new(TxnStatus::new(Writer::ELSEWHERE)));
         Ok(())
     }
 }
@@ -273,7 +273,11 @@ impl<'a> Build<'a> {
         self.db.inner().change(None, &ends, |ts| {
             index.begin(ts);
             let covering = Some(Arc::clone(&index));
-            inner.replace_set(indexes, covering, Arc::new(TxnStatus::new(0)));
+            inner.replace_set(
+                indexes,
+                covering,
+                Arc::new(TxnStatus::new(Writer::ELSEWHERE)),
+            );
         })?;
         let fresh = self.index.set(index).is_ok();
         assert!(fresh, "a build begins once");
@@ -311,7 +315,11 @@ impl<'a> Build<'a> {
         let inner = self.table_now(&catalog)?.inner;
         let set = inner.set();
         self.db.inner().change(None, &[&set.until], |_| {
-            inner.replace_set(set.indexes.clone(), None, Arc::new(TxnStatus::new(0)));
+            inner.replace_set(
+                set.indexes.clone(),
+                None,
+                Arc::new(TxnStatus::new(Writer::ELSEWHERE)),
+            );
         })?;
         Ok(())
     }

@@ -15,6 +15,7 @@ use std::thread::{self, JoinHandle};
 use crate::database::Database;
 use crate::error::Result;
 use crate::log::{Alarm, DurabilityError};
+use crate::preemption;
 
 /// The thread that makes checkpoints.
 pub(crate) struct Background {
@@ -54,8 +55,10 @@ impl Background {
         })
     }
 
-    /// Why the last checkpoint failed, if it did.
+    /// Why the last checkpoint failed, if it did. In a region, since the contexts of a
+    /// worker share the lock (R1).
     pub(super) fn failure(&self) -> Option<String> {
+        let _region = preemption::region();
         self.state.failure().clone()
     }
 }

@@ -9,10 +9,11 @@
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use atomic_waker::AtomicWaker;
 use giveway_preempt::TaskError;
 
 use crate::commit::Committed;
@@ -37,14 +38,13 @@ enum Stage<T> {
     Taken,
 }
 
-/// How a function called by the log's writer tells a future.
+/// How a function called by the log's writer tells a future. Without a lock: a task that
+/// polls may be preempted at any instruction, and the writer, for whom all commits wait,
+/// must not wait for it (R1).
 #[derive(Default)]
-struct Settled(Mutex<Ending>);
-
-#[derive(Default)]
-struct Ending {
-    durable: Option<std::result::Result<(), DurabilityError>>,
-    waker: Option<Waker>,
+struct Settled {
+    durable: OnceLock<std::result::Result<(), DurabilityError>>,
+    waker: AtomicWaker,
 }
 
 impl<T> Ticket<T> {
@@ -199,31 +199,21 @@ impl Settled {
     }
 
     fn set(&self, durable: std::result::Result<(), DurabilityError>) {
-        let waker = {
-            let mut state = self.state();
-            state.durable = Some(durable);
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            // The executor's code, on the log's thread: the log goes on whatever
-            // it does.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-        }
+        let first = self.durable.set(durable).is_ok();
+        debug_assert!(first, "W3");
+        // The executor's code, on the log's thread: the log goes on whatever it does.
+        let _ = catch_unwind(AssertUnwindSafe(|| self.waker.wake()));
     }
 
     fn poll(&self, waker: &Waker) -> Poll<std::result::Result<(), DurabilityError>> {
-        let mut state = self.state();
-        match state.durable.take() {
-            Some(durable) => Poll::Ready(durable),
-            None => {
-                state.waker = Some(waker.clone());
-                Poll::Pending
-            }
+        if self.durable.get().is_none() {
+            self.waker.register(waker);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, Ending> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        // It may have been set before the waker was there.
+        match self.durable.get() {
+            Some(durable) => Poll::Ready(durable.clone()),
+            None => Poll::Pending,
+        }
     }
 }
 
