@@ -9,7 +9,9 @@
 //! ```
 //!
 //! Several may take the slot of a dead thread back at a time. One of them changes `owner`
-//! to [`LEAVING`]; until that one is done, nobody claims the slot.
+//! to [`LEAVING`]; until that one is done, nobody claims the slot, nor takes it back: a
+//! thread that is giving its slot back may have lost its CPU for long, and would then
+//! clear the `version` of the next owner.
 //!
 //! Invariants, numbered as in the header:
 //! 1. Only the thread that changed `owner` from 0 to its name writes the slot, until
@@ -26,8 +28,8 @@
 //! Known weakness: the kernel may reuse a thread number, and so a name, while a slot of
 //! that name is still claimed. The new thread takes the slot over and wipes it; until
 //! then UFS applies the old thread's hints to it. Whoever takes back a slot of the old
-//! thread may take it from the new one. A program that is killed while a slot of its own
-//! is [`LEAVING`] leaves it so until UFS is loaded again.
+//! thread may take it from the new one. A program that is killed between two instructions
+//! of a release leaves its slot [`LEAVING`] for as long as there is the table.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -78,7 +80,14 @@ fn window(table: &impl Slots, owner: u64) -> impl Iterator<Item = u32> {
 }
 
 /// Claims a slot for `owner`; `None` where all are taken.
+#[cfg(test)]
 pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
+    claim_for(table, owner, false)
+}
+
+/// Claims a slot for `owner`, which has another slot in use if `is_second`; `None` where
+/// all are taken, or that one is here.
+pub(crate) fn claim_for(table: &impl Slots, owner: u64, is_second: bool) -> Option<u32> {
     let free = |(step, index): &(u32, u32)| {
         let word = table.owner(*index);
         if word.load(Relaxed) != 0 {
@@ -92,10 +101,14 @@ pub(crate) fn claim(table: &impl Slots, owner: u64) -> Option<u32> {
     };
     // A slot of this name is ours, by an earlier claim or an earlier thread.
     let mine = |index: &u32| table.owner(*index).load(Relaxed) == owner;
-    let index = window(table, owner).find(mine).or_else(|| {
-        let mut all = (0..).zip(steps(owner, table.nr_slots()));
-        all.find(free).map(|(_, index)| index)
-    })?;
+    let index = match window(table, owner).find(mine) {
+        Some(_) if is_second => return None,
+        Some(index) => index,
+        None => {
+            let mut all = (0..).zip(steps(owner, table.nr_slots()));
+            all.find(free).map(|(_, index)| index)?
+        }
+    };
     // Invariant 2. The fence keeps the wipe behind the 0.
     table.version(index).store(0, Release);
     fence(SeqCst);
@@ -111,17 +124,19 @@ pub(crate) fn release(table: &impl Slots, index: u32, owner: u64) -> bool {
     let ours = word.compare_exchange(owner, LEAVING, AcqRel, Relaxed);
     if ours.is_ok() {
         table.version(index).store(0, Release);
-        // Another one may have ended this, if it took us for dead.
+        // Nobody else ends this, unless a program of the user writes where it should not.
         let _ = word.compare_exchange(LEAVING, 0, AcqRel, Relaxed);
         table.claims().fetch_add(1, Release);
     }
     ours.is_ok()
 }
 
-/// The slots that have owners, with these.
+/// The slots that have owners, with these; not those that somebody is giving back.
 pub(crate) fn owned(table: &impl Slots) -> Vec<(u32, u64)> {
     let owners = (1..table.nr_slots()).map(|index| (index, table.owner(index).load(Acquire)));
-    owners.filter(|&(_, owner)| owner != 0).collect()
+    owners
+        .filter(|&(_, owner)| owner != 0 && owner != LEAVING)
+        .collect()
 }
 
 /// The slot that is obeyed for `owner`, as UFS looks for it in BPF.
@@ -223,6 +238,28 @@ mod interleavings {
             }
             first.join().unwrap();
             second.join().unwrap();
+        });
+    }
+
+    /// While a thread gives its slot back the table is swept, and another one claims the
+    /// slot: that one's counts from then on.
+    #[test]
+    fn a_sweep_leaves_slots_that_are_being_given_back() {
+        loom::model(|| {
+            let table = Arc::new(Table::new(1));
+            let index = claim(&*table, 7).unwrap();
+            let (one, two) = (table.clone(), table.clone());
+            let leaves = thread::spawn(move || release(&*one, index, 7));
+            let sweeps = thread::spawn(move || {
+                for (index, owner) in owned(&*two) {
+                    let is_alive = [7, 8].contains(&owner);
+                    assert!(is_alive || !release(&*two, index, owner));
+                }
+            });
+            let claimed = claim(&*table, 8);
+            leaves.join().unwrap();
+            sweeps.join().unwrap();
+            assert_eq!(find(&*table, 8), claimed);
         });
     }
 

@@ -1,4 +1,7 @@
 //! The table's bytes: the header and a slot, as `include/giveway/hints.h` has them.
+//!
+//! All of it is atomics, unused parts too: other processes write those when they wipe a
+//! slot, and a reference to plain memory would promise that nobody does.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -25,7 +28,7 @@ pub(crate) struct Header {
 pub(crate) struct Held {
     pub(crate) lock: AtomicU64,
     pub(crate) mode: AtomicU32,
-    pub(crate) pad: u32,
+    pub(crate) pad: AtomicU32,
 }
 
 #[repr(C)]
@@ -113,17 +116,17 @@ pub(crate) struct Page {
     pub(crate) owner: AtomicU64,
     pub(crate) version: AtomicU32,
     pub(crate) tier: AtomicU8,
-    pub(crate) max_tier: u8,
+    pub(crate) max_tier: AtomicU8,
     pub(crate) weight: AtomicU16,
     pub(crate) domain: AtomicU64,
     pub(crate) wait_kind: AtomicU64,
-    pub(crate) pad0: [u64; 4],
+    pub(crate) pad0: [AtomicU64; 4],
     pub(crate) locks: LockRecord,
-    pub(crate) pad1: [u64; 36],
+    pub(crate) pad1: [AtomicU64; 36],
     pub(crate) reader: [AtomicU64; 11],
-    pub(crate) pad2: [u64; 21],
+    pub(crate) pad2: [AtomicU64; 21],
     pub(crate) report: ReportWords,
-    pub(crate) pad3: [u64; 20],
+    pub(crate) pad3: [AtomicU64; 20],
 }
 
 const _: () = assert!(size_of::<Page>() == SLOT_SIZE);

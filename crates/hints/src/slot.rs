@@ -21,9 +21,9 @@
 //! A [`Table`] is one process's mapping, a [`Slot`] one thread's words in it, and
 //! a [`Remote`] lets other threads of the process write its tier and weight. A
 //! child of `fork` has the mapping and must attach for itself: it must not use
-//! a [`Slot`] that its parent made.
+//! a [`Slot`] that its parent made. It may drop one, which does nothing.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -179,12 +179,15 @@ impl Table {
             .count()
     }
 
-    /// Claims a slot for the calling thread; `None` where there is no room.
+    /// Claims a slot for the calling thread; `None` where there is no room, or while the
+    /// thread has a [`Slot`] of this table.
     pub fn attach(&self) -> Option<Slot> {
-        // SAFETY: gettid has no precondition.
-        let tid = unsafe { libc::gettid() };
-        let owner = owner(tid as u32)?;
-        let index = claim::claim(&self.mapping, owner)?;
+        let owner = owner(tid())?;
+        let (last, in_use) = IN_USE.get();
+        // The numbers of a thread that has forked are its, not its child's.
+        let in_use = if last == owner { in_use } else { 0 };
+        let index = claim::claim_for(&self.mapping, owner, in_use > 0)?;
+        IN_USE.set((owner, in_use + 1));
         Some(Slot {
             mapping: self.mapping,
             index,
@@ -193,6 +196,17 @@ impl Table {
             of_one_thread: PhantomData,
         })
     }
+}
+
+thread_local! {
+    /// The name of the thread that last claimed a slot here, and how many it has: two of
+    /// one table would be one page with two owners.
+    static IN_USE: Cell<(u64, u32)> = const { Cell::new((0, 0)) };
+}
+
+fn tid() -> u32 {
+    // SAFETY: gettid has no precondition.
+    unsafe { libc::gettid() as u32 }
 }
 
 /// The name of thread `tid` of this pid namespace; `None` without `/proc`.
@@ -308,6 +322,15 @@ impl ReportWords {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        // In the child of a fork the slot, and who is inside its gate, are the parent's.
+        if tid() != self.owner as u32 {
+            return;
+        }
+        let (last, in_use) = IN_USE.get();
+        debug_assert!(last != self.owner || in_use > 0, "a slot was not counted");
+        if last == self.owner {
+            IN_USE.set((last, in_use - 1));
+        }
         if let Some(gate) = self.gate.get() {
             gate.close();
         }

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::layout::{Header, Page, SLOT_SIZE};
 
@@ -367,9 +367,10 @@ fn ask(path: &Path) -> io::Result<(OwnedFd, usize)> {
             }
         }
         let length = mem::size_of_val(&address) as libc::socklen_t;
-        if libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let began = Instant::now();
+        uninterrupted(began, || {
+            libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) as isize
+        })?;
         let mut bytes = 0u64;
         let mut data = libc::iovec {
             iov_base: (&raw mut bytes).cast(),
@@ -382,12 +383,14 @@ fn ask(path: &Path) -> io::Result<(OwnedFd, usize)> {
         message.msg_iovlen = 1;
         message.msg_control = (&raw mut control).cast();
         message.msg_controllen = mem::size_of_val(&control);
-        let received = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
-        if received < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        let received = uninterrupted(began, || {
+            libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
+        })?;
         let part = libc::CMSG_FIRSTHDR(&raw const message);
-        if part.is_null() || (*part).cmsg_type != libc::SCM_RIGHTS {
+        let is_fd = |part: &libc::cmsghdr| {
+            part.cmsg_level == libc::SOL_SOCKET && part.cmsg_type == libc::SCM_RIGHTS
+        };
+        if !part.as_ref().is_some_and(is_fd) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let fd = OwnedFd::from_raw_fd(libc::CMSG_DATA(part).cast::<i32>().read_unaligned());
@@ -395,6 +398,23 @@ fn ask(path: &Path) -> io::Result<(OwnedFd, usize)> {
             return Err(io::ErrorKind::InvalidData.into());
         }
         size(fd, bytes as usize)
+    }
+}
+
+/// Repeats a system call that signals interrupt, as they do one with a time limit whatever
+/// their handlers ask for. `WouldBlock` when the daemon's time is over meanwhile.
+fn uninterrupted(began: Instant, mut call: impl FnMut() -> isize) -> io::Result<isize> {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return Ok(result);
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::Interrupted if began.elapsed() < PATIENCE => {}
+            io::ErrorKind::Interrupted => return Err(io::ErrorKind::WouldBlock.into()),
+            _ => return Err(error),
+        }
     }
 }
 
@@ -411,4 +431,33 @@ fn address(path: &Path) -> io::Result<libc::sockaddr_un> {
         *place = byte as libc::c_char;
     }
     Ok(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_do_not_end_the_wait_for_the_daemon() {
+        let now = Instant::now();
+        let fails = |errno| {
+            // SAFETY: `errno` is this thread's.
+            unsafe { *libc::__errno_location() = errno };
+            -1
+        };
+        // A handler that runs twice.
+        let mut runs = 0;
+        let answered = uninterrupted(now + PATIENCE, || {
+            runs += 1;
+            if runs > 2 { 8 } else { fails(libc::EINTR) }
+        });
+        assert_eq!(answered.unwrap(), 8);
+        let refused = uninterrupted(now, || fails(libc::ECONNREFUSED));
+        let kind = refused.unwrap_err().kind();
+        assert_eq!(kind, io::ErrorKind::ConnectionRefused);
+        // One that always runs.
+        let long_ago = now.checked_sub(PATIENCE).unwrap();
+        let silent = uninterrupted(long_ago, || fails(libc::EINTR));
+        assert_eq!(silent.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
 }

@@ -119,6 +119,45 @@ fn a_remote_writes_the_slot_until_its_owner_releases_it() {
 }
 
 #[test]
+fn a_thread_has_one_slot_of_a_table_at_a_time() {
+    let dir = file(4);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    slot.set_tier(Tier::Background);
+    // Mapped anew it is the same table.
+    for again in [table, Table::open(Some(dir.path())).unwrap()] {
+        assert!(again.attach().is_none());
+    }
+    let other = file(4);
+    let other = Table::open(Some(other.path())).unwrap();
+    assert!(other.attach().is_some());
+    assert_eq!(slot.page().tier.load(Relaxed), 1);
+    drop(slot);
+    assert!(table.attach().is_some());
+}
+
+#[test]
+fn a_child_of_fork_leaves_its_parent_s_slot() {
+    let dir = file(4);
+    let table = Table::open(Some(dir.path())).unwrap();
+    let slot = table.attach().unwrap();
+    // SAFETY: the child drops the slot, which allocates nothing and takes no lock of
+    // another thread, and ends without running destructors.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(slot);
+        // SAFETY: has no preconditions.
+        unsafe { libc::_exit(0) }
+    }
+    let mut status = 0;
+    // SAFETY: `pid` is this process's child, and `status` a place for its end.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert_eq!(status, 0);
+    assert_eq!(table.usage(), (1, 3));
+    assert!(table.has_owner(slot.index));
+}
+
+#[test]
 fn only_slots_of_dead_threads_are_reclaimed() {
     let dir = file(4);
     let table = Table::open(Some(dir.path())).unwrap();
