@@ -204,25 +204,39 @@ impl Hierarchy {
         mark: &dyn Fn(&Path) -> Option<Tier>,
         by_root: &dyn Fn(&Path) -> bool,
     ) -> Vec<Labelled> {
-        let mut found = Vec::new();
-        let mut queue = VecDeque::from([(self.mount.clone(), rule.default_tier, false)]);
-        while let Some((dir, inherited, inside)) = queue.pop_front() {
+        let mut found: Vec<Labelled> = Vec::new();
+        // Of each of them, the next one above it. Each cgroup is read once: users nest
+        // labelled ones as deep as they like.
+        let mut above: Vec<Option<usize>> = Vec::new();
+        let mut queue = VecDeque::from([(self.mount.clone(), rule.default_tier, false, None)]);
+        while let Some((dir, inherited, inside, outer)) = queue.pop_front() {
             for child in Cgroup::at(&dir).children() {
                 let mark = mark(&child);
                 let own = own_tier(&child, inherited, rule, mark, by_root);
                 let tier = own.unwrap_or(inherited);
                 // A labelled cgroup and its direct children are worth a line
                 // each: the children are what weights divide the tier between.
+                let mut listed = outer;
                 if own.is_some() || mark.is_some() || inside {
+                    above.push(outer);
+                    listed = Some(found.len());
                     found.push(Labelled {
                         tier,
                         mark,
                         path: self.relative(&child).to_path_buf(),
                         weight: weight_of(&child),
-                        tasks: tasks(&child),
+                        tasks: 0,
                     });
                 }
-                queue.push_back((child.clone(), tier, own.is_some()));
+                if let Some(listed) = listed {
+                    found[listed].tasks += threads(&child);
+                }
+                queue.push_back((child.clone(), tier, own.is_some(), listed));
+            }
+        }
+        for at in (0..found.len()).rev() {
+            if let Some(above) = above[at] {
+                found[above].tasks += found[at].tasks;
             }
         }
         found
@@ -307,6 +321,7 @@ pub(crate) struct Labelled {
     pub(crate) tier: Tier,
     /// What it is marked with, whether or not that is heeded.
     pub(crate) mark: Option<Tier>,
+    #[serde(serialize_with = "as_text")]
     pub(crate) path: PathBuf,
     /// `cpu.weight`, where the cpu controller is enabled.
     pub(crate) weight: Option<u32>,
@@ -470,13 +485,18 @@ fn writable(dir: &Path) -> bool {
 
 /// Threads in a cgroup and below it.
 fn tasks(dir: &Path) -> usize {
-    let cgroup = Cgroup::at(dir);
-    let own = cgroup.words("cgroup.threads").len();
-    own + cgroup
-        .children()
-        .iter()
-        .map(|child| tasks(child))
-        .sum::<usize>()
+    let below = Cgroup::at(dir).children();
+    threads(dir) + below.iter().map(|child| tasks(child)).sum::<usize>()
+}
+
+/// Threads in a cgroup itself.
+fn threads(dir: &Path) -> usize {
+    Cgroup::at(dir).words("cgroup.threads").len()
+}
+
+/// A path as text: its names are of anybody's choice and need not be UTF-8.
+fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// `cpu.weight`, where the cpu controller is enabled.

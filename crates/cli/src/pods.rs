@@ -16,7 +16,10 @@ use giveway_tier::{Tier, mark as marks, rule};
 use crate::cgroup::Hierarchy;
 use crate::service::UFS;
 use crate::tier;
-use giveway_command::{Context, Failure};
+use giveway_command::{Context, Failure, output};
+
+/// How much of an error is in a line of the log, in characters.
+const WHY_MAX: usize = 400;
 
 /// Bring the tiers that pods are annotated with to their cgroups
 ///
@@ -201,6 +204,15 @@ fn wait(time: Duration, stop: &AtomicBool) {
     }
 }
 
+/// A line of the log. Annotations, which errors quote, have any text in them, line feeds
+/// too.
+fn warning(what: &str, why: &str) -> String {
+    format!(
+        "giveway: warning: {what}: {}",
+        output::shorten(why, WHY_MAX)
+    )
+}
+
 /// Says what is new, and that once.
 #[derive(Default)]
 struct Log {
@@ -230,7 +242,21 @@ impl Log {
 
     fn once(&mut self, what: &str, why: &str) {
         if self.said.insert((what.to_owned(), why.to_owned())) {
-            eprintln!("giveway: warning: {what}: {why}");
+            eprintln!("{}", warning(what, why));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_annotation_makes_no_line_of_its_own() {
+        let why = format!("unknown tier 'x\n<0>\u{1b}[2J{}'", "y".repeat(1000));
+        let line = warning("pod a/b", &why);
+        assert!(line.starts_with("giveway: warning: pod a/b: unknown tier 'x<0>[2Jyy"));
+        assert_eq!(line.lines().count(), 1);
+        assert!(line.len() < 450, "{line}");
     }
 }

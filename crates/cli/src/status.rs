@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use clap::Args;
@@ -10,6 +11,7 @@ use giveway_machine::files;
 use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_tier::Tier;
 use giveway_tier::rule::Rule;
+use giveway_watch::names::printable;
 use serde::Serialize;
 
 use crate::cgroup::{Hierarchy, Labelled};
@@ -144,7 +146,8 @@ fn text(status: &Status) -> String {
         lines.push("marks      not heeded: UFS was loaded without --cgroup-marks".into());
     }
     if let Some(reason) = &status.last_exit {
-        lines.push(format!("last exit  {reason}"));
+        // It quotes names of programs.
+        lines.push(format!("last exit  {}", printable(reason.as_bytes())));
     }
     for tier in Tier::ALL {
         let mut rows = status
@@ -160,11 +163,8 @@ fn text(status: &Status) -> String {
                 .weight
                 .map_or("-".to_owned(), |weight| weight.to_string());
             let mark = row.mark.map_or("", |_| "  (marked)");
-            format!(
-                "{weight:>6} {:>6}  /{}{mark}",
-                row.tasks,
-                row.path.display()
-            )
+            let path = printable(row.path.as_os_str().as_bytes());
+            format!("{weight:>6} {:>6}  /{path}{mark}", row.tasks)
         }));
     }
     lines.join("\n") + "\n"
@@ -192,6 +192,8 @@ fn unusual(status: &Status) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -241,5 +243,23 @@ mod tests {
         let lines = "in use\ndefault    background\nlabels     time_sensitive: none\n\
                      labels     background: batch, etl\nmarks ";
         assert!(text(&found).contains(lines), "{}", text(&found));
+        found.last_exit = Some("stalled: \u{1b}]0;x\u{7}".into());
+        found.cgroups = vec![row(Tier::Background, "background-\u{1b}[2J\rx", None)];
+        let shown = text(&found);
+        assert!(shown.contains("  /background-[2Jx\n"), "{shown}");
+        assert!(shown.contains("last exit  stalled: ]0;x\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_written_as_far_as_it_is() {
+        let row = Labelled {
+            tier: Tier::Background,
+            mark: None,
+            path: OsStr::from_bytes(b"background-\xff").into(),
+            weight: None,
+            tasks: 1,
+        };
+        let json = serde_json::to_value(&row).unwrap();
+        assert_eq!(json["path"], "background-\u{fffd}");
     }
 }

@@ -49,6 +49,9 @@ claim io_kept "$(ionice -c 3 giveway run -q -t time_sensitive -- ionice)" idle
 
 # Exit statuses.
 giveway run -q -- sh -c 'exit 7'; claim status "$?" 7
+# Agents and supervisors that leave their children to the kernel pass that on.
+timeout -s KILL 20 sh -c "trap '' CHLD; exec giveway run -q -- sh -c 'exit 3'"
+claim status_below_who_ignores_children "$?" 3
 giveway run -q -- sh -c 'kill -9 $$'; claim killed "$?" 137
 giveway run -q -- /no/such/command 2>/tmp/err; claim not_found "$?" 127
 giveway run -q -- /etc/passwd 2>/tmp/err; claim not_executable "$?" 126

@@ -40,7 +40,13 @@ fn raised_run_loses_idle_io_priority_and_others_keep_their_own() {
 
 #[test]
 fn the_command_s_status_is_passed_on() {
-    held(&["status", "killed", "not_found", "not_executable"]);
+    held(&[
+        "status",
+        "status_below_who_ignores_children",
+        "killed",
+        "not_found",
+        "not_executable",
+    ]);
 }
 
 #[test]

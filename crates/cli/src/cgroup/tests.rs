@@ -217,6 +217,31 @@ fn status_lists_labelled_cgroups_and_their_children_with_tasks_below() {
 }
 
 #[test]
+fn tasks_below_count_for_each_listed_cgroup_above_them() {
+    let (dir, hierarchy) = hierarchy("cpu");
+    let outer = dir.path().join("background");
+    let inner = outer.join("a/b/background");
+    fs::create_dir_all(inner.join("c/d")).unwrap();
+    fs::write(outer.join("cgroup.threads"), "1\n").unwrap();
+    fs::write(outer.join("a/b/cgroup.threads"), "2\n3\n").unwrap();
+    fs::write(inner.join("c/d/cgroup.threads"), "4\n5\n6\n7\n").unwrap();
+    let rows = hierarchy.labelled(&heeding(true)).into_iter();
+    let rows: Vec<_> = rows
+        .map(|row| (row.path.display().to_string(), row.tasks))
+        .collect();
+    let listed = |path: &str, tasks| (path.to_owned(), tasks);
+    assert_eq!(
+        rows,
+        [
+            listed("background", 7),
+            listed("background/a", 6),
+            listed("background/a/b/background", 4),
+            listed("background/a/b/background/c", 4),
+        ]
+    );
+}
+
+#[test]
 fn status_lists_marked_cgroups_in_the_tier_that_counts() {
     let (dir, hierarchy) = hierarchy("cpu");
     fs::create_dir_all(dir.path().join("pod/inner/user/time_sensitive")).unwrap();

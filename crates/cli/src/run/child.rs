@@ -16,7 +16,7 @@ use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
+use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, kill, signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, pipe2, write};
@@ -44,6 +44,10 @@ pub(super) fn supervise(
     entrance: File,
     class: Option<Class>,
 ) -> Result<u8, Failure> {
+    // A parent that ignores it leaves that to its children: they would be reaped by the
+    // kernel, without a word.
+    // SAFETY: the default action calls nothing of this program.
+    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }.cannot("watch for the command's end")?;
     let mut watched = SigSet::empty();
     watched.extend(PASSED_ON);
     watched.add(Signal::SIGCHLD);

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::process_rows::ProcessRows;
 use super::row::{Column, Row, View};
+use crate::names;
 use crate::sample::{Sample, Work};
 
 /// Two samples, and what passed between them.
@@ -74,7 +75,8 @@ impl Interval {
                 let rows = self.now.cgroups.iter().map(|(&id, cgroup)| {
                     let before = self.before.cgroups.get(&id).map_or(&none, |old| &old.work);
                     let done = cgroup.work.since(before);
-                    Row::new(cgroup.path.clone(), Some(id), Some(&cgroup.tier), &done)
+                    let path = names::printable(cgroup.path.as_bytes());
+                    Row::new(path, Some(id), Some(&cgroup.tier), &done)
                 });
                 rows.collect()
             }

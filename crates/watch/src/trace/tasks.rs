@@ -1,6 +1,8 @@
 //! Threads as `/proc` and the hint tables know them.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -39,11 +41,14 @@ impl<'a> Proc<'a> {
 impl Tasks for Proc<'_> {
     fn about(&mut self, tid: u32) -> Option<About> {
         let dir = self.dir.join(tid.to_string());
-        let status = fs::read_to_string(dir.join("status")).ok()?;
+        // Both have names of others' choice in them, which need not be UTF-8.
+        let status = fs::read(dir.join("status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
         let pid = field(&status, "Tgid:")?;
-        let cgroup = fs::read_to_string(dir.join("cgroup")).ok()?;
-        let path = cgroup.lines().find_map(|line| line.strip_prefix("0::"));
-        let path = path.unwrap_or("/");
+        let cgroup = fs::read(dir.join("cgroup")).ok()?;
+        let mut lines = cgroup.split(|&byte| byte == b'\n');
+        let path = lines.find_map(|line| line.strip_prefix(b"0::"));
+        let path = OsStr::from_bytes(path.unwrap_or(b"/"));
         let tier = match field(&status, "Kthread:") {
             Some(1) => Tier::TimeSensitive,
             _ => (self.tier_of)(Path::new(path)),
@@ -58,7 +63,7 @@ impl Tasks for Proc<'_> {
                 pid,
                 process,
                 title,
-                cgroup: path.to_owned(),
+                cgroup: path.to_string_lossy().into_owned(),
             },
             tier,
         })
@@ -120,6 +125,11 @@ mod tests {
         assert_eq!(about.owner.cgroup, "/background.slice/a");
         assert_eq!(tasks.about(9).unwrap().tier, Tier::TimeSensitive);
         assert_eq!(tasks.about(10), None);
+        // The kernel cuts a name at 15 bytes, in the middle of a letter too.
+        thread(11, "", "caf\n");
+        let status = proc.path().join("11/status");
+        fs::write(status, b"Name:\tcaf\xc3\nTgid:\t11\n").unwrap();
+        assert_eq!(tasks.about(11).unwrap().tier, Tier::Background);
     }
 
     #[test]
