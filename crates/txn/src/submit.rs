@@ -209,13 +209,16 @@ impl Executor {
         F: FnMut(&Transaction<'_>) -> Result<T> + Send + 'static,
     {
         let submission = submission.into();
-        let until = Instant::now() + patience;
+        // A deadline that no clock can show is none.
+        let until = Instant::now().checked_add(patience);
         loop {
             let refused = match self.submit(submission.clone(), body) {
                 Ok(ticket) => return Ok(ticket),
                 Err(refused) => refused,
             };
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.map_or(Duration::MAX, |until| {
+                until.saturating_duration_since(Instant::now())
+            });
             match refused.why.retry_after() {
                 Some(after) if !left.is_zero() => std::thread::sleep(after.min(left)),
                 _ => return Err(refused),

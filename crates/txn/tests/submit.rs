@@ -607,3 +607,50 @@ fn a_checkpoint_lets_the_one_that_is_paused_below_it_end() {
     below.unwrap().wait().unwrap().unwrap();
     drop(std::mem::ManuallyDrop::into_inner(pool));
 }
+
+#[test]
+fn patience_without_end_is_no_deadline() {
+    let (executor, counters) = in_memory(1);
+    let ticket = executor.submit_within(Duration::MAX, options(), add(&counters, 0));
+    ticket.unwrap().wait().unwrap();
+}
+
+/// The log's thread wakes a future, with which the last handle of the database goes.
+#[test]
+fn the_last_handle_may_be_dropped_by_the_logs_thread() {
+    type Held = (giveway_txn::Ticket<()>, Database);
+    struct Drops(Mutex<Option<Held>>);
+    impl Wake for Drops {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+    let (executor, counters, gate, directory) = on_disk(DurabilityOptions::new());
+    let _opens = Opens(gate.clone());
+    gate.close();
+    let mut ticket = executor.submit(options(), add(&counters, 0)).unwrap();
+    while !format!("{ticket:?}").contains("visible") {
+        ticket = ticket.try_take().unwrap_err();
+    }
+    let last = Arc::new(Drops(Mutex::new(None)));
+    let waker = Waker::from(Arc::clone(&last));
+    let polled = Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let db = executor.database().clone();
+    drop((executor, counters, waker));
+    *last.0.lock().unwrap() = Some((ticket, db));
+    drop(last);
+    gate.open();
+    let until = Instant::now() + LONG / 3;
+    loop {
+        match Database::open(
+            directory.path(),
+            Options::default(),
+            DurabilityOptions::new(),
+        ) {
+            Ok(_) => break,
+            Err(error) => assert!(Instant::now() < until, "it is never closed: {error}"),
+        }
+        std::thread::yield_now();
+    }
+}
