@@ -538,13 +538,15 @@ fn finishing_runs_what_was_admitted_and_a_cancelled_transaction_never_runs() {
     held.unwrap().wait().unwrap();
 }
 
-/// A waker that runs a function, of the test's life, whenever it is cloned.
-fn waker_that_calls(function: &'static Box<dyn Fn() + Sync>) -> Waker {
+/// What a waker does whenever it is cloned.
+struct OnClone(Box<dyn Fn() + Sync>);
+
+fn waker_that_calls(function: &'static OnClone) -> Waker {
     use std::task::{RawWaker, RawWakerVTable};
     unsafe fn clone(data: *const ()) -> RawWaker {
         // SAFETY: from below.
-        let function = unsafe { &*data.cast::<Box<dyn Fn() + Sync>>() };
-        function();
+        let function = unsafe { &*data.cast::<OnClone>() };
+        (function.0)();
         RawWaker::new(data, &TABLE)
     }
     unsafe fn nothing(_: *const ()) {}
@@ -565,14 +567,14 @@ fn nobody_waits_for_a_poll_that_is_paused() {
         ticket = ticket.try_take().unwrap_err();
     }
     let (db, table) = (executor.database().clone(), counters.clone());
-    let function: Box<dyn Fn() + Sync> = Box::new(move || {
+    let function = OnClone(Box::new(move || {
         gate.open();
         // The second one is in a later round than the ticket's transaction.
         for _ in 0..2 {
             let deadline = options().deadline(Instant::now() + Duration::from_secs(20));
             db.run(deadline, add(&table, 1)).unwrap();
         }
-    });
+    }));
     let waker = waker_that_calls(Box::leak(Box::new(function)));
     let polled = Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
     assert!(matches!(polled, Poll::Ready(Ok(()))));
