@@ -8,7 +8,7 @@
 //! | `Region` | inside a region | a latch is held | the region's exit |
 //! | `Level` | at the requested level, or above | its turn comes by itself | the switch down |
 //! | `Text` | outside of the program's own code | the C library's locks and thread-local caches | a poll point, a region's exit, the sender's next signal |
-//! | `Stack` | with little stack left, or on top of another handler | two more frames may be needed | the same |
+//! | `Stack` | with little stack left, on another stack, or on top of another handler | two more frames may be needed; an alternate signal stack is used again from its top | the same |
 //!
 //! The paper has the first, and of the third only the instructions of the switch
 //! itself (Sections 4.2 and 4.4). Go's runtime asks the same questions before it
@@ -65,8 +65,9 @@ pub(crate) fn refusal(
     if !is_engine_text(program_counter) {
         return Some(Gate::Text);
     }
-    let room = stack_pointer.saturating_sub(context.stack().start);
-    (room < headroom()).then_some(Gate::Stack)
+    let stack = context.stack();
+    let fits = stack.contains(&stack_pointer) && stack_pointer - stack.start >= headroom();
+    (!fits).then_some(Gate::Stack)
 }
 
 /// Text of the program, without the instructions that change stacks.

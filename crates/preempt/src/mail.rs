@@ -107,7 +107,7 @@ pub struct Counters {
     pub deferred_by_level: u64,
     /// Those that found it in code that is not the engine's.
     pub deferred_by_text: u64,
-    /// Those that found it with little stack left.
+    /// Those that found it with little stack left, or on another stack than its own.
     pub deferred_by_stack: u64,
     /// How often a level let a lower one run to its next boundary.
     pub yields: u64,

@@ -344,6 +344,69 @@ fn with_little_stack_left_a_request_waits() {
     });
 }
 
+/// A handler of the program's, on an alternate stack that lies above the worker's own:
+/// a context that were left there would be written over by the next such handler.
+#[test]
+fn on_a_stack_that_is_not_the_contexts_a_request_waits() {
+    const BYTES: usize = 1 << 20;
+    static INSIDE: AtomicBool = AtomicBool::new(false);
+    static LEAVE: AtomicBool = AtomicBool::new(false);
+    static ABOVE: AtomicBool = AtomicBool::new(false);
+    extern "C" fn handler(_: libc::c_int) {
+        INSIDE.store(true, Release);
+        while !LEAVE.load(Acquire) {
+            std::hint::spin_loop();
+        }
+    }
+    let _alone = alone();
+    // Mapped before the thread's stack: the kernel goes downwards.
+    // SAFETY: new memory, which stays.
+    let memory = unsafe {
+        let (read_write, private) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        libc::mmap(std::ptr::null_mut(), BYTES, read_write, private, -1, 0)
+    };
+    assert_ne!(memory, libc::MAP_FAILED);
+    let address = memory.addr();
+    let low = Background::new(Delivery::Signal, move || {
+        ABOVE.store(address > (&raw const address).addr(), Release);
+        let stack = libc::stack_t {
+            ss_sp: std::ptr::without_provenance_mut(address),
+            ss_flags: 0,
+            ss_size: BYTES,
+        };
+        // SAFETY: the memory is nobody else's; the handler only uses atomics.
+        unsafe {
+            let mut before: libc::stack_t = std::mem::zeroed();
+            assert_eq!(libc::sigaltstack(&raw const stack, &raw mut before), 0);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as *const () as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut());
+            libc::raise(libc::SIGUSR2);
+            libc::sigaltstack(&raw const before, std::ptr::null_mut());
+        }
+        ControlFlow::Break(())
+    });
+    wait_for("the handler", || INSIDE.load(Acquire));
+    low.remote.preempt(HIGH);
+    wait_for("two refusals", || {
+        low.remote.rearm();
+        low.remote.counters().deferred_by_stack >= 2 || low.runs.load(Acquire) > 0
+    });
+    let early = low.runs.load(Acquire);
+    LEAVE.store(true, Release);
+    assert_eq!(early, 0);
+    wait_for("the request", || {
+        low.remote.rearm();
+        low.runs.load(Acquire) == 1 || !low.remote.is_alive()
+    });
+    // Below it, too little stack would have been the reason.
+    println!("above the worker's stack: {}", ABOVE.load(Acquire));
+}
+
 #[test]
 fn contexts_of_one_worker_never_wait_for_each_other_at_a_mutex() {
     let _alone = alone();

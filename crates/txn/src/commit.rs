@@ -43,6 +43,14 @@
 //! and needs the same care against phantoms beside it. Known weakness of this
 //! one: a long transaction that writes can be refused again and again. Long
 //! transactions that only read, which is what preemption is about, never are.
+//!
+//! # The length of the region
+//!
+//! Known weakness: it is proportional to what the transaction has read and written. While
+//! one with very many rows commits, or is taken back, its worker takes no request, others
+//! who meet its rows wait, and no later commit becomes durable, since its timestamp was
+//! drawn first and the log is in the order of timestamps. Several smaller transactions in
+//! its place have shorter regions.
 
 use std::time::Instant;
 

@@ -29,10 +29,13 @@ const YIELD_AFTER: u32 = 3;
 /// Between two attempts at a transaction at most this passes.
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 /// Memory limits are looked at whenever this much was allocated.
-const CHECK_EVERY: usize = 64 << 10;
+pub(crate) const CHECK_EVERY: usize = 64 << 10;
 /// Pieces of garbage that are freed whenever a limit is found exceeded. Smaller ones
 /// than this leaves of [`CHECK_EVERY`] there are not.
 const COLLECT_AT_LIMIT: usize = 1024;
+
+/// The label of the engine's own long reader, by whose address it is known.
+pub(crate) static CHECKPOINT: &str = "checkpoint";
 
 /// What a database may use.
 #[derive(Clone, Debug)]
@@ -43,7 +46,8 @@ pub struct Options {
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
-    /// rest is ended with [`Error::SnapshotTooOld`].
+    /// rest is ended with [`Error::SnapshotTooOld`]. Not a checkpoint: under steady
+    /// updates none would ever be completed. It is ended at the memory limit.
     pub garbage_limit: u64,
 }
 
@@ -261,7 +265,7 @@ impl Inner {
     }
 
     #[cold]
-    fn check_limits(&self, slot: usize, txn_context: &mut TxnContext) -> Result<()> {
+    pub(crate) fn check_limits(&self, slot: usize, txn_context: &mut TxnContext) -> Result<()> {
         txn_context.account(self.shared(slot));
         if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
             self.limit_garbage(slot, txn_context);
@@ -273,6 +277,11 @@ impl Inner {
         }
         let garbage = self.sum(|shared| &shared.garbage);
         if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+            if let (_, Some((slot, published))) = self.epochs.oldest(None)
+                && self.is_checkpoint(slot)
+            {
+                self.doom(slot, published);
+            }
             return Err(Error::OutOfMemory {
                 used,
                 limit: self.options.memory_limit,
@@ -304,12 +313,23 @@ impl Inner {
         let held = self.surplus.bytes();
         let doomed = match holder {
             _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
-            Some(holder) if held > 0 => Some(holder),
+            Some(holder) if held > 0 && !self.is_checkpoint(holder.0) => Some(holder),
             _ => None,
         };
         if let Some((slot, published)) = doomed {
-            self.shared(slot).doomed.store(published + 1, Relaxed);
+            self.doom(slot, published);
         }
+    }
+
+    /// Ends the transaction in this slot that has published this snapshot.
+    fn doom(&self, slot: usize, published: u64) {
+        self.shared(slot).doomed.store(published + 1, Relaxed);
+    }
+
+    /// Whether a checkpoint is being written from this slot's snapshot.
+    fn is_checkpoint(&self, slot: usize) -> bool {
+        let label = self.shared(slot).label.load(Relaxed);
+        std::ptr::eq(label, &raw const CHECKPOINT)
     }
 
     /// Bytes that the database holds of the system.

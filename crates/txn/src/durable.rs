@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::checkpoint;
 use crate::commit::Committed;
-use crate::database::{Database, Options};
+use crate::database::{CHECKPOINT, Database, Options};
 use crate::error::{Error, Result};
 use crate::hook::{CommitSink, ReplayOp, SchemaChange, Writes};
 use crate::key::KeyRange;
@@ -103,7 +103,7 @@ impl Database {
         db.finish_replay(report.durable);
         let checkpoint_bytes = durability.checkpoint_bytes;
         let log = Log::start(disk, durability, start)?;
-        let (alarm, read) = (log.alarm(), report.log_bytes);
+        let (alarm, read) = ((log.alarm(), log.writer()), report.log_bytes);
         db.attach(Arc::new(Durable {
             log,
             report,
@@ -165,8 +165,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Durability`] if there are no files, or they cannot be written;
-    /// [`Error::SnapshotTooOld`] if the snapshot took too long for
-    /// [`Options::garbage_limit`]. The database goes on as before.
+    /// [`Error::SnapshotTooOld`] if what only its snapshot needs does not fit
+    /// [`Options::memory_limit`]. The database goes on as before.
     pub fn checkpoint(&self) -> Result<Checkpoint> {
         self.checkpoint_unless(|| false)
     }
@@ -176,7 +176,7 @@ impl Database {
         let durable = self.durable().ok_or(DurabilityError::InMemory)?;
         let _turn = durable.turn(&give_up)?;
         let options = TxnOptions::read_only().tier(Tier::Background);
-        let options = options.label(&"checkpoint");
+        let options = options.label(&CHECKPOINT);
         let (txn, tables, last) = self.begin_with_tables(options)?;
         let timestamp = txn.snapshot();
         let bytes = checkpoint::write::<Error>(&durable.log, timestamp, |add| {

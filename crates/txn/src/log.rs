@@ -59,7 +59,7 @@ mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Instant;
 
 use giveway_locks::Mutex;
@@ -70,6 +70,7 @@ pub use error::{DurabilityError, Failure, Flaw};
 pub(crate) use frontier::Callback;
 pub use options::{DurabilityOptions, SyncPolicy};
 pub use stats::LogStats;
+pub(crate) use writer::text;
 
 use crate::checkpoint::file::CheckpointHeader;
 use crate::preemption;
@@ -332,6 +333,12 @@ impl Log {
     /// Tells when the log has grown.
     pub(crate) fn alarm(&self) -> Arc<Alarm> {
         Arc::clone(&self.shared.alarm)
+    }
+
+    /// The thread that writes.
+    pub(crate) fn writer(&self) -> ThreadId {
+        let writer = self.writer.as_ref().expect("it ends with the log");
+        writer.thread().id()
     }
 
     /// How the log is doing.

@@ -74,6 +74,11 @@ impl Interval {
 }
 
 impl NodeSet {
+    /// Bytes that an entry takes, with bounds of this length.
+    pub(crate) fn entry_bytes(bounds: usize) -> usize {
+        size_of::<Entry>() + bounds
+    }
+
     /// Bytes of memory that it has.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>() + self.bounds.capacity()

@@ -6,7 +6,7 @@
 //!                                     └ torn end, cut; the log goes on in a new one
 //! ```
 //!
-//! 1. Files that were not finished are removed.
+//! 1. Files of ours that were not finished are removed.
 //! 2. The newest checkpoint that is whole is replayed. It was made when an older
 //!    one was there with the log from it on, so if it is damaged, the older one
 //!    does, with more log.
@@ -28,6 +28,8 @@
 //!   segments are set aside before that. (Not asserted: the tests interrupt it at every
 //!   operation.)
 //!
+//! What the system cannot read, because the medium is damaged, is damaged as well.
+//!
 //! With `salvage`, damage ends the log as a torn end does. The damaged file and
 //! those behind it are kept under names that end in `.damaged`.
 
@@ -46,7 +48,7 @@ use crate::checkpoint::file::{self, CheckpointHeader, Unreadable, checkpoint_num
 use crate::log::format::{SegmentHeader, VERSION, segment_number};
 use crate::log::segment::UNFINISHED;
 use crate::log::{Disk, DurabilityError, DurabilityOptions, Flaw, Start};
-use aside::set_aside;
+use aside::{DAMAGED, set_aside};
 use chain::Chain;
 use replay::Replay;
 pub(crate) use replay::{Check, Target};
@@ -65,9 +67,8 @@ pub(crate) fn recover<T: Target>(
     let mut report = RecoveryReport::default();
     let names = disk.names();
     let names = names.map_err(DurabilityError::io("listing", disk.describe("")))?;
-    let (unfinished, names): (Vec<_>, Vec<_>) = names
-        .into_iter()
-        .partition(|name| name.ends_with(UNFINISHED));
+    let (unfinished, names): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| is_unfinished(name));
     for name in unfinished {
         let removed = disk.remove(&name);
         removed.map_err(DurabilityError::io("removing", disk.describe(&name)))?;
@@ -116,6 +117,15 @@ pub(crate) fn recover<T: Target>(
     Ok((start, report))
 }
 
+/// Whether it is a segment, a checkpoint, or one of them that was being set aside, that
+/// was not finished.
+fn is_unfinished(name: &str) -> bool {
+    name.strip_suffix(UNFINISHED).is_some_and(|name| {
+        let name = name.strip_suffix(DAMAGED).unwrap_or(name);
+        segment_number(name).is_some() || checkpoint_number(name).is_some()
+    })
+}
+
 /// The newest checkpoint that is whole; newer ones that are `damaged`.
 fn newest_whole<'a>(
     disk: &dyn Disk,
@@ -132,7 +142,7 @@ fn newest_whole<'a>(
         // Once for its checksums alone: a target cannot forget.
         let whole = disk
             .stream(name)
-            .map_err(Unreadable::<Infallible>::Io)
+            .map_err(Unreadable::<Infallible>::from)
             .and_then(|mut input| file::read(&mut input, |_| Ok(())));
         match whole {
             Ok(header) if header.snapshot == snapshot => {

@@ -18,10 +18,10 @@ use std::time::Instant;
 
 use giveway_tier::Tier;
 
-use crate::database::{Inner, coarse_ms, count};
+use crate::database::{CHECK_EVERY, Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
-use crate::node_set::IndexRead;
+use crate::node_set::{IndexRead, NodeSet};
 use crate::preemption;
 use crate::record::{self, Record, View};
 use crate::row::Row;
@@ -34,6 +34,10 @@ use crate::txn_status::TxnStatus;
 
 /// Deadlines are checked every so many operations.
 const DEADLINE_EVERY: u32 = 32;
+
+/// Bytes that a transaction may note of what it has read, however short memory is. So
+/// reading what is to be deleted stays possible.
+const NOTES_FREE: usize = 1 << 20;
 
 /// In place of the last durable timestamp: the log goes on.
 const ON: u64 = u64::MAX;
@@ -239,6 +243,7 @@ impl<'db> Transaction<'db> {
         }
         if operations.is_multiple_of(DEADLINE_EVERY) {
             self.check_deadline()?;
+            self.check_notes()?;
         }
         if self.isolation == Isolation::ReadCommitted {
             self.snapshot.set(self.db.epochs.now());
@@ -268,8 +273,24 @@ impl<'db> Transaction<'db> {
         if operations.is_multiple_of(DEADLINE_EVERY) {
             self.check_failed()?;
             self.check_deadline()?;
+            self.check_notes()?;
         }
         Ok(())
+    }
+
+    /// Whether there is memory for what the transaction notes of its reads.
+    fn check_notes(&self) -> Result<()> {
+        if !self.is_certified() {
+            return Ok(());
+        }
+        let checked = self.with(|txn_context| {
+            let due = txn_context.unchecked >= CHECK_EVERY && txn_context.notes() > NOTES_FREE;
+            match due {
+                true => self.db.check_limits(self.slot, txn_context),
+                false => Ok(()),
+            }
+        });
+        checked.map_err(|error| self.fail(error))
     }
 
     pub(crate) fn check_failed(&self) -> Result<()> {
@@ -417,7 +438,7 @@ impl<'db> Transaction<'db> {
     #[inline]
     pub(crate) fn note_read(&self, record: Record, view: View) {
         if self.is_certified() && !view.own {
-            self.with(|txn_context| txn_context.reads.push((record, view.version)));
+            self.with(|txn_context| txn_context.note_read(record, view.version));
         }
     }
 
@@ -427,7 +448,10 @@ impl<'db> Transaction<'db> {
     pub(crate) fn note_absent(&self, table: &TableInner, leaf: LeafSeen, key: &[u8]) {
         if self.is_certified() {
             let index = IndexRead::Primary(table);
-            self.with(|txn_context| txn_context.node_set.add_absent(index, leaf, key));
+            self.with(|txn_context| {
+                txn_context.unchecked += NodeSet::entry_bytes(2 * key.len());
+                txn_context.node_set.add_absent(index, leaf, key);
+            });
         }
     }
 
@@ -441,7 +465,11 @@ impl<'db> Transaction<'db> {
         to: Option<&[u8]>,
     ) {
         if self.is_certified() {
-            self.with(|txn_context| txn_context.node_set.add_range(index, leaf, from, to));
+            self.with(|txn_context| {
+                let bounds = from.len() + to.map_or(0, <[u8]>::len);
+                txn_context.unchecked += NodeSet::entry_bytes(bounds);
+                txn_context.node_set.add_range(index, leaf, from, to);
+            });
         }
     }
 

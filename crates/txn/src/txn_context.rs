@@ -203,7 +203,7 @@ pub(crate) struct TxnContext {
     pub(crate) spans: Vec<SpanChange>,
     /// For rows that are being changed.
     pub(crate) row: Vec<u8>,
-    /// Bytes allocated since the memory limit was last looked at.
+    /// Bytes allocated or noted since the memory limit was last looked at.
     pub(crate) unchecked: usize,
     /// Bytes allocated and freed since the slot's counters were last updated.
     allocated: i64,
@@ -288,13 +288,27 @@ impl TxnContext {
         self.fresh.shrink_to(LIST_KEPT);
     }
 
+    /// Notes that a record was read; once, if it was just read.
+    #[inline]
+    pub(crate) fn note_read(&mut self, record: Record, version: Option<Version>) {
+        let read = (record, version);
+        if self.reads.last() != Some(&read) {
+            self.unchecked += size_of_val(&read);
+            self.reads.push(read);
+        }
+    }
+
+    /// Bytes of memory for what the transaction has noted of its reads.
+    pub(crate) fn notes(&self) -> usize {
+        self.reads.capacity() * size_of::<(Record, Option<Version>)>() + self.node_set.bytes()
+    }
+
     /// Bytes of memory that the lists have.
     fn lists(&self) -> usize {
         fn bytes<T>(list: &Vec<T>) -> usize {
             list.capacity() * size_of::<T>()
         }
-        bytes(&self.reads)
-            + self.node_set.bytes()
+        self.notes()
             + bytes(&self.writes)
             + bytes(&self.spans)
             + bytes(&self.row)

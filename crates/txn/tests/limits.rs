@@ -435,3 +435,45 @@ fn indexes_on_late_columns_follow_their_changes() {
     });
     assert!(moved.unwrap_err().to_string().contains("primary key"));
 }
+
+/// What a serializable transaction notes of its reads counts, and is limited.
+#[test]
+fn a_serializable_transaction_that_reads_on_and_on_runs_out_of_memory() {
+    const LIMIT: u64 = 16 << 20;
+    let db = Database::in_memory(Options {
+        memory_limit: LIMIT,
+        ..Options::default()
+    });
+    let schema = Schema::builder("t")
+        .column("id", Type::I32)
+        .primary_key(["id"]);
+    let table = db.create_table(schema.build().unwrap()).unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        (0..1000).try_for_each(|id| {
+            txn.insert_with(&table, |row| {
+                row.set_i32(0, id);
+            })
+        })
+    })
+    .unwrap();
+    let txn = db.begin(TxnOptions::serializable()).unwrap();
+    let read = |round: i32| match round % 2 {
+        // Rows and keys that are not there.
+        0 => (0..1000).try_for_each(|id| txn.get(&table, id).map(drop)),
+        _ => (1000..2000).try_for_each(|id| txn.get(&table, id).map(drop)),
+    };
+    let error = (0..10_000).find_map(|round| read(round).err());
+    assert!(
+        matches!(error, Some(Error::OutOfMemory { .. })),
+        "{error:?}"
+    );
+    let held = db.stats().held_bytes;
+    assert!(held < LIMIT * 5 / 4 + (8 << 20), "{held}");
+    drop(txn);
+    // A row that is read again and again is noted once.
+    let txn = db.begin(TxnOptions::serializable()).unwrap();
+    for _ in 0..2_000_000 {
+        txn.get(&table, 1).unwrap();
+    }
+    txn.commit().unwrap();
+}

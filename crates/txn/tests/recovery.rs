@@ -455,3 +455,178 @@ fn the_sync_policies_sync_as_often_as_they_say() {
     assert_eq!(count, 20);
     assert!(took >= interval * 19, "{took:?}");
 }
+
+/// A directory in which a function is told of each file that is made, and of what is
+/// written to it.
+struct Watched<F>(Directory, Arc<F>);
+
+struct WatchedFile<F>(Box<dyn DiskFile>, Arc<F>, String);
+
+impl<F> std::fmt::Debug for Watched<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<F: Fn(&str) + Send + Sync + 'static> Disk for Watched<F> {
+    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = self.0.create(name)?;
+        let (function, name) = (Arc::clone(&self.1), name.to_owned());
+        Ok(Box::new(WatchedFile(file, function, name)))
+    }
+
+    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
+        self.0.overwrite(name, from, end)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        self.0.read(name)
+    }
+
+    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
+        self.0.stream(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.0.remove(name)
+    }
+
+    fn names(&self) -> io::Result<Vec<String>> {
+        self.0.names()
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.0.sync_names()
+    }
+
+    fn describe(&self, name: &str) -> String {
+        self.0.describe(name)
+    }
+}
+
+impl<F: Fn(&str) + Send + Sync> DiskFile for WatchedFile<F> {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        (self.1)(&self.2);
+        self.0.append(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// What a checkpoint's snapshot needs may be more than the limit for garbage: else none
+/// would be completed while rows are updated steadily.
+#[test]
+fn a_checkpoint_is_completed_beside_updates_beyond_the_garbage_limit() {
+    let directory = tempfile::tempdir().unwrap();
+    type Place = std::sync::OnceLock<(Database, Table)>;
+    let place: Arc<Place> = Arc::default();
+    let theirs = Arc::clone(&place);
+    // While a checkpoint is written, all rows are updated.
+    let disk = Watched(
+        Directory::open(directory.path()).unwrap(),
+        Arc::new(move |name: &str| {
+            if name.starts_with("checkpoint") {
+                let (db, people) = theirs.get().unwrap();
+                let updated = db.run(TxnOptions::default(), |txn| {
+                    (1..2000).try_for_each(|id| {
+                        txn.update(people, id, |row| {
+                            row.set_bytes(2, &[8; 1000]);
+                        })
+                    })
+                });
+                updated.unwrap();
+            }
+        }),
+    );
+    let options = Options {
+        garbage_limit: 256 << 10,
+        ..Options::default()
+    };
+    let db = Database::open_on(Arc::new(disk), options, durability()).unwrap();
+    let people = db.create_table(schema()).unwrap();
+    db.run(TxnOptions::default(), |txn| {
+        (1..2000).try_for_each(|id| {
+            let mut row = people.row();
+            row.set_i32(0, id).set_text(1, "x").set_bytes(2, &[7; 1000]);
+            txn.insert(&people, &row)
+        })
+    })
+    .unwrap();
+    assert!(place.set((db.clone(), people.clone())).is_ok());
+    db.checkpoint().unwrap();
+    // It was in the way of that much.
+    let stats = db.stats();
+    assert!(
+        stats.commits > 2,
+        "nothing was updated meanwhile: {stats:?}"
+    );
+}
+
+/// The disk is somebody else's code: when it panics, the statistics say so, and the next
+/// checkpoint is made.
+#[test]
+fn a_checkpoint_that_panics_is_told_and_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let panics = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let theirs = Arc::clone(&panics);
+    let disk = Watched(
+        Directory::open(directory.path()).unwrap(),
+        Arc::new(move |name: &str| {
+            let panics = theirs.load(Ordering::SeqCst) && name.starts_with("checkpoint");
+            assert!(!panics, "on purpose");
+        }),
+    );
+    let durability = durability().checkpoint_bytes(Some(16 << 10));
+    let db = Database::open_on(Arc::new(disk), Options::default(), durability).unwrap();
+    let people = db.create_table(schema()).unwrap();
+    let (mut id, until) = (0, Instant::now() + Duration::from_secs(60));
+    let mut insert_until = |done: &dyn Fn(Option<String>) -> bool| {
+        while !done(db.log_stats().unwrap().checkpoint_failure) {
+            id += 1;
+            insert(&db, &people, id, "somebody").unwrap();
+            assert!(Instant::now() < until);
+        }
+    };
+    insert_until(&|failure| failure.is_some_and(|text| text.contains("on purpose")));
+    panics.store(false, Ordering::SeqCst);
+    insert_until(&|failure| failure.is_none());
+}
+
+#[test]
+fn files_of_others_are_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("thesis.unfinished"), "years of work").unwrap();
+    std::fs::create_dir(path("notes.unfinished")).unwrap();
+    let ours = format!("checkpoint-{:020}.giveway.unfinished", 7);
+    std::fs::write(path(&ours), "").unwrap();
+    drop(Database::open(directory.path(), Options::default(), durability()).unwrap());
+    assert!(path("thesis.unfinished").exists() && path("notes.unfinished").exists());
+    assert!(!path(&ours).exists());
+}
+
+#[test]
+fn an_interval_that_never_ends_is_ended_by_a_flush() {
+    let directory = tempfile::tempdir().unwrap();
+    let interval = Duration::MAX;
+    let durability = durability().sync(SyncPolicy::Group { interval });
+    let db = Database::open(directory.path(), Options::default(), durability).unwrap();
+    std::thread::scope(|scope| {
+        // The first round is at once, the second one after the interval.
+        let creates = scope.spawn(|| {
+            let people = db.create_table(schema())?;
+            insert(&db, &people, 1, "anna")
+        });
+        while !creates.is_finished() {
+            db.flush().unwrap();
+        }
+        creates.join().unwrap().unwrap();
+    });
+    assert_eq!(names(&db).len(), 1);
+}

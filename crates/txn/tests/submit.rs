@@ -538,13 +538,15 @@ fn finishing_runs_what_was_admitted_and_a_cancelled_transaction_never_runs() {
     held.unwrap().wait().unwrap();
 }
 
-/// A waker that runs a function, of the test's life, whenever it is cloned.
-fn waker_that_calls(function: &'static Box<dyn Fn() + Sync>) -> Waker {
+/// What a waker does whenever it is cloned.
+struct OnClone(Box<dyn Fn() + Sync>);
+
+fn waker_that_calls(function: &'static OnClone) -> Waker {
     use std::task::{RawWaker, RawWakerVTable};
     unsafe fn clone(data: *const ()) -> RawWaker {
         // SAFETY: from below.
-        let function = unsafe { &*data.cast::<Box<dyn Fn() + Sync>>() };
-        function();
+        let function = unsafe { &*data.cast::<OnClone>() };
+        (function.0)();
         RawWaker::new(data, &TABLE)
     }
     unsafe fn nothing(_: *const ()) {}
@@ -565,14 +567,14 @@ fn nobody_waits_for_a_poll_that_is_paused() {
         ticket = ticket.try_take().unwrap_err();
     }
     let (db, table) = (executor.database().clone(), counters.clone());
-    let function: Box<dyn Fn() + Sync> = Box::new(move || {
+    let function = OnClone(Box::new(move || {
         gate.open();
         // The second one is in a later round than the ticket's transaction.
         for _ in 0..2 {
             let deadline = options().deadline(Instant::now() + Duration::from_secs(20));
             db.run(deadline, add(&table, 1)).unwrap();
         }
-    });
+    }));
     let waker = waker_that_calls(Box::leak(Box::new(function)));
     let polled = Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
     assert!(matches!(polled, Poll::Ready(Ok(()))));
@@ -606,4 +608,51 @@ fn a_checkpoint_lets_the_one_that_is_paused_below_it_end() {
     above.expect("a worker waits for itself").unwrap().unwrap();
     below.unwrap().wait().unwrap().unwrap();
     drop(std::mem::ManuallyDrop::into_inner(pool));
+}
+
+#[test]
+fn patience_without_end_is_no_deadline() {
+    let (executor, counters) = in_memory(1);
+    let ticket = executor.submit_within(Duration::MAX, options(), add(&counters, 0));
+    ticket.unwrap().wait().unwrap();
+}
+
+/// The log's thread wakes a future, with which the last handle of the database goes.
+#[test]
+fn the_last_handle_may_be_dropped_by_the_logs_thread() {
+    type Held = (giveway_txn::Ticket<()>, Database);
+    struct Drops(Mutex<Option<Held>>);
+    impl Wake for Drops {
+        fn wake(self: Arc<Self>) {
+            drop(self.0.lock().unwrap().take());
+        }
+    }
+    let (executor, counters, gate, directory) = on_disk(DurabilityOptions::new());
+    let _opens = Opens(gate.clone());
+    gate.close();
+    let mut ticket = executor.submit(options(), add(&counters, 0)).unwrap();
+    while !format!("{ticket:?}").contains("visible") {
+        ticket = ticket.try_take().unwrap_err();
+    }
+    let last = Arc::new(Drops(Mutex::new(None)));
+    let waker = Waker::from(Arc::clone(&last));
+    let polled = Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    let db = executor.database().clone();
+    drop((executor, counters, waker));
+    *last.0.lock().unwrap() = Some((ticket, db));
+    drop(last);
+    gate.open();
+    let until = Instant::now() + LONG / 3;
+    loop {
+        match Database::open(
+            directory.path(),
+            Options::default(),
+            DurabilityOptions::new(),
+        ) {
+            Ok(_) => break,
+            Err(error) => assert!(Instant::now() < until, "it is never closed: {error}"),
+        }
+        std::thread::yield_now();
+    }
 }

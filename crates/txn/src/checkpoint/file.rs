@@ -174,7 +174,10 @@ impl<E> From<io::Error> for Unreadable<E> {
     fn from(error: io::Error) -> Unreadable<E> {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => Unreadable::Flaw(Flaw::Truncated),
-            _ => Unreadable::Io(error),
+            _ => match Flaw::of(&error) {
+                Some(flaw) => Unreadable::Flaw(flaw),
+                None => Unreadable::Io(error),
+            },
         }
     }
 }

@@ -5,22 +5,29 @@
 //! the thread abandons its checkpoint and is joined: then the database is no longer
 //! open.
 //!
-//! A checkpoint that fails is tried again after an eighth of the growth; what
-//! was wrong can be seen in the statistics. Nothing is lost but time and space.
+//! A checkpoint that fails, or panics, is tried again after an eighth of the growth;
+//! what was wrong can be seen in the statistics. Nothing is lost but time and space.
+//!
+//! The last handle may be dropped by the log's writer, which calls functions of others.
+//! It must not wait for the thread, which may wait for the log, and closes the log if it
+//! is then the last to know the database. The database is open until that is done.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 
 use crate::database::Database;
 use crate::error::Result;
-use crate::log::{Alarm, DurabilityError};
+use crate::log::{Alarm, DurabilityError, text};
 use crate::preemption;
 
 /// The thread that makes checkpoints.
 pub(crate) struct Background {
     /// Taken when it is joined.
     thread: Option<JoinHandle<()>>,
+    /// Who must not join it.
+    writer: ThreadId,
     state: Arc<State>,
 }
 
@@ -32,13 +39,14 @@ struct State {
 
 impl Background {
     /// Makes a checkpoint of `db` whenever its log has grown by `growth` bytes;
-    /// `read` is how many recovery has read, which count as well.
+    /// `read` is how many recovery has read, which count as well. With the alarm comes
+    /// the log's writer.
     ///
     /// # Errors
     /// If the thread cannot be started.
     pub(super) fn start(
         db: Database,
-        alarm: Arc<Alarm>,
+        (alarm, writer): (Arc<Alarm>, ThreadId),
         growth: u64,
         read: u64,
     ) -> Result<Background> {
@@ -51,6 +59,7 @@ impl Background {
             .map_err(DurabilityError::io("starting", "the checkpoints' thread"))?;
         Ok(Background {
             thread: Some(thread),
+            writer,
             state,
         })
     }
@@ -73,10 +82,17 @@ impl State {
             if stop() {
                 return;
             }
-            let written = db.checkpoint_unless(stop);
-            let pause = if written.is_ok() { growth } else { growth / 8 };
+            let failure = match catch_unwind(AssertUnwindSafe(|| db.checkpoint_unless(stop))) {
+                Ok(written) => written.err().map(|error| error.to_string()),
+                Err(panic) => Some(format!("the checkpoint panicked: {}", text(&*panic))),
+            };
+            let pause = if failure.is_none() {
+                growth
+            } else {
+                growth / 8
+            };
             next = alarm.bytes() + pause;
-            *self.failure() = written.err().map(|error| error.to_string());
+            *self.failure() = failure;
         }
     }
 
@@ -90,6 +106,9 @@ impl Drop for Background {
         self.state.stop.store(true, Ordering::SeqCst);
         let thread = self.thread.take().expect("it is dropped once");
         thread.thread().unpark();
+        if thread::current().id() == self.writer {
+            return;
+        }
         // It has nothing to tell: its failures are in the statistics.
         let _ = thread.join();
     }

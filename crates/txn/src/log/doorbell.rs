@@ -67,12 +67,12 @@ impl Doorbell {
         self.0.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// For the writer: sleeps until the moment, or until somebody rings
-    /// urgently, unless there is a reason not to.
-    pub(crate) fn pause(&self, until: Instant, urgent: impl FnOnce() -> bool) {
+    /// For the writer: sleeps until the moment, if there is one, or until somebody
+    /// rings urgently, unless there is a reason not to.
+    pub(crate) fn pause(&self, until: Option<Instant>, urgent: impl FnOnce() -> bool) {
         self.0.store(PAUSING, Ordering::SeqCst);
         if !urgent() {
-            self.sleep(PAUSING, Some(until));
+            self.sleep(PAUSING, until);
         }
         self.0.store(AWAKE, Ordering::SeqCst);
     }

@@ -12,6 +12,9 @@ pub enum Flaw {
     /// It ends too early.
     #[error("it ends in the middle")]
     Truncated,
+    /// The system cannot read it: the medium is damaged.
+    #[error("the system cannot read it")]
+    Unreadable,
     /// It begins with something else.
     #[error("it does not begin as it should")]
     Magic,
@@ -27,6 +30,23 @@ pub enum Flaw {
     /// A later version of this program wrote it.
     #[error("it has version {0}; this program reads up to {VERSION}")]
     Version(u32),
+}
+
+impl Flaw {
+    /// What an error of reading says about the file. `None`: nothing; the system, or this
+    /// process, lacks something, and trying again may help.
+    pub(crate) fn of(error: &io::Error) -> Option<Flaw> {
+        // As disks, and file systems with checksums of their own, report bad blocks.
+        const MEDIUM: [i32; 5] = [
+            libc::EIO,
+            libc::EBADMSG,
+            libc::EUCLEAN,
+            libc::ENODATA,
+            libc::EREMOTEIO,
+        ];
+        let code = error.raw_os_error()?;
+        MEDIUM.contains(&code).then_some(Flaw::Unreadable)
+    }
 }
 
 /// Why the write that failed first did so. Later errors carry it along.

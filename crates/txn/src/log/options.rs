@@ -86,9 +86,10 @@ impl DurabilityOptions {
     }
 
     /// Bytes of log after which a checkpoint is made in the background; `None`
-    /// for none but those that are asked for.
+    /// for none but those that are asked for. At the least 4096, which smaller numbers
+    /// mean as well.
     pub fn checkpoint_bytes(mut self, bytes: Option<u64>) -> Self {
-        self.checkpoint_bytes = bytes;
+        self.checkpoint_bytes = bytes.map(|bytes| bytes.max(4096));
         self
     }
 
@@ -108,5 +109,20 @@ impl DurabilityOptions {
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checkpoints_have_some_log_between_them() {
+        for bytes in [0, 1, 7, 4095, 4096] {
+            let options = DurabilityOptions::new().checkpoint_bytes(Some(bytes));
+            assert_eq!(options.checkpoint_bytes, Some(4096));
+        }
+        let options = DurabilityOptions::new().checkpoint_bytes(None);
+        assert_eq!(options.checkpoint_bytes, None);
     }
 }

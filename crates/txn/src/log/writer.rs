@@ -87,7 +87,9 @@ impl Writer {
             && round.elapsed() < interval
         {
             let urgent = || self.shared.is_urgent();
-            self.shared.doorbell.pause(round + interval, urgent);
+            // A moment that no clock can show never comes.
+            let until = round.checked_add(interval);
+            self.shared.doorbell.pause(until, urgent);
         }
     }
 
@@ -182,7 +184,7 @@ impl Output {
 }
 
 /// What a panic says, as far as it is text.
-fn text(panic: &(dyn Any + Send)) -> &str {
+pub(crate) fn text(panic: &(dyn Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned
         .or_else(|| panic.downcast_ref::<&str>().copied())

@@ -103,6 +103,15 @@ impl<'a> Chain<'a> {
             }
             let name = segment_name(first);
             let bytes = self.disk.read(&name);
+            if let Some(flaw) = bytes.as_ref().err().and_then(Flaw::of) {
+                self.refuse(DurabilityError::Damaged {
+                    file: self.disk.describe(&name),
+                    offset: 0,
+                    flaw,
+                })?;
+                self.set_aside(&segments[index..], report)?;
+                break;
+            }
             let bytes = bytes.map_err(DurabilityError::io("reading", self.disk.describe(&name)))?;
             let scanned = self.segment(&name, first, &bytes, replay, report)?;
             report.segments += 1;

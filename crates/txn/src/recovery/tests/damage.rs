@@ -234,3 +234,35 @@ fn a_newer_version_and_another_database_are_told_apart_from_damage() {
         Err(DurabilityError::Foreign { .. })
     ));
 }
+
+/// Bad blocks show as errors of reading, and are damage like any other.
+#[test]
+fn what_the_system_cannot_read_is_damaged() {
+    let sim = used(true);
+    let (segments, checkpoints) = files(&sim);
+    let newest = checkpoints.last().unwrap();
+    let bad = copy(&sim);
+    bad.make_unreadable(newest);
+    let (model, report) = find(&bad).unwrap();
+    assert_eq!(model.accounts, after(30));
+    assert_eq!(
+        report.damaged_checkpoints,
+        [format!("sim/{newest}.damaged")]
+    );
+
+    let last = segments.last().unwrap();
+    let bad = copy(&sim);
+    bad.make_unreadable(last);
+    let error = find(&bad).err().unwrap();
+    let expected = DurabilityError::Damaged {
+        file: format!("sim/{last}"),
+        offset: 0,
+        flaw: Flaw::Unreadable,
+    };
+    assert_eq!(error, expected);
+    let options = options().salvage(true);
+    let mut model = Model::default();
+    let (_, report) = recover(&disk(&bad), &options, &mut model).unwrap();
+    assert_eq!(model.accounts, after(report.durable));
+    assert!(bad.names().unwrap().contains(&format!("{last}.damaged")));
+}

@@ -1,7 +1,7 @@
 //! A disk in memory that promises what [`Disk`] says and nothing beyond: at a
 //! crash it loses whatever may be lost, as a seed decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -32,6 +32,8 @@ struct State {
     fault: Fault,
     operations: u64,
     crashed: bool,
+    /// Names of files whose medium is damaged.
+    unreadable: BTreeSet<String>,
     files: Vec<Contents>,
     /// Names as the running system sees them.
     names: BTreeMap<String, usize>,
@@ -68,11 +70,17 @@ impl Sim {
             fault,
             operations: 0,
             crashed: false,
+            unreadable: BTreeSet::new(),
             files: Vec::new(),
             names: BTreeMap::new(),
             lasting: BTreeMap::new(),
             changes: Vec::new(),
         })))
+    }
+
+    /// Damages the medium under a file.
+    pub(super) fn make_unreadable(&self, name: &str) {
+        self.0.lock().unwrap().unreadable.insert(name.to_owned());
     }
 
     /// Operations so far.
@@ -322,7 +330,10 @@ impl Disk for Sim {
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
         let state = self.0.lock().unwrap();
-        Ok(state.files[state.find(name)?].bytes.clone())
+        match state.unreadable.contains(name) {
+            true => Err(io::Error::from_raw_os_error(libc::EIO)),
+            false => Ok(state.files[state.find(name)?].bytes.clone()),
+        }
     }
 
     fn stream(&self, name: &str) -> io::Result<Box<dyn Read + Send>> {
