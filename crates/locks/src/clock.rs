@@ -207,7 +207,9 @@ mod tests {
     fn draws_are_spread_whatever_the_steps_of_the_counter() {
         for (step, offset) in [(1, 0), (2, 1), (26, 3), (64, 1), (100, 7)] {
             let times = (1 << 40..).step_by(step).map(|time: u64| time + offset);
-            let drawn = times.take(64_000).filter(|&time| draw(time) % 64 == 0);
+            let drawn = times
+                .take(64_000)
+                .filter(|&time| draw(time).is_multiple_of(64));
             let drawn = drawn.count();
             assert!((700..1300).contains(&drawn), "{step} {offset}: {drawn}");
         }

@@ -8,6 +8,10 @@
 //! Waiters are woken by the kernel in the order of their sleep and queue at the
 //! lock like all threads, so the order in which they go on is the lock's.
 //! `notify_all` wakes all at once; with many waiters they meet at the lock.
+//!
+//! Waits may end without a reason: by a signal, or by a notification that was for another
+//! one while this one was on its way into its sleep. So, as `lock_api` wants it then,
+//! notifications do not tell whom they have met.
 
 use std::marker::PhantomData;
 use std::time::{Duration, Instant};
@@ -16,6 +20,9 @@ use crate::sync::{AcqRel, AtomicU32, Relaxed};
 use giveway_machine::futex::{self, Deadline, WaitResult};
 
 /// The condition variable of locks of the type `R`. 8 bytes.
+///
+/// There may be spurious wake-ups: `notify_one` returns `false` and `notify_all` 0, always.
+/// If the lock panics while a wait gives it back or takes it again, the process aborts.
 pub struct RawCondvar<R> {
     sequence: AtomicU32,
     waiters: AtomicU32,
@@ -32,21 +39,30 @@ impl<R> RawCondvar<R> {
         }
     }
 
-    fn notify(&self, count: u32) -> usize {
+    fn notify(&self, count: u32) {
         self.sequence.fetch_add(1, AcqRel);
         // A waiter counts itself while it holds the lock. Who notifies without
         // the lock may miss one that is about to wait, as with any condition
         // variable.
-        if self.waiters.load(Relaxed) == 0 {
-            return 0;
+        if self.waiters.load(Relaxed) != 0 {
+            futex::wake(&self.sequence, count);
         }
-        futex::wake(&self.sequence, count)
     }
 }
 
 impl<R> Default for RawCondvar<R> {
     fn default() -> Self {
         RawCondvar::new()
+    }
+}
+
+/// While a wait has given its guard away: a caller that caught a panic would have one
+/// without the lock.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
     }
 }
 
@@ -58,14 +74,17 @@ impl<R: lock_api::RawMutex> RawCondvar<R> {
     unsafe fn sleep(&self, mutex: &R, guard: &mut R::Guard, deadline: Option<Deadline>) -> bool {
         self.waiters.fetch_add(1, Relaxed);
         let sequence = self.sequence.load(Relaxed);
+        let no_guard = AbortOnUnwind;
         // SAFETY: the caller holds the mutex by this guard. The guard is moved
-        // out here and a new one moved in below; nothing in between unwinds.
+        // out here and a new one moved in below; nothing in between unwinds, though a
+        // lock of another crate might.
         unsafe { mutex.unlock(std::ptr::read(guard)) };
         let result = futex::wait(&self.sequence, sequence, deadline);
         self.waiters.fetch_sub(1, Relaxed);
         let again = mutex.lock();
         // SAFETY: the old value was moved out above.
         unsafe { std::ptr::write(guard, again) };
+        std::mem::forget(no_guard);
         result == WaitResult::TimedOut
     }
 }
@@ -83,11 +102,13 @@ unsafe impl<R: lock_api::RawMutex> lock_api::RawCondvar for RawCondvar<R> {
     }
 
     fn notify_one(&self) -> bool {
-        self.notify(1) > 0
+        self.notify(1);
+        false
     }
 
     fn notify_all(&self) -> usize {
-        self.notify(u32::MAX)
+        self.notify(u32::MAX);
+        0
     }
 }
 

@@ -25,6 +25,8 @@
 //! the more weight it has, and waiters that have had less than the average go
 //! first.
 //!
+//! A child of `fork` calls [`raw::after_fork_in_child`] before it uses a lock.
+//!
 //! `docs/build/locks.md` explains the design and every option. The protocol is in the
 //! module documentation, from the bottom up:
 //!

@@ -1,5 +1,14 @@
 //! The locks as `lock_api` wants them.
+//!
+//! A guard stays with its thread:
+//!
+//! ```compile_fail,E0277
+//! static LOCK: giveway_locks::Mutex<()> = giveway_locks::Mutex::new(());
+//! let guard = LOCK.lock();
+//! std::thread::spawn(move || drop(guard));
+//! ```
 
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::options::Profile;
@@ -7,6 +16,26 @@ use crate::raw::{Core, Extra, HoldStart, Kind, LockRef};
 use crate::state::METERED;
 use crate::stats::ThreadShare;
 use giveway_machine::futex::Deadline;
+
+/// What a guard carries: the start of its hold. A hold is its thread's, which is charged
+/// for it, so guards are not [`Send`].
+#[derive(Debug)]
+pub struct Hold {
+    start: HoldStart,
+    of_one_thread: PhantomData<*const ()>,
+}
+
+// SAFETY: nothing can be done with a reference to it.
+unsafe impl Sync for Hold {}
+
+impl Hold {
+    fn from(start: HoldStart) -> Hold {
+        Hold {
+            start,
+            of_one_thread: PhantomData,
+        }
+    }
+}
 
 macro_rules! raw_lock {
     ($(#[$meta:meta])* $name:ident, $kind:expr) => {
@@ -55,22 +84,23 @@ macro_rules! raw_lock {
             #[allow(clippy::declare_interior_mutable_const)]
             const INIT: Self = $name::new();
 
-            type Guard = HoldStart;
+            type Guard = Hold;
 
             #[inline]
-            fn lock(&self) -> HoldStart {
-                self.as_ref().lock($kind)
+            fn lock(&self) -> Hold {
+                Hold::from(self.as_ref().lock($kind))
             }
 
             #[inline]
-            fn try_lock(&self) -> Option<HoldStart> {
-                self.as_ref().try_lock($kind)
+            fn try_lock(&self) -> Option<Hold> {
+                self.as_ref().try_lock($kind).map(Hold::from)
             }
 
             #[inline]
-            unsafe fn unlock(&self, guard: HoldStart) {
-                // SAFETY: the caller holds the lock and got `guard` for it.
-                unsafe { self.as_ref().unlock(guard) }
+            unsafe fn unlock(&self, guard: Hold) {
+                // SAFETY: the caller holds the lock and got `guard` for it, in this
+                // thread, which it cannot leave.
+                unsafe { self.as_ref().unlock(guard.start) }
             }
 
             #[inline]
@@ -85,15 +115,16 @@ macro_rules! raw_lock {
             type Duration = Duration;
             type Instant = Instant;
 
-            fn try_lock_for(&self, timeout: Duration) -> Option<HoldStart> {
-                match Deadline::after(timeout) {
+            fn try_lock_for(&self, timeout: Duration) -> Option<Hold> {
+                let start = match Deadline::after(timeout) {
                     Some(deadline) => self.as_ref().lock_until($kind, deadline),
                     // Centuries.
                     None => Some(self.as_ref().lock($kind)),
-                }
+                };
+                start.map(Hold::from)
             }
 
-            fn try_lock_until(&self, timeout: Instant) -> Option<HoldStart> {
+            fn try_lock_until(&self, timeout: Instant) -> Option<Hold> {
                 self.try_lock_for(timeout.saturating_duration_since(Instant::now()))
             }
         }

@@ -24,6 +24,10 @@
 //! the queue: it watches, then sleeps, and notes when. The release that has to
 //! wake it charges the time since then. What stays uncounted is the head's
 //! watching, 50 µs unless changed, of a long hold that follows a short one.
+//!
+//! Known weakness: that is so for each of the up to 127 holds that are skipped. Where
+//! 98 % of a thread's holds take 60 ns and 2 % take 45 µs, the latter are skipped mostly,
+//! and it is charged an eleventh of what it holds.
 
 use crate::account::Hold;
 use crate::criteria::Policy;
