@@ -8,9 +8,13 @@ use std::time::{Duration, Instant};
 
 use giveway_txn::Direction::Forward;
 use giveway_txn::{
-    Database, Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Error, KeyRange,
-    Options, Schema, SyncPolicy, Table, TxnOptions, Type,
+    Database, Disk, DiskFile, DurabilityError, DurabilityOptions, Error, KeyRange, Options, Schema,
+    SyncPolicy, Table, TxnOptions, Type,
 };
+
+mod disk;
+
+use disk::Wrapped;
 
 fn schema() -> Schema {
     Schema::builder("people")
@@ -123,14 +127,7 @@ fn in_memory_there_is_nothing_to_checkpoint() {
     );
 }
 
-/// A directory on a disk that has room for so many bytes, of all files together.
-#[derive(Debug)]
-struct Small {
-    path: PathBuf,
-    directory: Directory,
-    room: Arc<AtomicU64>,
-}
-
+/// A file on a disk that has room for so many bytes, of all files together.
 struct SmallFile {
     path: PathBuf,
     file: Box<dyn DiskFile>,
@@ -139,14 +136,18 @@ struct SmallFile {
     over: u64,
 }
 
-impl Small {
-    fn open(path: &Path, room: &Arc<AtomicU64>) -> Arc<Small> {
-        Arc::new(Small {
-            path: path.to_owned(),
-            directory: Directory::open(path).unwrap(),
-            room: Arc::clone(room),
+/// A directory on such a disk.
+fn small(path: &Path, room: &Arc<AtomicU64>) -> Arc<dyn Disk> {
+    let (directory, room) = (path.to_owned(), Arc::clone(room));
+    Wrapped::open(path, move |name, from, file| {
+        let written = directory.join(name).metadata().unwrap().len();
+        Box::new(SmallFile {
+            path: directory.clone(),
+            file,
+            room: Arc::clone(&room),
+            over: written - from,
         })
-    }
+    })
 }
 
 /// What is left of the room.
@@ -156,56 +157,6 @@ fn left(path: &Path, room: &AtomicU64) -> u64 {
         .map(|entry| entry.unwrap().metadata().unwrap().len())
         .sum();
     room.load(Ordering::SeqCst).saturating_sub(used)
-}
-
-impl Disk for Small {
-    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.directory.create(name)?;
-        Ok(Box::new(SmallFile {
-            path: self.path.clone(),
-            file,
-            room: Arc::clone(&self.room),
-            over: 0,
-        }))
-    }
-
-    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.directory.overwrite(name, from, end)?;
-        Ok(Box::new(SmallFile {
-            path: self.path.clone(),
-            file,
-            room: Arc::clone(&self.room),
-            over: self.path.join(name).metadata()?.len() - from,
-        }))
-    }
-
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.directory.read(name)
-    }
-
-    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
-        self.directory.stream(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.directory.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.directory.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.directory.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.directory.sync_names()
-    }
-
-    fn describe(&self, name: &str) -> String {
-        self.directory.describe(name)
-    }
 }
 
 impl DiskFile for SmallFile {
@@ -230,7 +181,7 @@ impl DiskFile for SmallFile {
 fn a_disk_failure_makes_the_database_read_only() {
     let path = tempfile::tempdir().unwrap();
     let room = Arc::new(AtomicU64::new(u64::MAX));
-    let disk = Small::open(path.path(), &room);
+    let disk = small(path.path(), &room);
     let db = Database::open_on(disk, Options::default(), durability()).unwrap();
     let people = db.create_table(schema()).unwrap();
     insert(&db, &people, 1, "anna").unwrap();
@@ -342,7 +293,7 @@ fn a_database_on_a_full_disk_is_read_and_goes_on_with_a_mebibyte_that_was_freed(
         let path = tempfile::tempdir().unwrap();
         let room = Arc::new(AtomicU64::new(3 * MIB));
         let open = || {
-            let disk = Small::open(path.path(), &room);
+            let disk = small(path.path(), &room);
             Database::open_on(disk, Options::default(), options.clone())
         };
         on_a_full_disk(open, || {
@@ -456,57 +407,8 @@ fn the_sync_policies_sync_as_often_as_they_say() {
     assert!(took >= interval * 19, "{took:?}");
 }
 
-/// A directory in which a function is told of each file that is made, and of what is
-/// written to it.
-struct Watched<F>(Directory, Arc<F>);
-
+/// A file of whose name a function is told before each time that it is written.
 struct WatchedFile<F>(Box<dyn DiskFile>, Arc<F>, String);
-
-impl<F> std::fmt::Debug for Watched<F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<F: Fn(&str) + Send + Sync + 'static> Disk for Watched<F> {
-    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.0.create(name)?;
-        let (function, name) = (Arc::clone(&self.1), name.to_owned());
-        Ok(Box::new(WatchedFile(file, function, name)))
-    }
-
-    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
-        self.0.overwrite(name, from, end)
-    }
-
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.0.read(name)
-    }
-
-    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
-        self.0.stream(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
-    }
-
-    fn describe(&self, name: &str) -> String {
-        self.0.describe(name)
-    }
-}
 
 impl<F: Fn(&str) + Send + Sync> DiskFile for WatchedFile<F> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -519,6 +421,13 @@ impl<F: Fn(&str) + Send + Sync> DiskFile for WatchedFile<F> {
     }
 }
 
+fn watched(path: &Path, function: impl Fn(&str) + Send + Sync + 'static) -> Arc<dyn Disk> {
+    let function = Arc::new(function);
+    Wrapped::open(path, move |name, _, file| {
+        Box::new(WatchedFile(file, Arc::clone(&function), name.to_owned()))
+    })
+}
+
 /// What a checkpoint's snapshot needs may be more than the limit for garbage: else none
 /// would be completed while rows are updated steadily.
 #[test]
@@ -528,27 +437,24 @@ fn a_checkpoint_is_completed_beside_updates_beyond_the_garbage_limit() {
     let place: Arc<Place> = Arc::default();
     let theirs = Arc::clone(&place);
     // While a checkpoint is written, all rows are updated.
-    let disk = Watched(
-        Directory::open(directory.path()).unwrap(),
-        Arc::new(move |name: &str| {
-            if name.starts_with("checkpoint") {
-                let (db, people) = theirs.get().unwrap();
-                let updated = db.run(TxnOptions::default(), |txn| {
-                    (1..2000).try_for_each(|id| {
-                        txn.update(people, id, |row| {
-                            row.set_bytes(2, &[8; 1000]);
-                        })
+    let disk = watched(directory.path(), move |name| {
+        if name.starts_with("checkpoint") {
+            let (db, people) = theirs.get().unwrap();
+            let updated = db.run(TxnOptions::default(), |txn| {
+                (1..2000).try_for_each(|id| {
+                    txn.update(people, id, |row| {
+                        row.set_bytes(2, &[8; 1000]);
                     })
-                });
-                updated.unwrap();
-            }
-        }),
-    );
+                })
+            });
+            updated.unwrap();
+        }
+    });
     let options = Options {
         garbage_limit: 256 << 10,
         ..Options::default()
     };
-    let db = Database::open_on(Arc::new(disk), options, durability()).unwrap();
+    let db = Database::open_on(disk, options, durability()).unwrap();
     let people = db.create_table(schema()).unwrap();
     db.run(TxnOptions::default(), |txn| {
         (1..2000).try_for_each(|id| {
@@ -575,15 +481,12 @@ fn a_checkpoint_that_panics_is_told_and_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let panics = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let theirs = Arc::clone(&panics);
-    let disk = Watched(
-        Directory::open(directory.path()).unwrap(),
-        Arc::new(move |name: &str| {
-            let panics = theirs.load(Ordering::SeqCst) && name.starts_with("checkpoint");
-            assert!(!panics, "on purpose");
-        }),
-    );
+    let disk = watched(directory.path(), move |name| {
+        let panics = theirs.load(Ordering::SeqCst) && name.starts_with("checkpoint");
+        assert!(!panics, "on purpose");
+    });
     let durability = durability().checkpoint_bytes(Some(16 << 10));
-    let db = Database::open_on(Arc::new(disk), Options::default(), durability).unwrap();
+    let db = Database::open_on(disk, Options::default(), durability).unwrap();
     let people = db.create_table(schema()).unwrap();
     let (mut id, until) = (0, Instant::now() + Duration::from_secs(60));
     let mut insert_until = |done: &dyn Fn(Option<String>) -> bool| {

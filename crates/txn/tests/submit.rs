@@ -13,9 +13,13 @@ use std::time::{Duration, Instant};
 use giveway_preempt::{Level, Policy, Pool, RegionAlloc, TaskError};
 use giveway_tier::Tier;
 use giveway_txn::{
-    Database, Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Error, Executor,
-    NotAdmitted, Options, Schema, Table, Transaction, TxnOptions, Type,
+    Database, DiskFile, DurabilityError, DurabilityOptions, Error, Executor, NotAdmitted, Options,
+    Schema, Table, Transaction, TxnOptions, Type,
 };
+
+mod disk;
+
+use disk::Wrapped;
 
 #[global_allocator]
 static ALLOCATOR: RegionAlloc<System> = RegionAlloc(System);
@@ -66,50 +70,8 @@ impl Drop for Opens {
     }
 }
 
-/// A directory whose files are synced when a gate is open.
-#[derive(Debug)]
-struct Gated(Directory, Gate);
-
+/// A file that is synced when a gate is open.
 struct GatedFile(Box<dyn DiskFile>, Gate);
-
-impl Disk for Gated {
-    fn create(&self, name: &str) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(GatedFile(self.0.create(name)?, self.1.clone())))
-    }
-
-    fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
-        let file = self.0.overwrite(name, from, end)?;
-        Ok(Box::new(GatedFile(file, self.1.clone())))
-    }
-
-    fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        self.0.read(name)
-    }
-
-    fn stream(&self, name: &str) -> io::Result<Box<dyn io::Read + Send>> {
-        self.0.stream(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.0.remove(name)
-    }
-
-    fn names(&self) -> io::Result<Vec<String>> {
-        self.0.names()
-    }
-
-    fn sync_names(&self) -> io::Result<()> {
-        self.0.sync_names()
-    }
-
-    fn describe(&self, name: &str) -> String {
-        self.0.describe(name)
-    }
-}
 
 impl DiskFile for GatedFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -177,8 +139,11 @@ fn on_disk(options: DurabilityOptions) -> (Executor, Table, Gate, tempfile::Temp
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::default();
     gate.open();
-    let disk = Gated(Directory::open(directory.path()).unwrap(), gate.clone());
-    let db = Database::open_on(Arc::new(disk), Options::default(), options).unwrap();
+    let theirs = gate.clone();
+    let disk = Wrapped::open(directory.path(), move |_, _, file| {
+        Box::new(GatedFile(file, theirs.clone()))
+    });
+    let db = Database::open_on(disk, Options::default(), options).unwrap();
     let counters = counters(&db);
     (
         Executor::new(db, pool(Policy::Wait, 16)),
