@@ -97,7 +97,7 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
 }
 
 /// Where the daemon's files are; gone after a reboot, as it is.
-fn dir() -> PathBuf {
+pub(crate) fn dir() -> PathBuf {
     Path::new(RUN_DIR).join("meta")
 }
 

@@ -8,8 +8,9 @@
 //!   time: refuse, and name who has it    held, or none to be had: go on without
 //!              │                                      │
 //!   refuse: another scheduler,           refuse: another scheduler
-//!   scx_loader                                        │
-//!              │                          ┌─ ask:  systemctl stop, or SIGTERM
+//!   scx_loader; systemd is silent                     │
+//!              │                          ┌─ pause: the metascheduler, if one runs
+//!              │                          ├─ ask:  systemctl stop, or SIGTERM
 //!   systemd and unit: systemctl start     ├─ kill: SIGKILL (the kernel
 //!   else: detach scx_ufs, log, pid file   │                unloads on its own)
 //!              │                          └─ kernel: SysRq-S
@@ -27,6 +28,10 @@
 //! files in `/run/giveway`. What root's own processes and systemd do is waited for until
 //! the timeout is over; `stop` then goes on without them.
 //!
+//! A metascheduler would load UFS again in its next turn, and a unit whose process was
+//! killed is started again by systemd. So the one is paused, and the other is told to stop
+//! until it has heard.
+//!
 //! Known weakness: a `stop` that goes on without the lock may come before the other
 //! command's load, which is then in force.
 
@@ -40,11 +45,13 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use giveway_machine::files;
 use giveway_machine::sched_ext::{SchedExt, State};
+use giveway_metasched::daemon;
 use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use giveway_command::Failure;
 
 pub(crate) use process::{Process, RUN_DIR, last_exit, program, run_dir};
+use unit::Standing;
 pub(crate) use unit::Unit;
 
 /// What helps against type information that the kernel itself rejects. Kernels
@@ -57,6 +64,8 @@ pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pah
 pub(crate) const UFS: &str = "ufs";
 /// What has the kernel unload any sched_ext scheduler.
 const SYSRQ: &str = "/proc/sysrq-trigger";
+/// How long systemd is given at least to take an order.
+const ORDER_MIN: Duration = Duration::from_millis(200);
 /// What makes room where scx_loader runs.
 pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 /// How a program ends what it says of a wrong option.
@@ -81,7 +90,8 @@ pub(crate) struct StartArgs {
 
 /// Unload the UFS scheduler
 ///
-/// The system goes on under Linux's own scheduler; no task is disturbed.
+/// The system goes on under Linux's own scheduler; no task is disturbed. A
+/// metascheduler that runs is paused, until 'giveway meta resume' or the next boot.
 #[derive(Args, Debug)]
 pub(crate) struct StopArgs {
     /// Give up after this many seconds
@@ -111,11 +121,12 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
         _ => {}
     }
     let is_ufs = |state: &State| state.is(UFS);
-    match Unit::installed() {
+    match Unit::installed(end.left() / 2)? {
         Some(unit) => {
             // Some of the time is for taking it back.
             unit.start(&args.options, end.left() * 3 / 4)?;
-            let state = kernel.wait(end.left(), is_ufs, || !unit.is_live());
+            let may_come = || matches!(unit.standing(), Standing::Live | Standing::Silent);
+            let state = kernel.wait(end.left(), is_ufs, || !may_come());
             if !state.is(UFS) {
                 unit.withdraw();
                 return Err(failed_start(&state, &unit.log(), "journalctl -u giveway"));
@@ -155,9 +166,19 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     {
         return Err(occupied(&other));
     }
-    let mut process = Process::find();
-    let unit = Unit::installed().filter(Unit::is_live);
-    if process.is_none() && unit.is_none() {
+    let meta = crate::meta::dir();
+    let is_followed = daemon::is_running(&meta);
+    if is_followed && !daemon::is_paused(&meta) {
+        pause(&meta, &kernel, end.left() / 2);
+    }
+    let mut process = Process::find(!is_out(&kernel.state()));
+    let unit = Unit::possible().filter(|(_, standing)| *standing != Standing::Ended);
+    // Nothing is known of a silent systemd's.
+    let is_there = unit
+        .as_ref()
+        .is_some_and(|(_, standing)| *standing != Standing::Silent);
+    let unit = unit.map(|(unit, _)| unit);
+    if process.is_none() && !is_there {
         if is_out(&kernel.state()) {
             println!("UFS is not loaded");
             return Ok(());
@@ -167,9 +188,12 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
                 .with_remedy("press SysRq-S, or echo S > /proc/sysrq-trigger, to unload it"),
         );
     }
+    let mut order = unit.as_ref().map(Order::new);
+    let mut is_killed = false;
     // Each way out takes half of the time that is left.
     for way in [Way::Ask, Way::Kill, Way::Kernel] {
-        way.take(unit.as_ref(), process.as_ref(), end.left() / 2);
+        is_killed |= matches!(way, Way::Kill);
+        way.take(order.as_mut(), process.as_mut(), end.left() / 2);
         let limit = match way {
             Way::Kernel => end.left(),
             _ => end.left() / 2,
@@ -191,9 +215,64 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
         let pid = process.pid();
         note(format_args!("process {pid} does not end, though killed"));
     }
+    // What ends by itself when it is told to is not started again.
+    if let Some(order) = &mut order
+        && is_killed
+        && !order.has_come(end.left())
+    {
+        note("systemd has not heard that giveway.service is to stop, and may start it again");
+    }
     process::forget();
     println!("UFS is unloaded");
     Ok(())
+}
+
+/// Has the metascheduler that runs leave the machine to Linux's own scheduler, and waits
+/// for that.
+fn pause(meta: &Path, kernel: &SchedExt, limit: Duration) {
+    if let Err(error) = daemon::pause(meta, true) {
+        note(format_args!(
+            "the metascheduler may load UFS again, for it cannot be paused: {error}"
+        ));
+        return;
+    }
+    note("the metascheduler is paused; 'giveway meta resume' has it go on");
+    kernel.wait(limit, |_| false, || is_out(&kernel.state()));
+}
+
+/// The order to stop a unit, which is repeated until systemd has taken it.
+struct Order<'a> {
+    unit: &'a Unit,
+    is_taken: bool,
+}
+
+impl<'a> Order<'a> {
+    fn new(unit: &'a Unit) -> Self {
+        Order {
+            unit,
+            is_taken: false,
+        }
+    }
+
+    /// Gives it, unless systemd has it.
+    fn give(&mut self, limit: Duration) -> Result<(), Failure> {
+        if !self.is_taken {
+            self.unit.stop(limit)?;
+            self.is_taken = true;
+        }
+        Ok(())
+    }
+
+    /// Whether systemd takes it within `limit`; it is asked once at least.
+    fn has_come(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if self.give(left.max(ORDER_MIN)).is_ok() || left.is_zero() {
+                return self.is_taken;
+            }
+        }
+    }
 }
 
 /// How to have UFS leave.
@@ -209,10 +288,10 @@ enum Way {
 
 impl Way {
     /// Goes it, without waiting for what comes of it.
-    fn take(self, unit: Option<&Unit>, process: Option<&Process>, limit: Duration) {
+    fn take(self, order: Option<&mut Order<'_>>, process: Option<&mut Process>, limit: Duration) {
         match self {
             Way::Ask => {
-                let asked = unit.map(|unit| unit.stop(limit));
+                let asked = order.map(|order| order.give(limit));
                 if let Some(Err(failure)) = &asked {
                     note(failure.message());
                 }
@@ -223,11 +302,17 @@ impl Way {
             }
             Way::Kill => {
                 note("scx_ufs does not answer; killing it");
-                if let Some(Err(failure)) = unit.map(|unit| unit.kill(limit)) {
+                let killed = order.as_ref().map(|order| order.unit.kill(limit));
+                if let Some(Err(failure)) = killed {
                     note(failure.message());
                 }
                 if let Some(process) = process {
                     process.kill();
+                }
+                // It would be started again.
+                let told = order.map(|order| order.give(limit));
+                if let Some(Err(failure)) = told {
+                    note(failure.message());
                 }
             }
             Way::Kernel => {
@@ -255,7 +340,9 @@ fn has_left(
         || {
             has_left = is_out(&kernel.state())
                 && process.as_mut().is_none_or(|process| process.has_ended())
-                && unit.is_none_or(Unit::has_ended);
+                && unit.is_none_or(|unit| {
+                    !matches!(unit.standing(), Standing::Live | Standing::Leaving)
+                });
             has_left
         },
     );

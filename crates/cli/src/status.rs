@@ -72,9 +72,7 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
 fn look() -> Status {
     let kernel = SchedExt::under(Path::new("/"));
     let state = kernel.state();
-    let process = state.is(UFS).then(Process::find).flatten();
-    let log = files::read(&Path::new(RUN_DIR).join("scx_ufs.log")).ok();
-    let log = log.or_else(|| Unit::installed().map(|unit| unit.log()));
+    let process = state.is(UFS).then(|| Process::find(true)).flatten();
     let word = state.word();
     let scheduler = match &state {
         State::Enabled(ops) => Some(ops.clone()),
@@ -109,11 +107,18 @@ fn look() -> Status {
         labels: Tier::ALL
             .map(|tier| (tier.name(), rule.labels[tier as usize].clone()))
             .into(),
-        last_exit: log.as_deref().and_then(last_exit),
+        last_exit: said_last(),
         state: word.to_owned(),
         scheduler,
         cgroups,
     }
+}
+
+/// Why UFS left last, in its own words: the unit's, where there is one.
+fn said_last() -> Option<String> {
+    let of_unit = || last_exit(&Unit::possible()?.0.log());
+    let of_daemon = || last_exit(&files::read(&Path::new(RUN_DIR).join("scx_ufs.log")).ok()?);
+    of_unit().or_else(of_daemon)
 }
 
 /// Slots in use and slots in all, of the users whose tables may be opened.

@@ -1,6 +1,6 @@
 //! `giveway trace`: which threads ran and waited, recorded for Perfetto.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use giveway_watch::trace::record::{Summary, record};
 use giveway_watch::trace::tasks::Proc;
 use giveway_watch::trace::tracefs::{MOUNT, TraceError, Tracefs};
 
+use crate::cgroup::Hierarchy;
 use crate::tier;
 use crate::top::seconds;
 use giveway_command::{Context, Failure};
@@ -24,7 +25,7 @@ use giveway_command::{Context, Failure};
 /// ui.perfetto.dev and chrome://tracing open. Each CPU shows the tier and
 /// the thread that has it, and where background work gives way; each thread shows
 /// when it runs and when it waits, and why; boosts are shown beside. Works without
-/// UFS, too: tiers are those of cgroups and hint slots.
+/// UFS, too: tiers are those that UFS would give.
 #[derive(Args, Debug)]
 #[command(after_help = "Ctrl-C ends the recording early and writes the file all the same.")]
 pub(crate) struct TraceArgs {
@@ -58,7 +59,12 @@ pub(crate) fn trace(args: &TraceArgs) -> Result<(), Failure> {
     let end = Instant::now() + args.seconds;
     let is_over = || Instant::now() >= end || is_interrupted.load(Ordering::Relaxed);
     let rule = tier::rule_or_default(&SchedExt::under(Path::new("/")));
-    let tier_of = |path: &Path| rule.of_path(path);
+    let mounts = fs::read_to_string("/proc/self/mountinfo").cannot("read the mount table")?;
+    let hierarchy = Hierarchy::in_mounts(&mounts);
+    let tier_of = |path: &Path| match &hierarchy {
+        Some(hierarchy) => hierarchy.tier_at(path, &rule),
+        None => rule.default_tier,
+    };
     let tables = Table::of_all_users(None).into_iter();
     let tables = tables.map(|(_, table)| table).collect();
     let mut tasks = Proc::new(Path::new("/proc"), &tier_of, tables);

@@ -114,6 +114,8 @@ within 5 giveway status >/dev/null; claim status_beside_pipes "$? $took" "0 inti
 loader 20 "$polite"; claim start_beside_pipes "$? $(state) $took" "0 enabled intime"
 within 20 giveway stop --timeout 20
 claim stop_beside_pipes "$? $was $(state) $took" "0 enabled disabled intime"
+rm -r /run/giveway; (umask 077; loader 20 "$polite"; giveway stop)
+claim directory_below_a_narrow_umask "$(stat -c %a /run/giveway)" 755
 rm -r /run/giveway; ln -s $top /run/giveway
 within 5 giveway start --timeout 5 2>$top/err
 claim start_beside_a_linked_directory "$? $took" "1 intime"
@@ -179,16 +181,45 @@ mkdir -p /run/systemd/system $top/silent; printf '#!/bin/sh\nexec sleep 1000\n' 
 chmod 755 $top/silent/systemctl; cp $top/silent/systemctl $top/silent/journalctl
 PATH=$top/silent:$PATH within 12 giveway status >/dev/null
 claim status_beside_a_silent_systemd "$? $took" "0 intime"
-PATH=$top/silent:$PATH; loader 20 "$polite"
-claim start_beside_a_silent_systemd "$? $(state) $took" "0 enabled intime"
+# Whether the unit is there, and with which options, nobody knows.
+PATH=$top/silent:$PATH
+without_systemd() { mv /run/systemd /run/hidden; "$@"; mv /run/hidden /run/systemd; }
+loader 6 "$polite" 2>$top/err
+claim start_beside_a_silent_systemd "$? $(state) $took" "1 disabled intime"
+has silent_systemd_is_said "$(cat $top/err)" "systemd has not said within 3.0 s whether giveway.service is"
+without_systemd loader 20 "$polite"
 within 20 giveway stop --timeout 20
 claim stop_beside_a_silent_systemd "$? $was $(state) $took" "0 enabled disabled intime"
+# One that answers the second time, as after a daemon-reload.
+cat >$top/silent/systemctl <<END
+#!/bin/sh
+[ -e $top/asked ] || { : >$top/asked; exec sleep 1000; }
+echo LoadState=not-found; echo ActiveState=inactive
+END
+loader 20 "$polite"; claim start_beside_a_slow_systemd "$? $(state) $took" "0 enabled intime"
+within 20 giveway stop --timeout 20
+# One that starts again what was killed, unless it is told to stop, which it hears late.
+cat >$top/silent/systemctl <<END
+#!/bin/sh
+case "\$*" in
+show*) echo LoadState=loaded; [ -e $top/told ] && echo ActiveState=inactive || echo ActiveState=active ;;
+stop*) [ -e $top/killed ] || exec sleep 1000; : >$top/told ;;
+kill*) : >$top/killed ;;
+esac
+END
+without_systemd loader 20 "$rude"; watch_over $(pid)
+within 12 giveway stop --timeout 12 2>$top/err
+claim stop_is_told_again "$? $was $(state) $took $(ls $top/told)" "0 enabled disabled intime $top/told"
 # One that knows the unit, and then hangs.
-printf '#!/bin/sh\ncase $1 in cat|is-active|reset-failed) exit 0;; esac\nexec sleep 1000\n' >$top/silent/systemctl
+cat >$top/silent/systemctl <<END
+#!/bin/sh
+case \$1 in show) echo LoadState=loaded; echo ActiveState=active; exit 0;; reset-failed) exit 0;; esac
+exec sleep 1000
+END
 within 4 giveway start --timeout 4 2>$top/err
 claim start_beside_a_hanging_systemd "$? $took" "1 intime"
 has hanging_systemd_is_said "$(cat $top/err)" "systemctl has not answered within"
-mv $top/silent $top/gone; loader 20 "$polite"; mv $top/gone $top/silent
+without_systemd loader 20 "$polite"
 within 8 giveway stop --timeout 8 2>$top/err
 claim stop_beside_a_hanging_systemd "$? $was $(state) $took" "0 enabled disabled intime"
 rm -r $top/silent /run/systemd

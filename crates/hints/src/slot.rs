@@ -66,6 +66,8 @@ pub struct Report {
     pub last_boost_ns: u64,
     /// Times the slot asked for a tier that its owner has no right to.
     pub refused: u64,
+    /// The tier it had when it left a CPU last; `None` before the first report.
+    pub tier: Option<Tier>,
 }
 
 /// What one slot says of its owner.
@@ -305,6 +307,12 @@ impl ReportWords {
     /// Word by word, while UFS writes them.
     fn read(&self) -> Report {
         let read = |word: &AtomicU64| word.load(Relaxed);
+        // Where UFS has written there is a weight.
+        let is_written = self.weight.load(Relaxed) > 0;
+        let tier = match self.tier.load(Relaxed) {
+            0 => Tier::TimeSensitive,
+            _ => Tier::Background,
+        };
         Report {
             run_ns: [read(&self.run_ns[0]), read(&self.run_ns[1])],
             wakes: read(&self.wakes),
@@ -316,6 +324,7 @@ impl ReportWords {
             last_lock: read(&self.last_lock),
             last_boost_ns: read(&self.last_boost_ns),
             refused: read(&self.refused),
+            tier: is_written.then_some(tier),
         }
     }
 }

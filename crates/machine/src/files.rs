@@ -23,18 +23,25 @@ use std::path::Path;
 /// What is read of a file at most.
 const READ_MAX: u64 = 4 << 20;
 
-/// Sees to it that the directory is there, and that only this user can write to it
-/// (0755).
+/// Sees to it that the directory is there, and that only this user can write to it.
+/// One that is made is for all to read (0755), whatever the umask; one that was there may
+/// be closed to others.
 ///
 /// # Errors
 /// If it cannot be made; if it is no directory, another user's, or for all (as `/tmp`
 /// is): then it is for root to look at.
 pub fn directory(path: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    if let Err(error) = builder.recursive(true).mode(0o755).create(path)
-        && error.kind() != io::ErrorKind::AlreadyExists
+    let mut made = DirBuilder::new().mode(0o755).create(path);
+    if let (Err(error), Some(above)) = (&made, path.parent())
+        && error.kind() == io::ErrorKind::NotFound
     {
-        return Err(error);
+        directory(above)?;
+        made = DirBuilder::new().mode(0o755).create(path);
+    }
+    match made {
+        Ok(()) => return fs::set_permissions(path, Permissions::from_mode(0o755)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => {}
     }
     let about = fs::symlink_metadata(path)?;
     // SAFETY: it only returns a number.

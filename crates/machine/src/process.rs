@@ -8,6 +8,9 @@
 //!    program that is set to run as root for somebody else;
 //! 3. its process numbers are ours, so it is in no container.
 //!
+//! A number may be another process's by the time a signal is sent: [`Handle`] names the
+//! process itself.
+//!
 //! Reads no file below `/proc` that waits for the process's memory, as `cmdline` does:
 //! its owner can have that wait for ever.
 //!
@@ -16,6 +19,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +50,34 @@ pub fn is_of_root(pid: u32, program: &str) -> bool {
         && says("status", &|status| uids(status) == Some([0; 4]))
         && is_outside_containers(&dir)
         && is_file_of(&dir, program)
+}
+
+/// A process that is signalled, if at all, as itself: never another one that has its number
+/// after it.
+#[derive(Debug)]
+pub struct Handle(OwnedFd);
+
+impl Handle {
+    /// That of the process with this number, if it is one of [`of_root`]'s for this program.
+    pub fn of_root(pid: u32, program: &str) -> Option<Self> {
+        // SAFETY: the call takes numbers only.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let handle = Handle(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        // Looked at after it was opened: it has had the number until now.
+        is_of_root(pid, program).then_some(handle)
+    }
+
+    /// Sends it a signal, by its number; nothing happens if it has ended.
+    pub fn signal(&self, signal: i32) {
+        let fd = self.0.as_raw_fd();
+        let no_details = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: a live descriptor; without details the kernel reads no memory.
+        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, no_details, 0) };
+    }
 }
 
 /// The name of this process; none if it has ended.

@@ -2,8 +2,9 @@
 //!
 //! The pid file is a hint: a process counts only if it is root's and runs that program,
 //! not in a container ([`giveway_machine::process`]). Without a file (a scheduler started
-//! by hand, a full disk) the process table is searched, and one that has a scheduler
-//! loaded comes before one that serves for something else, such as `scx_ufs --monitor`.
+//! by hand, a full disk) the process table is searched for one that has a scheduler
+//! loaded. Others serve for something else, such as `scx_ufs --monitor` or the
+//! metascheduler's standby, and count only while UFS is loaded and nothing better is found.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,8 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use giveway_machine::files;
 use giveway_machine::lock::{Lock, LockError};
-use giveway_machine::{files, process};
+use giveway_machine::process::{self, Handle};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, setsid};
 
@@ -61,8 +63,14 @@ pub(crate) fn forget() {
 /// A running `scx_ufs`.
 pub(crate) struct Process {
     pid: u32,
-    /// Set when this command started it, so that its end can be noticed.
-    child: Option<Child>,
+    kind: Kind,
+}
+
+enum Kind {
+    /// This command started it. Its number stays its own until its end has been noticed.
+    Child(Child),
+    /// Another did.
+    Found(Handle),
 }
 
 impl Process {
@@ -99,22 +107,25 @@ impl Process {
         }
         Ok(Process {
             pid,
-            child: Some(child),
+            kind: Kind::Child(child),
         })
     }
 
-    /// The running scheduler: that of the pid file, else any.
-    pub(crate) fn find() -> Option<Self> {
+    /// The running scheduler: that of the pid file, else one that has loaded one; else,
+    /// if the kernel says that UFS is loaded, any.
+    pub(crate) fn find(is_loaded: bool) -> Option<Self> {
+        let found = |pid| {
+            let kind = Kind::Found(Handle::of_root(pid, PROGRAM)?);
+            Some(Process { pid, kind })
+        };
         let remembered = files::read(&pid_path()).ok();
         let remembered = remembered.and_then(|text| text.trim().parse().ok());
-        let pid = remembered
-            .filter(|pid| process::is_of_root(*pid, PROGRAM))
-            .or_else(|| {
-                let pids = process::of_root(PROGRAM);
-                let loaded = pids.iter().copied().find(|pid| has_loaded(*pid));
-                loaded.or(pids.first().copied())
-            })?;
-        Some(Process { pid, child: None })
+        remembered.and_then(found).or_else(|| {
+            let pids = process::of_root(PROGRAM);
+            let loaded = pids.iter().copied().find(|pid| has_loaded(*pid));
+            let any = || pids.first().copied().filter(|_| is_loaded);
+            loaded.or_else(any).and_then(found)
+        })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -129,28 +140,33 @@ impl Process {
         age(&stat, &uptime, ticks as f64)
     }
 
-    /// Whether the child of this command has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        match &mut self.child {
-            Some(child) => !matches!(child.try_wait(), Ok(None)),
-            None => !process::is_of_root(self.pid, PROGRAM),
+        match &mut self.kind {
+            Kind::Child(child) => !matches!(child.try_wait(), Ok(None)),
+            Kind::Found(_) => !process::is_of_root(self.pid, PROGRAM),
         }
     }
 
     /// Asks it to unload and end; one that is stopped goes on for that.
-    pub(crate) fn terminate(&self) {
+    pub(crate) fn terminate(&mut self) {
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT);
     }
 
     /// Ends it; the kernel unloads what it had loaded.
-    pub(crate) fn kill(&self) {
+    pub(crate) fn kill(&mut self) {
         self.signal(Signal::SIGKILL);
     }
 
-    fn signal(&self, signal: Signal) {
-        // It may have ended.
-        let _ = kill(Pid::from_raw(self.pid as i32), signal);
+    fn signal(&mut self, signal: Signal) {
+        match &mut self.kind {
+            Kind::Child(child) => {
+                if matches!(child.try_wait(), Ok(None)) {
+                    let _ = kill(Pid::from_raw(self.pid as i32), signal);
+                }
+            }
+            Kind::Found(handle) => handle.signal(signal as i32),
+        }
     }
 }
 

@@ -7,13 +7,16 @@
 //! no such options.
 //!
 //! systemd may be busy, stopped or dead: each question to it has a limit, and an order to
-//! stop is left with it rather than waited for.
+//! stop is left with it rather than waited for. A systemd that is silent has said nothing:
+//! neither that the unit is not there nor that it has ended ([`Standing::Silent`]). It
+//! answers nothing while it reads its units again, for seconds where there are thousands.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use giveway_command::{Context, Failure};
 use giveway_machine::files;
@@ -23,30 +26,62 @@ use super::bounded;
 const NAME: &str = "giveway.service";
 /// For a question or an order that systemd answers at once.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
+/// Between two questions to a systemd that fails to answer at once.
+const PAUSE: Duration = Duration::from_millis(100);
 
-/// The installed unit.
+/// What systemd says of the unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// There is none, or no systemd.
+    Absent,
+    /// It runs, or is about to.
+    Live,
+    /// It is being stopped.
+    Leaving,
+    /// It does not run.
+    Ended,
+    /// systemd does not answer.
+    Silent,
+}
+
+/// The unit.
 pub(crate) struct Unit(());
 
 impl Unit {
-    /// The unit, where systemd is the init system and knows it.
-    pub(crate) fn installed() -> Option<Self> {
-        let booted = Path::new("/run/systemd/system").is_dir();
-        let known = || is_so(&["cat", NAME]);
-        (booted && known()).then_some(Unit(()))
+    /// The unit, where systemd is the init system and knows it. A silent systemd is asked
+    /// again until `patience` is over.
+    ///
+    /// # Errors
+    /// If it has stayed silent.
+    pub(crate) fn installed(patience: Duration) -> Result<Option<Self>, Failure> {
+        let end = Instant::now() + patience;
+        loop {
+            match standing() {
+                Standing::Absent => return Ok(None),
+                Standing::Silent if Instant::now() < end => thread::sleep(PAUSE),
+                Standing::Silent => break,
+                _ => return Ok(Some(Unit(()))),
+            }
+        }
+        Err(Failure::new(format_args!(
+            "systemd has not said within {:.1} s whether {NAME} is installed",
+            patience.as_secs_f64()
+        ))
+        .with_remedy(
+            "see what systemd does: systemctl status; 'scx_ufs OPTIONS' loads UFS without it",
+        ))
     }
 
-    /// Whether it runs or is about to.
-    pub(crate) fn is_live(&self) -> bool {
-        is_so(&["is-active", NAME]) || self.property("ActiveState") == "activating"
+    /// The unit and what systemd says of it, unless that is that there is none: a silent one
+    /// may have it.
+    pub(crate) fn possible() -> Option<(Self, Standing)> {
+        let standing = standing();
+        (standing != Standing::Absent).then_some((Unit(()), standing))
     }
 
-    /// Whether it has ended, as far as systemd says: one that does not answer is not waited
-    /// for.
-    pub(crate) fn has_ended(&self) -> bool {
-        matches!(
-            self.property("ActiveState").as_str(),
-            "inactive" | "failed" | ""
-        )
+    /// What systemd says of it now.
+    pub(crate) fn standing(&self) -> Standing {
+        standing()
     }
 
     /// Has systemd start it, and waits no longer than `limit` until it is started.
@@ -64,6 +99,8 @@ impl Unit {
             files::replace(&file, environment(options)?.as_bytes())
                 .cannot(format_args!("write {}", file.display()))?;
         }
+        // What an earlier daemon said last is not what the unit says.
+        let _ = fs::remove_file(super::process::log_path());
         // A unit that failed too often is not started again without this.
         let _ = systemctl(&["reset-failed", NAME], ANSWER_MAX.min(limit));
         call(&["start", NAME], limit).inspect_err(|_| self.withdraw())
@@ -90,13 +127,38 @@ impl Unit {
         command.args(["--no-pager", "-q", "-o", "cat", "-n", "200", "-u", NAME]);
         said(bounded::output(&mut command, ANSWER_MAX))
     }
+}
 
-    fn property(&self, name: &str) -> String {
-        let said = said(systemctl(
-            &["show", "--value", "-p", name, NAME],
-            ANSWER_MAX,
-        ));
-        said.trim().to_owned()
+/// What systemd says of the unit.
+fn standing() -> Standing {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Standing::Absent;
+    }
+    let asked = systemctl(
+        &["show", "-p", "LoadState", "-p", "ActiveState", NAME],
+        ANSWER_MAX,
+    );
+    match asked {
+        Ok(output) if output.status.success() => {
+            standing_in(&String::from_utf8_lossy(&output.stdout))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Standing::Absent,
+        _ => Standing::Silent,
+    }
+}
+
+/// The same by the unit's properties, of which systemd says all or none.
+fn standing_in(properties: &str) -> Standing {
+    let value = |name: &str| {
+        let mut lines = properties.lines();
+        lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    };
+    match (value("LoadState"), value("ActiveState")) {
+        (Some("not-found"), _) => Standing::Absent,
+        (Some(_), Some("inactive" | "failed")) => Standing::Ended,
+        (Some(_), Some("deactivating")) => Standing::Leaving,
+        (Some(_), Some(_)) => Standing::Live,
+        _ => Standing::Silent,
     }
 }
 
@@ -119,10 +181,6 @@ fn call(args: &[&str], limit: Duration) -> Result<(), Failure> {
         String::from_utf8_lossy(&output.stderr).trim()
     ))
     .with_remedy("journalctl -u giveway"))
-}
-
-fn is_so(args: &[&str]) -> bool {
-    systemctl(args, ANSWER_MAX).is_ok_and(|output| output.status.success())
 }
 
 fn said(output: io::Result<Output>) -> String {
@@ -150,6 +208,22 @@ fn environment(options: &[String]) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn silence_is_neither_absence_nor_the_end() {
+        let standing = |load: &str, active: &str| {
+            standing_in(&format!("LoadState={load}\nActiveState={active}\n"))
+        };
+        assert_eq!(standing("not-found", "inactive"), Standing::Absent);
+        assert_eq!(standing("loaded", "inactive"), Standing::Ended);
+        assert_eq!(standing("masked", "failed"), Standing::Ended);
+        assert_eq!(standing("loaded", "deactivating"), Standing::Leaving);
+        for active in ["active", "activating", "reloading", "refreshing"] {
+            assert_eq!(standing("loaded", active), Standing::Live, "{active}");
+        }
+        assert_eq!(standing_in(""), Standing::Silent);
+        assert_eq!(standing_in("LoadState=loaded\n"), Standing::Silent);
+    }
 
     #[test]
     fn options_travel_unless_systemd_would_change_them() {

@@ -21,6 +21,7 @@ pub(crate) const OTHERS: &[&str] = &[
     "status_beside_pipes",
     "start_beside_pipes",
     "stop_beside_pipes",
+    "directory_below_a_narrow_umask",
     "start_beside_a_linked_directory",
     "linked_directory_is_named",
 ];
@@ -56,6 +57,9 @@ pub(crate) const RUN: &[&str] = &[
 pub(crate) const SYSTEMD: &[&str] = &[
     "status_beside_a_silent_systemd",
     "start_beside_a_silent_systemd",
+    "silent_systemd_is_said",
+    "start_beside_a_slow_systemd",
+    "stop_is_told_again",
     "stop_beside_a_silent_systemd",
     "start_beside_a_hanging_systemd",
     "hanging_systemd_is_said",

@@ -11,8 +11,21 @@
 //! contain anything but a newline, so what is looked for are the words around it.
 //! Where a CPU's buffer has run over, a line says `CPU:1 [LOST 72 EVENTS]`.
 //!
-//! Known weakness: a name that looks like the words around it can make its line
-//! unreadable. Such lines are counted.
+//! Only the events of [`NAMES`] are recorded, and 15 bytes of a thread's name have no room
+//! for a CPU, a time and one of these names. So the first such words are the kernel's: what
+//! is after them, as a cgroup's path, may be as long as its owner likes.
+//!
+//! Known weakness: a name with a newline in it makes its line unreadable. Such lines are
+//! counted.
+
+/// The events that are recorded.
+pub const NAMES: [&str; 5] = [
+    "sched_switch",
+    "sched_waking",
+    "sched_wakeup",
+    "sched_wakeup_new",
+    "cgroup_attach_task",
+];
 
 /// What a line tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +39,7 @@ pub enum Line {
         /// How many.
         events: u64,
     },
-    /// Another event, a comment, an empty line.
+    /// A comment, an empty line, a move in another hierarchy than cgroup v2's.
     Other,
     /// A line that should be one of the above.
     Unreadable,
@@ -89,8 +102,7 @@ pub fn read(line: &str) -> Line {
         "sched_wakeup" | "sched_wakeup_new" => woken(fields).map(What::Wakeup),
         // Of other hierarchies than cgroup v2's no tier is read.
         "cgroup_attach_task" if !fields.starts_with(" dst_root=0 ") => return Line::Other,
-        "cgroup_attach_task" => moved(fields),
-        _ => return Line::Other,
+        _ => moved(fields),
     };
     let event = what
         .zip(stamp(head))
@@ -105,14 +117,13 @@ fn lost(rest: &str) -> Option<Line> {
     Some(Line::Lost { cpu, events })
 }
 
-/// What is before the event's name, the name, its fields. The first word that
-/// follows a time is the name; a thread's name comes before any time.
+/// What is before the event's name, the name, its fields.
 fn split(line: &str) -> Option<(&str, &str, &str)> {
     line.match_indices(": ").find_map(|(at, _)| {
         let head = &line[..at];
-        stamp(head)?;
         let (name, fields) = line[at + 2..].split_once(':')?;
-        Some((head, name, fields))
+        let is_event = NAMES.contains(&name) && stamp(head).is_some();
+        is_event.then_some((head, name, fields))
     })
 }
 
@@ -121,7 +132,9 @@ fn stamp(head: &str) -> Option<(u32, u64)> {
     let (rest, time) = head.rsplit_once(' ')?;
     let (seconds, fraction) = time.split_once('.')?;
     let seconds: u64 = seconds.parse().ok()?;
-    let at_ns = seconds * 1_000_000_000 + nanoseconds(fraction)?;
+    let at_ns = seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(nanoseconds(fraction)?)?;
     // Flags, then the CPU.
     let rest = rest.trim_end();
     let (rest, _flags) = rest.rsplit_once(' ')?;
@@ -133,7 +146,7 @@ fn stamp(head: &str) -> Option<(u32, u64)> {
 fn nanoseconds(fraction: &str) -> Option<u64> {
     let digits = fraction.len() as u32;
     let number: u64 = fraction.parse().ok()?;
-    Some(number * 10_u64.checked_pow(9_u32.checked_sub(digits)?)?)
+    number.checked_mul(10_u64.checked_pow(9_u32.checked_sub(digits)?)?)
 }
 
 fn switch(fields: &str) -> Option<What> {
@@ -286,6 +299,34 @@ mod tests {
     }
 
     #[test]
+    fn a_name_cannot_hide_its_thread() {
+        let fields = "sched_switch: prev_comm=[1] d 1.0: x: prev_pid=4 prev_prio=120 \
+                      prev_state=R ==> next_comm=b next_pid=5 next_prio=120";
+        for name in [
+            "[1] d 1.0: x:",
+            "[1] d 1.0",
+            "[1] 1.0: ",
+            ": sched_switch:",
+            "[1] d 9999999.",
+        ] {
+            let line = format!("{name:>16}-4       [002] d..2. 3.5: {fields}");
+            let switch = switch(2, 3_500_000_000, (4, "[1] d 1.0: x:"), true, (5, "b"));
+            assert_eq!(read(&line), switch, "{name}");
+        }
+        // Nor can a cgroup's path be another event.
+        let line = format!(
+            "sh-8 [001] d..2. 3.000000: cgroup_attach_task: dst_root=0 dst_id=99 dst_level=2 \
+             dst_path=/a [002] d..2. 3.5: {fields} pid=8 comm=sh"
+        );
+        let moved = Event {
+            at_ns: 3_000_000_000,
+            cpu: 1,
+            what: What::Moved(8),
+        };
+        assert_eq!(read(&line), Line::Event(moved));
+    }
+
+    #[test]
     fn what_is_lost_and_what_cannot_be_read_is_said() {
         assert_eq!(
             read("CPU:1 [LOST 72 EVENTS]"),
@@ -295,7 +336,7 @@ mod tests {
         assert_eq!(read("# tracer: nop"), Line::Other);
         assert_eq!(
             read("a-1 [000] ..... 1.0: sched_stat_wait: comm=x"),
-            Line::Other
+            Line::Unreadable
         );
         assert_eq!(
             read("a-1 [000] d..2. 1.0: sched_switch: prev_comm=x"),

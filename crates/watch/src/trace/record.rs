@@ -47,11 +47,12 @@ pub trait Tasks {
 pub struct About {
     /// Its process and its names.
     pub owner: Owner,
-    /// Its cgroup's tier.
+    /// Its cgroup's tier, or its policy's.
     pub tier: Tier,
 }
 
-/// A thread's hint slot.
+/// A thread's hint slot. That of a process's first thread counts for all of its threads
+/// that have none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The thread's number.
@@ -181,8 +182,11 @@ impl<W: Write> Recorder<W> {
         }
         let (known, slots) = (&self.known, &self.slots);
         let tier = |tid| {
-            let own = slots.get(&tid).and_then(|slot| slot.tier);
-            own.or_else(|| Some(known.get(&tid)?.as_ref()?.tier))
+            let about = known.get(&tid).and_then(Option::as_ref);
+            let of_process = || slots.get(&about?.owner.pid);
+            let slot = slots.get(&tid).or_else(of_process);
+            slot.and_then(|slot| slot.tier)
+                .or_else(|| Some(about?.tier))
         };
         for mark in self.timeline.see(event, tier) {
             if let Mark::Preempted { tier, by_tier, .. } = &mark {

@@ -1,4 +1,14 @@
 //! Threads as `/proc` and the hint tables know them.
+//!
+//! A thread's tier is found as UFS finds it: kernel threads are time-sensitive; threads of
+//! the policy SCHED_IDLE are background; others are in the tier of their cgroup. A slot
+//! puts its thread into the background, or, as far as UFS has not reported that it refuses
+//! this, above its cgroup.
+//!
+//! Known weaknesses: a thread's policy and its cgroup's tier are those of when it was first
+//! met, or moved. A hint that a process has inherited from its parent is not known here.
+//! What a slot reports lies in its user's memory, so a user can falsify what is shown of
+//! his own threads.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,6 +23,9 @@ use nix::time::{ClockId, clock_gettime};
 use super::chrome::Owner;
 use super::record::{About, Slot, Tasks};
 use crate::names;
+
+/// Where the policy is in `/proc/PID/stat` (proc(5)), counted after the name.
+const POLICY_AT: usize = 38;
 
 /// The threads of this machine.
 pub struct Proc<'a> {
@@ -51,6 +64,7 @@ impl Tasks for Proc<'_> {
         let path = OsStr::from_bytes(path.unwrap_or(b"/"));
         let tier = match field(&status, "Kthread:") {
             Some(1) => Tier::TimeSensitive,
+            _ if is_idle(&dir) => Tier::Background,
             _ => (self.tier_of)(Path::new(path)),
         };
         let title = names::title(&self.dir, tid)?;
@@ -74,7 +88,7 @@ impl Tasks for Proc<'_> {
         let own = slots.filter(|(said, _)| said.namespace == self.namespace);
         let slots = own.map(|(said, report)| Slot {
             tid: said.tid,
-            tier: said.tier,
+            tier: obeyed(said.tier, report.tier),
             boosts: report.boosts,
             boosted_ns: report.boosted_ns,
             lock: report.last_lock,
@@ -82,6 +96,27 @@ impl Tasks for Proc<'_> {
         let slots = slots.collect();
         (monotonic_ns(), slots)
     }
+}
+
+/// The tier that a slot gives its thread, by what it asks for and what UFS has reported;
+/// none: its cgroup's.
+fn obeyed(asked: Option<Tier>, reported: Option<Tier>) -> Option<Tier> {
+    let is_refused = asked == Some(Tier::TimeSensitive) && reported == Some(Tier::Background);
+    asked.filter(|_| !is_refused)
+}
+
+/// Whether the thread's policy is SCHED_IDLE, by its `stat`.
+fn is_idle(dir: &Path) -> bool {
+    let Ok(stat) = fs::read(dir.join("stat")) else {
+        return false;
+    };
+    // Its name, which may be anything, ends at the last parenthesis.
+    let name_end = stat.iter().rposition(|&byte| byte == b')');
+    let rest = name_end.map_or(&[][..], |at| &stat[at + 1..]);
+    let mut words = rest
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty());
+    words.nth(POLICY_AT) == Some(b"5")
 }
 
 /// The number after a name in `/proc/PID/status`.
@@ -130,6 +165,32 @@ mod tests {
         let status = proc.path().join("11/status");
         fs::write(status, b"Name:\tcaf\xc3\nTgid:\t11\n").unwrap();
         assert_eq!(tasks.about(11).unwrap().tier, Tier::Background);
+    }
+
+    #[test]
+    fn a_slot_raises_a_thread_unless_ufs_has_refused_it() {
+        let [urgent, background] = Tier::ALL.map(Some);
+        assert_eq!(obeyed(urgent, urgent), urgent);
+        assert_eq!(obeyed(urgent, background), None);
+        assert_eq!(obeyed(urgent, None), urgent, "UFS has said nothing yet");
+        assert_eq!(obeyed(background, urgent), background);
+        assert_eq!(obeyed(None, background), None);
+    }
+
+    #[test]
+    fn a_thread_of_the_policy_sched_idle_is_background() {
+        let proc = tempfile::tempdir().unwrap();
+        let stat = |policy: u32| {
+            let before = "0 ".repeat(POLICY_AT - 1);
+            let text = format!("7 (a) b) S {before}{policy} 0 0\n");
+            fs::write(proc.path().join("stat"), text).unwrap();
+        };
+        assert!(!is_idle(proc.path()), "it is gone");
+        stat(0);
+        assert!(!is_idle(proc.path()));
+        stat(5);
+        assert!(is_idle(proc.path()));
+        assert!(!is_idle(Path::new("/proc/self")));
     }
 
     #[test]
