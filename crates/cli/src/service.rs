@@ -45,13 +45,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use giveway_machine::files;
 use giveway_machine::sched_ext::{SchedExt, State};
-use giveway_metasched::daemon;
+use giveway_metasched::daemon::{self, Status};
 use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
+use giveway_metasched::supervisor::Standing;
 
 use giveway_command::Failure;
 
 pub(crate) use process::{Process, RUN_DIR, last_exit, program, run_dir};
-use unit::Standing;
+use unit::Activity;
 pub(crate) use unit::Unit;
 
 /// What helps against type information that the kernel itself rejects. Kernels
@@ -91,7 +92,7 @@ pub(crate) struct StartArgs {
 /// Unload the UFS scheduler
 ///
 /// The system goes on under Linux's own scheduler; no task is disturbed. A
-/// metascheduler that runs is paused, until 'giveway meta resume' or the next boot.
+/// metascheduler that would load it again is paused, until 'giveway meta resume' or the next boot.
 #[derive(Args, Debug)]
 pub(crate) struct StopArgs {
     /// Give up after this many seconds
@@ -125,7 +126,7 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
         Some(unit) => {
             // Some of the time is for taking it back.
             unit.start(&args.options, end.left() * 3 / 4)?;
-            let may_come = || matches!(unit.standing(), Standing::Live | Standing::Silent);
+            let may_come = || matches!(unit.activity(), Activity::Live | Activity::Silent);
             let state = kernel.wait(end.left(), is_ufs, || !may_come());
             if !state.is(UFS) {
                 unit.withdraw();
@@ -166,17 +167,13 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     {
         return Err(occupied(&other));
     }
-    let meta = crate::meta::dir();
-    let is_followed = daemon::is_running(&meta);
-    if is_followed && !daemon::is_paused(&meta) {
-        pause(&meta, &kernel, end.left() / 2);
-    }
+    pause(&kernel, end.left() / 2);
     let mut process = Process::find(!is_out(&kernel.state()));
-    let unit = Unit::possible().filter(|(_, standing)| *standing != Standing::Ended);
+    let unit = Unit::possible().filter(|(_, activity)| *activity != Activity::Ended);
     // Nothing is known of a silent systemd's.
     let is_there = unit
         .as_ref()
-        .is_some_and(|(_, standing)| *standing != Standing::Silent);
+        .is_some_and(|(_, activity)| *activity != Activity::Silent);
     let unit = unit.map(|(unit, _)| unit);
     if process.is_none() && !is_there {
         if is_out(&kernel.state()) {
@@ -227,10 +224,20 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Has the metascheduler that runs leave the machine to Linux's own scheduler, and waits
-/// for that.
-fn pause(meta: &Path, kernel: &SchedExt, limit: Duration) {
-    if let Err(error) = daemon::pause(meta, true) {
+/// Has a metascheduler that follows its schedule leave the machine to Linux's own
+/// scheduler, and waits for that. One that waits for another program's scheduler is left
+/// alone.
+fn pause(kernel: &SchedExt, limit: Duration) {
+    let meta = crate::meta::dir();
+    if !daemon::is_running(&meta) || daemon::is_paused(&meta) {
+        return;
+    }
+    let status = Status::read(&meta).ok().flatten();
+    if status.is_some_and(|status| matches!(status.standing, Standing::Aside(_))) {
+        note("the metascheduler goes on with its schedule; 'giveway meta pause' pauses it");
+        return;
+    }
+    if let Err(error) = daemon::pause(&meta, true) {
         note(format_args!(
             "the metascheduler may load UFS again, for it cannot be paused: {error}"
         ));
@@ -341,7 +348,7 @@ fn has_left(
             has_left = is_out(&kernel.state())
                 && process.as_mut().is_none_or(|process| process.has_ended())
                 && unit.is_none_or(|unit| {
-                    !matches!(unit.standing(), Standing::Live | Standing::Leaving)
+                    !matches!(unit.activity(), Activity::Live | Activity::Leaving)
                 });
             has_left
         },

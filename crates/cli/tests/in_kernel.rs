@@ -159,3 +159,8 @@ fn marking_warns_if_loaded_ufs_ignores_marks() {
 fn marked_cgroup_counts_in_its_tier_in_ufs_statistics() {
     held(&["mark_counts", "status_marked"]);
 }
+
+#[test]
+fn trace_has_the_tiers_of_ufs() {
+    held(&["trace_tiers"]);
+}

@@ -120,6 +120,19 @@ for _ in $(seq 200); do [ "$(said 'scx_ufs is attached')" -gt "$before" ] && bre
 claim resumed "$([ "$(said 'scx_ufs is attached')" -gt "$before" ] && echo yes)" yes
 has metrics "$(cat /run/giveway/meta/metrics.prom)" 'faults_total{scheduler="bad"}'
 
+# `giveway stop` is for good, though UFS was to have more turns, and no fault of UFS.
+until_turn
+faults() { giveway meta status | grep -c 'scx_ufs (1 so far)'; }
+before=$(faults); giveway stop >/tmp/said 2>/tmp/err; claim stop_in_a_turn "$?" 0
+has stop_says_who_is_paused "$(cat /tmp/err)" "'giveway meta resume' has it go on"
+sleep 2; claim stop_is_for_good "$(cat $ext/state) $(processes)" "disabled 0"
+claim stop_is_no_fault "$(faults)" "$before"
+scx_ufs --monitor 100 >/dev/null 2>&1 & monitor=$!
+until_monitor() { for _ in $(seq 600); do [ "$(processes)" = 1 ] && return; sleep 0.1; done; }
+until_monitor; giveway stop >/tmp/said; claim stop_while_paused "$? $(cat /tmp/said)" "0 UFS is not loaded"
+claim monitor_stays "$(processes)" 1
+kill -9 $monitor; giveway meta resume
+
 # The daemon is killed while a scheduler is in force: the scheduler goes, too.
 until_turn
 kill -9 $daemon; wait $daemon

@@ -50,6 +50,13 @@ fn pause_keeps_the_kernel_default_scheduler() {
 }
 
 #[test]
+fn stop_unloads_ufs_for_good_and_nothing_else() {
+    held(&["stop_in_a_turn", "stop_says_who_is_paused"]);
+    held(&["stop_is_for_good", "stop_is_no_fault"]);
+    held(&["stop_while_paused", "monitor_stays"]);
+}
+
+#[test]
 fn no_scheduler_outlives_the_daemon() {
     held(&["daemon_killed", "ended", "ended_leaves"]);
 }

@@ -26,7 +26,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child as Process, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use giveway_machine::sched_ext::State;
 use nix::sys::prctl::set_pdeathsig;
@@ -40,6 +40,13 @@ use crate::scheduler::{Machine, Scheduler};
 
 /// How much of a log's end is read for last words.
 const TAIL_BYTES: u64 = 4096;
+/// A log that is longer is emptied: it lies in memory, where `/run` does.
+const LOG_MAX: u64 = 4 << 20;
+/// How long a process that was killed is waited for. One that waits inside the kernel ends
+/// when that lets it; init reaps it then.
+const DEATH_MAX: Duration = Duration::from_secs(1);
+/// Between two looks whether it has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// This machine.
 #[derive(Debug)]
@@ -180,9 +187,17 @@ struct Ready {
 impl Ready {
     fn give_up(mut self) {
         // Nothing of it is in force: there is nothing to end in order.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        end(&mut self.process);
         let _ = fs::remove_file(&self.log);
+    }
+}
+
+/// Kills a process, and reaps it if it ends soon.
+fn end(process: &mut Process) {
+    let _ = process.kill();
+    let deadline = Instant::now() + DEATH_MAX;
+    while matches!(process.try_wait(), Ok(None)) && Instant::now() < deadline {
+        thread::sleep(LOOK_EVERY);
     }
 }
 
@@ -244,6 +259,9 @@ impl Host for System {
         let Some(turn) = &mut self.turn else {
             return Child::None;
         };
+        if fs::metadata(&self.log).is_ok_and(|about| about.len() > LOG_MAX) {
+            let _ = File::create(&self.log);
+        }
         match turn.process.try_wait() {
             Ok(None) if turn.is_dismissed && says_ready(&self.log) => {
                 Child::Ended("waits for its next turn".to_owned())
@@ -315,9 +333,8 @@ impl Drop for System {
     /// [`leave`]: crate::supervisor::Supervisor::leave
     fn drop(&mut self) {
         self.keep_ready(&[]);
-        self.end(End::Kill);
         if let Some(mut turn) = self.turn.take() {
-            let _ = turn.process.wait();
+            end(&mut turn.process);
         }
     }
 }

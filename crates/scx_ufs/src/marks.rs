@@ -2,11 +2,15 @@
 //!
 //! The program gives a cgroup its tier by its name when the cgroup is made. A mark
 //! ([`giveway_tier::mark`]) may be set or removed later, and the kernel does not tell. So
-//! once a second the hierarchy is walked from the top: a cgroup's tier
+//! the hierarchy is walked from the top, again and again: a cgroup's tier
 //! is that of its mark, else of its name if that may count, else background if the
-//! program knows that its `cpu.idle` is 1, else its parent's. Where
+//! program knows that its `cpu.idle` is 1, else its parent's. At the end of a walk, where
 //! the program has another one, it is written there, and `tier_moves` is moved on: every task then
 //! looks its cgroup's tier up, at its next wake-up, enqueue, tick or switch.
+//!
+//! A walk pauses after [`STEP_MAX`] and goes on when it is called again, a second later:
+//! users make as many cgroups as they like, and neither this process's time nor the answers
+//! that it owes others are theirs.
 //!
 //! Invariants
 //! 1. Only marks make a difference: without any, the walk computes the tiers that the
@@ -15,9 +19,11 @@
 //!    `round`: the walk gives the root no tier)
 //!
 //! Known weaknesses: the program may give the number of a cgroup that ends during
-//! the walk to another, which then has the wrong tier for a second. A task that
+//! the walk to another, which then has the wrong tier until the next. A task that
 //! waits in a queue changes its tier when it runs. A cgroup made below a marked
-//! one takes its tier at once; a mark of its own counts after a second at most.
+//! one takes its tier at once; a mark of its own counts after the next walk: that is a
+//! second at most, and one more for each two thousand cgroups or so. The kernel tells no
+//! mark of a cgroup whose path has more than 4096 bytes; it is in its parent's tier.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -25,6 +31,7 @@ use std::io;
 use std::os::unix::fs::DirEntryExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use giveway_machine::cgroup::MOUNT;
 use giveway_tier::rule::Rule;
@@ -33,11 +40,37 @@ use log::{info, warn};
 
 use crate::bpf_skel::{BpfSkel, types};
 
-/// What a round goes by.
+/// How long a walk goes on at a time.
+const STEP_MAX: Duration = Duration::from_millis(100);
+/// How long the first one does, so that marks count from the start.
+const FIRST_STEP_MAX: Duration = Duration::from_secs(2);
+/// A failure is said again after this time at the earliest, whatever its text: users choose
+/// the names in it.
+const SAY_EVERY: Duration = Duration::from_secs(60);
+/// How much of a failure is said, in characters.
+const SAID_MAX: usize = 200;
+
+/// What a walk goes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
     rule: Rule,
-    /// What the latest round failed of, so that it is said once.
+    /// The walk that has paused.
+    walk: Option<Walk>,
+    has_walked: bool,
+    /// When it was said last that a mark is not heeded.
+    said: Option<Instant>,
+}
+
+/// A walk on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Walk {
+    /// Where it has not been yet, with the tier above.
+    waiting: Vec<(PathBuf, Tier)>,
+    /// The numbers of the cgroups whose `cpu.idle` was 1 when it began.
+    idle: HashSet<u64>,
+    /// The tiers of cgroups by their numbers.
+    tiers: HashMap<u64, Tier>,
+    /// Of what reading a mark failed, if it did.
     failure: String,
 }
 
@@ -45,16 +78,31 @@ impl Marks {
     pub(crate) fn new(rule: &Rule) -> Self {
         Marks {
             rule: rule.clone(),
-            failure: String::new(),
+            walk: None,
+            has_walked: false,
+            said: None,
         }
     }
 
-    /// Looks at every cgroup, and tells the program what is different.
-    pub(crate) fn round(&mut self, skel: &mut BpfSkel<'_>) {
+    /// Looks at cgroups for as long as a step takes. After the last one, tells the program
+    /// what is different.
+    pub(crate) fn step(&mut self, skel: &mut BpfSkel<'_>) {
         let bss = skel.maps.bss_data.as_mut().expect("the program has a .bss");
-        let idle = idle(&bss.groups[1..]);
-        let (tiers, failure) =
-            self.tiers(Path::new(MOUNT), &idle, &mark::read, &mark::named_by_root);
+        let paused = self.walk.take();
+        let begin = || self.walk_from(Path::new(MOUNT), idle(&bss.groups[1..]));
+        let mut walk = paused.unwrap_or_else(begin);
+        let end = Instant::now()
+            + match self.has_walked {
+                true => STEP_MAX,
+                false => FIRST_STEP_MAX,
+            };
+        self.has_walked = true;
+        let is_over = || Instant::now() >= end;
+        if !self.go_on(&mut walk, &mark::read, &mark::named_by_root, &is_over) {
+            self.walk = Some(walk);
+            return;
+        }
+        let Walk { tiers, failure, .. } = walk;
         debug_assert!(
             !tiers.contains_key(&bss.groups[0].cgid),
             "the walk gave the root cgroup a tier"
@@ -68,26 +116,38 @@ impl Marks {
             // The tiers before the number that says they have changed.
             moves.fetch_add(1, Ordering::Release);
         }
-        if failure != self.failure && !failure.is_empty() {
-            warn!("a cgroup's mark is not heeded: {failure}");
+        let may_say = self.said.is_none_or(|at| at.elapsed() >= SAY_EVERY);
+        if !failure.is_empty() && may_say {
+            warn!("a cgroup's mark is not heeded: {}", end_of(&failure));
+            self.said = Some(Instant::now());
         }
-        self.failure = failure;
     }
 
-    /// The tiers of the cgroups below `top`, by their numbers, and of what reading
-    /// a mark failed. `idle` are the numbers of those whose `cpu.idle` is 1; `mark` reads
-    /// one; `by_root` says whether root has chosen a name.
-    fn tiers(
+    /// A walk of the cgroups below `top`; `idle` are the numbers of those whose `cpu.idle`
+    /// is 1.
+    fn walk_from(&self, top: &Path, idle: HashSet<u64>) -> Walk {
+        Walk {
+            waiting: vec![(top.to_path_buf(), self.rule.default_tier)],
+            idle,
+            tiers: HashMap::new(),
+            failure: String::new(),
+        }
+    }
+
+    /// Walks until `is_over`, or to the end; whether that is reached. `mark` reads one;
+    /// `by_root` says whether root has chosen a name.
+    fn go_on(
         &self,
-        top: &Path,
-        idle: &HashSet<u64>,
+        walk: &mut Walk,
         mark: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
         by_root: &dyn Fn(&Path) -> bool,
-    ) -> (HashMap<u64, Tier>, String) {
-        let mut failure = String::new();
-        let mut tiers = HashMap::new();
-        let mut waiting: Vec<(PathBuf, Tier)> = vec![(top.to_path_buf(), self.rule.default_tier)];
-        while let Some((dir, inherited)) = waiting.pop() {
+        is_over: &dyn Fn() -> bool,
+    ) -> bool {
+        while let Some((dir, inherited)) = walk.waiting.pop() {
+            if is_over() {
+                walk.waiting.push((dir, inherited));
+                return false;
+            }
             // It may have ended since it was seen.
             let Ok(entries) = fs::read_dir(&dir) else {
                 continue;
@@ -100,22 +160,29 @@ impl Marks {
                 let marked = match mark(&path) {
                     Ok(marked) => marked,
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    Err(error) if error.kind() == io::ErrorKind::InvalidFilename => None,
                     Err(error) => {
-                        failure = format!("{}: {error}", path.display());
+                        walk.failure = format!("{}: {error}", path.display());
                         None
                     }
                 };
                 let named = || self.rule.of_name(entry.file_name().to_str()?);
                 let counts = |&tier: &Tier| tier <= inherited || by_root(&path);
-                let idles = || idle.contains(&entry.ino()).then_some(Tier::Background);
+                let idles = || walk.idle.contains(&entry.ino()).then_some(Tier::Background);
                 let tier = marked.or_else(|| named().filter(counts)).or_else(idles);
                 let tier = tier.unwrap_or(inherited);
-                tiers.insert(entry.ino(), tier);
-                waiting.push((path, tier));
+                walk.tiers.insert(entry.ino(), tier);
+                walk.waiting.push((path, tier));
             }
         }
-        (tiers, failure)
+        true
     }
+}
+
+/// The end of a text, where the reason is.
+fn end_of(text: &str) -> &str {
+    let begin = text.char_indices().rev().nth(SAID_MAX - 1);
+    begin.map_or(text, |(at, _)| &text[at..])
 }
 
 /// The numbers of the groups' cgroups whose `cpu.idle` is 1.
@@ -160,7 +227,21 @@ fn write_tiers(tiers: &HashMap<u64, Tier>, groups: &mut [types::group]) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::os::unix::fs::MetadataExt as _;
+
+    /// A walk that has come to its end.
+    fn whole(
+        marks: &Marks,
+        top: &Path,
+        idle: &HashSet<u64>,
+        mark: &dyn Fn(&Path) -> io::Result<Option<Tier>>,
+        by_root: &dyn Fn(&Path) -> bool,
+    ) -> Walk {
+        let mut walk = marks.walk_from(top, idle.clone());
+        assert!(marks.go_on(&mut walk, mark, by_root, &|| false));
+        walk
+    }
 
     #[test]
     fn a_mark_counts_before_a_name_and_a_name_before_the_parent() {
@@ -194,11 +275,20 @@ mod tests {
         }
         let number = |dir: &str| fs::metadata(top.path().join(dir)).unwrap().ino();
         let idle = HashSet::from(["idle", "idle/low", "background-raised/inner/idle"].map(number));
-        let (tiers, failure) = marks.tiers(top.path(), &idle, &marked, &by_root);
-        assert_eq!(failure, "");
-        for (dir, tier) in cases {
-            assert_eq!(tiers[&number(dir)], tier, "{dir}");
+        // As it is in one go, and in as many as there are cgroups.
+        for pauses in [false, true] {
+            let mut walk = marks.walk_from(top.path(), idle.clone());
+            let has_begun = Cell::new(false);
+            let is_over = || pauses && has_begun.replace(true);
+            while !marks.go_on(&mut walk, &marked, &by_root, &is_over) {
+                has_begun.set(false);
+            }
+            assert_eq!(walk.failure, "");
+            for (dir, tier) in cases {
+                assert_eq!(walk.tiers[&number(dir)], tier, "{dir}");
+            }
         }
+        let tiers = whole(&marks, top.path(), &idle, &marked, &by_root).tiers;
         // Neither the top nor anything but cgroups.
         let number = fs::metadata(top.path()).unwrap().ino();
         assert!(!tiers.contains_key(&number));
@@ -210,14 +300,29 @@ mod tests {
         fs::create_dir(top.path().join("a")).unwrap();
         let marks = Marks::new(&Rule::default());
         let gone = |_: &Path| Err(io::ErrorKind::NotFound.into());
-        assert_eq!(
-            marks.tiers(top.path(), &HashSet::new(), &gone, &|_| true),
-            (HashMap::new(), String::new())
-        );
+        let none = HashSet::new();
+        let walk = whole(&marks, top.path(), &none, &gone, &|_| true);
+        assert_eq!((walk.tiers, walk.failure), (HashMap::new(), String::new()));
         let wrong = |_: &Path| Err(io::Error::new(io::ErrorKind::InvalidData, "urgent"));
-        let (tiers, failure) = marks.tiers(top.path(), &HashSet::new(), &wrong, &|_| true);
-        assert!(failure.ends_with("/a: urgent"), "{failure}");
+        let walk = whole(&marks, top.path(), &none, &wrong, &|_| true);
+        assert!(walk.failure.ends_with("/a: urgent"), "{}", walk.failure);
         // It counts as none.
-        assert_eq!(Vec::from_iter(tiers.into_values()), [Tier::TimeSensitive]);
+        let tiers = Vec::from_iter(walk.tiers.into_values());
+        assert_eq!(tiers, [Tier::TimeSensitive]);
+        // What is too long to be asked for has none: its user has named it so.
+        let long = |_: &Path| Err(io::ErrorKind::InvalidFilename.into());
+        let walk = whole(&marks, top.path(), &none, &long, &|_| true);
+        assert_eq!(walk.failure, "");
+    }
+
+    #[test]
+    fn a_failure_is_said_by_its_end() {
+        assert_eq!(end_of("/a: urgent"), "/a: urgent");
+        let long = format!("/{}: urgent", "ä/".repeat(4000));
+        let said = end_of(&long);
+        assert!(
+            said.chars().count() == SAID_MAX && said.ends_with(": urgent"),
+            "{said}"
+        );
     }
 }

@@ -238,7 +238,7 @@ impl<'a> Loaded<'a> {
     fn place(&mut self) {
         // Marks first: they bind sessions.
         if let Some(marks) = &mut self.marks {
-            marks.round(&mut self.skel);
+            marks.step(&mut self.skel);
         }
         if let (Some(keeper), Some(sessions)) = (&self.keeper, &mut self.sessions) {
             let number = sessions.number();

@@ -8,7 +8,7 @@
 //!
 //! systemd may be busy, stopped or dead: each question to it has a limit, and an order to
 //! stop is left with it rather than waited for. A systemd that is silent has said nothing:
-//! neither that the unit is not there nor that it has ended ([`Standing::Silent`]). It
+//! neither that the unit is not there nor that it has ended ([`Activity::Silent`]). It
 //! answers nothing while it reads its units again, for seconds where there are thousands.
 
 use std::fs;
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What systemd says of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Activity {
     /// There is none, or no systemd.
     Absent,
     /// It runs, or is about to.
@@ -56,10 +56,10 @@ impl Unit {
     pub(crate) fn installed(patience: Duration) -> Result<Option<Self>, Failure> {
         let end = Instant::now() + patience;
         loop {
-            match standing() {
-                Standing::Absent => return Ok(None),
-                Standing::Silent if Instant::now() < end => thread::sleep(PAUSE),
-                Standing::Silent => break,
+            match activity() {
+                Activity::Absent => return Ok(None),
+                Activity::Silent if Instant::now() < end => thread::sleep(PAUSE),
+                Activity::Silent => break,
                 _ => return Ok(Some(Unit(()))),
             }
         }
@@ -74,14 +74,14 @@ impl Unit {
 
     /// The unit and what systemd says of it, unless that is that there is none: a silent one
     /// may have it.
-    pub(crate) fn possible() -> Option<(Self, Standing)> {
-        let standing = standing();
-        (standing != Standing::Absent).then_some((Unit(()), standing))
+    pub(crate) fn possible() -> Option<(Self, Activity)> {
+        let activity = activity();
+        (activity != Activity::Absent).then_some((Unit(()), activity))
     }
 
     /// What systemd says of it now.
-    pub(crate) fn standing(&self) -> Standing {
-        standing()
+    pub(crate) fn activity(&self) -> Activity {
+        activity()
     }
 
     /// Has systemd start it, and waits no longer than `limit` until it is started.
@@ -130,9 +130,9 @@ impl Unit {
 }
 
 /// What systemd says of the unit.
-fn standing() -> Standing {
+fn activity() -> Activity {
     if !Path::new("/run/systemd/system").is_dir() {
-        return Standing::Absent;
+        return Activity::Absent;
     }
     let asked = systemctl(
         &["show", "-p", "LoadState", "-p", "ActiveState", NAME],
@@ -140,25 +140,25 @@ fn standing() -> Standing {
     );
     match asked {
         Ok(output) if output.status.success() => {
-            standing_in(&String::from_utf8_lossy(&output.stdout))
+            activity_in(&String::from_utf8_lossy(&output.stdout))
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Standing::Absent,
-        _ => Standing::Silent,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Activity::Absent,
+        _ => Activity::Silent,
     }
 }
 
 /// The same by the unit's properties, of which systemd says all or none.
-fn standing_in(properties: &str) -> Standing {
+fn activity_in(properties: &str) -> Activity {
     let value = |name: &str| {
         let mut lines = properties.lines();
         lines.find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
     };
     match (value("LoadState"), value("ActiveState")) {
-        (Some("not-found"), _) => Standing::Absent,
-        (Some(_), Some("inactive" | "failed")) => Standing::Ended,
-        (Some(_), Some("deactivating")) => Standing::Leaving,
-        (Some(_), Some(_)) => Standing::Live,
-        _ => Standing::Silent,
+        (Some("not-found"), _) => Activity::Absent,
+        (Some(_), Some("inactive" | "failed")) => Activity::Ended,
+        (Some(_), Some("deactivating")) => Activity::Leaving,
+        (Some(_), Some(_)) => Activity::Live,
+        _ => Activity::Silent,
     }
 }
 
@@ -211,18 +211,18 @@ mod tests {
 
     #[test]
     fn silence_is_neither_absence_nor_the_end() {
-        let standing = |load: &str, active: &str| {
-            standing_in(&format!("LoadState={load}\nActiveState={active}\n"))
+        let activity = |load: &str, active: &str| {
+            activity_in(&format!("LoadState={load}\nActiveState={active}\n"))
         };
-        assert_eq!(standing("not-found", "inactive"), Standing::Absent);
-        assert_eq!(standing("loaded", "inactive"), Standing::Ended);
-        assert_eq!(standing("masked", "failed"), Standing::Ended);
-        assert_eq!(standing("loaded", "deactivating"), Standing::Leaving);
+        assert_eq!(activity("not-found", "inactive"), Activity::Absent);
+        assert_eq!(activity("loaded", "inactive"), Activity::Ended);
+        assert_eq!(activity("masked", "failed"), Activity::Ended);
+        assert_eq!(activity("loaded", "deactivating"), Activity::Leaving);
         for active in ["active", "activating", "reloading", "refreshing"] {
-            assert_eq!(standing("loaded", active), Standing::Live, "{active}");
+            assert_eq!(activity("loaded", active), Activity::Live, "{active}");
         }
-        assert_eq!(standing_in(""), Standing::Silent);
-        assert_eq!(standing_in("LoadState=loaded\n"), Standing::Silent);
+        assert_eq!(activity_in(""), Activity::Silent);
+        assert_eq!(activity_in("LoadState=loaded\n"), Activity::Silent);
     }
 
     #[test]

@@ -8,63 +8,103 @@
 //! 2. if it is one of [`CGROUPS_MAX`]: those that are listed already come first, then
 //!    those with the most CPU time.
 //!
+//! Where there are more, only those that work are listed anew, and they take the places of
+//! those that have rested for [`REST_MAX`]: a service that is started again has a new
+//! number, and must not wait behind cgroups that do nothing.
+//!
 //! ```text
-//!   new ──AGE_MIN──► old ──there is room──► listed
-//!    │                │                        │
-//!    └────────────────┴────── is gone ◄────────┘
+//!   new ──AGE_MIN──► old ──there is room, or another rests──► listed
+//!    │                │ ◄───it rests, and its place is wanted──┤
+//!    └────────────────┴────── is gone ◄────────────────────────┘
 //! ```
 //!
-//! A listed cgroup stays so until it is gone: its counters have no gaps. What the others
-//! use is in the totals of tiers and CPUs.
+//! So the counters of a listed cgroup have no gap in which they move. What the others use
+//! is in the totals of tiers and CPUs.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use crate::sample::Sample;
+use crate::sample::{CgroupSample, Sample};
 
 /// How long a cgroup has to be there: four scrapes of Prometheus as it comes.
 pub const AGE_MIN: Duration = Duration::from_secs(60);
+/// After how long without CPU time a cgroup makes room for one that works.
+pub const REST_MAX: Duration = Duration::from_secs(600);
 /// Cgroups with metrics of their own. Each has eight series.
 pub const CGROUPS_MAX: usize = 400;
 
 /// Those that are listed, and those that may be.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// When each cgroup that is there was seen first; none before the first sample.
-    seen: Option<BTreeMap<u64, Duration>>,
+    /// The cgroups that are there; none before the first sample.
+    seen: Option<BTreeMap<u64, Seen>>,
     listed: BTreeSet<u64>,
+}
+
+/// What is known of a cgroup.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    first: Duration,
+    run_ns: u64,
+    /// When it was seen last to have run; none: never.
+    ran: Option<Duration>,
+}
+
+impl Seen {
+    fn has_run_within(&self, span: Duration, now: Duration) -> bool {
+        self.ran.is_some_and(|at| now - at <= span)
+    }
 }
 
 impl Listed {
     /// The sample of `now` without the cgroups that are not listed.
     pub fn thinned(&mut self, mut sample: Sample, now: Duration) -> Sample {
         let before = self.seen.take();
-        let seen: BTreeMap<u64, Duration> = sample
-            .cgroups
-            .keys()
-            .map(|id| {
-                let at = match &before {
-                    // Nobody knows for how long they have been there.
-                    None => now.saturating_sub(AGE_MIN),
-                    Some(before) => before.get(id).copied().unwrap_or(now),
-                };
-                (*id, at)
-            })
-            .collect();
+        let is_first = before.is_none();
+        let before = before.unwrap_or_default();
+        let see = |(id, cgroup): (&u64, &CgroupSample)| {
+            let run_ns = cgroup.work.run_ns();
+            let (first, ran_ns, ran) = match before.get(id) {
+                Some(seen) => (seen.first, seen.run_ns, seen.ran),
+                // Nobody knows for how long they have been there.
+                None if is_first => (now.saturating_sub(AGE_MIN), 0, None),
+                None => (now, 0, None),
+            };
+            let ran = if run_ns > ran_ns { Some(now) } else { ran };
+            (*id, Seen { first, run_ns, ran })
+        };
+        let seen: BTreeMap<u64, Seen> = sample.cgroups.iter().map(see).collect();
         self.listed.retain(|id| seen.contains_key(id));
-        let is_old = |id: &u64| before.is_none() || now - seen[id] >= AGE_MIN;
-        let mut waiting: Vec<u64> = sample
-            .cgroups
-            .keys()
-            .copied()
-            .filter(|id| !self.listed.contains(id) && is_old(id))
+        let is_old = |seen: &Seen| is_first || now - seen.first >= AGE_MIN;
+        let mut waiting: Vec<(&u64, &Seen)> = seen
+            .iter()
+            .filter(|(id, seen)| !self.listed.contains(id) && is_old(seen))
             .collect();
-        waiting.sort_by_key(|id| std::cmp::Reverse(sample.cgroups[id].work.run_ns()));
+        waiting.sort_by_key(|(_, seen)| Reverse(seen.run_ns));
         let room = CGROUPS_MAX.saturating_sub(self.listed.len());
-        self.listed.extend(waiting.into_iter().take(room));
+        if seen.len() > CGROUPS_MAX && !is_first {
+            waiting.retain(|(_, seen)| seen.has_run_within(AGE_MIN, now));
+            let wanted = waiting.len().saturating_sub(room);
+            self.make_room(wanted, &seen, now);
+        }
+        let room = CGROUPS_MAX.saturating_sub(self.listed.len());
+        self.listed
+            .extend(waiting.into_iter().map(|(id, _)| *id).take(room));
         self.seen = Some(seen);
         sample.cgroups.retain(|id, _| self.listed.contains(id));
         sample
+    }
+
+    /// Takes up to this many from the list, of those that rest; who has rested longest goes
+    /// first.
+    fn make_room(&mut self, wanted: usize, seen: &BTreeMap<u64, Seen>, now: Duration) {
+        let rests = |id: &&u64| !seen[id].has_run_within(REST_MAX, now);
+        let mut resting: Vec<u64> = self.listed.iter().filter(rests).copied().collect();
+        resting.sort_by_key(|id| seen[id].ran);
+        for id in resting.iter().take(wanted) {
+            self.listed.remove(id);
+        }
     }
 }
 
@@ -72,7 +112,7 @@ impl Listed {
 mod tests {
     use super::*;
     use crate::metrics::exposition;
-    use crate::sample::{CgroupSample, Work};
+    use crate::sample::Work;
 
     const SCRAPE: Duration = Duration::from_secs(15);
 
@@ -157,5 +197,33 @@ mod tests {
             let thinned = listed.thinned(sample(all.clone()), Duration::from_secs(s));
             assert!(thinned.cgroups.keys().copied().eq(quiet.iter().copied()));
         }
+    }
+
+    #[test]
+    fn a_service_that_is_started_again_is_listed_again() {
+        let mut listed = Listed::default();
+        let max = CGROUPS_MAX as u64;
+        // All but the service, number 1, rest; one of them waits.
+        let others = || 2..=max + 1;
+        let mut at = |ids: Vec<u64>, s: u64, busy: u64| {
+            let mut sample = sample(ids);
+            for (id, cgroup) in &mut sample.cgroups {
+                let ran = if *id == busy { s + 1 } else { 0 };
+                cgroup.work.background_ns = ran;
+            }
+            let thinned = listed.thinned(sample, Duration::from_secs(s));
+            Vec::from_iter(thinned.cgroups.into_keys())
+        };
+        let all = |service: u64| Vec::from_iter(others().chain([service]));
+        assert!(at(all(1), 0, 1).contains(&1));
+        assert!(at(all(1), 90, 1).contains(&1));
+        // Its place is free, and no idle one takes it.
+        assert_eq!(at(all(5000), 100, 5000).len(), CGROUPS_MAX - 1);
+        assert!(at(all(5000), 160, 5000).contains(&5000));
+        // Another, while all places are taken: by one that has rested for long.
+        assert!(!at([all(5000), vec![6000]].concat(), 700, 6000).contains(&6000));
+        let now = at([all(5000), vec![6000]].concat(), 760, 6000);
+        assert!(now.contains(&6000) && now.contains(&5000));
+        assert_eq!(now.len(), CGROUPS_MAX);
     }
 }
