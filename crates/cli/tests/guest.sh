@@ -209,16 +209,18 @@ before=$(used time_sensitive); ( sh -c 'echo $PPID' >$cg/batch-y/cgroup.procs; s
 claim mark_counts "$([ $(($(used time_sensitive) - before)) -ge 2 ] && echo yes)" yes
 claim status_marked "$(giveway status | grep -c '  /batch-y  (marked)$')" 1
 # A trace knows these, too: a mark, a name that its user has chosen, SCHED_IDLE, cpu.idle.
-mkdir $cg/web $cg/web/idle; echo 1 >$cg/web/idle/cpu.idle; in_theirs $cg/theirs/own mkdir $cg/theirs/own/web
-burn() { # NAME CGROUP COMMAND... : a thread of this name
+mkdir $cg/plain $cg/web; echo +cpu >$cg/web/cgroup.subtree_control
+mkdir $cg/web/work $cg/web/idle; echo 1 >$cg/web/idle/cpu.idle
+in_theirs $cg/theirs/own mkdir $cg/theirs/own/web
+tick() { # NAME CGROUP COMMAND...: a thread of this name, which runs now and then
 	cp $(readlink -f /bin/sh) /tmp/$1; name=$1 dir=$2; shift 2
-	sh -c 'echo $$ >$0/cgroup.procs; exec "$@"' $dir "$@" /tmp/$name -c 'while :; do :; done' &
-	burning="$burning $!"
+	sh -c 'echo $$ >$0/cgroup.procs; exec "$@"' $dir "$@" /tmp/$name -c 'while :; do sleep 0.05; done' &
+	ticking="$ticking $!"
 }
-burning=
-burn t-marked $cg/batch-y; burn t-chosen $cg/theirs/own/web; burn t-default $cg/theirs
-burn t-policy $cg/web chrt --idle 0; burn t-idle $cg/web/idle; burn t-web $cg/web
-sleep 1; giveway trace --seconds 4 -o /tmp/tiers.json 2>/tmp/err; kill -9 $burning
+ticking=
+tick t-marked $cg/batch-y; tick t-chosen $cg/theirs/own/web; tick t-default $cg/plain
+tick t-policy $cg/web/work chrt --idle 0; tick t-idle $cg/web/idle; tick t-web $cg/web/work
+sleep 1; giveway trace --seconds 4 -o /tmp/tiers.json; kill -9 $ticking
 tiers_of() { grep "\"name\":\"$1 [0-9]" /tmp/tiers.json | grep -o '"tier":"[^"]*"' | sort -u | cut -d'"' -f4 | xargs; }
 for name in marked chosen default policy idle web; do traced="$traced $name $(tiers_of t-$name)"; done
 claim trace_tiers "$traced" " marked time_sensitive chosen background default background policy background idle background web time_sensitive"
