@@ -215,15 +215,16 @@ in_theirs $cg/theirs/own mkdir $cg/theirs/own/web
 tick() { # NAME CGROUP COMMAND...: a thread of this name, which runs now and then
 	cp $(readlink -f /bin/sh) /tmp/$1; name=$1 dir=$2; shift 2
 	sh -c 'echo $$ >$0/cgroup.procs; exec "$@"' $dir "$@" /tmp/$name -c 'while :; do sleep 0.05; done' &
-	ticking="$ticking $!"
+	ticking="$ticking $name-$!"
 }
 ticking=
 tick t-marked $cg/batch-y; tick t-chosen $cg/theirs/own/web; tick t-default $cg/plain
 tick t-policy $cg/web/work chrt --idle 0; tick t-idle $cg/web/idle; tick t-web $cg/web/work
-sleep 1; giveway trace --seconds 4 -o /tmp/tiers.json; kill -9 $ticking
-tiers_of() { grep "\"name\":\"$1 [0-9]" /tmp/tiers.json | grep -o '"tier":"[^"]*"' | sort -u | cut -d'"' -f4 | xargs; }
-for name in marked chosen default policy idle web; do traced="$traced $name $(tiers_of t-$name)"; done
-claim trace_tiers "$traced" " marked time_sensitive chosen background default background policy background idle background web time_sensitive"
+sleep 1; giveway trace --seconds 4 -o /tmp/tiers.json
+# Not of the children that are to be a sleep: they may have ended when they are looked up.
+tiers_of() { grep "\"name\":\"$1 $2\"" /tmp/tiers.json | grep -o '"tier":"[^"]*"' | sort -u | cut -d'"' -f4 | xargs; }
+for it in $ticking; do kill -9 ${it##*-}; traced="$traced ${it%-*} $(tiers_of ${it%-*} ${it##*-})"; done
+claim trace_tiers "$traced" " t-marked time_sensitive t-chosen background t-default background t-policy background t-idle background t-web time_sensitive"
 giveway stop
 # The next one has others.
 giveway start; has run_label_of_the_next "$(giveway run -q -t background -- sh -c "$cgroup")" "/giveway/background/run-"

@@ -8,7 +8,8 @@
 //!   background.low           server CPUs, weight 1
 //! ```
 //!
-//! The same under every scheduler. They are siblings, so that weights compare
+//! The same under every scheduler, but that CPU-IDLE's `background.low` has `cpu.idle` 1
+//! in place of a weight. They are siblings, so that weights compare
 //! directly under EEVDF, whose shares are relative to siblings; their names
 //! begin with the label of a tier, from which UFS takes it. The server's own
 //! processes are in the first class's.
@@ -33,6 +34,7 @@ use crate::cell::class::Class;
 use crate::cell::config::CellConfig;
 use crate::cell::setup::By;
 use crate::harness::error::{Error, Result};
+use crate::harness::scheduler::Scheduler;
 
 pub(super) const NAME: &str = "giveway-bench";
 const REMEDY: &str = "Run as root on a machine with cgroup v2 and its cpu and cpuset controllers";
@@ -162,19 +164,22 @@ impl Drop for ThreadGroups {
     }
 }
 
-/// What a cgroup on the server's CPUs is called, and its weight.
+/// What a cgroup on the server's CPUs is called, and what its share is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) name: String,
     pub(crate) weight: Weight,
+    /// It has no weight but `cpu.idle` 1.
+    pub(crate) is_idle: bool,
 }
 
 impl Share {
     /// That of a class.
-    pub(super) fn of(class: &Class) -> Self {
+    pub(super) fn of(class: &Class, scheduler: &Scheduler) -> Self {
         Share {
             name: class.group(),
             weight: class.weight,
+            is_idle: *scheduler == Scheduler::CpuIdle && class.tier == Tier::Background,
         }
     }
 
@@ -183,13 +188,15 @@ impl Share {
         Share {
             name: format!("{}.clients", Tier::TimeSensitive),
             weight: Weight::DEFAULT,
+            is_idle: false,
         }
     }
 
     /// Those of a cell: by roles there are none.
-    pub(super) fn all(by: By, classes: &[Class]) -> Vec<Self> {
-        match by {
-            By::Cgroups => classes.iter().map(Share::of).collect(),
+    pub(super) fn all(config: &CellConfig, classes: &[Class]) -> Vec<Self> {
+        let of = |class| Share::of(class, &config.scheduler);
+        match config.by {
+            By::Cgroups => classes.iter().map(of).collect(),
             By::Roles => Vec::new(),
         }
     }
@@ -252,7 +259,10 @@ impl Tree {
         };
         let weighted = |share: &Share, cpus: &str| -> Result<Group> {
             let group = plain(&share.name, cpus)?;
-            group.set("cpu.weight", &share.weight.to_string())?;
+            match share.is_idle {
+                true => group.set("cpu.idle", "1")?,
+                false => group.set("cpu.weight", &share.weight.to_string())?,
+            }
             Ok(group)
         };
         let (clients, groups) = match shares {

@@ -51,10 +51,10 @@ impl Mix {
         self != Mix::Solo
     }
 
-    /// Whether the mix says anything new under a scheduler. IDLE differs from EEVDF only
-    /// in MIN:MAX (the paper's Section 3).
+    /// Whether the mix says anything new under a scheduler. IDLE and CPU-IDLE differ from
+    /// EEVDF only in MIN:MAX (the paper's Section 3).
     pub(crate) fn is_relevant_under(self, scheduler: &Scheduler) -> bool {
-        *scheduler != Scheduler::Idle || self == Mix::MinMax
+        !matches!(scheduler, Scheduler::Idle | Scheduler::CpuIdle) || self == Mix::MinMax
     }
 
     /// The name as the paper writes it.

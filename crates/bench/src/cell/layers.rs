@@ -57,6 +57,22 @@ fn layer(name: &str, matches: Value, preempts: bool, weight: Weight) -> Value {
 mod tests {
     use super::*;
     use crate::cell::config::{CellConfig, Mix};
+    use crate::harness::scheduler::Scheduler;
+
+    #[test]
+    fn the_background_s_cgroup_is_idle_under_cpu_idle_alone() {
+        let idle = |scheduler| {
+            let config = CellConfig {
+                mix: Mix::MinMax,
+                scheduler,
+                ..CellConfig::default()
+            };
+            let shares = Share::all(&config, &config.classes());
+            Vec::from_iter(shares.iter().map(|share| share.is_idle))
+        };
+        assert_eq!(idle(Scheduler::CpuIdle), [false, true]);
+        assert_eq!(idle(Scheduler::Idle), [false, false]);
+    }
 
     #[test]
     fn every_class_has_its_layer_and_only_urgent_ones_preempt() {
@@ -64,7 +80,7 @@ mod tests {
             mix: Mix::TwoThree,
             ..CellConfig::default()
         };
-        let shares = Share::all(config.by, &config.classes());
+        let shares = Share::all(&config, &config.classes());
         let layers: Vec<Value> = serde_json::from_str(&layers(&shares)).unwrap();
         let seen: Vec<(&str, &Value, bool, u64)> = layers
             .iter()

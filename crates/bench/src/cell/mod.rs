@@ -100,7 +100,7 @@ pub(crate) fn run_cell(config: &CellConfig, progress: Progress<'_>) -> Result<Ro
     let roles = Roles::create(config, &classes, &control)?;
     prewarm(&control)?;
 
-    let shares = Share::all(config.by, &classes);
+    let shares = Share::all(config, &classes);
     let tree = Tree::create(config, &shares)?;
     policy::place_server(&tree, server.pid())?;
     tree.clients.add(std::process::id() as i32)?;

@@ -4,10 +4,15 @@
 //! |-----------|--------------------------|------------------------------|
 //! | EEVDF     | NORMAL, weight 10000     | NORMAL, weight 1             |
 //! | IDLE      | NORMAL, weight 10000     | IDLE, weight 1               |
+//! | CPU-IDLE  | NORMAL, weight 10000     | NORMAL, `cpu.idle` 1         |
 //! | FIFO, RR  | FIFO or RR, priority 99  | NORMAL, weight 1             |
 //! | RR-BARE   | as RR, and the kernel's fair server is off ([`super::fair_server`]) |
 //! | UFS       | time-sensitive, 10000    | background, weight 1         |
 //! | scx_NAME  | as EEVDF; scx_layered has layers for it ([`super::layers`]); what the others make of it is their affair |
+//!
+//! IDLE is the paper's. Since Linux 6.7 or so a wake-up compares the cgroups of the two
+//! tasks where these are siblings, so the class of a task inside of one decides nothing
+//! there; CPU-IDLE, which the paper does not have, says the same of the cgroup.
 //!
 //! High is what is time-sensitive: in the 50:50 mix that is the background's
 //! backends, too. In the mix 2:3 weights are those of the classes.

@@ -16,6 +16,8 @@ pub enum Scheduler {
     Eevdf,
     /// As EEVDF, and low-priority processes are SCHED_IDLE.
     Idle,
+    /// As EEVDF, and the cgroup of low-priority processes has `cpu.idle` 1.
+    CpuIdle,
     /// High-priority processes are SCHED_FIFO with priority 99.
     Fifo,
     /// High-priority processes are SCHED_RR with priority 99.
@@ -75,7 +77,7 @@ impl Scheduler {
     /// The scheduler whose SOLO is this one's baseline.
     pub(crate) fn baseline(&self) -> Scheduler {
         match self {
-            Scheduler::Idle => Scheduler::Eevdf,
+            Scheduler::Idle | Scheduler::CpuIdle => Scheduler::Eevdf,
             other => other.clone(),
         }
     }
@@ -86,6 +88,7 @@ impl fmt::Display for Scheduler {
         f.pad(match self {
             Scheduler::Eevdf => "eevdf",
             Scheduler::Idle => "idle",
+            Scheduler::CpuIdle => "cpu-idle",
             Scheduler::Fifo => "fifo",
             Scheduler::Rr => "rr",
             Scheduler::RrBare => "rr-bare",
@@ -103,6 +106,7 @@ impl FromStr for Scheduler {
         Ok(match text {
             "eevdf" => Scheduler::Eevdf,
             "idle" => Scheduler::Idle,
+            "cpu-idle" => Scheduler::CpuIdle,
             "fifo" => Scheduler::Fifo,
             "rr" => Scheduler::Rr,
             "rr-bare" => Scheduler::RrBare,
@@ -112,7 +116,7 @@ impl FromStr for Scheduler {
             }
             other => {
                 return Err(Error::Config(format!(
-                    "unknown scheduler '{other}': write eevdf, idle, fifo, rr, \
+                    "unknown scheduler '{other}': write eevdf, idle, cpu-idle, fifo, rr, \
                      rr-bare, ufs or scx_NAME"
                 )));
             }

@@ -17,6 +17,7 @@ pub(crate) fn scheduler_colour(scheduler: &Scheduler) -> RGBColor {
     match scheduler {
         Scheduler::Eevdf => RGBColor(120, 130, 142),
         Scheduler::Idle => RGBColor(184, 190, 198),
+        Scheduler::CpuIdle => RGBColor(150, 176, 160),
         Scheduler::Fifo => RGBColor(240, 173, 88),
         Scheduler::Rr => RGBColor(208, 92, 66),
         Scheduler::RrBare => RGBColor(150, 64, 46),

@@ -72,6 +72,7 @@ fn cells(
     let shares = [Share {
         name: format!("{}.pgbench", Tier::TimeSensitive),
         weight: Weight::DEFAULT,
+        is_idle: false,
     }];
     let tree = Tree::on(&cpus, &cpus, &shares)?;
     let own = std::process::id() as i32;

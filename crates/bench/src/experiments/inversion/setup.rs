@@ -54,8 +54,8 @@ pub(super) fn measure(
     let data = work.path().join("data");
     copy_tree(&plan.data_dir, &data, postgres.owner())?;
     let shares = [
-        share(Tier::TimeSensitive, "high", Weight::MAX),
-        share(Tier::Background, "low", Weight::MIN),
+        share(plan, Tier::TimeSensitive, "high", Weight::MAX),
+        share(plan, Tier::Background, "low", Weight::MIN),
     ];
     let tree = Tree::on(&SERVER_CPU.to_string(), &CLIENT_CPU.to_string(), &shares)?;
     tree.clients.add(std::process::id() as i32)?;
@@ -95,10 +95,11 @@ pub(super) fn measure(
     Ok(report)
 }
 
-fn share(tier: Tier, name: &str, weight: Weight) -> Share {
+fn share(plan: &InversionPlan, tier: Tier, name: &str, weight: Weight) -> Share {
     Share {
         name: format!("{tier}.{name}"),
         weight,
+        is_idle: plan.treatment.scheduler == Scheduler::CpuIdle && tier == Tier::Background,
     }
 }
 

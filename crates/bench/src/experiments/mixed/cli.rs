@@ -23,8 +23,9 @@ use giveway_command::Failure;
 /// the lab, where every cell has a virtual machine of its own.
 #[derive(Args, Debug)]
 pub(crate) struct MixedArgs {
-    /// What to compare: eevdf, idle, fifo, rr, rr-bare (RR without the
-    /// kernel's fair server), ufs, or any scx_NAME
+    /// What to compare: eevdf, idle, cpu-idle (EEVDF, and the background's cgroup
+    /// has cpu.idle 1), fifo, rr, rr-bare (RR without the kernel's fair server),
+    /// ufs, or any scx_NAME
     #[arg(long, value_delimiter = ',', value_name = "LIST",
           default_values_t = Scheduler::PAPER)]
     schedulers: Vec<Scheduler>,

@@ -138,6 +138,7 @@ mod tests {
             .filter(|c| c.scheduler == Scheduler::Idle)
             .collect();
         assert!(idle.iter().all(|cell| cell.mix == Mix::MinMax) && idle.len() == 2);
+        assert!(!Mix::Solo.is_relevant_under(&Scheduler::CpuIdle));
         assert!(
             cells
                 .iter()

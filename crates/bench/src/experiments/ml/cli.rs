@@ -16,8 +16,9 @@ use giveway_command::Failure;
 /// See docs/measure/ufs.md.
 #[derive(Args, Debug)]
 pub(crate) struct MlArgs {
-    /// What to compare: eevdf, idle, fifo, rr, rr-bare (RR without the
-    /// kernel's fair server), ufs, or any scx_NAME
+    /// What to compare: eevdf, idle, cpu-idle (EEVDF, and the background's cgroup
+    /// has cpu.idle 1), fifo, rr, rr-bare (RR without the kernel's fair server),
+    /// ufs, or any scx_NAME
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = SCHEDULERS)]
     schedulers: Vec<Scheduler>,
     #[command(flatten)]

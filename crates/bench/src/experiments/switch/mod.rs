@@ -128,6 +128,7 @@ impl SwitchPlan {
         let shares = [Share {
             name: format!("{}.switch", self.tier),
             weight: Weight::DEFAULT,
+            is_idle: false,
         }];
         let tree = Tree::on(&cpus, &cpus, &shares)?;
         let own = std::process::id() as i32;

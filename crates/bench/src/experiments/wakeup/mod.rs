@@ -181,6 +181,7 @@ impl WakeupPlan {
         let share = Share {
             name: format!("{}.wakeup", Tier::Background),
             weight: Weight::DEFAULT,
+            is_idle: false,
         };
         let shares = [share];
         let tree = Tree::on(&cpus, &cpus, &shares)?;
