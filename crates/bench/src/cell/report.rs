@@ -9,7 +9,7 @@ use crate::cell::row::Row;
 use crate::harness::number::{Spread, mark, short};
 use crate::harness::scheduler::Scheduler;
 use crate::render::page::{self, escape};
-use crate::report::Report;
+use crate::report::{self, Report};
 
 /// Client CPUs that are busier may limit throughput.
 const CLIENTS_BUSY: f64 = 0.9;
@@ -28,13 +28,21 @@ pub(crate) fn heading<R: CellRecord>(report: &Report<R>) -> Vec<String> {
     ];
     let rows = || report.rows.iter().map(CellRecord::cell);
     if let Some(row) = rows().next() {
-        let repeats = rows().map(|row| row.repeat).max().unwrap_or(0) + 1;
+        let repeats = report::repeats_said(rows().map(cell));
         lines.push(format!(
             "{} server CPUs, {} client CPUs; {repeats} x {} s after {} s of warm-up",
             row.cpus, row.client_cpus, row.seconds, row.warmup_s
         ));
     }
     lines
+}
+
+/// What a row shares with its repeats.
+fn cell(row: &Row) -> String {
+    let setting = (row.by, row.server, row.hints, row.counted_only);
+    let place = (row.disk, row.request_us, row.io_priority, row.network_us);
+    let work = (row.mix, row.terminals, row.job, row.background_workers);
+    format!("{} {setting:?} {place:?} {work:?}", row.scheduler)
 }
 
 /// What to beware of: clients that limit throughput.

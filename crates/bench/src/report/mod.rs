@@ -13,6 +13,7 @@
 //! an outage in place of a row; without any the list is left out. Rows of several runs may be
 //! merged when they come from the same environment.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -102,6 +103,21 @@ pub(crate) struct Report<R> {
     /// Cells whose schedulers failed.
     #[serde(default)]
     pub outages: Vec<Outage>,
+}
+
+/// How often everything was measured, where each row has a key that repeats share: the
+/// least and the most.
+pub(crate) fn repeats_said<K: Ord>(keys: impl IntoIterator<Item = K>) -> String {
+    let mut rows: BTreeMap<K, usize> = BTreeMap::new();
+    for key in keys {
+        *rows.entry(key).or_default() += 1;
+    }
+    let least = rows.values().min().unwrap_or(&0);
+    let most = rows.values().max().unwrap_or(&0);
+    match least == most {
+        true => most.to_string(),
+        false => format!("{least} to {most}"),
+    }
 }
 
 impl<R: Record> Report<R> {
@@ -246,6 +262,13 @@ mod tests {
     use super::*;
     use crate::cell::row::Row;
     use crate::experiments::mixed::report::samples;
+
+    #[test]
+    fn what_was_measured_less_often_is_told() {
+        assert_eq!(repeats_said(["rr", "ufs", "rr", "ufs"]), "2");
+        assert_eq!(repeats_said(["rr", "ufs", "ufs", "ufs"]), "1 to 3");
+        assert_eq!(repeats_said([""; 0]), "0");
+    }
 
     #[test]
     fn a_report_survives_its_file_and_has_the_schema() {

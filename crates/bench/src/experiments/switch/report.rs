@@ -14,7 +14,7 @@ use crate::harness::scheduler::Scheduler;
 use crate::render::canvas::{self, Group, Scale, scheduler_colour};
 use crate::render::page;
 use crate::render::target::{self, Target};
-use crate::report::{Record, Report};
+use crate::report::{Record, Report, repeats_said};
 
 /// What UFS's callbacks may take per switch, in microseconds of the lockstep clock.
 const MOST_US: [(Tier, &str, f64); 2] = [
@@ -104,7 +104,12 @@ fn heading(report: &Report<SwitchRow>) -> Vec<String> {
         format!("clock {clock}, commit {}", report.short_commit()),
     ];
     if let Some(row) = report.rows.first() {
-        let repeats = report.rows.iter().map(|row| row.repeat).max().unwrap_or(0) + 1;
+        let repeats = repeats_said(
+            report
+                .rows
+                .iter()
+                .map(|row| (row.scheduler.rank(), row.tier)),
+        );
         lines.push(format!(
             "1 CPU, two threads in one cgroup; {repeats} x {} s",
             row.seconds

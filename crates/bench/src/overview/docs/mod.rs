@@ -374,6 +374,9 @@ mod tests {
     /// The result, as if it had been measured at a commit.
     fn original(commit: &str) -> String {
         let text = fs::read_to_string(root().join("results").join(RESULT)).unwrap();
+        // From before profiles were recorded.
+        let profile = "\"provenance\": {\n\"profile\": \"release\",";
+        let text = text.replacen("\"provenance\": {", profile, 1);
         text.replacen("cbc2d168d59c", commit, 1)
     }
 
@@ -553,6 +556,11 @@ mod tests {
         let demo = broken(&of_profile("demo"));
         one(demo, &[&result, "not optimised", "list \"profile\""]);
         assert_eq!(broken(&of_profile("release")), Vec::<String>::new());
+        one(broken(&of_profile("")), &[&result, "list \"profile\""]);
+        let debug = |result: &mut Value| {
+            result["rows"][0]["scheduler_version"] = "ufs_0.1.0_debug".into();
+        };
+        one(broken(&debug), &[&result, "list \"profile\""]);
 
         // The scheduler changes, first a comment, then the code.
         let source = "crates/scx_ufs/src/main.bpf.c";

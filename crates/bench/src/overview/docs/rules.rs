@@ -6,7 +6,7 @@
 //! | older | the sources of what it measures have changed since its commit |
 //! | repeats | a part of it was measured fewer than three times |
 //! | provenance | it does not say command, host, and the lab's parts |
-//! | profile | its program was built by another profile than `release`, as for a demo |
+//! | profile | its program was built by another profile than `release`, as for a demo, or it does not say by which |
 //! | samples | a page quotes a percentile of it with fewer than 100 samples beyond |
 //!
 //! *Older* is what git says: the [sources](crate::runner::experiment::Experiment::SUBJECT)
@@ -93,7 +93,7 @@ impl Rule {
                 "measure it again",
             ),
             Rule::Profile => (
-                "was measured by a program that is not optimised throughout",
+                "was measured by a program that is not optimised throughout, or may not be",
                 "build it with --release",
             ),
             Rule::Samples => (
@@ -155,8 +155,7 @@ impl Rows {
         if !self.has_provenance() {
             broken.push(Rule::Provenance);
         }
-        // Before profiles were recorded, none was said.
-        if !["", "release"].contains(&&*self.environment.provenance.profile) {
+        if self.environment.provenance.profile != "release" || self.has_debug_scheduler() {
             broken.push(Rule::Profile);
         }
         broken
@@ -184,6 +183,15 @@ impl Rows {
             .values()
             .max()
             .map_or(0, |most| counts.values().sum::<usize>() / most)
+    }
+
+    /// Whether a scheduler has said that it was not optimised.
+    fn has_debug_scheduler(&self) -> bool {
+        let mut versions = self
+            .rows
+            .iter()
+            .filter_map(|row| row.get("scheduler_version"));
+        versions.any(|version| version.as_str().is_some_and(|of| of.ends_with("_debug")))
     }
 
     fn has_provenance(&self) -> bool {

@@ -174,7 +174,7 @@ pub(crate) fn report() -> Report<PreemptRow> {
             }
         }
         for (method, loss) in [("signal", 0.015), ("hybrid:3us", 0.001), ("uintr", 0.002)] {
-            let pairs = [0.0, 0.001, 0.002].map(|more| (50e3, 50e3 * (1.0 - loss - more)));
+            let pairs = [0.0, 0.001, 0.0015].map(|more| (50e3, 50e3 * (1.0 - loss - more)));
             let overhead = Overhead {
                 placement: Placement::default(),
                 per_s: 1_000.0,

@@ -1,6 +1,8 @@
 //! What preemption is meant to reach, beside what was measured. A target whose
 //! rows are missing is not mentioned; one that is missed is.
 
+use std::ops::Range;
+
 use super::summary::{Cell, NEW_ORDER, Summary, Transaction, URGENT};
 use crate::experiments::preempt::{Latency, Mixed, PreemptExperiment, PreemptRow, REGION, SWITCH};
 use crate::harness::number::{Middle, large, mark, short};
@@ -76,16 +78,23 @@ struct Nearest {
     share: f64,
 }
 
-/// The largest ratio over some transactions and all percentiles.
+/// Which percentiles are compared, of [`Latency::percentiles`].
+type Percentiles = Range<usize>;
+
+const MEDIAN: Percentiles = 0..1;
+const EVERY: Percentiles = 0..4;
+
+/// The largest ratio over some transactions and percentiles.
 fn nearest(
     summary: &Summary<'_>,
     method: &str,
     rival: &str,
     transactions: &[Transaction],
+    percentiles: Percentiles,
 ) -> Option<Nearest> {
     let mut worst: Option<Nearest> = None;
     for (name, of) in transactions {
-        for at in 0..Latency::default().percentiles().len() {
+        for at in percentiles.clone() {
             let percentile = |mixed: &Mixed| of(mixed).percentiles()[at].1;
             let ours = number(summary, method, percentile)?;
             let theirs = number(summary, rival, percentile)?;
@@ -105,27 +114,33 @@ fn nearest(
     worst
 }
 
-/// The least reduction over some transactions and all percentiles.
+/// The least reduction over some transactions: of the median, and of all percentiles, which
+/// may miss for another reason.
 fn below(
     summary: &Summary<'_>,
     method: &str,
     rival: &str,
     transactions: &[Transaction],
     (bound, least): Bound,
-) -> Option<Target> {
-    let worst = nearest(summary, method, rival, transactions)?;
-    let below = 1.0 - worst.ratio;
-    Some(Target {
-        what: format!("{method} below {rival}, {}", worst.place),
-        bound,
-        measured: mark(percent(below), worst.requests, worst.share),
-        met: below >= least,
-    })
+) -> Vec<Target> {
+    let nearest = |percentiles| nearest(summary, method, rival, transactions, percentiles);
+    let mut found: Vec<Nearest> = [MEDIAN, EVERY].into_iter().filter_map(nearest).collect();
+    found.dedup_by(|a, b| a.place == b.place);
+    let target = |nearest: Nearest| {
+        let below = 1.0 - nearest.ratio;
+        Target {
+            what: format!("{method} below {rival}, {}", nearest.place),
+            bound,
+            measured: mark(percent(below), nearest.requests, nearest.share),
+            met: below >= least,
+        }
+    };
+    found.into_iter().map(target).collect()
 }
 
 /// User interrupts are not slower than signals, at any percentile.
 fn not_above_signals(summary: &Summary<'_>) -> Option<Target> {
-    let worst = nearest(summary, UINTR, "preempt", &NEW_ORDER)?;
+    let worst = nearest(summary, UINTR, "preempt", &NEW_ORDER, EVERY)?;
     Some(Target {
         what: format!("uintr over signals (preempt), {}", worst.place),
         bound: "at most 1 x",
@@ -166,7 +181,7 @@ fn q2_kept(summary: &Summary<'_>, method: &str) -> Vec<Target> {
 
 fn overhead(summary: &Summary<'_>) -> Vec<Target> {
     let target = |cell: &Cell<'_>| {
-        let loss = Middle::of(cell.losses())?.median;
+        let loss = Middle::of(cell.losses())?;
         let (bound, most) = match cell.method {
             UINTR => ("at most 1 %", UINTR_LOSS),
             _ => ("at most 1.7 %", INTERRUPT_LOSS),
@@ -174,8 +189,9 @@ fn overhead(summary: &Summary<'_>) -> Vec<Target> {
         Some(Target {
             what: format!("1000 empty interrupts/s by {}: loss", cell.method),
             bound,
-            measured: percent(loss),
-            met: loss <= most,
+            // A bound above the target leaves it open.
+            measured: format!("up to {}", percent(loss.high)),
+            met: loss.high <= most,
         })
     };
     let cells = summary.cells(PreemptExperiment::Overhead);
