@@ -410,6 +410,19 @@ mod tests {
     }
 
     #[test]
+    fn a_log_that_is_too_long_is_emptied() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut system = system(dir.path());
+        let long = LOG_MAX + 1;
+        let says = script(&format!("head -c {long} /dev/zero; exec sleep 60"));
+        system.spawn(&says).unwrap();
+        let length = |system: &System| fs::metadata(&system.log).unwrap().len();
+        wait_until(|| length(&system) == long);
+        assert_eq!(system.child(), Child::Running);
+        assert_eq!(length(&system), 0);
+    }
+
+    #[test]
     fn a_process_is_started_asked_to_end_and_its_words_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut system = system(dir.path());
