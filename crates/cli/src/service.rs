@@ -40,6 +40,7 @@ mod process;
 mod unit;
 
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -67,6 +68,8 @@ pub(crate) const UFS: &str = "ufs";
 const SYSRQ: &str = "/proc/sysrq-trigger";
 /// How long systemd is given at least to take an order.
 const ORDER_MIN: Duration = Duration::from_millis(200);
+/// Between two questions to a systemd that fails to answer at once.
+const PAUSE: Duration = Duration::from_millis(100);
 /// What makes room where scx_loader runs.
 pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 /// How a program ends what it says of a wrong option.
@@ -278,6 +281,7 @@ impl<'a> Order<'a> {
             if self.give(left.max(ORDER_MIN)).is_ok() || left.is_zero() {
                 return self.is_taken;
             }
+            thread::sleep(PAUSE);
         }
     }
 }

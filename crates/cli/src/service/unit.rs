@@ -21,13 +21,11 @@ use std::time::{Duration, Instant};
 use giveway_command::{Context, Failure};
 use giveway_machine::files;
 
-use super::bounded;
+use super::{PAUSE, bounded};
 
 const NAME: &str = "giveway.service";
 /// For a question or an order that systemd answers at once.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// Between two questions to a systemd that fails to answer at once.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What systemd says of the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

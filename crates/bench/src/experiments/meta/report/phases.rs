@@ -160,7 +160,10 @@ impl Kind<'_> {
     fn tail(&self, p99: fn(&PhaseRow) -> f64, per_s: fn(&PhaseRow) -> f64) -> String {
         // An application runs in every second phase.
         let done = |row: &&PhaseRow| per_s(row) * row.phase_s * f64::from(row.cycles);
-        let done = self.rows.iter().map(done).sum();
+        let done: f64 = self.rows.iter().map(done).sum();
+        if done == 0.0 {
+            return "-".to_owned();
+        }
         mark(short(self.median(p99)), done, 0.99)
     }
 
