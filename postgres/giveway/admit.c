@@ -69,7 +69,6 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -526,7 +525,7 @@ give_up(Place *place, const Limits *limits)
 static bool
 is_still_mine(Place *place, Limits *limits)
 {
-	const Limits *now;
+	const Limits *now = class_limits();
 
 	AcceptInvalidationMessages();
 	now = class_limits();

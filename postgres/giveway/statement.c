@@ -275,6 +275,8 @@ finish(QueryDesc *query)
 		level--;
 		if (level == 0 && kept)
 			end_statement();
+	/* A cursor's client may have set something since it was started. */
+	class_apply();
 	}
 	PG_END_TRY();
 }

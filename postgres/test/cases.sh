@@ -44,6 +44,7 @@ case_role_changed_elsewhere
 case_role_of_parallel_workers
 case_role_many
 case_table_replaced
+case_class_tables_altered
 case_table_says_replaced
 case_slot_taken
 case_header_written_over
@@ -900,6 +901,165 @@ case_class_limits_settings() {
 	open_session main clerk
 	say "$session" "SELECT current_setting('work_mem'), current_setting('max_parallel_workers_per_gather')"
 	check "defaults" "8MB|1" "$said"
+# Whatever computes for a client does so in a place, outside of queries, too.
+case_class_computes_in_a_place() {
+	local statement
+	set_class concurrency=1
+	check "tables and functions" "" "$(sql main "
+		CREATE FUNCTION placed(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN
+			RAISE NOTICE '%', (SELECT state FROM public.giveway_class_sessions()
+				WHERE pid = pg_backend_pid()); RETURN n; END \$\$;
+		CREATE FUNCTION placed() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+			PERFORM clerk.placed(pg_trigger_depth()); RETURN NULL; END \$\$;
+		CREATE DOMAIN positive AS int;
+		CREATE TABLE watched (n positive);
+		INSERT INTO watched VALUES (1);
+		CREATE TABLE ranges (n int) PARTITION BY RANGE (n);
+		CREATE TRIGGER emptied BEFORE TRUNCATE ON watched EXECUTE FUNCTION placed();
+		CREATE CONSTRAINT TRIGGER late AFTER INSERT ON watched DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION placed()" clerk | grep -v '^NOTICE:  running$')"
+	open_session main clerk
+	while read -r statement; do
+		say "$session" "$statement"
+		check "$statement" "NOTICE:  running" "$(grep '^NOTICE\|ERROR' <<<"$said" | sort -u)"
+		check "after: $statement" "0|0" "$(class desk "running, waiting")"
+	done <<-'END'
+		SELECT placed(7)
+		EXPLAIN SELECT placed(7)
+		BEGIN; DECLARE c CURSOR FOR SELECT placed(7); COMMIT
+		CREATE TABLE first PARTITION OF ranges FOR VALUES FROM (placed(1)) TO (10)
+		ALTER DOMAIN positive ADD CHECK (placed(VALUE) > 0)
+		TRUNCATE watched
+		ALTER DOMAIN positive DROP CONSTRAINT positive_check; INSERT INTO watched VALUES (2)
+		BEGIN; INSERT INTO watched VALUES (3); COMMIT
+		BEGIN; INSERT INTO watched VALUES (4); SET CONSTRAINTS ALL IMMEDIATE; COMMIT
+		BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT placed(n) FROM watched; COMMIT; CLOSE h
+	END
+	# And without a place it does not.
+	say "$session" "BEGIN; INSERT INTO watched VALUES (5)"
+	sql main "UPDATE giveway_class SET concurrency = 0, queue_timeout = '0'" >/dev/null
+	say "$session" "COMMIT"
+	check "COMMIT, with a trigger" 'ERROR:  there was no place in class "desk" for 0 ms' \
+		"$(head -n 1 <<<"$said")"
+	while read -r statement; do
+		say "$session" "$statement"
+		check "$statement" 'ERROR:  there was no place in class "desk" for 0 ms' \
+			"$(head -n 1 <<<"$said")"
+	done <<-'END'
+		EXPLAIN SELECT placed(7)
+		SELECT placed(7)
+		CREATE TABLE second PARTITION OF ranges FOR VALUES FROM (placed(11)) TO (20)
+		TRUNCATE watched
+		COMMENT ON TABLE watched IS 'nothing'
+	END
+	say "$session" "BEGIN; SAVEPOINT a; SELECT placed(7); ROLLBACK TO a; LOCK TABLE watched;
+		SET LOCAL work_mem = '64kB'; SHOW work_mem; LISTEN x; COMMIT"
+	check "what takes none" "64kB" "$(tail -n 1 <<<"$said")"
+	# It puts views in place, and does not plan.
+	say "$session" "SELECT n FROM watched \\gdesc
+		SELECT 1"
+	check "a statement that is only parsed" 'ERROR:  there was no place in class "desk" for 0 ms' \
+		"$(head -n 1 <<<"$said")"
+	close_session "$session"
+	check "rolled back" 0 "$(sql main "SELECT count(*) FROM clerk.watched WHERE n = 5")"
+}
+
+# Functions that the client calls by the protocol take a place. Between two calls it is
+# free for others.
+case_class_spare_place() {
+	local caller caller_pid before
+	sql main "GRANT ALL ON FUNCTION lo_create(oid) TO clerk" >/dev/null
+	set_class concurrency=1
+	open_session main clerk
+	caller=$session caller_pid=$session_pid
+	open_session main clerk
+	before=$(class desk "waited + let_in")
+	say "$caller" "BEGIN"
+	say "$caller" "\\lo_import /dev/null"
+	check "a call" "desk|running" "$(class_state "$caller_pid")"
+	say "$session" "SELECT 'in its place'"
+	check "another" "in its place" "$said"
+	check "taken back" "|" "$(class_state "$caller_pid")"
+	say "$caller" "SELECT 'goes on'"
+	check "the caller" "goes on" "$said"
+	say "$caller" "\\lo_import /dev/null"
+	check "again" "desk|running" "$(class_state "$caller_pid")"
+	say "$caller" "ROLLBACK"
+	check "the end" "0|0" "$(class desk "running, waiting")"
+	check "made to wait, let in" "$before" "$(class desk "waited + let_in")"
+	sql main "UPDATE giveway_class SET concurrency = 0, queue_timeout = '0'" >/dev/null
+	say "$caller" "\\lo_import /dev/null"
+	check "without a place" 1 "$(grep -c 'there was no place in class' <<<"$said")"
+	close_session "$caller"
+	close_session "$session"
+}
+
+# A limit that was lowered holds for a session in the middle of a transaction, too, and that
+# does not bring back the old one.
+case_class_lowered_in_a_transaction() {
+	local second second_pid
+	set_class concurrency=2
+	open_session main clerk
+	second=$session second_pid=$session_pid
+	open_session main clerk
+	say "$session" "BEGIN"
+	say "$session" "SELECT 1"
+	say "$session" "SELECT 1"
+	sql main "UPDATE giveway_class SET concurrency = 0" >/dev/null
+	begin "$second" "SELECT 'second'"
+	check_soon "the other waits" "desk|waiting" "class_state $second_pid"
+	# Anything new to it would have it look at catalogs, and so come across the change.
+	begin "$session" "SELECT 1"
+	check_soon "the one in the transaction, too" "desk|waiting" "class_state $session_pid"
+	check "nobody runs" "0|2" "$(class desk "running, waiting")"
+	sql main "UPDATE giveway_class SET concurrency = 1" >/dev/null
+	await "$second"
+	check "raised again" second "$said"
+	await "$session"
+	check "in turn" 1 "$said"
+	close_session "$second"
+	close_session "$session"
+}
+
+# Who waits in the queue leaves the table of locks alone, as long as nobody waits for one.
+case_class_queue_and_lock_table() {
+	set_class concurrency=1
+	open_session main clerk
+	occupy
+	begin "$session" "SELECT count(*) FROM many"
+	check_soon "waits" "desk|waiting" "class_state $session_pid"
+	check "stops at the table of locks" f \
+		"$(sql main "SELECT giveway_test_stops_at_locks($session_pid, 2.5)")"
+	check "waits still" "desk|waiting" "$(class_state "$session_pid")"
+	vacate
+	await "$session"
+	check "its turn" 40 "$said"
+	close_session "$session"
+}
+
+# A cursor keeps a page pinned. Who waits for that with the only place holds up nobody.
+case_class_page_pins() {
+	local vacuum vacuum_pid before
+	set_class concurrency=1
+	sql main "CREATE TABLE pinned AS SELECT generate_series(1, 10) AS n" clerk >/dev/null
+	open_session main clerk
+	vacuum=$session vacuum_pid=$session_pid
+	open_session main clerk
+	before=$(class desk let_in)
+	say "$session" "BEGIN; DECLARE c CURSOR FOR SELECT n FROM pinned; FETCH 1 FROM c"
+	begin "$vacuum" "VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) pinned"
+	check_soon "waits for the pin" BufferPin "sql main 'SELECT wait_event_type
+		FROM pg_stat_activity WHERE pid = $vacuum_pid'"
+	say "$session" "FETCH 1 FROM c"
+	check "the cursor goes on" 2 "$said"
+	check "let in" 1 "$(class desk "let_in - $before")"
+	say "$session" "COMMIT"
+	await "$vacuum"
+	check "and so does the other" "" "$said"
+	close_session "$vacuum"
+	close_session "$session"
+}
+
 	say "$session" "SET work_mem = '1GB'"
 	say "$session" "SELECT current_setting('work_mem')"
 	check "cut" 8MB "$said"
@@ -1000,6 +1160,13 @@ case_class_of_a_role() {
 	sql main "DROP ROLE staff" >/dev/null
 	expect all
 	check "superusers" 1 "$(sql main "SELECT 1")"
+	say "$session" "BEGIN; DECLARE c CURSOR FOR SELECT current_setting('work_mem') FROM many"
+	say "$session" "SET LOCAL work_mem = '1GB'; FETCH 1 FROM c"
+	check "before a FETCH" 8MB "$said"
+	say "$session" "COMMIT"
+	say "$session" "SET hash_mem_multiplier = 1000"
+	say "$session" "SELECT current_setting('hash_mem_multiplier')"
+	check "what hashes may take of it" 2 "$said"
 	sql main "ALTER ROLE clerk SUPERUSER" >/dev/null
 	say "$session" "SELECT 'in'"
 	check "one who becomes one" in "$said"
@@ -1170,6 +1337,32 @@ case_role_of_a_group() {
 	close_session "$session"
 	# The group's ceiling holds for SQL in a replication connection, too.
 	sql main "ALTER ROLE shop SET giveway.max_tier = background; GRANT shop TO replicator" >/dev/null
+# Whatever their owner does to the tables of classes, the server runs on.
+case_class_tables_altered() {
+	sql main "CREATE DATABASE altered" >/dev/null
+	sql main "CREATE EXTENSION giveway; GRANT USAGE ON SCHEMA public TO clerk;
+		INSERT INTO giveway_class (class, concurrency, queue_timeout) VALUES ('desk', 0, '0');
+		INSERT INTO giveway_class_role VALUES ('-', 'desk');
+		ALTER TABLE giveway_class_role ALTER COLUMN class DROP NOT NULL;
+		INSERT INTO giveway_class_role VALUES ('clerk', NULL);
+		ALTER TABLE giveway_class_role DROP CONSTRAINT giveway_class_role_class_fkey,
+			DROP CONSTRAINT giveway_class_role_pkey;
+		ALTER TABLE giveway_class_role ALTER COLUMN role DROP NOT NULL;
+		INSERT INTO giveway_class_role VALUES (NULL, 'desk');
+		ALTER TABLE giveway_class DROP CONSTRAINT giveway_class_pkey;
+		ALTER TABLE giveway_class ALTER COLUMN class DROP NOT NULL;
+		INSERT INTO giveway_class VALUES (NULL, 1)" postgres altered >/dev/null
+	check "nulls are skipped" 1 "$(sql main "SELECT 1" clerk altered | grep -c '^ERROR:  there was no place')"
+	sql main "ALTER TABLE giveway_class ALTER COLUMN queue_timeout DROP DEFAULT,
+		DROP CONSTRAINT giveway_class_queue_timeout_check;
+		ALTER TABLE giveway_class ALTER COLUMN queue_timeout TYPE boolean USING true" postgres altered >/dev/null
+	check "another type" 1 "$(sql main "SELECT 1" clerk altered)"
+	check_soon "said in the log" t "grep -q 'no class holds' '$work/main/log' && echo t"
+	sql main "ALTER TABLE giveway_class DROP COLUMN queue_timeout CASCADE" postgres altered >/dev/null
+	check "a column less" 1 "$(sql main "SELECT 1" clerk altered)"
+	sql main "DROP DATABASE altered" >/dev/null
+}
+
 	check "replication=database" background "$("$bin/psql" -X -A -t -q \
 		-c "SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()" \
 		"host=$work/main user=replicator dbname=postgres replication=database")"
