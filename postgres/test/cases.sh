@@ -49,6 +49,7 @@ case_table_says_replaced
 case_slot_taken
 case_header_written_over
 case_scribbled_over
+case_role_reads_what_concerns_it
 case_slots_exhausted
 case_every_slot_is_found
 case_daemon_asked
@@ -1540,6 +1541,55 @@ case_table_says_replaced() {
 		check "still there" "time_sensitive 100" "$(tier "$session_pid")"
 	done
 	check "mappings of a session" 1 "$(tables_mapped "$session_pid")"
+# Sessions read the settings of roles again after changes of tiers and weights only.
+case_role_reads_what_concerns_it() {
+	local before elapsed altering
+	sql main "ALTER ROLE authenticator SET giveway.follow_role = current;
+		CREATE ROLE bystander; ALTER ROLE customer SET giveway.weight = 61" >/dev/null
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	# reads: how often this session, the only one that follows roles, has gone through them.
+	reads() {
+		say "$session" "SELECT pg_stat_force_next_flush()"
+		sql main "SELECT pg_stat_get_numscans('pg_db_role_setting'::regclass)"
+	}
+	before=$(reads)
+	sql main "ALTER ROLE bystander SET search_path = elsewhere; ALTER ROLE customer SET work_mem = '5MB'" >/dev/null
+	say "$session" "SELECT 1"
+	sql main "ALTER ROLE bystander PASSWORD 'secret'; GRANT bystander TO app; CREATE ROLE other;
+		ALTER DATABASE postgres SET giveway.weight = 100" >/dev/null
+	say "$session" "SELECT 1"
+	check "what does not concern it" "$before" "$(reads)"
+	sql main "ALTER ROLE customer SET giveway.weight = 62" >/dev/null
+	say "$session" "SELECT 1"
+	check "what does" "time_sensitive 62" "$(tier "$session_pid")"
+	check "is read once" $((before + 1)) "$(reads)"
+	sql main "ALTER ROLE customer RESET giveway.weight" >/dev/null
+	say "$session" "SELECT 1"
+	check "what is taken back" "time_sensitive 100" "$(tier "$session_pid")"
+	# Where many roles have settings, it rests between two times: here for 200 ms.
+	sql main "INSERT INTO pg_db_role_setting SELECT 0, 1000000000 + i, '{search_path=x}' FROM generate_series(1, 20000) i" >/dev/null
+	before=$(reads)
+	sql main "DO \$\$ BEGIN FOR i IN 1..100000000 LOOP
+		EXECUTE format('ALTER ROLE customer SET giveway.weight = %s', 50 + i % 9); COMMIT; END LOOP; END \$\$" >/dev/null &
+	altering="SELECT pid FROM pg_stat_activity WHERE query LIKE 'DO%ALTER ROLE customer%'"
+	wait_until "[ -n \"\$(sql main \"\$altering\")\" ]" || problem="$problem  nobody alters roles
+"
+	say "$session" "CREATE TEMP TABLE began AS SELECT clock_timestamp() AS at"
+	say "$session" "DO \$\$ BEGIN FOR i IN 1..300 LOOP PERFORM 1; COMMIT; PERFORM pg_sleep(0.001); END LOOP; END \$\$"
+	say "$session" "SELECT (extract(epoch FROM clock_timestamp() - at) * 1000)::int FROM began"
+	elapsed=$said
+	check "reads within $elapsed ms" t "$(sql main "SELECT $(reads) - $before <= $elapsed / 200 + 2")"
+	sql main "SELECT pg_cancel_backend(pid) FROM ($altering) AS a" >/dev/null
+	wait $!
+	sql main "ALTER ROLE customer SET giveway.weight = 70" >/dev/null
+	check_soon "in the end" "time_sensitive 70" "say $session 'SELECT 1'; tier $session_pid"
+	sql main "DELETE FROM pg_db_role_setting WHERE setrole > 1000000000" >/dev/null
+	close_session "$session"
+	sql main "ALTER ROLE authenticator RESET giveway.follow_role; ALTER ROLE customer RESET work_mem;
+		ALTER DATABASE postgres RESET giveway.weight; DROP ROLE bystander, other; ALTER ROLE customer RESET giveway.weight" >/dev/null
+}
+
 	check "mappings of the launcher" 1 "$(tables_mapped "$speaker")"
 	close_session "$session"
 	replace_table
