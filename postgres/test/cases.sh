@@ -22,6 +22,8 @@ case_system_processes
 case_autovacuum
 case_walsender
 case_replication_has_ceilings
+case_subscriber_has_ceilings
+case_system_process_of_another
 case_set_for_a_session
 case_set_without_the_right
 case_set_for_parallel_workers
@@ -424,6 +426,14 @@ case_replication_has_ceilings() {
 		"host=$work/main user=replicator dbname=postgres replication=database")"
 	sql main "ALTER ROLE replicator RESET giveway.max_tier" >/dev/null
 	check "without a ceiling" time_sensitive "$("$bin/psql" -X -A -t -q -c "$mine" \
+	local weight="SELECT weight FROM giveway_slots() WHERE pid = pg_backend_pid()"
+	check "the weight" 3 "$("$bin/psql" -X -A -t -q -c "$weight" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	check "less" 2 "$("$bin/psql" -X -A -t -q -c "SET giveway.weight = 2" -c "$weight" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	sql main "ALTER ROLE replicator RESET giveway.max_weight" >/dev/null
+	check "no more than its kind has" 100 "$("$bin/psql" -X -A -t -q -c "SET giveway.weight = 300" \
+		-c "$weight" "host=$work/main user=replicator dbname=postgres replication=database")"
 		"host=$work/main user=replicator dbname=postgres replication=database")"
 }
 
@@ -433,6 +443,43 @@ first_line() {
 }
 
 # imposed PID: what the view says was set for it.
+# Background workers with a database run what users have written, so that ceilings hold.
+case_subscriber_has_ceilings() {
+	new_cluster logical "wal_level = logical" \
+		"giveway.system_processes = 'background worker=time_sensitive'"
+	start logical
+	sql logical "CREATE EXTENSION giveway; ALTER ROLE postgres SET giveway.max_tier = background;
+		ALTER ROLE postgres SET giveway.max_weight = 5; CREATE TABLE t (n int);
+		CREATE PUBLICATION p FOR TABLE t" >/dev/null
+	sql logical "SELECT pg_create_logical_replication_slot('s', 'pgoutput')" >/dev/null
+	sql logical "CREATE DATABASE copy" >/dev/null
+	sql logical "CREATE TABLE t (n int)" postgres copy >/dev/null
+	sql logical "CREATE SUBSCRIPTION s CONNECTION 'host=$work/logical user=postgres dbname=postgres'
+		PUBLICATION p WITH (create_slot = false, copy_data = false)" postgres copy >/dev/null
+	check_soon "a subscriber" "background|5" 'sql logical "SELECT tier, weight
+		FROM giveway_stat_activity WHERE backend_type LIKE '"'logical replication%worker'"'"'
+	check_soon "a worker without a database" time_sensitive \
+		"system logical 'logical replication launcher'"
+	stop logical
+}
+
+# The launcher writes into no slot of another cluster, though it has the number of one of
+# the server's processes.
+case_system_process_of_another() {
+	local checkpointer
+	check_soon checkpointer time_sensitive "system main checkpointer"
+	checkpointer=$(sql main "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
+	"$table" disown "$slots" "$checkpointer"
+	sql main "ALTER SYSTEM SET giveway.system_processes = 'walwriter=background, checkpointer=time_sensitive'" >/dev/null
+	reload main
+	check_soon "the next round" background "system main walwriter"
+	check "left alone" background "$(tier "$checkpointer" | cut -d' ' -f1)"
+	sql main "ALTER SYSTEM RESET giveway.system_processes" >/dev/null
+	replace_table
+	reload main
+	check_soon "checkpointer again" time_sensitive "system main checkpointer"
+}
+
 imposed() {
 	sql main "SELECT imposed_tier, imposed_weight FROM giveway_stat_activity WHERE pid = $1"
 }
