@@ -1768,6 +1768,8 @@ case_daemon_asked() {
 		wait_until "[ -S '$at/hints.sock' ]" || problem="  no daemon"
 		began=$SECONDS
 		new_cluster "asks_$how" "giveway.hints_dir = '$at/bpf'"
+	check "what the status warns of" t "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
+		FROM giveway_status() WHERE item = 'slots'")"
 		start "asks_$how"
 		open_session "asks_$how"
 		say "$session" "SET giveway.tier = time_sensitive"
@@ -1782,6 +1784,8 @@ case_daemon_asked() {
 				cut -d' ' -f1 | grep -cx \$(head -1 '$work/asks_$how/checkpointer')"
 		fi
 		if [ $how = answer ]; then
+	check "the status does not warn" f "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
+		FROM giveway_status() WHERE item = 'slots'")"
 			# A report that is one statement, and its parallel workers.
 			sql "asks_$how" "CREATE TABLE pages AS SELECT generate_series(1, 1000) AS number"
 			PGOPTIONS="-c giveway.tier=background -c min_parallel_table_scan_size=0 \
