@@ -212,6 +212,7 @@ typedef struct Imposed
 extern void imposed_preload(void);
 extern void imposed_publish(struct giveway_slot *slot, Claim own);
 extern void imposed_withdraw(void);
+extern void imposed_discard(void);
 extern void imposed_demote(const PGPROC *leader, bool demoted);
 extern int	imposed_count(void);
 extern int	imposed_at(int number, Imposed *imposed);

@@ -172,6 +172,12 @@ passes_on(Node *command)
 }
 
 static void
+static bool
+is_discard_all(Node *command)
+{
+	return IsA(command, DiscardStmt) && castNode(DiscardStmt, command)->target == DISCARD_ALL;
+}
+
 end_statement(void)
 {
 	kept = false;
@@ -355,3 +361,5 @@ statement_preload(void)
 	previous_utility = ProcessUtility_hook;
 	ProcessUtility_hook = utility;
 }
+		if (is_discard_all(statement->utilityStmt))
+			imposed_discard();

@@ -647,6 +647,17 @@ case_set_without_the_right() {
 	check "is left alone" "cgroup 100" "$(tier "$session_pid")"
 	close_session "$session"
 }
+	open_session main worker
+	say "$session" "SELECT giveway_set(pg_backend_pid(), 'background', 1)"
+	check "by its client" "background 1" "$(tier "$session_pid")"
+	say "$session" "DISCARD ALL"
+	check "not for the pool's next" "time_sensitive 100" "$(tier "$session_pid")"
+	check "nothing is seen" "|" "$(imposed "$session_pid")"
+	sql main "SELECT giveway_set($session_pid, 'background', 1)" operator >/dev/null
+	say "$session" "DISCARD ALL"
+	check "by right it stays" "background 1" "$(tier "$session_pid")"
+	close_session "$session"
+
 
 # Workers have what was set for their leader, before they started or while they run.
 case_set_for_parallel_workers() {
