@@ -31,6 +31,11 @@ case_io_priority
 case_class_has_places
 case_class_queue_is_left
 case_class_nested_statements
+case_class_computes_in_a_place
+case_class_spare_place
+case_class_lowered_in_a_transaction
+case_class_queue_and_lock_table
+case_class_page_pins
 case_class_lock_holder_is_let_in
 case_class_demotes
 case_class_limits_settings
@@ -39,19 +44,19 @@ case_class_of_a_role
 case_class_under_load
 case_class_dumped
 case_class_rights
+case_class_tables_altered
 case_role_made_current
 case_role_of_a_group
 case_role_under_ceilings
 case_role_changed_elsewhere
+case_role_reads_what_concerns_it
 case_role_of_parallel_workers
 case_role_many
 case_table_replaced
-case_class_tables_altered
 case_table_says_replaced
 case_slot_taken
 case_header_written_over
 case_scribbled_over
-case_role_reads_what_concerns_it
 case_slots_exhausted
 case_every_slot_is_found
 case_daemon_asked
@@ -418,14 +423,9 @@ case_walsender() {
 # a ceiling.
 case_replication_has_ceilings() {
 	sql main "CREATE ROLE replicator LOGIN REPLICATION;
-		ALTER ROLE replicator SET giveway.max_tier = background" >/dev/null
+		ALTER ROLE replicator SET giveway.max_tier = background;
+		ALTER ROLE replicator SET giveway.max_weight = 3" >/dev/null
 	local mine="SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()"
-	check "SQL" background "$("$bin/psql" -X -A -t -q -c "$mine" \
-		"host=$work/main user=replicator dbname=postgres replication=database")"
-	check "SET" background "$("$bin/psql" -X -A -t -q -c "SET giveway.tier = time_sensitive" -c "$mine" \
-		"host=$work/main user=replicator dbname=postgres replication=database")"
-	sql main "ALTER ROLE replicator RESET giveway.max_tier" >/dev/null
-	check "without a ceiling" time_sensitive "$("$bin/psql" -X -A -t -q -c "$mine" \
 	local weight="SELECT weight FROM giveway_slots() WHERE pid = pg_backend_pid()"
 	check "the weight" 3 "$("$bin/psql" -X -A -t -q -c "$weight" \
 		"host=$work/main user=replicator dbname=postgres replication=database")"
@@ -434,15 +434,15 @@ case_replication_has_ceilings() {
 	sql main "ALTER ROLE replicator RESET giveway.max_weight" >/dev/null
 	check "no more than its kind has" 100 "$("$bin/psql" -X -A -t -q -c "SET giveway.weight = 300" \
 		-c "$weight" "host=$work/main user=replicator dbname=postgres replication=database")"
+	check "SQL" background "$("$bin/psql" -X -A -t -q -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	check "SET" background "$("$bin/psql" -X -A -t -q -c "SET giveway.tier = time_sensitive" -c "$mine" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	sql main "ALTER ROLE replicator RESET giveway.max_tier" >/dev/null
+	check "without a ceiling" time_sensitive "$("$bin/psql" -X -A -t -q -c "$mine" \
 		"host=$work/main user=replicator dbname=postgres replication=database")"
 }
 
-# first_line STATEMENT USER: of the result in main, without the details of an error.
-first_line() {
-	sql main "$1" "$2" | head -n 1
-}
-
-# imposed PID: what the view says was set for it.
 # Background workers with a database run what users have written, so that ceilings hold.
 case_subscriber_has_ceilings() {
 	new_cluster logical "wal_level = logical" \
@@ -480,6 +480,12 @@ case_system_process_of_another() {
 	check_soon "checkpointer again" time_sensitive "system main checkpointer"
 }
 
+# first_line STATEMENT USER: of the result in main, without the details of an error.
+first_line() {
+	sql main "$1" "$2" | head -n 1
+}
+
+# imposed PID: what the view says was set for it.
 imposed() {
 	sql main "SELECT imposed_tier, imposed_weight FROM giveway_stat_activity WHERE pid = $1"
 }
@@ -641,12 +647,6 @@ case_set_without_the_right() {
 	check "nor from another session" "background 50" "$(tier "$session_pid")"
 	close_session "$session"
 
-	open_session main postgres
-	check "a superuser's session" "$denied" \
-		"$(first_line "SELECT giveway_set($session_pid, 'background')" operator)"
-	check "is left alone" "cgroup 100" "$(tier "$session_pid")"
-	close_session "$session"
-}
 	open_session main worker
 	say "$session" "SELECT giveway_set(pg_backend_pid(), 'background', 1)"
 	check "by its client" "background 1" "$(tier "$session_pid")"
@@ -658,6 +658,12 @@ case_set_without_the_right() {
 	check "by right it stays" "background 1" "$(tier "$session_pid")"
 	close_session "$session"
 
+	open_session main postgres
+	check "a superuser's session" "$denied" \
+		"$(first_line "SELECT giveway_set($session_pid, 'background')" operator)"
+	check "is left alone" "cgroup 100" "$(tier "$session_pid")"
+	close_session "$session"
+}
 
 # Workers have what was set for their leader, before they started or while they run.
 case_set_for_parallel_workers() {
@@ -875,12 +881,19 @@ case_class_nested_statements() {
 	await "$session"
 	await "$second"
 	close_session "$second"
-	# COMMIT stores the rows of a cursor, and does not wait.
-	say "$session" "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; INSERT INTO child VALUES (1)"
+	# COMMIT does not wait, but to store the rows of a cursor.
+	say "$session" "BEGIN; INSERT INTO child VALUES (1)"
 	occupy
 	say "$session" "COMMIT"
 	check "COMMIT" "" "$said"
 	vacate
+	say "$session" "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; INSERT INTO child VALUES (1)"
+	occupy
+	begin "$session" "COMMIT"
+	check_soon "COMMIT with rows to compute" "desk|waiting" "class_state $session_pid"
+	vacate
+	await "$session"
+	check "stored" "" "$said"
 	say "$session" "FETCH ALL FROM h"
 	check "the cursor" "1
 2
@@ -888,78 +901,6 @@ case_class_nested_statements() {
 	close_session "$session"
 }
 
-# Who waits in the queue with a lock that one who runs wants gets in.
-case_class_lock_holder_is_let_in() {
-	local holder
-	sql main "CREATE TABLE clerk.account (n int); INSERT INTO clerk.account VALUES (1);
-		ALTER TABLE clerk.account OWNER TO clerk" >/dev/null
-	set_class concurrency=1
-	open_session main clerk
-	holder=$session
-	open_session main clerk
-	say "$holder" "BEGIN; UPDATE account SET n = n + 1"
-	begin "$session" "UPDATE account SET n = n + 1"
-	check_soon "the other has the place" "desk|running" "class_state $session_pid"
-	say "$holder" "SELECT n FROM account"
-	check "the holder goes on" 2 "$said"
-	check "counted" 1 "$(class desk let_in)"
-	say "$holder" "COMMIT"
-	await "$session"
-	check "and so does the other" 3 "$(sql main "SELECT n FROM clerk.account")"
-	# A lock that nobody waits for helps nobody.
-	begin "$session" "SELECT pg_sleep(2.5)"
-	check_soon "runs" "desk|running" "class_state $session_pid"
-	say "$holder" "BEGIN; LOCK TABLE account; SELECT 1"
-	check "still as many" 1 "$(class desk let_in)"
-	close_session "$holder"
-	close_session "$session"
-}
-
-# A statement that has used its CPU time goes on in the background, until it ends.
-case_class_demotes() {
-	local force="SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
-		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
-	sql main "ALTER ROLE clerk SET giveway.tier = time_sensitive" >/dev/null
-	set_class "demote_after='300ms'"
-	open_session main clerk
-	say "$session" "SELECT giveway_test_burn(0.1)"
-	begin "$session" "SELECT giveway_test_burn(6)"
-	check "before" "time_sensitive 100" "$(tier "$session_pid")"
-	check_soon "demoted" "background 100" "tier $session_pid"
-	check "seen" t "$(sql main "SELECT demoted FROM giveway_stat_activity WHERE pid = $session_pid")"
-	check "raised by right all the same" "time_sensitive 100" "$(
-		sql main "SELECT giveway_set($session_pid, 'time_sensitive')" >/dev/null; tier "$session_pid")"
-	check "and left alone again" "background 100" "$(
-		sql main "SELECT giveway_set($session_pid)" >/dev/null; tier "$session_pid")"
-	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
-	await "$session"
-	check "restored after an error" "time_sensitive 100" "$(tier "$session_pid")"
-	check "counted" 1 "$(class desk demotions)"
-	# Sleep is no CPU time, and neither is what statements before it used.
-	say "$session" "SELECT pg_sleep(2.2)"
-	begin "$session" "SELECT giveway_test_burn(0.1), pg_sleep(2.2)"
-	await "$session"
-	check "not counted" 1 "$(class desk demotions)"
-	# Workers' CPU time counts, and they are demoted with their leader.
-	say "$session" "$force"
-	begin "$session" "SELECT count(giveway_test_burn(0.1)) FROM many"
-	check_soon "workers" "background|100" workers
-	check "their leader" "background 100" "$(tier "$session_pid")"
-	await "$session"
-	check "restored" "time_sensitive 100" "$(tier "$session_pid")"
-	check "counted once" 2 "$(class desk demotions)"
-	close_session "$session"
-	sql main "ALTER ROLE clerk RESET giveway.tier" >/dev/null
-}
-
-# work_mem and parallel workers of the class are its sessions' default, and their most.
-case_class_limits_settings() {
-	local show="SHOW work_mem"
-	sql main "ALTER ROLE clerk SET work_mem = '9MB'" >/dev/null
-	set_class work_mem=8192 max_parallel_workers_per_gather=1
-	open_session main clerk
-	say "$session" "SELECT current_setting('work_mem'), current_setting('max_parallel_workers_per_gather')"
-	check "defaults" "8MB|1" "$said"
 # Whatever computes for a client does so in a place, outside of queries, too.
 case_class_computes_in_a_place() {
 	local statement
@@ -1119,6 +1060,90 @@ case_class_page_pins() {
 	close_session "$session"
 }
 
+# Who waits in the queue with a lock that one who runs wants gets in.
+case_class_lock_holder_is_let_in() {
+	local holder before
+	sql main "CREATE TABLE clerk.account (n int); INSERT INTO clerk.account VALUES (1);
+		ALTER TABLE clerk.account OWNER TO clerk" >/dev/null
+	set_class concurrency=1
+	open_session main clerk
+	holder=$session
+	open_session main clerk
+	before=$(class desk let_in)
+	say "$holder" "BEGIN; UPDATE account SET n = n + 1"
+	begin "$session" "UPDATE account SET n = n + 1"
+	check_soon "the other has the place" "desk|running" "class_state $session_pid"
+	say "$holder" "SELECT n FROM account"
+	check "the holder goes on" 2 "$said"
+	check "counted" 1 "$(class desk "let_in - $before")"
+	say "$holder" "COMMIT"
+	await "$session"
+	check "and so does the other" 3 "$(sql main "SELECT n FROM clerk.account")"
+	# So does one whose snapshot keeps an index from being made.
+	say "$holder" "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"
+	begin "$session" "CREATE INDEX CONCURRENTLY ON account (n)"
+	check_soon "it waits for the snapshot" virtualxid "sql main 'SELECT wait_event
+		FROM pg_stat_activity WHERE pid = $session_pid'"
+	say "$holder" "SELECT 'goes on'"
+	check "who has it" "goes on" "$said"
+	check "counted, too" 2 "$(class desk "let_in - $before")"
+	say "$holder" "COMMIT"
+	await "$session"
+	# A lock that nobody waits for helps nobody.
+	begin "$session" "SELECT pg_sleep(2.5)"
+	check_soon "runs" "desk|running" "class_state $session_pid"
+	say "$holder" "BEGIN; LOCK TABLE account; SELECT 1"
+	check "still as many" 2 "$(class desk "let_in - $before")"
+	close_session "$holder"
+	close_session "$session"
+}
+
+# A statement that has used its CPU time goes on in the background, until it ends.
+case_class_demotes() {
+	local force="SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+		SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = off"
+	sql main "ALTER ROLE clerk SET giveway.tier = time_sensitive" >/dev/null
+	set_class "demote_after='300ms'"
+	open_session main clerk
+	say "$session" "SELECT giveway_test_burn(0.1)"
+	begin "$session" "SELECT giveway_test_burn(6)"
+	check "before" "time_sensitive 100" "$(tier "$session_pid")"
+	check_soon "demoted" "background 100" "tier $session_pid"
+	check "seen" t "$(sql main "SELECT demoted FROM giveway_stat_activity WHERE pid = $session_pid")"
+	check "raised by right all the same" "time_sensitive 100" "$(
+		sql main "SELECT giveway_set($session_pid, 'time_sensitive')" >/dev/null; tier "$session_pid")"
+	check "and left alone again" "background 100" "$(
+		sql main "SELECT giveway_set($session_pid)" >/dev/null; tier "$session_pid")"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
+	await "$session"
+	check "restored after an error" "time_sensitive 100" "$(tier "$session_pid")"
+	check "counted" 1 "$(class desk demotions)"
+	# Sleep is no CPU time, and neither is what statements before it used.
+	say "$session" "SELECT pg_sleep(2.2)"
+	begin "$session" "SELECT giveway_test_burn(0.1), pg_sleep(2.2)"
+	await "$session"
+	check "not counted" 1 "$(class desk demotions)"
+	# Workers' CPU time counts, and they are demoted with their leader.
+	say "$session" "$force"
+	begin "$session" "SELECT count(giveway_test_burn(0.1)) FROM many"
+	check_soon "workers" "background|100" workers
+	check "their leader" "background 100" "$(tier "$session_pid")"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
+	await "$session"
+	check "restored" "time_sensitive 100" "$(tier "$session_pid")"
+	check "counted once" 2 "$(class desk demotions)"
+	close_session "$session"
+	sql main "ALTER ROLE clerk RESET giveway.tier" >/dev/null
+}
+
+# work_mem and parallel workers of the class are its sessions' default, and their most.
+case_class_limits_settings() {
+	local show="SHOW work_mem"
+	sql main "ALTER ROLE clerk SET work_mem = '9MB'" >/dev/null
+	set_class work_mem=8192 max_parallel_workers_per_gather=1
+	open_session main clerk
+	say "$session" "SELECT current_setting('work_mem'), current_setting('max_parallel_workers_per_gather')"
+	check "defaults" "8MB|1" "$said"
 	say "$session" "SET work_mem = '1GB'"
 	say "$session" "SELECT current_setting('work_mem')"
 	check "cut" 8MB "$said"
@@ -1135,6 +1160,13 @@ case_class_page_pins() {
 	check "in a function" 8MB "$said"
 	say "$session" "SHOW work_mem"
 	check "after that" 2MB "$said"
+	say "$session" "BEGIN; DECLARE c CURSOR FOR SELECT current_setting('work_mem') FROM many"
+	say "$session" "SET LOCAL work_mem = '1GB'; FETCH 1 FROM c"
+	check "before a FETCH" 8MB "$said"
+	say "$session" "COMMIT"
+	say "$session" "SET hash_mem_multiplier = 1000"
+	say "$session" "SELECT current_setting('hash_mem_multiplier')"
+	check "what hashes may take of it" 2 "$said"
 	say "$session" "RESET ALL"
 	say "$session" "SHOW work_mem"
 	check "RESET" 8MB "$said"
@@ -1219,13 +1251,6 @@ case_class_of_a_role() {
 	sql main "DROP ROLE staff" >/dev/null
 	expect all
 	check "superusers" 1 "$(sql main "SELECT 1")"
-	say "$session" "BEGIN; DECLARE c CURSOR FOR SELECT current_setting('work_mem') FROM many"
-	say "$session" "SET LOCAL work_mem = '1GB'; FETCH 1 FROM c"
-	check "before a FETCH" 8MB "$said"
-	say "$session" "COMMIT"
-	say "$session" "SET hash_mem_multiplier = 1000"
-	say "$session" "SELECT current_setting('hash_mem_multiplier')"
-	check "what hashes may take of it" 2 "$said"
 	sql main "ALTER ROLE clerk SUPERUSER" >/dev/null
 	say "$session" "SELECT 'in'"
 	check "one who becomes one" in "$said"
@@ -1312,6 +1337,32 @@ case_class_rights() {
 	sql main "DELETE FROM giveway_class; ALTER ROLE clerk RESET ALL" >/dev/null
 }
 
+# Whatever their owner does to the tables of classes, the server runs on.
+case_class_tables_altered() {
+	sql main "CREATE DATABASE altered" >/dev/null
+	sql main "CREATE EXTENSION giveway; GRANT USAGE ON SCHEMA public TO clerk;
+		INSERT INTO giveway_class (class, concurrency, queue_timeout) VALUES ('desk', 0, '0');
+		INSERT INTO giveway_class_role VALUES ('-', 'desk');
+		ALTER TABLE giveway_class_role ALTER COLUMN class DROP NOT NULL;
+		INSERT INTO giveway_class_role VALUES ('clerk', NULL);
+		ALTER TABLE giveway_class_role DROP CONSTRAINT giveway_class_role_class_fkey,
+			DROP CONSTRAINT giveway_class_role_pkey;
+		ALTER TABLE giveway_class_role ALTER COLUMN role DROP NOT NULL;
+		INSERT INTO giveway_class_role VALUES (NULL, 'desk');
+		ALTER TABLE giveway_class DROP CONSTRAINT giveway_class_pkey;
+		ALTER TABLE giveway_class ALTER COLUMN class DROP NOT NULL;
+		INSERT INTO giveway_class VALUES (NULL, 1)" postgres altered >/dev/null
+	check "nulls are skipped" 1 "$(sql main "SELECT 1" clerk altered | grep -c '^ERROR:  there was no place')"
+	sql main "ALTER TABLE giveway_class ALTER COLUMN queue_timeout DROP DEFAULT,
+		DROP CONSTRAINT giveway_class_queue_timeout_check;
+		ALTER TABLE giveway_class ALTER COLUMN queue_timeout TYPE boolean USING true" postgres altered >/dev/null
+	check "another type" 1 "$(sql main "SELECT 1" clerk altered)"
+	check_soon "said in the log" t "grep -q 'no class holds' '$work/main/log' && echo t"
+	sql main "ALTER TABLE giveway_class DROP COLUMN queue_timeout CASCADE" postgres altered >/dev/null
+	check "a column less" 1 "$(sql main "SELECT 1" clerk altered)"
+	sql main "DROP DATABASE altered" >/dev/null
+}
+
 # follow MODE: from now on sessions in main follow roles so.
 follow() {
 	sql main "ALTER SYSTEM SET giveway.follow_role = $1" >/dev/null
@@ -1396,32 +1447,6 @@ case_role_of_a_group() {
 	close_session "$session"
 	# The group's ceiling holds for SQL in a replication connection, too.
 	sql main "ALTER ROLE shop SET giveway.max_tier = background; GRANT shop TO replicator" >/dev/null
-# Whatever their owner does to the tables of classes, the server runs on.
-case_class_tables_altered() {
-	sql main "CREATE DATABASE altered" >/dev/null
-	sql main "CREATE EXTENSION giveway; GRANT USAGE ON SCHEMA public TO clerk;
-		INSERT INTO giveway_class (class, concurrency, queue_timeout) VALUES ('desk', 0, '0');
-		INSERT INTO giveway_class_role VALUES ('-', 'desk');
-		ALTER TABLE giveway_class_role ALTER COLUMN class DROP NOT NULL;
-		INSERT INTO giveway_class_role VALUES ('clerk', NULL);
-		ALTER TABLE giveway_class_role DROP CONSTRAINT giveway_class_role_class_fkey,
-			DROP CONSTRAINT giveway_class_role_pkey;
-		ALTER TABLE giveway_class_role ALTER COLUMN role DROP NOT NULL;
-		INSERT INTO giveway_class_role VALUES (NULL, 'desk');
-		ALTER TABLE giveway_class DROP CONSTRAINT giveway_class_pkey;
-		ALTER TABLE giveway_class ALTER COLUMN class DROP NOT NULL;
-		INSERT INTO giveway_class VALUES (NULL, 1)" postgres altered >/dev/null
-	check "nulls are skipped" 1 "$(sql main "SELECT 1" clerk altered | grep -c '^ERROR:  there was no place')"
-	sql main "ALTER TABLE giveway_class ALTER COLUMN queue_timeout DROP DEFAULT,
-		DROP CONSTRAINT giveway_class_queue_timeout_check;
-		ALTER TABLE giveway_class ALTER COLUMN queue_timeout TYPE boolean USING true" postgres altered >/dev/null
-	check "another type" 1 "$(sql main "SELECT 1" clerk altered)"
-	check_soon "said in the log" t "grep -q 'no class holds' '$work/main/log' && echo t"
-	sql main "ALTER TABLE giveway_class DROP COLUMN queue_timeout CASCADE" postgres altered >/dev/null
-	check "a column less" 1 "$(sql main "SELECT 1" clerk altered)"
-	sql main "DROP DATABASE altered" >/dev/null
-}
-
 	check "replication=database" background "$("$bin/psql" -X -A -t -q \
 		-c "SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()" \
 		"host=$work/main user=replicator dbname=postgres replication=database")"
@@ -1516,6 +1541,55 @@ case_role_changed_elsewhere() {
 	follow off
 }
 
+# Sessions read the settings of roles again after changes of tiers and weights only.
+case_role_reads_what_concerns_it() {
+	local before elapsed altering
+	sql main "ALTER ROLE authenticator SET giveway.follow_role = current;
+		CREATE ROLE bystander; ALTER ROLE customer SET giveway.weight = 61" >/dev/null
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	# reads: how often this session, the only one that follows roles, has gone through them.
+	reads() {
+		say "$session" "SELECT pg_stat_force_next_flush()"
+		sql main "SELECT pg_stat_get_numscans('pg_db_role_setting'::regclass)"
+	}
+	before=$(reads)
+	sql main "ALTER ROLE bystander SET search_path = elsewhere; ALTER ROLE customer SET work_mem = '5MB'" >/dev/null
+	say "$session" "SELECT 1"
+	sql main "ALTER ROLE bystander PASSWORD 'secret'; GRANT bystander TO app; CREATE ROLE other;
+		ALTER DATABASE postgres SET giveway.weight = 100" >/dev/null
+	say "$session" "SELECT 1"
+	check "what does not concern it" "$before" "$(reads)"
+	sql main "ALTER ROLE customer SET giveway.weight = 62" >/dev/null
+	say "$session" "SELECT 1"
+	check "what does" "time_sensitive 62" "$(tier "$session_pid")"
+	check "is read once" $((before + 1)) "$(reads)"
+	sql main "ALTER ROLE customer RESET giveway.weight" >/dev/null
+	say "$session" "SELECT 1"
+	check "what is taken back" "time_sensitive 100" "$(tier "$session_pid")"
+	# Where many roles have settings, it rests between two times: here for 200 ms.
+	sql main "INSERT INTO pg_db_role_setting SELECT 0, 1000000000 + i, '{search_path=x}' FROM generate_series(1, 20000) i" >/dev/null
+	before=$(reads)
+	sql main "DO \$\$ BEGIN FOR i IN 1..100000000 LOOP
+		EXECUTE format('ALTER ROLE customer SET giveway.weight = %s', 50 + i % 9); COMMIT; END LOOP; END \$\$" >/dev/null &
+	altering="SELECT pid FROM pg_stat_activity WHERE query LIKE 'DO%ALTER ROLE customer%'"
+	wait_until "[ -n \"\$(sql main \"\$altering\")\" ]" || problem="$problem  nobody alters roles
+"
+	say "$session" "CREATE TEMP TABLE began AS SELECT clock_timestamp() AS at"
+	say "$session" "DO \$\$ BEGIN FOR i IN 1..300 LOOP PERFORM 1; COMMIT; PERFORM pg_sleep(0.001); END LOOP; END \$\$"
+	say "$session" "SELECT (extract(epoch FROM clock_timestamp() - at) * 1000)::int FROM began"
+	elapsed=$said
+	check "reads within $elapsed ms" t "$(sql main "SELECT $(reads) - $before <= $elapsed / 200 + 2")"
+	sql main "SELECT pg_cancel_backend(pid) FROM ($altering) AS a" >/dev/null
+	wait $!
+	sql main "ALTER ROLE customer SET giveway.weight = 70" >/dev/null
+	check_soon "in the end" "time_sensitive 70" "say $session 'SELECT 1'; tier $session_pid"
+	sql main "DELETE FROM pg_db_role_setting WHERE setrole > 1000000000" >/dev/null
+	close_session "$session"
+	sql main "ALTER ROLE authenticator RESET giveway.follow_role; ALTER ROLE customer RESET work_mem;
+		ALTER DATABASE postgres RESET giveway.weight; DROP ROLE bystander, other; ALTER ROLE customer RESET giveway.weight" >/dev/null
+}
+
 # Workers have what their leader's role in effect says, and function settings of their own.
 case_role_of_parallel_workers() {
 	sql main "GRANT SELECT ON many TO customer; GRANT EXECUTE ON FUNCTION giveway_test_burn TO customer;
@@ -1599,55 +1673,6 @@ case_table_says_replaced() {
 		check "still there" "time_sensitive 100" "$(tier "$session_pid")"
 	done
 	check "mappings of a session" 1 "$(tables_mapped "$session_pid")"
-# Sessions read the settings of roles again after changes of tiers and weights only.
-case_role_reads_what_concerns_it() {
-	local before elapsed altering
-	sql main "ALTER ROLE authenticator SET giveway.follow_role = current;
-		CREATE ROLE bystander; ALTER ROLE customer SET giveway.weight = 61" >/dev/null
-	open_session main authenticator
-	say "$session" "SET ROLE customer"
-	# reads: how often this session, the only one that follows roles, has gone through them.
-	reads() {
-		say "$session" "SELECT pg_stat_force_next_flush()"
-		sql main "SELECT pg_stat_get_numscans('pg_db_role_setting'::regclass)"
-	}
-	before=$(reads)
-	sql main "ALTER ROLE bystander SET search_path = elsewhere; ALTER ROLE customer SET work_mem = '5MB'" >/dev/null
-	say "$session" "SELECT 1"
-	sql main "ALTER ROLE bystander PASSWORD 'secret'; GRANT bystander TO app; CREATE ROLE other;
-		ALTER DATABASE postgres SET giveway.weight = 100" >/dev/null
-	say "$session" "SELECT 1"
-	check "what does not concern it" "$before" "$(reads)"
-	sql main "ALTER ROLE customer SET giveway.weight = 62" >/dev/null
-	say "$session" "SELECT 1"
-	check "what does" "time_sensitive 62" "$(tier "$session_pid")"
-	check "is read once" $((before + 1)) "$(reads)"
-	sql main "ALTER ROLE customer RESET giveway.weight" >/dev/null
-	say "$session" "SELECT 1"
-	check "what is taken back" "time_sensitive 100" "$(tier "$session_pid")"
-	# Where many roles have settings, it rests between two times: here for 200 ms.
-	sql main "INSERT INTO pg_db_role_setting SELECT 0, 1000000000 + i, '{search_path=x}' FROM generate_series(1, 20000) i" >/dev/null
-	before=$(reads)
-	sql main "DO \$\$ BEGIN FOR i IN 1..100000000 LOOP
-		EXECUTE format('ALTER ROLE customer SET giveway.weight = %s', 50 + i % 9); COMMIT; END LOOP; END \$\$" >/dev/null &
-	altering="SELECT pid FROM pg_stat_activity WHERE query LIKE 'DO%ALTER ROLE customer%'"
-	wait_until "[ -n \"\$(sql main \"\$altering\")\" ]" || problem="$problem  nobody alters roles
-"
-	say "$session" "CREATE TEMP TABLE began AS SELECT clock_timestamp() AS at"
-	say "$session" "DO \$\$ BEGIN FOR i IN 1..300 LOOP PERFORM 1; COMMIT; PERFORM pg_sleep(0.001); END LOOP; END \$\$"
-	say "$session" "SELECT (extract(epoch FROM clock_timestamp() - at) * 1000)::int FROM began"
-	elapsed=$said
-	check "reads within $elapsed ms" t "$(sql main "SELECT $(reads) - $before <= $elapsed / 200 + 2")"
-	sql main "SELECT pg_cancel_backend(pid) FROM ($altering) AS a" >/dev/null
-	wait $!
-	sql main "ALTER ROLE customer SET giveway.weight = 70" >/dev/null
-	check_soon "in the end" "time_sensitive 70" "say $session 'SELECT 1'; tier $session_pid"
-	sql main "DELETE FROM pg_db_role_setting WHERE setrole > 1000000000" >/dev/null
-	close_session "$session"
-	sql main "ALTER ROLE authenticator RESET giveway.follow_role; ALTER ROLE customer RESET work_mem;
-		ALTER DATABASE postgres RESET giveway.weight; DROP ROLE bystander, other; ALTER ROLE customer RESET giveway.weight" >/dev/null
-}
-
 	check "mappings of the launcher" 1 "$(tables_mapped "$speaker")"
 	close_session "$session"
 	replace_table
@@ -1743,6 +1768,8 @@ case_slots_exhausted() {
 	check "SET all the same" "" "$said"
 	say "$session" "SELECT value FROM giveway_status() WHERE item = 'this session'"
 	check "status" "has no slot: there was no room; it will try again" "$said"
+	check "what the status warns of" t "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
+		FROM giveway_status() WHERE item = 'slots'")"
 	check "locks" "none" \
 		"$(sql main "SELECT replace(giveway_test_reader(2), 'no slot', 'none')")"
 	replace_table
@@ -1757,6 +1784,8 @@ case_every_slot_is_found() {
 	"$table" fill "$slots" 12
 	open_session main app
 	check_soon "one of the last slots" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	check "the status does not warn" f "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
+		FROM giveway_status() WHERE item = 'slots'")"
 	check "in the view" "time_sensitive" \
 		"$(sql main "SELECT tier FROM giveway_slots() WHERE pid = $session_pid")"
 	close_session "$session"
@@ -1779,8 +1808,6 @@ case_daemon_asked() {
 		wait_until "[ -S '$at/hints.sock' ]" || problem="  no daemon"
 		began=$SECONDS
 		new_cluster "asks_$how" "giveway.hints_dir = '$at/bpf'"
-	check "what the status warns of" t "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
-		FROM giveway_status() WHERE item = 'slots'")"
 		start "asks_$how"
 		open_session "asks_$how"
 		say "$session" "SET giveway.tier = time_sensitive"
@@ -1795,8 +1822,6 @@ case_daemon_asked() {
 				cut -d' ' -f1 | grep -cx \$(head -1 '$work/asks_$how/checkpointer')"
 		fi
 		if [ $how = answer ]; then
-	check "the status does not warn" f "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
-		FROM giveway_status() WHERE item = 'slots'")"
 			# A report that is one statement, and its parallel workers.
 			sql "asks_$how" "CREATE TABLE pages AS SELECT generate_series(1, 1000) AS number"
 			PGOPTIONS="-c giveway.tier=background -c min_parallel_table_scan_size=0 \
