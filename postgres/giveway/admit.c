@@ -9,7 +9,7 @@
  *
  * STATES of a session's place:
  *
- *		NONE --enter, free--------------------> RUNS --leave--> NONE
+ *		NONE --enter, free--------------------> RUNS --leave, or taken back--> NONE
  *		  \--enter, full--> WAITS --granted----/
  *		                      \--cancelled, timed out, terminated--> NONE
  *
@@ -19,17 +19,29 @@
  *		enter		lock; free and nobody waits: RUNS; else: append, WAITS; unlock
  *		leave		lock; NONE; while free: the first that waits: RUNS, set its latch; unlock
  *		waiting		look at one's place whenever the latch is set, and once a second
+ *		full		lock; who has a spare place and waits for its client: NONE; unlock
+ *
+ * A place is spare if its session has taken it for what its client is about to ask for,
+ * such as the run of a statement that was planned.  A session that finds its place taken
+ * back enters again.
  *
  * Whoever leaves hands the place over, so that nobody overtakes the queue.  Each that
  * enters, and each that waits once a second, brings the limit of the entry up to date from
- * its own view of the class's row; a raised limit so lets the queue in.
+ * its own view of the class's row; a raised limit so lets the queue in.  class.c has looked
+ * for changes a moment before: what a session that was held up between the two writes
+ * holds until the next that enters or looks.
  *
  * NO DEADLOCK.  A statement in the middle of a transaction may hold locks for which those
  * that run wait.  So once a second (first after deadlock_timeout) a waiting session looks
  * whether anybody waits for a lock that it holds, and if so takes a place beyond the
- * limit; column "let_in" counts them.  Only a session's outermost statement enters, so no
- * session waits for itself.  No other lock is taken while an entry is locked, but the
- * spinlocks of imposed.c.
+ * limit; column "let_in" counts them.  So does one that may have pinned a page, if anybody
+ * waits for a pin: whose it is nobody can tell.  Only a session's outermost statement
+ * enters, so no session waits for itself.  No other lock is taken while an entry is locked,
+ * but the spinlocks of imposed.c.
+ *
+ * A LOOK costs a pass over the processes, and a partition of the lock table, shared and for
+ * a moment, for each that waits for a lock.  What this session holds it knows by itself.
+ * So many that wait cost little more than their number.
  *
  * DEMOTION.  The launcher looks at the CPU time of statements that run, with their
  * parallel workers', once a second, and demotes those that have used what their class
@@ -48,11 +60,11 @@
  *      by pg_terminate_backend() or by itself.  After SIGKILL the server makes its shared
  *      memory anew (not asserted).
  *
- * WEAKNESSES.  A statement that waits has its snapshot and its tables' weakest locks
- * already: it sees the database as it was when it came, and VACUUM keeps what it could
- * see.  Sessions that wait for one another other than by locks, say through dblink, are
- * not seen to: queue_timeout ends that.  Two sessions that work together can get beyond
- * the limit by the rule against deadlocks.
+ * WEAKNESSES.  A statement that waits has a snapshot and its tables' weakest locks
+ * already: VACUUM keeps what it could see; one that was planned before sees the database
+ * as it was when it came.  Sessions that wait for one another other than by locks, say
+ * through dblink, are not seen to: queue_timeout ends that.  Two sessions that work
+ * together can get beyond the limit by the rule against deadlocks.
  */
 #include "postgres.h"
 
@@ -69,7 +81,6 @@
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -78,6 +89,11 @@
 /* A waiting session looks around so often. */
 #define LOOK_MS 1000
 #define NOBODY (-1)
+
+/* The part of a wait event that is its class, and the class of who waits until nobody
+ * else has a page pinned.  Versions give that different names. */
+#define WAIT_CLASS 0xFF000000U
+#define WAIT_FOR_PIN 0x04000000U
 
 typedef enum State
 {
@@ -98,6 +114,7 @@ typedef struct Place
 	uint64		cpu_allowed_ns; /* 0: any amount */
 	uint64		cpu_began_ns;	/* the process's CPU time when it was let in */
 	bool		demoted;
+	bool		spare;			/* others may have it while its client is waited for */
 	/* The rest has no lock. */
 	pg_atomic_uint64 cpu_of_workers_ns; /* of those that have ended */
 	int			counted;		/* this worker's pid, once it is in its leader's sum */
@@ -418,6 +435,36 @@ take_out(Entry *entry, int number)
 	place->state = PLACE_NONE;
 }
 
+/* It runs no longer. */
+static void
+stop_running(Entry *entry, int number)
+{
+	Place	   *place = &places[number];
+
+	Assert(place->state == PLACE_RUNS && entry->usage.running > 0);
+	entry->usage.running--;
+	place->state = PLACE_NONE;
+	if (place->demoted)
+		imposed_demote(process_of(number), false);
+	place->demoted = false;
+}
+
+/* Take the spare places of those that wait for their clients. */
+static void
+take_back(Entry *entry)
+{
+	for (int number = 0; number < MaxBackends; number++)
+	{
+		if (places[number].state != PLACE_RUNS)
+			continue;
+		/* Paired with the barrier in begin(). */
+		pg_read_barrier();
+		if (places[number].entry == entry - entries && places[number].spare &&
+			process_of(number)->wait_event_info == WAIT_EVENT_CLIENT_READ)
+			stop_running(entry, number);
+	}
+}
+
 /* Let in from the queue whoever has room. */
 static void
 grant(Entry *entry)
@@ -433,6 +480,16 @@ grant(Entry *entry)
 	}
 }
 
+/* This is the limit now: let in whoever has room. */
+static void
+set_limit(Entry *entry, int limit)
+{
+	entry->limit = limit;
+	if (!is_free(entry))
+		take_back(entry);
+	grant(entry);
+}
+
 /* ---- waiting ---- */
 
 static State
@@ -446,16 +503,51 @@ state_now(Place *place)
 	return state;
 }
 
-/* Whether one waits for what the other holds. */
+/* Which lock this process waits for, and how; false if it does not wait any more. */
 static bool
-waits_for(const LockInstanceData *waiter, const LockInstanceData *holder)
+awaits(PGPROC *proc, LOCKTAG *tag, LOCKMODE *mode)
 {
-	if (waiter->waitLockMode == NoLock || waiter->pid == holder->pid ||
-		memcmp(&waiter->locktag, &holder->locktag, sizeof(LOCKTAG)) != 0)
+	LOCK	   *lock = *(LOCK *volatile *) &proc->waitLock;
+	LWLock	   *partition;
+	bool		found;
+
+	if (lock == NULL)
 		return false;
+	/* Perhaps torn, or of another lock by now: that shows with its partition locked. */
+	*tag = lock->tag;
+	partition = LockHashPartitionLock(LockTagHashCode(tag));
+	LWLockAcquire(partition, LW_SHARED);
+	found = proc->waitLock == lock && memcmp(tag, &lock->tag, sizeof(*tag)) == 0;
+	*mode = proc->waitLockMode;
+	LWLockRelease(partition);
+	return found;
+}
+
+/* Whether this is the lock of this session's transaction by its virtual number, which is no
+ * lock until somebody waits for it, and then not in the table of its own. */
+static bool
+is_own_transaction(const LOCKTAG *tag)
+{
+	VirtualTransactionId mine;
+	LOCKTAG		own;
+
+	GET_VXID_FROM_PGPROC(mine, *MyProc);
+	SET_LOCKTAG_VIRTUALTRANSACTION(own, mine);
+	return memcmp(tag, &own, sizeof(own)) == 0;
+}
+
+/* Whether this session holds the lock in a way that excludes the other. */
+static bool
+holds_against(const LOCKTAG *tag, LOCKMODE wanted)
+{
+	if (is_own_transaction(tag))
+		return true;
 	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
-		if ((holder->holdMask & LOCKBIT_ON(mode)) &&
-			DoLockModesConflict(mode, waiter->waitLockMode))
+#if PG_VERSION_NUM >= 170000
+		if (DoLockModesConflict(mode, wanted) && LockHeldByMe(tag, mode, false))
+#else
+		if (DoLockModesConflict(mode, wanted) && LockHeldByMe(tag, mode))
+#endif
 			return true;
 	return false;
 }
@@ -464,16 +556,27 @@ waits_for(const LockInstanceData *waiter, const LockInstanceData *holder)
 static bool
 blocks_somebody(void)
 {
-	LockData   *all = GetLockStatusData();
-	bool		blocks = false;
+	for (int number = 0; number < MaxBackends; number++)
+	{
+		PGPROC	   *proc = process_of(number);
+		LOCKTAG		tag;
+		LOCKMODE	mode;
 
-	for (int i = 0; i < all->nelements && !blocks; i++)
-		if (all->locks[i].pid == MyProcPid)
-			for (int j = 0; j < all->nelements && !blocks; j++)
-				blocks = waits_for(&all->locks[j], &all->locks[i]);
-	pfree(all->locks);
-	pfree(all);
-	return blocks;
+		if (proc != MyProc && pg_atomic_read_u64(&proc->waitStart) != 0 &&
+			awaits(proc, &tag, &mode) && holds_against(&tag, mode))
+			return true;
+	}
+	return false;
+}
+
+/* Whether any process waits until nobody else has a page pinned. */
+static bool
+somebody_awaits_pin(void)
+{
+	for (int number = 0; number < ProcGlobal->allProcCount; number++)
+		if ((process_of(number)->wait_event_info & WAIT_CLASS) == WAIT_FOR_PIN)
+			return true;
+	return false;
 }
 
 /* Take a place beyond the limit, lest somebody who has one waits for this session. */
@@ -526,16 +629,13 @@ give_up(Place *place, const Limits *limits)
 static bool
 is_still_mine(Place *place, Limits *limits)
 {
-	const Limits *now;
+	const Limits *now = class_limits();
 
-	AcceptInvalidationMessages();
-	now = class_limits();
 	if (now == NULL || strcmp(NameStr(now->class), NameStr(limits->class)) != 0)
 		return false;
 	*limits = *now;
 	LWLockAcquire(lock_of(place->entry), LW_EXCLUSIVE);
-	entries[place->entry].limit = limits->concurrency;
-	grant(&entries[place->entry]);
+	set_limit(&entries[place->entry], limits->concurrency);
 	LWLockRelease(lock_of(place->entry));
 	return true;
 }
@@ -563,7 +663,7 @@ ms_until(TimestampTz then)
 
 /* Wait for a place.  False: the class is not this session's any more. */
 static bool
-wait_for_place(Place *place, Limits *limits)
+wait_for_place(Place *place, Limits *limits, bool pins)
 {
 	TimestampTz began = GetCurrentTimestamp();
 	TimestampTz look = TimestampTzPlusMilliseconds(began, Min(DeadlockTimeout, LOOK_MS));
@@ -583,7 +683,7 @@ wait_for_place(Place *place, Limits *limits)
 		{
 			if (!is_still_mine(place, limits))
 				return false;
-			if (blocks_somebody())
+			if (blocks_somebody() || (pins && somebody_awaits_pin()))
 				let_in(place);
 			look = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), LOOK_MS);
 			continue;
@@ -605,9 +705,28 @@ leave_at_exit(int code, Datum arg)
 	admit_leave();
 }
 
+/* Whether this session has a place already, which is spare from now on, or is not. */
+static bool
+goes_on(Place *place, bool spare)
+{
+	bool		runs;
+
+	/* Only this process makes it anything else than PLACE_NONE. */
+	if (place->state == PLACE_NONE)
+		return false;
+	/* Should it be taken back at this moment, what comes next finds out. */
+	if (spare && place->spare)
+		return true;
+	LWLockAcquire(lock_of(place->entry), LW_EXCLUSIVE);
+	runs = place->state == PLACE_RUNS;
+	place->spare = spare;
+	LWLockRelease(lock_of(place->entry));
+	return runs;
+}
+
 /* Take a place or begin to wait for one; false if there is no room for the class. */
 static bool
-begin(Place *place, const Limits *limits, bool may_wait)
+begin(Place *place, const Limits *limits, bool spare)
 {
 	int			number = place - places;
 	Entry	   *entry = lock_class(&limits->class, &place->entry);
@@ -616,12 +735,12 @@ begin(Place *place, const Limits *limits, bool may_wait)
 		return false;
 	place->pid = MyProcPid;
 	place->demoted = false;
+	place->spare = spare;
 	place->cpu_allowed_ns = 0;
-	entry->limit = limits->concurrency;
-	grant(entry);
+	set_limit(entry, limits->concurrency);
 	/* Who looks at places of this entry sees it in the place before its state. */
 	pg_write_barrier();
-	if (!may_wait || (entry->usage.waiting == 0 && is_free(entry)))
+	if (entry->usage.waiting == 0 && is_free(entry))
 		set_running(entry, number);
 	else
 		append(entry, number);
@@ -644,10 +763,11 @@ count_cpu(Place *place, uint64 allowed_ns)
 	LWLockRelease(lock_of(place->entry));
 }
 
-/* Take a place for a statement of this session, if it is of a class; may_wait: for as
- * long as that takes.  Raises errors, then without a place. */
+/* Take a place for a statement of this session, if it is of a class and has none yet.
+ * Raises errors, then without a place.  spare: others may have it while this session waits
+ * for its client; pins: the session may have pinned a page. */
 void
-admit_enter(bool may_wait)
+admit_enter(bool spare, bool pins)
 {
 	static bool exit_is_watched = false;
 	Place	   *place = place_of(MyProc);
@@ -655,7 +775,8 @@ admit_enter(bool may_wait)
 	Limits		limits;
 	bool		settled = false;
 
-	Assert(place == NULL || place->state == PLACE_NONE);
+	if (place && goes_on(place, spare))
+		return;
 	if (place && !exit_is_watched)
 	{
 		before_shmem_exit(leave_at_exit, 0);
@@ -664,14 +785,14 @@ admit_enter(bool may_wait)
 	while (place && !settled && (found = class_limits()) != NULL)
 	{
 		limits = *found;
-		if (!begin(place, &limits, may_wait))
+		if (!begin(place, &limits, spare))
 		{
 			say_no_room();
 			return;
 		}
 		PG_TRY();
 		{
-			settled = wait_for_place(place, &limits);
+			settled = wait_for_place(place, &limits, pins);
 			if (settled)
 				count_cpu(place, limits.demote_after_ns);
 		}
@@ -703,15 +824,8 @@ admit_leave(void)
 		take_out(entry, place - places);
 		entry->usage.cancelled++;
 	}
-	else
-	{
-		Assert(entry->usage.running > 0);
-		entry->usage.running--;
-	}
-	place->state = PLACE_NONE;
-	if (place->demoted)
-		imposed_demote(MyProc, false);
-	place->demoted = false;
+	else if (place->state == PLACE_RUNS)
+		stop_running(entry, place - places);
 	grant(entry);
 	LWLockRelease(lock_of(place->entry));
 }

@@ -17,17 +17,22 @@
  * CACHE.  A session reads the tables before the first statement that has to know, and
  * again after a change: triggers on the tables send an invalidation of their relation,
  * which comes to other sessions with the commit; changes of roles and memberships send
- * their own.  Where there was no extension, any new function makes us look again: its
- * script makes some.
+ * their own.  It looks for these at each statement, for one within a transaction that
+ * locks nothing anew would not come across them.  Where there was no extension, any new
+ * function makes us look again: its script makes some.
  *
  * SETTINGS.  A class's work_mem and max_parallel_workers_per_gather are what its sessions
  * have by default, in place of what role and database have, and the most they can have.
  * The default is set when the class is read.  What a session has set for itself, beyond
- * that, is cut before a statement is planned and before it is executed, by SET LOCAL as
- * the session itself would: the session's own value is there again after the transaction.
+ * that, is cut before a statement is planned and whenever it is executed, a cursor's each
+ * time, by SET LOCAL as the session itself would: the session's own value is there again
+ * after the transaction.  Hashes may take work_mem times hash_mem_multiplier, so where the
+ * one is limited the other is cut to what PostgreSQL has it be.
  *
  * The tables are looked up as members of the extension: a user who may create tables in
- * its schema cannot pass one off as ours.
+ * its schema cannot pass one off as ours.  Their owner can change them: tables whose
+ * columns are not of our types are none, and rows with nulls where we allow none are
+ * skipped.
  *
  * WEAKNESSES.  A statement that raises work_mem while it runs has that until its next
  * query.  Nothing is cut in the leader of parallel workers: PostgreSQL sets nothing there.
@@ -46,6 +51,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -75,6 +81,14 @@ enum
 {
 	MEMBER_ROLE = 1, MEMBER_CLASS
 };
+
+static const Oid class_types[] = {
+	NAMEOID, INT4OID, INTERVALOID, INTERVALOID, INT4OID, INT4OID
+};
+static const Oid member_types[] = {REGROLEOID, NAMEOID};
+
+/* What hash_mem_multiplier is unless somebody sets it. */
+#define HASH_MEM_MULTIPLIER 2
 
 /* More than anybody waits or computes: ten years. */
 #define LONGEST_MS (INT64CONST(10) * 365 * 24 * 3600 * 1000)
@@ -170,6 +184,16 @@ member_of_extension(Oid extension, Oid schema, const char *name)
 		getExtensionOfObject(RelationRelationId, table) == extension ? table : InvalidOid;
 }
 
+/* Whether the table's first columns are of these types. */
+static bool
+has_columns(Oid table, const Oid *types, int count)
+{
+	for (int column = 1; column <= count; column++)
+		if (get_atttype(table, column) != types[column - 1])
+			return false;
+	return true;
+}
+
 static bool
 find_tables(void)
 {
@@ -181,7 +205,14 @@ find_tables(void)
 		return false;
 	member_table = member_of_extension(extension, schema, "giveway_class_role");
 	class_table = member_of_extension(extension, schema, "giveway_class");
-	return OidIsValid(class_table) && OidIsValid(member_table);
+	if (!OidIsValid(class_table) || !OidIsValid(member_table))
+		return false;
+	if (has_columns(class_table, class_types, lengthof(class_types)) &&
+		has_columns(member_table, member_types, lengthof(member_types)))
+		return true;
+	ereport(LOG,
+			(errmsg("giveway: no class holds: columns of giveway_class or giveway_class_role are not as the extension has made them")));
+	return false;
 }
 
 /* Whether this row of giveway_class_role is nearer to the role than those of a higher
@@ -198,6 +229,21 @@ nearness(Oid role, Oid of)
 		has_privs_of_role(role, of) ? 2 : 0;
 }
 
+/* How near a row of giveway_class_role is to the role; if at all, *class is set. */
+static int
+read_member(HeapTuple tuple, TupleDesc desc, Oid role, NameData *class)
+{
+	bool		no_role;
+	bool		no_class;
+	Datum		of = heap_getattr(tuple, MEMBER_ROLE, desc, &no_role);
+	Datum		name = heap_getattr(tuple, MEMBER_CLASS, desc, &no_class);
+
+	if (no_role || no_class)
+		return 0;
+	*class = *DatumGetName(name);
+	return nearness(role, DatumGetObjectId(of));
+}
+
 /* The name of the role's class; false if it has none. */
 static bool
 find_class(Oid role, NameData *class)
@@ -209,18 +255,14 @@ find_class(Oid role, NameData *class)
 
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		bool		null;
-		Oid			of = DatumGetObjectId(heap_getattr(tuple, MEMBER_ROLE,
-													   RelationGetDescr(table), &null));
-		Name		name = DatumGetName(heap_getattr(tuple, MEMBER_CLASS,
-													 RelationGetDescr(table), &null));
-		int			near = nearness(role, of);
+		NameData	name;
+		int			near = read_member(tuple, RelationGetDescr(table), role, &name);
 
 		if (near > nearest ||
-			(near == nearest && near > 0 && strcmp(NameStr(*name), NameStr(*class)) < 0))
+			(near == nearest && near > 0 && strcmp(NameStr(name), NameStr(*class)) < 0))
 		{
 			nearest = near;
-			*class = *name;
+			*class = name;
 		}
 	}
 	systable_endscan(scan);
@@ -282,10 +324,9 @@ read_class(void)
 	while (!found && HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		bool		null;
-		Name		name = DatumGetName(heap_getattr(tuple, CLASS_NAME,
-													 RelationGetDescr(table), &null));
+		Datum		name = heap_getattr(tuple, CLASS_NAME, RelationGetDescr(table), &null);
 
-		found = strcmp(NameStr(*name), NameStr(limits.class)) == 0;
+		found = !null && strcmp(NameStr(*DatumGetName(name)), NameStr(limits.class)) == 0;
 		if (found)
 			read_limits(tuple, RelationGetDescr(table));
 	}
@@ -340,6 +381,14 @@ cut(const Limited *limited, int limit)
 		set(limited->name, psprintf("%d", limit), PGC_S_SESSION, GUC_ACTION_LOCAL);
 }
 
+static void
+cut_hash_memory(void)
+{
+	if (limits.work_mem_kb != NO_LIMIT && hash_mem_multiplier > HASH_MEM_MULTIPLIER)
+		set("hash_mem_multiplier", psprintf("%d", HASH_MEM_MULTIPLIER), PGC_S_SESSION,
+			GUC_ACTION_LOCAL);
+}
+
 /* ---- for statements ---- */
 
 static void
@@ -365,6 +414,7 @@ class_limits(void)
 	static bool classes = true;
 	Oid			role = GetSessionUserId();
 
+	AcceptInvalidationMessages();
 	if (settings.classes != classes)
 	{
 		classes = settings.classes;
@@ -383,4 +433,5 @@ class_apply(void)
 		return;
 	cut(&limited_work_mem, limits.work_mem_kb);
 	cut(&limited_workers, limits.parallel_workers);
+	cut_hash_memory();
 }

@@ -12,7 +12,7 @@
  *	role.c			what do the session's roles say of that?			publish, term, shared
  *	publish.c		what does this process's slot say?					slot, hints, kind, imposed
  *	imposed.c		what has somebody else imposed on a session?		slot, term, shared
- *	statement.c		which statements need a place in their class?		attach, admit, class, role, io
+ *	statement.c		which statements need a place in their class?		attach, admit, class, imposed, role, io
  *	admit.c			who may run a statement now?						class, imposed, shared
  *	class.c			which class is this session's, with what limits?	settings
  *	hints.c			how does UFS learn of locks?						calibrate
@@ -212,6 +212,7 @@ typedef struct Imposed
 extern void imposed_preload(void);
 extern void imposed_publish(struct giveway_slot *slot, Claim own);
 extern void imposed_withdraw(void);
+extern void imposed_discard(void);
 extern void imposed_demote(const PGPROC *leader, bool demoted);
 extern int	imposed_count(void);
 extern int	imposed_at(int number, Imposed *imposed);
@@ -259,7 +260,7 @@ typedef struct PlaceUsage
 } PlaceUsage;
 
 extern void admit_preload(void);
-extern void admit_enter(bool may_wait);
+extern void admit_enter(bool spare, bool pins);
 extern void admit_leave(void);
 extern void admit_worker_ends(void);
 extern void admit_demote(void);

@@ -17,7 +17,8 @@
  * which superusers have.  So nobody else can raise anybody.  Whom one may impose something
  * on at all is as in pg_cancel_backend().  What was imposed by right is changed and taken
  * back by right only.  It lasts for as long as the session; it is no part of any
- * transaction.
+ * transaction.  What was not imposed by right ends with DISCARD ALL, too: a pool's next
+ * client finds the session as if it were new.
  *
  * The launcher imposes, too: it demotes a statement that has used the CPU time of its
  * class (admit.c) to background, until the statement ends.  What is imposed by right
@@ -50,9 +51,9 @@
  *      slot by its owner's name with the lock held, never writes into that of a process
  *      that came later (asserted in imposed_publish()).
  *
- * WEAKNESSES.  Behind a connection pooler what is imposed stays with the server's
- * session, whose client may change.  Processes that run no transactions, such as the
- * checkpointer, have giveway.system_processes.
+ * WEAKNESSES.  Behind a connection pooler what is imposed stays with the server's session,
+ * whose client may change, until the pooler sends DISCARD ALL.  Processes that run no
+ * transactions, such as the checkpointer, have giveway.system_processes.
  */
 #include "postgres.h"
 
@@ -193,6 +194,24 @@ imposed_publish(struct giveway_slot *slot, Claim own)
 	entry->own = own;
 	entry->published = true;
 	slot_say(slot, combined(entry));
+	SpinLockRelease(&entry->mutex);
+}
+
+/* Take back what was imposed on this process, unless that was by right. */
+void
+imposed_discard(void)
+{
+	Entry	   *entry = MyProc ? entry_of(MyProc) : NULL;
+
+	if (entry == NULL)
+		return;
+	SpinLockAcquire(&entry->mutex);
+	if (entry->pid == MyProcPid && !entry->imposed.by_right)
+	{
+		entry->imposed = nothing;
+		if (entry->published)
+			slot_say(slot_mine(), combined(entry));
+	}
 	SpinLockRelease(&entry->mutex);
 }
 

@@ -15,8 +15,9 @@
  * session is, if it runs transactions, and is left in its cgroup otherwise.
  *
  * A WAL sender of a database (replication=database) takes SQL from its client as
- * a session does, so that a session's ceiling holds for it.  One without a
- * database takes none, and is not given its role's settings either.
+ * a session does, and a background worker with a database may run anybody's: that of
+ * subscribers, pg_cron, pg_background.  So a session's ceilings hold for them.  One
+ * without a database runs no SQL, and is not given its role's settings either.
  */
 #include "postgres.h"
 
@@ -89,7 +90,15 @@ kind_of_me(void)
 bool
 kind_runs_sql_for_a_user(int kind)
 {
-	return kinds[kind].type == B_WAL_SENDER && am_db_walsender;
+	switch (kinds[kind].type)
+	{
+		case B_BG_WORKER:
+			return OidIsValid(MyDatabaseId);
+		case B_WAL_SENDER:
+			return am_db_walsender;
+		default:
+			return false;
+	}
 }
 
 bool

@@ -12,6 +12,10 @@
  *	- demotes statements that have used the CPU time of their class (admit.c).
  * When it ends, it gives back the slots in others' names and sweeps once more.
  *
+ * The number of a process that has ended may be another program's of the same user.  So
+ * it writes into no slot that is not the cluster's, and looks whether the number still is
+ * the server's process's before it claims a slot in its name, and afterwards.
+ *
  * It waits for nothing but its latch: a daemon that passes the table on is asked,
  * and its answer looked for in the next rounds.
  *
@@ -30,6 +34,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
 #include "utils/wait_event.h"
@@ -136,23 +141,6 @@ is_spoken_for(int pid)
 	return false;
 }
 
-/* Say this process's tier in its name. */
-static void
-speak_for(int pid, int tier)
-{
-	struct giveway_slot *slot;
-
-	if (spoken.count == lengthof(spoken.pids))
-		return;
-	slot = slot_find(pid);
-	if (slot == NULL)
-		slot = slot_claim_for(pid);
-	if (slot == NULL)
-		return;
-	publish_for(slot, tier);
-	spoken.pids[spoken.count++] = pid;
-}
-
 /* Give back the slot in this process's name. */
 static void
 fall_silent_for(int pid)
@@ -162,6 +150,35 @@ fall_silent_for(int pid)
 
 	if (slot && slot_is_of_cluster(slot, &owner))
 		slot_release(slot);
+}
+
+/* Whether this still is a process of the server that runs no SQL: all of them are of its
+ * auxiliary ones. */
+static bool
+is_still_there(int pid)
+{
+	return AuxiliaryPidGetProc(pid) != NULL;
+}
+
+/* Say this process's tier in its name. */
+static void
+speak_for(int pid, int tier)
+{
+	struct giveway_slot *slot;
+	int			owner;
+
+	if (spoken.count == lengthof(spoken.pids) || !is_still_there(pid))
+		return;
+	slot = slot_find(pid);
+	if (slot == NULL)
+		slot = slot_claim_for(pid);
+	if (slot == NULL || !slot_is_of_cluster(slot, &owner))
+		return;
+	publish_for(slot, tier);
+	if (is_still_there(pid))
+		spoken.pids[spoken.count++] = pid;
+	else
+		fall_silent_for(pid);
 }
 
 /* Give back the slots in others' names. */

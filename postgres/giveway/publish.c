@@ -7,7 +7,7 @@
  *		session			min(asked, ceiling)		the same	as giveway.hints
  *		special kind	giveway.system_processes	100			as giveway.hints
  *		 told to yield	min(that, asked)		100			as giveway.hints
- *		 SQL of a user	min(these, ceiling)		100			as giveway.hints
+ *		 SQL of a user	min(these, ceiling)		min(100, as a session)	as giveway.hints
  *		enabled = off	the cgroup's			cgroup's	none
  *
  * To that is added what somebody else has imposed on it (imposed.c), unless enabled is
@@ -73,6 +73,20 @@ tier_of_kind(int kind)
 	return tier;
 }
 
+static int
+weight_of_session(void)
+{
+	return Min(asked(TERM_WEIGHT), ceiling(TERM_MAX_WEIGHT));
+}
+
+/* The weight of this process, which is of a special kind. */
+static int
+weight_of_kind(int kind)
+{
+	return kind_runs_sql_for_a_user(kind) ?
+		Min(GIVEWAY_WEIGHT_DEFAULT, weight_of_session()) : GIVEWAY_WEIGHT_DEFAULT;
+}
+
 /* Say the tier and the weight that hold for this process now. */
 void
 publish_tier(void)
@@ -90,10 +104,10 @@ publish_tier(void)
 		SLOT_STORE(slot->weight, 0);
 	}
 	else if (kind >= 0 && settings.kinds.tier[kind] != KIND_TIER_NONE)
-		imposed_publish(slot, (Claim) {tier_of_kind(kind), GIVEWAY_WEIGHT_DEFAULT});
+		imposed_publish(slot, (Claim) {tier_of_kind(kind), weight_of_kind(kind)});
 	else
 		imposed_publish(slot, (Claim) {Min(asked(TERM_TIER), ceiling(TERM_MAX_TIER)),
-						Min(asked(TERM_WEIGHT), ceiling(TERM_MAX_WEIGHT))});
+						weight_of_session()});
 }
 
 /* Begin, change or end hints about this process's locks. */

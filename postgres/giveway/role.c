@@ -46,11 +46,18 @@
  * no catalogs.  We put ours behind them, which recall what was read of a role before;
  * so, after an error too, the former role's tier is back before the client knows.
  * Settings of roles have no cache in PostgreSQL, and so no invalidation.  We send one, of
- * the relation, when they are altered; it comes with the commit, to other databases and
+ * the relation, when ours are altered; it comes with the commit, to other databases and
  * to standby servers.  Roles and memberships send their own.
  *
- * CACHE.  A session remembers all rows with settings of ours, and what follows from them
- * for the roles that it had last, superseded by any change.
+ * CACHE.  A session remembers all rows with settings of ours, superseded by a change of
+ * these, and what follows from them for the roles that it had last, superseded by any
+ * change.
+ *
+ * REST.  Every role may alter settings of ours for itself, as often as it likes, and each
+ * time all sessions have all rows to read.  Where these are many, a session does so again
+ * after a rest, some ten to hundred times as long: until then it has what it had.  So it
+ * sees all changes that are older than a rest when its statement begins.  Its own changes
+ * of settings, and another role, it sees at once.
  *
  * PARALLEL WORKERS have what their leader has.  It leaves that in a word of shared memory,
  * which a worker takes over when it attaches; SET ROLE is not possible meanwhile.
@@ -83,6 +90,7 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/hsearch.h"
@@ -91,6 +99,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/timestamp.h"
 
 #include "giveway.h"
 
@@ -114,7 +123,10 @@ typedef struct Role
 /* Counts what may have changed any answer.  A number that was is no number that will be. */
 static uint64 changes = 1;
 
-/* All roles with settings of ours, when .changes was that.  NULL: not read yet. */
+/* The same, for settings of roles alone. */
+static uint64 setting_changes = 1;
+
+/* All roles with settings of ours, when .setting_changes was that.  NULL: not read yet. */
 static HTAB *rows = NULL;
 static MemoryContext rows_context = NULL;
 static uint64 rows_at = 0;
@@ -133,6 +145,16 @@ static struct
 	uint64		at;				/* 0: not known */
 }			known;
 
+/* Fewer rows than these are read again without a rest. */
+#define MANY_ROWS 1000
+#define ROWS_PER_MS_OF_REST 100
+
+/* How many rows there were when all were read last. */
+static int64 rows_read = 0;
+
+/* What is known holds until then, if other sessions have changed it since. */
+static TimestampTz rests_until = 0;
+
 /* By number of the process; NULL where the library is not preloaded.  See pack(). */
 static pg_atomic_uint64 *words = NULL;
 
@@ -140,20 +162,112 @@ static pg_atomic_uint64 *words = NULL;
 
 static object_access_hook_type previous_access;
 
+/* Which setting of ours this is, "name=value"; TERM_COUNT: none. */
+static Term
+term_of(const char *text)
+{
+	Term		term = 0;
+
+	while (term < TERM_COUNT &&
+		   (pg_strncasecmp(text, term_name(term), strlen(term_name(term))) != 0 ||
+			text[strlen(term_name(term))] != '='))
+		term++;
+	return term;
+}
+
+/* What an array of settings says of ours; the rest of the values is left alone.  False: it
+ * says nothing of them. */
+static bool
+read_config(Datum config, int *values)
+{
+	Datum	   *texts;
+	int			count;
+	bool		says = false;
+
+	deconstruct_array(DatumGetArrayTypeP(config), TEXTOID, -1, false, TYPALIGN_INT,
+					  &texts, NULL, &count);
+	for (int i = 0; i < count; i++)
+	{
+		const char *setting = TextDatumGetCString(texts[i]);
+		Term		term = term_of(setting);
+
+		if (term == TERM_COUNT)
+			continue;
+		values[term] = term_parse(term, setting + strlen(term_name(term)) + 1);
+		says = true;
+	}
+	return says;
+}
+
+/* What this role's row for this database says, as the snapshot sees it. */
+static void
+read_row(Relation catalog, Oid database, Oid role, Snapshot snapshot, int *values)
+{
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	for (Term term = 0; term < TERM_COUNT; term++)
+		values[term] = NOT_SAID;
+	ScanKeyInit(&keys[0], Anum_pg_db_role_setting_setdatabase, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(database));
+	ScanKeyInit(&keys[1], Anum_pg_db_role_setting_setrole, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(role));
+	scan = systable_beginscan(catalog, DbRoleSettingDatidRolidIndexId, true, snapshot, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		null;
+		Datum		config = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig,
+										  RelationGetDescr(catalog), &null);
+
+		if (!null)
+			read_config(config, values);
+	}
+	systable_endscan(scan);
+}
+
+/* Whether the current command has altered what this role's row says. */
+static bool
+concerns_us(Oid database, Oid role)
+{
+	Relation	catalog = table_open(DbRoleSettingRelationId, AccessShareLock);
+	/* It does not see the command's own change; the other does. */
+	Snapshot	snapshot = RegisterSnapshot(GetCatalogSnapshot(DbRoleSettingRelationId));
+	int			before[TERM_COUNT];
+	int			now[TERM_COUNT];
+
+	read_row(catalog, database, role, snapshot, before);
+	read_row(catalog, database, role, SnapshotSelf, now);
+	UnregisterSnapshot(snapshot);
+	table_close(catalog, AccessShareLock);
+	return memcmp(before, now, sizeof(now)) != 0;
+}
+
 static void
 object_altered(ObjectAccessType access, Oid catalog, Oid object, int column, void *arg)
 {
+	Oid			role;
+
 	if (previous_access)
 		previous_access(access, catalog, object, column, arg);
-	if (access == OAT_POST_ALTER && catalog == DbRoleSettingRelationId)
+	if (access != OAT_POST_ALTER || catalog != DbRoleSettingRelationId)
+		return;
+	role = ((ObjectAccessPostAlter *) arg)->auxiliary_id;
+	/* What is set for a database, or for all, is no role's. */
+	if (OidIsValid(role) && concerns_us(object, role))
+	{
 		CacheInvalidateRelcacheByRelid(DbRoleSettingRelationId);
+		rests_until = 0;
+	}
 }
 
 static void
 settings_changed(Datum arg, Oid relation)
 {
-	if (relation == InvalidOid || relation == DbRoleSettingRelationId)
-		changes++;
+	if (relation != InvalidOid && relation != DbRoleSettingRelationId)
+		return;
+	setting_changes++;
+	changes++;
 }
 
 static void
@@ -178,37 +292,23 @@ row_of(HTAB *table, Oid role)
 	return row;
 }
 
-/* Note one "name=value" of a role's settings, if it is ours. */
+/* Note what an array of a role's settings says. */
 static void
-note(HTAB *table, Oid role, bool in_database, const char *text)
+note(HTAB *table, Oid role, bool in_database, Datum config)
 {
+	int			values[TERM_COUNT] = {NOT_SAID, NOT_SAID, NOT_SAID, NOT_SAID};
+	Row		   *row;
+
+	if (!read_config(config, values))
+		return;
+	row = row_of(table, role);
 	for (Term term = 0; term < TERM_COUNT; term++)
 	{
-		const char *name = term_name(term);
-		size_t		length = strlen(name);
-		Row		   *row;
-
-		if (pg_strncasecmp(text, name, length) != 0 || text[length] != '=')
+		if (values[term] == NOT_SAID || (row->in_database[term] && !in_database))
 			continue;
-		row = row_of(table, role);
-		if (in_database || !row->in_database[term])
-		{
-			row->values[term] = term_parse(term, text + length + 1);
-			row->in_database[term] = in_database;
-		}
+		row->values[term] = values[term];
+		row->in_database[term] = in_database;
 	}
-}
-
-static void
-note_all(HTAB *table, Oid role, bool in_database, Datum config)
-{
-	Datum	   *texts;
-	int			count;
-
-	deconstruct_array(DatumGetArrayTypeP(config), TEXTOID, -1, false, TYPALIGN_INT,
-					  &texts, NULL, &count);
-	for (int i = 0; i < count; i++)
-		note(table, role, in_database, TextDatumGetCString(texts[i]));
 }
 
 static void
@@ -220,6 +320,7 @@ scan_settings(HTAB *table)
 	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, snapshot, 0, NULL);
 	HeapTuple	tuple;
 
+	rows_read = 0;
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_db_role_setting form = (Form_pg_db_role_setting) GETSTRUCT(tuple);
@@ -227,9 +328,10 @@ scan_settings(HTAB *table)
 		Datum		config = heap_getattr(tuple, Anum_pg_db_role_setting_setconfig,
 										  RelationGetDescr(catalog), &null);
 
+		rows_read++;
 		if (!null && OidIsValid(form->setrole) &&
 			(!OidIsValid(form->setdatabase) || form->setdatabase == MyDatabaseId))
-			note_all(table, form->setrole, OidIsValid(form->setdatabase), config);
+			note(table, form->setrole, OidIsValid(form->setdatabase), config);
 	}
 	systable_endscan(scan);
 	UnregisterSnapshot(snapshot);
@@ -279,16 +381,19 @@ read_role(Oid role, int *values, Oid *from)
 	const Row  *own;
 	const Row  *group;
 	HASH_SEQ_STATUS all;
+	bool		exists;
 
-	if (rows_at != changes)
-		read_rows(changes);
-	own = hash_search(rows, &role, HASH_FIND, NULL);
+	if (rows_at != setting_changes)
+		read_rows(setting_changes);
+	/* A role that has been dropped takes its settings along, without a word of these. */
+	exists = SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role));
+	own = exists ? hash_search(rows, &role, HASH_FIND, NULL) : NULL;
 	for (Term term = 0; term < TERM_COUNT; term++)
 	{
 		values[term] = own ? own->values[term] : NOT_SAID;
 		from[term] = values[term] == NOT_SAID ? InvalidOid : role;
 	}
-	if (superuser_arg(role))
+	if (!exists || superuser_arg(role))
 		return;
 	hash_seq_init(&all, rows);
 	while ((group = hash_seq_search(&all)) != NULL)
@@ -482,24 +587,42 @@ current_role(void)
 	return settings.follow_role == FOLLOW_CURRENT ? GetOuterUserId() : GetSessionUserId();
 }
 
+/* Whether what is known is of these roles and settings, as they were at some time. */
 static bool
-is_known(void)
+was_known(void)
 {
-	if (settings.follow_role == FOLLOW_OFF)
-		return known.follow_role == FOLLOW_OFF;
-	return known.at == changes &&
+	return known.at != 0 &&
 		known.current == current_role() &&
 		known.session == GetSessionUserId() &&
 		known.follow_role == settings.follow_role &&
 		known.role_raises == settings.role_raises;
 }
 
+static bool
+is_known(void)
+{
+	if (settings.follow_role == FOLLOW_OFF)
+		return known.follow_role == FOLLOW_OFF;
+	return was_known() && (known.at == changes || GetCurrentTimestamp() < rests_until);
+}
+
+/* Ask what the roles in effect say, and then rest, if others have changed that. */
+static void
+ask_again(void)
+{
+	bool		is_change = was_known();
+	const Role *session = ask(GetSessionUserId());
+
+	apply_roles(session, ask(current_role()));
+	if (is_change && rows_read >= MANY_ROWS)
+		rests_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
+												  rows_read / ROWS_PER_MS_OF_REST);
+}
+
 /* Look whether other roles' settings hold by now, or others settings of these. */
 void
 role_follow(void)
 {
-	const Role *session;
-
 	if (is_known() || words == NULL || IsParallelWorker() || !IsTransactionState() ||
 		!OidIsValid(MyDatabaseId))
 		return;
@@ -508,8 +631,7 @@ role_follow(void)
 		apply_none();
 		return;
 	}
-	session = ask(GetSessionUserId());
-	apply_roles(session, ask(current_role()));
+	ask_again();
 }
 
 /* The same where catalogs cannot be read: in assign hooks. */
@@ -541,7 +663,7 @@ role_settings(Oid role, int *values, Oid *from)
 {
 	/* Without our callbacks nothing is known of changes. */
 	if (words == NULL)
-		changes++;
+		setting_changes++;
 	read_role(role, values, from);
 }
 

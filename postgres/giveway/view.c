@@ -283,6 +283,17 @@ giveway_slot_usage(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* What to do about a table that has not a slot for each process that there may be. */
+static const char *
+warn_of_room(void)
+{
+	int			processes = MaxBackends + NUM_AUXILIARY_PROCS;
+
+	return slot_count() - 1 >= processes ? "" :
+		psprintf("; the server may have %d processes, and those without a slot have no ceiling: load UFS with \"giveway start -- --hint-slots N\"",
+				 processes);
+}
+
 static void
 add_table_items(ReturnSetInfo *result)
 {
@@ -290,8 +301,8 @@ add_table_items(ReturnSetInfo *result)
 	unsigned int ours;
 
 	count_slots(&used, &ours);
-	add_item(result, "slots", psprintf("%u of %u in use, %u by this cluster",
-									   used, slot_count() - 1, ours));
+	add_item(result, "slots", psprintf("%u of %u in use, %u by this cluster%s",
+									   used, slot_count() - 1, ours, warn_of_room()));
 	add_item(result, "scheduler",
 			 SLOT_LOAD(slot_table()->scheduler) ? "UFS reads the table" :
 			 "UFS is not attached: load it with \"giveway start\"");

@@ -32,9 +32,15 @@ RETURNS integer[]
 AS 'MODULE_PATHNAME', 'giveway_test_holders'
 LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;
 
+CREATE FUNCTION giveway_test_stops_at_locks(pid integer, seconds double precision)
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'giveway_test_stops_at_locks'
+LANGUAGE C STRICT VOLATILE PARALLEL UNSAFE;
+
 -- Whoever may call these can stop the server.
 REVOKE ALL ON FUNCTION giveway_test_hold(text, integer[], double precision) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_burn(double precision) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_cost(text, integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_reader(integer) FROM PUBLIC;
 REVOKE ALL ON FUNCTION giveway_test_holders(integer) FROM PUBLIC;
+REVOKE ALL ON FUNCTION giveway_test_stops_at_locks(integer, double precision) FROM PUBLIC;

@@ -28,6 +28,7 @@
 #include "funcapi.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/lock.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/procarray.h"
@@ -66,6 +67,7 @@ PG_FUNCTION_INFO_V1(giveway_test_burn);
 PG_FUNCTION_INFO_V1(giveway_test_cost);
 PG_FUNCTION_INFO_V1(giveway_test_reader);
 PG_FUNCTION_INFO_V1(giveway_test_holders);
+PG_FUNCTION_INFO_V1(giveway_test_stops_at_locks);
 
 static void
 request(void)
@@ -397,4 +399,25 @@ giveway_test_holders(PG_FUNCTION_ARGS)
 			pids[count++] = Int32GetDatum(pid);
 	}
 	PG_RETURN_ARRAYTYPE_P(construct_array(pids, count, INT4OID, sizeof(int32), true, TYPALIGN_INT));
+}
+
+/*
+ * giveway_test_stops_at_locks(pid, seconds): keep the table of heavyweight locks locked for
+ * so long, and say whether the process has come to wait for it by then.
+ */
+Datum
+giveway_test_stops_at_locks(PG_FUNCTION_ARGS)
+{
+	PGPROC	   *proc = BackendPidGetProc(PG_GETARG_INT32(0));
+	bool		stops;
+
+	if (proc == NULL)
+		ereport(ERROR, (errmsg("there is no such process")));
+	for (int i = 0; i < NUM_LOCK_PARTITIONS; i++)
+		LWLockAcquire(LockHashPartitionLockByIndex(i), LW_EXCLUSIVE);
+	pg_usleep((long) (PG_GETARG_FLOAT8(1) * 1e6));
+	stops = (proc->wait_event_info & 0xFF000000U) == PG_WAIT_LWLOCK;
+	for (int i = NUM_LOCK_PARTITIONS - 1; i >= 0; i--)
+		LWLockRelease(LockHashPartitionLockByIndex(i));
+	PG_RETURN_BOOL(stops);
 }

@@ -22,6 +22,8 @@ case_system_processes
 case_autovacuum
 case_walsender
 case_replication_has_ceilings
+case_subscriber_has_ceilings
+case_system_process_of_another
 case_set_for_a_session
 case_set_without_the_right
 case_set_for_parallel_workers
@@ -29,6 +31,11 @@ case_io_priority
 case_class_has_places
 case_class_queue_is_left
 case_class_nested_statements
+case_class_computes_in_a_place
+case_class_spare_place
+case_class_lowered_in_a_transaction
+case_class_queue_and_lock_table
+case_class_page_pins
 case_class_lock_holder_is_let_in
 case_class_demotes
 case_class_limits_settings
@@ -37,10 +44,12 @@ case_class_of_a_role
 case_class_under_load
 case_class_dumped
 case_class_rights
+case_class_tables_altered
 case_role_made_current
 case_role_of_a_group
 case_role_under_ceilings
 case_role_changed_elsewhere
+case_role_reads_what_concerns_it
 case_role_of_parallel_workers
 case_role_many
 case_table_replaced
@@ -414,8 +423,17 @@ case_walsender() {
 # a ceiling.
 case_replication_has_ceilings() {
 	sql main "CREATE ROLE replicator LOGIN REPLICATION;
-		ALTER ROLE replicator SET giveway.max_tier = background" >/dev/null
+		ALTER ROLE replicator SET giveway.max_tier = background;
+		ALTER ROLE replicator SET giveway.max_weight = 3" >/dev/null
 	local mine="SELECT tier FROM giveway_slots() WHERE pid = pg_backend_pid()"
+	local weight="SELECT weight FROM giveway_slots() WHERE pid = pg_backend_pid()"
+	check "the weight" 3 "$("$bin/psql" -X -A -t -q -c "$weight" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	check "less" 2 "$("$bin/psql" -X -A -t -q -c "SET giveway.weight = 2" -c "$weight" \
+		"host=$work/main user=replicator dbname=postgres replication=database")"
+	sql main "ALTER ROLE replicator RESET giveway.max_weight" >/dev/null
+	check "no more than its kind has" 100 "$("$bin/psql" -X -A -t -q -c "SET giveway.weight = 300" \
+		-c "$weight" "host=$work/main user=replicator dbname=postgres replication=database")"
 	check "SQL" background "$("$bin/psql" -X -A -t -q -c "$mine" \
 		"host=$work/main user=replicator dbname=postgres replication=database")"
 	check "SET" background "$("$bin/psql" -X -A -t -q -c "SET giveway.tier = time_sensitive" -c "$mine" \
@@ -423,6 +441,43 @@ case_replication_has_ceilings() {
 	sql main "ALTER ROLE replicator RESET giveway.max_tier" >/dev/null
 	check "without a ceiling" time_sensitive "$("$bin/psql" -X -A -t -q -c "$mine" \
 		"host=$work/main user=replicator dbname=postgres replication=database")"
+}
+
+# Background workers with a database run what users have written, so that ceilings hold.
+case_subscriber_has_ceilings() {
+	new_cluster logical "wal_level = logical" \
+		"giveway.system_processes = 'background worker=time_sensitive'"
+	start logical
+	sql logical "CREATE EXTENSION giveway; ALTER ROLE postgres SET giveway.max_tier = background;
+		ALTER ROLE postgres SET giveway.max_weight = 5; CREATE TABLE t (n int);
+		CREATE PUBLICATION p FOR TABLE t" >/dev/null
+	sql logical "SELECT pg_create_logical_replication_slot('s', 'pgoutput')" >/dev/null
+	sql logical "CREATE DATABASE copy" >/dev/null
+	sql logical "CREATE TABLE t (n int)" postgres copy >/dev/null
+	sql logical "CREATE SUBSCRIPTION s CONNECTION 'host=$work/logical user=postgres dbname=postgres'
+		PUBLICATION p WITH (create_slot = false, copy_data = false)" postgres copy >/dev/null
+	check_soon "a subscriber" "background|5" 'sql logical "SELECT tier, weight
+		FROM giveway_stat_activity WHERE backend_type LIKE '"'logical replication%worker'"'"'
+	check_soon "a worker without a database" time_sensitive \
+		"system logical 'logical replication launcher'"
+	stop logical
+}
+
+# The launcher writes into no slot of another cluster, though it has the number of one of
+# the server's processes.
+case_system_process_of_another() {
+	local checkpointer
+	check_soon checkpointer time_sensitive "system main checkpointer"
+	checkpointer=$(sql main "SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
+	"$table" disown "$slots" "$checkpointer"
+	sql main "ALTER SYSTEM SET giveway.system_processes = 'walwriter=background, checkpointer=time_sensitive'" >/dev/null
+	reload main
+	check_soon "the next round" background "system main walwriter"
+	check "left alone" background "$(tier "$checkpointer" | cut -d' ' -f1)"
+	sql main "ALTER SYSTEM RESET giveway.system_processes" >/dev/null
+	replace_table
+	reload main
+	check_soon "checkpointer again" time_sensitive "system main checkpointer"
 }
 
 # first_line STATEMENT USER: of the result in main, without the details of an error.
@@ -590,6 +645,17 @@ case_set_without_the_right() {
 	say "$session" "SELECT giveway_set(pid, 'background') FROM pg_stat_activity WHERE usename = 'postgres'"
 	sql main "SELECT giveway_set($session_pid, 'time_sensitive', 10000)" capped >/dev/null
 	check "nor from another session" "background 50" "$(tier "$session_pid")"
+	close_session "$session"
+
+	open_session main worker
+	say "$session" "SELECT giveway_set(pg_backend_pid(), 'background', 1)"
+	check "by its client" "background 1" "$(tier "$session_pid")"
+	say "$session" "DISCARD ALL"
+	check "not for the pool's next" "time_sensitive 100" "$(tier "$session_pid")"
+	check "nothing is seen" "|" "$(imposed "$session_pid")"
+	sql main "SELECT giveway_set($session_pid, 'background', 1)" operator >/dev/null
+	say "$session" "DISCARD ALL"
+	check "by right it stays" "background 1" "$(tier "$session_pid")"
 	close_session "$session"
 
 	open_session main postgres
@@ -815,12 +881,19 @@ case_class_nested_statements() {
 	await "$session"
 	await "$second"
 	close_session "$second"
-	# COMMIT stores the rows of a cursor, and does not wait.
-	say "$session" "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; INSERT INTO child VALUES (1)"
+	# COMMIT does not wait, but to store the rows of a cursor.
+	say "$session" "BEGIN; INSERT INTO child VALUES (1)"
 	occupy
 	say "$session" "COMMIT"
 	check "COMMIT" "" "$said"
 	vacate
+	say "$session" "BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT fact(n) FROM parent; INSERT INTO child VALUES (1)"
+	occupy
+	begin "$session" "COMMIT"
+	check_soon "COMMIT with rows to compute" "desk|waiting" "class_state $session_pid"
+	vacate
+	await "$session"
+	check "stored" "" "$said"
 	say "$session" "FETCH ALL FROM h"
 	check "the cursor" "1
 2
@@ -828,29 +901,200 @@ case_class_nested_statements() {
 	close_session "$session"
 }
 
+# Whatever computes for a client does so in a place, outside of queries, too.
+case_class_computes_in_a_place() {
+	local statement before
+	set_class concurrency=1
+	check "tables and functions" "" "$(sql main "
+		CREATE FUNCTION placed(n int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$ BEGIN
+			RAISE NOTICE '%', (SELECT state FROM public.giveway_class_sessions()
+				WHERE pid = pg_backend_pid()); RETURN n; END \$\$;
+		CREATE FUNCTION placed() RETURNS trigger LANGUAGE plpgsql AS \$\$ BEGIN
+			PERFORM clerk.placed(pg_trigger_depth()); RETURN NULL; END \$\$;
+		CREATE DOMAIN positive AS int;
+		CREATE TABLE watched (n positive);
+		INSERT INTO watched VALUES (1);
+		CREATE TABLE ranges (n int) PARTITION BY RANGE (n);
+		CREATE TRIGGER emptied BEFORE TRUNCATE ON watched EXECUTE FUNCTION placed();
+		CREATE CONSTRAINT TRIGGER late AFTER INSERT ON watched DEFERRABLE INITIALLY DEFERRED
+			FOR EACH ROW EXECUTE FUNCTION placed()" clerk | grep -v '^NOTICE:  running$')"
+	open_session main clerk
+	while read -r statement; do
+		say "$session" "$statement"
+		check "$statement" "NOTICE:  running" "$(grep '^NOTICE\|ERROR' <<<"$said" | sort -u)"
+		check "after: $statement" "0|0" "$(class desk "running, waiting")"
+	done <<-'END'
+		SELECT placed(7)
+		EXPLAIN SELECT placed(7)
+		BEGIN; DECLARE c CURSOR FOR SELECT placed(7); COMMIT
+		CREATE TABLE first PARTITION OF ranges FOR VALUES FROM (placed(1)) TO (10)
+		ALTER DOMAIN positive ADD CHECK (placed(VALUE) > 0)
+		TRUNCATE watched
+		ALTER DOMAIN positive DROP CONSTRAINT positive_check; INSERT INTO watched VALUES (2)
+		BEGIN; INSERT INTO watched VALUES (3); COMMIT
+		BEGIN; INSERT INTO watched VALUES (4); SET CONSTRAINTS ALL IMMEDIATE; COMMIT
+		BEGIN; DECLARE h CURSOR WITH HOLD FOR SELECT placed(n) FROM watched; COMMIT; CLOSE h
+	END
+	# A statement that is only parsed, which puts views in place, and the client's query for
+	# the names of its types.
+	before=$(class desk admitted)
+	say "$session" "SELECT n FROM watched \\gdesc
+		\\echo"
+	check "\\gdesc" 2 "$(class desk "admitted - $before")"
+	# And without a place it does not.
+	say "$session" "BEGIN; INSERT INTO watched VALUES (5)"
+	sql main "UPDATE giveway_class SET concurrency = 0, queue_timeout = '0'" >/dev/null
+	say "$session" "COMMIT"
+	check "COMMIT, with a trigger" 'ERROR:  there was no place in class "desk" for 0 ms' \
+		"$(head -n 1 <<<"$said")"
+	while read -r statement; do
+		say "$session" "$statement"
+		check "$statement" 'ERROR:  there was no place in class "desk" for 0 ms' \
+			"$(head -n 1 <<<"$said")"
+	done <<-'END'
+		EXPLAIN SELECT placed(7)
+		SELECT placed(7)
+		CREATE TABLE second PARTITION OF ranges FOR VALUES FROM (placed(11)) TO (20)
+		TRUNCATE watched
+		COMMENT ON TABLE watched IS 'nothing'
+	END
+	say "$session" "BEGIN; SAVEPOINT a; SELECT placed(7); ROLLBACK TO a; LOCK TABLE watched;
+		SET LOCAL work_mem = '64kB'; SHOW work_mem; LISTEN x; COMMIT"
+	check "what takes none" "64kB" "$(tail -n 1 <<<"$said")"
+	close_session "$session"
+	check "rolled back" 0 "$(sql main "SELECT count(*) FROM clerk.watched WHERE n = 5")"
+}
+
+# Functions that the client calls by the protocol take a place. Between two calls it is
+# free for others.
+case_class_spare_place() {
+	local caller caller_pid before
+	sql main "GRANT ALL ON FUNCTION lo_create(oid) TO clerk" >/dev/null
+	set_class concurrency=1
+	open_session main clerk
+	caller=$session caller_pid=$session_pid
+	open_session main clerk
+	before=$(class desk "waited + let_in")
+	say "$caller" "BEGIN"
+	say "$caller" "\\lo_import /dev/null"
+	check "a call" "desk|running" "$(class_state "$caller_pid")"
+	say "$session" "SELECT 'in its place'"
+	check "another" "in its place" "$said"
+	check "taken back" "|" "$(class_state "$caller_pid")"
+	say "$caller" "SELECT 'goes on'"
+	check "the caller" "goes on" "$said"
+	say "$caller" "\\lo_import /dev/null"
+	check "again" "desk|running" "$(class_state "$caller_pid")"
+	say "$caller" "ROLLBACK"
+	check "the end" "0|0" "$(class desk "running, waiting")"
+	check "made to wait, let in" "$before" "$(class desk "waited + let_in")"
+	sql main "UPDATE giveway_class SET concurrency = 0, queue_timeout = '0'" >/dev/null
+	say "$caller" "\\lo_import /dev/null"
+	check "without a place" 1 "$(grep -c 'there was no place in class' <<<"$said")"
+	close_session "$caller"
+	close_session "$session"
+}
+
+# A limit that was lowered holds for a session in the middle of a transaction, too, and that
+# does not bring back the old one.
+case_class_lowered_in_a_transaction() {
+	local second second_pid
+	set_class concurrency=2
+	open_session main clerk
+	second=$session second_pid=$session_pid
+	open_session main clerk
+	say "$session" "BEGIN"
+	say "$session" "SELECT 1"
+	say "$session" "SELECT 1"
+	sql main "UPDATE giveway_class SET concurrency = 0" >/dev/null
+	begin "$second" "SELECT 'second'"
+	check_soon "the other waits" "desk|waiting" "class_state $second_pid"
+	# Anything new to it would have it look at catalogs, and so come across the change.
+	begin "$session" "SELECT 1"
+	check_soon "the one in the transaction, too" "desk|waiting" "class_state $session_pid"
+	check "nobody runs" "0|2" "$(class desk "running, waiting")"
+	sql main "UPDATE giveway_class SET concurrency = 1" >/dev/null
+	await "$second"
+	check "raised again" second "$said"
+	await "$session"
+	check "in turn" 1 "$said"
+	close_session "$second"
+	close_session "$session"
+}
+
+# Who waits in the queue leaves the table of locks alone, as long as nobody waits for one.
+case_class_queue_and_lock_table() {
+	set_class concurrency=1
+	open_session main clerk
+	occupy
+	begin "$session" "SELECT count(*) FROM many"
+	check_soon "waits" "desk|waiting" "class_state $session_pid"
+	check "stops at the table of locks" f \
+		"$(sql main "SELECT giveway_test_stops_at_locks($session_pid, 2.5)")"
+	check "waits still" "desk|waiting" "$(class_state "$session_pid")"
+	vacate
+	await "$session"
+	check "its turn" 40 "$said"
+	close_session "$session"
+}
+
+# A cursor keeps a page pinned. Who waits for that with the only place holds up nobody.
+case_class_page_pins() {
+	local vacuum vacuum_pid before
+	set_class concurrency=1
+	sql main "CREATE TABLE pinned AS SELECT generate_series(1, 10) AS n" clerk >/dev/null
+	open_session main clerk
+	vacuum=$session vacuum_pid=$session_pid
+	open_session main clerk
+	before=$(class desk let_in)
+	say "$session" "BEGIN; DECLARE c CURSOR FOR SELECT n FROM pinned; FETCH 1 FROM c"
+	begin "$vacuum" "VACUUM (FREEZE, DISABLE_PAGE_SKIPPING) pinned"
+	check_soon "waits for the pin" BufferPin "sql main 'SELECT wait_event_type
+		FROM pg_stat_activity WHERE pid = $vacuum_pid'"
+	say "$session" "FETCH 1 FROM c"
+	check "the cursor goes on" 2 "$said"
+	check "let in" 1 "$(class desk "let_in - $before")"
+	say "$session" "COMMIT"
+	await "$vacuum"
+	check "and so does the other" "" "$said"
+	close_session "$vacuum"
+	close_session "$session"
+}
+
 # Who waits in the queue with a lock that one who runs wants gets in.
 case_class_lock_holder_is_let_in() {
-	local holder
+	local holder before
 	sql main "CREATE TABLE clerk.account (n int); INSERT INTO clerk.account VALUES (1);
 		ALTER TABLE clerk.account OWNER TO clerk" >/dev/null
 	set_class concurrency=1
 	open_session main clerk
 	holder=$session
 	open_session main clerk
+	before=$(class desk let_in)
 	say "$holder" "BEGIN; UPDATE account SET n = n + 1"
 	begin "$session" "UPDATE account SET n = n + 1"
 	check_soon "the other has the place" "desk|running" "class_state $session_pid"
 	say "$holder" "SELECT n FROM account"
 	check "the holder goes on" 2 "$said"
-	check "counted" 1 "$(class desk let_in)"
+	check "counted" 1 "$(class desk "let_in - $before")"
 	say "$holder" "COMMIT"
 	await "$session"
 	check "and so does the other" 3 "$(sql main "SELECT n FROM clerk.account")"
+	# So does one whose snapshot keeps an index from being made.
+	say "$holder" "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1"
+	begin "$session" "CREATE INDEX CONCURRENTLY ON account (n)"
+	check_soon "it waits for the snapshot" virtualxid "sql main 'SELECT wait_event
+		FROM pg_stat_activity WHERE pid = $session_pid'"
+	say "$holder" "SELECT 'goes on'"
+	check "who has it" "goes on" "$said"
+	check "counted, too" 2 "$(class desk "let_in - $before")"
+	say "$holder" "COMMIT"
+	await "$session"
 	# A lock that nobody waits for helps nobody.
 	begin "$session" "SELECT pg_sleep(2.5)"
 	check_soon "runs" "desk|running" "class_state $session_pid"
 	say "$holder" "BEGIN; LOCK TABLE account; SELECT 1"
-	check "still as many" 1 "$(class desk let_in)"
+	check "still as many" 2 "$(class desk "let_in - $before")"
 	close_session "$holder"
 	close_session "$session"
 }
@@ -885,6 +1129,7 @@ case_class_demotes() {
 	begin "$session" "SELECT count(giveway_test_burn(0.1)) FROM many"
 	check_soon "workers" "background|100" workers
 	check "their leader" "background 100" "$(tier "$session_pid")"
+	sql main "SELECT pg_cancel_backend($session_pid)" >/dev/null
 	await "$session"
 	check "restored" "time_sensitive 100" "$(tier "$session_pid")"
 	check "counted once" 2 "$(class desk demotions)"
@@ -916,6 +1161,13 @@ case_class_limits_settings() {
 	check "in a function" 8MB "$said"
 	say "$session" "SHOW work_mem"
 	check "after that" 2MB "$said"
+	say "$session" "BEGIN; DECLARE c CURSOR FOR SELECT current_setting('work_mem') FROM many"
+	say "$session" "SET LOCAL work_mem = '1GB'; FETCH 1 FROM c"
+	check "before a FETCH" 8MB "$said"
+	say "$session" "COMMIT"
+	say "$session" "SET hash_mem_multiplier = 1000"
+	say "$session" "SELECT current_setting('hash_mem_multiplier')"
+	check "what hashes may take of it" 2 "$said"
 	say "$session" "RESET ALL"
 	say "$session" "SHOW work_mem"
 	check "RESET" 8MB "$said"
@@ -1084,6 +1336,32 @@ case_class_rights() {
 	check "no tables of ours" 1 "$(sql main "SELECT 1" app spoofed)"
 	sql main "DROP DATABASE spoofed" >/dev/null
 	sql main "DELETE FROM giveway_class; ALTER ROLE clerk RESET ALL" >/dev/null
+}
+
+# Whatever their owner does to the tables of classes, the server runs on.
+case_class_tables_altered() {
+	sql main "CREATE DATABASE altered" >/dev/null
+	sql main "CREATE EXTENSION giveway; GRANT USAGE ON SCHEMA public TO clerk;
+		INSERT INTO giveway_class (class, concurrency, queue_timeout) VALUES ('desk', 0, '0');
+		INSERT INTO giveway_class_role VALUES ('-', 'desk');
+		ALTER TABLE giveway_class_role ALTER COLUMN class DROP NOT NULL;
+		INSERT INTO giveway_class_role VALUES ('clerk', NULL);
+		ALTER TABLE giveway_class_role DROP CONSTRAINT giveway_class_role_class_fkey,
+			DROP CONSTRAINT giveway_class_role_pkey;
+		ALTER TABLE giveway_class_role ALTER COLUMN role DROP NOT NULL;
+		INSERT INTO giveway_class_role VALUES (NULL, 'desk');
+		ALTER TABLE giveway_class DROP CONSTRAINT giveway_class_pkey;
+		ALTER TABLE giveway_class ALTER COLUMN class DROP NOT NULL;
+		INSERT INTO giveway_class VALUES (NULL, 1)" postgres altered >/dev/null
+	check "nulls are skipped" 1 "$(sql main "SELECT 1" clerk altered | grep -c '^ERROR:  there was no place')"
+	sql main "ALTER TABLE giveway_class ALTER COLUMN queue_timeout DROP DEFAULT,
+		DROP CONSTRAINT giveway_class_queue_timeout_check;
+		ALTER TABLE giveway_class ALTER COLUMN queue_timeout TYPE boolean USING true" postgres altered >/dev/null
+	check "another type" 1 "$(sql main "SELECT 1" clerk altered)"
+	check_soon "said in the log" t "grep -q 'no class holds' '$work/main/log' && echo t"
+	sql main "ALTER TABLE giveway_class DROP COLUMN queue_timeout CASCADE" postgres altered >/dev/null
+	check "a column less" 1 "$(sql main "SELECT 1" clerk altered)"
+	sql main "DROP DATABASE altered" >/dev/null
 }
 
 # follow MODE: from now on sessions in main follow roles so.
@@ -1264,6 +1542,55 @@ case_role_changed_elsewhere() {
 	follow off
 }
 
+# Sessions read the settings of roles again after changes of tiers and weights only.
+case_role_reads_what_concerns_it() {
+	local before elapsed altering
+	sql main "ALTER ROLE authenticator SET giveway.follow_role = current;
+		CREATE ROLE bystander; ALTER ROLE customer SET giveway.weight = 61" >/dev/null
+	open_session main authenticator
+	say "$session" "SET ROLE customer"
+	# reads: how often this session, the only one that follows roles, has gone through them.
+	reads() {
+		say "$session" "SELECT pg_stat_force_next_flush()"
+		sql main "SELECT pg_stat_get_numscans('pg_db_role_setting'::regclass)"
+	}
+	before=$(reads)
+	sql main "ALTER ROLE bystander SET search_path = elsewhere; ALTER ROLE customer SET work_mem = '5MB'" >/dev/null
+	say "$session" "SELECT 1"
+	sql main "ALTER ROLE bystander PASSWORD 'secret'; GRANT bystander TO app; CREATE ROLE other;
+		ALTER DATABASE postgres SET giveway.weight = 100" >/dev/null
+	say "$session" "SELECT 1"
+	check "what does not concern it" "$before" "$(reads)"
+	sql main "ALTER ROLE customer SET giveway.weight = 62" >/dev/null
+	say "$session" "SELECT 1"
+	check "what does" "time_sensitive 62" "$(tier "$session_pid")"
+	check "is read once" $((before + 1)) "$(reads)"
+	sql main "ALTER ROLE customer RESET giveway.weight" >/dev/null
+	say "$session" "SELECT 1"
+	check "what is taken back" "time_sensitive 100" "$(tier "$session_pid")"
+	# Where many roles have settings, it rests between two times: here for 200 ms.
+	sql main "INSERT INTO pg_db_role_setting SELECT 0, 1000000000 + i, '{search_path=x}' FROM generate_series(1, 20000) i" >/dev/null
+	before=$(reads)
+	sql main "DO \$\$ BEGIN FOR i IN 1..100000000 LOOP
+		EXECUTE format('ALTER ROLE customer SET giveway.weight = %s', 50 + i % 9); COMMIT; END LOOP; END \$\$" >/dev/null &
+	altering="SELECT pid FROM pg_stat_activity WHERE query LIKE 'DO%ALTER ROLE customer%'"
+	wait_until "[ -n \"\$(sql main \"\$altering\")\" ]" || problem="$problem  nobody alters roles
+"
+	say "$session" "CREATE TEMP TABLE began AS SELECT clock_timestamp() AS at"
+	say "$session" "DO \$\$ BEGIN FOR i IN 1..300 LOOP PERFORM 1; COMMIT; PERFORM pg_sleep(0.001); END LOOP; END \$\$"
+	say "$session" "SELECT (extract(epoch FROM clock_timestamp() - at) * 1000)::int FROM began"
+	elapsed=$said
+	check "reads within $elapsed ms" t "$(sql main "SELECT $(reads) - $before <= $elapsed / 200 + 2")"
+	sql main "SELECT pg_cancel_backend(pid) FROM ($altering) AS a" >/dev/null
+	wait $!
+	sql main "ALTER ROLE customer SET giveway.weight = 70" >/dev/null
+	check_soon "in the end" "time_sensitive 70" "say $session 'SELECT 1'; tier $session_pid"
+	sql main "DELETE FROM pg_db_role_setting WHERE setrole > 1000000000" >/dev/null
+	close_session "$session"
+	sql main "ALTER ROLE authenticator RESET giveway.follow_role; ALTER ROLE customer RESET work_mem;
+		ALTER DATABASE postgres RESET giveway.weight; DROP ROLE bystander, other; ALTER ROLE customer RESET giveway.weight" >/dev/null
+}
+
 # Workers have what their leader's role in effect says, and function settings of their own.
 case_role_of_parallel_workers() {
 	sql main "GRANT SELECT ON many TO customer; GRANT EXECUTE ON FUNCTION giveway_test_burn TO customer;
@@ -1442,6 +1769,8 @@ case_slots_exhausted() {
 	check "SET all the same" "" "$said"
 	say "$session" "SELECT value FROM giveway_status() WHERE item = 'this session'"
 	check "status" "has no slot: there was no room; it will try again" "$said"
+	check "what the status warns of" t "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
+		FROM giveway_status() WHERE item = 'slots'")"
 	check "locks" "none" \
 		"$(sql main "SELECT replace(giveway_test_reader(2), 'no slot', 'none')")"
 	replace_table
@@ -1456,6 +1785,8 @@ case_every_slot_is_found() {
 	"$table" fill "$slots" 12
 	open_session main app
 	check_soon "one of the last slots" "time_sensitive 100" "say $session 'SELECT 1'; tier $session_pid"
+	check "the status does not warn" f "$(sql main "SELECT value LIKE '%without a slot have no ceiling%'
+		FROM giveway_status() WHERE item = 'slots'")"
 	check "in the view" "time_sensitive" \
 		"$(sql main "SELECT tier FROM giveway_slots() WHERE pid = $session_pid")"
 	close_session "$session"

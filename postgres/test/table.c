@@ -8,6 +8,7 @@
  *	table fill FILE [FREE]		claim all but FREE slots, for process 1
  *	table plant FILE PID OF_PID	a slot of PID, otherwise a copy of OF_PID's
  *	table take FILE PID		have process 1 take the slot of PID
+ *	table disown FILE PID		have the slot of PID be another cluster's, in the background
  *	table wipe FILE		take all slots from their owners
  *	table poke FILE OFFSET VALUE	write a word of 32 bits
  *	table scribble FILE		write noise all over it, page 0 included, until killed
@@ -154,9 +155,20 @@ static struct giveway_slot *find(struct giveway_header *table, unsigned long lon
 	return NULL;
 }
 
+static struct giveway_slot *must_find(struct giveway_header *table, const char *pid)
+{
+	struct giveway_slot *slot = find(table, owner_of(pid));
+
+	if (!slot) {
+		fprintf(stderr, "no slot of %s\n", pid);
+		exit(1);
+	}
+	return slot;
+}
+
 static void plant(struct giveway_header *table, const char *pid, const char *of_pid)
 {
-	struct giveway_slot *from = find(table, owner_of(of_pid));
+	struct giveway_slot *from = must_find(table, of_pid);
 	struct giveway_slot *to;
 	unsigned long long owner = owner_of(pid);
 	unsigned int probe = 0;
@@ -164,10 +176,6 @@ static void plant(struct giveway_header *table, const char *pid, const char *of_
 	do
 		to = slot_at(table, giveway_slot_probe(owner, probe++, nr_slots));
 	while (to->owner);
-	if (!from) {
-		fprintf(stderr, "no slot of %s\n", of_pid);
-		exit(1);
-	}
 	memcpy(to, from, sizeof(*to));
 	to->owner = owner;
 }
@@ -328,13 +336,12 @@ int main(int argc, char **argv)
 	} else if (!strcmp(command, "attach") && first) {
 		map(path)->scheduler = (unsigned long long)atoi(first);
 	} else if (!strcmp(command, "take") && first) {
-		struct giveway_slot *slot = find(map(path), owner_of(first));
+		must_find(map(path), first)->owner = owner_of("1");
+	} else if (!strcmp(command, "disown") && first) {
+		struct giveway_slot *slot = must_find(map(path), first);
 
-		if (!slot) {
-			fprintf(stderr, "no slot of %s\n", first);
-			return 1;
-		}
-		slot->owner = owner_of("1");
+		slot->domain ^= 1;
+		slot->tier = GIVEWAY_SLOT_TIER_BACKGROUND;
 	} else if (!strcmp(command, "size")) {
 		map(path);
 		printf("%u\n", nr_slots - 1);
