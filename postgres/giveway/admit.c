@@ -33,15 +33,11 @@
  *
  * NO DEADLOCK.  A statement in the middle of a transaction may hold locks for which those
  * that run wait.  So once a second (first after deadlock_timeout) a waiting session looks
- * whether anybody waits for a lock that it holds, and if so takes a place beyond the
+ * whether anybody waits for a lock that it holds (awaited.c), and if so takes a place beyond the
  * limit; column "let_in" counts them.  So does one that may have pinned a page, if anybody
  * waits for a pin: whose it is nobody can tell.  Only a session's outermost statement
  * enters, so no session waits for itself.  No other lock is taken while an entry is locked,
  * but the spinlocks of imposed.c.
- *
- * A LOOK costs a pass over the processes, and a partition of the lock table, shared and for
- * a moment, for each that waits for a lock.  What this session holds it knows by itself.
- * So many that wait cost little more than their number.
  *
  * DEMOTION.  The launcher looks at the CPU time of statements that run, with their
  * parallel workers', once a second, and demotes those that have used what their class
@@ -89,11 +85,6 @@
 /* A waiting session looks around so often. */
 #define LOOK_MS 1000
 #define NOBODY (-1)
-
-/* The part of a wait event that is its class, and the class of who waits until nobody
- * else has a page pinned.  Versions give that different names. */
-#define WAIT_CLASS 0xFF000000U
-#define WAIT_FOR_PIN 0x04000000U
 
 typedef enum State
 {
@@ -503,82 +494,6 @@ state_now(Place *place)
 	return state;
 }
 
-/* Which lock this process waits for, and how; false if it does not wait any more. */
-static bool
-awaits(PGPROC *proc, LOCKTAG *tag, LOCKMODE *mode)
-{
-	LOCK	   *lock = *(LOCK *volatile *) &proc->waitLock;
-	LWLock	   *partition;
-	bool		found;
-
-	if (lock == NULL)
-		return false;
-	/* Perhaps torn, or of another lock by now: that shows with its partition locked. */
-	*tag = lock->tag;
-	partition = LockHashPartitionLock(LockTagHashCode(tag));
-	LWLockAcquire(partition, LW_SHARED);
-	found = proc->waitLock == lock && memcmp(tag, &lock->tag, sizeof(*tag)) == 0;
-	*mode = proc->waitLockMode;
-	LWLockRelease(partition);
-	return found;
-}
-
-/* Whether this is the lock of this session's transaction by its virtual number, which is no
- * lock until somebody waits for it, and then not in the table of its own. */
-static bool
-is_own_transaction(const LOCKTAG *tag)
-{
-	VirtualTransactionId mine;
-	LOCKTAG		own;
-
-	GET_VXID_FROM_PGPROC(mine, *MyProc);
-	SET_LOCKTAG_VIRTUALTRANSACTION(own, mine);
-	return memcmp(tag, &own, sizeof(own)) == 0;
-}
-
-/* Whether this session holds the lock in a way that excludes the other. */
-static bool
-holds_against(const LOCKTAG *tag, LOCKMODE wanted)
-{
-	if (is_own_transaction(tag))
-		return true;
-	for (LOCKMODE mode = 1; mode <= MaxLockMode; mode++)
-#if PG_VERSION_NUM >= 170000
-		if (DoLockModesConflict(mode, wanted) && LockHeldByMe(tag, mode, false))
-#else
-		if (DoLockModesConflict(mode, wanted) && LockHeldByMe(tag, mode))
-#endif
-			return true;
-	return false;
-}
-
-/* Whether another session waits for a lock that this one holds. */
-static bool
-blocks_somebody(void)
-{
-	for (int number = 0; number < MaxBackends; number++)
-	{
-		PGPROC	   *proc = process_of(number);
-		LOCKTAG		tag;
-		LOCKMODE	mode;
-
-		if (proc != MyProc && pg_atomic_read_u64(&proc->waitStart) != 0 &&
-			awaits(proc, &tag, &mode) && holds_against(&tag, mode))
-			return true;
-	}
-	return false;
-}
-
-/* Whether any process waits until nobody else has a page pinned. */
-static bool
-somebody_awaits_pin(void)
-{
-	for (int number = 0; number < ProcGlobal->allProcCount; number++)
-		if ((process_of(number)->wait_event_info & WAIT_CLASS) == WAIT_FOR_PIN)
-			return true;
-	return false;
-}
-
 /* Take a place beyond the limit, lest somebody who has one waits for this session. */
 static void
 let_in(Place *place)
@@ -683,7 +598,7 @@ wait_for_place(Place *place, Limits *limits, bool pins)
 		{
 			if (!is_still_mine(place, limits))
 				return false;
-			if (blocks_somebody() || (pins && somebody_awaits_pin()))
+			if (awaited_by_lock() || (pins && somebody_awaits_pin()))
 				let_in(place);
 			look = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), LOOK_MS);
 			continue;

@@ -269,6 +269,10 @@ extern bool admit_class_at(int number, ClassUsage *usage);
 extern int	admit_place_count(void);
 extern bool admit_place_at(int number, PlaceUsage *usage);
 
+/* awaited.c */
+extern bool awaited_by_lock(void);
+extern bool somebody_awaits_pin(void);
+
 /* io.c */
 extern bool io_enter(void);
 extern void io_leave(void);

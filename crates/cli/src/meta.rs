@@ -18,13 +18,13 @@ mod plan;
 mod schedulers;
 mod tune;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use giveway_metasched::config::Config;
 use giveway_metasched::scx_loader::RIVAL_MAX;
 
-use crate::service::{self, RUN_DIR};
+use crate::service;
 use giveway_command::Failure;
 
 /// Let schedulers take turns, each when it is best
@@ -94,11 +94,6 @@ pub(crate) fn meta(args: &MetaArgs) -> Result<u8, Failure> {
         MetaCommand::Pause(_) => daemon::pause(true),
         MetaCommand::Resume(_) => daemon::pause(false),
     }
-}
-
-/// Where the daemon's files are; gone after a reboot, as it is.
-pub(crate) fn dir() -> PathBuf {
-    Path::new(RUN_DIR).join("meta")
 }
 
 /// Refuses callers who may not swap schedulers.

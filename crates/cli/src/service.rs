@@ -52,7 +52,7 @@ use giveway_metasched::supervisor::Standing;
 
 use giveway_command::Failure;
 
-pub(crate) use process::{Process, RUN_DIR, last_exit, program, run_dir};
+pub(crate) use process::{Process, RUN_DIR, last_exit, meta_dir, program, run_dir};
 use unit::Activity;
 pub(crate) use unit::Unit;
 
@@ -68,8 +68,6 @@ pub(crate) const UFS: &str = "ufs";
 const SYSRQ: &str = "/proc/sysrq-trigger";
 /// How long systemd is given at least to take an order.
 const ORDER_MIN: Duration = Duration::from_millis(200);
-/// Between two questions to a systemd that fails to answer at once.
-const PAUSE: Duration = Duration::from_millis(100);
 /// What makes room where scx_loader runs.
 pub(crate) const LOADER_REMEDY: &str = "systemctl disable --now scx_loader";
 /// How a program ends what it says of a wrong option.
@@ -231,7 +229,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
 /// scheduler, and waits for that. One that waits for another program's scheduler is left
 /// alone.
 fn pause(kernel: &SchedExt, limit: Duration) {
-    let meta = crate::meta::dir();
+    let meta = process::meta_dir();
     if !daemon::is_running(&meta) || daemon::is_paused(&meta) {
         return;
     }
@@ -281,7 +279,7 @@ impl<'a> Order<'a> {
             if self.give(left.max(ORDER_MIN)).is_ok() || left.is_zero() {
                 return self.is_taken;
             }
-            thread::sleep(PAUSE);
+            thread::sleep(bounded::PAUSE);
         }
     }
 }

@@ -24,7 +24,7 @@ use giveway_metasched::supervisor::Standing;
 use giveway_metasched::system::System;
 use serde::Serialize;
 
-use super::{ConfigArgs, dir};
+use super::ConfigArgs;
 use crate::service::{self, LOADER_REMEDY};
 use giveway_command::Failure;
 use giveway_command::output::human;
@@ -68,7 +68,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         alone(&config)?;
     }
     service::run_dir()?;
-    let dir = dir();
+    let dir = service::meta_dir();
     let _claim = DaemonLock::take(&dir)?;
     if SchedExt::this().state() == State::Unsupported {
         return Err(Failure::new("this kernel has no sched_ext")
@@ -132,7 +132,7 @@ struct Report {
 
 /// Prints the status.
 pub(super) fn status(args: &StatusArgs) -> Result<u8, Failure> {
-    let dir = dir();
+    let dir = service::meta_dir();
     let kernel = SchedExt::this();
     let running = daemon::is_running(&dir);
     let report = Report {
@@ -159,8 +159,8 @@ pub(super) fn pause(on: bool) -> Result<u8, Failure> {
         return Err(Failure::new("only root may pause the metascheduler").with_remedy("use sudo"));
     }
     service::run_dir()?;
-    daemon::pause(&dir(), on)?;
-    if !daemon::is_running(&dir()) {
+    daemon::pause(&service::meta_dir(), on)?;
+    if !daemon::is_running(&service::meta_dir()) {
         eprintln!("giveway: note: no metascheduler runs; one that is started will heed this");
     }
     Ok(0)

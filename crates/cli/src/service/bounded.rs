@@ -12,6 +12,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Between two questions to a program that fails at once.
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// How often it is looked whether a program has ended.
 const POLL: Duration = Duration::from_millis(5);
 

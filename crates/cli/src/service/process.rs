@@ -47,6 +47,11 @@ pub(super) fn take_turn(patience: Duration) -> Result<Lock, Failure> {
     })
 }
 
+/// Where the metascheduler's files lie.
+pub(crate) fn meta_dir() -> PathBuf {
+    Path::new(RUN_DIR).join("meta")
+}
+
 pub(crate) fn log_path() -> PathBuf {
     Path::new(RUN_DIR).join("scx_ufs.log")
 }

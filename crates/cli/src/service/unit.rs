@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use giveway_command::{Context, Failure};
 use giveway_machine::files;
 
-use super::{PAUSE, bounded};
+use super::bounded::{self, PAUSE};
 
 const NAME: &str = "giveway.service";
 /// For a question or an order that systemd answers at once.

@@ -375,8 +375,8 @@ mod tests {
     fn original(commit: &str) -> String {
         let text = fs::read_to_string(root().join("results").join(RESULT)).unwrap();
         // From before profiles were recorded.
-        let profile = "\"provenance\": {\n\"profile\": \"release\",";
-        let text = text.replacen("\"provenance\": {", profile, 1);
+        let profile = "\"provenance\":{\"profile\":\"release\",";
+        let text = text.replacen("\"provenance\":{", profile, 1);
         text.replacen("cbc2d168d59c", commit, 1)
     }
 
