@@ -200,7 +200,8 @@ impl Builder {
             ),
             memory,
             background,
-            caches: CacheManager::try_new(&CacheManagerConfig::default()).expect("nothing is read"),
+            tables,
+            caches: CacheManager::try_new(&caches()).expect("nothing is read"),
             no_disk: Arc::new(no_disk().build().expect("nothing is opened")),
             control_memory: Arc::new(GreedyMemoryPool::new(CONTROL_MEMORY)),
             board: Arc::default(),
@@ -348,7 +349,7 @@ pub(crate) struct Inner {
     background: Arc<Account>,
     /// What plans are told of disks: there is none.
     no_disk: Arc<DiskManager>,
-    /// Footers and lists of files, for all sessions: each would have room for as many.
+    /// Footers of files, for all sessions: each would have room for as many.
     caches: Arc<CacheManager>,
     control_memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
@@ -535,3 +536,10 @@ impl fmt::Debug for Inner {
             .finish_non_exhaustive()
     }
 }
+/// Footers are kept, and checked by the sizes and times of their files. Lists of files are
+/// not: DataFusion keeps them for ever, and forgets that of a table when an `INSERT` into it
+/// is planned, before there is any new file.
+fn caches() -> CacheManagerConfig {
+    CacheManagerConfig::default().with_list_files_cache_limit(0)
+}
+
