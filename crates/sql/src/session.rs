@@ -44,7 +44,7 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(engine: &Arc<Inner>) -> Session {
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_target_partitions(engine.partitions)
             // Streams share a cursor: nothing has to be spread by copying.
             .with_round_robin_repartition(false)
@@ -59,6 +59,8 @@ impl Session {
                 .with_default_features();
             with_checkpoints(state, sizing::physical_rules())
         };
+        // CSV is cut only where somebody has said that it can be: `files`.
+        config.options_mut().catalog.newlines_in_values = true;
         let state = match &engine.cluster {
             Some(cluster) => cluster::planning_for(cluster, config, state),
             None => state(config),
@@ -252,7 +254,8 @@ impl Session {
         registered.map_err(SqlError::planning)
     }
 
-    /// Names a CSV file, or a directory of them.
+    /// Names a CSV file, or a directory of them. Unless the options say that there are
+    /// newlines in values, large files are cut at any newline.
     ///
     /// # Errors
     /// [`SqlError::Plan`] if it cannot be read.
