@@ -24,6 +24,7 @@ use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
 use crate::live;
 use crate::options::QueryOptions;
+use crate::insert;
 use crate::planner::{Whose, with_checkpoints};
 use crate::query::Query;
 use crate::settings;
@@ -237,6 +238,7 @@ impl Session {
             planning: began.elapsed(),
             is_static: false,
             shelf: None,
+            let logical = insert::all_or_nothing(logical)?;
         })
     }
 
