@@ -35,6 +35,9 @@ use crate::table::MorselTable;
 /// Tables, functions and options, and a way to query them. Clones share all of it.
 ///
 /// Its methods are `async`: plans are made on threads of the engine, since that may take
+/// What the names of this crate's options begin with.
+const OPTIONS: &str = "giveway.";
+
 /// long. Whoever stops to wait for a plan ends it. They do not depend on the runtime that
 /// they are awaited on.
 #[derive(Clone)]
@@ -193,6 +196,12 @@ impl Session {
     }
 
     /// Plans a data frame of this session's [`context`](Self::context).
+            LogicalPlan::Statement(Statement::ResetVariable(reset))
+                if reset.variable.starts_with(OPTIONS) =>
+            {
+                let session = self.clone();
+                async move { session.reset(&reset.variable[OPTIONS.len()..]) }.boxed()
+            }
     ///
     /// # Errors
     /// [`SqlError::Plan`].
@@ -251,6 +260,15 @@ impl Session {
         name: &str,
         path: &str,
         options: ParquetReadOptions<'_>,
+    /// `RESET` of an option of this crate's.
+    fn reset(&self, option: &str) -> Result<DataFrame, DataFusionError> {
+        let mut options = self.options();
+        options.reset(option)?;
+        self.set_options(options);
+        let nothing = LogicalPlanBuilder::empty(false).build()?;
+        Ok(DataFrame::new(self.context.state(), nothing))
+    }
+
     ) -> Result<(), SqlError> {
         let registered = self.context.register_parquet(name, path, options).await;
         registered.map_err(SqlError::planning)
