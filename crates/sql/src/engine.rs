@@ -271,8 +271,18 @@ impl Engine {
             .map(|run| {
                 let id = run.in_pool();
                 let mut views = if run.is_control { &control } else { &views }.iter();
-                run.status_with(views.find(|view| Some(view.id) == id))
+                let mut status = run.status_with(views.find(|view| Some(view.id) == id));
+                if run.options.tier_max > tier_max {
+                    status.sql.clear();
+                }
+                status
             })
+        self.running_as_seen(Tier::TimeSensitive)
+    }
+
+    /// The same, as a login whose highest tier this is sees them: without the texts of those
+    /// that have more rights.
+    pub(crate) fn running_as_seen(&self, tier_max: Tier) -> Vec<QueryStatus> {
             .collect()
     }
 

@@ -83,6 +83,7 @@ mod progress;
 mod query;
 mod read;
 mod results;
+mod rights;
 mod run;
 mod scan;
 pub mod server;

@@ -26,7 +26,8 @@ use crate::live;
 use crate::options::QueryOptions;
 use crate::insert;
 use crate::planner::{Whose, with_checkpoints};
-use crate::query::Query;
+use crate::query::{Query, value_bytes};
+use crate::rights;
 use crate::settings;
 use crate::sizing;
 use crate::statement;
@@ -151,7 +152,7 @@ impl Session {
     /// Plans what a logical plan says; `text` is what the query is called.
     ///
     /// # Errors
-    /// As [`sql`](Self::sql).
+    /// As [`sql`](Self::sql); [`SqlError::Denied`] says for whom the statement is.
     pub async fn query(&self, plan: LogicalPlan, text: &str) -> Result<Query, SqlError> {
         (self.query_for(plan, text, self.options(), Instant::now())).await
     }
@@ -169,6 +170,7 @@ impl Session {
             LogicalPlan::Statement(Statement::SetVariable(set)) => {
                 settings::check(&set.variable, Some(&set.value))
             }
+        rights::check(&plan, options.tier_max)?;
             LogicalPlan::Statement(Statement::ResetVariable(reset)) => {
                 settings::check(&reset.variable, None)
             }
