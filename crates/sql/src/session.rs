@@ -143,7 +143,9 @@ impl Session {
             if let Some(dialect) = dialect_from_str(state.config_options().sql_parser.dialect) {
                 statement::check(&text, dialect.as_ref())?;
             }
-            state.create_logical_plan(&text).await
+            let plan = state.create_logical_plan(&text).await?;
+            statement::check_plan(&plan)?;
+            Ok(plan)
         };
         let plan = async move { plan.await.map_err(SqlError::planning) };
         self.engine.planner.run(whose, plan).await
