@@ -6,9 +6,11 @@ use std::time::Instant;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::format::ExplainFormat;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{DataFusionError, TableReference, exec_err, not_impl_err};
 use datafusion::datasource::TableProvider;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{
     CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement,
 };
@@ -16,15 +18,15 @@ use datafusion::prelude::{
     CsvReadOptions, DataFrame, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryStreamExt};
 
 use crate::cluster;
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
+use crate::insert;
 use crate::live;
 use crate::options::QueryOptions;
-use crate::insert;
 use crate::planner::{Whose, with_checkpoints};
 use crate::query::{Query, value_bytes};
 use crate::rights;
@@ -33,12 +35,12 @@ use crate::sizing;
 use crate::statement;
 use crate::table::MorselTable;
 
-/// Tables, functions and options, and a way to query them. Clones share all of it.
-///
-/// Its methods are `async`: plans are made on threads of the engine, since that may take
 /// What the names of this crate's options begin with.
 const OPTIONS: &str = "giveway.";
 
+/// Tables, functions and options, and a way to query them. Clones share all of it.
+///
+/// Its methods are `async`: plans are made on threads of the engine, since that may take
 /// long. Whoever stops to wait for a plan ends it. They do not depend on the runtime that
 /// they are awaited on.
 #[derive(Clone)]
@@ -57,6 +59,8 @@ impl Session {
             // Nothing is spilled, so nothing has to be kept free for it.
             .with_sort_spill_reservation_bytes(0)
             .with_option_extension(QueryOptions::default());
+        // CSV is cut only where somebody has said that it can be: `files`.
+        config.options_mut().catalog.newlines_in_values = true;
         let state = |config| {
             let state = SessionStateBuilder::new()
                 .with_config(config)
@@ -64,8 +68,6 @@ impl Session {
                 .with_default_features();
             with_checkpoints(state, sizing::physical_rules())
         };
-        // CSV is cut only where somebody has said that it can be: `files`.
-        config.options_mut().catalog.newlines_in_values = true;
         let state = match &engine.cluster {
             Some(cluster) => cluster::planning_for(cluster, config, state),
             None => state(config),
@@ -168,11 +170,11 @@ impl Session {
         options: QueryOptions,
         began: Instant,
     ) -> Result<Query, SqlError> {
+        rights::check(&plan, options.tier_max)?;
         match &plan {
             LogicalPlan::Statement(Statement::SetVariable(set)) => {
                 settings::check(&set.variable, Some(&set.value))
             }
-        rights::check(&plan, options.tier_max)?;
             LogicalPlan::Statement(Statement::ResetVariable(reset)) => {
                 settings::check(&reset.variable, None)
             }
@@ -194,18 +196,18 @@ impl Session {
             {
                 explained(Arc::clone(&self.engine), context, explain.plan).boxed()
             }
-            plan => async move { context.execute_logical_plan(plan).await }.boxed(),
-        };
-        self.finish(frame, text, whose, options, began).await
-    }
-
-    /// Plans a data frame of this session's [`context`](Self::context).
             LogicalPlan::Statement(Statement::ResetVariable(reset))
                 if reset.variable.starts_with(OPTIONS) =>
             {
                 let session = self.clone();
                 async move { session.reset(&reset.variable[OPTIONS.len()..]) }.boxed()
             }
+            plan => async move { context.execute_logical_plan(plan).await }.boxed(),
+        };
+        self.finish(frame, text, whose, options, began).await
+    }
+
+    /// Plans a data frame of this session's [`context`](Self::context).
     ///
     /// # Errors
     /// [`SqlError::Plan`].
@@ -236,11 +238,13 @@ impl Session {
     ) -> Result<Query, SqlError> {
         let planned = async move {
             let (state, logical) = frame.await?.into_parts();
+            let logical = insert::all_or_nothing(logical)?;
             let plan = state.create_physical_plan(&logical).await?;
-            Ok((state, logical, plan))
+            let values = value_bytes(&plan)?;
+            Ok((state, logical, plan, values))
         };
         let planned = async move { planned.await.map_err(SqlError::planning) };
-        let (state, logical, plan) = self.engine.planner.run(whose, planned).await?;
+        let (state, logical, plan, values) = self.engine.planner.run(whose, planned).await?;
         Ok(Query {
             engine: Arc::clone(&self.engine),
             state,
@@ -251,8 +255,18 @@ impl Session {
             planning: began.elapsed(),
             is_static: false,
             shelf: None,
-            let logical = insert::all_or_nothing(logical)?;
+            values,
+            kept: None,
         })
+    }
+
+    /// `RESET` of an option of this crate's.
+    fn reset(&self, option: &str) -> Result<DataFrame, DataFusionError> {
+        let mut options = self.options();
+        options.reset(option)?;
+        self.set_options(options);
+        let nothing = LogicalPlanBuilder::empty(false).build()?;
+        Ok(DataFrame::new(self.context.state(), nothing))
     }
 
     /// Names a Parquet file, or a directory of them.
@@ -264,15 +278,6 @@ impl Session {
         name: &str,
         path: &str,
         options: ParquetReadOptions<'_>,
-    /// `RESET` of an option of this crate's.
-    fn reset(&self, option: &str) -> Result<DataFrame, DataFusionError> {
-        let mut options = self.options();
-        options.reset(option)?;
-        self.set_options(options);
-        let nothing = LogicalPlanBuilder::empty(false).build()?;
-        Ok(DataFrame::new(self.context.state(), nothing))
-    }
-
     ) -> Result<(), SqlError> {
         let registered = self.context.register_parquet(name, path, options).await;
         registered.map_err(SqlError::planning)
@@ -372,14 +377,29 @@ impl Session {
         }
         let frame = DataFrame::new(self.context.state(), Arc::unwrap_or_clone(input));
         let query = Box::pin(self.plan_for(frame, text, options.clone(), began)).await?;
-        let schema = query.schema();
-        let batches = query.collect().await?;
-        let table = MorselTable::try_new(schema, batches).map_err(SqlError::planning)?;
+        let table = self.kept(query).await?;
         if exists {
             (self.context.deregister_table(name.clone())).map_err(SqlError::planning)?;
         }
         let registered = self.context.register_table(name, Arc::new(table));
         registered.map(|_| ()).map_err(SqlError::planning)
+    }
+
+    /// All rows of a query as a table, counted from when they come until it is dropped.
+    async fn kept(&self, query: Query) -> Result<MorselTable, SqlError> {
+        let account = self.engine.account_of_tables(query.options.tier);
+        let held = MemoryConsumer::new("table").register(&account);
+        let mut counter = RecordBatchMemoryCounter::new();
+        let schema = query.schema();
+        let mut batches = Vec::new();
+        let mut rows = query.submit()?.stream();
+        while let Some(batch) = rows.try_next().await? {
+            let grown = held.try_grow(counter.count_batch(&batch));
+            grown.map_err(SqlError::OutOfMemory)?;
+            batches.push(batch);
+        }
+        let table = MorselTable::holding(schema, batches, Some(held));
+        table.map_err(SqlError::planning)
     }
 
     fn exists(&self, name: &TableReference) -> Result<bool, SqlError> {
