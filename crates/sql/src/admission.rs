@@ -61,6 +61,12 @@ pub(crate) fn background_share(limit: usize) -> usize {
     limit / 4 * 3
 }
 
+/// What tables may hold of a limit that queries of a tier have created: with those of both
+/// tiers full, there is room for queries to start.
+pub(crate) fn tables_share(limit: usize) -> usize {
+    limit / 4
+}
+
 impl State {
     /// G1, before the lock is released.
     fn check(&self) {

@@ -18,7 +18,7 @@ use giveway_tasks::{Policy, Pool, PoolStats, Shutdown};
 use giveway_tier::Tier;
 use serde::Serialize;
 
-use crate::admission::{Admission, background_share};
+use crate::admission::{Admission, background_share, tables_share};
 use crate::cluster::{self, Cluster, ClusterSettings, Errand, WorkerStatus};
 use crate::cut::{cut, explain, spawns};
 use crate::error::{BuildError, SqlError};
@@ -123,7 +123,8 @@ impl Builder {
     }
 
     /// How much memory all queries together may hold, bytes; no limit by default.
-    /// Tables in memory are not counted. A query that asks for more ends with
+    /// Tables that the program registers are not counted, and those that queries of a tier
+    /// create have a quarter at most. A query that asks for more ends with
     /// [`SqlError::OutOfMemory`], and a background one also if all of these together
     /// would hold more than three quarters; while more than three quarters are
     /// reserved, queries that come wait.
@@ -181,6 +182,14 @@ impl Builder {
         let share = self.memory.map_or(usize::MAX, background_share);
         let background = Account::limited(Arc::clone(&memory), share, "background queries");
         let background = Arc::new(background);
+        let tables = |pool| {
+            let share = self.memory.map_or(usize::MAX, tables_share);
+            Arc::new(Account::limited(pool, share, "tables in memory"))
+        };
+        let tables = Tables {
+            time_sensitive: tables(Arc::clone(&memory)),
+            background: tables(Arc::clone(&background) as Arc<dyn MemoryPool>),
+        };
         // They are short: one worker, which Linux runs whatever the others do.
         let control = (Pool::builder().workers(1).policy(Policy::Fair))
             .stack(STACK_BYTES)
@@ -200,7 +209,8 @@ impl Builder {
             ),
             memory,
             background,
-            caches: CacheManager::try_new(&CacheManagerConfig::default()).expect("nothing is read"),
+            tables,
+            caches: CacheManager::try_new(&caches()).expect("nothing is read"),
             no_disk: Arc::new(no_disk().build().expect("nothing is opened")),
             control_memory: Arc::new(GreedyMemoryPool::new(CONTROL_MEMORY)),
             board: Arc::default(),
@@ -263,6 +273,12 @@ impl Engine {
 
     /// All queries that have not ended, the oldest first.
     pub fn running(&self) -> Vec<QueryStatus> {
+        self.running_as_seen(Tier::TimeSensitive)
+    }
+
+    /// The same, as a login whose highest tier this is sees them: without the texts of those
+    /// that have more rights.
+    pub(crate) fn running_as_seen(&self, tier_max: Tier) -> Vec<QueryStatus> {
         let views = self.0.pool.queries();
         let control = self.0.control.queries();
         let runs = self.0.admission.runs();
@@ -270,7 +286,11 @@ impl Engine {
             .map(|run| {
                 let id = run.in_pool();
                 let mut views = if run.is_control { &control } else { &views }.iter();
-                run.status_with(views.find(|view| Some(view.id) == id))
+                let mut status = run.status_with(views.find(|view| Some(view.id) == id));
+                if run.options.tier_max > tier_max {
+                    status.sql.clear();
+                }
+                status
             })
             .collect()
     }
@@ -291,7 +311,7 @@ impl Engine {
         EngineStats {
             pool: self.0.pool.stats(),
             turns: self.0.board.read(),
-            memory_bytes: self.0.memory.reserved(),
+            memory_bytes: (self.0.memory.reserved()).saturating_sub(self.0.tables.used()),
             spilled_bytes: self.0.spiller.used(),
         }
     }
@@ -335,6 +355,18 @@ impl Engine {
     }
 }
 
+/// What tables hold that queries have created, by the tier of these.
+struct Tables {
+    time_sensitive: Arc<Account>,
+    background: Arc<Account>,
+}
+
+impl Tables {
+    fn used(&self) -> usize {
+        self.time_sensitive.used() + self.background.used()
+    }
+}
+
 /// What sessions and queries share.
 pub(crate) struct Inner {
     pool: Pool,
@@ -346,9 +378,10 @@ pub(crate) struct Inner {
     pub(crate) memory: Arc<dyn MemoryPool>,
     /// What background queries have of it.
     background: Arc<Account>,
+    tables: Tables,
     /// What plans are told of disks: there is none.
     no_disk: Arc<DiskManager>,
-    /// Footers and lists of files, for all sessions: each would have room for as many.
+    /// Footers of files, for all sessions: each would have room for as many.
     caches: Arc<CacheManager>,
     control_memory: Arc<dyn MemoryPool>,
     board: Arc<Board>,
@@ -374,8 +407,27 @@ impl Inner {
         Arc::new(environment)
     }
 
+    /// The memory of queries of a tier.
+    pub(crate) fn pool_for(&self, tier: Tier) -> Arc<dyn MemoryPool> {
+        match tier {
+            Tier::TimeSensitive => Arc::clone(&self.memory),
+            Tier::Background => Arc::clone(&self.background) as Arc<dyn MemoryPool>,
+        }
+    }
+
+    /// The memory of tables that queries of a tier create.
+    pub(crate) fn account_of_tables(&self, tier: Tier) -> Arc<dyn MemoryPool> {
+        let account = match tier {
+            Tier::TimeSensitive => &self.tables.time_sensitive,
+            Tier::Background => &self.tables.background,
+        };
+        Arc::clone(account) as Arc<dyn MemoryPool>
+    }
+
     pub(crate) fn submit(mut query: Query) -> Result<Arc<Run>, SqlError> {
         let began = Instant::now();
+        // From now on it is the query's own matter.
+        query.kept = None;
         if let Some(cluster) = &query.engine.cluster
             && cluster::is_divided(&query.plan)
         {
@@ -385,10 +437,9 @@ impl Inner {
         }
         let engine = &query.engine;
         let is_control = query.shelf.is_none() && live::is_control(&query.logical);
-        let memory = match query.options.tier {
-            _ if is_control => Arc::clone(&engine.control_memory),
-            Tier::TimeSensitive => Arc::clone(&engine.memory),
-            Tier::Background => Arc::clone(&engine.background) as Arc<dyn MemoryPool>,
+        let memory = match is_control {
+            true => Arc::clone(&engine.control_memory),
+            false => engine.pool_for(query.options.tier),
         };
         let account = Arc::new(Account::new(memory));
         let may_spill = !is_control && engine.settings.spill_limit > 0;
@@ -487,6 +538,13 @@ impl Inner {
     }
 }
 
+/// Footers are kept, and checked by the sizes and times of their files. Lists of files are
+/// not: DataFusion keeps them for ever, and forgets that of a table when an `INSERT` into it
+/// is planned, before there is any new file.
+fn caches() -> CacheManagerConfig {
+    CacheManagerConfig::default().with_list_files_cache_limit(0)
+}
+
 /// A disk manager that opens nothing: nothing is spilled (`memory`).
 fn no_disk() -> DiskManagerBuilder {
     DiskManagerBuilder::default().with_mode(DiskManagerMode::Disabled)
@@ -533,5 +591,26 @@ impl fmt::Debug for Inner {
         f.debug_struct("Engine")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::execution::memory_pool::MemoryConsumer;
+
+    #[test]
+    fn tables_are_counted_in_their_tier_and_not_as_queries() {
+        let engine = Engine::builder().workers(1).memory_limit(64 << 20).build();
+        let engine = engine.unwrap();
+        for (tier, of_background) in [(Tier::TimeSensitive, 0), (Tier::Background, 1 << 20)] {
+            let account = engine.0.account_of_tables(tier);
+            let table = MemoryConsumer::new("table").register(&account);
+            table.try_grow(1 << 20).unwrap();
+            assert_eq!(engine.0.memory.reserved(), 1 << 20, "{tier}");
+            assert_eq!(engine.0.background.used(), of_background, "{tier}");
+            assert_eq!(engine.stats().memory_bytes, 0, "{tier}");
+            assert!(table.try_grow(16 << 20).is_err(), "a quarter, {tier}");
+        }
     }
 }

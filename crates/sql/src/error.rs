@@ -14,6 +14,9 @@ pub enum SqlError {
     /// The text cannot be made into a plan: correct it, or register what it names.
     #[error("{0}")]
     Plan(#[source] DataFusionError),
+    /// The statement is not for this login, or for none: its text says which.
+    #[error("{0}")]
+    Denied(String),
     /// The data did not agree with the query (a cast, a division, a file): correct
     /// one of them.
     #[error("{0}")]
@@ -102,6 +105,7 @@ impl SqlError {
     pub(crate) fn copy(&self) -> SqlError {
         match self {
             SqlError::Plan(error) => SqlError::Plan(DataFusionError::Plan(told(error))),
+            SqlError::Denied(why) => SqlError::Denied(why.clone()),
             SqlError::Execution(error) => {
                 SqlError::Execution(DataFusionError::Execution(told(error)))
             }

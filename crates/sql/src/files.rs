@@ -9,7 +9,8 @@
 //! Paths may be URLs of a store with the interface of S3 (`s3://BUCKET/PREFIX`; `stores`).
 //!
 //! CSV and TSV files have a header; JSON files have an object on each line. A compressed
-//! file is read by one stream, from its beginning.
+//! file is read by one stream, from its beginning, and so is CSV and TSV: whether a newline
+//! is inside of quotes is known from what is before it only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -173,6 +174,7 @@ pub async fn register(session: &Session, name: &str, path: &Path) -> Result<(), 
     let csv = |delimiter| {
         CsvReadOptions::new()
             .delimiter(delimiter)
+            .newlines_in_values(true)
             .file_extension(&kind.ending)
             .file_compression_type(kind.compression)
     };

@@ -56,7 +56,8 @@
 //! | `results`, `spill`, `exchange` | Where do rows go? |
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
-//! | `statement`, `settings` | Which texts are parsed, and what may be set? |
+//! | `statement`, `settings`, `rights` | Which statements are planned, what may be set, and by whom? |
+//! | `insert` | How are rows added to files? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
 //! | `cluster` | How do several machines run a query? |
@@ -70,6 +71,7 @@ mod engine;
 mod error;
 mod exchange;
 pub mod files;
+mod insert;
 mod join;
 mod live;
 mod memory;
@@ -81,6 +83,7 @@ mod progress;
 mod query;
 mod read;
 mod results;
+mod rights;
 mod run;
 mod scan;
 pub mod server;

@@ -9,12 +9,16 @@
 //! short forms are no SQL that the parser knows; [`long_form`] says what they stand
 //! for.
 //!
-//! The table is read when a query on it is planned: that query is not in it.
+//! The table is read when a query on it is planned: that query is not in it. A login that is
+//! for the background only sees no texts of logins that are not.
 //!
 //! Statements that do nothing else are *control statements*. They need neither a slot
 //! nor memory of the engine, and run on a worker of their own: when the engine is full, a
-//! client can see which queries fill it, and cancel them. To read tables beside, or to join the table with itself,
-//! is work like any other.
+//! client can see which queries fill it, and cancel them. To read tables beside, to join the
+//! table with itself, or to call another function, is work like any other.
+//!
+//! The function cancels with the rights of the session that runs it, so nothing that others
+//! may run has it in it (`rights`).
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -25,15 +29,17 @@ use datafusion::arrow::array::{
     TimestampMicrosecondArray,
 };
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
-use datafusion::catalog::{MemorySchemaProvider, SchemaProvider, Session as PlannerSession};
+use datafusion::catalog::{SchemaProvider, Session as PlannerSession};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{DataFusionError, Result};
+use datafusion::common::{DataFusionError, Result, plan_err};
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
     Statement, TableSource, TableType, Volatility,
 };
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use giveway_tier::Tier;
 
 use crate::engine::Engine;
@@ -44,8 +50,10 @@ use crate::table::MorselTable;
 
 /// The schema that the table is in.
 const SCHEMA: &str = "giveway";
+/// The table.
+const QUERIES_NAME: &str = "queries";
 /// The function.
-const CANCEL: &str = "giveway_cancel";
+pub(crate) const CANCEL: &str = "giveway_cancel";
 
 /// Gives a session the table and the function.
 pub(crate) fn install(session: &Session) -> Result<()> {
@@ -55,10 +63,57 @@ pub(crate) fn install(session: &Session) -> Result<()> {
     let catalog = context
         .catalog(&context.state().config_options().catalog.default_catalog)
         .ok_or_else(|| DataFusionError::Internal("a session without its catalog".into()))?;
-    let schema = Arc::new(MemorySchemaProvider::new());
-    schema.register_table("queries".to_owned(), Arc::new(QueriesTable { engine }))?;
-    catalog.register_schema(SCHEMA, schema)?;
+    let queries = Arc::new(QueriesTable { engine });
+    catalog.register_schema(SCHEMA, Arc::new(ReadOnly { queries }))?;
     Ok(())
+}
+
+/// The schema: nobody adds to it or removes from it, whatever their rights. All clients share
+/// it.
+#[derive(Debug)]
+struct ReadOnly {
+    queries: Arc<QueriesTable>,
+}
+
+fn read_only<T>() -> Result<T> {
+    plan_err!("the schema {SCHEMA} cannot be changed: choose another one")
+}
+
+#[async_trait]
+impl SchemaProvider for ReadOnly {
+    fn table_names(&self) -> Vec<String> {
+        vec![QUERIES_NAME.to_owned()]
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        let queries = Arc::clone(&self.queries) as Arc<dyn TableProvider>;
+        Ok(self.table_exist(name).then_some(queries))
+    }
+
+    fn register_table(
+        &self,
+        _: String,
+        _: Arc<dyn TableProvider>,
+    ) -> Result<Option<Arc<dyn TableProvider>>> {
+        read_only()
+    }
+
+    fn deregister_table(&self, _: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        read_only()
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        name == QUERIES_NAME
+    }
+}
+
+/// Whether an expression ends queries.
+pub(crate) fn calls_cancel(expression: &Expr) -> Result<bool> {
+    expression.exists(|part| Ok(is_cancel(part)))
+}
+
+fn is_cancel(part: &Expr) -> bool {
+    matches!(part, Expr::ScalarFunction(call) if call.name() == CANCEL)
 }
 
 /// Gives a session that shares its tables with another one the function.
@@ -88,13 +143,39 @@ pub(crate) fn long_form(sql: &str) -> Cow<'_, str> {
 }
 
 /// Whether a text may be a control statement. Which one is, its plan says
-/// ([`is_control`]); this says who is planned apart from those that may take long.
+/// ([`is_control`]); this says who is planned apart from those that may take long, so it
+/// must not be one with a call that is computed when it is planned.
 pub(crate) fn may_be_control(sql: &str) -> bool {
-    let names_ours = || sql.to_lowercase().contains("giveway");
-    let first = sql.split_whitespace().next().unwrap_or_default();
-    let is_setting = ["set", "show", "reset"].contains(&first.to_lowercase().as_str());
-    sql.len() <= CONTROL_TEXT_MAX && (is_setting || names_ours())
+    if sql.len() > CONTROL_TEXT_MAX {
+        return false;
+    }
+    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, sql).tokenize() else {
+        return false;
+    };
+    let tokens: Vec<&Token> = (tokens.iter())
+        .filter(|token| !matches!(token, Token::Whitespace(_)))
+        .collect();
+    let is_word = |token: &Token, words: &[&str]| matches!(token, Token::Word(word) if words.contains(&word.value.to_lowercase().as_str()));
+    let is_setting = tokens.first().is_some_and(|first| is_word(first, &SETTING));
+    let names_ours = tokens.iter().any(|token| is_word(token, &[SCHEMA, CANCEL]));
+    let computes = tokens.windows(2).any(|pair| {
+        *pair[1] == Token::LParen
+            && match pair[0] {
+                Token::Word(_) => !is_word(pair[0], &BEFORE_PARENTHESES),
+                _ => false,
+            }
+    });
+    (is_setting || names_ours) && !computes
 }
+
+/// What statements on settings begin with.
+const SETTING: [&str; 3] = ["set", "show", "reset"];
+/// What may be before a parenthesis in a control statement: no function but ours, and those
+/// that count.
+const BEFORE_PARENTHESES: [&str; 15] = [
+    CANCEL, "count", "sum", "min", "max", "avg", "in", "and", "or", "not", "where", "having", "by",
+    "select", "cast",
+];
 
 /// Bytes of a control statement's text.
 const CONTROL_TEXT_MAX: usize = 4096;
@@ -116,8 +197,10 @@ pub(crate) fn is_control(plan: &LogicalPlan) -> bool {
         let looked = node.apply_expressions(|expression| {
             expression.apply(|part| {
                 match part {
-                    Expr::ScalarFunction(call) => has_reason |= call.name() == CANCEL,
-                    Expr::ScalarSubquery(_)
+                    call if is_cancel(call) => has_reason = true,
+                    // Any other function may compute for as long as it likes.
+                    Expr::ScalarFunction(_)
+                    | Expr::ScalarSubquery(_)
                     | Expr::Exists(_)
                     | Expr::InSubquery(_)
                     | Expr::SetComparison(_) => is_plain = false,
@@ -189,7 +272,9 @@ impl TableProvider for QueriesTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let batch = rows(&self.engine.running())?;
+        let options = session.config_options().extensions.get::<QueryOptions>();
+        let tier_max = options.map_or(Tier::TimeSensitive, |options| options.tier_max);
+        let batch = rows(&self.engine.running_as_seen(tier_max))?;
         let table = MorselTable::try_new(self.schema(), vec![batch])?;
         table.scan(session, projection, filters, limit).await
     }
@@ -291,6 +376,29 @@ impl ScalarUDFImpl for CancelFunction {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_computes_is_planned_with_other_work() {
+        for control in [
+            "SHOW giveway.queries",
+            "set giveway.tier = 'background'",
+            "SELECT state, count(*) FROM giveway.queries WHERE id IN (1, 2) GROUP BY state",
+            "SELECT giveway_cancel (17)",
+            "SELECT giveway_cancel(id) FROM giveway.queries WHERE sql LIKE '%f(x)%'",
+        ] {
+            assert!(may_be_control(control), "{control}");
+        }
+        for work in [
+            "SELECT 1",
+            "SELECT * FROM range(levenshtein('a', 'b')) -- giveway",
+            "SELECT giveway_cancel(0), levenshtein('a', 'b')",
+            "SELECT giveway_cancel(0), levenshtein /* giveway */ ('a', 'b')",
+            "SELECT giveway_cancel(0), \"repeat\"('a', 9)",
+            "SELECT 'giveway'",
+        ] {
+            assert!(!may_be_control(work), "{work}");
+        }
+    }
 
     #[test]
     fn short_forms_are_sugar() {

@@ -11,6 +11,7 @@
 //!                                                          ▼
 //!   account of a background query ─▶ background ≤ 3/4 ─▶ engine's pool
 //!   account of a control statement ─▶ a small pool of its own
+//!   tables that were created in a tier ≤ 1/4 ─▶ that tier's
 //! ```
 //!
 //! Background queries share an account that is limited: what they hold may stay for as

@@ -1,7 +1,8 @@
 //! A session's options for its queries in SQL: `SET giveway.tier = 'background'`.
 //!
-//! The options live in DataFusion's configuration, so `SET`, `SHOW` and
-//! `RESET` work on them as on any other. They hold for queries made afterwards.
+//! The options live in DataFusion's configuration, so `SET` and `SHOW` work on them as on
+//! any other; `RESET`, which DataFusion has for its own options only, is done by `session`.
+//! They hold for queries made afterwards.
 
 use std::any::Any;
 use std::time::Duration;
@@ -33,6 +34,27 @@ impl Default for QueryOptions {
             tier_max: Tier::TimeSensitive,
         }
     }
+}
+
+impl QueryOptions {
+    /// Sets an option to what it is by default; the tier to the highest that it may be.
+    ///
+    /// # Errors
+    /// There is no such option.
+    pub(crate) fn reset(&mut self, key: &str) -> Result<()> {
+        let default = QueryOptions::default();
+        match key {
+            "tier" => self.tier = default.tier.min(self.tier_max),
+            "weight" => self.weight = default.weight,
+            "deadline" => self.deadline = default.deadline,
+            _ => return unknown(key),
+        }
+        Ok(())
+    }
+}
+
+fn unknown(key: &str) -> Result<()> {
+    config_err!("there is no option giveway.{key}: set tier, weight or deadline")
 }
 
 impl ConfigExtension for QueryOptions {
@@ -73,11 +95,7 @@ impl ExtensionOptions for QueryOptions {
                     .map_err(|_| refuse(&format!("'{value}' is no number of milliseconds")))?;
                 self.deadline = (ms > 0).then(|| Duration::from_millis(ms));
             }
-            _ => {
-                return config_err!(
-                    "there is no option giveway.{key}: set tier, weight or deadline"
-                );
-            }
+            _ => return unknown(key),
         }
         Ok(())
     }

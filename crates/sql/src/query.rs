@@ -8,9 +8,15 @@ use std::time::{Duration, SystemTime};
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::DataFusionError;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::context::SessionState;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::expressions::Literal;
 use datafusion::physical_plan::ExecutionPlan;
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use giveway_tasks::Report;
@@ -20,6 +26,7 @@ use serde::Serialize;
 use crate::cluster::Shelf;
 use crate::engine::Inner;
 use crate::error::SqlError;
+use crate::live;
 use crate::options::QueryOptions;
 use crate::run::Run;
 
@@ -55,6 +62,41 @@ pub struct Query {
     pub(crate) is_static: bool,
     /// Where its rows go instead of to a client: it is a part of a cluster's query.
     pub(crate) shelf: Option<Arc<Shelf>>,
+    /// How large the values are that its plan has been given, bytes: literals, also those
+    /// that have been computed for it, and rows.
+    pub(crate) values: usize,
+    /// These bytes, counted as long as it waits to be submitted.
+    pub(crate) kept: Option<MemoryReservation>,
+}
+
+/// Values of a plan that are not counted: as large as a text of a few pages.
+const VALUES_MIN: usize = 64 << 10;
+
+/// The bytes of a plan's values.
+pub(crate) fn value_bytes(plan: &Arc<dyn ExecutionPlan>) -> Result<usize, DataFusionError> {
+    let mut bytes = 0;
+    plan.apply(|node| {
+        if let Some(rows) = rows(node) {
+            let batches = rows.partitions().iter().flatten();
+            bytes += batches
+                .map(RecordBatch::get_array_memory_size)
+                .sum::<usize>();
+        }
+        node.apply_expressions(&mut |expression| {
+            expression.apply(|part| {
+                let literal = part.downcast_ref::<Literal>();
+                bytes += literal.map_or(0, |literal| literal.value().size());
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(bytes)
+}
+
+/// The rows that a plan has itself (`VALUES`).
+fn rows(node: &Arc<dyn ExecutionPlan>) -> Option<&MemorySourceConfig> {
+    let source = node.downcast_ref::<DataSourceExec>()?;
+    source.data_source().downcast_ref()
 }
 
 impl Query {
@@ -116,7 +158,24 @@ impl Query {
             planning: self.planning,
             is_static: self.is_static,
             shelf: None,
+            values: self.values,
+            kept: None,
         })
+    }
+
+    /// Counts the values of its plan towards the engine's memory until it is submitted or
+    /// dropped. Control statements, which compute nothing, are not counted.
+    ///
+    /// # Errors
+    /// [`SqlError::OutOfMemory`].
+    pub(crate) fn counted(mut self) -> Result<Query, SqlError> {
+        if self.values >= VALUES_MIN && !live::is_control(&self.logical) {
+            let pool = self.engine.pool_for(self.options.tier);
+            let kept = MemoryConsumer::new("planned query").register(&pool);
+            kept.try_grow(self.values).map_err(SqlError::OutOfMemory)?;
+            self.kept = Some(kept);
+        }
+        Ok(self)
     }
 
     /// Starts it. Waits for nothing: if the engine has no room, the query does the

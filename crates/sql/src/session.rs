@@ -6,9 +6,11 @@ use std::time::Instant;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::format::ExplainFormat;
+use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{DataFusionError, TableReference, exec_err, not_impl_err};
 use datafusion::datasource::TableProvider;
 use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{
     CreateMemoryTable, DdlStatement, LogicalPlan, LogicalPlanBuilder, Statement,
 };
@@ -16,20 +18,25 @@ use datafusion::prelude::{
     CsvReadOptions, DataFrame, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
 };
 use datafusion::sql::sqlparser::dialect::dialect_from_str;
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, TryStreamExt};
 
 use crate::cluster;
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
+use crate::insert;
 use crate::live;
 use crate::options::QueryOptions;
 use crate::planner::{Whose, with_checkpoints};
-use crate::query::Query;
+use crate::query::{Query, value_bytes};
+use crate::rights;
 use crate::settings;
 use crate::sizing;
 use crate::statement;
 use crate::table::MorselTable;
+
+/// What the names of this crate's options begin with.
+const OPTIONS: &str = "giveway.";
 
 /// Tables, functions and options, and a way to query them. Clones share all of it.
 ///
@@ -44,7 +51,7 @@ pub struct Session {
 
 impl Session {
     pub(crate) fn new(engine: &Arc<Inner>) -> Session {
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_target_partitions(engine.partitions)
             // Streams share a cursor: nothing has to be spread by copying.
             .with_round_robin_repartition(false)
@@ -52,6 +59,8 @@ impl Session {
             // Nothing is spilled, so nothing has to be kept free for it.
             .with_sort_spill_reservation_bytes(0)
             .with_option_extension(QueryOptions::default());
+        // CSV is cut only where somebody has said that it can be: `files`.
+        config.options_mut().catalog.newlines_in_values = true;
         let state = |config| {
             let state = SessionStateBuilder::new()
                 .with_config(config)
@@ -136,7 +145,9 @@ impl Session {
             if let Some(dialect) = dialect_from_str(state.config_options().sql_parser.dialect) {
                 statement::check(&text, dialect.as_ref())?;
             }
-            state.create_logical_plan(&text).await
+            let plan = state.create_logical_plan(&text).await?;
+            statement::check_plan(&plan)?;
+            Ok(plan)
         };
         let plan = async move { plan.await.map_err(SqlError::planning) };
         self.engine.planner.run(whose, plan).await
@@ -145,7 +156,7 @@ impl Session {
     /// Plans what a logical plan says; `text` is what the query is called.
     ///
     /// # Errors
-    /// As [`sql`](Self::sql).
+    /// As [`sql`](Self::sql); [`SqlError::Denied`] says for whom the statement is.
     pub async fn query(&self, plan: LogicalPlan, text: &str) -> Result<Query, SqlError> {
         (self.query_for(plan, text, self.options(), Instant::now())).await
     }
@@ -159,6 +170,7 @@ impl Session {
         options: QueryOptions,
         began: Instant,
     ) -> Result<Query, SqlError> {
+        rights::check(&plan, options.tier_max)?;
         match &plan {
             LogicalPlan::Statement(Statement::SetVariable(set)) => {
                 settings::check(&set.variable, Some(&set.value))
@@ -183,6 +195,12 @@ impl Session {
                 if !explain.verbose && explain.explain_format == ExplainFormat::Indent =>
             {
                 explained(Arc::clone(&self.engine), context, explain.plan).boxed()
+            }
+            LogicalPlan::Statement(Statement::ResetVariable(reset))
+                if reset.variable.starts_with(OPTIONS) =>
+            {
+                let session = self.clone();
+                async move { session.reset(&reset.variable[OPTIONS.len()..]) }.boxed()
             }
             plan => async move { context.execute_logical_plan(plan).await }.boxed(),
         };
@@ -220,11 +238,13 @@ impl Session {
     ) -> Result<Query, SqlError> {
         let planned = async move {
             let (state, logical) = frame.await?.into_parts();
+            let logical = insert::all_or_nothing(logical)?;
             let plan = state.create_physical_plan(&logical).await?;
-            Ok((state, logical, plan))
+            let values = value_bytes(&plan)?;
+            Ok((state, logical, plan, values))
         };
         let planned = async move { planned.await.map_err(SqlError::planning) };
-        let (state, logical, plan) = self.engine.planner.run(whose, planned).await?;
+        let (state, logical, plan, values) = self.engine.planner.run(whose, planned).await?;
         Ok(Query {
             engine: Arc::clone(&self.engine),
             state,
@@ -235,7 +255,18 @@ impl Session {
             planning: began.elapsed(),
             is_static: false,
             shelf: None,
+            values,
+            kept: None,
         })
+    }
+
+    /// `RESET` of an option of this crate's.
+    fn reset(&self, option: &str) -> Result<DataFrame, DataFusionError> {
+        let mut options = self.options();
+        options.reset(option)?;
+        self.set_options(options);
+        let nothing = LogicalPlanBuilder::empty(false).build()?;
+        Ok(DataFrame::new(self.context.state(), nothing))
     }
 
     /// Names a Parquet file, or a directory of them.
@@ -252,7 +283,8 @@ impl Session {
         registered.map_err(SqlError::planning)
     }
 
-    /// Names a CSV file, or a directory of them.
+    /// Names a CSV file, or a directory of them. Unless the options say that there are
+    /// newlines in values, large files are cut at any newline.
     ///
     /// # Errors
     /// [`SqlError::Plan`] if it cannot be read.
@@ -345,14 +377,29 @@ impl Session {
         }
         let frame = DataFrame::new(self.context.state(), Arc::unwrap_or_clone(input));
         let query = Box::pin(self.plan_for(frame, text, options.clone(), began)).await?;
-        let schema = query.schema();
-        let batches = query.collect().await?;
-        let table = MorselTable::try_new(schema, batches).map_err(SqlError::planning)?;
+        let table = self.kept(query).await?;
         if exists {
             (self.context.deregister_table(name.clone())).map_err(SqlError::planning)?;
         }
         let registered = self.context.register_table(name, Arc::new(table));
         registered.map(|_| ()).map_err(SqlError::planning)
+    }
+
+    /// All rows of a query as a table, counted from when they come until it is dropped.
+    async fn kept(&self, query: Query) -> Result<MorselTable, SqlError> {
+        let account = self.engine.account_of_tables(query.options.tier);
+        let held = MemoryConsumer::new("table").register(&account);
+        let mut counter = RecordBatchMemoryCounter::new();
+        let schema = query.schema();
+        let mut batches = Vec::new();
+        let mut rows = query.submit()?.stream();
+        while let Some(batch) = rows.try_next().await? {
+            let grown = held.try_grow(counter.count_batch(&batch));
+            grown.map_err(SqlError::OutOfMemory)?;
+            batches.push(batch);
+        }
+        let table = MorselTable::holding(schema, batches, Some(held));
+        table.map_err(SqlError::planning)
     }
 
     fn exists(&self, name: &TableReference) -> Result<bool, SqlError> {

@@ -1,4 +1,4 @@
-//! What a statement's text may be, before it is parsed.
+//! What a statement's text may be, before it is parsed, and its plan, before it is optimized.
 //!
 //! Parser, planner and operators call themselves for what is inside something else, and so
 //! does whoever drops a plan: a text that is deep enough overflows a thread's stack, which
@@ -10,10 +10,18 @@
 //! | the words between two commas, with those around the parentheses | how deep an expression can be |
 //! | queries, joins, set operations and names after `FROM` | how deep a plan can be |
 //!
+//! A plan also has what is in its views, and of these the text says nothing. So it is
+//! measured once more ([`check_plan`]): how deep expressions are that an optimizer may put
+//! into each other, and how many nodes there are, those that are used twice counted twice.
+//!
 //! A list of any length is not deep. Known weakness: a `CASE` of very many branches is not
 //! deep either, and is refused.
 
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Result, plan_err};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
@@ -25,6 +33,12 @@ const TEXT_MAX: usize = 1 << 20;
 const WORDS_MAX: usize = 4000;
 /// Relations that may be inside each other.
 const RELATIONS_MAX: usize = 1000;
+/// Expressions of a plan that may be inside each other: each has two words at least.
+const LEVELS_MAX: usize = WORDS_MAX / 2;
+/// Operators of a plan that may be inside each other: each relation has some.
+const NODES_DEEP_MAX: usize = 4 * RELATIONS_MAX;
+/// Operators of a plan.
+const NODES_MAX: usize = 20 * RELATIONS_MAX;
 
 /// The stack of a thread that plans or runs statements; memory only where it is used.
 pub(crate) const STACK_BYTES: usize = 64 << 20;
@@ -61,6 +75,86 @@ pub(crate) fn check(text: &str, dialect: &dyn Dialect) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether a plan can be optimized and run.
+///
+/// # Errors
+/// It is too deep, or too large, with the views in it.
+pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
+    let mut measure = Measure::default();
+    measure.add(plan, Place::default())?;
+    while let Some((subquery, place)) = measure.subqueries.pop() {
+        measure.add(&subquery, place)?;
+    }
+    Ok(())
+}
+
+/// Where something is in a plan: below how many nodes and expressions.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    nodes: usize,
+    levels: usize,
+}
+
+/// What has been seen of a plan; its own stack, since the thread's might be too small.
+#[derive(Default)]
+struct Measure {
+    nodes: usize,
+    subqueries: Vec<(Arc<LogicalPlan>, Place)>,
+}
+
+impl Measure {
+    fn add(&mut self, plan: &LogicalPlan, place: Place) -> Result<()> {
+        let mut rest = vec![(plan, place)];
+        while let Some((node, mut place)) = rest.pop() {
+            self.nodes += 1;
+            place.nodes += 1;
+            place.levels += self.levels(node, place)?;
+            if place.levels > LEVELS_MAX || place.nodes > NODES_DEEP_MAX || self.nodes > NODES_MAX {
+                return plan_err!(
+                    "with the views and the WITH in it, the statement is too deep or too large: at \
+                     most {LEVELS_MAX} expressions and {NODES_DEEP_MAX} operators inside each \
+                     other, and {NODES_MAX} operators, are planned: put rows of views into a \
+                     table first"
+                );
+            }
+            rest.extend(node.inputs().into_iter().map(|input| (input, place)));
+        }
+        Ok(())
+    }
+
+    /// How deep the expressions of a node are; takes note of subqueries in them.
+    fn levels(&mut self, node: &LogicalPlan, place: Place) -> Result<usize> {
+        let mut deepest = 0;
+        node.apply_expressions(|expression| {
+            let mut rest = vec![(expression, 1)];
+            while let Some((part, level)) = rest.pop() {
+                deepest = deepest.max(level);
+                if let Some(subquery) = subquery(part) {
+                    let levels = place.levels + level;
+                    self.subqueries.push((subquery, Place { levels, ..place }));
+                }
+                part.apply_children(|child| {
+                    rest.push((child, level + 1));
+                    Ok(TreeNodeRecursion::Continue)
+                })?;
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(deepest)
+    }
+}
+
+fn subquery(expression: &Expr) -> Option<Arc<LogicalPlan>> {
+    let subquery = match expression {
+        Expr::ScalarSubquery(subquery) => subquery,
+        Expr::Exists(exists) => &exists.subquery,
+        Expr::InSubquery(within) => &within.subquery,
+        Expr::SetComparison(comparison) => &comparison.subquery,
+        _ => return None,
+    };
+    Some(Arc::clone(&subquery.subquery))
 }
 
 /// How deep a statement can be.

@@ -25,6 +25,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::utils::memory::RecordBatchMemoryCounter;
 use datafusion::common::{ColumnStatistics, Result, ScalarValue, Statistics, plan_err};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_expr::EquivalenceProperties;
@@ -43,10 +44,17 @@ use crate::task_time::{serve, yield_if_over};
 /// The most rows of a piece: DataFusion's usual batch.
 const PIECE_ROWS: usize = 8192;
 
+/// Rows in pieces, and where they are counted, if they are: also while a scan is left that
+/// reads a table which has been dropped.
+struct Pieces {
+    batches: Box<[RecordBatch]>,
+    _held: Option<MemoryReservation>,
+}
+
 /// A table in memory.
 pub struct MorselTable {
     schema: SchemaRef,
-    pieces: Arc<[RecordBatch]>,
+    pieces: Arc<Pieces>,
     statistics: Statistics,
     bytes: usize,
 }
@@ -58,6 +66,15 @@ impl MorselTable {
     /// # Errors
     /// A batch has another schema.
     pub fn try_new(schema: SchemaRef, batches: Vec<RecordBatch>) -> Result<MorselTable> {
+        MorselTable::holding(schema, batches, None)
+    }
+
+    /// The same, of batches that have been counted.
+    pub(crate) fn holding(
+        schema: SchemaRef,
+        batches: Vec<RecordBatch>,
+        held: Option<MemoryReservation>,
+    ) -> Result<MorselTable> {
         let mut counter = RecordBatchMemoryCounter::new();
         let mut bytes = 0;
         for batch in &batches {
@@ -70,10 +87,13 @@ impl MorselTable {
             bytes += counter.count_batch(batch);
         }
         let statistics = statistics(&schema, &batches, bytes)?;
-        let pieces = batches.iter().flat_map(pieces).collect();
+        let pieces = Pieces {
+            batches: batches.iter().flat_map(pieces).collect(),
+            _held: held,
+        };
         Ok(MorselTable {
             schema,
-            pieces,
+            pieces: Arc::new(pieces),
             statistics,
             bytes,
         })
@@ -143,7 +163,7 @@ impl fmt::Debug for MorselTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MorselTable")
             .field("schema", &self.schema)
-            .field("pieces", &self.pieces.len())
+            .field("pieces", &self.pieces.batches.len())
             .field("bytes", &self.bytes)
             .finish()
     }
@@ -175,7 +195,8 @@ impl TableProvider for MorselTable {
             None => (0..self.schema.fields().len()).collect(),
         };
         // No stream without a piece; and one at least.
-        let streams = (state.config().target_partitions()).clamp(1, self.pieces.len().max(1));
+        let streams =
+            (state.config().target_partitions()).clamp(1, self.pieces.batches.len().max(1));
         let schema = Arc::new(self.schema.project(&columns)?);
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -195,15 +216,14 @@ impl TableProvider for MorselTable {
 }
 
 /// What all streams of one run of a scan share.
-#[derive(Debug)]
 struct Cursor {
-    pieces: Arc<[RecordBatch]>,
+    pieces: Arc<Pieces>,
     next: AtomicUsize,
     rows: AtomicUsize,
 }
 
 impl Cursor {
-    fn new(pieces: &Arc<[RecordBatch]>) -> Cursor {
+    fn new(pieces: &Arc<Pieces>) -> Cursor {
         Cursor {
             pieces: Arc::clone(pieces),
             next: AtomicUsize::new(0),
@@ -214,16 +234,26 @@ impl Cursor {
     fn take(&self) -> Option<&RecordBatch> {
         // Past the end it stands still, however many streams ask.
         let next = self.next.load(Relaxed);
-        if next >= self.pieces.len() {
+        let pieces = &self.pieces.batches;
+        if next >= pieces.len() {
             return None;
         }
-        self.pieces.get(self.next.fetch_add(1, Relaxed))
+        pieces.get(self.next.fetch_add(1, Relaxed))
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("pieces", &self.pieces.batches.len())
+            .field("next", &self.next)
+            .finish_non_exhaustive()
     }
 }
 
 impl Gauge for Cursor {
     fn fraction(&self) -> f64 {
-        match self.pieces.len() {
+        match self.pieces.batches.len() {
             0 => 1.0,
             pieces => (self.next.load(Relaxed) as f64 / pieces as f64).min(1.0),
         }

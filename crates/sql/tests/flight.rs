@@ -7,14 +7,20 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use arrow_flight::Action;
-use arrow_flight::sql::{CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, SqlInfo};
+use arrow_flight::sql::{
+    ActionCreatePreparedStatementRequest, ActionCreatePreparedStatementResult, Any,
+    CommandGetDbSchemas, CommandGetPrimaryKeys, CommandGetTables, CommandPreparedStatementQuery,
+    ProstMessageExt, SqlInfo,
+};
+use arrow_flight::utils::batches_to_flight_data;
+use arrow_flight::{Action, CancelFlightInfoRequest, FlightDescriptor};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use futures_util::TryStreamExt;
 use giveway_sql::server::Server;
 use giveway_sql::{Engine, QueryState, QueryStatus};
 use giveway_tier::Tier;
+use prost::Message;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::{Code, Request};
@@ -467,6 +473,237 @@ async fn a_login_for_background_work_raises_nothing() {
     assert_eq!(fixture.engine.running().len(), 1);
     assert!(fixture.engine.cancel(id));
     assert!(urgent.await.unwrap().is_err());
+}
+
+/// A server with two logins: one for everything, and one for work in the background.
+async fn two_logins(engine: Engine) -> (Fixture, Client, Client) {
+    let fixture = serve_engine(engine, |builder| {
+        let builder = builder.password("ann", "secret");
+        builder.background_password("reports", "other")
+    })
+    .await;
+    let mut ann = fixture.anonymous().await;
+    ann.handshake("ann", "secret").await.unwrap();
+    let mut reports = fixture.anonymous().await;
+    reports.handshake("reports", "other").await.unwrap();
+    (fixture, ann, reports)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_for_background_work_replaces_and_drops_nothing() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let (_fixture, mut ann, mut reports) = two_logins(engine).await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("x.csv");
+    std::fs::write(&file, "a\n1\n").unwrap();
+    ask(&mut ann, "CREATE VIEW mine AS SELECT 1 AS one")
+        .await
+        .unwrap();
+    for statement in [
+        "DROP TABLE numbers",
+        "DROP TABLE IF EXISTS numbers",
+        "DROP VIEW mine",
+        "CREATE OR REPLACE TABLE numbers AS SELECT 666 AS number",
+        "CREATE OR REPLACE VIEW mine AS SELECT 2 AS one",
+        &format!(
+            "CREATE OR REPLACE EXTERNAL TABLE numbers STORED AS CSV LOCATION '{}'",
+            file.display()
+        ),
+        &format!("COPY (SELECT 2 AS a) TO '{}'", file.display()),
+        &format!(
+            "EXPLAIN ANALYZE COPY (SELECT 2 AS a) TO '{}'",
+            file.display()
+        ),
+    ] {
+        let asked = ask(&mut reports, statement);
+        refused(asked, Code::PermissionDenied, "another user").await;
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "a\n1\n");
+    // It adds.
+    let report = "CREATE TABLE report AS SELECT count(*) AS n FROM numbers";
+    ask(&mut reports, report).await.unwrap();
+    let count = ask(&mut ann, "SELECT n FROM report").await.unwrap();
+    assert_eq!(number(&count), 10_000);
+    ask(&mut ann, "DROP TABLE report").await.unwrap();
+    ask(&mut ann, "CREATE OR REPLACE VIEW mine AS SELECT 2 AS one")
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_changes_the_list_of_queries_or_drops_a_schema() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let (_fixture, mut ann, mut reports) = two_logins(engine).await;
+    for client in [&mut ann, &mut reports] {
+        for statement in [
+            "DROP VIEW giveway.queries",
+            "DROP TABLE giveway.queries",
+            "CREATE OR REPLACE VIEW giveway.queries AS SELECT 1 AS id",
+            "CREATE OR REPLACE TABLE giveway.queries AS SELECT 1 AS id",
+            "CREATE VIEW giveway.mine AS SELECT 1 AS id",
+            "CREATE TABLE giveway.mine AS SELECT 1 AS id",
+            "DROP SCHEMA giveway CASCADE",
+            "DROP SCHEMA public CASCADE",
+            "DROP FUNCTION giveway_cancel",
+        ] {
+            assert!(ask(client, statement).await.is_err(), "{statement}");
+        }
+        let columns = "SELECT id, tier, progress, ran_s, sql FROM giveway.queries";
+        ask(client, columns).await.unwrap();
+        ask(client, "SELECT giveway_cancel(0)").await.unwrap();
+        ask(client, "SELECT count(*) FROM numbers").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cancels_is_in_no_view() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let (fixture, mut ann, mut reports) = two_logins(engine).await;
+    let dir = tempfile::tempdir().unwrap();
+    let external = format!(
+        "CREATE EXTERNAL TABLE trap (a BIGINT, c BOOLEAN DEFAULT giveway_cancel(1)) \
+         STORED AS CSV LOCATION '{}/'",
+        dir.path().display()
+    );
+    for client in [&mut ann, &mut reports] {
+        for statement in [
+            "CREATE VIEW trap AS SELECT value AS id, giveway_cancel(value) AS c FROM range(1, 60)",
+            "CREATE VIEW trap AS SELECT * FROM (SELECT 1 AS a) WHERE giveway_cancel(a)",
+            "CREATE VIEW trap AS SELECT 1 AS a WHERE EXISTS \
+             (SELECT 1 FROM range(1, 60) WHERE giveway_cancel(value))",
+            "CREATE VIEW trap AS WITH c AS (SELECT giveway_cancel(1)) SELECT * FROM c",
+            &external,
+        ] {
+            let asked = ask(client, statement);
+            refused(asked, Code::PermissionDenied, "giveway_cancel").await;
+        }
+    }
+    drop(fixture);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn texts_are_for_those_who_have_the_rights() {
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let (fixture, mut ann, mut reports) = two_logins(engine).await;
+    let (mut asking, mut reporting) = (ann.clone(), reports.clone());
+    let running = [
+        tokio::spawn(async move { ask(&mut asking, ENDLESS).await }),
+        tokio::spawn(async move { ask(&mut reporting, ENDLESS).await }),
+    ];
+    fixture.running(2).await;
+    let list = "SELECT tier, sql FROM giveway.queries";
+    let seen = text(&ask(&mut ann, list).await.unwrap());
+    assert_eq!(seen.matches("FROM numbers a").count(), 2, "{seen}");
+    let seen = text(&ask(&mut reports, list).await.unwrap());
+    assert_eq!(seen.matches("FROM numbers a").count(), 1, "{seen}");
+    assert!(
+        seen.contains("time_sensitive"),
+        "it sees that there are others"
+    );
+    for query in fixture.engine.running() {
+        fixture.engine.cancel(query.id);
+    }
+    for query in running {
+        assert!(query.await.unwrap().is_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_computes_is_no_control_statement() {
+    let engine = Engine::builder().workers(1).slots(1).build().unwrap();
+    let fixture = serve_engine(engine, |builder| builder).await;
+    let mut client = fixture.login().await;
+    let endless = tokio::spawn({
+        let mut client = client.clone();
+        async move { ask(&mut client, ENDLESS).await }
+    });
+    fixture.running(1).await;
+    for work in [
+        "SELECT giveway_cancel(0), levenshtein(repeat('a', 9), repeat('b', 9))",
+        "SELECT giveway_cancel(levenshtein(sql, 'x')) FROM giveway.queries",
+        "SELECT repeat(sql, 9) FROM giveway.queries",
+        "SELECT count(*) FROM giveway.queries WHERE repeat(sql, 9) = 'x'",
+    ] {
+        let waiting = tokio::spawn({
+            let mut client = client.clone();
+            async move { ask(&mut client, work).await }
+        });
+        wait(|| waiting.is_finished() || fixture.engine.running().len() == 2).await;
+        assert!(!waiting.is_finished(), "{work}");
+        let id = fixture.engine.running().remove(1).id;
+        let cancel = format!("CANCEL QUERY {id}");
+        soon(&cancel, ask(&mut client, &cancel)).await.unwrap();
+        assert!(waiting.await.unwrap().is_err());
+    }
+    endless.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_ticket_keeps_is_counted() {
+    let engine = Engine::builder().workers(2).memory_limit(100 << 20);
+    let fixture = serve_engine(engine.build().unwrap(), |builder| builder).await;
+    let mut client = fixture.login().await;
+    client.set_header("giveway-tier", "background");
+    let large = "SELECT repeat('x', 20000000)".to_owned();
+    let mut infos = vec![client.execute(large.clone(), None).await.unwrap()];
+    let held = fixture.engine.stats().memory_bytes;
+    assert!(held >= 20_000_000, "{held} bytes");
+    let error = loop {
+        match client.execute(large.clone(), None).await {
+            Ok(info) => infos.push(info),
+            Err(error) => break error.to_string(),
+        }
+        assert!(infos.len() <= 3, "three quarters are for the background");
+    };
+    assert!(error.contains("background queries"), "{error}");
+    for info in infos {
+        let asked = CancelFlightInfoRequest::new(info).encode_to_vec();
+        let cancel = Request::new(Action::new("CancelFlightInfo", asked));
+        client.do_action(cancel).await.unwrap();
+    }
+    assert_eq!(fixture.engine.stats().memory_bytes, 0);
+    let length = "SELECT CAST(length(repeat('x', 20000000)) AS BIGINT)";
+    assert_eq!(number(&ask(&mut client, length).await.unwrap()), 20_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn parameters_without_an_end_are_refused() {
+    let fixture = serve(|builder| builder).await;
+    let mut client = fixture.login().await;
+    let asked = ActionCreatePreparedStatementRequest {
+        query: "SELECT count(*) FROM numbers WHERE number < $1".to_owned(),
+        transaction_id: None,
+    };
+    let action = Action::new("CreatePreparedStatement", asked.as_any().encode_to_vec());
+    let mut answers = client.do_action(Request::new(action)).await.unwrap();
+    let body = answers.message().await.unwrap().unwrap().body;
+    let prepared: ActionCreatePreparedStatementResult =
+        Any::decode(body).unwrap().unpack().unwrap().unwrap();
+    let command = CommandPreparedStatementQuery {
+        prepared_statement_handle: prepared.prepared_statement_handle,
+    };
+    let descriptor = FlightDescriptor::new_cmd(command.as_any().encode_to_vec());
+    let schema = Schema::new(vec![Field::new("$1", DataType::Int64, true)]);
+    let empty = RecordBatch::new_empty(Arc::new(schema));
+    let schema = empty.schema();
+    let mut messages = batches_to_flight_data(&schema, vec![empty]).unwrap();
+    messages[0].flight_descriptor = Some(descriptor);
+    let last = messages.last().unwrap().clone();
+    // Nothing is bound by any of them.
+    let large = last.with_app_metadata(vec![0; 1 << 20]);
+    messages.extend(std::iter::repeat_n(large, 40));
+    let mut request = Request::new(futures_util::stream::iter(messages));
+    let token = format!("Bearer {}", client.token().unwrap());
+    let metadata = request.metadata_mut();
+    metadata.insert("authorization", token.parse().unwrap());
+    let answer = client.inner_mut().do_put(request).await;
+    let answer = match answer {
+        Ok(answer) => answer.into_inner().message().await.map(|_| ()),
+        Err(status) => Err(status),
+    };
+    let status = answer.expect_err("40 MiB of parameters");
+    assert_eq!(status.code(), Code::InvalidArgument, "{status}");
+    assert!(status.message().contains("16 MiB"), "{status}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

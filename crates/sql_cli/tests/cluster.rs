@@ -401,6 +401,62 @@ fn workers_ask_for_the_password_of_the_cluster() {
 }
 
 #[test]
+fn files_that_cannot_be_cut_are_read_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mut rows = "a,b\n".to_owned();
+    for row in 0..3000 {
+        rows += &format!("{},\"{}\"\n", 10_000_000 + row, "7,evil\n".repeat(30));
+    }
+    fs::write(path("nl.csv"), rows).unwrap();
+    let lines = (0..3000).map(|row| format!("{{\"a\": {}}}\n", 10_000_000 + row));
+    fs::write(path("lines.json"), lines.collect::<String>()).unwrap();
+    for (name, options) in [
+        (
+            "packed.csv.gz",
+            "STORED AS CSV OPTIONS ('format.compression' 'gzip')",
+        ),
+        (
+            "packed2.json.gz",
+            "STORED AS JSON OPTIONS ('format.compression' 'gzip')",
+        ),
+    ] {
+        let copy = format!("COPY (SELECT a FROM nl) TO '{}' {options}", path(name));
+        let made = giveway(&["--data", dir.path().to_str().unwrap(), "-c", &copy]).output();
+        let made = made.unwrap();
+        assert!(made.status.success(), "{}", error(&made));
+    }
+    let cluster = Cluster::on(dir.path().to_str().unwrap(), 2, |_| {});
+    let explain = "EXPLAIN SELECT a / 10000000, count(*) FROM lines GROUP BY 1";
+    let began = Instant::now();
+    while !cluster.coordinator.answer(explain).contains("tasks=2") {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        thread::sleep(Duration::from_millis(100));
+    }
+    for table in ["nl", "packed", "packed2", "lines"] {
+        let sql = format!(
+            "SELECT CAST(a AS BIGINT) / 10000000 AS k, count(*) AS n FROM {table} GROUP BY 1"
+        );
+        assert_eq!(cluster.coordinator.answer(&sql), "k,n\n1,3000\n", "{table}");
+    }
+}
+
+#[test]
+fn expressions_of_any_depth_have_an_answer() {
+    let cluster = Cluster::start(2);
+    cluster.until_whole();
+    for depth in [2, 30] {
+        let inside = " % 100 + 1 - 1".repeat(depth);
+        let sql = format!(
+            "SELECT l_linenumber % 2 AS k, max(l_linenumber{inside}) AS m FROM lineitem \
+             GROUP BY 1 ORDER BY 1"
+        );
+        let answer = cluster.coordinator.answer(&sql);
+        assert_eq!(answer, "k,m\n0,6\n1,7\n", "{depth}");
+    }
+}
+
+#[test]
 fn tables_in_memory_stay_with_the_coordinator() {
     let cluster = Cluster::start(2);
     // With a table of files that is large enough for both workers.

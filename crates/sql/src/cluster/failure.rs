@@ -2,7 +2,7 @@
 //! error that names the worker.
 //!
 //! A status of a worker has the header [`CULPRIT`]; one without comes from the connection,
-//! and means that the worker is not there any more. A worker that could not fetch from
+//! and means that the worker is not there any more, unless it is about the message. A worker that could not fetch from
 //! another one names that one in the header, so that the coordinator leaves out the right
 //! one.
 
@@ -33,7 +33,14 @@ pub(super) fn failed(worker: &str, status: &Status) -> SqlError {
         return SqlError::Execution(DataFusionError::Execution(text()));
     }
     let Some(culprit) = status.metadata().get(CULPRIT) else {
-        return lost(worker, said);
+        return match status.code() {
+            // Its library refuses a message (one that is too large, OUT_OF_RANGE) before it
+            // is read: this query's message, and not the worker, is at fault.
+            Code::OutOfRange | Code::InvalidArgument | Code::ResourceExhausted => {
+                SqlError::Execution(DataFusionError::Execution(text()))
+            }
+            _ => lost(worker, said),
+        };
     };
     let culprit = culprit.to_str().unwrap_or_default();
     match status.code() {
@@ -72,6 +79,19 @@ pub(crate) fn culprit(error: &SqlError) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_that_is_too_large_loses_no_worker() {
+        for status in [
+            Status::out_of_range("decoded message length too large"),
+            Status::invalid_argument("not a part"),
+            Status::resource_exhausted("too large"),
+        ] {
+            let own = failed("a:1", &status);
+            assert_eq!(culprit(&own), None, "{own}");
+            assert!(own.to_string().contains("worker a:1"), "{own}");
+        }
+    }
 
     #[test]
     fn the_worker_that_is_gone_is_named_whoever_tells_of_it() {

@@ -6,8 +6,10 @@
 //!                                            └─▶ the coordinator runs it alone
 //! ```
 //!
-//! A plan travels if all its leaves are files that every machine can read, and it writes
-//! nothing. A stage has as many tasks as its files have parts, and no more than there are
+//! A plan travels if all its leaves are files that every machine can read, none of them
+//! compressed as a whole, if it writes nothing, and if it can be read as a message:
+//! expressions inside of expressions are messages inside of messages, of which there is a
+//! limit. A stage has as many tasks as its files have parts, and no more than there are
 //! workers. A plan whose stages have one task each stays with the coordinator.
 
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::{DataFusionError, Result};
-use datafusion::datasource::physical_plan::{FileGroup, FileGroupPartitioner, FileScanConfig};
+use datafusion::datasource::physical_plan::{FileGroup, FileScanConfig};
 use datafusion::datasource::sink::DataSinkExec;
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::SessionStateBuilder;
@@ -36,6 +38,7 @@ use datafusion_distributed::{
 use url::Url;
 
 use super::members::Cluster;
+use super::source::is_readable;
 
 /// Has a session's plans made for a cluster.
 pub(crate) fn planning_for(
@@ -89,7 +92,7 @@ impl QueryPlanner for ClusterPlanner {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let planner = DefaultPhysicalPlanner::default();
         let plan = planner.create_physical_plan(logical, session).await?;
-        if !travels(&plan) || !is_large(&plan, self.cluster.part_bytes()) {
+        if !travels(&plan) || !is_large(&plan, self.cluster.part_bytes()) || !is_readable(&plan) {
             return Ok(plan);
         }
         if self.cluster.answering().is_empty() {
@@ -124,7 +127,11 @@ fn travels(plan: &Arc<dyn ExecutionPlan>) -> bool {
     }
     let children = plan.children();
     match children.is_empty() {
-        true => files(plan).is_some() || plan.is::<EmptyExec>() || plan.is::<PlaceholderRowExec>(),
+        true => match files(plan) {
+            // Plans as bytes do not say how files are compressed.
+            Some(files) => !files.file_compression_type.is_compressed(),
+            None => plan.is::<EmptyExec>() || plan.is::<PlaceholderRowExec>(),
+        },
         false => children.into_iter().all(travels),
     }
 }
@@ -167,12 +174,10 @@ fn divided(event: &ScaleUpLeafNodeEvent<'_>) -> Result<Option<ScaleUpLeafNodeEve
         return Ok(None);
     };
     let partitions = event.plan.output_partitioning().partition_count();
-    let groups = FileGroupPartitioner::new()
-        .with_target_partitions(partitions * event.task_count)
-        .with_repartition_file_min_size(0)
-        .with_preserve_order_within_groups(!scan.output_ordering.is_empty())
-        .repartition_file_groups(&scan.file_groups)
-        .unwrap_or_else(|| scan.file_groups.clone());
+    let order = scan.output_ordering.first().cloned();
+    // The source knows what cannot be cut: text with newlines inside of quotes.
+    let cut = (scan.file_source()).repartitioned(partitions * event.task_count, 0, order, scan)?;
+    let groups = cut.map_or_else(|| scan.file_groups.clone(), |scan| scan.file_groups);
     let each = groups.len().div_ceil(event.task_count).max(1);
     let scans = (0..event.task_count).map(|task| {
         let mut scan = scan.clone();

@@ -27,6 +27,7 @@ use datafusion::datasource::physical_plan::{FileScanConfig, ParquetSource};
 use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -38,6 +39,7 @@ use datafusion_proto::bytes::{
 use datafusion_proto::physical_plan::{
     DeduplicatingProtoConverter, PhysicalExtensionCodec, PhysicalProtoConverterExtension,
 };
+use datafusion_proto::protobuf::PhysicalPlanNode;
 use futures_util::future::BoxFuture;
 use futures_util::{TryStreamExt, stream};
 use prost::Message;
@@ -269,6 +271,17 @@ impl PhysicalExtensionCodec for Codec {
 pub(super) fn encoded(plan: Arc<dyn ExecutionPlan>) -> Result<Bytes> {
     let converter = DeduplicatingProtoConverter::default();
     physical_plan_to_bytes_with_proto_converter(plan, &Codec(None), &converter)
+}
+
+/// What a part may have around what it is made of, in operators.
+const AROUND: usize = 4;
+
+/// Whether parts of a plan can be read from their bytes: Protocol Buffers has a limit for
+/// messages inside of messages.
+pub(super) fn is_readable(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let around = |plan, _| Arc::new(CoalescePartitionsExec::new(plan)) as Arc<dyn ExecutionPlan>;
+    let plan = (0..AROUND).fold(Arc::clone(plan), around);
+    encoded(plan).is_ok_and(|bytes| PhysicalPlanNode::decode(bytes).is_ok())
 }
 
 /// A part's plan, whose leaves fetch by these connections. Readers of Parquet files share

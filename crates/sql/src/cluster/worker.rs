@@ -118,6 +118,8 @@ impl Worker {
             planning: began.elapsed(),
             is_static: false,
             shelf: Some(Arc::clone(&shelf)),
+            values: 0,
+            kept: None,
         };
         query.collect().await?;
         crate::lock(&self.shelves).insert(part.key.clone(), shelf);

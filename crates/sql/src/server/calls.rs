@@ -124,10 +124,10 @@ impl FlightSqlService for Service {
         command: CommandPreparedStatementQuery,
         request: Request<PeekableFlightDataStream>,
     ) -> Result<DoPutPreparedStatementResult, Status> {
-        self.clients.admit(request.metadata())?;
+        let caller = (self.clients).caller(request.metadata(), peer(&request))?;
         let prepared = self.prepared(&command.prepared_statement_handle)?;
         *crate::lock(&prepared.parameters) = None;
-        self.bind(&prepared, request.into_inner()).await?;
+        self.bind(&caller, &prepared, request.into_inner()).await?;
         Ok(DoPutPreparedStatementResult {
             prepared_statement_handle: Some(command.prepared_statement_handle),
         })
@@ -153,7 +153,7 @@ impl FlightSqlService for Service {
         let data = request.into_inner();
         let prepared = self.prepared(&command.prepared_statement_handle)?;
         // Some clients bind in the same call, some in one before.
-        self.bind(&prepared, data).await?;
+        self.bind(&caller, &prepared, data).await?;
         let handle = &command.prepared_statement_handle;
         let query = self.execute(handle, &caller).await?;
         self.update(query).await

@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::LogicalPlan;
-use futures_util::TryStreamExt;
+use futures_util::{StreamExt, TryStreamExt};
 use tonic::Status;
 
 use super::clients::Caller;
@@ -28,6 +28,9 @@ use super::status::{planning, status};
 use super::wire::{schema_bytes, sent_as};
 use crate::error::SqlError;
 use crate::query::Query;
+
+/// Bytes of all messages of a stream of parameters.
+const PARAMETERS_MAX: usize = 16 << 20;
 
 impl Service {
     /// Keeps a plan, and says what it wants and what it gives.
@@ -72,13 +75,14 @@ impl Service {
     /// Binds the one row of parameters in a stream; nothing if there is no row.
     pub(super) async fn bind(
         &self,
+        caller: &Caller,
         prepared: &Prepared,
         data: PeekableFlightDataStream,
     ) -> Result<(), Status> {
         let Some(values) = row(data).await? else {
             return Ok(());
         };
-        let memory = Arc::clone(&self.clients.base().engine().0.memory);
+        let memory = (self.clients.base().engine().0).pool_for(caller.options.tier);
         let memory = MemoryConsumer::new("parameters").register(&memory);
         let bytes = values.iter().map(ScalarValue::size).sum();
         (memory.try_grow(bytes)).map_err(|error| status(&SqlError::OutOfMemory(error)))?;
@@ -130,7 +134,23 @@ fn parameters(plan: &LogicalPlan) -> Result<Schema, Status> {
 /// The one row of parameters in a stream; `None` if there is no row.
 async fn row(data: PeekableFlightDataStream) -> Result<Option<Vec<ScalarValue>>, Status> {
     let wrong = |error| Status::invalid_argument(format!("parameters: {error}"));
-    let data = data.map_err(FlightError::from);
+    // A decoder keeps dictionaries, also of streams without rows.
+    let mut bytes = 0;
+    let data = data.map(move |message| {
+        let message = message?;
+        let parts = [
+            &message.data_header,
+            &message.data_body,
+            &message.app_metadata,
+        ];
+        bytes += parts.map(|part| part.len()).iter().sum::<usize>();
+        match bytes > PARAMETERS_MAX {
+            true => Err(FlightError::ProtocolError(
+                "more than 16 MiB: put the values into a table".to_owned(),
+            )),
+            false => Ok(message),
+        }
+    });
     let mut batches = FlightRecordBatchStream::new_from_flight_data(data);
     let mut row: Option<RecordBatch> = None;
     // No more is read than is wanted: the client decides how much comes.

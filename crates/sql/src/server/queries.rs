@@ -11,7 +11,8 @@
 //! with it the query. Statements that change something (`SET`, `CREATE`) do so when
 //! they are planned; their result has no columns.
 //!
-//! Known weakness: a planned query whose ticket is never used is kept for ten minutes.
+//! Known weakness: a planned query whose ticket is never used is kept for ten minutes. The
+//! values in its plan are counted meanwhile (`Query::counted`), its operators are not.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -87,6 +88,7 @@ impl Service {
         query: Query,
         descriptor: FlightDescriptor,
     ) -> Answer<FlightInfo> {
+        let query = query.counted().map_err(|error| status(&error))?;
         let schema = query.schema();
         let places = places(&query.text);
         let handle = (self.queries.planned).put(&caller.owner, query, places, Instant::now());

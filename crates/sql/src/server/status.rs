@@ -13,6 +13,7 @@ const MESSAGE_MAX: usize = 4000;
 pub(super) fn status(error: &SqlError) -> Status {
     let code = match error {
         SqlError::Plan(_) => Code::InvalidArgument,
+        SqlError::Denied(_) => Code::PermissionDenied,
         SqlError::Execution(_) => Code::FailedPrecondition,
         SqlError::OutOfMemory(_) => Code::ResourceExhausted,
         SqlError::Panicked(_) => Code::Internal,

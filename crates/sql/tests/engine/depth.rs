@@ -81,6 +81,47 @@ async fn what_is_not_refused_is_run() {
 }
 
 #[tokio::test]
+async fn views_inside_of_views_are_refused_when_they_are_as_deep() {
+    let engine = Engine::builder().workers(1).build().unwrap();
+    let session = session(&engine);
+    ask(&session, "CREATE VIEW v0 AS SELECT 1 AS x").await;
+    let mut views = 0;
+    let error = loop {
+        let sum = repeated("x", " + 1", 400, "");
+        let view = format!(
+            "CREATE VIEW v{} AS SELECT {sum} AS x FROM v{views}",
+            views + 1
+        );
+        match session.sql(&view).await {
+            Ok(_) => views += 1,
+            Err(error) => break error,
+        }
+        assert!(views < 20, "views of any depth");
+    };
+    assert!(matches!(error, SqlError::Plan(_)), "{error}");
+    assert!(error.to_string().contains("views"), "{error}");
+    let read = format!("SELECT x FROM v{views}");
+    assert_eq!(
+        ask(&session, &read).await,
+        [format!("| {} |", views * 400 + 1)]
+    );
+    // Wide instead: each is read twice in the next one.
+    ask(&session, "CREATE VIEW w0 AS SELECT 1 AS x").await;
+    let mut views = 0;
+    let error = loop {
+        let before = format!("SELECT * FROM w{views}");
+        let view = format!("CREATE VIEW w{} AS {before} UNION ALL {before}", views + 1);
+        match session.sql(&view).await {
+            Ok(_) => views += 1,
+            Err(error) => break error,
+        }
+        assert!(views < 16, "views of any size");
+    };
+    assert!(error.to_string().contains("views"), "{error}");
+    assert_eq!(ask(&session, "SELECT count(*) FROM w4").await, ["| 16 |"]);
+}
+
+#[tokio::test]
 async fn options_that_would_allocate_are_refused() {
     let engine = Engine::builder().workers(1).build().unwrap();
     let session = session(&engine);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
-use giveway_sql::{Engine, Stock};
+use giveway_sql::{Engine, SqlError, Stock};
 use giveway_tier::Tier;
 
 use crate::{ask, quiet, rows, session};
@@ -235,6 +235,55 @@ async fn statements_change_their_session_alone() {
     assert_eq!(ask(&one, "SELECT count(*) FROM nations").await, ["| 25 |"]);
     ask(&one, "DROP TABLE dear").await;
     assert!(one.sql("SELECT * FROM dear").await.is_err());
+    quiet(&engine).await;
+}
+
+#[tokio::test]
+async fn reset_restores_the_default() {
+    let engine = Engine::builder().workers(1).build().unwrap();
+    let session = session(&engine);
+    for (option, value, default) in [
+        ("tier", "background", "time_sensitive"),
+        ("weight", "7", "100"),
+        ("deadline", "100000", "0"),
+    ] {
+        ask(&session, &format!("SET giveway.{option} = '{value}'")).await;
+        let show = format!("SHOW giveway.{option}");
+        assert!(ask(&session, &show).await[0].contains(value));
+        ask(&session, &format!("RESET giveway.{option}")).await;
+        assert!(ask(&session, &show).await[0].contains(default), "{option}");
+    }
+    let wrong = session.sql("RESET giveway.colour").await.unwrap_err();
+    assert!(wrong.to_string().contains("tier, weight"), "{wrong}");
+    // What a session may be at most stays.
+    let mut options = session.options();
+    options.tier_max = Tier::Background;
+    session.set_options(options);
+    ask(&session, "RESET giveway.tier").await;
+    assert_eq!(session.options().tier, Tier::Background);
+    assert_eq!(session.options().tier_max, Tier::Background);
+}
+
+#[tokio::test]
+async fn tables_in_memory_are_counted_and_bounded() {
+    const LIMIT: usize = 64 << 20;
+    let engine = Engine::builder().workers(2).memory_limit(LIMIT);
+    let engine = engine.build().unwrap();
+    let session = session(&engine);
+    ask(&session, "SET datafusion.execution.batch_size = 20").await;
+    let large = "CREATE TABLE large AS SELECT value, repeat('y', 100000 + value % 2) AS s \
+                 FROM range(0, 2000)";
+    let error = session.sql(large).await.unwrap_err();
+    assert!(matches!(error, SqlError::OutOfMemory(_)), "{error}");
+    assert!(error.to_string().contains("tables in memory"), "{error}");
+    quiet(&engine).await;
+    // What is dropped, or replaced, makes room.
+    let half = "CREATE OR REPLACE TABLE half AS SELECT value, repeat('y', 100000) AS s \
+                FROM range(0, 70)";
+    for _ in 0..3 {
+        ask(&session, half).await;
+        ask(&session, "DROP TABLE half").await;
+    }
     quiet(&engine).await;
 }
 
