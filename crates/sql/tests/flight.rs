@@ -445,15 +445,8 @@ async fn a_password_keeps_others_out() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_for_background_work_raises_nothing() {
-    let fixture = serve(|builder| {
-        let builder = builder.password("ann", "secret");
-        builder.background_password("reports", "other")
-    })
-    .await;
-    let mut ann = fixture.anonymous().await;
-    ann.handshake("ann", "secret").await.unwrap();
-    let mut reports = fixture.anonymous().await;
-    reports.handshake("reports", "other").await.unwrap();
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let (fixture, mut ann, mut reports) = two_logins(engine).await;
     let tier = ask(&mut reports, "SHOW giveway.tier").await.unwrap();
     assert!(text(&tier).contains("background"), "{}", text(&tier));
     let raised = ask(&mut reports, "SET giveway.tier = 'time_sensitive'");

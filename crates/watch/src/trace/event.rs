@@ -11,20 +11,20 @@
 //! contain anything but a newline, so what is looked for are the words around it.
 //! Where a CPU's buffer has run over, a line says `CPU:1 [LOST 72 EVENTS]`.
 //!
-//! Only the events of [`NAMES`] are recorded, and 15 bytes of a thread's name have no room
+//! Only the events of [`EVENTS`] are recorded, and 15 bytes of a thread's name have no room
 //! for a CPU, a time and one of these names. So the first such words are the kernel's: what
 //! is after them, as a cgroup's path, may be as long as its owner likes.
 //!
 //! Known weakness: a name with a newline in it makes its line unreadable. Such lines are
 //! counted.
 
-/// The events that are recorded.
-pub const NAMES: [&str; 5] = [
-    "sched_switch",
-    "sched_waking",
-    "sched_wakeup",
-    "sched_wakeup_new",
-    "cgroup_attach_task",
+/// The events that are recorded, each with its subsystem.
+pub const EVENTS: [(&str, &str); 5] = [
+    ("sched", "sched_switch"),
+    ("sched", "sched_waking"),
+    ("sched", "sched_wakeup"),
+    ("sched", "sched_wakeup_new"),
+    ("cgroup", "cgroup_attach_task"),
 ];
 
 /// What a line tells.
@@ -122,7 +122,8 @@ fn split(line: &str) -> Option<(&str, &str, &str)> {
     line.match_indices(": ").find_map(|(at, _)| {
         let head = &line[..at];
         let (name, fields) = line[at + 2..].split_once(':')?;
-        let is_event = NAMES.contains(&name) && stamp(head).is_some();
+        let is_recorded = EVENTS.iter().any(|&(_, event)| event == name);
+        let is_event = is_recorded && stamp(head).is_some();
         is_event.then_some((head, name, fields))
     })
 }

@@ -25,18 +25,11 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::event::EVENTS;
 use super::record::Feed;
 
 /// Where distributions mount it.
 pub const MOUNT: &str = "/sys/kernel/tracing";
-
-const EVENTS: [&str; 5] = [
-    "sched/sched_switch",
-    "sched/sched_waking",
-    "sched/sched_wakeup",
-    "sched/sched_wakeup_new",
-    "cgroup/cgroup_attach_task",
-];
 
 /// Why nothing can be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -108,8 +101,8 @@ impl Tracefs {
         recording.set("tracing_on", "0")?;
         recording.set("trace_clock", "mono")?;
         recording.set("buffer_size_kb", &buffer_kib.to_string())?;
-        for event in EVENTS {
-            recording.set(&format!("events/{event}/enable"), "1")?;
+        for (subsystem, event) in EVENTS {
+            recording.set(&format!("events/{subsystem}/{event}/enable"), "1")?;
         }
         let path = recording.dir.join("trace_pipe");
         let pipe = OpenOptions::new()
