@@ -374,7 +374,15 @@ adds(const Row *group, const Row *own, const int *values)
 	return false;
 }
 
-/* What this role says, and from which role it has that.  Reads catalogs. */
+/* Have all rows as they are by now. */
+static void
+refresh_rows(void)
+{
+	if (rows_at != setting_changes)
+		read_rows(setting_changes);
+}
+
+/* What this role says by the rows, and from which role it has that.  Reads catalogs. */
 static void
 read_role(Oid role, int *values, Oid *from)
 {
@@ -383,8 +391,6 @@ read_role(Oid role, int *values, Oid *from)
 	HASH_SEQ_STATUS all;
 	bool		exists;
 
-	if (rows_at != setting_changes)
-		read_rows(setting_changes);
 	/* A role that has been dropped takes its settings along, without a word of these. */
 	exists = SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(role));
 	own = exists ? hash_search(rows, &role, HASH_FIND, NULL) : NULL;
@@ -436,15 +442,15 @@ least_used(void)
 	return least;
 }
 
-/* What the role says. */
+/* What the role says by the rows, which are no older than .at, a value of .changes. */
 static const Role *
-ask(Oid role)
+ask(Oid role, uint64 at)
 {
 	Role	   *place = recall(role);
-	Role		found = {.role = role, .at = changes};
+	Role		found = {.role = role, .at = at};
 	Oid			from[TERM_COUNT];
 
-	if (place && place->at == changes)
+	if (place && place->at == at)
 		return place;
 	read_role(role, found.values, from);
 	if (place == NULL)
@@ -611,9 +617,13 @@ static void
 ask_again(void)
 {
 	bool		is_change = was_known();
-	const Role *session = ask(GetSessionUserId());
+	uint64		at = changes;
+	const Role *session;
 
-	apply_roles(session, ask(current_role()));
+	/* Once for both roles: changes that come meanwhile are of the next look. */
+	refresh_rows();
+	session = ask(GetSessionUserId(), at);
+	apply_roles(session, ask(current_role(), at));
 	if (is_change && rows_read >= MANY_ROWS)
 		rests_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(),
 												  rows_read / ROWS_PER_MS_OF_REST);
@@ -664,6 +674,7 @@ role_settings(Oid role, int *values, Oid *from)
 	/* Without our callbacks nothing is known of changes. */
 	if (words == NULL)
 		setting_changes++;
+	refresh_rows();
 	read_role(role, values, from);
 }
 
