@@ -6,7 +6,7 @@
 # the checkout.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-debug-kernel test-uintr test-postgres test-mariadb test-seeds demo lab servers install uninstall package image extension deb clean
+.PHONY: help setup build check test test-long test-kernels test-cfl-kernel test-debug-kernel test-uintr test-postgres test-mariadb test-seeds demo lab servers install uninstall package package-node image extension deb clean
 
 BIN := target/release
 GIVEWAY := $(BIN)/giveway
@@ -17,45 +17,45 @@ VERSION = $(shell sed -n '/workspace.package/,/^$$/s/^version = "\(.*\)"/\1/p' C
 CONTAINER ?= $(shell for tool in podman buildah docker; do command -v $$tool && break; done)
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 26
 
-setup: ## Install the packages that building and testing take
+setup: ## Install what building and testing take
 	@scripts/setup.sh test
 
-build: ## Build the programs into target/release: giveway, giveway-bench, giveway-sql, scx_ufs
+build: ## Build all programs into target/release
 	@scripts/setup.sh build
 	cargo build --release --locked
 
-check: setup ## Check formatting and lints; run the tests that boot no guest
+check: setup ## Check formatting, lints; run tests that boot no guest
 	cargo xtask check
 
-test: setup ## Check formatting, lints, licences; run every test
+test: setup ## Check all; run the tests that each change must pass
 	cargo xtask ci
 
-test-long: setup ## Run the tests that take hours: stress in a guest, sanitizers
+test-long: setup ## Run tests that take hours: stress, sanitizers, units
 	cargo xtask long
 
-test-kernels: setup ## Run UFS on each kernel from Linux 6.12 on; builds that one once
+test-kernels: setup ## Run UFS on kernels from 6.12 on; builds one once
 	cargo xtask kernels
 
-test-cfl-kernel: setup ## Run the kernel whose locks are scheduled; builds it once
+test-cfl-kernel: setup ## Run the kernel with scheduled locks; builds it once
 	cargo xtask cfl-kernel
 
-test-debug-kernel: setup ## Run locks and user interrupts on a kernel that finds faults in itself
+test-debug-kernel: setup ## Run our kernel code under KASAN; builds it once
 	cargo xtask debug-kernel
 
-test-uintr: setup ## Run user interrupts in the lab: the kernel module and its users
+test-uintr: setup ## Run user interrupts in the lab: module and users
 	cargo xtask uintr
 
-test-postgres: setup ## Run the PostgreSQL extension on every version that Debian has
+test-postgres: setup ## Run the PostgreSQL extension on Debian's versions
 	postgres/versions.sh
 
-test-mariadb: ## Run the MariaDB plugin in servers of this machine, and under UFS in the lab
+test-mariadb: ## Run the MariaDB plugin here and in the lab
 	@scripts/setup.sh mariadb
 	mariadb/test.sh
 	cargo xtask mariadb
 
-test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the spread
+test-seeds: setup ## Run claims about UFS with 20 seeds each
 	cargo xtask seeds
 
 # What the demo takes and no more: the program that measures, without the engines that it
@@ -63,7 +63,7 @@ test-seeds: setup ## Run claims about UFS with 20 seeds each, and show the sprea
 DEMO := --profile demo --no-default-features \
 	-p giveway-bench -p scx_ufs --bin giveway-bench --bin scx_ufs
 
-demo: ## Measure transactions beside reports under four schedulers, and report
+demo: ## Compare four schedulers; write report.html
 	@scripts/setup.sh demo
 	cargo build --locked $(DEMO)
 	target/demo/giveway-bench mixed --lab --quick --cpus 2 --schedulers eevdf,idle,rr,ufs \
@@ -73,7 +73,7 @@ lab: build ## Make the lab's emulator, kernel and image now
 	@scripts/setup.sh demo
 	$(GIVEWAY) lab build
 
-servers: setup ## Build PostgreSQL 17 for the lab, stock and with the hint patch
+servers: setup ## Build PostgreSQL 17 for the lab, stock and patched
 	postgres/lab-server.sh 17 stock
 	postgres/lab-server.sh 17 patched
 
@@ -89,14 +89,18 @@ SYSTEMD = $(DESTDIR)/etc/systemd/system
 DEFAULTS = $(DESTDIR)/etc/default/giveway
 UNITS := giveway.service giveway-meta.service giveway-metrics.service
 SELF_DESCRIBING := giveway giveway-bench giveway-sql
+TOP_PAGES := README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md SECURITY.md
 
-install: build ## Install programs, library, units, group, man pages, completions under PREFIX
+install: build ## Install programs, units, pages and more under PREFIX
 	install -D -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)
 	install -D -m 644 -t $(SYSTEMD) $(addprefix dist/,$(UNITS) background.slice)
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(BIN)/libgiveway_cfl.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/giveway dist/grafana-giveway.json
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/giveway/perfetto dist/perfetto/*.sql
-	install -D -m 644 -t $(DOC) LICENSE-MIT LICENSE-APACHE LICENSE-GPL-2.0
+	install -D -m 644 -t $(DOC) $(TOP_PAGES) LICENSE-*
+	for dir in docs docs/*/ dist/kubernetes dist/sql; do \
+		find $$dir -maxdepth 1 -type f -exec install -D -m 644 -t $(DOC)/$$dir {} + || exit; \
+	done
 	install -D -m 644 dist/debian/giveway.sysusers $(SYSUSERS)/giveway.conf
 	[ -e $(DEFAULTS) ] || install -D -m 644 dist/debian/giveway.default $(DEFAULTS)
 	install -d $(MAN) $(BASH) $(ZSH) $(FISH)
@@ -112,7 +116,7 @@ ifndef DESTDIR
 	[ ! -d /run/systemd/system ] || systemctl daemon-reload
 endif
 
-uninstall: ## Stop what runs and remove what `make install` has installed under PREFIX
+uninstall: ## Stop what runs; remove what install has installed
 ifndef DESTDIR
 	-[ ! -d /run/systemd/system ] || systemctl disable --now $(UNITS)
 	! grep -qs '^ufs' /sys/kernel/sched_ext/root/ops || $(PREFIX)/bin/giveway stop
@@ -129,23 +133,29 @@ ifndef DESTDIR
 	[ ! -d /run/systemd/system ] || systemctl daemon-reload
 endif
 
-package: build ## Build the Debian packages of Giveway, in target/package
+package: build ## Build the Debian packages, in target/package
 	@scripts/setup.sh package
 	dist/package.sh target/release target/package
+
+# Without the SQL engine and the experiments, most of whose code comes from others.
+package-node: ## Build the package giveway alone: all that a node needs
+	@scripts/setup.sh package
+	cargo build --release --locked -p giveway -p scx_ufs -p giveway-cfl-preload
+	dist/package.sh --node target/release target/package
 
 image: package ## Build the container image from the package
 	$(CONTAINER) build -f dist/container/Containerfile -t giveway:$(VERSION) target/package
 
-extension: ## Install the PostgreSQL extension for PG_CONFIG's server
+extension: ## Install the PostgreSQL extension for PG_CONFIG
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) clean
 	$(MAKE) -C postgres/giveway $(if $(PG_CONFIG),PG_CONFIG=$(PG_CONFIG)) install
 
-deb: ## Build Debian packages of the extension, for the servers that are here
+deb: ## Build Debian packages of the PostgreSQL extension
 	rm -rf target/deb
 	mkdir -p target/deb/crates/hints
 	cp -r postgres target/deb/
 	cp -r crates/hints/include target/deb/crates/hints/
 	cd target/deb/postgres && pg_buildext updatecontrol && dpkg-buildpackage -us -uc -b
 
-clean: ## Remove what was built here; the cache stays (giveway lab clean)
+clean: ## Remove what was built here; keep the lab's cache
 	cargo clean

@@ -65,7 +65,7 @@ source=$work/giveway
 rm -rf "$out"
 mkdir -p "$out" "$source/bin"
 cd "$top"
-cp README.md ARCHITECTURE.md "$source"
+cp README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md SECURITY.md "$source"
 cp -r docs dist dist/debian "$source"
 rm -r "$source/dist/debian"
 for file in $programs; do

@@ -4,9 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use giveway_command::Failure;
 use giveway_command::generate::{CompletionsArgs, ManArgs};
-use giveway_command::memory;
+use giveway_command::{Failure, memory, output};
 
 use crate::experiments::ALL;
 use crate::overview::all::{self, AllArgs};
@@ -44,7 +43,12 @@ fn guest_commands() -> impl Iterator<Item = GuestCommand> {
 /// Does what the command line says; the program's exit status.
 pub fn main() -> ExitCode {
     memory::keep_what_is_freed();
-    match command().try_get_matches() {
+    // Usage lines name a command as it is documented: these two stand beside bench.
+    let above = match std::env::args_os().nth(1) {
+        Some(first) if first == "lab" || first == "report" => "giveway",
+        _ => "giveway bench",
+    };
+    match command().bin_name(above).try_get_matches() {
         Ok(matches) => giveway_command::end(run(&matches)),
         Err(error) => giveway_command::explain(&error),
     }
@@ -81,8 +85,12 @@ fn parsed<A: FromArgMatches>(options: &ArgMatches) -> Result<A, Failure> {
 fn list() -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for experiment in ALL {
-        writeln!(out, "{:<16} {}", experiment.name, experiment.summary)?;
-        writeln!(out, "{:<16} {}", "", experiment.section)?;
+        let command = experiment.command();
+        let about = command.get_about().map(ToString::to_string);
+        let about = about.unwrap_or_default();
+        for (name, text) in [(experiment.name, about.as_str()), ("", experiment.section)] {
+            writeln!(out, "{}", output::wrapped(&format!("{name:<16} "), text))?;
+        }
     }
     Ok(out.flush()?)
 }

@@ -34,7 +34,9 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["all", "--only", "mixd"], "--list");
     refused(&["mixed", "--seconds", "0"], "above 0");
     refused(&["mixed", "--seconds", "nan"], "above 0");
-    refused(&["mixed", "--cpus", "0"], "1..=32");
+    refused(&["mixed", "--cpus", "0"], "from 1 to 1024");
+    refused(&["mixed", "--lab", "--cpus", "44"], "--cpus 43 at most");
+    refused(&["locks", "--threads", "foo"], "write a whole number");
     refused(&["mixed", "--lab", "--native"], "cannot be used with");
     refused(
         &["mixed", "--schedulers", "idle", "--mixes", "SOLO"],
@@ -79,15 +81,27 @@ fn help_fits_80_columns_and_every_line_of_it_says_something() {
             args.push(flag);
             let output = giveway(&args);
             let help = text(&output.stdout);
+            let usage = match command.first() {
+                Some(&above @ ("report" | "lab")) => format!("Usage: giveway {above}"),
+                _ => "Usage: giveway bench".to_owned(),
+            };
             assert!(
-                output.status.success() && help.contains("Usage: giveway bench"),
-                "{args:?}"
+                output.status.success() && help.contains(&usage),
+                "{args:?}: {help}"
             );
             for line in help.lines() {
                 assert!(line.chars().count() <= 80, "{args:?}: {line}");
             }
         }
     }
+}
+
+#[test]
+fn a_file_that_is_no_result_has_a_remedy() {
+    let output = giveway(&["report", "/etc/passwd"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("\nremedy: name a JSON file"), "{said}");
 }
 
 #[test]
@@ -134,7 +148,13 @@ fn all_reports_what_cannot_be_measured_here_and_ends_with_a_failure() {
 fn list_names_the_experiments() {
     let output = giveway(&["--list"]);
     assert!(output.status.success());
-    assert!(text(&output.stdout).starts_with("mixed "));
+    let list = text(&output.stdout);
+    assert!(list.starts_with("mixed "));
+    assert!(
+        list.contains("\nweights          Measure whether"),
+        "{list}"
+    );
+    assert!(list.lines().all(|line| line.len() <= 80), "{list}");
 }
 
 #[test]

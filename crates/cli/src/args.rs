@@ -17,7 +17,8 @@ use crate::{doctor, meta, metrics, pods, run, service, status, top, trace};
     arg_required_else_help = true,
     after_help = "bench, report and lab are the program giveway-bench, sql is giveway-sql, \
                   where they are installed. Exit status: 0 done, 1 failed, 2 wrong usage; \
-                  'run' passes on its command's."
+                  'run' passes on its command's. See scx_ufs(1), giveway-bench(1), \
+                  giveway-sql(1)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

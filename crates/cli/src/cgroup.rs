@@ -28,6 +28,7 @@
 //! tier above its own; UFS does not raise the leaf then, for root has not named it.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::iter;
@@ -49,6 +50,47 @@ use crate::disk;
 const OURS: &str = "giveway";
 /// Where a caller that sits alone in its delegated cgroup steps aside to.
 const CALLER: &str = "giveway-caller";
+
+/// Why a hierarchy has not all controllers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withheld {
+    /// cgroup v1 is mounted, and a controller can be in one version only.
+    ByV1,
+    /// What is mounted is not the machine's own hierarchy but a cgroup in it, as in a
+    /// container: it has what was given to it.
+    ByMachine,
+    /// The kernel was built without.
+    ByKernel,
+}
+
+impl Withheld {
+    pub(crate) fn remedy(self) -> &'static str {
+        match self {
+            Withheld::ByV1 => "boot with systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all",
+            Withheld::ByMachine => {
+                "run this on the machine itself; in a container, mount the machine's \
+                 /sys/fs/cgroup (docs/operate/kubernetes.md)"
+            }
+            Withheld::ByKernel => "boot a kernel with CONFIG_CGROUP_SCHED=y CONFIG_CPUSETS=y",
+        }
+    }
+}
+
+/// What follows the names of the controllers.
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Withheld::ByV1 => "held by cgroup v1",
+            Withheld::ByMachine => "not given to this part of the machine's hierarchy",
+            Withheld::ByKernel => "not built into this kernel",
+        })
+    }
+}
+
+/// Whether a mount table (`/proc/self/mountinfo`) has a hierarchy of cgroup v1.
+pub(crate) fn has_v1(mountinfo: &str) -> bool {
+    mountinfo.contains(" - cgroup ")
+}
 
 /// A mounted cgroup v2 hierarchy.
 #[derive(Debug)]
@@ -79,11 +121,12 @@ impl Hierarchy {
             )
         })?;
         if !found.controllers().iter().any(|name| name == "cpu") {
+            let withheld = found.withheld(&mounts);
             return Err(Failure::new(format_args!(
-                "cgroup v2 at {} has no cpu controller: cgroup v1 holds it",
+                "cgroup v2 at {} has no cpu controller: {withheld}",
                 found.mount.display()
             ))
-            .with_remedy("boot with systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all"));
+            .with_remedy(withheld.remedy()));
         }
         Ok(found)
     }
@@ -96,6 +139,17 @@ impl Hierarchy {
     /// The controllers it offers at the top.
     pub(crate) fn controllers(&self) -> Vec<String> {
         Cgroup::at(&self.mount).words("cgroup.controllers")
+    }
+
+    /// Why it lacks controllers, where it does, by the mount table that names it.
+    pub(crate) fn withheld(&self, mountinfo: &str) -> Withheld {
+        // Every cgroup has this file but the top one of the machine.
+        let is_part = self.mount.join("cgroup.type").exists();
+        match (has_v1(mountinfo), is_part) {
+            (true, _) => Withheld::ByV1,
+            (false, true) => Withheld::ByMachine,
+            (false, false) => Withheld::ByKernel,
+        }
     }
 
     /// The highest directory in which a caller in the cgroup `own` (a path as

@@ -1,11 +1,12 @@
 //! `giveway doctor`: what this machine has, what it lacks, and the remedies.
 //!
-//! Each line is one finding of `probes`. A finding counts for one of the two
+//! Each item is one finding of `probes`. A finding counts for one of the two
 //! ways in which Giveway runs: natively (sched_ext in this kernel, root, cgroup
 //! v2) or in the lab (QEMU, disk, memory). The exit status is 0 if one of them
-//! is usable, and the last line says which one `giveway bench` takes: it runs
-//! `giveway doctor --json`. The scheduler and the lab are asked for what they use
-//! (`kernel`, `lab`). What building and user interrupts (`uintr`) take is told beside.
+//! is usable. The end says whether UFS can be loaded here and, where giveway-bench is
+//! installed, which way `giveway bench` takes: it runs `giveway doctor --json`. The
+//! scheduler and the lab are asked for what they use (`kernel`, `lab`). What building and
+//! user interrupts (`uintr`) take is told beside.
 //!
 //! Nothing here changes the machine: no scheduler is loaded, no guest booted,
 //! no package fetched. What only a trial would show (whether a scheduler loads, whether
@@ -25,19 +26,22 @@ use std::path::Path;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use giveway_command::Failure;
-use giveway_command::output;
+use giveway_command::{Failure, output, program};
 
 /// Say what this machine has, what it lacks, and what mends it
 ///
-/// Changes nothing. Exit status 0 when UFS can run on this machine or the lab
-/// can; else 1.
+/// Changes nothing. Exit status: 0 if UFS can be loaded on this machine, and
+/// also if only the lab can run it; else 1. In the JSON, 'native' is true only
+/// if UFS can be loaded on this machine.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
+
+/// The program that has the lab and the benchmarks; an operator need not have it.
+const BENCH: &str = "giveway-bench";
 
 /// What a finding means for its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -119,17 +123,20 @@ struct Examination {
     lab: bool,
     /// Where `giveway bench` measures: `native`, `lab`, or `nowhere`.
     bench: &'static str,
+    /// Whether there is a `giveway bench`.
+    #[serde(skip)]
+    has_bench: bool,
     findings: Vec<Finding>,
 }
 
 impl Examination {
-    fn of(findings: Vec<Finding>) -> Self {
+    fn of(findings: Vec<Finding>, has_bench: bool) -> Self {
         let open = |way| {
             !findings
                 .iter()
                 .any(|f| f.way == way && f.health == Health::Missing)
         };
-        let (native, lab) = (open(Way::Native), open(Way::Lab));
+        let (native, lab) = (open(Way::Native), has_bench && open(Way::Lab));
         Examination {
             native,
             lab,
@@ -138,14 +145,32 @@ impl Examination {
                 (false, true) => "lab",
                 (false, false) => "nowhere",
             },
+            has_bench,
             findings,
+        }
+    }
+
+    /// What an operator asks first: whether UFS can be loaded here, and else where to look.
+    fn verdict(&self) -> String {
+        let missing = |f: &&Finding| f.way == Way::Native && f.health == Health::Missing;
+        let names: Vec<&str> = self
+            .findings
+            .iter()
+            .filter(missing)
+            .map(|f| &*f.name)
+            .collect();
+        match names.as_slice() {
+            [] => "UFS can be loaded here: giveway start".to_owned(),
+            names => format!("UFS cannot be loaded here: see {} above", names.join(", ")),
         }
     }
 }
 
 /// Prints the examination; answers with the exit status.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8, Failure> {
-    let found = Examination::of(probes::all(Path::new("/")));
+    let bench = program::find(BENCH);
+    let findings = probes::all(Path::new("/"), bench.as_deref());
+    let found = Examination::of(findings, bench.is_some());
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &found)?;
@@ -180,21 +205,24 @@ fn text(found: &Examination, fancy: bool) -> String {
                 (Health::Note, false) => "note",
             };
             let begin = format!("  {mark} {:<12} ", finding.name);
-            let indent = " ".repeat(begin.chars().count());
-            let detail = finding.detail.replace('\n', &format!("\n{indent}"));
-            lines.push(begin + &detail);
+            lines.push(output::wrapped(&begin, &finding.detail));
             if let Some(remedy) = &finding.remedy {
                 let indent = if fancy { 4 } else { 7 };
-                lines.push(format!("{:indent$}remedy: {remedy}", ""));
+                let begin = format!("{:indent$}remedy: ", "");
+                lines.push(output::wrapped(&begin, remedy));
             }
         }
         lines.push(String::new());
     }
-    lines.push(match found.bench {
-        "native" => "giveway bench measures on this machine itself.".to_owned(),
-        "lab" => "giveway bench measures in the lab, in virtual machines.".to_owned(),
-        _ => "giveway bench cannot measure here: follow a remedy above first.".to_owned(),
-    });
+    lines.push(output::wrapped("", &found.verdict()));
+    if found.has_bench {
+        let bench = match found.bench {
+            "native" => "giveway bench measures on this machine itself",
+            "lab" => "giveway bench measures in the lab, in virtual machines",
+            _ => "giveway bench cannot measure here: follow a remedy above first",
+        };
+        lines.push(bench.to_owned());
+    }
     lines.join("\n") + "\n"
 }
 
@@ -214,18 +242,59 @@ mod tests {
 
     #[test]
     fn bench_goes_native_where_it_can_else_to_the_lab() {
-        let bench = |native, lab| {
-            Examination::of(vec![finding(Way::Native, native), finding(Way::Lab, lab)]).bench
+        let bench = |native, lab, has_bench| {
+            let findings = vec![finding(Way::Native, native), finding(Way::Lab, lab)];
+            Examination::of(findings, has_bench).bench
         };
-        assert_eq!(bench(Health::Ok, Health::Missing), "native");
-        assert_eq!(bench(Health::Note, Health::Ok), "native");
-        assert_eq!(bench(Health::Missing, Health::Note), "lab");
-        assert_eq!(bench(Health::Missing, Health::Missing), "nowhere");
+        assert_eq!(bench(Health::Ok, Health::Missing, true), "native");
+        assert_eq!(bench(Health::Note, Health::Ok, true), "native");
+        assert_eq!(bench(Health::Missing, Health::Note, true), "lab");
+        assert_eq!(bench(Health::Missing, Health::Missing, true), "nowhere");
+        // Its program is what has the lab.
+        assert_eq!(bench(Health::Missing, Health::Note, false), "nowhere");
+    }
+
+    #[test]
+    fn the_end_says_whether_ufs_can_be_loaded_here() {
+        let end = |health, has_bench| {
+            let findings = vec![
+                finding(Way::Native, health),
+                finding(Way::Lab, Health::Ok),
+                finding(Way::Build, Health::Missing),
+            ];
+            let found = Examination::of(findings, has_bench);
+            let said = text(&found, false);
+            said.rsplit("\n\n").next().unwrap().to_owned()
+        };
+        let loads = "UFS can be loaded here: giveway start\n";
+        assert_eq!(end(Health::Ok, false), loads);
+        assert_eq!(end(Health::Note, false), loads);
+        assert_eq!(
+            end(Health::Missing, true),
+            "UFS cannot be loaded here: see thing above\n\
+             giveway bench measures in the lab, in virtual machines\n"
+        );
+    }
+
+    #[test]
+    fn long_details_and_remedies_fit_80_columns() {
+        let long = "a sentence that goes on ".repeat(9);
+        let found = Finding {
+            detail: long.clone(),
+            remedy: Some(long),
+            ..finding(Way::Native, Health::Missing)
+        };
+        let found = Examination::of(vec![found], false);
+        for fancy in [false, true] {
+            let said = text(&found, fancy);
+            let is_short = |line: &str| line.chars().count() <= 80;
+            assert!(said.lines().all(is_short), "{said}");
+        }
     }
 
     #[test]
     fn what_is_missing_has_its_remedy_below_it_in_plain_text_too() {
-        let found = Examination::of(vec![finding(Way::Native, Health::Missing)]);
+        let found = Examination::of(vec![finding(Way::Native, Health::Missing)], true);
         let plain = text(&found, false);
         assert!(plain.is_ascii(), "{plain}");
         assert!(plain.contains("  FAIL thing        is so\n       remedy: mend it\n"));
@@ -234,10 +303,11 @@ mod tests {
 
     #[test]
     fn lines_of_a_finding_stand_below_each_other() {
-        let found = Examination::of(vec![Finding {
+        let two = Finding {
             detail: "one\ntwo".into(),
             ..finding(Way::Native, Health::Ok)
-        }]);
+        };
+        let found = Examination::of(vec![two], true);
         let below = |begin: &str, fancy| {
             let expected = format!("{begin}one\n{:1$}two\n", "", begin.chars().count());
             assert!(text(&found, fancy).contains(&expected));

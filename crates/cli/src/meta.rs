@@ -75,7 +75,8 @@ impl ConfigArgs {
             match self.path.exists() {
                 true => failure,
                 false => failure.with_remedy(
-                    "write one, or name it with --config; docs/operate/metascheduler.md has an example",
+                    "write one, or name it with --config; docs/operate/metascheduler.md, in \
+                     Giveway's source or in /usr/share/doc/giveway, has an example",
                 ),
             }
         })

@@ -1,6 +1,6 @@
 //! `giveway metrics`: UFS's counters, for Prometheus and similar systems.
 
-use std::io::{Write as _, stdout};
+use std::io::{self, ErrorKind, Write as _, stdout};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,16 +23,23 @@ pub(crate) struct MetricsArgs {
     /// Serve http://ADDRESS:PORT/metrics instead of printing once
     ///
     /// Any client that can connect can read it, names of cgroups included.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Where UFS serves its statistics
     #[arg(long, default_value = SOCKET, value_name = "SOCKET")]
     socket: PathBuf,
 }
 
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "write an address and a port, as in 127.0.0.1:9752".to_owned())
+/// What helps where nothing can listen.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::AddrInUse => "choose another port, or stop what listens there (ss -ltnp)",
+        ErrorKind::AddrNotAvailable => {
+            "choose an address of this machine (ip addr), or 0.0.0.0 for all of them"
+        }
+        ErrorKind::PermissionDenied => "choose a port from 1024 on: those below are root's",
+        _ => "choose another address or port",
+    }
 }
 
 /// Prints or serves the metrics.
@@ -45,7 +52,7 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     };
     let listener = TcpListener::bind(address).map_err(|error| {
         Failure::new(format_args!("cannot listen at {address}: {error}"))
-            .with_remedy("choose another port, or stop what listens there (ss -ltnp)")
+            .with_remedy(remedy(&error))
     })?;
     // The port may have been 0: any that is free.
     let address = listener.local_addr().cannot("tell the port")?;

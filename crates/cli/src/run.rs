@@ -45,8 +45,9 @@ const OWN_FAILURE: u8 = 125;
 /// 'systemd-run --user --scope -p Delegate=yes giveway run ...'.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit status: the command's, or 128 + N if signal N ended it; 125 if giveway \
-                  failed, 126 if the command cannot be executed, 127 if it is not found."
+    after_help = "Exit status: the command's, or 128 + N if signal N ended it; 2 wrong usage, \
+                  125 if giveway failed, 126 if the command cannot be executed, 127 if it is \
+                  not found."
 )]
 pub(crate) struct RunArgs {
     /// time_sensitive (somebody waits for it) or background (nobody does)

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!              start                                  stop
-//!   refuse: not root, no sched_ext       refuse: not root, no sched_ext
+//!   refuse: not root, no sched_ext       no sched_ext: nothing to unload;
+//!              │                         refuse: not root
 //!              │                                      │
 //!   wait for the lock; held all the      wait for the lock half of the time;
 //!   time: refuse, and name who has it    held, or none to be had: go on without
@@ -60,7 +61,8 @@ pub(crate) use unit::Unit;
 /// of 7.1 and later pass implicit arguments to kfuncs, which pahole before 1.26
 /// describes wrongly, so that every scheduler is refused.
 pub(crate) const BTF_REMEDY: &str = "this kernel's BTF was made by too old a pahole: install a build of it made with \
-     pahole 1.26 or newer (on Debian, linux-image-amd64 from sid rather than backports)";
+     pahole 1.26 or newer (on Debian, linux-image-amd64, or -arm64, from sid rather than \
+     backports)";
 
 /// How UFS calls itself to the kernel.
 pub(crate) const UFS: &str = "ufs";
@@ -154,6 +156,10 @@ pub(crate) fn start(args: &StartArgs) -> Result<(), Failure> {
 pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let kernel = kernel();
     let end = Deadline::after(args.timeout);
+    if kernel.state() == State::Unsupported {
+        println!("UFS is not loaded");
+        return Ok(());
+    }
     entitled("unload", &kernel)?;
     // The way back to Linux's own scheduler is open to root whatever hangs.
     let turn = process::take_turn(end.left() / 2);

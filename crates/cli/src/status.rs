@@ -133,6 +133,9 @@ fn text(status: &Status) -> String {
     let mut lines = vec![match (&status.scheduler, status.ufs) {
         (Some(name), true) => format!("scheduler  UFS ({name})"),
         (Some(name), false) => format!("scheduler  {name}, not UFS"),
+        (None, _) if status.state == State::Unsupported.word() => {
+            "scheduler  Linux's own; sched_ext is unsupported: see 'giveway doctor'".to_owned()
+        }
         (None, _) => format!("scheduler  Linux's own; sched_ext is {}", status.state),
     }];
     if let Some(pid) = status.pid {
@@ -253,6 +256,20 @@ mod tests {
         let shown = text(&found);
         assert!(shown.contains("  /background-[2Jx\n"), "{shown}");
         assert!(shown.contains("last exit  stalled: ]0;x\n"), "{shown}");
+        (found.scheduler, found.ufs) = (None, false);
+        for (state, line) in [
+            (
+                "disabled",
+                "scheduler  Linux's own; sched_ext is disabled\n",
+            ),
+            (
+                "unsupported",
+                "sched_ext is unsupported: see 'giveway doctor'\n",
+            ),
+        ] {
+            found.state = state.into();
+            assert!(text(&found).contains(line), "{}", text(&found));
+        }
     }
 
     #[test]

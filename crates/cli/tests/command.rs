@@ -40,10 +40,11 @@ fn wrong_input_is_refused_with_what_to_write_instead() {
     refused(&["top", "--interval", "0"], "seconds above 0");
     refused(&["top", "--sort", "speed"], "wake-p99");
     refused(&["trace", "--seconds", "0"], "seconds above 0");
-    refused(&["trace", "--buffer-kib", "1"], "64..=");
+    refused(&["trace", "--buffer-kib", "1"], "from 64 to 1048576");
+    refused(&["start", "--timeout", "x"], "write a whole number");
     refused(&["metrics", "--listen", "9752"], "127.0.0.1:9752");
     refused(&["mark", "/a", "urgent"], "background, or none");
-    refused(&["pods", "--interval", "0"], "1..=3600");
+    refused(&["pods", "--interval", "0"], "from 1 to 3600");
 }
 
 /// A UFS that answers each request for statistics with `answer`.
@@ -210,7 +211,11 @@ fn without_arguments_the_overview_is_shown_and_the_status_is_wrong_usage() {
 fn doctor_speaks_plainly_to_a_pipe_and_json_to_programs() {
     let plain = giveway(&["doctor"]);
     let said = text(&plain.stdout);
-    assert!(said.is_ascii() && said.contains("giveway bench "), "{said}");
+    assert!(said.is_ascii() && said.contains("\n\nUFS can"), "{said}");
+    for line in said.lines() {
+        // A path may have no blank to break the line at.
+        assert!(line.len() <= 80 || line.contains('/'), "{line}");
+    }
     let json = giveway(&["doctor", "--json"]);
     let found: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let open = found["native"] == true || found["lab"] == true;
@@ -221,6 +226,27 @@ fn doctor_speaks_plainly_to_a_pipe_and_json_to_programs() {
             finding["health"] != "missing" || finding["remedy"].is_string(),
             "{finding}"
         );
+    }
+}
+
+#[test]
+fn stop_has_nothing_to_do_on_a_kernel_without_sched_ext() {
+    if !std::path::Path::new("/sys/kernel/sched_ext/state").exists() {
+        let output = giveway(&["stop"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "UFS is not loaded\n");
+    }
+}
+
+#[test]
+fn metrics_say_what_helps_where_they_cannot_listen() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    for (address, remedy) in [(&*taken, "ss -ltnp"), ("192.0.2.1:9752", "ip addr")] {
+        let output = giveway(&["metrics", "--listen", address]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("remedy: ") && said.contains(remedy), "{said}");
     }
 }
 

@@ -113,7 +113,7 @@ has start_bad_option_says "$(cat /tmp/err)" "no-such-option"
 claim start_bad_option_leaves "$(cat $ext/state) $(running)" "disabled 0"
 giveway start 2>&1; claim start "$? $(cat $ext/state)" "0 enabled"
 has start_ops "$(cat $ext/root/ops)" "ufs"
-has doctor_native "$(giveway doctor)" "measures on this machine itself"
+has doctor_native "$(giveway doctor)" "UFS can be loaded here"
 has doctor_features "$(giveway doctor)" "the kernel has all that UFS uses"
 giveway start >/tmp/said; claim start_again "$? $(cat /tmp/said)" "0 UFS is loaded already"
 giveway start -- --verbose 2>/tmp/err; claim start_again_with_options "$?" 1

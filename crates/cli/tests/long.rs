@@ -56,7 +56,10 @@ fn ufs_is_stopped_while_it_loads() {
 fn a_wrong_option_fails_once_with_the_remedy() {
     held(&["wrong_option_fails", "wrong_option_is_named"]);
     held(&["wrong_option_has_a_remedy"]);
-    held(&["wrong_option_is_not_tried_again", "start_after_a_failure"]);
+    held(&["wrong_option_is_not_tried_again"]);
+    held(&["wrong_value_fails", "wrong_value_is_named"]);
+    held(&["wrong_value_has_a_remedy"]);
+    held(&["wrong_value_is_not_tried_again", "start_after_a_failure"]);
 }
 
 #[test]

@@ -8,6 +8,20 @@
 show() { on systemctl show --value --property "$1" "$2"; }
 metrics() { pgrep -f '^giveway metrics'; }
 meta() { pgrep -f '^giveway meta run'; }
+# A start with options that are as wrong the next time: what the claims' names begin with, the
+# options, and what the error names.
+refused() {
+	echo "SCX_UFS_OPTIONS=\"$2\"" >$machine/etc/default/giveway
+	on giveway start >$machine/tmp/said 2>&1
+	claim "${1}_fails" "$? $(state)" "1 disabled"
+	cat $machine/tmp/said
+	claim "${1}_is_named" "$(grep -c -- "$3" $machine/tmp/said)" 1
+	claim "${1}_has_a_remedy" "$(grep -c '/etc/default/giveway' $machine/tmp/said)" 1
+	on systemctl start giveway; sleep 8
+	claim "${1}_is_not_tried_again" \
+		"$(show NRestarts giveway) $(on systemctl is-failed giveway)" "0 failed"
+	on journalctl --no-pager -n 8 -u giveway
+}
 reboot() {
 	shut_down
 	claim "$1" "$(state) $(running)" "disabled 0"
@@ -54,17 +68,9 @@ on systemctl start --no-block giveway; sleep 1
 on timeout 30 giveway stop
 claim giveway_stop_while_it_loads "$? $(state) $(running)" "0 disabled 0"
 
-# A start that fails: wrong options are as wrong the next time.
-echo 'SCX_UFS_OPTIONS="--slice-us never"' >$machine/etc/default/giveway
-on giveway start >$machine/tmp/said 2>&1
-claim wrong_option_fails "$? $(state)" "1 disabled"
-cat $machine/tmp/said
-claim wrong_option_is_named "$(grep -c -- --slice-us $machine/tmp/said)" 1
-claim wrong_option_has_a_remedy "$(grep -c '/etc/default/giveway' $machine/tmp/said)" 1
-on systemctl start giveway; sleep 8
-claim wrong_option_is_not_tried_again "$(show NRestarts giveway) $(on systemctl is-failed giveway)" \
-	"0 failed"
-on journalctl --no-pager -n 8 -u giveway
+# Starts that fail: by an option that is no number, and by one that is out of its range.
+refused wrong_option '--slice-us never' --slice-us
+refused wrong_value '--floor-share 60' --floor-share
 : >$machine/etc/default/giveway
 on giveway start
 claim start_after_a_failure "$? $(state) $(on systemctl is-active giveway)" "0 enabled active"

@@ -2,11 +2,12 @@
 //! Every program has both as commands; packages ship what they write.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, Command};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::failure::{Context, Failure};
 
@@ -42,21 +43,30 @@ impl ManArgs {
     /// named in `apart`: these are programs that write their pages themselves.
     ///
     /// # Errors
-    /// The directory cannot be made or written.
+    /// The directory cannot be made or written to.
     pub fn write(&self, command: Command, apart: &[&str]) -> Result<(), Failure> {
-        fs::create_dir_all(&self.dir).cannot(format_args!("make {}", self.dir.display()))?;
         let command = command.disable_help_subcommand(true);
         let hide =
             |command: Command, name: &&str| command.mut_subcommand(name, |below| below.hide(true));
         let mut command = apart.iter().fold(command, hide);
         command.build();
-        let what = || format!("write the pages to {}", self.dir.display());
-        let page = clap_mangen::Man::new(command.clone());
-        page.generate_to(&self.dir).cannot(what())?;
-        for below in command.get_subcommands() {
-            if !below.is_hide_set() {
-                clap_mangen::generate_to(below.clone(), &self.dir).cannot(what())?;
-            }
+        fs::create_dir_all(&self.dir)
+            .and_then(|()| self.pages(&command))
+            .cannot(format_args!("write the pages to {}", self.dir.display()))
+            .map_err(|failure| failure.with_remedy("name a directory that you may write to"))
+    }
+
+    /// Writes the page of a command, and those of what is below it and not hidden.
+    fn pages(&self, command: &Command) -> io::Result<()> {
+        Man::new(command.clone())
+            // An empty date: without one the source would be in its place.
+            .date("\"\"")
+            .source(concat!("giveway ", env!("CARGO_PKG_VERSION")))
+            .manual("Giveway")
+            .generate_to(&self.dir)?;
+        let below = command.get_subcommands();
+        for below in below.filter(|below| !below.is_hide_set()) {
+            self.pages(below)?;
         }
         Ok(())
     }
@@ -83,5 +93,21 @@ mod tests {
         let names: BTreeSet<_> = pages.map(|page| page.unwrap().file_name()).collect();
         let expected = ["giveway.1", "giveway-meta.1", "giveway-meta-run.1"];
         assert_eq!(names, expected.map(Into::into).into());
+        let page = fs::read_to_string(dir.path().join("new/giveway-meta-run.1")).unwrap();
+        let version = env!("CARGO_PKG_VERSION");
+        let title = format!(".TH giveway-meta-run 1 \"\" \"giveway {version}\" Giveway\n");
+        assert!(page.contains(&title), "{page}");
+    }
+
+    #[test]
+    fn directory_that_cannot_be_made_has_a_remedy() {
+        let man = ManArgs {
+            dir: "/proc/no/such".into(),
+        };
+        let said = man.write(Command::new("giveway"), &[]).unwrap_err();
+        assert!(
+            said.to_string().contains("\nremedy: name a directory"),
+            "{said}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Output: marks on a terminal, plain words elsewhere; durations; lines of text from
-//! other programs.
+//! Output: marks on a terminal, plain words elsewhere; durations; text that fits 80
+//! columns; lines of text from other programs.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -18,6 +18,36 @@ pub fn human(duration: Duration) -> String {
         3600..86400 => format!("{} h {} min", s / 3600, s / 60 % 60),
         _ => format!("{} d {} h", s / 86400, s / 3600 % 24),
     }
+}
+
+/// How many columns texts for people keep to.
+const COLUMNS: usize = 80;
+
+/// `begin` and `text` behind it, on lines of at most 80 columns, where words are no longer
+/// than that. All lines of the text begin in one column; those that it has itself stay.
+pub fn wrapped(begin: &str, text: &str) -> String {
+    let indent = begin.chars().count();
+    let mut all = begin.to_owned();
+    for (number, line) in text.lines().enumerate() {
+        if number > 0 {
+            all += &format!("\n{:indent$}", "");
+        }
+        let mut column = indent;
+        for word in line.split_whitespace() {
+            let length = word.chars().count();
+            if column > indent && column + 1 + length > COLUMNS {
+                all += &format!("\n{:indent$}", "");
+                column = indent;
+            }
+            if column > indent {
+                all.push(' ');
+                column += 1;
+            }
+            all += word;
+            column += length;
+        }
+    }
+    all
 }
 
 /// The first `limit` characters of a line, without control characters.
@@ -39,6 +69,24 @@ mod tests {
         assert_eq!(text(245), "4 min 5 s");
         assert_eq!(text(3 * 3600 + 120), "3 h 2 min");
         assert_eq!(text(2 * 86400 + 3 * 3600), "2 d 3 h");
+    }
+
+    #[test]
+    fn text_is_wrapped_in_its_own_column() {
+        assert_eq!(wrapped("  ✓ kernel ", "is new"), "  ✓ kernel is new");
+        assert_eq!(wrapped("x ", "a  b\nc"), "x a b\n  c");
+        let words = "four ".repeat(40);
+        let text = wrapped("remedy: ", &words);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines.iter().all(|line| line.len() <= COLUMNS), "{text}");
+        assert!(lines[1].starts_with("        four"), "{text}");
+        // A word that is too long has a line of its own, unchanged.
+        let long = "x".repeat(90);
+        assert_eq!(
+            wrapped("a ", &format!("b {long} c")),
+            format!("a b\n  {long}\n  c")
+        );
     }
 
     #[test]

@@ -27,6 +27,9 @@ const NEED_MIB: u64 = 6 * 1024;
 const PARTIAL: &str = ".partial-";
 const WORK: &str = ".work-";
 
+/// What helps where the cache cannot be written to.
+pub const CACHE_REMEDY: &str = "make it writable, or set XDG_CACHE_HOME to a directory of yours";
+
 /// The directory that holds all cached files of Giveway.
 pub fn cache_root() -> PathBuf {
     let base = std::env::var_os("XDG_CACHE_HOME")

@@ -5,12 +5,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::cache::{CACHE_REMEDY, cache_root};
+
 /// A result whose error is a [`LabError`].
 pub type Result<T> = std::result::Result<T, LabError>;
 
 /// Why the lab could not be made, or a guest not be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
+    /// Guests cannot run this machine's programs.
+    #[error("the lab is for x86_64, and this machine is {0}\nremedy: use an x86_64 machine")]
+    Architecture(&'static str),
     /// A program the lab calls is not installed.
     #[error("'{tool}' is not installed\nremedy: apt-get install {package}")]
     MissingTool {
@@ -20,7 +25,7 @@ pub enum LabError {
         package: String,
     },
     /// A file or directory could not be used.
-    #[error("{what} {path}: {source}{}", remedy_of_io(source))]
+    #[error("{what} {path}: {source}{}", remedy_of_io(path, source))]
     Io {
         /// What was tried, as a verb phrase.
         what: &'static str,
@@ -115,13 +120,20 @@ pub enum LabError {
 }
 
 /// What to do about a file, if that can be said.
-fn remedy_of_io(error: &io::Error) -> &'static str {
+fn remedy_of_io(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "\nremedy: free some space on that disk, or set TMPDIR and XDG_CACHE_HOME to \
              directories of another"
+                .to_owned()
         }
-        _ => "",
+        // A file of the caller's is another matter.
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem
+            if path.starts_with(cache_root()) =>
+        {
+            format!("\nremedy: {CACHE_REMEDY}")
+        }
+        _ => String::new(),
     }
 }
 
@@ -150,5 +162,24 @@ impl LabError {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| LabError::Io { what, path, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_that_cannot_be_written_to_has_a_remedy_and_a_caller_s_file_has_none() {
+        let denied = |path: PathBuf| {
+            let error = io::Error::from(io::ErrorKind::PermissionDenied);
+            LabError::io("creating", path)(error).to_string()
+        };
+        let said = denied(cache_root().join("lab"));
+        assert!(
+            said.ends_with(&format!("\nremedy: {CACHE_REMEDY}")),
+            "{said}"
+        );
+        assert!(!denied("/elsewhere".into()).contains("remedy"));
     }
 }

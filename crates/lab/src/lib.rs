@@ -42,10 +42,11 @@ mod qemu;
 mod tree;
 mod vm;
 
+use std::env::consts::ARCH;
 use std::path::{Path, PathBuf};
 
 pub use answer::{Answer, Repeat};
-pub use cache::{CacheEntry, cache_root};
+pub use cache::{CACHE_REMEDY, CacheEntry, cache_root};
 pub use costs::Costs;
 pub use error::{LabError, Result};
 pub use image::{IMAGE_PACKAGES, Layer};
@@ -59,6 +60,10 @@ use apt::Apt;
 use cache::Cache;
 use image::Image;
 use qemu::Qemu;
+
+/// The architecture of guests, and so of a machine that has a lab: guests are given its
+/// programs.
+pub const ARCHITECTURE: &str = "x86_64";
 
 /// What a lab is made of, beyond the defaults.
 #[derive(Clone, Debug, Default)]
@@ -94,9 +99,13 @@ impl Lab {
     /// goes on where it stopped.
     ///
     /// # Errors
-    /// A missing host tool (with the package that has it), no usable kernel in
-    /// the archive, a build that failed (with its last lines), too little disk.
+    /// A machine of another architecture, a missing host tool (with the package that has
+    /// it), no usable kernel in the archive, a build that failed (with its last lines), too
+    /// little disk.
     pub fn open(spec: &LabSpec, progress: &dyn Progress) -> Result<Lab> {
+        if ARCH != ARCHITECTURE {
+            return Err(LabError::Architecture(ARCH));
+        }
         command::check_tools()?;
         let cache = Cache::open()?;
         cache.check_space()?;

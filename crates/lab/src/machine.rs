@@ -129,7 +129,7 @@ impl Clock {
 /// A virtual machine to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Virtual CPUs, 1 to 64.
+    /// Virtual CPUs, 1 to [`Machine::CPUS_MAX`].
     pub cpus: u32,
     /// Sockets the CPUs are spread over; divides `cpus`.
     pub sockets: u32,
@@ -170,11 +170,18 @@ impl Default for Machine {
 }
 
 impl Machine {
+    /// How many virtual CPUs it can have.
+    pub const CPUS_MAX: u32 = 64;
+
     /// Refuses what cannot be built.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |text: String| Err(LabError::Config(text));
-        if !(1..=64).contains(&self.cpus) {
-            return refuse(format!("{} virtual CPUs: choose 1 to 64", self.cpus));
+        if !(1..=Machine::CPUS_MAX).contains(&self.cpus) {
+            return refuse(format!(
+                "{} virtual CPUs: choose 1 to {}",
+                self.cpus,
+                Machine::CPUS_MAX
+            ));
         }
         if self.sockets == 0
             || self.threads == 0

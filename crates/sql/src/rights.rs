@@ -43,21 +43,21 @@ fn refused(node: &LogicalPlan, tier_max: Tier) -> Result<Option<String>> {
     if let LogicalPlan::Ddl(ddl) = node {
         if let DdlStatement::DropCatalogSchema(_) | DdlStatement::DropFunction(_) = ddl {
             return Ok(Some(format!(
-                "{} is for nobody: it would be gone for all clients",
-                ddl.name()
+                "{} is refused for every login: what it drops would be gone for all clients",
+                words(ddl)
             )));
         }
         if cancels(ddl)? {
             return Ok(Some(format!(
                 "{}: {} has to be called by the statement itself, or it would cancel with the \
                  rights of others",
-                ddl.name(),
+                words(ddl),
                 live::CANCEL
             )));
         }
     }
     let what = match node {
-        LogicalPlan::Ddl(ddl) if replaces(ddl) => ddl.name(),
+        LogicalPlan::Ddl(ddl) if replaces(ddl) => words(ddl),
         LogicalPlan::Copy(_) => "COPY",
         _ => return Ok(None),
     };
@@ -67,6 +67,23 @@ fn refused(node: &LogicalPlan, tier_max: Tier) -> Result<Option<String>> {
              as another user"
         )
     }))
+}
+
+/// A statement as it is typed, rather than by its name in the planner.
+fn words(ddl: &DdlStatement) -> &'static str {
+    match ddl {
+        DdlStatement::CreateExternalTable(_) => "CREATE EXTERNAL TABLE",
+        DdlStatement::CreateMemoryTable(_) => "CREATE TABLE",
+        DdlStatement::CreateView(_) => "CREATE VIEW",
+        DdlStatement::CreateCatalogSchema(_) => "CREATE SCHEMA",
+        DdlStatement::CreateCatalog(_) => "CREATE DATABASE",
+        DdlStatement::CreateIndex(_) => "CREATE INDEX",
+        DdlStatement::CreateFunction(_) => "CREATE FUNCTION",
+        DdlStatement::DropTable(_) => "DROP TABLE",
+        DdlStatement::DropView(_) => "DROP VIEW",
+        DdlStatement::DropCatalogSchema(_) => "DROP SCHEMA",
+        DdlStatement::DropFunction(_) => "DROP FUNCTION",
+    }
 }
 
 /// Whether something that is there would be gone.

@@ -541,6 +541,8 @@ async fn nobody_changes_the_list_of_queries_or_drops_a_schema() {
         ] {
             assert!(ask(client, statement).await.is_err(), "{statement}");
         }
+        let dropped = ask(client, "DROP SCHEMA public CASCADE");
+        refused(dropped, Code::PermissionDenied, "DROP SCHEMA is refused").await;
         let columns = "SELECT id, tier, progress, ran_s, sql FROM giveway.queries";
         ask(client, columns).await.unwrap();
         ask(client, "SELECT giveway_cancel(0)").await.unwrap();

@@ -141,6 +141,11 @@ async fn a_missing_server_is_reported_with_how_to_start_one() {
     assert!(error.contains("giveway sql serve"), "{error}");
     let error = Shell::connect("ftp://127.0.0.1:1", "ann", "").await;
     assert!(error.err().unwrap().to_string().contains("grpc://"));
+    for url in ["grpc://127.0.0.1", "grpc://[::1]", "db1"] {
+        let error = Shell::connect(url, "ann", "").await;
+        let error = error.err().unwrap().to_string();
+        assert!(error.contains("no port: write grpc://HOST:PORT"), "{error}");
+    }
 }
 
 #[tokio::test]

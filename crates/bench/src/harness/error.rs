@@ -172,7 +172,11 @@ pub enum Error {
         reason: String,
     },
     /// A results file is not one.
-    #[error("{}: not a results file: {reason}", path.display())]
+    #[error(
+        "{}: not a results file: {reason}\n\
+         remedy: name a JSON file that 'giveway bench' has written, as those below results",
+        path.display()
+    )]
     Results {
         /// The file.
         path: PathBuf,

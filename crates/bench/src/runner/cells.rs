@@ -11,6 +11,7 @@ use crate::runner::native;
 use crate::runner::results::{RepeatArgs, ResultArgs, interruptible, positive};
 use clap::Args;
 use giveway_command::Failure;
+use giveway_lab::Machine;
 
 /// Where cells run.
 #[derive(Args, Clone, Copy, Debug, Default)]
@@ -45,7 +46,15 @@ impl WhereArgs {
                 let executor = Native::open(&dataset_for(cells), cells)?;
                 results.run::<_, R>(cells, CellConfig::title, &executor, 1, &stop)
             }
-            Some(reason) => in_lab::<R>(cells, results, self.clock, &reason),
+            Some(reason) => {
+                fit_a_guest(cells).map_err(|failure| {
+                    failure.with_remedy(format_args!(
+                        "--cpus {} at most, or --native on a machine that has as many",
+                        guest_cpus_max()
+                    ))
+                })?;
+                in_lab::<R>(cells, results, self.clock, &reason)
+            }
         }
     }
 
@@ -65,9 +74,10 @@ impl WhereArgs {
 /// What cells have in common; `CPUS` is how many the server has unless asked.
 #[derive(Args, Debug)]
 pub(crate) struct FrameArgs<const CPUS: u32> {
-    /// CPUs of the server; clients get half as many more, at least two
+    /// CPUs of the server, in the lab 43 at most; clients get half as many more,
+    /// at least two
     #[arg(long, default_value_t = CPUS, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=32))]
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: u32,
     /// Length of the measured window
     #[arg(long, default_value_t = 4.0, value_name = "SECONDS", value_parser = positive)]
@@ -132,6 +142,7 @@ pub(crate) fn in_lab<R: CellRecord + Send>(
     reason: &str,
 ) -> Result<u8, Failure> {
     validate(cells)?;
+    fit_a_guest(cells)?;
     let stop = interruptible()?;
     let spec = dataset_for(cells);
     let executor = Guests::open(&spec, cells, clock)?;
@@ -150,9 +161,32 @@ fn validate(cells: &[CellConfig]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// CPUs that the largest cell takes.
+fn cpus(cells: &[CellConfig]) -> u32 {
+    let of = |cell: &CellConfig| cell.cpus + cell.client_cpus;
+    cells.iter().map(of).max().unwrap_or(0)
+}
+
+/// CPUs of the server in the largest guest; clients have the others.
+fn guest_cpus_max() -> u32 {
+    let fits = |cpus: &u32| cpus + CellConfig::default_client_cpus(*cpus) <= Machine::CPUS_MAX;
+    (1..=Machine::CPUS_MAX).rev().find(fits).unwrap_or(1)
+}
+
+/// Refuses what is for more CPUs than a guest can have.
+fn fit_a_guest(cells: &[CellConfig]) -> Result<(), Failure> {
+    let (need, have) = (cpus(cells), Machine::CPUS_MAX);
+    if have >= need {
+        return Ok(());
+    }
+    Err(Failure::usage(format_args!(
+        "server and clients need {need} CPUs, and a virtual machine has {have} at most"
+    ))
+    .with_remedy(format_args!("--cpus {} at most", guest_cpus_max())))
+}
+
 fn enough_cpus(cells: &[CellConfig]) -> Result<(), Failure> {
-    let of = |cell: &CellConfig| (cell.cpus + cell.client_cpus) as usize;
-    let need = cells.iter().map(of).max().unwrap_or(0);
+    let need = cpus(cells) as usize;
     let have = std::thread::available_parallelism().map_or(1, usize::from);
     if have >= need {
         return Ok(());
@@ -161,4 +195,29 @@ fn enough_cpus(cells: &[CellConfig]) -> Result<(), Failure> {
         "server and clients need {need} CPUs, and this machine has {have}"
     ))
     .with_remedy("choose fewer with --cpus, or measure with --lab"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_for_more_cpus_than_a_guest_has_are_refused_with_the_limit() {
+        let refused = |cpus| {
+            let cell = CellConfig {
+                cpus,
+                client_cpus: CellConfig::default_client_cpus(cpus),
+                ..CellConfig::default()
+            };
+            fit_a_guest(&[cell])
+                .err()
+                .map(|failure| failure.to_string())
+        };
+        // The help says it, too.
+        assert_eq!(guest_cpus_max(), 43);
+        assert_eq!(refused(43), None);
+        let said = refused(44).unwrap();
+        assert!(said.contains("need 66 CPUs"), "{said}");
+        assert!(said.contains("remedy: --cpus 43 at most"), "{said}");
+    }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use giveway_lab::{Clock, Costs, Job, Lab, LabSpec, Machine};
+use giveway_lab::{CacheEntry, Clock, Costs, Job, Lab, LabSpec, Machine};
 
 use crate::runner::executors::{image_layer, open};
 use crate::runner::steps::Steps;
@@ -229,18 +229,34 @@ fn info() -> Result<u8, Failure> {
     writeln!(out, "kernel    {}", built(lab.kernel.map(|k| k.release())))?;
     writeln!(out, "emulator  {}", built(lab.qemu.map(path)))?;
     writeln!(out, "image     {}", built(lab.image.map(path)))?;
-    let kvm = match lab.kvm_usable {
-        _ if !Path::new("/dev/kvm").exists() => "not there: guests are emulated",
-        Some(true) => "used by the real clock",
-        Some(false) => "not usable: the kernel does not boot with it; guests are emulated",
-        None => "not tried since this machine was booted",
-    };
-    writeln!(out, "KVM       {kvm}")?;
-    for entry in giveway_lab::cache_entries()? {
-        writeln!(out, "{:>8} MiB  {}", entry.bytes >> 20, entry.name)?;
-    }
+    let kvm = lacks::kvm(Path::new("/"), lab.kvm_usable);
+    writeln!(out, "KVM       {}", kvm.detail)?;
+    write!(out, "{}", listing(&giveway_lab::cache_entries()?))?;
     writeln!(out, "in {}", giveway_lab::cache_root().display())?;
     Ok(0)
+}
+
+/// What the cache holds: large parts by name, small ones and the answers of tests, which are
+/// many, in one line each.
+fn listing(entries: &[CacheEntry]) -> String {
+    let is_answer = |entry: &&CacheEntry| entry.name.starts_with("answer-");
+    let is_large = |entry: &&CacheEntry| entry.bytes >> 20 > 0;
+    let (answers, parts): (Vec<&CacheEntry>, Vec<&CacheEntry>) =
+        entries.iter().partition(is_answer);
+    let (large, small): (Vec<&CacheEntry>, Vec<&CacheEntry>) =
+        parts.into_iter().partition(is_large);
+    let line = |bytes: u64, what: &str| format!("{:>8} MiB  {what}\n", bytes >> 20);
+    let mut text = String::new();
+    for entry in large {
+        text += &line(entry.bytes, &entry.name);
+    }
+    for (what, group) in [("small parts", small), ("kept answers of tests", answers)] {
+        if !group.is_empty() {
+            let bytes = group.iter().map(|entry| entry.bytes).sum();
+            text += &line(bytes, &format!("{what}: {}", group.len()));
+        }
+    }
+    text
 }
 
 impl MachineArgs {
@@ -358,6 +374,26 @@ mod tests {
         let missing = file_and_name("/no/such/file").unwrap_err().to_string();
         assert!(missing.contains("/no/such/file: no such file"), "{missing}");
         assert!(file_and_name(&format!("{path}:")).is_err());
+    }
+
+    #[test]
+    fn small_parts_of_the_cache_share_a_line() {
+        let entry = |name: &str, mib: u64| CacheEntry {
+            name: name.to_owned(),
+            bytes: mib << 20,
+        };
+        let entries = [
+            entry("answer-03ce0339800f", 0),
+            entry("answer-7", 2),
+            entry("image-1", 900),
+            entry("kernel-1", 80),
+            entry("packages-1", 0),
+        ];
+        assert_eq!(
+            listing(&entries),
+            "     900 MiB  image-1\n      80 MiB  kernel-1\n       0 MiB  small parts: 1\n       \
+             2 MiB  kept answers of tests: 2\n"
+        );
     }
 
     #[test]

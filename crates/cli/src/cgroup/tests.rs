@@ -38,6 +38,17 @@ fn batch(default_tier: Tier) -> Rule {
 }
 
 #[test]
+fn missing_controllers_are_put_down_to_who_withholds_them() {
+    let (dir, hierarchy) = hierarchy("memory pids");
+    let v2 = "32 30 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let v1 = format!("31 30 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n{v2}");
+    assert_eq!(hierarchy.withheld(v2), Withheld::ByKernel);
+    assert_eq!(hierarchy.withheld(&v1), Withheld::ByV1);
+    fs::write(dir.path().join("cgroup.type"), "domain\n").unwrap();
+    assert_eq!(hierarchy.withheld(v2), Withheld::ByMachine);
+}
+
+#[test]
 fn leaf_is_created_under_a_label_of_the_loaded_ufs() {
     let (dir, hierarchy) = hierarchy("cpu");
     let leaf = |tier, rule: &Rule| hierarchy.leaf(tier, None, &caller(7), rule);

@@ -245,7 +245,7 @@ mod tests {
         for used in [2, 24] {
             let all: String = (0..24).map(|n| format!("8:{n} enable=1\n")).collect();
             let findings = vec![finding(machine(&disks(used), Some(&all)).path())];
-            let said = printed(&Examination::of(findings), false);
+            let said = printed(&Examination::of(findings, true), false);
             assert!(
                 said.contains(NAME) && said.lines().all(|line| line.len() <= 80),
                 "{said}"

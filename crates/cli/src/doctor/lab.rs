@@ -1,15 +1,13 @@
 //! Whether the lab can be used, as `giveway-bench lab lacks` says. That program need not
-//! be installed.
+//! be installed: an operator does without.
 
 use std::path::Path;
 use std::process::Command;
 
-use giveway_command::program;
 use serde::Deserialize;
 
-use super::{Finding, Health, Way, missing};
+use super::{BENCH, Finding, Health, Way, missing, note};
 
-const PROGRAM: &str = "giveway-bench";
 const NAME: &str = "lab";
 
 /// What giveway-bench says of one part.
@@ -21,16 +19,14 @@ struct Said {
     remedy: Option<String>,
 }
 
-/// What the lab has and lacks. Without its program the way is closed.
-pub(super) fn findings() -> Vec<Finding> {
-    match program::find(PROGRAM) {
-        Some(program) => asked(&program),
-        None => vec![missing(
-            Way::Lab,
-            NAME,
-            format!("{PROGRAM}, which has the lab, is neither beside this program nor in PATH"),
-            format!("install the package {PROGRAM}, or make build in Giveway's source"),
-        )],
+/// What the lab has and lacks, by its program.
+pub(super) fn findings(program: Option<&Path>) -> Vec<Finding> {
+    match program {
+        Some(program) => asked(program),
+        None => {
+            let detail = format!("not installed (package {BENCH}); only experiments need it");
+            vec![note(Way::Lab, NAME, detail)]
+        }
     }
 }
 
@@ -62,12 +58,12 @@ fn finding(said: Said) -> Finding {
 
 fn untold(why: &str) -> Finding {
     let why = why.lines().next().unwrap_or_default();
-    let detail = format!("{PROGRAM} does not say whether the lab can be used: {why}");
+    let detail = format!("{BENCH} does not say whether the lab can be used: {why}");
     missing(
         Way::Lab,
         NAME,
         detail,
-        format!("install {PROGRAM} of this version"),
+        format!("install {BENCH} of this version"),
     )
 }
 
@@ -84,6 +80,13 @@ mod tests {
         assert_eq!(parts, [("KVM", Health::Note), ("disk", Health::Missing)]);
         assert_eq!(found[1].remedy.as_deref(), Some("free some"));
         assert!(found.iter().all(|f| f.way == Way::Lab));
+    }
+
+    #[test]
+    fn a_program_that_is_not_installed_is_no_fault() {
+        let found = findings(None);
+        assert_eq!((found.len(), found[0].health), (1, Health::Note));
+        assert!(found[0].detail.contains("package giveway-bench"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One function per question. Files are read below a root directory, so that
 //! tests can describe a machine as a tree of files.
 
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,16 +11,18 @@ use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use super::running::{config, patch, release, text, version};
 use super::{Finding, Way, disks, kernel, lab, missing, note, ok, uintr};
-use crate::cgroup::Hierarchy;
+use crate::cgroup::{Hierarchy, Withheld, has_v1};
 use crate::service::{self, UFS};
 use giveway_machine::sched_ext::{SchedExt, State, is_ops};
 
 const KERNEL_REMEDY: &str = "boot a kernel of 6.12 or newer with CONFIG_SCHED_CLASS_EXT=y \
-     (Debian's own 6.12 lacks it: linux-image-amd64 from sid)";
+     (Debian's own 6.12 lacks it: linux-image-amd64, or -arm64, from sid)";
 
-/// Every finding about the machine whose root directory is `root`.
-pub(super) fn all(root: &Path) -> Vec<Finding> {
+/// Every finding about the machine whose root directory is `root`; `bench` is the file of
+/// giveway-bench.
+pub(super) fn all(root: &Path, bench: Option<&Path>) -> Vec<Finding> {
     let mut found = vec![sched_ext(root)];
+    found.extend(architecture(ARCH));
     found.extend(features(root));
     found.extend([
         btf(root),
@@ -33,7 +36,7 @@ pub(super) fn all(root: &Path) -> Vec<Finding> {
     ]);
     found.extend(psi_deadlock(root));
     found.extend(rival(RIVAL_MAX).map(|rival| loader(&rival)));
-    found.extend(lab::findings());
+    found.extend(lab::findings(bench));
     found.extend(uintr::findings(root, uintr::cpu_has_them()));
     found.push(clang());
     found
@@ -67,6 +70,12 @@ fn sched_ext(root: &Path) -> Finding {
     }
 }
 
+/// No line on the architecture on which UFS was tried.
+fn architecture(arch: &str) -> Option<Finding> {
+    let detail = format!("this is {arch}, and nobody has tried UFS but on x86_64");
+    (arch != "x86_64").then(|| note(Way::Native, "machine", detail))
+}
+
 /// What the kernel lacks, if it can load a scheduler and there is one.
 fn features(root: &Path) -> Vec<Finding> {
     match (SchedExt::under(root).state(), service::program()) {
@@ -89,8 +98,12 @@ fn loader(rival: &str) -> Finding {
 /// pressure file makes a kernel thread under a lock that a scheduler being enabled waits
 /// for, while the thread waits for that scheduler (scx issue 3716). The first change came
 /// with 7.1-rc2 and, in May 2026, to 6.18; the remedy with 7.2, 7.1.9 and 6.18.45. A
-/// distribution may have it earlier: hence a note. No line for other kernels.
+/// distribution may have it earlier: hence a note. No line for other kernels, nor for one
+/// into which no scheduler can be loaded.
 fn psi_deadlock(root: &Path) -> Option<Finding> {
+    if SchedExt::under(root).state() == State::Unsupported {
+        return None;
+    }
     let release = release(root);
     let is_one = match (version(&release)?, patch(&release)) {
         ((7, 1), patch) => patch < 9,
@@ -189,17 +202,17 @@ fn settings(root: &Path) -> Finding {
 fn cgroups(root: &Path) -> Finding {
     let name = "cgroups";
     let mounts = text(root, "proc/self/mountinfo").unwrap_or_default();
-    let hybrid = mounts.contains(" - cgroup ");
-    let remedy = match hybrid {
-        true => "boot with systemd.unified_cgroup_hierarchy=1 cgroup_no_v1=all",
-        false => "mount -t cgroup2 none /sys/fs/cgroup",
-    };
     let Some(found) = Hierarchy::in_mounts(&mounts) else {
+        let remedy = match has_v1(&mounts) {
+            true => Withheld::ByV1.remedy(),
+            false => "mount -t cgroup2 none /sys/fs/cgroup",
+        };
         return missing(Way::Native, name, "cgroup v2 is not mounted", remedy);
     };
     // A test's tree has its mount points below its root.
     let mount = root.join(found.mount().strip_prefix("/").unwrap_or(found.mount()));
-    let has = Hierarchy::at(&mount).controllers();
+    let hierarchy = Hierarchy::at(&mount);
+    let has = hierarchy.controllers();
     let lacks: Vec<&str> = ["cpu", "cpuset"]
         .into_iter()
         .filter(|wanted| !has.iter().any(|name| name == wanted))
@@ -211,24 +224,15 @@ fn cgroups(root: &Path) -> Finding {
             name,
             format!("v2 at {path} with cpu and cpuset"),
         ),
-        lacks => missing(
-            Way::Native,
-            name,
-            format!(
-                "v2 at {path} lacks {}{}",
-                lacks.join(" and "),
-                if hybrid {
-                    ", which cgroup v1 holds"
-                } else {
-                    ""
-                }
-            ),
-            if hybrid {
-                remedy
-            } else {
-                "boot a kernel with CONFIG_CGROUP_SCHED=y CONFIG_CPUSETS=y"
-            },
-        ),
+        lacks => {
+            let withheld = hierarchy.withheld(&mounts);
+            missing(
+                Way::Native,
+                name,
+                format!("v2 at {path} lacks {}: {withheld}", lacks.join(" and ")),
+                withheld.remedy(),
+            )
+        }
     }
 }
 
@@ -254,7 +258,7 @@ fn permissions(root: &Path) -> Finding {
             Way::Native,
             name,
             format!("this user lacks {}", lacks.join(" and ")),
-            "use sudo",
+            "use sudo; in a container, add the capabilities that docs/operate/kubernetes.md lists",
         ),
     }
 }
@@ -266,7 +270,7 @@ fn scheduler() -> Finding {
             Way::Native,
             "scx_ufs",
             "neither beside this program nor in PATH",
-            "make install",
+            "install the package giveway, or make install in Giveway's source",
         ),
     }
 }
@@ -336,6 +340,7 @@ fn postgres(root: &Path) -> Finding {
     }
 }
 
+/// Only building needs it, so its absence closes no way.
 fn clang() -> Finding {
     let wanted = std::env::var("BPF_CLANG").ok();
     let names = wanted
@@ -348,15 +353,17 @@ fn clang() -> Finding {
         Some((version, name)) if version >= 16 => {
             ok(Way::Build, "clang", format!("{name} is version {version}"))
         }
-        other => missing(
-            Way::Build,
-            "clang",
-            match other {
-                Some((version, name)) => format!("{name} is version {version}, too old"),
-                None => "not installed".into(),
-            },
-            "apt-get install clang-19 (16 or newer is needed)",
-        ),
+        other => Finding {
+            remedy: Some("apt-get install clang-19 (16 or newer is needed)".into()),
+            ..note(
+                Way::Build,
+                "clang",
+                match other {
+                    Some((version, name)) => format!("{name} is version {version}, too old"),
+                    None => "not installed".into(),
+                },
+            )
+        },
     }
 }
 

@@ -136,9 +136,8 @@ fn module(root: &Path) -> Result<Finding, Finding> {
         false => lacking(
             NAME,
             "uintr is not built for this kernel",
-            "dist/package.sh --module target/package, apt-get install \
-             ./target/package/giveway-uintr-dkms_*.deb (it needs the kernel's headers to \
-             build), then modprobe uintr",
+            "install the package giveway-uintr-dkms (docs/design/user-interrupts.md; it needs \
+             the kernel's headers to build), then modprobe uintr",
         ),
     })
 }
@@ -258,7 +257,7 @@ mod tests {
             ),
             (&[(config, Some(&rt))], "kernel", "PREEMPT_RT", "without it"),
             (&[(config, None)], "kernel", "cannot be read", ""),
-            (&unloaded, "module", "not built", "giveway-uintr-dkms_*.deb"),
+            (&unloaded, "module", "not built", "giveway-uintr-dkms"),
             (&built, "module", "not loaded", "modprobe uintr"),
             (&[(PARAMETER, None)], "module", "another driver's", "rmmod"),
             (

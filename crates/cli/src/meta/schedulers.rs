@@ -17,6 +17,7 @@ use giveway_metasched::system::System;
 use serde::Serialize;
 
 use super::install::install;
+use giveway_command::output::wrapped;
 use giveway_command::{Context, Failure};
 
 /// List the schedulers, and say why this machine cannot run one
@@ -144,26 +145,70 @@ fn try_each(table: &Table, rows: &mut [Row]) -> Result<(), Failure> {
 
 fn text(rows: &[Row]) -> String {
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for (usable, title) in [(true, "usable here"), (false, "not usable here")] {
-        let mut of_kind = rows.iter().filter(|row| row.usable == usable).peekable();
-        if of_kind.peek().is_some() {
-            text += &format!("{title}\n");
+        let of_kind: Vec<&Row> = rows.iter().filter(|row| row.usable == usable).collect();
+        let shared = shared(&of_kind);
+        match shared {
+            Some(why) => lines.push(wrapped(&format!("{title}: "), why)),
+            None if of_kind.is_empty() => {}
+            None => lines.push(title.to_owned()),
+        }
+        let remedy = |begin: &str, row: &Row| {
+            let remedy = row.remedy.as_ref()?;
+            Some(wrapped(&format!("{begin}remedy: "), remedy))
+        };
+        if shared.is_some() {
+            lines.extend(remedy("  ", of_kind[0]));
         }
         for row in of_kind {
-            let what = row.why.as_ref().unwrap_or(&row.about);
-            text += &format!("  {:width$}  {what}\n", row.name);
-            if let Some(remedy) = &row.remedy {
-                text += &format!("  {:width$}  remedy: {remedy}\n", "");
+            let why = row.why.as_ref().filter(|_| shared.is_none());
+            let what = why.unwrap_or(&row.about);
+            lines.push(wrapped(&format!("  {:width$}  ", row.name), what));
+            if shared.is_none() {
+                lines.extend(remedy(&format!("  {:width$}  ", ""), row));
             }
         }
     }
-    text
+    lines.join("\n") + "\n"
+}
+
+/// Why none of several can be used, if that is the same for all.
+fn shared<'a>(rows: &[&'a Row]) -> Option<&'a str> {
+    let (first, others) = rows.split_first()?;
+    let is_alike = |row: &&Row| row.why == first.why && row.remedy == first.remedy;
+    let all = !first.usable && !others.is_empty() && others.iter().all(is_alike);
+    first.why.as_deref().filter(|_| all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reason_that_all_share_is_said_once() {
+        let machine = Machine {
+            sched_ext: false,
+            release: None,
+            root: true,
+            path: Vec::new(),
+        };
+        let known = Table::known();
+        let rows: Vec<Row> = known.rows().iter().map(|it| row(it, &machine)).collect();
+        let text = text(&rows);
+        assert!(
+            text.contains("\nnot usable here: this kernel has no sched_ext\n  remedy: boot "),
+            "{text}"
+        );
+        assert_eq!(text.matches("no sched_ext").count(), 1, "{text}");
+        assert_eq!(text.matches("remedy").count(), 1, "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+        let about = rows.last().unwrap().about.split(' ').next().unwrap();
+        assert!(text.contains(about), "{text}");
+    }
 
     #[test]
     fn what_is_usable_comes_first_and_the_rest_says_why_not() {

@@ -49,6 +49,12 @@ impl Backend {
                 )));
             }
         };
+        let port = address.trim_end_matches('/').rsplit_once(':');
+        if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            return Err(ShellError::Connect(format!(
+                "{url}: no port: write grpc://HOST:PORT, as in grpc://127.0.0.1:50051"
+            )));
+        }
         let channel = Endpoint::new(format!("http://{address}"))
             .map_err(|error| failed(&error))?
             .connect()

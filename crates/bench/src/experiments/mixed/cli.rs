@@ -32,9 +32,10 @@ pub(crate) struct MixedArgs {
     /// Which mixes: SOLO, SOLO-BG, MIN:MAX, 50:50
     #[arg(long, value_delimiter = ',', value_name = "LIST", default_values_t = Mix::ALL)]
     mixes: Vec<Mix>,
-    /// CPUs of the server; clients get half as many more, at least two
+    /// CPUs of the server, in the lab 43 at most; clients get half as many more,
+    /// at least two
     #[arg(long, default_value_t = 4, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=32))]
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
     cpus: u32,
     /// Time that each of TPC-C's round trips spends in a network, in
     /// microseconds: the paper's clients are on another machine

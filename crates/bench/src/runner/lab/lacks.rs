@@ -3,9 +3,12 @@
 //! Nothing is changed, built or booted. Anything in the cache was checked when it was
 //! made.
 
+use std::env::consts::ARCH;
 use std::fs;
 use std::path::Path;
 
+use giveway_lab::{ARCHITECTURE, CACHE_REMEDY};
+use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 /// What the lab occupies once built, in MiB, and what building it takes.
@@ -30,7 +33,7 @@ pub(crate) enum Health {
 pub(crate) struct Finding {
     name: &'static str,
     health: Health,
-    detail: String,
+    pub(super) detail: String,
     remedy: Option<&'static str>,
 }
 
@@ -59,12 +62,22 @@ pub(crate) fn findings(root: &Path) -> Vec<Finding> {
     let has = |part: &str| built.iter().any(|entry| entry.name.starts_with(part));
     let parts = ["qemu", "kernel", "image"];
     let absent: Vec<&str> = parts.into_iter().filter(|part| !has(part)).collect();
-    vec![
+    let mut found = Vec::from_iter(architecture(ARCH));
+    found.extend([
         parts_of(&cache, &absent),
-        kvm(root),
+        kvm(root, giveway_lab::cached_parts(None).kvm_usable),
         disk(&cache, absent.is_empty()),
         memory(root),
-    ]
+    ]);
+    found
+}
+
+/// No line where guests can run this machine's programs.
+fn architecture(arch: &str) -> Option<Finding> {
+    let detail = format!("the lab is for {ARCHITECTURE}, and this machine is {arch}");
+    (arch != ARCHITECTURE).then(|| {
+        Finding::new("machine", Health::Missing, detail).with_remedy("use an x86_64 machine")
+    })
 }
 
 fn parts_of(cache: &Path, absent: &[&str]) -> Finding {
@@ -79,16 +92,36 @@ fn parts_of(cache: &Path, absent: &[&str]) -> Finding {
     }
 }
 
-fn kvm(root: &Path) -> Finding {
-    let detail = match fs::metadata(root.join("dev/kvm")) {
-        Ok(_) => "/dev/kvm is there; the first guest tries whether a kernel boots with it",
-        Err(_) => "not there; guests are emulated, which is slower",
+/// `is_usable` is what the lab has found out since this machine was booted.
+pub(super) fn kvm(root: &Path, is_usable: Option<bool>) -> Finding {
+    let (health, detail) = match is_usable {
+        _ if !root.join("dev/kvm").exists() => (
+            Health::Note,
+            "not there: guests are emulated, which is slower",
+        ),
+        Some(true) => (Health::Ok, "used by the real clock"),
+        Some(false) => (
+            Health::Note,
+            "there, but the kernel does not boot with it: guests are emulated",
+        ),
+        None => (
+            Health::Note,
+            "there; the first guest tries whether a kernel boots with it",
+        ),
     };
-    Finding::new("KVM", Health::Note, detail)
+    Finding::new("KVM", health, detail)
 }
 
 fn disk(cache: &Path, is_built: bool) -> Finding {
-    let existing = cache.ancestors().find(|dir| dir.is_dir());
+    let lab = cache.join("lab");
+    let existing = lab.ancestors().find(|dir| dir.is_dir());
+    // Guests, too, have files there.
+    if let Some(dir) = existing
+        && access(dir, AccessFlags::W_OK).is_err()
+    {
+        let detail = format!("{} cannot be written to", dir.display());
+        return Finding::new("disk", Health::Missing, detail).with_remedy(CACHE_REMEDY);
+    }
     let free = existing
         .and_then(|dir| nix::sys::statvfs::statvfs(dir).ok())
         .map(|fs| (fs.blocks_available() * fs.fragment_size()) >> 20);
@@ -142,6 +175,31 @@ mod tests {
         };
         assert_eq!(with(8192), Health::Ok);
         assert_eq!(with(1000), Health::Missing);
+    }
+
+    #[test]
+    fn kvm_is_what_the_lab_has_found_out() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(kvm(root.path(), Some(true)).detail.contains("not there"));
+        fs::create_dir(root.path().join("dev")).unwrap();
+        fs::write(root.path().join("dev/kvm"), "").unwrap();
+        for (is_usable, health, words) in [
+            (Some(true), Health::Ok, "used"),
+            (Some(false), Health::Note, "does not boot with it"),
+            (None, Health::Note, "the first guest tries"),
+        ] {
+            let found = kvm(root.path(), is_usable);
+            assert_eq!(found.health, health);
+            assert!(found.detail.contains(words), "{}", found.detail);
+        }
+    }
+
+    #[test]
+    fn other_architectures_close_the_lab() {
+        assert!(architecture("x86_64").is_none());
+        let found = architecture("aarch64").unwrap();
+        assert_eq!(found.health, Health::Missing);
+        assert!(found.detail.contains("aarch64"));
     }
 
     #[test]

@@ -16,6 +16,8 @@ fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
 
 const RELEASE: &str = "proc/sys/kernel/osrelease";
 const BTF: &str = "sys/kernel/btf/vmlinux";
+/// There, with any text, if the kernel has sched_ext.
+const STATE: &str = "sys/kernel/sched_ext/state";
 
 #[test]
 fn a_kernel_without_sched_ext_is_named_with_the_remedy() {
@@ -28,10 +30,7 @@ fn a_kernel_without_sched_ext_is_named_with_the_remedy() {
 #[test]
 fn another_scheduler_is_in_the_way_and_ufs_itself_is_not() {
     let with = |ops| {
-        let root = machine(&[
-            ("sys/kernel/sched_ext/state", "enabled"),
-            ("sys/kernel/sched_ext/root/ops", ops),
-        ]);
+        let root = machine(&[(STATE, "enabled"), ("sys/kernel/sched_ext/root/ops", ops)]);
         sched_ext(root.path()).health
     };
     assert_eq!(with("lavd_1.1.4"), Health::Missing);
@@ -49,7 +48,8 @@ fn the_scx_project_s_loader_is_in_the_way() {
 #[test]
 fn kernels_that_psi_can_deadlock_are_noted_and_others_are_not() {
     let with = |release: &str, pressure: &str| {
-        psi_deadlock(machine(&[(RELEASE, release), (pressure, "")]).path())
+        let files = [(RELEASE, release), (pressure, ""), (STATE, "disabled")];
+        psi_deadlock(machine(&files).path())
     };
     let psi = "proc/pressure/cpu";
     for release in [
@@ -73,6 +73,17 @@ fn kernels_that_psi_can_deadlock_are_noted_and_others_are_not() {
     ] {
         assert!(with(release, file).is_none(), "{release} {file}");
     }
+    // No scheduler can be loaded there.
+    let without = machine(&[(RELEASE, "6.18.44\n"), (psi, "")]);
+    assert!(psi_deadlock(without.path()).is_none());
+}
+
+#[test]
+fn other_architectures_are_noted() {
+    assert!(architecture("x86_64").is_none());
+    let finding = architecture("aarch64").unwrap();
+    assert_eq!(finding.health, Health::Note);
+    assert!(finding.detail.contains("aarch64"));
 }
 
 #[test]
@@ -121,6 +132,11 @@ fn a_hybrid_machine_is_told_how_to_leave_cgroup_v1() {
     assert_eq!(finding.health, Health::Missing);
     assert!(finding.detail.contains("lacks cpu and cpuset"));
     assert!(finding.remedy.unwrap().contains("unified_cgroup_hierarchy"));
+    assert!(
+        finding.detail.ends_with("held by cgroup v1"),
+        "{}",
+        finding.detail
+    );
 
     let unified = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
     let root = machine(&[
@@ -131,6 +147,37 @@ fn a_hybrid_machine_is_told_how_to_leave_cgroup_v1() {
         ),
     ]);
     assert_eq!(cgroups(root.path()).health, Health::Ok);
+}
+
+#[test]
+fn a_container_is_told_that_its_cgroup_was_given_no_cpu() {
+    let mounts = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let files = [
+        ("proc/self/mountinfo", mounts),
+        ("sys/fs/cgroup/cgroup.controllers", "memory pids\n"),
+        ("sys/fs/cgroup/cgroup.type", "domain\n"),
+    ];
+    let inside = cgroups(machine(&files).path());
+    assert_eq!(inside.health, Health::Missing);
+    assert!(
+        inside
+            .detail
+            .contains("lacks cpu and cpuset: not given to this part")
+    );
+    assert!(
+        inside
+            .remedy
+            .unwrap()
+            .contains("docs/operate/kubernetes.md")
+    );
+    // The machine's own hierarchy has no such file.
+    let outside = cgroups(machine(&files[..2]).path());
+    assert!(outside.remedy.unwrap().contains("CONFIG_CGROUP_SCHED=y"));
+}
+
+#[test]
+fn a_compiler_that_is_not_installed_closes_no_way() {
+    assert_ne!(clang().health, Health::Missing);
 }
 
 #[test]
