@@ -111,16 +111,25 @@ impl fmt::Display for Feature {
     }
 }
 
-/// What this kernel lacks.
+/// Refuses a kernel that no scheduler can be loaded into.
 ///
 /// # Errors
-/// As [`Feature::is_there`].
-pub(crate) fn lacking() -> Result<Vec<Feature>> {
+/// The kernel has no sched_ext, or no type information.
+pub(crate) fn needed() -> Result<()> {
     for (path, without) in NEEDED {
         if !Path::new(path).exists() {
             bail!("this kernel has {without}");
         }
     }
+    Ok(())
+}
+
+/// What this kernel lacks.
+///
+/// # Errors
+/// As [`needed`] and [`Feature::is_there`].
+pub(crate) fn lacking() -> Result<Vec<Feature>> {
+    needed()?;
     let mut lacking = Vec::new();
     for feature in ALL {
         if !feature.is_there()? {

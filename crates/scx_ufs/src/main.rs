@@ -21,17 +21,19 @@
 //! ```
 //!
 //! Exit status: 0 after SIGINT or SIGTERM; 1, with the reason on stderr, when
-//! UFS could not be loaded or the kernel ejected it. After a change of the set of
+//! UFS could not be loaded or the kernel ejected it; 2 when an option is wrong, which
+//! a service manager need not try again. After a change of the set of
 //! CPUs the kernel ejects UFS with a request to restart, which is done here.
 
 use std::mem::MaybeUninit;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{CommandFactory as _, Parser as _};
 use log::{LevelFilter, error, info, warn};
 use nix::sys::stat::{Mode, umask};
+use nix::unistd::geteuid;
 
 mod bpf_intf;
 mod bpf_skel;
@@ -53,7 +55,7 @@ mod topology;
 mod users;
 mod verified;
 
-use options::Opts;
+use options::{Opts, WrongOption};
 use scheduler::{Exit, Loaded};
 use standby::{Commands, Stop};
 
@@ -65,11 +67,27 @@ fn main() -> ExitCode {
     });
     match run(&opts) {
         Ok(()) => ExitCode::SUCCESS,
+        // The status and the last line are those of clap, for what it refuses itself: the
+        // unit goes by the one, 'giveway start' by the other.
+        Err(failure) if failure.is::<WrongOption>() => {
+            error!("{failure:#}\n\nFor more information, try '--help'.");
+            ExitCode::from(2)
+        }
         Err(failure) => {
             error!("{failure:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Refuses kernels and callers that cannot load a scheduler: the libraries below would
+/// blame something else.
+fn entitled() -> Result<()> {
+    features::needed()?;
+    if !geteuid().is_root() {
+        bail!("only root may load a scheduler: use sudo");
+    }
+    Ok(())
 }
 
 fn run(opts: &Opts) -> Result<()> {
@@ -81,7 +99,12 @@ fn run(opts: &Opts) -> Result<()> {
         return Ok(());
     }
     if opts.man {
-        clap_mangen::Man::new(Opts::command()).render(&mut std::io::stdout())?;
+        clap_mangen::Man::new(Opts::command())
+            // An empty date: without one the source would be in its place.
+            .date("\"\"")
+            .source(concat!("giveway ", env!("CARGO_PKG_VERSION")))
+            .manual("Giveway")
+            .render(&mut std::io::stdout())?;
         return Ok(());
     }
     if opts.help_stats {
@@ -99,7 +122,8 @@ fn run(opts: &Opts) -> Result<()> {
 
     if let Some(seconds) = opts.monitor.or(opts.stats) {
         let interval = Duration::try_from_secs_f64(seconds)
-            .with_context(|| format!("'{seconds}' is no interval: write seconds, as in 0.5"))?;
+            .with_context(|| format!("'{seconds}' is no interval: write seconds, as in 0.5"))
+            .map_err(WrongOption::of)?;
         let until = stop.flag();
         if opts.monitor.is_some() {
             return stats::monitor(interval, until);
@@ -114,7 +138,10 @@ fn run(opts: &Opts) -> Result<()> {
     let watchdog_ms = std::env::var("SCX_TIMEOUT_MS")
         .ok()
         .and_then(|text| text.parse().ok());
-    let config = opts.config(watchdog_ms)?;
+    let config = opts.config(watchdog_ms).map_err(WrongOption::of)?;
+    if opts.verify_for.is_none() {
+        entitled()?;
+    }
     let mut open_object = MaybeUninit::uninit();
     if opts.verify_for.is_some() {
         let _loaded = Loaded::load(opts, &config, &mut open_object)?;

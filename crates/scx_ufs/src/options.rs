@@ -3,11 +3,13 @@
 //! [`Opts`] is the command line as written; [`Config`] is what the BPF program
 //! gets, in its units, with every rule between options enforced.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use giveway_tier::Tier;
 use giveway_tier::rule::Rule;
+use nix::errno::Errno;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
@@ -24,6 +26,7 @@ const WATCHDOG_MS: u64 = 30_000;
 #[command(
     name = "scx_ufs",
     disable_version_flag = true,
+    max_term_width = 80,
     about = "UFS, the unfair scheduler: background work gives way to work that users wait for.",
     long_about = "UFS, the unfair scheduler: background work gives way to work that users wait \
 for.\n\n\
@@ -268,6 +271,29 @@ pub(crate) struct Config {
     pub stats: bool,
 }
 
+/// An option that is as wrong the next time.
+#[derive(Debug)]
+pub(crate) struct WrongOption(anyhow::Error);
+
+impl WrongOption {
+    /// What is wrong with an option; `error` itself if the system could not be asked about
+    /// it, which may pass.
+    pub(crate) fn of(error: anyhow::Error) -> anyhow::Error {
+        match error.chain().any(|cause| cause.is::<Errno>()) {
+            true => error,
+            false => WrongOption(error).into(),
+        }
+    }
+}
+
+impl fmt::Display for WrongOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for WrongOption {}
+
 impl Opts {
     /// Checks the options against each other and against the watchdog, whose
     /// limit is `watchdog_ms` milliseconds (`None`: the kernel's default).
@@ -400,7 +426,7 @@ fn check_labels(flag: &str, given: &[String]) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
+    use clap::{CommandFactory as _, Parser as _};
 
     use super::*;
 
@@ -452,8 +478,26 @@ mod tests {
             (["--background-label", "a,b,c,d,e"], "--background-label"),
             (["--background-label", "time_sensitive"], "both tiers"),
         ] {
-            let error = format!("{:#}", config(&args).unwrap_err());
-            assert!(error.contains(flag), "{error}");
+            let error = WrongOption::of(config(&args).unwrap_err());
+            assert!(error.is::<WrongOption>(), "{error:#}");
+            assert!(format!("{error:#}").contains(flag), "{error:#}");
         }
+    }
+
+    #[test]
+    fn option_that_cannot_be_checked_now_is_not_wrong() {
+        let error = Err::<(), _>(Errno::EIO).context("--hint-raise-group");
+        let error = WrongOption::of(error.unwrap_err());
+        assert!(!error.is::<WrongOption>(), "{error:#}");
+    }
+
+    #[test]
+    fn help_fits_80_columns() {
+        let help = Opts::command().render_long_help().to_string();
+        let long: Vec<&str> = help
+            .lines()
+            .filter(|line| line.chars().count() > 80)
+            .collect();
+        assert!(long.is_empty(), "{long:#?}");
     }
 }

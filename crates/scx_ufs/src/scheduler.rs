@@ -147,10 +147,14 @@ impl<'a> Loaded<'a> {
         )?;
         let ops = skel.struct_ops.ufs_ops_mut();
         ops.exit_dump_len = opts.exit_dump_len;
+        // QUEUED_WAKEUP: an idle CPU queues the task that wakes up for it by itself. If the
+        // waker does so, the task is charged for the time in which the CPU leaves its halt,
+        // since the kernel does not read the clock again when the task is picked.
         ops.flags = *compat::SCX_OPS_KEEP_BUILTIN_IDLE
             | *compat::SCX_OPS_ENQ_LAST
             | *compat::SCX_OPS_ENQ_EXITING
-            | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED;
+            | *compat::SCX_OPS_ENQ_MIGRATION_DISABLED
+            | *compat::SCX_OPS_ALLOW_QUEUED_WAKEUP;
 
         let skel = scx_ops_load!(skel, ufs_ops, uei)
             .map_err(|error| verified::with_remedy(error, nr_cpu_ids))?;

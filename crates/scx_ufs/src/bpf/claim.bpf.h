@@ -207,6 +207,14 @@ __once s32 claim_any_bg_cpu(struct task_struct *p __arg_trusted, u32 near)
 	return -1;
 }
 
+/* Claim the idle CPU of a task that may run nowhere else. select_cpu is not called for it,
+ * so it is not in a local queue yet. Who only kicks the CPU pays for an interrupt, and
+ * the CPU for dispatch. */
+static __always_inline bool claim_only_cpu(struct task_struct *p, u32 cpu)
+{
+	return !may_move(p) && is_idle_cpu(cpu) && scx_bpf_test_and_clear_cpu_idle(cpu);
+}
+
 /* A CPU for @p, which has slept. *@idle: it is idle, else it runs background work
  * and @p is time-sensitive. -1: none. */
 static __always_inline s32 claim_for_wakeup(struct task_struct *p, s32 prev, u64 wake_flags,

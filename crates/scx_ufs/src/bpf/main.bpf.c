@@ -113,6 +113,10 @@ static __always_inline void bg_enqueue(struct task_struct *p, struct task_ctx *t
 {
 	u32 index = tc->group & (UFS_GROUPS_MAX - 1), cpu = scx_bpf_task_cpu(p);
 
+	if ((enq_flags & SCX_ENQ_WAKEUP) && claim_only_cpu(p, cpu)) {
+		bg_run_idle(p, tc);
+		return;
+	}
 	bg_clamp_task(tc);
 	if ((enq_flags & SCX_ENQ_WAKEUP) && bg_run_next(p, tc, cpu_ctx(cpu), cpu, enq_flags))
 		return;
@@ -518,6 +522,8 @@ void BPF_STRUCT_OPS(ufs_running, struct task_struct *p)
 	if (tc->wake_at && stats_on)
 		count_wakeup(tc, waited);
 	tc->wake_at = 0;
+	/* The kernel may leave select_cpu out of the next wake-up. */
+	tc->idle_found = false;
 	if (from_floor) {
 		turn_to(&tc->floor, &floor_waiting, OVERRIDE_RUNNING);
 		stat_inc(UFS_BG_FLOOR_RUN + (tc->tier & 1));

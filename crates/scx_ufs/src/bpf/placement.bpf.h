@@ -196,6 +196,12 @@ static __always_inline void ts_enqueue(struct task_struct *p, struct task_ctx *t
 	if (waking)
 		ts_meet(cc, tc->vtime, now);
 	ts_clamp(tc, scale, waking ? 1 : BEHIND_AWAKE);
+	if (waking && claim_only_cpu(p, cpu)) {
+		stat_inc(UFS_TS_WAKE_IDLE);
+		/* PREEMPT: as in ts_select_cpu(). */
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, ts_slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
 	/* Under the rq lock: what the CPU runs cannot change here. */
 	if (cc->runs == RUNS_BG && claim_bg_cpu(cpu)) {
 		stat_inc(waking ? UFS_TS_WAKE_PREEMPT_BG : UFS_LATE_PREEMPT);
