@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! BASE                      top of the hierarchy, or of the user's own part
-//! └ giveway                 +cpu +cpuset +io in subtree_control, as in BASE
+//! └ giveway                 +cpu +cpuset +io +lock in subtree_control, as in BASE
 //!   ├ time_sensitive        cpu.weight 10000
 //!   │ └ run-4711            cpu.weight as asked for; removed after the run
 //!   └ background            cpu.weight 1
@@ -15,7 +15,7 @@
 //! directories are for machines without UFS: Linux's own scheduler then gives
 //! background work 1 part of 10001 when both tiers are busy, the nearest it
 //! can come (and, as the paper shows, not near enough). What the directories weigh at
-//! the disk is in `disk`.
+//! the disk and at locks is in `weights`.
 //!
 //! Root uses the top of the hierarchy. Other users may move a process only
 //! inside a part whose `cgroup.procs` they may write, up to the common
@@ -44,7 +44,7 @@ use nix::unistd::{AccessFlags, access};
 
 use giveway_command::{Context, Failure};
 
-use crate::disk;
+use crate::{disk, weights};
 
 /// The directory under BASE that holds everything Giveway makes.
 const OURS: &str = "giveway";
@@ -205,22 +205,22 @@ impl Hierarchy {
             // One that UFS has no name for has no runs.
             if let Some(dir) = self.of_tier(&ours, tier, rule) {
                 make(&dir)?;
-                // An administrator's weight stays, as at the disk.
+                // An administrator's weight stays, as elsewhere.
                 if weight_of(&dir) == Some(Weight::DEFAULT.get()) {
                     let weight = tier.cgroup_weight().to_string();
                     write_if_there(&dir.join("cpu.weight"), &weight)?;
                 }
-                disk::weigh(&dir, tier.cgroup_weight());
+                weights::weigh(&dir, tier.cgroup_weight());
             }
         }
         enable(&parent, caller.pid)?;
         sweep(&parent);
         let time_sensitive = self.of_tier(&ours, Tier::TimeSensitive, rule);
-        let runs = disk::Runs::at(ours, time_sensitive);
+        let runs = weights::Runs::at(ours, time_sensitive);
         let leaf = Leaf::make(&parent, caller.pid, runs)?;
         disk::classify(&leaf.dir, tier);
         if let Some(weight) = weight {
-            disk::weigh(&leaf.dir, weight);
+            weights::weigh(&leaf.dir, weight);
             let set = write_if_there(&leaf.dir.join("cpu.weight"), &weight.to_string())?;
             if !set {
                 return Err(Failure::new(format_args!(
@@ -387,11 +387,11 @@ pub(crate) struct Labelled {
 #[derive(Debug)]
 pub(crate) struct Leaf {
     dir: PathBuf,
-    runs: disk::Runs,
+    runs: weights::Runs,
 }
 
 impl Leaf {
-    fn make(parent: &Path, pid: u32, runs: disk::Runs) -> Result<Self, Failure> {
+    fn make(parent: &Path, pid: u32, runs: weights::Runs) -> Result<Self, Failure> {
         // The plain name may be taken by a leaf that a process of the same id
         // left populated, before the counter of process ids went round.
         for suffix in 0.. {
@@ -468,12 +468,12 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Hands the cpu, cpuset and io controllers down to the children of `dir`, where
+/// Hands the cpu, cpuset, io and lock controllers down to the children of `dir`, where
 /// `dir` has them.
 fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
     let cgroup = Cgroup::at(dir);
     let control = cgroup.file("cgroup.subtree_control");
-    for controller in ["cpu", "cpuset", "io"] {
+    for controller in ["cpu", "cpuset", "io", "lock"] {
         let enabled = cgroup.words("cgroup.subtree_control");
         if !cgroup.offers(controller) || enabled.iter().any(|name| name == controller) {
             continue;
@@ -483,8 +483,8 @@ fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
         if is_busy(&answer) && step_aside(dir, pid) {
             answer = cgroup.enable(&request);
         }
-        // Weights need cpu; cpuset only lets users restrict a run to CPUs later, and io
-        // only makes a run give way at the disk, too.
+        // Weights need cpu; cpuset only lets users restrict a run to CPUs later, io and lock
+        // only make a run give way at the disk and at the kernel's locks, too.
         if controller == "cpu" {
             let busy = is_busy(&answer);
             answer

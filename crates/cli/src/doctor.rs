@@ -15,6 +15,7 @@
 mod disks;
 mod kernel;
 mod lab;
+mod locks;
 mod probes;
 mod running;
 mod uintr;

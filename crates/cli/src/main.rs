@@ -20,6 +20,7 @@ mod subprogram;
 mod tier;
 mod top;
 mod trace;
+mod weights;
 
 use std::process::ExitCode;
 

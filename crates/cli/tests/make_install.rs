@@ -71,6 +71,11 @@ fn install_is_complete_and_uninstall_leaves_nothing() {
         ("usr/local/share/giveway/grafana-giveway.json", 0o644),
         ("usr/local/share/giveway/perfetto/preemptions.sql", 0o644),
         ("usr/local/share/doc/giveway/LICENSE-MIT", 0o644),
+        ("usr/local/share/doc/giveway/CHANGELOG.md", 0o644),
+        (
+            "usr/local/share/doc/giveway/docs/operate/scheduler.md",
+            0o644,
+        ),
         ("usr/local/share/man/man1/giveway-meta-run.1", 0o644),
         ("usr/local/share/man/man1/scx_ufs.1", 0o644),
         ("usr/local/share/bash-completion/completions/giveway", 0o644),

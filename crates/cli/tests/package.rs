@@ -113,6 +113,11 @@ fn everything_is_where_debian_has_it() {
         ("usr/share/doc/giveway/changelog.gz", 0o644),
         ("usr/share/doc/giveway/third-party.txt.gz", 0o644),
         ("usr/share/doc/giveway/docs/operate/scheduler.md", 0o644),
+        ("usr/share/doc/giveway/CHANGELOG.md", 0o644),
+        (
+            "usr/share/doc/giveway/dist/kubernetes/daemonset.yaml",
+            0o644,
+        ),
         ("etc/default/giveway", 0o644),
     ] {
         let path = unpacked().join(file);

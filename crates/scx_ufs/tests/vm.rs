@@ -21,6 +21,29 @@ mod tiers {
     }
 }
 
+/// What a wake-up is charged, where a halted CPU takes its time.
+mod charges {
+    use giveway_lab::{Clock, Costs, Machine};
+
+    fn machine() -> Machine {
+        let costs = Costs::find("sapphire-rapids-vm").expect("a model of the lab's");
+        Machine {
+            clock: Clock::Lockstep {
+                quantum_ns: 10_000,
+                shift: 2,
+                causal: false,
+                costs: Some(costs),
+            },
+            ..crate::claims::cpus(2)
+        }
+    }
+
+    claims! {
+        machine;
+        halted_cpu_s_wakeup_is_charged_to_nobody
+    }
+}
+
 /// Weights within a tier, who is in which tier, and what loading UFS takes.
 mod basics {
     claims! {

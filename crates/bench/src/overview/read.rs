@@ -49,11 +49,12 @@ fn experiment_of(file: &Path) -> Result<String> {
     struct Head {
         experiment: String,
     }
-    let text = fs::read(file).map_err(Error::file("read", file))?;
-    let head: Head = serde_json::from_slice(&text).map_err(|error| Error::Results {
+    let unfit = |reason: String| Error::Results {
         path: file.to_owned(),
-        reason: error.to_string(),
-    })?;
+        reason,
+    };
+    let text = fs::read(file).map_err(|error| unfit(error.to_string()))?;
+    let head: Head = serde_json::from_slice(&text).map_err(|error| unfit(error.to_string()))?;
     Ok(head.experiment)
 }
 

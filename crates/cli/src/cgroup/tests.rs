@@ -99,7 +99,12 @@ fn status_uses_the_loaded_labels_and_default_tier() {
 #[test]
 fn a_leaf_asks_for_the_controllers_that_are_there_and_goes_away() {
     // Each request replaces the one before it in a file.
-    for (controllers, last) in [("io", "+io"), ("cpu io", "+io"), ("cpu memory", "+cpu")] {
+    for (controllers, last) in [
+        ("io", "+io"),
+        ("cpu io", "+io"),
+        ("cpu memory", "+cpu"),
+        ("lock cpu", "+lock"),
+    ] {
         let (dir, hierarchy) = hierarchy(controllers);
         let _leaf = hierarchy
             .leaf(Tier::Background, None, &caller(7), &Rule::default())

@@ -10,7 +10,7 @@ use giveway_hints::slot::{self, OpenError, Table};
 use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
 
 use super::running::{config, patch, release, text, version};
-use super::{Finding, Way, disks, kernel, lab, missing, note, ok, uintr};
+use super::{Finding, Way, disks, kernel, lab, locks, missing, note, ok, uintr};
 use crate::cgroup::{Hierarchy, Withheld, has_v1};
 use crate::service::{self, UFS};
 use giveway_machine::sched_ext::{SchedExt, State, is_ops};
@@ -29,6 +29,7 @@ pub(super) fn all(root: &Path, bench: Option<&Path>) -> Vec<Finding> {
         settings(root),
         cgroups(root),
         disks::finding(root),
+        locks::finding(root),
         permissions(root),
         scheduler(),
         postgres(root),

@@ -19,6 +19,7 @@
 //! sharing.rs    claims about tiers and weights
 //! debts.rs      claims about tasks that would be rid of what they have used
 //! idling.rs     claims about SCHED_IDLE and cpu.idle
+//! waking.rs     a claim about what a wake-up is charged
 //! restricted.rs claims about background work that is pinned to some CPUs
 //! marking.rs    claims about marks, and about which names can raise a tier
 //! placing.rs    claims about cores, caches, NUMA nodes and cpusets
@@ -59,6 +60,7 @@ mod sharing;
 mod survival;
 mod trace;
 mod ufs;
+mod waking;
 mod worker;
 
 /// A claim: its name, and the scenario that returns its numbers or what broke it.
@@ -127,6 +129,7 @@ const CLAIMS: &[Claim] = &[
         marking::moves_without_hints,
     ),
     ("names_raise_a_tier_only_if_root_chose_them", marking::named),
+    ("halted_cpu_s_wakeup_is_charged_to_nobody", waking::halted),
     ("sched_idle_is_background_while_it_lasts", idling::policy),
     ("cpu_idle_is_background_while_it_lasts", idling::cgroup),
     (
