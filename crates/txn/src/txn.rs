@@ -228,14 +228,21 @@ impl<'db> Transaction<'db> {
         self.isolation == Isolation::Serializable && !self.read_only
     }
 
-    /// Before every operation: whether the transaction can go on.
+    /// Before anything of a table is looked at: the slot holds back only what its own
+    /// database frees (E1).
     #[inline]
-    pub(crate) fn check(&self, table: &Table) -> Result<()> {
+    fn assert_own(&self, table: &Table) {
         assert!(
             table.inner.database == self.db.id,
             "table '{}' belongs to another database",
             table.name()
         );
+    }
+
+    /// Before every operation: whether the transaction can go on.
+    #[inline]
+    pub(crate) fn check(&self, table: &Table) -> Result<()> {
+        self.assert_own(table);
         let operations = self.operations.get().wrapping_add(1);
         self.operations.set(operations);
         if self.failed.borrow().is_some() || self.db.shared(self.slot).doomed.load(Relaxed) != 0 {
@@ -367,8 +374,15 @@ impl<'db> Transaction<'db> {
     /// any order: their cache lines are loaded in parallel. It changes only how
     /// long that takes. It pays for many rows that are not in the cache, and costs
     /// some 50 ns for each that is. Keys without a row, or that do not fit the
-    /// table, do no harm.
+    /// table, do no harm, and neither does a table that was dropped.
+    ///
+    /// # Panics
+    /// If the table is of another database.
     pub fn prefetch<K: Key>(&self, table: &Table, keys: impl IntoIterator<Item = K>) {
+        self.assert_own(table);
+        if !table.is_served() {
+            return;
+        }
         let table = &*table.inner;
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {

@@ -262,6 +262,16 @@ fn tables_of_other_databases_are_a_bug() {
     let _ = db.begin(TxnOptions::default()).unwrap().get(&table, 1);
 }
 
+#[test]
+#[should_panic(expected = "belongs to another database")]
+fn prefetching_tables_of_other_databases_is_a_bug() {
+    let (db, _table) = database(Options::default());
+    let (_other, table) = database(Options::default());
+    db.begin(TxnOptions::default())
+        .unwrap()
+        .prefetch(&table, [1]);
+}
+
 /// Prefetching rows does not read them: it finds what is there, minds nothing that is
 /// not, and does not make a transaction depend on them.
 #[test]
