@@ -42,7 +42,8 @@ pub(crate) static CHECKPOINT: &str = "checkpoint";
 pub struct Options {
     /// Bytes for rows, versions, indexes and what transactions note, as the database
     /// holds them of the system: [`Stats::held_bytes`]. Writes beyond it fail with
-    /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
+    /// [`Error::OutOfMemory`]; deletes do not, and neither does opening a database that
+    /// has more. Looked at every 64 KiB per worker.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
@@ -262,6 +263,18 @@ impl Inner {
             return Ok(());
         }
         self.check_limits(slot, txn_context)
+    }
+
+    /// The same for what the database had when it was written, as it is replayed: frees
+    /// what can be freed if memory is short, and refuses nothing. Replay takes memory in
+    /// another order and by another slot than the transactions did, so at the limit the
+    /// same rows may need some chunks more; and the log of a program that deletes rows
+    /// because memory is short begins with the rows.
+    pub(crate) fn make_room(&self, slot: usize, txn_context: &mut TxnContext, bytes: usize) {
+        if self.may_grow(slot, txn_context, bytes).is_err() {
+            // Looked at again when as much was allocated.
+            txn_context.unchecked = 0;
+        }
     }
 
     #[cold]

@@ -39,7 +39,7 @@ use crate::txn_status::TxnStatus;
 const COLLECT_AT_LEAST: usize = 512;
 /// How much of the surplus the end of a transaction frees at least.
 const SURPLUS_AT_LEAST: usize = 64;
-/// So much must wait before it is worth looking.
+/// So many pieces must wait before it is worth looking, unless they are large.
 const COLLECT_FROM: usize = 64;
 /// What a slot keeps at most when its transaction has ended: pieces and bytes.
 const KEPT_AT_MOST: (usize, usize) = (512, 256 << 10);
@@ -373,10 +373,10 @@ impl TxnContext {
         shared.lists.store(self.lists() as i64, Relaxed);
     }
 
-    /// Whether enough waits to make looking worthwhile.
+    /// Whether enough waits to make looking worthwhile, by number or by size.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.limbo.len() >= COLLECT_FROM
+        self.limbo.len() >= COLLECT_FROM || self.limbo_bytes > KEPT_AT_MOST.1
     }
 
     /// At the end of a transaction: frees what no transaction can find any more, so much

@@ -84,6 +84,19 @@ fn memory_ends_with_an_error_and_nothing_else() {
     }
 }
 
+/// However few they are.
+#[test]
+fn large_rows_that_were_replaced_are_freed_at_once() {
+    const ROW: usize = 4 << 20;
+    let (db, table) = database(Options::default());
+    insert(&db, &table, 1, "").unwrap();
+    for _ in 0..10 {
+        set(&db, &table, 1, &"x".repeat(ROW)).unwrap();
+        let held = db.stats().held_bytes;
+        assert!(held < 3 * ROW as u64, "{held}");
+    }
+}
+
 #[test]
 fn the_oldest_snapshot_is_reported_and_then_aborted() {
     let (db, table) = database(Options {

@@ -173,7 +173,7 @@ impl Database {
             let mut scan = scan_all();
             while let Some(records) = next_leaf(&mut scan, inner) {
                 for record in records {
-                    txn.fill(index, record)?;
+                    txn.fill(index, record);
                 }
             }
         }
@@ -485,9 +485,9 @@ impl Transaction<'_> {
     }
 
     /// Counts the row that a record is, while nothing else uses the database.
-    fn fill(&self, index: &IndexInner, record: Record) -> Result<()> {
+    fn fill(&self, index: &IndexInner, record: Record) {
         let Some((version, _)) = record::committed_row(record, u64::MAX >> 2) else {
-            return Ok(());
+            return;
         };
         let row = record::row_of(version).expect("a row");
         let mut key = KeyBuf::new();
@@ -496,10 +496,9 @@ impl Transaction<'_> {
         key.push(unsafe { record.bytes() });
         self.with(|txn_context| {
             let bytes = IndexEntry::size(key.as_slice().len());
-            self.db.may_grow(self.slot, txn_context, bytes)?;
+            self.db.make_room(self.slot, txn_context, bytes);
             txn_context.begin_span(index, record, key.as_slice());
-            Ok(())
-        })
+        });
     }
 }
 
