@@ -97,13 +97,25 @@ impl<P> Epochs<P> {
     }
 
     /// Claims a slot, the one at `hint` if it is free: its index, and the
-    /// snapshot that its holder may read. `None` if all are taken.
+    /// snapshot that its holder may read. `None` if all are taken. One that was used before
+    /// comes before one that was not: each keeps memory for the next transaction there, and
+    /// is looked at by whoever asks for the oldest.
     #[inline]
     pub(crate) fn claim(&self, hint: usize) -> Option<(usize, u64)> {
-        (0..SLOTS)
-            .map(|step| (hint + step) % SLOTS)
-            .find(|&index| self.try_claim(index))
+        self.try_claim(hint)
+            .then_some(hint)
+            .or_else(|| self.claim_other(hint))
             .map(|index| (index, self.now()))
+    }
+
+    /// Claims another slot.
+    #[cold]
+    fn claim_other(&self, hint: usize) -> Option<usize> {
+        let used = self.used();
+        (hint + 1..used)
+            .chain(0..hint.min(used))
+            .chain(used..SLOTS)
+            .find(|&index| self.try_claim(index))
     }
 
     /// Claims this slot if it is free.

@@ -67,6 +67,25 @@ fn a_claim_fails_when_all_slots_are_taken() {
     assert!(epochs.claim(3).is_none());
 }
 
+/// Two transactions that overlap, as those of one thread may, take no new slots for ever.
+#[test]
+fn slots_that_were_used_are_taken_first() {
+    let epochs: Epochs<()> = Epochs::new(|| ());
+    let mut hint = 0;
+    let mut claim = || {
+        hint = epochs.claim(hint).unwrap().0;
+        hint
+    };
+    let mut reader = claim();
+    for _ in 0..SLOTS {
+        let next = claim();
+        epochs.release(reader);
+        reader = next;
+        epochs.release(claim());
+    }
+    assert!(epochs.used() <= 3, "{} slots", epochs.used());
+}
+
 /// What is left of a long limbo keeps no more memory than it takes.
 #[test]
 fn what_is_left_of_a_long_limbo_keeps_little_memory() {
