@@ -1,4 +1,4 @@
-//! The database: its tables, its clock, its limits; and running transactions in
+//! The database: its tables, its limits; and running transactions in
 //! it until they succeed.
 
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
@@ -157,9 +157,11 @@ pub(crate) struct Shared {
     /// Who holds it.
     pub(crate) label: AtomicPtr<&'static str>,
     pub(crate) tier: AtomicU8,
+    /// The last commit that it saw when it began.
+    pub(crate) snapshot: AtomicU64,
     /// Since when, in ms of the coarse clock.
     pub(crate) since_ms: AtomicU64,
-    /// The snapshot whose holder must stop, plus one; 0 if none.
+    /// The era that the holder who must stop has published, plus one; 0 if none.
     pub(crate) doomed: AtomicU64,
     /// What has happened in it; written by the holder alone.
     pub(crate) allocated: AtomicI64,
@@ -185,6 +187,7 @@ impl Shared {
         CachePadded::new(Shared {
             label: AtomicPtr::new(std::ptr::null_mut()),
             tier: AtomicU8::new(0),
+            snapshot: AtomicU64::new(0),
             since_ms: AtomicU64::new(0),
             doomed: AtomicU64::new(0),
             allocated: AtomicI64::new(0),
@@ -290,7 +293,7 @@ impl Inner {
         }
         let garbage = self.sum(|shared| &shared.garbage);
         if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
-            if let (_, Some((slot, published))) = self.epochs.oldest(None)
+            if let Some((slot, published)) = self.holder()
                 && self.is_checkpoint(slot)
             {
                 self.doom(slot, published);
@@ -319,14 +322,12 @@ impl Inner {
             // There is more to free, or that was enough.
             return;
         }
-        // What is left of the surplus waits for the oldest snapshot (X1). What
+        // What is left of the surplus waits for the oldest transaction (X1). What
         // transactions keep until their end is nobody else's to give up.
-        let (_, holder) = self.epochs.oldest(None);
         let own = txn_context.kept() as u64;
-        let held = self.surplus.bytes();
-        let doomed = match holder {
+        let doomed = match self.holder() {
             _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
-            Some(holder) if held > 0 && !self.is_checkpoint(holder.0) => Some(holder),
+            Some(holder) if !self.is_checkpoint(holder.0) => Some(holder),
             _ => None,
         };
         if let Some((slot, published)) = doomed {
@@ -334,7 +335,16 @@ impl Inner {
         }
     }
 
-    /// Ends the transaction in this slot that has published this snapshot.
+    /// Who holds back something of the surplus, the oldest if there are several: its
+    /// slot, and the era that it has published. Who began after all of it was retired
+    /// holds nothing back, and is not named.
+    fn holder(&self) -> Option<(usize, u64)> {
+        let first = self.surplus.first()?;
+        let (_, oldest) = self.epochs.oldest(None);
+        oldest.filter(|&(_, published)| published <= first)
+    }
+
+    /// Ends the transaction in this slot that has published this era.
     fn doom(&self, slot: usize, published: u64) {
         self.shared(slot).doomed.store(published + 1, Relaxed);
     }
@@ -550,11 +560,11 @@ impl Database {
             active: (0..used)
                 .filter(|&slot| inner.epochs.is_claimed(slot))
                 .count(),
-            oldest: oldest.map(|(slot, snapshot)| {
+            oldest: oldest.map(|(slot, _)| {
                 let shared = inner.shared(slot);
                 let label = shared.label.load(Relaxed);
                 OldestSnapshot {
-                    snapshot,
+                    snapshot: shared.snapshot.load(Relaxed),
                     // SAFETY: null, or from a `&'static &'static str`.
                     label: unsafe { label.as_ref() }.copied().unwrap_or_default(),
                     tier: match shared.tier.load(Relaxed) {

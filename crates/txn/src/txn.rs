@@ -150,7 +150,7 @@ pub struct Transaction<'db> {
     pub(crate) slot: usize,
     /// The last commit that it sees.
     snapshot: Cell<u64>,
-    /// What it published (E1); names it in its slot's `doomed`.
+    /// The era that it published (E1); names it in its slot's `doomed`.
     published: u64,
     /// Made with the first write.
     pub(crate) status: Cell<*mut TxnStatus>,
@@ -189,8 +189,8 @@ impl<'db> Transaction<'db> {
         shared.doomed.store(0, Relaxed);
         shared.tier.store(options.tier as u8, Relaxed);
         shared.since_ms.store(coarse_ms(), Relaxed);
+        shared.snapshot.store(snapshot, Relaxed);
         let published = db.epochs.published(slot);
-        debug_assert!(published <= snapshot, "E1");
         Ok(Transaction {
             db,
             slot,
@@ -304,8 +304,8 @@ impl<'db> Transaction<'db> {
         if let Some(error) = &*self.failed.borrow() {
             return Err(error.clone());
         }
-        // Somebody else's doom, left in the slot, names another snapshot; the
-        // same number means that the garbage is as old as this transaction.
+        // Somebody else's doom, left in the slot, names another era. Who is doomed holds
+        // back something that was stamped since, so whoever came after has a later one.
         if self.db.shared(self.slot).doomed.load(Relaxed) == self.published + 1 {
             return Err(self.fail(Error::SnapshotTooOld));
         }
