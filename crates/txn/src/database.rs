@@ -30,8 +30,7 @@ const YIELD_AFTER: u32 = 3;
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 /// Memory limits are looked at whenever this much was allocated.
 pub(crate) const CHECK_EVERY: usize = 64 << 10;
-/// Pieces of garbage that are freed whenever a limit is found exceeded. Smaller ones
-/// than this leaves of [`CHECK_EVERY`] there are not.
+/// Pieces of garbage that are freed at a time when a limit is found exceeded.
 const COLLECT_AT_LIMIT: usize = 1024;
 
 /// The label of the engine's own long reader, by whose address it is known.
@@ -43,7 +42,7 @@ pub struct Options {
     /// Bytes for rows, versions, indexes and what transactions note, as the database
     /// holds them of the system: [`Stats::held_bytes`]. Writes beyond it fail with
     /// [`Error::OutOfMemory`]; deletes do not, and neither does opening a database that
-    /// has more. Looked at every 64 KiB per worker.
+    /// has more. Looked at every 64 KiB per worker, and before a row that is larger.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
@@ -253,7 +252,7 @@ impl Inner {
     }
 
     /// Whether the database may take this many bytes more, of which
-    /// `txn_context` is told.
+    /// `txn_context` is told. They are looked at before they are taken, however many.
     #[inline]
     pub(crate) fn may_grow(
         &self,
@@ -261,11 +260,11 @@ impl Inner {
         txn_context: &mut TxnContext,
         bytes: usize,
     ) -> Result<()> {
-        txn_context.unchecked += bytes;
-        if txn_context.unchecked < CHECK_EVERY {
+        if txn_context.unchecked + bytes < CHECK_EVERY {
+            txn_context.unchecked += bytes;
             return Ok(());
         }
-        self.check_limits(slot, txn_context)
+        self.check_limits(slot, txn_context, bytes)
     }
 
     /// The same for what the database had when it was written, as it is replayed: frees
@@ -281,27 +280,29 @@ impl Inner {
     }
 
     #[cold]
-    pub(crate) fn check_limits(&self, slot: usize, txn_context: &mut TxnContext) -> Result<()> {
+    pub(crate) fn check_limits(
+        &self,
+        slot: usize,
+        txn_context: &mut TxnContext,
+        bytes: usize,
+    ) -> Result<()> {
         txn_context.account(self.shared(slot));
         if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
             self.limit_garbage(slot, txn_context);
         }
-        let mut used = self.held();
-        if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
-            self.reclaim(slot, txn_context);
-            used = self.held();
-        }
-        let garbage = self.sum(|shared| &shared.garbage);
-        if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
+        let more = (txn_context.unchecked.min(CHECK_EVERY) + bytes) as u64;
+        let fits = || self.held() + more <= self.options.memory_limit;
+        while !fits() && self.reclaim(slot, txn_context) {}
+        if !fits() {
             if let Some((slot, published)) = self.holder()
                 && self.is_checkpoint(slot)
             {
                 self.doom(slot, published);
             }
             return Err(Error::OutOfMemory {
-                used,
+                used: self.held(),
                 limit: self.options.memory_limit,
-                garbage,
+                garbage: self.sum(|shared| &shared.garbage),
             });
         }
         txn_context.unchecked = 0;
@@ -365,15 +366,18 @@ impl Inner {
     }
 
     /// Memory is short: frees what can be freed, and gives the system back what slots
-    /// and the heap keep. The caller has an open transaction.
-    fn reclaim(&self, slot: usize, txn_context: &mut TxnContext) {
+    /// and the heap keep; whether there may be more to free. The caller has an open
+    /// transaction.
+    fn reclaim(&self, slot: usize, txn_context: &mut TxnContext) -> bool {
         txn_context.leave(&self.surplus);
         self.gather_surplus();
-        txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
+        let freed =
+            txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
         txn_context.pass_on(&self.surplus, &self.epochs);
         txn_context.pool.trim();
         self.heap.cool();
         txn_context.account(self.shared(slot));
+        freed == COLLECT_AT_LIMIT
     }
 
     /// Puts what slots without a transaction keep into the surplus, and gives back

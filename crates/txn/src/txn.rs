@@ -293,7 +293,7 @@ impl<'db> Transaction<'db> {
         let checked = self.with(|txn_context| {
             let due = txn_context.unchecked >= CHECK_EVERY && txn_context.notes() > NOTES_FREE;
             match due {
-                true => self.db.check_limits(self.slot, txn_context),
+                true => self.db.check_limits(self.slot, txn_context, 0),
                 false => Ok(()),
             }
         });

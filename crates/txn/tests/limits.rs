@@ -84,6 +84,28 @@ fn memory_ends_with_an_error_and_nothing_else() {
     }
 }
 
+/// Also if it is larger than all that the database may have.
+#[test]
+fn a_row_that_does_not_fit_is_refused_and_a_smaller_one_is_not() {
+    let limit = 16 << 20;
+    let (db, table) = database(Options {
+        memory_limit: limit,
+        ..Options::default()
+    });
+    let large = insert(&db, &table, 1, &"x".repeat(64 << 20));
+    assert!(matches!(large, Err(Error::OutOfMemory { .. })), "{large:?}");
+    insert(&db, &table, 1, &"x".repeat(1000)).unwrap();
+    // A row of a third of it can be changed again and again, since what was replaced goes.
+    for _ in 0..5 {
+        set(&db, &table, 1, &"x".repeat(5 << 20)).unwrap();
+    }
+    let larger = set(&db, &table, 1, &"x".repeat(12 << 20));
+    assert!(
+        matches!(larger, Err(Error::OutOfMemory { .. })),
+        "{larger:?}"
+    );
+}
+
 /// However few they are.
 #[test]
 fn large_rows_that_were_replaced_are_freed_at_once() {
