@@ -1,5 +1,4 @@
-//! The database: its tables, its limits; and running transactions in
-//! it until they succeed.
+//! The database: its tables; and running transactions in it until they succeed.
 
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,11 +27,6 @@ use crate::txn_context::TxnContext;
 const YIELD_AFTER: u32 = 3;
 /// Between two attempts at a transaction at most this passes.
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
-/// Memory limits are looked at whenever this much was allocated.
-pub(crate) const CHECK_EVERY: usize = 64 << 10;
-/// Pieces of garbage that are freed at a time when a limit is found exceeded.
-const COLLECT_AT_LIMIT: usize = 1024;
-
 /// The label of the engine's own long reader, by whose address it is known.
 pub(crate) static CHECKPOINT: &str = "checkpoint";
 
@@ -40,9 +34,10 @@ pub(crate) static CHECKPOINT: &str = "checkpoint";
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes for rows, versions, indexes and what transactions note, as the database
-    /// holds them of the system: [`Stats::held_bytes`]. Writes beyond it fail with
-    /// [`Error::OutOfMemory`]; deletes do not, and neither does opening a database that
-    /// has more. Looked at every 64 KiB per worker, and before a row that is larger.
+    /// holds them of the system: [`Stats::held_bytes`]. Writes that need more of the
+    /// system fail with [`Error::OutOfMemory`]. Deletes do not, nor writes for which
+    /// deleted rows have left room, nor opening a database that has more. Looked at every
+    /// 64 KiB per worker, near the limit at each write.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
@@ -74,7 +69,7 @@ pub(crate) struct Inner {
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
     /// What slots could not free in time.
     pub(crate) surplus: Surplus,
-    heap: Arc<Heap>,
+    pub(crate) heap: Arc<Heap>,
 }
 
 /// The tables of a database.
@@ -243,156 +238,12 @@ impl Inner {
             .map(|shared| &**shared)
     }
 
-    fn sum(&self, of: impl Fn(&Shared) -> &AtomicI64) -> u64 {
+    pub(crate) fn sum(&self, of: impl Fn(&Shared) -> &AtomicI64) -> u64 {
         let sum: i64 = self
             .all_shared()
             .map(|shared| of(shared).load(Relaxed))
             .sum();
         sum.max(0) as u64
-    }
-
-    /// Whether the database may take this many bytes more, of which
-    /// `txn_context` is told. They are looked at before they are taken, however many.
-    #[inline]
-    pub(crate) fn may_grow(
-        &self,
-        slot: usize,
-        txn_context: &mut TxnContext,
-        bytes: usize,
-    ) -> Result<()> {
-        if txn_context.unchecked + bytes < CHECK_EVERY {
-            txn_context.unchecked += bytes;
-            return Ok(());
-        }
-        self.check_limits(slot, txn_context, bytes)
-    }
-
-    /// The same for what the database had when it was written, as it is replayed: frees
-    /// what can be freed if memory is short, and refuses nothing. Replay takes memory in
-    /// another order and by another slot than the transactions did, so at the limit the
-    /// same rows may need some chunks more; and the log of a program that deletes rows
-    /// because memory is short begins with the rows.
-    pub(crate) fn make_room(&self, slot: usize, txn_context: &mut TxnContext, bytes: usize) {
-        if self.may_grow(slot, txn_context, bytes).is_err() {
-            // Looked at again when as much was allocated.
-            txn_context.unchecked = 0;
-        }
-    }
-
-    #[cold]
-    pub(crate) fn check_limits(
-        &self,
-        slot: usize,
-        txn_context: &mut TxnContext,
-        bytes: usize,
-    ) -> Result<()> {
-        txn_context.account(self.shared(slot));
-        if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
-            self.limit_garbage(slot, txn_context);
-        }
-        let more = (txn_context.unchecked.min(CHECK_EVERY) + bytes) as u64;
-        let fits = || self.held() + more <= self.options.memory_limit;
-        while !fits() && self.reclaim(slot, txn_context) {}
-        if !fits() {
-            if let Some((slot, published)) = self.holder()
-                && self.is_checkpoint(slot)
-            {
-                self.doom(slot, published);
-            }
-            return Err(Error::OutOfMemory {
-                used: self.held(),
-                limit: self.options.memory_limit,
-                garbage: self.sum(|shared| &shared.garbage),
-            });
-        }
-        txn_context.unchecked = 0;
-        Ok(())
-    }
-
-    /// There is too much garbage: frees what can be freed, and if that is all,
-    /// ends who holds the rest back. The caller has an open transaction.
-    fn limit_garbage(&self, slot: usize, txn_context: &mut TxnContext) {
-        txn_context.leave(&self.surplus);
-        self.gather_surplus();
-        let freed =
-            txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
-        txn_context.pass_on(&self.surplus, &self.epochs);
-        txn_context.account(self.shared(slot));
-        let garbage = self.sum(|shared| &shared.garbage);
-        if freed == COLLECT_AT_LIMIT || garbage <= self.options.garbage_limit {
-            // There is more to free, or that was enough.
-            return;
-        }
-        // What is left of the surplus waits for the oldest transaction (X1). What
-        // transactions keep until their end is nobody else's to give up.
-        let own = txn_context.kept() as u64;
-        let doomed = match self.holder() {
-            _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
-            Some(holder) if !self.is_checkpoint(holder.0) => Some(holder),
-            _ => None,
-        };
-        if let Some((slot, published)) = doomed {
-            self.doom(slot, published);
-        }
-    }
-
-    /// Who holds back something of the surplus, the oldest if there are several: its
-    /// slot, and the era that it has published. Who began after all of it was retired
-    /// holds nothing back, and is not named.
-    fn holder(&self) -> Option<(usize, u64)> {
-        let first = self.surplus.first()?;
-        let (_, oldest) = self.epochs.oldest(None);
-        oldest.filter(|&(_, published)| published <= first)
-    }
-
-    /// Ends the transaction in this slot that has published this era.
-    fn doom(&self, slot: usize, published: u64) {
-        self.shared(slot).doomed.store(published + 1, Relaxed);
-    }
-
-    /// Whether a checkpoint is being written from this slot's snapshot.
-    fn is_checkpoint(&self, slot: usize) -> bool {
-        let label = self.shared(slot).label.load(Relaxed);
-        std::ptr::eq(label, &raw const CHECKPOINT)
-    }
-
-    /// Bytes that the database holds of the system.
-    fn held(&self) -> u64 {
-        // What is not in the heap's chunks has memory of its own.
-        let beside =
-            self.sum(|shared| &shared.allocated) as i64 - self.sum(|shared| &shared.pooled) as i64;
-        let lists = self.sum(|shared| &shared.lists) + self.surplus.lists();
-        self.heap.held() + beside.max(0) as u64 + lists
-    }
-
-    /// Memory is short: frees what can be freed, and gives the system back what slots
-    /// and the heap keep; whether there may be more to free. The caller has an open
-    /// transaction.
-    fn reclaim(&self, slot: usize, txn_context: &mut TxnContext) -> bool {
-        txn_context.leave(&self.surplus);
-        self.gather_surplus();
-        let freed =
-            txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
-        txn_context.pass_on(&self.surplus, &self.epochs);
-        txn_context.pool.trim();
-        self.heap.cool();
-        txn_context.account(self.shared(slot));
-        freed == COLLECT_AT_LIMIT
-    }
-
-    /// Puts what slots without a transaction keep into the surplus, and gives back
-    /// what they keep of chunks.
-    fn gather_surplus(&self) {
-        for slot in 0..self.epochs.used() {
-            if self.epochs.try_claim(slot) {
-                // SAFETY: the slot is claimed (E2).
-                let txn_context = unsafe { &mut *self.epochs.private(slot).get() };
-                txn_context.leave(&self.surplus);
-                txn_context.pool.trim();
-                txn_context.account(self.shared(slot));
-                self.epochs.release(slot);
-            }
-        }
     }
 
     /// The tables, locked. In a region, since the contexts of a worker share the lock

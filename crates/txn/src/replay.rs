@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::hook::{CommitSink, ReplayOp};
 use crate::key::KeyBuf;
+use crate::limits::Request;
 use crate::record::{self, Begin, Head, Record, RecordHead, Version};
 use crate::table::{IndexInner, IndexSet, TableId};
 use crate::tree::Spot;
@@ -58,10 +59,10 @@ impl Database {
 impl Transaction<'_> {
     fn replay(&self, set: &IndexSet, key: &[u8], row: Option<&[u8]>, ts: u64) {
         let table = set.table();
-        let beside = Record::size(key.len());
+        let version = Version::size(row.unwrap_or_default().len());
+        let request = Request::record(version, Record::size(key.len()));
         self.with(|txn_context| {
-            let bytes = Version::size(row.unwrap_or_default().len()) + beside;
-            self.db.make_room(self.slot, txn_context, bytes);
+            self.db.make_room(self.slot, txn_context, request);
             let spot = table.primary.spot(key, None);
             match spot.entry {
                 Some(record) => replace(txn_context, set, record, row, ts),

@@ -18,9 +18,10 @@ use std::time::Instant;
 
 use giveway_tier::Tier;
 
-use crate::database::{CHECK_EVERY, Inner, coarse_ms, count};
+use crate::database::{Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
+use crate::limits::{CHECK_EVERY, Request};
 use crate::node_set::{IndexRead, NodeSet};
 use crate::preemption;
 use crate::record::{self, Record, View};
@@ -292,8 +293,9 @@ impl<'db> Transaction<'db> {
         }
         let checked = self.with(|txn_context| {
             let due = txn_context.unchecked >= CHECK_EVERY && txn_context.notes() > NOTES_FREE;
+            let more = Request::beside(txn_context.unchecked.min(CHECK_EVERY));
             match due {
-                true => self.db.check_limits(self.slot, txn_context, 0),
+                true => self.db.check_limits(self.slot, txn_context, more),
                 false => Ok(()),
             }
         });

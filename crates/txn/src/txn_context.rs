@@ -205,6 +205,8 @@ pub(crate) struct TxnContext {
     pub(crate) row: Vec<u8>,
     /// Bytes allocated or noted since the memory limit was last looked at.
     pub(crate) unchecked: usize,
+    /// Whether that was near, so that every request is looked at.
+    pub(crate) tight: bool,
     /// Bytes allocated and freed since the slot's counters were last updated.
     allocated: i64,
     garbage: i64,
@@ -254,6 +256,7 @@ impl TxnContext {
             spans: Vec::new(),
             row: Vec::new(),
             unchecked: 0,
+            tight: false,
             allocated: 0,
             garbage: 0,
             fresh: Vec::new(),
@@ -286,6 +289,20 @@ impl TxnContext {
         clear(&mut self.spans);
         clear(&mut self.row);
         self.fresh.shrink_to(LIST_KEPT);
+    }
+
+    /// Gives back the memory of the lists beyond what is in them, and what the pool keeps
+    /// of chunks.
+    pub(crate) fn shrink(&mut self) {
+        self.reads.shrink_to_fit();
+        self.node_set.shrink();
+        self.writes.shrink_to_fit();
+        self.spans.shrink_to_fit();
+        self.row.shrink_to_fit();
+        self.fresh.shrink_to_fit();
+        self.limbo.shrink_to_fit();
+        self.taken.shrink_to_fit();
+        self.pool.trim();
     }
 
     /// Notes that a record was read; once, if it was just read.

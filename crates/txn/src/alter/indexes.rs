@@ -54,6 +54,7 @@ use crate::database::{Catalog, Database};
 use crate::error::{Error, Result, SchemaError};
 use crate::hook::SchemaChange;
 use crate::key::{KeyBuf, Span};
+use crate::limits::Request;
 use crate::preemption::{self, Writer};
 use crate::record::{self, IndexEntry, Record, RecordHead};
 use crate::schema::{IndexSchema, Schema};
@@ -477,7 +478,8 @@ impl Transaction<'_> {
             let key = unsafe { record.bytes() };
             // No key is much longer than its row.
             let bytes = IndexEntry::size(row.len() + key.len());
-            self.db.may_grow(self.slot, txn_context, bytes)?;
+            self.db
+                .may_grow(self.slot, txn_context, Request::beside(bytes))?;
             txn_context.cover(index, record, row);
             txn_context.seal(&self.db.epochs);
             Ok(())
@@ -496,7 +498,8 @@ impl Transaction<'_> {
         key.push(unsafe { record.bytes() });
         self.with(|txn_context| {
             let bytes = IndexEntry::size(key.as_slice().len());
-            self.db.make_room(self.slot, txn_context, bytes);
+            self.db
+                .make_room(self.slot, txn_context, Request::beside(bytes));
             txn_context.begin_span(index, record, key.as_slice());
         });
     }
