@@ -42,7 +42,9 @@ pub struct Options {
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
     /// rest is ended with [`Error::SnapshotTooOld`]. Not a checkpoint: under steady
-    /// updates none would ever be completed. It is ended at the memory limit.
+    /// updates none would ever be completed. It is ended at the memory limit. Where
+    /// `memory_limit` is lower, it counts too: in its last eighth, whoever holds back
+    /// another eighth is ended.
     pub garbage_limit: u64,
 }
 

@@ -23,6 +23,10 @@
 //! each may be the one that needs a chunk; those for which its pool has objects cost three
 //! comparisons.
 //!
+//! Who holds back much of the memory, an eighth, is ended when the last eighth is being used,
+//! whatever `garbage_limit` says: a limit on memory below it would otherwise let one
+//! forgotten reader keep all writers out.
+//!
 //! Known weakness: a slot that is not tight takes 64 KiB before it looks again, in the
 //! worst case a chunk for each size of objects. Lists of transactions, inner nodes and
 //! index entries are seen when they have been taken, and so is a row's copy while it is
@@ -42,6 +46,9 @@ const COLLECT_AT_LIMIT: usize = 1024;
 /// beyond it, free room in chunks may still be used: what was taken without being asked
 /// for, like tombstones and lists, may have exceeded it.
 const BEYOND: u64 = 16;
+/// In the last part of so many of memory, whoever holds back more than such a part is
+/// ended. So a reader that goes on notices before writers are refused.
+const NEAR: u64 = 8;
 
 /// Memory that a write is about to take.
 #[derive(Clone, Copy, Default)]
@@ -151,24 +158,48 @@ impl Inner {
         if self.garbage() > self.options.garbage_limit {
             self.limit_garbage(slot, txn_context);
         }
+        let limit = self.options.memory_limit;
+        if self.held() > limit - limit / NEAR && self.is_much_held_back() {
+            let is_more = self.free_garbage(slot, txn_context);
+            if !is_more && self.is_much_held_back() {
+                self.end_holder(slot, false);
+            }
+        }
         while !self.has_room(txn_context, request) && self.reclaim(slot, txn_context) {}
         if !self.has_room(txn_context, request) {
-            if let Some((slot, published)) = self.holder()
-                && self.is_checkpoint(slot)
-            {
-                self.doom(slot, published);
-            }
+            self.end_holder(slot, true);
             return Err(Error::OutOfMemory {
                 used: self.held(),
-                limit: self.options.memory_limit,
+                limit,
                 garbage: self.garbage(),
             });
         }
-        let limit = self.options.memory_limit;
         let margin = (limit / BEYOND).max(4 * CHECK_EVERY as u64);
         txn_context.tight = self.held() + request.needs(txn_context) + margin > limit;
         txn_context.unchecked = if txn_context.tight { CHECK_EVERY } else { 0 };
         Ok(())
+    }
+
+    /// Whether old transactions keep much of the memory from writers. Only after garbage
+    /// was freed is what is left held back.
+    fn is_much_held_back(&self) -> bool {
+        self.surplus.bytes() > self.options.memory_limit / NEAR
+    }
+
+    /// Ends whoever holds back so much that others find no memory, unless it is the caller;
+    /// a checkpoint only if writers are refused, since under steady updates none would
+    /// ever be completed, but then for anything that it holds back.
+    fn end_holder(&self, slot: usize, refused: bool) {
+        let Some((holder, published)) = self.holder() else {
+            return;
+        };
+        let ends = match self.is_checkpoint(holder) {
+            true => refused,
+            false => self.is_much_held_back(),
+        };
+        if ends && holder != slot {
+            self.doom(holder, published);
+        }
     }
 
     /// Whether what the database would hold with this is within the limit, or would be no

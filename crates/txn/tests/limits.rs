@@ -183,6 +183,42 @@ fn slots_without_a_transaction_hold_no_memory_that_others_need() {
     }
 }
 
+/// Before writers are refused for what it holds back, if it goes on.
+#[test]
+fn a_reader_that_holds_back_memory_is_ended_whatever_garbage_limit_says() {
+    let (db, table) = database(Options {
+        memory_limit: 8 << 20,
+        ..Options::default()
+    });
+    for id in 0..100 {
+        insert(&db, &table, id, "").unwrap();
+    }
+    let mut reader = Some(db.begin(TxnOptions::read_only()).unwrap());
+    let data = "x".repeat(1000);
+    for round in 0..300 {
+        for id in 0..100 {
+            set(&db, &table, id, &data).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        if let Some(txn) = &reader
+            && let Err(error) = txn.get(&table, 1)
+        {
+            assert_eq!(error, Error::SnapshotTooOld);
+            reader = None;
+        }
+    }
+    assert!(reader.is_none());
+    // One that does not go on keeps what it has, and is ended when it does.
+    let reader = db.begin(TxnOptions::read_only()).unwrap();
+    let refused = (0..20_000).find_map(|round| set(&db, &table, round % 100, &data).err());
+    assert!(
+        matches!(refused, Some(Error::OutOfMemory { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(reader.get(&table, 1).err(), Some(Error::SnapshotTooOld));
+    drop(reader);
+    set(&db, &table, 1, &data).unwrap();
+}
+
 #[test]
 fn the_oldest_snapshot_is_reported_and_then_aborted() {
     let (db, table) = database(Options {
