@@ -25,6 +25,8 @@ use crate::txn_context::TxnContext;
 /// After so many conflicts in a row with transactions that are paused below it, on the
 /// same worker, a transaction lets what it preempted go on before it tries again.
 const YIELD_AFTER: u32 = 3;
+/// So many attempts in a row end because they held back too much garbage.
+const TOO_OLD_AT_MOST: u32 = 3;
 /// Between two attempts at a transaction at most this passes.
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
 /// The label of the engine's own long reader, by whose address it is known.
@@ -41,7 +43,8 @@ pub struct Options {
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
-    /// rest is ended with [`Error::SnapshotTooOld`]. Not a checkpoint: under steady
+    /// rest is ended with [`Error::SnapshotTooOld`]; one that has made most of it itself
+    /// gets [`Error::TooMuchGarbage`]. Not a checkpoint: under steady
     /// updates none would ever be completed. It is ended at the memory limit. Where
     /// `memory_limit` is lower, it counts too: in its last eighth, whoever holds back
     /// another eighth is ended.
@@ -329,6 +332,11 @@ impl Database {
     /// Runs a transaction and commits it; again if it has met a conflict, until
     /// its deadline. The function may run several times. Errors that it returns
     /// abort the transaction, and end the attempts unless they are retryable.
+    ///
+    /// # Errors
+    /// Those of the last attempt; [`Error::Timeout`] at the deadline; and
+    /// [`Error::SnapshotTooOld`] after three attempts in a row that were ended so: what takes
+    /// so long that others need the memory takes as long the next time.
     pub fn run<T>(
         &self,
         options: TxnOptions,
@@ -346,7 +354,7 @@ impl Database {
         options: TxnOptions,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T>,
     ) -> Result<(T, Committed)> {
-        let mut below = 0;
+        let (mut below, mut too_old) = (0, 0);
         let mut pause = Duration::from_nanos(500);
         loop {
             let attempt = self.begin(options.clone()).and_then(|txn| {
@@ -357,6 +365,13 @@ impl Database {
                 Err(error) if error.is_retryable() => error,
                 done => return done,
             };
+            too_old = match error {
+                Error::SnapshotTooOld => too_old + 1,
+                _ => 0,
+            };
+            if too_old == TOO_OLD_AT_MOST {
+                return Err(error);
+            }
             if options
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline)

@@ -156,7 +156,7 @@ impl Inner {
         }
         txn_context.account(self.shared(slot));
         if self.garbage() > self.options.garbage_limit {
-            self.limit_garbage(slot, txn_context);
+            self.limit_garbage(slot, txn_context)?;
         }
         let limit = self.options.memory_limit;
         if self.held() > limit - limit / NEAR && self.is_much_held_back() {
@@ -218,23 +218,27 @@ impl Inner {
 
     /// There is too much garbage: frees what can be freed, and if that is all,
     /// ends who holds the rest back. The caller has an open transaction.
-    fn limit_garbage(&self, slot: usize, txn_context: &mut TxnContext) {
+    ///
+    /// # Errors
+    /// If most of it is the caller's own.
+    fn limit_garbage(&self, slot: usize, txn_context: &mut TxnContext) -> Result<()> {
         let is_more = self.free_garbage(slot, txn_context);
-        let garbage = self.garbage();
-        if is_more || garbage <= self.options.garbage_limit {
-            return;
+        let (garbage, limit) = (self.garbage(), self.options.garbage_limit);
+        if is_more || garbage <= limit {
+            return Ok(());
         }
         // What is left of the surplus waits for the oldest transaction (X1). What
         // transactions keep until their end is nobody else's to give up.
-        let own = txn_context.kept() as u64;
-        let doomed = match self.holder() {
-            _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
-            Some(holder) if !self.is_checkpoint(holder.0) => Some(holder),
-            _ => None,
-        };
-        if let Some((slot, published)) = doomed {
-            self.doom(slot, published);
+        let own = txn_context.own_garbage() as u64;
+        if own > garbage / 2 {
+            return Err(Error::TooMuchGarbage { own, limit });
         }
+        if let Some((holder, published)) = self.holder()
+            && !self.is_checkpoint(holder)
+        {
+            self.doom(holder, published);
+        }
+        Ok(())
     }
 
     /// Who holds back something of the surplus, the oldest if there are several: its

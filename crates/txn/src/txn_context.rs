@@ -334,9 +334,9 @@ impl TxnContext {
             + surplus::memory(&self.limbo) as usize
     }
 
-    /// Bytes of what the slot keeps that will come free.
-    pub(crate) fn kept(&self) -> usize {
-        self.fresh_bytes + self.limbo_bytes
+    /// Bytes that the open transaction has retired itself. It alone can give them up.
+    pub(crate) fn own_garbage(&self) -> usize {
+        self.fresh_bytes
     }
 
     /// Bytes were allocated.
@@ -492,6 +492,10 @@ impl TxnContext {
         but: Option<usize>,
         most: usize,
     ) -> usize {
+        // What an open transaction has retired itself stays apart until its end: it would
+        // hold that back, and be taken for a part of what others do.
+        let own = std::mem::take(&mut self.fresh);
+        let own_bytes = std::mem::take(&mut self.fresh_bytes);
         let mut count = 0;
         while count < most {
             let some = (most - count).min(surplus::AT_ONCE);
@@ -507,6 +511,7 @@ impl TxnContext {
                 break;
             }
         }
+        (self.fresh, self.fresh_bytes) = (own, own_bytes);
         count
     }
 

@@ -106,7 +106,10 @@ fn a_transaction_above_the_garbage_limit_is_aborted_and_no_other() {
         });
         update.err()
     });
-    assert_eq!(error, Some(Error::SnapshotTooOld));
+    assert!(
+        matches!(error, Some(Error::TooMuchGarbage { .. })),
+        "{error:?}"
+    );
     drop(greedy);
     assert!(reader.get(&table, 1).unwrap().is_some());
     reader.commit().unwrap();
@@ -143,4 +146,41 @@ fn memory_comes_free_beside_readers_that_overlap() {
     let held = db.stats().held_bytes;
     assert!(held < full / 2, "{held} of {full} bytes");
     reader.commit().unwrap();
+}
+
+#[test]
+fn a_transaction_that_makes_too_much_garbage_itself_is_not_repeated() {
+    let (db, table) = database();
+    let mut attempts = 0;
+    let options = TxnOptions::default().deadline(Instant::now() + Duration::from_secs(10));
+    let greedy = db.run(options, |txn| {
+        attempts += 1;
+        (0..10_000).try_for_each(|_| {
+            txn.update(&table, 1, |row| {
+                row.set_bytes(1, &[4; 900]);
+            })
+        })
+    });
+    assert!(
+        matches!(greedy, Err(Error::TooMuchGarbage { limit: LIMIT, own }) if own > LIMIT / 2),
+        "{greedy:?}"
+    );
+    assert_eq!(attempts, 1);
+}
+
+#[test]
+fn a_transaction_that_is_ended_each_time_is_not_repeated_for_ever() {
+    let (db, table) = database();
+    let mut attempts = 0;
+    let options = TxnOptions::read_only().deadline(Instant::now() + Duration::from_secs(10));
+    let report = db.run(options, |txn| {
+        attempts += 1;
+        loop {
+            updates(&db, &table, 10);
+            txn.get(&table, 0)?;
+        }
+        #[expect(unreachable_code, reason = "the type of the result")]
+        Ok(())
+    });
+    assert_eq!((report, attempts), (Err(Error::SnapshotTooOld), 3));
 }
