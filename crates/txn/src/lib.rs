@@ -107,6 +107,12 @@ pub use column::{Column, Type};
 pub use database::{Database, Options};
 pub use durable::Checkpoint;
 pub use error::{Error, Result, SchemaError};
+// The words of the interface, and what runs and allocates for it, so that a program needs
+// no second package for them.
+pub use giveway_preempt::{
+    BuildError, Level, LevelStats, Levels, Metric, Policy, Pool, PoolBuilder, PoolStats,
+    RegionAlloc, Summary, TaskError, Tier, Weight,
+};
 pub use key::{Encoder, Key, KeyRange, Part};
 pub use log::{
     Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Failure, Flaw, LogStats,
