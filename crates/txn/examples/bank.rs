@@ -17,12 +17,10 @@ use std::error::Error;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use giveway_preempt::{Level, Metric, Policy, Pool, RegionAlloc};
-use giveway_tier::Tier;
 use giveway_txn::Direction::Forward;
 use giveway_txn::{
-    Database, DurabilityOptions, Executor, KeyRange, Options, Result, Schema, Submission, Table,
-    Ticket, Transaction, TxnOptions, Type,
+    Database, DurabilityOptions, Executor, KeyRange, Level, Metric, Options, Policy, Pool,
+    RegionAlloc, Result, Schema, Submission, Table, Ticket, Tier, Transaction, TxnOptions, Type,
 };
 
 #[global_allocator]

@@ -1,5 +1,4 @@
-//! The database: its tables, its clock, its limits; and running transactions in
-//! it until they succeed.
+//! The database: its tables; and running transactions in it until they succeed.
 
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -26,14 +25,10 @@ use crate::txn_context::TxnContext;
 /// After so many conflicts in a row with transactions that are paused below it, on the
 /// same worker, a transaction lets what it preempted go on before it tries again.
 const YIELD_AFTER: u32 = 3;
+/// So many attempts in a row end because they held back too much garbage.
+const TOO_OLD_AT_MOST: u32 = 3;
 /// Between two attempts at a transaction at most this passes.
 const LONGEST_PAUSE: Duration = Duration::from_micros(200);
-/// Memory limits are looked at whenever this much was allocated.
-pub(crate) const CHECK_EVERY: usize = 64 << 10;
-/// Pieces of garbage that are freed whenever a limit is found exceeded. Smaller ones
-/// than this leaves of [`CHECK_EVERY`] there are not.
-const COLLECT_AT_LIMIT: usize = 1024;
-
 /// The label of the engine's own long reader, by whose address it is known.
 pub(crate) static CHECKPOINT: &str = "checkpoint";
 
@@ -41,13 +36,18 @@ pub(crate) static CHECKPOINT: &str = "checkpoint";
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Bytes for rows, versions, indexes and what transactions note, as the database
-    /// holds them of the system: [`Stats::held_bytes`]. Writes beyond it fail with
-    /// [`Error::OutOfMemory`]; deletes do not. Looked at every 64 KiB per worker.
+    /// holds them of the system: [`Stats::held_bytes`]. Writes that need more of the
+    /// system fail with [`Error::OutOfMemory`]. Deletes do not, nor writes for which
+    /// deleted rows have left room, nor opening a database that has more. Looked at every
+    /// 64 KiB per worker, near the limit at each write.
     pub memory_limit: u64,
     /// Bytes for what only old snapshots need. Beyond it, what no snapshot needs is
     /// freed; if that is not enough, the transaction that holds back most of the
-    /// rest is ended with [`Error::SnapshotTooOld`]. Not a checkpoint: under steady
-    /// updates none would ever be completed. It is ended at the memory limit.
+    /// rest is ended with [`Error::SnapshotTooOld`]; one that has made most of it itself
+    /// gets [`Error::TooMuchGarbage`]. Not a checkpoint: under steady
+    /// updates none would ever be completed. It is ended at the memory limit. Where
+    /// `memory_limit` is lower, it counts too: in its last eighth, whoever holds back
+    /// another eighth is ended.
     pub garbage_limit: u64,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Inner {
     pub(crate) sink: OnceLock<Arc<dyn CommitSink>>,
     /// What slots could not free in time.
     pub(crate) surplus: Surplus,
-    heap: Arc<Heap>,
+    pub(crate) heap: Arc<Heap>,
 }
 
 /// The tables of a database.
@@ -156,9 +156,11 @@ pub(crate) struct Shared {
     /// Who holds it.
     pub(crate) label: AtomicPtr<&'static str>,
     pub(crate) tier: AtomicU8,
+    /// The last commit that it saw when it began.
+    pub(crate) snapshot: AtomicU64,
     /// Since when, in ms of the coarse clock.
     pub(crate) since_ms: AtomicU64,
-    /// The snapshot whose holder must stop, plus one; 0 if none.
+    /// The era that the holder who must stop has published, plus one; 0 if none.
     pub(crate) doomed: AtomicU64,
     /// What has happened in it; written by the holder alone.
     pub(crate) allocated: AtomicI64,
@@ -184,6 +186,7 @@ impl Shared {
         CachePadded::new(Shared {
             label: AtomicPtr::new(std::ptr::null_mut()),
             tier: AtomicU8::new(0),
+            snapshot: AtomicU64::new(0),
             since_ms: AtomicU64::new(0),
             doomed: AtomicU64::new(0),
             allocated: AtomicI64::new(0),
@@ -240,132 +243,12 @@ impl Inner {
             .map(|shared| &**shared)
     }
 
-    fn sum(&self, of: impl Fn(&Shared) -> &AtomicI64) -> u64 {
+    pub(crate) fn sum(&self, of: impl Fn(&Shared) -> &AtomicI64) -> u64 {
         let sum: i64 = self
             .all_shared()
             .map(|shared| of(shared).load(Relaxed))
             .sum();
         sum.max(0) as u64
-    }
-
-    /// Whether the database may take this many bytes more, of which
-    /// `txn_context` is told.
-    #[inline]
-    pub(crate) fn may_grow(
-        &self,
-        slot: usize,
-        txn_context: &mut TxnContext,
-        bytes: usize,
-    ) -> Result<()> {
-        txn_context.unchecked += bytes;
-        if txn_context.unchecked < CHECK_EVERY {
-            return Ok(());
-        }
-        self.check_limits(slot, txn_context)
-    }
-
-    #[cold]
-    pub(crate) fn check_limits(&self, slot: usize, txn_context: &mut TxnContext) -> Result<()> {
-        txn_context.account(self.shared(slot));
-        if self.sum(|shared| &shared.garbage) > self.options.garbage_limit {
-            self.limit_garbage(slot, txn_context);
-        }
-        let mut used = self.held();
-        if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
-            self.reclaim(slot, txn_context);
-            used = self.held();
-        }
-        let garbage = self.sum(|shared| &shared.garbage);
-        if used + txn_context.unchecked.min(CHECK_EVERY) as u64 > self.options.memory_limit {
-            if let (_, Some((slot, published))) = self.epochs.oldest(None)
-                && self.is_checkpoint(slot)
-            {
-                self.doom(slot, published);
-            }
-            return Err(Error::OutOfMemory {
-                used,
-                limit: self.options.memory_limit,
-                garbage,
-            });
-        }
-        txn_context.unchecked = 0;
-        Ok(())
-    }
-
-    /// There is too much garbage: frees what can be freed, and if that is all,
-    /// ends who holds the rest back. The caller has an open transaction.
-    fn limit_garbage(&self, slot: usize, txn_context: &mut TxnContext) {
-        txn_context.leave(&self.surplus);
-        self.gather_surplus();
-        let freed =
-            txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
-        txn_context.pass_on(&self.surplus, &self.epochs);
-        txn_context.account(self.shared(slot));
-        let garbage = self.sum(|shared| &shared.garbage);
-        if freed == COLLECT_AT_LIMIT || garbage <= self.options.garbage_limit {
-            // There is more to free, or that was enough.
-            return;
-        }
-        // What is left of the surplus waits for the oldest snapshot (X1). What
-        // transactions keep until their end is nobody else's to give up.
-        let (_, holder) = self.epochs.oldest(None);
-        let own = txn_context.kept() as u64;
-        let held = self.surplus.bytes();
-        let doomed = match holder {
-            _ if own > garbage / 2 => Some((slot, self.epochs.published(slot))),
-            Some(holder) if held > 0 && !self.is_checkpoint(holder.0) => Some(holder),
-            _ => None,
-        };
-        if let Some((slot, published)) = doomed {
-            self.doom(slot, published);
-        }
-    }
-
-    /// Ends the transaction in this slot that has published this snapshot.
-    fn doom(&self, slot: usize, published: u64) {
-        self.shared(slot).doomed.store(published + 1, Relaxed);
-    }
-
-    /// Whether a checkpoint is being written from this slot's snapshot.
-    fn is_checkpoint(&self, slot: usize) -> bool {
-        let label = self.shared(slot).label.load(Relaxed);
-        std::ptr::eq(label, &raw const CHECKPOINT)
-    }
-
-    /// Bytes that the database holds of the system.
-    fn held(&self) -> u64 {
-        // What is not in the heap's chunks has memory of its own.
-        let beside =
-            self.sum(|shared| &shared.allocated) as i64 - self.sum(|shared| &shared.pooled) as i64;
-        let lists = self.sum(|shared| &shared.lists) + self.surplus.lists();
-        self.heap.held() + beside.max(0) as u64 + lists
-    }
-
-    /// Memory is short: frees what can be freed, and gives the system back what slots
-    /// and the heap keep. The caller has an open transaction.
-    fn reclaim(&self, slot: usize, txn_context: &mut TxnContext) {
-        txn_context.leave(&self.surplus);
-        self.gather_surplus();
-        txn_context.collect_surplus(&self.surplus, &self.epochs, None, COLLECT_AT_LIMIT);
-        txn_context.pass_on(&self.surplus, &self.epochs);
-        txn_context.pool.trim();
-        self.heap.cool();
-        txn_context.account(self.shared(slot));
-    }
-
-    /// Puts what slots without a transaction keep into the surplus, and gives back
-    /// what they keep of chunks.
-    fn gather_surplus(&self) {
-        for slot in 0..self.epochs.used() {
-            if self.epochs.try_claim(slot) {
-                // SAFETY: the slot is claimed (E2).
-                let txn_context = unsafe { &mut *self.epochs.private(slot).get() };
-                txn_context.leave(&self.surplus);
-                txn_context.pool.trim();
-                txn_context.account(self.shared(slot));
-                self.epochs.release(slot);
-            }
-        }
     }
 
     /// The tables, locked. In a region, since the contexts of a worker share the lock
@@ -449,6 +332,11 @@ impl Database {
     /// Runs a transaction and commits it; again if it has met a conflict, until
     /// its deadline. The function may run several times. Errors that it returns
     /// abort the transaction, and end the attempts unless they are retryable.
+    ///
+    /// # Errors
+    /// Those of the last attempt; [`Error::Timeout`] at the deadline; and
+    /// [`Error::SnapshotTooOld`] after three attempts in a row that were ended so: what takes
+    /// so long that others need the memory takes as long the next time.
     pub fn run<T>(
         &self,
         options: TxnOptions,
@@ -466,7 +354,7 @@ impl Database {
         options: TxnOptions,
         mut body: impl FnMut(&Transaction<'_>) -> Result<T>,
     ) -> Result<(T, Committed)> {
-        let mut below = 0;
+        let (mut below, mut too_old) = (0, 0);
         let mut pause = Duration::from_nanos(500);
         loop {
             let attempt = self.begin(options.clone()).and_then(|txn| {
@@ -477,6 +365,13 @@ impl Database {
                 Err(error) if error.is_retryable() => error,
                 done => return done,
             };
+            too_old = match error {
+                Error::SnapshotTooOld => too_old + 1,
+                _ => 0,
+            };
+            if too_old == TOO_OLD_AT_MOST {
+                return Err(error);
+            }
             if options
                 .deadline
                 .is_some_and(|deadline| Instant::now() >= deadline)
@@ -537,11 +432,11 @@ impl Database {
             active: (0..used)
                 .filter(|&slot| inner.epochs.is_claimed(slot))
                 .count(),
-            oldest: oldest.map(|(slot, snapshot)| {
+            oldest: oldest.map(|(slot, _)| {
                 let shared = inner.shared(slot);
                 let label = shared.label.load(Relaxed);
                 OldestSnapshot {
-                    snapshot,
+                    snapshot: shared.snapshot.load(Relaxed),
                     // SAFETY: null, or from a `&'static &'static str`.
                     label: unsafe { label.as_ref() }.copied().unwrap_or_default(),
                     tier: match shared.tier.load(Relaxed) {

@@ -71,8 +71,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Durability`] if the directory is open elsewhere or damaged, or if
-    /// the system refuses something; [`Error::OutOfMemory`] if the database does
-    /// not fit its limit.
+    /// the system refuses something. Never [`Error::OutOfMemory`]: a database that
+    /// has more than [`Options::memory_limit`] is opened, and rows can be deleted.
     pub fn open(
         directory: impl AsRef<Path>,
         options: Options,

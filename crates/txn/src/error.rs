@@ -7,13 +7,14 @@
 //! | `DuplicateKey`, `UniqueViolation`, `NotFound` | decides; the transaction is as it was before the operation |
 //! | `TableDropped` | runs the transaction without the table |
 //! | `OutOfMemory` | ends old snapshots, deletes rows, or raises the limit |
+//! | `TooMuchGarbage` | writes the same rows less often in one transaction, or raises the limit |
 //! | `Timeout` | gives up, as it asked to |
 //! | `Schema` | corrects its program |
 //! | `NotRun` | submits the transaction again, if it was not the one that panicked |
 //! | `Durability` | does what [`DurabilityError`] says, mostly about the disk |
 //!
-//! A transaction that has met an error of the first, fourth, fifth or sixth row can
-//! only be aborted: its further operations fail in the same way.
+//! A transaction that has met an error of the first, fourth, fifth, sixth or seventh
+//! row can only be aborted: its further operations fail in the same way.
 
 use std::sync::Arc;
 
@@ -102,6 +103,18 @@ pub enum Error {
         limit: u64,
         /// Bytes in use by versions and nodes that only old snapshots need.
         garbage: u64,
+    },
+    /// The transaction has replaced so much of what it wrote itself that most of the
+    /// garbage is its own. It would be so again; it must abort.
+    #[error(
+        "the transaction has replaced {own} bytes of its own writes, and garbage_limit is \
+         {limit}: write the same rows less often in one transaction, or raise the limit"
+    )]
+    TooMuchGarbage {
+        /// Bytes of versions that it has made and replaced.
+        own: u64,
+        /// [`Options::garbage_limit`](crate::Options::garbage_limit).
+        limit: u64,
     },
     /// The transaction's deadline has passed.
     #[error("the transaction's deadline has passed")]

@@ -45,7 +45,7 @@
 //! page until all of its chunks are used again.
 //!
 //! Known weakness: one object in use keeps its chunk for its size, and so do the
-//! few that each pool holds back. Addresses are unmapped only when the database
+//! few that each pool holds back, until memory is short (`trim`). Addresses are unmapped only when the database
 //! ends.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -78,7 +78,13 @@ const KEPT: (usize, usize) = (16, 16);
 fn class(layout: Layout) -> usize {
     let (size, align) = (layout.size(), layout.align());
     debug_assert!(align <= GRAIN || align <= HEADER && size.is_multiple_of(align));
-    size.div_ceil(GRAIN)
+    class_of(size)
+}
+
+/// Where objects of so many bytes are.
+#[inline]
+fn class_of(bytes: usize) -> usize {
+    bytes.div_ceil(GRAIN)
 }
 
 /// Free objects of a class that change owners together, half a chunk at most; a pool
@@ -434,6 +440,11 @@ impl Heap {
         self.with(|shared| shared.take_one(class(layout)))
     }
 
+    /// Whether there is memory for an object of this class in chunks that it holds.
+    fn has_room(&self, class: usize) -> bool {
+        self.with(|shared| !shared.partial[class].is_empty() || !shared.warm.is_empty())
+    }
+
     /// Gives the system all memory that is not in use.
     pub(crate) fn cool(&self) {
         self.with(|shared| shared.cool(0));
@@ -555,14 +566,42 @@ impl Pool {
         }
     }
 
-    /// Gives the heap back what the pool keeps of chunks that others may want.
+    /// Whether it has an object of so many bytes at hand, or room for one.
+    pub(crate) fn has(&self, bytes: usize) -> bool {
+        let class = class_of(bytes);
+        let stock = self.stocks.get(class);
+        bytes == 0
+            || bytes <= LARGEST
+                && stock.is_some_and(|stock| {
+                    stock.list.length > 0 || stock.fresh.bytes >= class * GRAIN
+                })
+    }
+
+    /// Bytes that the heap would hold more of the system for an object of so many bytes:
+    /// those of a chunk, or none if there is room in those that it holds. Others may take
+    /// that first. Of an object that is too large for the heap, its own.
+    pub(crate) fn needs(&self, bytes: usize) -> usize {
+        match bytes {
+            _ if bytes > LARGEST => bytes,
+            _ if self.has(bytes) || self.heap.has_room(class_of(bytes)) => 0,
+            _ => CHUNK,
+        }
+    }
+
+    /// Gives the heap back what the pool keeps of chunks that others may want: objects
+    /// that are free, and what was never in an object, as objects. A batch at a time, so
+    /// that nobody waits long for the heap.
     pub(crate) fn trim(&mut self) {
-        for stock in &mut self.stocks {
-            if stock.list.length > 0 {
+        for (class, stock) in self.stocks.iter_mut().enumerate() {
+            let mut next = || {
+                let object = stock.list.pop();
+                object.or_else(|| stock.fresh.take(class * GRAIN).filter(|_| class > 0))
+            };
+            while let Some(first) = next() {
                 self.heap.with(|shared| {
-                    while let Some(object) = stock.list.pop() {
-                        shared.give(object);
-                    }
+                    shared.give(first);
+                    let rest = std::iter::from_fn(&mut next).take(batch(class));
+                    rest.for_each(|object| shared.give(object));
                 });
             }
         }
@@ -701,6 +740,51 @@ mod tests {
         }
         let blocks = heap.with(|shared| shared.blocks.len());
         assert!(blocks <= 2, "{blocks} blocks for a hundred objects");
+    }
+
+    /// A pool that gives back what it keeps gives back all of it: also the rest of a chunk
+    /// of which it has used little.
+    #[test]
+    fn a_pool_that_is_trimmed_keeps_no_chunk() {
+        if LARGEST == 0 {
+            // All objects are the global allocator's.
+            return;
+        }
+        let heap: Arc<Heap> = Arc::default();
+        let (mut pool, mut other) = (Pool::new(&heap), Pool::new(&heap));
+        let layout = |bytes| Layout::from_size_align(bytes, 8).unwrap();
+        let sizes = (16..=1024).step_by(16);
+        let objects: Vec<_> = sizes
+            .clone()
+            .map(|bytes| pool.take(layout(bytes)))
+            .collect();
+        let full = heap.held();
+        pool.trim();
+        // What it does not use of its chunks is room for others.
+        assert!(
+            sizes
+                .clone()
+                .all(|bytes| !pool.has(bytes) && other.needs(bytes) == 0)
+        );
+        let more: Vec<_> = sizes
+            .clone()
+            .map(|bytes| other.take(layout(bytes)))
+            .collect();
+        assert_eq!(heap.held(), full);
+        for ((one, two), bytes) in objects.into_iter().zip(more).zip(sizes) {
+            // SAFETY: taken above, with this layout.
+            unsafe {
+                pool.give(one, layout(bytes));
+                other.give(two, layout(bytes));
+            }
+        }
+        pool.trim();
+        other.trim();
+        heap.cool();
+        assert_eq!(heap.held(), 0);
+        assert_eq!(pool.needs(100), CHUNK);
+        assert_eq!(pool.needs(0), 0);
+        assert_eq!(pool.needs(LARGEST + 1), LARGEST + 1);
     }
 
     /// What one size no longer needs, another gets, and the system what is too much.

@@ -53,7 +53,7 @@
 //! | `column`, `layout`, `schema`, `value`, `row`, `key` | What is a table, a row, a key? |
 //! | `latch`, `gate`, `tree` | Where is a key? |
 //! | `epoch`, `txn_status`, `record` | Which version does a transaction see, and how long does a version live? |
-//! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `stats` | What does a transaction work with? |
+//! | `prefetch_cache`, `txn_context`, `surplus`, `table`, `database`, `limits`, `stats` | What does a transaction work with? |
 //! | `txn`, `node_set`, `scan`, `claims`, `unique`, `write`, `commit` | What does it do? |
 //! | `alter`, `teardown` | How does the schema change? |
 //! | `hook`, `replay` | Where does durability come in? |
@@ -75,6 +75,7 @@ mod hook;
 mod key;
 mod latch;
 mod layout;
+mod limits;
 mod log;
 mod node_set;
 mod preemption;
@@ -106,6 +107,12 @@ pub use column::{Column, Type};
 pub use database::{Database, Options};
 pub use durable::Checkpoint;
 pub use error::{Error, Result, SchemaError};
+// The words of the interface, and what runs and allocates for it, so that a program needs
+// no second package for them.
+pub use giveway_preempt::{
+    BuildError, Level, LevelStats, Levels, Metric, Policy, Pool, PoolBuilder, PoolStats,
+    RegionAlloc, Summary, TaskError, Tier, Weight,
+};
 pub use key::{Encoder, Key, KeyRange, Part};
 pub use log::{
     Directory, Disk, DiskFile, DurabilityError, DurabilityOptions, Failure, Flaw, LogStats,

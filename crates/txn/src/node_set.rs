@@ -91,6 +91,12 @@ impl NodeSet {
         self.bounds.shrink_to(LIST_KEPT);
     }
 
+    /// Gives back the memory beyond what is in it.
+    pub(crate) fn shrink(&mut self) {
+        self.entries.shrink_to_fit();
+        self.bounds.shrink_to_fit();
+    }
+
     /// Adds the part of the leaf from a key up to another, which was scanned.
     pub(crate) fn add_range(
         &mut self,

@@ -43,17 +43,25 @@ fn only_a_commit_up_to_the_limit_counts() {
 }
 
 #[test]
-fn the_oldest_snapshot_holds_back_what_it_might_need() {
+fn the_oldest_transaction_holds_back_what_was_retired_since_it_began() {
     let epochs: Epochs<()> = Epochs::new(|| ());
     assert_eq!(epochs.draw(), 1);
+    let before = epochs.stamp();
     let (old, snapshot) = epochs.claim(0).unwrap();
     assert_eq!(snapshot, 1);
-    assert_eq!(epochs.draw(), 2);
-    let (young, _) = epochs.claim(0).unwrap();
+    // Nobody has committed since, and nobody need.
+    assert!(before < epochs.oldest(None).0);
+    let between = epochs.stamp();
+    let (young, snapshot) = epochs.claim(0).unwrap();
+    assert_eq!(snapshot, 1);
     assert_ne!(old, young);
-    assert_eq!(epochs.oldest(None), (1, Some((old, 1))));
+    let published = epochs.published(old);
+    assert_eq!(epochs.oldest(None), (published, Some((old, published))));
+    assert!(between >= published);
     epochs.release(old);
-    assert_eq!(epochs.oldest(None), (2, Some((young, 2))));
+    let published = epochs.published(young);
+    assert_eq!(epochs.oldest(None), (published, Some((young, published))));
+    assert!(between < published);
     epochs.release(young);
     assert_eq!(epochs.oldest(None), (u64::MAX, None));
 }
@@ -65,6 +73,25 @@ fn a_claim_fails_when_all_slots_are_taken() {
         epochs.claim(3).unwrap();
     }
     assert!(epochs.claim(3).is_none());
+}
+
+/// Two transactions that overlap, as those of one thread may, take no new slots for ever.
+#[test]
+fn slots_that_were_used_are_taken_first() {
+    let epochs: Epochs<()> = Epochs::new(|| ());
+    let mut hint = 0;
+    let mut claim = || {
+        hint = epochs.claim(hint).unwrap().0;
+        hint
+    };
+    let mut reader = claim();
+    for _ in 0..SLOTS {
+        let next = claim();
+        epochs.release(reader);
+        reader = next;
+        epochs.release(claim());
+    }
+    assert!(epochs.used() <= 3, "{} slots", epochs.used());
 }
 
 /// What is left of a long limbo keeps no more memory than it takes.

@@ -3,6 +3,10 @@
 //! Operations may come in any order, each with the timestamp of its commit: of
 //! each key the latest wins. Each is a small transaction of its own, whose
 //! version is stamped with the given time instead of a drawn one.
+//!
+//! Nothing is refused for `memory_limit`: it was accepted before, and a database that
+//! cannot be opened is worse than one that has a little more. What later operations
+//! replace is freed as in any transaction, so replay needs no more than the database did.
 
 use std::sync::Arc;
 
@@ -10,6 +14,7 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::hook::{CommitSink, ReplayOp};
 use crate::key::KeyBuf;
+use crate::limits::Request;
 use crate::record::{self, Begin, Head, Record, RecordHead, Version};
 use crate::table::{IndexInner, IndexSet, TableId};
 use crate::tree::Spot;
@@ -34,7 +39,8 @@ impl Database {
             }
         };
         let txn = self.begin(TxnOptions::default())?;
-        txn.replay(table.inner.set(), key.as_slice(), row, ts)
+        txn.replay(table.inner.set(), key.as_slice(), row, ts);
+        Ok(())
     }
 
     /// Ends the replay: the next commit is the one after `clock`.
@@ -51,20 +57,19 @@ impl Database {
 }
 
 impl Transaction<'_> {
-    fn replay(&self, set: &IndexSet, key: &[u8], row: Option<&[u8]>, ts: u64) -> Result<()> {
+    fn replay(&self, set: &IndexSet, key: &[u8], row: Option<&[u8]>, ts: u64) {
         let table = set.table();
-        let beside = Record::size(key.len());
+        let version = Version::size(row.unwrap_or_default().len());
+        let request = Request::record(version, Record::size(key.len()));
         self.with(|txn_context| {
-            let bytes = Version::size(row.unwrap_or_default().len()) + beside;
-            self.db.may_grow(self.slot, txn_context, bytes)?;
+            self.db.make_room(self.slot, txn_context, request);
             let spot = table.primary.spot(key, None);
             match spot.entry {
                 Some(record) => replace(txn_context, set, record, row, ts),
                 None => add(txn_context, set, &spot, key, row, ts),
             }
             txn_context.seal(&self.db.epochs);
-            Ok(())
-        })
+        });
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Stats {
 /// The open transaction that began first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OldestSnapshot {
-    /// The clock when it began.
+    /// The last commit that it saw when it began.
     pub snapshot: u64,
     /// What it calls itself.
     pub label: &'static str,

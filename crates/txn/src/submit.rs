@@ -90,9 +90,9 @@ impl From<TxnOptions> for Submission {
 /// Runs transactions on workers that can be preempted.
 ///
 /// ```
-/// use giveway_tier::Tier;
-/// use giveway_preempt::{Policy, Pool};
-/// use giveway_txn::{Database, Executor, Options, Schema, TxnOptions, Type};
+/// use giveway_txn::{
+///     Database, Executor, Options, Policy, Pool, Schema, Tier, TxnOptions, Type,
+/// };
 ///
 /// let db = Database::in_memory(Options::default());
 /// let schema = Schema::builder("counters")

@@ -112,6 +112,14 @@ impl Surplus {
         taken
     }
 
+    /// The least stamp there is. A transaction that published a later era holds nothing
+    /// of the surplus back (E1).
+    pub(crate) fn first(&self) -> Option<u64> {
+        let _region = preemption::region();
+        let limbos = self.limbos.lock().unwrap_or_else(PoisonError::into_inner);
+        limbos.peek().map(Ranked::stamp)
+    }
+
     /// So many bytes of what was taken are free.
     pub(crate) fn freed(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes as u64, Relaxed);

@@ -18,9 +18,10 @@ use std::time::Instant;
 
 use giveway_tier::Tier;
 
-use crate::database::{CHECK_EVERY, Inner, coarse_ms, count};
+use crate::database::{Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
+use crate::limits::{CHECK_EVERY, Request};
 use crate::node_set::{IndexRead, NodeSet};
 use crate::preemption;
 use crate::record::{self, Record, View};
@@ -150,7 +151,7 @@ pub struct Transaction<'db> {
     pub(crate) slot: usize,
     /// The last commit that it sees.
     snapshot: Cell<u64>,
-    /// What it published (E1); names it in its slot's `doomed`.
+    /// The era that it published (E1); names it in its slot's `doomed`.
     published: u64,
     /// Made with the first write.
     pub(crate) status: Cell<*mut TxnStatus>,
@@ -189,8 +190,8 @@ impl<'db> Transaction<'db> {
         shared.doomed.store(0, Relaxed);
         shared.tier.store(options.tier as u8, Relaxed);
         shared.since_ms.store(coarse_ms(), Relaxed);
+        shared.snapshot.store(snapshot, Relaxed);
         let published = db.epochs.published(slot);
-        debug_assert!(published <= snapshot, "E1");
         Ok(Transaction {
             db,
             slot,
@@ -228,14 +229,21 @@ impl<'db> Transaction<'db> {
         self.isolation == Isolation::Serializable && !self.read_only
     }
 
-    /// Before every operation: whether the transaction can go on.
+    /// Before anything of a table is looked at: the slot holds back only what its own
+    /// database frees (E1).
     #[inline]
-    pub(crate) fn check(&self, table: &Table) -> Result<()> {
+    fn assert_own(&self, table: &Table) {
         assert!(
             table.inner.database == self.db.id,
             "table '{}' belongs to another database",
             table.name()
         );
+    }
+
+    /// Before every operation: whether the transaction can go on.
+    #[inline]
+    pub(crate) fn check(&self, table: &Table) -> Result<()> {
+        self.assert_own(table);
         let operations = self.operations.get().wrapping_add(1);
         self.operations.set(operations);
         if self.failed.borrow().is_some() || self.db.shared(self.slot).doomed.load(Relaxed) != 0 {
@@ -285,8 +293,9 @@ impl<'db> Transaction<'db> {
         }
         let checked = self.with(|txn_context| {
             let due = txn_context.unchecked >= CHECK_EVERY && txn_context.notes() > NOTES_FREE;
+            let more = Request::beside(txn_context.unchecked.min(CHECK_EVERY));
             match due {
-                true => self.db.check_limits(self.slot, txn_context),
+                true => self.db.check_limits(self.slot, txn_context, more),
                 false => Ok(()),
             }
         });
@@ -297,8 +306,8 @@ impl<'db> Transaction<'db> {
         if let Some(error) = &*self.failed.borrow() {
             return Err(error.clone());
         }
-        // Somebody else's doom, left in the slot, names another snapshot; the
-        // same number means that the garbage is as old as this transaction.
+        // Somebody else's doom, left in the slot, names another era. Who is doomed holds
+        // back something that was stamped since, so whoever came after has a later one.
         if self.db.shared(self.slot).doomed.load(Relaxed) == self.published + 1 {
             return Err(self.fail(Error::SnapshotTooOld));
         }
@@ -367,8 +376,15 @@ impl<'db> Transaction<'db> {
     /// any order: their cache lines are loaded in parallel. It changes only how
     /// long that takes. It pays for many rows that are not in the cache, and costs
     /// some 50 ns for each that is. Keys without a row, or that do not fit the
-    /// table, do no harm.
+    /// table, do no harm, and neither does a table that was dropped.
+    ///
+    /// # Panics
+    /// If the table is of another database.
     pub fn prefetch<K: Key>(&self, table: &Table, keys: impl IntoIterator<Item = K>) {
+        self.assert_own(table);
+        if !table.is_served() {
+            return;
+        }
         let table = &*table.inner;
         let mut keys = keys.into_iter().peekable();
         while keys.peek().is_some() {

@@ -39,7 +39,7 @@ use crate::txn_status::TxnStatus;
 const COLLECT_AT_LEAST: usize = 512;
 /// How much of the surplus the end of a transaction frees at least.
 const SURPLUS_AT_LEAST: usize = 64;
-/// So much must wait before it is worth looking.
+/// So many pieces must wait before it is worth looking, unless they are large.
 const COLLECT_FROM: usize = 64;
 /// What a slot keeps at most when its transaction has ended: pieces and bytes.
 const KEPT_AT_MOST: (usize, usize) = (512, 256 << 10);
@@ -205,6 +205,8 @@ pub(crate) struct TxnContext {
     pub(crate) row: Vec<u8>,
     /// Bytes allocated or noted since the memory limit was last looked at.
     pub(crate) unchecked: usize,
+    /// Whether that was near, so that every request is looked at.
+    pub(crate) tight: bool,
     /// Bytes allocated and freed since the slot's counters were last updated.
     allocated: i64,
     garbage: i64,
@@ -254,6 +256,7 @@ impl TxnContext {
             spans: Vec::new(),
             row: Vec::new(),
             unchecked: 0,
+            tight: false,
             allocated: 0,
             garbage: 0,
             fresh: Vec::new(),
@@ -288,6 +291,20 @@ impl TxnContext {
         self.fresh.shrink_to(LIST_KEPT);
     }
 
+    /// Gives back the memory of the lists beyond what is in them, and what the pool keeps
+    /// of chunks.
+    pub(crate) fn shrink(&mut self) {
+        self.reads.shrink_to_fit();
+        self.node_set.shrink();
+        self.writes.shrink_to_fit();
+        self.spans.shrink_to_fit();
+        self.row.shrink_to_fit();
+        self.fresh.shrink_to_fit();
+        self.limbo.shrink_to_fit();
+        self.taken.shrink_to_fit();
+        self.pool.trim();
+    }
+
     /// Notes that a record was read; once, if it was just read.
     #[inline]
     pub(crate) fn note_read(&mut self, record: Record, version: Option<Version>) {
@@ -317,9 +334,9 @@ impl TxnContext {
             + surplus::memory(&self.limbo) as usize
     }
 
-    /// Bytes of what the slot keeps that will come free.
-    pub(crate) fn kept(&self) -> usize {
-        self.fresh_bytes + self.limbo_bytes
+    /// Bytes that the open transaction has retired itself. It alone can give them up.
+    pub(crate) fn own_garbage(&self) -> usize {
+        self.fresh_bytes
     }
 
     /// Bytes were allocated.
@@ -373,10 +390,10 @@ impl TxnContext {
         shared.lists.store(self.lists() as i64, Relaxed);
     }
 
-    /// Whether enough waits to make looking worthwhile.
+    /// Whether enough waits to make looking worthwhile, by number or by size.
     #[inline]
     pub(crate) fn is_due(&self) -> bool {
-        self.limbo.len() >= COLLECT_FROM
+        self.limbo.len() >= COLLECT_FROM || self.limbo_bytes > KEPT_AT_MOST.1
     }
 
     /// At the end of a transaction: frees what no transaction can find any more, so much
@@ -475,6 +492,10 @@ impl TxnContext {
         but: Option<usize>,
         most: usize,
     ) -> usize {
+        // What an open transaction has retired itself stays apart until its end: it would
+        // hold that back, and be taken for a part of what others do.
+        let own = std::mem::take(&mut self.fresh);
+        let own_bytes = std::mem::take(&mut self.fresh_bytes);
         let mut count = 0;
         while count < most {
             let some = (most - count).min(surplus::AT_ONCE);
@@ -490,6 +511,7 @@ impl TxnContext {
                 break;
             }
         }
+        (self.fresh, self.fresh_bytes) = (own, own_bytes);
         count
     }
 

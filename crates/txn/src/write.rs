@@ -22,6 +22,7 @@ use std::sync::Arc;
 use crate::claims::Claimed;
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
+use crate::limits::Request;
 use crate::preemption::{self, Writer};
 use crate::record::{self, Head, Record, RecordHead, Version, View, Writable};
 use crate::row::RowBuf;
@@ -285,15 +286,20 @@ impl Transaction<'_> {
         self.status.get()
     }
 
-    /// Whether there is memory for a version of this row. For a tombstone there
-    /// always is: deleting is the way to get memory back.
-    fn reserve(&self, row: Option<&[u8]>, beside: usize) -> Result<()> {
-        let bytes = Version::size(row.unwrap_or_default().len()) + beside;
+    /// Whether there is memory for a version of this row, and for its record if its key is
+    /// new. For a tombstone there always is: deleting is the way to get memory back.
+    fn reserve(&self, row: Option<&[u8]>, new_key: Option<&[u8]>) -> Result<()> {
+        let version = Version::size(row.unwrap_or_default().len());
+        let record = new_key.map_or(0, |key| Record::size(key.len()));
+        let request = match new_key {
+            Some(_) => Request::record(version, record),
+            None => Request::version(version),
+        };
         let reserved = self.with(|txn_context| {
             if row.is_some() {
-                self.db.may_grow(self.slot, txn_context, bytes)?;
+                self.db.may_grow(self.slot, txn_context, request)?;
             }
-            txn_context.allocated(bytes);
+            txn_context.allocated(version + record);
             Ok(())
         });
         reserved.map_err(|error| self.fail(error))
@@ -308,7 +314,7 @@ impl Transaction<'_> {
         row: &RowBuf<'_>,
     ) -> Result<bool> {
         let bytes = Version::size(row.raw().len()) + Record::size(key.len());
-        self.reserve(Some(row.raw()), Record::size(key.len()))?;
+        self.reserve(Some(row.raw()), Some(key))?;
         let claimed = match set.enforced.is_empty() {
             true => None,
             false => self.claim_reserved(set, key, None, row.raw(), bytes)?,
@@ -376,7 +382,7 @@ impl Transaction<'_> {
         if let Base::Own(old) = *base {
             self.check_own(set, old)?;
         }
-        self.reserve(row, 0)?;
+        self.reserve(row, None)?;
         let claimed = match row {
             Some(row) if !set.enforced.is_empty() => {
                 // SAFETY: found while the transaction is open (T1).

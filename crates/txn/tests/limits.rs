@@ -84,6 +84,141 @@ fn memory_ends_with_an_error_and_nothing_else() {
     }
 }
 
+/// So does deleting every second row, which leaves no chunk of memory wholly free.
+#[test]
+fn rows_that_are_deleted_here_and_there_make_room() {
+    let limit = 4 << 20;
+    let (db, table) = database(Options {
+        memory_limit: limit,
+        ..Options::default()
+    });
+    let data = "x".repeat(1000);
+    let rows = (0..).find(|&id| insert(&db, &table, id, &data).is_err());
+    let rows = rows.unwrap();
+    let txn = db.begin(TxnOptions::default()).unwrap();
+    for id in (0..rows).step_by(2) {
+        txn.delete(&table, id).unwrap();
+    }
+    txn.commit().unwrap();
+    (0..2).for_each(|_| db.collect());
+    for id in (0..rows).step_by(2).take(rows as usize / 3) {
+        insert(&db, &table, id, &data).unwrap_or_else(|error| panic!("row {id}: {error}"));
+    }
+    for id in (1..rows).step_by(2) {
+        set(&db, &table, id, &data).unwrap_or_else(|error| panic!("row {id}: {error}"));
+    }
+    let held = db.stats().held_bytes;
+    assert!(held <= limit + limit / 16, "{held}");
+    // It ends all the same.
+    let more = (rows..2 * rows).find_map(|id| insert(&db, &table, id, &data).err());
+    assert!(matches!(more, Some(Error::OutOfMemory { .. })), "{more:?}");
+    let held = db.stats().held_bytes;
+    assert!(held <= limit + limit / 16, "{held}");
+}
+
+/// Also if it is larger than all that the database may have.
+#[test]
+fn a_row_that_does_not_fit_is_refused_and_a_smaller_one_is_not() {
+    let limit = 16 << 20;
+    let (db, table) = database(Options {
+        memory_limit: limit,
+        ..Options::default()
+    });
+    let large = insert(&db, &table, 1, &"x".repeat(64 << 20));
+    assert!(matches!(large, Err(Error::OutOfMemory { .. })), "{large:?}");
+    insert(&db, &table, 1, &"x".repeat(1000)).unwrap();
+    // A row of a third of it can be changed again and again, since what was replaced goes.
+    for _ in 0..5 {
+        set(&db, &table, 1, &"x".repeat(5 << 20)).unwrap();
+    }
+    let larger = set(&db, &table, 1, &"x".repeat(12 << 20));
+    assert!(
+        matches!(larger, Err(Error::OutOfMemory { .. })),
+        "{larger:?}"
+    );
+}
+
+/// However few they are.
+#[test]
+fn large_rows_that_were_replaced_are_freed_at_once() {
+    const ROW: usize = 4 << 20;
+    let (db, table) = database(Options::default());
+    insert(&db, &table, 1, "").unwrap();
+    for _ in 0..10 {
+        set(&db, &table, 1, &"x".repeat(ROW)).unwrap();
+        let held = db.stats().held_bytes;
+        assert!(held < 3 * ROW as u64, "{held}");
+    }
+}
+
+/// What transactions had is given to others that need it, once they have ended.
+#[test]
+fn slots_without_a_transaction_hold_no_memory_that_others_need() {
+    const THREADS: i32 = 16;
+    let (db, table) = database(Options {
+        memory_limit: 80 << 20,
+        ..Options::default()
+    });
+    let all_are_open = std::sync::Barrier::new(THREADS as usize);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (db, table, all_are_open) = (&db, &table, &all_are_open);
+            scope.spawn(move || {
+                let txn = db.begin(TxnOptions::default()).unwrap();
+                // Of forty sizes; then long lists.
+                let sizes = (0..40).map(|size| 50 * size).chain([8; 5000]);
+                for (id, bytes) in sizes.enumerate() {
+                    let mut row = table.row();
+                    row.set_i32(0, thread * 10_000 + id as i32)
+                        .set_text(1, &"x".repeat(bytes));
+                    txn.insert(table, &row).unwrap();
+                }
+                all_are_open.wait();
+            });
+        }
+    });
+    let data = "x".repeat(1000);
+    for id in 0..50_000 {
+        insert(&db, &table, id, &data).unwrap_or_else(|error| panic!("row {id}: {error}"));
+    }
+}
+
+/// Before writers are refused for what it holds back, if it goes on.
+#[test]
+fn a_reader_that_holds_back_memory_is_ended_whatever_garbage_limit_says() {
+    let (db, table) = database(Options {
+        memory_limit: 8 << 20,
+        ..Options::default()
+    });
+    for id in 0..100 {
+        insert(&db, &table, id, "").unwrap();
+    }
+    let mut reader = Some(db.begin(TxnOptions::read_only()).unwrap());
+    let data = "x".repeat(1000);
+    for round in 0..300 {
+        for id in 0..100 {
+            set(&db, &table, id, &data).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        }
+        if let Some(txn) = &reader
+            && let Err(error) = txn.get(&table, 1)
+        {
+            assert_eq!(error, Error::SnapshotTooOld);
+            reader = None;
+        }
+    }
+    assert!(reader.is_none());
+    // One that does not go on keeps what it has, and is ended when it does.
+    let reader = db.begin(TxnOptions::read_only()).unwrap();
+    let refused = (0..20_000).find_map(|round| set(&db, &table, round % 100, &data).err());
+    assert!(
+        matches!(refused, Some(Error::OutOfMemory { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(reader.get(&table, 1).err(), Some(Error::SnapshotTooOld));
+    drop(reader);
+    set(&db, &table, 1, &data).unwrap();
+}
+
 #[test]
 fn the_oldest_snapshot_is_reported_and_then_aborted() {
     let (db, table) = database(Options {
@@ -260,6 +395,16 @@ fn tables_of_other_databases_are_a_bug() {
     let (db, _table) = database(Options::default());
     let (_other, table) = database(Options::default());
     let _ = db.begin(TxnOptions::default()).unwrap().get(&table, 1);
+}
+
+#[test]
+#[should_panic(expected = "belongs to another database")]
+fn prefetching_tables_of_other_databases_is_a_bug() {
+    let (db, _table) = database(Options::default());
+    let (_other, table) = database(Options::default());
+    db.begin(TxnOptions::default())
+        .unwrap()
+        .prefetch(&table, [1]);
 }
 
 /// Prefetching rows does not read them: it finds what is there, minds nothing that is

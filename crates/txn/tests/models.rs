@@ -387,12 +387,44 @@ fn nothing_is_freed_under_a_reader() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.read())
         };
-        // Other commits go on.
+        // Others retire something, too.
         let ticker = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.epochs.draw())
+            thread::spawn(move || shared.epochs.stamp())
         };
         let stamp = shared.unlink();
+        if stamp < shared.epochs.oldest(None).0 {
+            shared.free(0);
+        }
+        ticker.join().unwrap();
+        reader.join().unwrap();
+    });
+}
+
+/// E3, E4: a version is freed when no snapshot needs it, and a snapshot that does not hold
+/// it back sees the commit that replaced it.
+#[test]
+fn no_version_is_freed_under_a_snapshot_that_needs_it() {
+    model(3, || {
+        let shared = Linked::new();
+        let reader = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (slot, snapshot) = shared.epochs.claim(1).expect("a free slot");
+                // The newest version is at hand, and the one below it if that is too new.
+                let at = snapshot as usize;
+                // SAFETY: needed by the snapshot, so not freed (E3).
+                let value = shared.objects[at].with(|object| unsafe { *object });
+                assert_eq!(value, 7);
+                shared.epochs.release(slot);
+            })
+        };
+        let ticker = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.epochs.stamp())
+        };
+        assert_eq!(shared.epochs.draw(), 1);
+        let stamp = shared.epochs.stamp();
         if stamp < shared.epochs.oldest(None).0 {
             shared.free(0);
         }

@@ -533,3 +533,67 @@ fn an_interval_that_never_ends_is_ended_by_a_flush() {
     });
     assert_eq!(names(&db).len(), 1);
 }
+
+/// What a database could hold when it was written, it can hold when it is replayed,
+/// however little is left of it at the end.
+#[test]
+fn what_ran_within_its_limit_is_opened_within_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let limited = || Options {
+        memory_limit: 16 << 20,
+        ..Options::default()
+    };
+    let open = || {
+        let durability = durability().sync(SyncPolicy::Os);
+        Database::open(directory.path(), limited(), durability)
+    };
+    let db = open().unwrap();
+    let people = db.create_table(schema()).unwrap();
+    insert(&db, &people, 1, "anna").unwrap();
+    for _ in 0..40 {
+        db.run(TxnOptions::default(), |txn| {
+            txn.update(&people, 1, |row| {
+                row.set_bytes(2, &[7; 1 << 20]);
+            })
+        })
+        .unwrap();
+    }
+    drop((db, people));
+    let db = open().unwrap_or_else(|error| panic!("{error}"));
+    let held = db.stats().held_bytes;
+    assert!(held < 4 << 20, "{held}");
+}
+
+/// Also if it was full; and then as much fits as before.
+#[test]
+fn a_database_that_is_full_can_be_opened() {
+    for bytes in [100, 480, 950, 1430, 2000] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options {
+            memory_limit: 4 << 20,
+            ..Options::default()
+        };
+        let open = || {
+            let durability = durability().sync(SyncPolicy::Os);
+            Database::open(directory.path(), options.clone(), durability)
+        };
+        let db = open().unwrap();
+        let people = db.create_table(schema()).unwrap();
+        let name = "x".repeat(bytes);
+        let full = (0..).find(|&id| insert(&db, &people, id, &name).is_err());
+        let rows = full.unwrap();
+        drop((db, people));
+        let db = open().unwrap_or_else(|error| panic!("rows of {bytes}: {error}"));
+        assert_eq!(names(&db).len(), rows as usize);
+        let people = db.table("people").unwrap();
+        // Deleting makes room, and the log that says so is read again.
+        db.run(TxnOptions::default(), |txn| {
+            (0..rows / 2).try_for_each(|id| txn.delete(&people, id))
+        })
+        .unwrap();
+        insert(&db, &people, 0, &name).unwrap();
+        drop((db, people));
+        let db = open().unwrap_or_else(|error| panic!("rows of {bytes}: {error}"));
+        assert_eq!(names(&db).len(), (rows - rows / 2 + 1) as usize);
+    }
+}

@@ -789,7 +789,7 @@ fn an_index_for_which_there_is_no_memory_is_abandoned() {
     };
     let db = Database::in_memory(options);
     let name = "a name that is so long that an index of it needs as much as the table";
-    let table = with_people(&db, &vec![name; 20_000]);
+    let table = with_people(&db, &vec![name; 22_000]);
     let before = db.stats().held_bytes;
     assert!((limit / 2..limit).contains(&before), "{before}");
     let failed = db.add_index("people", "second", ["name"]).map(drop);
@@ -804,7 +804,7 @@ fn an_index_for_which_there_is_no_memory_is_abandoned() {
     assert!(after < before + (1 << 20), "{after} of {before}");
     // The table is as before, and with fewer rows there is room.
     db.run(TxnOptions::default(), |txn| {
-        (0..15_000).try_for_each(|id| txn.delete(&table, id))
+        (0..17_000).try_for_each(|id| txn.delete(&table, id))
     })
     .unwrap();
     db.collect();

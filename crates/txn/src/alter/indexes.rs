@@ -54,6 +54,7 @@ use crate::database::{Catalog, Database};
 use crate::error::{Error, Result, SchemaError};
 use crate::hook::SchemaChange;
 use crate::key::{KeyBuf, Span};
+use crate::limits::Request;
 use crate::preemption::{self, Writer};
 use crate::record::{self, IndexEntry, Record, RecordHead};
 use crate::schema::{IndexSchema, Schema};
@@ -173,7 +174,7 @@ impl Database {
             let mut scan = scan_all();
             while let Some(records) = next_leaf(&mut scan, inner) {
                 for record in records {
-                    txn.fill(index, record)?;
+                    txn.fill(index, record);
                 }
             }
         }
@@ -477,7 +478,8 @@ impl Transaction<'_> {
             let key = unsafe { record.bytes() };
             // No key is much longer than its row.
             let bytes = IndexEntry::size(row.len() + key.len());
-            self.db.may_grow(self.slot, txn_context, bytes)?;
+            self.db
+                .may_grow(self.slot, txn_context, Request::beside(bytes))?;
             txn_context.cover(index, record, row);
             txn_context.seal(&self.db.epochs);
             Ok(())
@@ -485,9 +487,9 @@ impl Transaction<'_> {
     }
 
     /// Counts the row that a record is, while nothing else uses the database.
-    fn fill(&self, index: &IndexInner, record: Record) -> Result<()> {
+    fn fill(&self, index: &IndexInner, record: Record) {
         let Some((version, _)) = record::committed_row(record, u64::MAX >> 2) else {
-            return Ok(());
+            return;
         };
         let row = record::row_of(version).expect("a row");
         let mut key = KeyBuf::new();
@@ -496,10 +498,10 @@ impl Transaction<'_> {
         key.push(unsafe { record.bytes() });
         self.with(|txn_context| {
             let bytes = IndexEntry::size(key.as_slice().len());
-            self.db.may_grow(self.slot, txn_context, bytes)?;
+            self.db
+                .make_room(self.slot, txn_context, Request::beside(bytes));
             txn_context.begin_span(index, record, key.as_slice());
-            Ok(())
-        })
+        });
     }
 }
 

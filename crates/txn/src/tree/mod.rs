@@ -134,6 +134,11 @@ pub(crate) trait Keeper {
     fn grew(&mut self, bytes: usize);
 }
 
+/// Bytes that a leaf takes.
+pub(crate) fn leaf_size() -> usize {
+    NodeRef::<()>::size(false)
+}
+
 /// Bytes that a node takes.
 ///
 /// # Safety
