@@ -20,27 +20,13 @@ use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 
 use crate::error::{LabError, Result};
+use crate::place::cache_root;
 
 /// What a build of everything takes, in MiB: QEMU's build tree is the largest part.
 const NEED_MIB: u64 = 6 * 1024;
 
 const PARTIAL: &str = ".partial-";
 const WORK: &str = ".work-";
-
-/// What helps where the cache cannot be written to.
-pub const CACHE_REMEDY: &str = "make it writable, or set XDG_CACHE_HOME to a directory of yours";
-
-/// The directory that holds all cached files of Giveway.
-pub fn cache_root() -> PathBuf {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .filter(|dir| !dir.is_empty())
-        .map(PathBuf::from)
-        .unwrap_or_else(|| {
-            let home = std::env::var_os("HOME").unwrap_or_else(|| "/root".into());
-            Path::new(&home).join(".cache")
-        });
-    base.join("giveway")
-}
 
 /// An entry of the cache, for people.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cache::{CACHE_REMEDY, cache_root};
+use crate::place::{CACHE_REMEDY, cache_root};
 
 /// A result whose error is a [`LabError`].
 pub type Result<T> = std::result::Result<T, LabError>;
