@@ -77,7 +77,7 @@ struct uintr_sender {
 
 struct uintr_table {
 	struct uitt_entry *entries;
-	struct uintr_sender *senders[UINTR_SENDERS_MAX];
+	struct uintr_sender **senders;	/* UINTR_SENDERS_MAX */
 	struct kref refs;		/* process, known threads, a call */
 	struct signal_struct *process;	/* compared only */
 	struct hlist_node node;
@@ -89,7 +89,7 @@ struct uintr_thread {
 	struct task_struct *task;	/* compared only */
 	struct hlist_node node;
 	struct uintr_receiver *receiver;
-	struct uintr_table *table;
+	struct uintr_table *table;	/* its process's */
 	/* While it is off the CPU */
 	u64 rr;
 	bool uif;
@@ -101,7 +101,7 @@ extern raw_spinlock_t uintr_lock;
 /* ---- receivers.c ---- */
 
 int receivers_init(void);
-/* Waits for what is queued. */
+/* Nobody is known: drops the tables of processes that live on, and waits for what is queued. */
 void receivers_exit(void);
 
 /* Alive, with one reference, of the calling thread that is to load it; NULL: no memory */
@@ -111,12 +111,18 @@ void receiver_put(struct uintr_receiver *r);
 /* Of the calling thread, which has unloaded it; drops the thread's reference */
 void receiver_die(struct uintr_receiver *r);
 
-/* The table of the calling process, with a reference, or NULL. Under uintr_lock. */
-struct uintr_table *table_find(void);
-/* The same, made if there is none; NULL: no memory. It takes the lock. */
+/*
+ * The table of the calling process, with a reference, or NULL. Takes no lock for a process
+ * that never had one.
+ */
+struct uintr_table *table_current(void);
+/* The same, made if there is none; NULL: no memory */
 struct uintr_table *table_of_process(void);
 void table_put(struct uintr_table *table);
-/* The calling process ends or becomes another. Its other threads are no more. */
+/*
+ * The calling process ends or becomes another. Its other threads are no more. Takes no
+ * lock for a process that never had a table.
+ */
 void table_drop(void);
 
 /* The index of a new sender, or -ENOMEM, -ENOSPC, -ESRCH */
@@ -131,16 +137,22 @@ long sender_remove(u64 index);
 int threads_init(void);
 void threads_exit(void);
 
-/* The calling thread, or NULL if it is unknown */
+/*
+ * Returns when every CPU that had a table loaded has finished the instruction it was in.
+ * Who loads one meanwhile sees what was written before. It sleeps.
+ */
+void finish_instructions(void);
+
+/* The calling thread, or NULL if it is unknown; then it takes no lock. */
 struct uintr_thread *thread_current(void);
 /*
- * The calling thread, known from now on, with its process's table if that has one.
- * NULL: no memory, or the module is going.
+ * The calling thread, known from now on, with this table, which is its process's.
+ * -ENOMEM, or -ENODEV: the module is going.
  */
-struct uintr_thread *thread_know(gfp_t gfp);
+struct uintr_thread *thread_know(struct uintr_table *table, gfp_t gfp);
 /* The calling thread, no receiver so far, is this one, whose reference it takes. */
 void thread_receive(struct uintr_thread *t, struct uintr_receiver *r);
-/* The calling thread receives no more. */
-void thread_unregister(struct uintr_thread *t);
+/* The calling thread receives no more and is unknown, whatever it was. */
+void thread_forget(void);
 
 #endif

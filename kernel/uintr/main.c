@@ -26,8 +26,9 @@
  *
  * States of a thread:
  *
- *	unknown		nothing is loaded; SENDUIPI is #UD, and if the process has a
- *			table the die notifier makes the thread known and it begins anew
+ *	unknown		nothing is loaded; SENDUIPI, STUI, CLUI and TESTUI are #UD, and
+ *			if the process has a table, which its first call makes, the die
+ *			notifier makes the thread known and the instruction begins anew
  *	known, on a CPU	CR4.UINTR, TT, MISC (and of a receiver HANDLER, STACKADJUST, PD,
  *			RR and UIF) are its own; notifications come to this CPU
  *	known, off	RR and UIF are in uintr_thread; senders find SN, and post only
@@ -51,23 +52,31 @@
  *
  * Invariants.
  *  1. A CPU has CR4.UINTR, UINV, TT or RR set only while it runs the thread they belong
- *     to. Whoever is not known gets #UD from each instruction, as without this module.
+ *     to. A process that never spoke to us gets #UD from each instruction, as without
+ *     this module.
  *  2. uintr_thread is changed by its own thread only, with interrupts off. Its hash,
  *     tables and their entries, and who sends to a receiver: under uintr_lock.
  *  3. An entry of a table points to the UPID of a receiver of which it holds a
  *     reference, or to the grave. No UPID is freed before every CPU has finished the
- *     instruction in which it may have read the entry (kick_all_cpus_sync).
- *  4. A dead receiver has no entry.
+ *     instruction in which it may have read the entry (finish_instructions). A CPU that
+ *     loads a table says so (table_loaded) before it reads an entry, and who frees looks
+ *     after the entry was changed, with a full barrier on both sides: so either the CPU
+ *     is interrupted, or it reads the entry as it is now.
+ *  4. A dead receiver has no entry once its own thread has left receiver_die(). Until
+ *     then senders post into a UPID whose SN is set, and poll() does not say POLLHUP.
  *  5. Each known thread holds the module, as does each open file. So it cannot be
- *     unloaded while anything is loaded anywhere.
+ *     unloaded while anything is loaded anywhere. Tables of processes that have neither
+ *     any more do not: unloading drops them.
  *  6. fork: a child is unknown, and has the descriptors that it inherits. exec: the
  *     thread becomes unknown before the new program's first instruction.
+ *  7. Who never spoke to us takes no lock of ours: not to end, not at exec, not at a
+ *     switch. Who holds uintr_lock visits at most BATCH entries, or looks for a free one.
  *
  * Known weaknesses.
  *  - A receiver that sleeps in the kernel is not woken: it gets the interrupt when it
  *    runs again. (Intel's patches wake it.)
- *  - A thread once known stays so until it ends: a program's threads that have sent
- *    cost some 10 MSR accesses at each switch, and hold the module.
+ *  - A thread once known stays so until it ends or stops to receive: a program's threads
+ *    that have sent cost some 10 MSR accesses at each switch, and hold the module.
  *  - Suspend to memory loses the registers of the thread that asked for it.
  *  - While KVM runs guests, its notifications of vector 0xf2 make a receiver look into
  *    its UPID for nothing, and cost it some 100 cycles each.
@@ -106,7 +115,8 @@ static __poll_t receiver_poll(struct file *file, poll_table *wait)
 	struct uintr_receiver *r = file->private_data;
 
 	poll_wait(file, &r->wait, wait);
-	return READ_ONCE(r->dead) ? EPOLLHUP : 0;
+	/* Invariant 4: of a dead one, what was empty stays so. */
+	return READ_ONCE(r->dead) && list_empty(&r->senders) ? EPOLLHUP : 0;
 }
 
 static const struct file_operations receiver_fops = {
@@ -124,10 +134,11 @@ static bool is_of_a_program(u64 address)
 static long register_handler(const struct uintr_handler_args *args)
 {
 	struct uintr_receiver *r;
-	struct uintr_thread *t;
+	struct uintr_table *table;
+	struct uintr_thread *t = thread_current();
 	struct file *file;
 	u64 stack_adjust = RED_ZONE;
-	int fd;
+	int fd, error;
 
 	if (args->flags || !is_of_a_program(args->handler))
 		return -EINVAL;
@@ -138,29 +149,46 @@ static long register_handler(const struct uintr_handler_args *args)
 	if (args->stack)
 		/* Aligned, as the CPU does too: the lowest bits are not of the address. */
 		stack_adjust = ((args->stack + args->stack_size) & ~15ull) | STACKADJUST_LOAD;
-	t = thread_know(GFP_KERNEL_ACCOUNT);
-	if (!t)
-		return -ENOMEM;
-	if (t->receiver)
+	if (t && t->receiver)
 		return -EBUSY;
+	table = table_of_process();
+	if (!table)
+		return -ENOMEM;
+	error = -ENOMEM;
 	r = receiver_alloc(args->handler, stack_adjust);
 	if (!r)
-		return -ENOMEM;
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0) {
-		receiver_put(r);
-		return fd;
-	}
+		goto no_receiver;
+	fd = error = get_unused_fd_flags(O_CLOEXEC);
+	if (fd < 0)
+		goto no_number;
 	file = anon_inode_getfile("[uintr]", &receiver_fops, r, O_RDWR);
-	if (IS_ERR(file)) {
-		put_unused_fd(fd);
-		receiver_put(r);
-		return PTR_ERR(file);
-	}
+	error = PTR_ERR(file);
+	if (IS_ERR(file))
+		goto no_file;
+	/* Last: nothing after it fails, and who asks in vain stays unknown. */
+	t = thread_know(table, GFP_KERNEL_ACCOUNT);
+	error = PTR_ERR(t);
+	if (IS_ERR(t))
+		goto no_thread;
+	/* The first reference is the file's. */
 	kref_get(&r->refs);
 	thread_receive(t, r);
 	fd_install(fd, file);
+	table_put(table);
 	return fd;
+
+no_thread:
+	put_unused_fd(fd);
+	fput(file);
+	table_put(table);
+	return error;
+no_file:
+	put_unused_fd(fd);
+no_number:
+	receiver_put(r);
+no_receiver:
+	table_put(table);
+	return error;
 }
 
 /* The receiver behind a descriptor, with a reference */
@@ -192,7 +220,7 @@ static long unregister_handler(u64 id)
 		return PTR_ERR(r);
 	t = thread_current();
 	if (t && t->receiver == r)
-		thread_unregister(t);
+		thread_forget();
 	else
 		result = READ_ONCE(r->dead) ? -ESRCH : -EPERM;
 	receiver_put(r);
@@ -203,6 +231,8 @@ static long register_sender(const struct uintr_sender_args *args)
 {
 	struct uintr_receiver *r;
 	struct uintr_table *table;
+	struct uintr_thread *t;
+	bool stranger = !thread_current();
 	long result = -ENOMEM;
 
 	if (args->vector >= VECTORS || args->flags & ~UINTR_SENDER_QUIET)
@@ -211,10 +241,16 @@ static long register_sender(const struct uintr_sender_args *args)
 	if (IS_ERR(r))
 		return PTR_ERR(r);
 	table = table_of_process();
-	if (table && thread_know(GFP_KERNEL_ACCOUNT))
+	if (!table)
+		goto no_table;
+	t = thread_know(table, GFP_KERNEL_ACCOUNT);
+	result = PTR_ERR(t);
+	if (!IS_ERR(t))
 		result = sender_add(table, r, args->vector, args->flags & UINTR_SENDER_QUIET);
-	if (table)
-		table_put(table);
+	if (result < 0 && stranger)
+		thread_forget();
+	table_put(table);
+no_table:
 	receiver_put(r);
 	return result;
 }
@@ -238,6 +274,8 @@ static long device_ioctl(struct file *file, unsigned int command, unsigned long 
 		return register_sender(&sender);
 	case UINTR_UNREGISTER_SENDER:
 		return sender_remove(argument);
+	case UINTR_INTERFACE:
+		return UINTR_INTERFACE_VERSION;
 	default:
 		return -ENOTTY;
 	}

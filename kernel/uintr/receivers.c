@@ -17,6 +17,8 @@
 #define UITTE_VALID		1ull
 #define UITTE_VECTOR_SHIFT	8
 #define TABLE_ORDER		get_order(UINTR_SENDERS_MAX * sizeof(struct uitt_entry))
+/* How many entries are visited at a time, with interrupts off and the lock held */
+#define BATCH			32
 
 DEFINE_RAW_SPINLOCK(uintr_lock);
 /* Anybody may have as many processes with tables as there are process IDs */
@@ -28,7 +30,8 @@ static struct uintr_upid grave = { .control = UPID_SN };
 
 /*
  * Invariant 3. All that have been released within FREE_DELAY are freed at once: each
- * time interrupts every CPU, and anybody may make receivers and release them in a loop.
+ * time interrupts the CPUs of senders, and anybody may make receivers and release them in
+ * a loop.
  */
 #define FREE_DELAY	msecs_to_jiffies(20)
 static LLIST_HEAD(released);
@@ -38,7 +41,7 @@ static void receivers_free(struct work_struct *work)
 	struct llist_node *batch = llist_del_all(&released);
 	struct uintr_receiver *r, *next;
 
-	kick_all_cpus_sync();
+	finish_instructions();
 	llist_for_each_entry_safe(r, next, batch, freed)
 		kfree(r);
 }
@@ -84,25 +87,40 @@ struct uintr_receiver *receiver_alloc(u64 handler, u64 stack_adjust)
 	return r;
 }
 
+/* Under uintr_lock. The sender's receiver has died. */
+static void sender_bereave(struct uintr_sender *sender)
+{
+	struct uintr_receiver *r = sender->receiver;
+
+	if (sender->quiet)
+		WRITE_ONCE(sender->entry->upid, (u64)&grave);
+	else
+		WRITE_ONCE(sender->entry->vector, 0);
+	list_del(&sender->of_receiver);
+	sender->receiver = NULL;
+	/* Not the last reference: the thread's is left */
+	receiver_put(r);
+}
+
+/*
+ * In batches: the lock is one for all, and who waits for it has interrupts off. Between
+ * two of them senders come no more, since it is dead, and may go.
+ */
 void receiver_die(struct uintr_receiver *r)
 {
-	struct uintr_sender *sender, *next;
+	unsigned int turns;
 	unsigned long flags;
+	bool more;
 
-	/* Interrupts are off for UINTR_RECEIVER_SENDERS_MAX turns at most. */
-	raw_spin_lock_irqsave(&uintr_lock, flags);
-	WRITE_ONCE(r->dead, true);
-	list_for_each_entry_safe(sender, next, &r->senders, of_receiver) {
-		if (sender->quiet)
-			WRITE_ONCE(sender->entry->upid, (u64)&grave);
-		else
-			WRITE_ONCE(sender->entry->vector, 0);
-		list_del(&sender->of_receiver);
-		sender->receiver = NULL;
-		/* Not the last reference: the thread's is left */
-		receiver_put(r);
-	}
-	raw_spin_unlock_irqrestore(&uintr_lock, flags);
+	do {
+		raw_spin_lock_irqsave(&uintr_lock, flags);
+		WRITE_ONCE(r->dead, true);
+		for (turns = BATCH; turns && !list_empty(&r->senders); turns--)
+			sender_bereave(list_first_entry(&r->senders, struct uintr_sender,
+							of_receiver));
+		more = !list_empty(&r->senders);
+		raw_spin_unlock_irqrestore(&uintr_lock, flags);
+	} while (more);
 	queue_work(undertaker, &r->mourn);
 }
 
@@ -113,6 +131,7 @@ static void table_free(struct kref *refs)
 	struct uintr_table *table = container_of(refs, struct uintr_table, refs);
 
 	free_pages((unsigned long)table->entries, TABLE_ORDER);
+	kfree(table->senders);
 	kfree(table);
 }
 
@@ -127,17 +146,18 @@ static struct uintr_table *table_alloc(void)
 
 	if (!table)
 		return NULL;
-	table->entries = (void *)__get_free_pages(GFP_KERNEL_ACCOUNT | __GFP_ZERO, TABLE_ORDER);
-	if (!table->entries) {
-		kfree(table);
-		return NULL;
-	}
 	kref_init(&table->refs);
 	table->process = current->signal;
-	return table;
+	table->senders = kcalloc(UINTR_SENDERS_MAX, sizeof(*table->senders), GFP_KERNEL_ACCOUNT);
+	table->entries = (void *)__get_free_pages(GFP_KERNEL_ACCOUNT | __GFP_ZERO, TABLE_ORDER);
+	if (table->senders && table->entries)
+		return table;
+	table_put(table);
+	return NULL;
 }
 
-struct uintr_table *table_find(void)
+/* Under uintr_lock. With a reference */
+static struct uintr_table *table_find(void)
 {
 	struct signal_struct *process = current->signal;
 	struct uintr_table *table;
@@ -151,13 +171,33 @@ struct uintr_table *table_find(void)
 	return NULL;
 }
 
+/*
+ * Whether the calling process may have a table. Without the lock, since every process of
+ * the machine asks when it ends: only the process itself puts its table into the bucket
+ * and takes it out.
+ */
+static bool may_have_table(void)
+{
+	return !hlist_empty(&tables[hash_min((unsigned long)current->signal, HASH_BITS(tables))]);
+}
+
+struct uintr_table *table_current(void)
+{
+	struct uintr_table *table;
+	unsigned long flags;
+
+	if (!may_have_table())
+		return NULL;
+	raw_spin_lock_irqsave(&uintr_lock, flags);
+	table = table_find();
+	raw_spin_unlock_irqrestore(&uintr_lock, flags);
+	return table;
+}
+
 struct uintr_table *table_of_process(void)
 {
-	struct uintr_table *fresh, *table;
+	struct uintr_table *fresh, *table = table_current();
 
-	raw_spin_lock_irq(&uintr_lock);
-	table = table_find();
-	raw_spin_unlock_irq(&uintr_lock);
 	if (table)
 		return table;
 	fresh = table_alloc();
@@ -193,25 +233,41 @@ static void entry_clear(struct uintr_table *table, unsigned int index)
 	kfree(sender);
 }
 
-void table_drop(void)
+/*
+ * Of a table that nobody finds any more, so that no entry is added. In batches, as the
+ * end of a receiver. Drops the process's reference.
+ */
+static void table_end(struct uintr_table *table)
 {
-	struct uintr_table *table;
-	unsigned int index;
+	unsigned int begin, index;
 	unsigned long flags;
 
-	raw_spin_lock_irqsave(&uintr_lock, flags);
-	table = table_find();
-	if (table) {
-		hash_del(&table->node);
-		for (index = 0; index < UINTR_SENDERS_MAX; index++) {
+	for (begin = 0; begin < UINTR_SENDERS_MAX; begin += BATCH) {
+		raw_spin_lock_irqsave(&uintr_lock, flags);
+		for (index = begin; index < begin + BATCH; index++) {
 			if (table->senders[index])
 				entry_clear(table, index);
 		}
+		raw_spin_unlock_irqrestore(&uintr_lock, flags);
 	}
+	table_put(table);
+}
+
+void table_drop(void)
+{
+	struct uintr_table *table;
+	unsigned long flags;
+
+	if (!may_have_table())
+		return;
+	raw_spin_lock_irqsave(&uintr_lock, flags);
+	table = table_find();
+	if (table)
+		hash_del(&table->node);
 	raw_spin_unlock_irqrestore(&uintr_lock, flags);
 	if (table) {
 		table_put(table);	/* this call's */
-		table_put(table);	/* the process's */
+		table_end(table);
 	}
 }
 
@@ -280,6 +336,15 @@ int receivers_init(void)
 
 void receivers_exit(void)
 {
+	struct uintr_table *table;
+	struct hlist_node *next;
+	int bucket;
+
+	/* The threads that made them have ended, their processes have not. */
+	hash_for_each_safe(tables, bucket, next, table, node) {
+		hash_del(&table->node);
+		table_end(table);
+	}
 	/* The mourning first: it releases. */
 	flush_workqueue(undertaker);
 	flush_delayed_work(&free_released);

@@ -41,6 +41,9 @@
 
 static DEFINE_HASHTABLE(threads, 14);
 
+/* Whether this CPU may be in the middle of reading a table (invariant 3) */
+static DEFINE_PER_CPU(bool, table_loaded);
+
 static atomic_long_t cr4_repairs;
 static int get_cr4_repairs(char *buffer, const struct kernel_param *kp)
 {
@@ -112,11 +115,6 @@ static void collect(struct uintr_thread *t, u64 rr)
 	wrmsrq(MSR_UINTR_RR, rr | xchg(&r->upid.pir, 0));
 }
 
-static void load_table(struct uintr_thread *t)
-{
-	wrmsrq(MSR_UINTR_TT, t->table ? (u64)t->table->entries | TT_ENABLED : 0);
-}
-
 static void load(struct uintr_thread *t)
 {
 	struct uintr_receiver *r = t->receiver;
@@ -136,7 +134,10 @@ static void load(struct uintr_thread *t)
 		wrmsrq(MSR_UINTR_MISC, MISC(0ull));
 		clui();
 	}
-	load_table(t);
+	this_cpu_write(table_loaded, true);
+	/* Pairs with finish_instructions(): it sees this, or SENDUIPI what it waits for. */
+	smp_mb();
+	wrmsrq(MSR_UINTR_TT, (u64)t->table->entries | TT_ENABLED);
 	user_return_notifier_register(&t->returns);
 }
 
@@ -156,7 +157,24 @@ static void unload(struct uintr_thread *t)
 	clui();
 	wrmsrq(MSR_UINTR_MISC, 0);
 	wrmsrq(MSR_UINTR_TT, 0);
+	this_cpu_write(table_loaded, false);
 	write_cr4(__read_cr4() & ~CR4_UINTR);
+}
+
+static bool has_table_loaded(int cpu, void *unused)
+{
+	return READ_ONCE(per_cpu(table_loaded, cpu));
+}
+
+static void do_nothing(void *unused)
+{
+}
+
+void finish_instructions(void)
+{
+	smp_mb();
+	/* An interrupt comes between two instructions. */
+	on_each_cpu_cond(has_table_loaded, do_nothing, NULL, true);
 }
 
 static void on_user_return(struct user_return_notifier *returns)
@@ -213,40 +231,39 @@ struct uintr_thread *thread_current(void)
 	struct uintr_thread *t;
 	unsigned long flags;
 
+	/* Every thread of the machine comes here when it ends. Only it itself adds one. */
+	if (hlist_empty(&current->preempt_notifiers))
+		return NULL;
 	raw_spin_lock_irqsave(&uintr_lock, flags);
 	t = thread_find();
 	raw_spin_unlock_irqrestore(&uintr_lock, flags);
 	return t;
 }
 
-struct uintr_thread *thread_know(gfp_t gfp)
+struct uintr_thread *thread_know(struct uintr_table *table, gfp_t gfp)
 {
 	struct uintr_thread *t = thread_current();
 	unsigned long flags;
 
+	if (t)
+		return t;
+	if (!try_module_get(THIS_MODULE))
+		return ERR_PTR(-ENODEV);
+	t = kzalloc(sizeof(*t), gfp);
 	if (!t) {
-		if (!try_module_get(THIS_MODULE))
-			return NULL;
-		t = kzalloc(sizeof(*t), gfp);
-		if (!t) {
-			module_put(THIS_MODULE);
-			return NULL;
-		}
-		t->task = current;
-		preempt_notifier_init(&t->switched, &switch_ops);
-		t->returns.on_user_return = on_user_return;
-		raw_spin_lock_irqsave(&uintr_lock, flags);
-		t->table = table_find();
-		hash_add(threads, &t->node, (unsigned long)current);
-		preempt_notifier_register(&t->switched);
-		load(t);
-		raw_spin_unlock_irqrestore(&uintr_lock, flags);
-	} else if (!t->table) {
-		raw_spin_lock_irqsave(&uintr_lock, flags);
-		t->table = table_find();
-		load_table(t);
-		raw_spin_unlock_irqrestore(&uintr_lock, flags);
+		module_put(THIS_MODULE);
+		return ERR_PTR(-ENOMEM);
 	}
+	t->task = current;
+	t->table = table;
+	kref_get(&table->refs);
+	preempt_notifier_init(&t->switched, &switch_ops);
+	t->returns.on_user_return = on_user_return;
+	raw_spin_lock_irqsave(&uintr_lock, flags);
+	hash_add(threads, &t->node, (unsigned long)current);
+	preempt_notifier_register(&t->switched);
+	load(t);
+	raw_spin_unlock_irqrestore(&uintr_lock, flags);
 	return t;
 }
 
@@ -263,37 +280,23 @@ void thread_receive(struct uintr_thread *t, struct uintr_receiver *r)
 	local_irq_restore(flags);
 }
 
-void thread_unregister(struct uintr_thread *t)
-{
-	struct uintr_receiver *r = t->receiver;
-	unsigned long flags;
-
-	local_irq_save(flags);
-	unload(t);
-	t->receiver = NULL;
-	load(t);
-	wrmsrq(MSR_UINTR_PD, 0);
-	local_irq_restore(flags);
-	receiver_die(r);
-}
-
-/* The calling thread ends or becomes another program */
-static void thread_forget(void)
+void thread_forget(void)
 {
 	struct uintr_thread *t = thread_current();
 	unsigned long flags;
 
 	if (!t)
 		return;
-	if (t->receiver)
-		thread_unregister(t);
 	raw_spin_lock_irqsave(&uintr_lock, flags);
 	unload(t);
+	if (t->receiver)
+		wrmsrq(MSR_UINTR_PD, 0);
 	preempt_notifier_unregister(&t->switched);
 	hash_del(&t->node);
 	raw_spin_unlock_irqrestore(&uintr_lock, flags);
-	if (t->table)
-		table_put(t->table);
+	if (t->receiver)
+		receiver_die(t->receiver);
+	table_put(t->table);
 	kfree(t);
 	module_put(THIS_MODULE);
 }
@@ -301,27 +304,27 @@ static void thread_forget(void)
 /* ---- Hooks ---- */
 
 /*
- * SENDUIPI of a thread that is not known to us, or was before its process had a table.
- * Other causes of #UD come here once, since the thread is known when they come again.
+ * An instruction of user interrupts of a thread that is not known to us, in a process that
+ * is. Other causes of #UD come here once, since the thread is known when they come again.
  */
 static int on_trap(struct notifier_block *block, unsigned long event, void *data)
 {
 	struct die_args *args = data;
 	struct uintr_thread *t;
 	struct uintr_table *table;
-	unsigned long flags;
 
 	if (event != DIE_TRAP || args->trapnr != X86_TRAP_UD || !user_mode(args->regs))
 		return NOTIFY_DONE;
-	raw_spin_lock_irqsave(&uintr_lock, flags);
-	t = thread_find();
-	table = t && t->table ? NULL : table_find();
-	raw_spin_unlock_irqrestore(&uintr_lock, flags);
+	table = thread_current() ? NULL : table_current();
 	if (!table)
 		return NOTIFY_DONE;
-	t = thread_know(GFP_ATOMIC);
+	t = thread_know(table, GFP_ATOMIC | __GFP_ACCOUNT | __GFP_NOWARN);
 	table_put(table);
-	return t ? NOTIFY_STOP : NOTIFY_DONE;
+	/*
+	 * Without memory the instruction begins anew, too, and traps again: others run
+	 * between, and a signal ends it. Only a module that is going leaves it to fail.
+	 */
+	return t == ERR_PTR(-ENODEV) ? NOTIFY_DONE : NOTIFY_STOP;
 }
 
 static struct notifier_block trap_notifier = { .notifier_call = on_trap };

@@ -2,14 +2,17 @@
 /*
  * /dev/uintr: user interrupts between threads, without the kernel
  *
- * Numbers and structures are those of UB-ADBLAB's uintr-driver, whose programs run
- * here. What its interface leaves open is decided so:
+ * Numbers and structures are those of UB-ADBLAB's uintr-driver. Its programs run here if
+ * they register before they execute STUI, CLUI, TESTUI or SENDUIPI; its tests
+ * one_sender_unpinned and new_migration do not, and get SIGILL. What its interface leaves
+ * open is decided so:
  *
  *  - A receiver's ID is a file descriptor, new and close-on-exec. So a process has
  *    as many receivers as threads, and another process can send to those whose
  *    descriptors it was given, and to no others. Its ID there is a process ID: one
  *    receiver, and anybody can send to it.
- *  - A sender's index holds for all threads of the process that registered it.
+ *  - A sender's index holds for all threads of the process that registered it. From a
+ *    process's first registration on, all of its threads have the instructions.
  *  - flags of a sender: see UINTR_SENDER_QUIET. Other flags are EINVAL.
  */
 #ifndef GIVEWAY_UINTR_H
@@ -47,8 +50,8 @@ struct uintr_sender_args {
  */
 #define UINTR_REGISTER_HANDLER		_IOW('u', 0, struct uintr_handler_args)
 /*
- * Ends the receiver of this descriptor, and drops what is pending. The descriptor stays
- * open; closing it alone ends nothing, but nobody can become a sender any more.
+ * Ends the receiver of this descriptor, and drops what is pending. UIF is clear. The
+ * descriptor stays open; closing it alone ends nothing, but nobody can become a sender any more.
  *
  *  EPERM   another thread's
  *  ESRCH   it is no more
@@ -65,6 +68,12 @@ struct uintr_sender_args {
 #define UINTR_REGISTER_SENDER		_IOW('u', 2, struct uintr_sender_args)
 /* Frees an index. EINVAL: it is not in use. */
 #define UINTR_UNREGISTER_SENDER		_IOW('u', 3, __u64)
+/*
+ * Returns UINTR_INTERFACE_VERSION and changes nothing. Other drivers do not have it, so it
+ * says whose device this is.
+ */
+#define UINTR_INTERFACE			_IO('u', 32)
+#define UINTR_INTERFACE_VERSION		1
 
 #define UINTR_SENDERS_MAX		1024
 #define UINTR_RECEIVER_SENDERS_MAX	4096

@@ -85,6 +85,84 @@ fn dkms_finds_all_of_the_module_under_the_version_of_the_workspace() {
     assert!(!unpacked.join("etc").exists());
 }
 
+/// The conditions of internal.h under which the module does not compile: the text between
+/// each `#if` and its `#error`.
+fn refusals(header: &str) -> Vec<String> {
+    let mut conditions = Vec::new();
+    let mut condition = String::new();
+    for line in header.replace("\\\n", " ").lines() {
+        if line.starts_with("#if") {
+            condition = line.to_owned();
+        } else if line.starts_with("#error") {
+            conditions.push(std::mem::take(&mut condition));
+        }
+    }
+    conditions
+}
+
+#[test]
+fn dkms_skips_every_kernel_that_the_module_refuses() {
+    let source = files(&top().join("kernel/uintr"));
+    let conf = &source["dkms.conf"];
+    let config = value(conf, "BUILD_EXCLUSIVE_CONFIG");
+    let config: Vec<&str> = config.split_whitespace().collect();
+    let refusals = refusals(&source["internal.h"]);
+    assert_eq!(
+        refusals.len(),
+        source["internal.h"].matches("#error").count()
+    );
+    let mut paired = 0;
+    for condition in &refusals {
+        for part in condition.trim_start_matches("#if ").split("||") {
+            let part = part.trim();
+            let name = |text: &str| {
+                let text = text.strip_prefix("IS_ENABLED(")?.strip_suffix(')')?;
+                Some(text.to_owned())
+            };
+            let wanted = match part.strip_prefix('!') {
+                Some(lacking) => name(lacking),
+                None => name(part).map(|name| format!("!{name}")),
+            };
+            match wanted {
+                Some(wanted) => {
+                    assert!(config.contains(&wanted.as_str()), "{wanted}: {config:?}");
+                    paired += 1;
+                }
+                None => assert_eq!(part, "LINUX_VERSION_CODE < KERNEL_VERSION(6, 12, 0)"),
+            }
+        }
+    }
+    assert_eq!(paired, config.len(), "{config:?}: {refusals:?}");
+    assert_eq!(value(conf, "BUILD_EXCLUSIVE_ARCH"), "x86_64");
+
+    // As DKMS asks: bash, with what it reads from the file.
+    let takes = |release: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-c", ". \"$0\"; [[ $1 =~ $BUILD_EXCLUSIVE_KERNEL ]]"]);
+        bash.arg(top().join("kernel/uintr/dkms.conf")).arg(release);
+        bash.status().unwrap().success()
+    };
+    for release in [
+        "6.12.0",
+        "6.12.117+deb13-cloud-amd64",
+        "6.19.3",
+        "7.0.1",
+        "7.2.13+deb14",
+    ] {
+        assert!(takes(release), "{release}");
+    }
+    for release in [
+        "5.10.0-30-amd64",
+        "6.1.0-37-amd64",
+        "6.11.9",
+        "6.2.0",
+        "7.3.0",
+        "7.20.1",
+    ] {
+        assert!(!takes(release), "{release}");
+    }
+}
+
 #[test]
 fn lintian_reports_nothing() {
     if Command::new("lintian").arg("--version").output().is_err() {

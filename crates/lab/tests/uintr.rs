@@ -102,11 +102,15 @@ fn nothing_is_lost_while_cpus_come_and_go() {
 
 #[test]
 fn it_is_not_unloaded_while_anybody_uses_it_and_loads_again() {
-    let unload = "unloading_is_refused_while_anybody_uses_it";
     let script = format!(
         "set -e
-         for turn in 1 2 3; do busybox insmod ./uintr.ko; ./rules a_thread_interrupts_itself
-             ./rules {unload}; done
+         for turn in 1 2 3; do
+             busybox insmod ./uintr.ko
+             ./rules a_thread_interrupts_itself
+             ./rules unloading_is_refused_while_anybody_uses_it
+             busybox insmod ./uintr.ko
+             ./rules unloading_leaves_nothing_of_processes_that_live_on
+         done
          ! dmesg | grep -E '{FAULTS}'"
     );
     run(&machine(Clock::LOCKSTEP), &script);

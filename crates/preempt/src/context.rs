@@ -46,6 +46,7 @@
 //!   `Stack` refuses, and counts it.)
 
 use std::cell::{Cell, UnsafeCell};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::{self, Saved};
 use crate::delivery::{Kind, Route};
+use crate::donor;
 use crate::gate::{self, Gate};
 use crate::level::{Level, Levels};
 use crate::local::{self, Local};
@@ -91,6 +93,24 @@ pub(crate) struct Contexts {
     /// The worker is about to leave: no context waits for lower levels any more.
     leaving: Cell<bool>,
     quick_swap: bool,
+    /// Where handlers of user interrupts run that find too little stack (L4).
+    spare: Option<Spare>,
+}
+
+/// A stack of its own, with room for a handler and for signals on top of it.
+struct Spare(Box<[MaybeUninit<u128>]>);
+
+impl Spare {
+    fn new() -> Spare {
+        Spare(Box::new_uninit_slice(
+            donor::LEAST_STACK / size_of::<u128>(),
+        ))
+    }
+
+    /// The first address above it; a multiple of 16.
+    fn top(&self) -> usize {
+        self.0.as_ptr_range().end.expose_provenance()
+    }
 }
 
 /// What takes a request.
@@ -141,10 +161,6 @@ impl Context {
         self.level
     }
 
-    pub(crate) fn stack(&self) -> &Range<usize> {
-        &self.stack
-    }
-
     pub(crate) fn saved(&self) -> *mut Saved {
         self.saved.get()
     }
@@ -166,18 +182,23 @@ impl Contexts {
     /// Puts the contexts of a worker together; the first is the base. None can be
     /// preempted yet: the masks are empty.
     pub(crate) fn new(list: Box<[Context]>, route: Arc<Route>) -> Box<Contexts> {
+        // Tests play user interrupts by signals.
+        let spare = (cfg!(test) || route.receives_user_interrupts()).then(Spare::new);
         let all = Box::new(Contexts {
             list,
             route,
+            spare,
             from_handler: Cell::new(None),
             leaving: Cell::new(false),
             quick_swap: arch::quick_swap(),
         });
+        let spare = all.spare.as_ref().map_or(0, Spare::top);
         for context in &all.list {
             context.all.set(&raw const *all);
-            // SAFETY: the box and its list live until the worker has unbound
-            // all of them (L3).
-            unsafe { context.local().bind(context, all.route.mail()) };
+            let room = gate::room(&context.stack);
+            // SAFETY: the box, its list and the spare stack live until the worker has
+            // unbound all of them (L3).
+            unsafe { (context.local()).bind(context, all.route.mail(), room, spare) };
         }
         all
     }
@@ -370,7 +391,7 @@ pub(crate) fn interrupted(kind: Kind, at: (usize, usize)) {
         }
         // A stray signal on top of a user interrupt; otherwise C5 forbids it.
         let nested = context.in_handler.get().then_some(Gate::Stack);
-        match nested.or_else(|| gate::refusal(context, local, due, at)) {
+        match nested.or_else(|| gate::refusal(local, due, at)) {
             Some(gate) => {
                 mail.count_deferral(gate);
                 all.route.refused(gate);

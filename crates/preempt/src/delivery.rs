@@ -20,6 +20,7 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::sync::Once;
 use std::sync::atomic::{
     AtomicI32, AtomicU8,
     Ordering::{Acquire, Relaxed, Release},
@@ -32,7 +33,7 @@ use crate::error::DeliveryError;
 use crate::gate::Gate;
 use crate::level::Level;
 use crate::mail::{Mail, Requested};
-use crate::outbox::{How, Outbox};
+use crate::outbox::{Again, How, Outbox};
 use crate::signal;
 use crate::trail::Trail;
 
@@ -56,7 +57,8 @@ pub enum Delivery {
         grace: Duration,
     },
     /// By a user interrupt, at almost any instruction. Poll points take only what
-    /// the handler could not.
+    /// the handler could not. By a signal if it has not arrived after 10 ms, which
+    /// [`Remote::rearm`](crate::Remote::rearm) watches.
     UserInterrupt,
 }
 
@@ -279,7 +281,15 @@ impl Route {
         if silent || self.outbox.mail().outstanding().is_empty() {
             return None;
         }
-        Some(self.outbox.rearm(now_ns(), || self.send()))
+        // In every mode: one that is under way may be from before it was changed.
+        let can_be_lost = self.receives_user_interrupts();
+        Some(self.outbox.rearm(now_ns(), can_be_lost, |what| match what {
+            Again::Interrupt => self.send(),
+            Again::Signal => {
+                say_that_one_was_replaced();
+                self.send_signal()
+            }
+        }))
     }
 
     fn send(&self) -> io::Result<()> {
@@ -290,6 +300,10 @@ impl Route {
             receiver.send();
             return Ok(());
         }
+        self.send_signal()
+    }
+
+    fn send_signal(&self) -> io::Result<()> {
         match self.thread.load(Acquire) {
             0 => Err(io::ErrorKind::NotFound.into()),
             thread => signal::send(thread, self.signal),
@@ -325,7 +339,7 @@ impl Route {
         }
     }
 
-    fn receives_user_interrupts(&self) -> bool {
+    pub(crate) fn receives_user_interrupts(&self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return self.user_interrupt.is_some();
         #[cfg(not(target_arch = "x86_64"))]
@@ -344,6 +358,19 @@ impl Route {
     pub(crate) fn is_alive(&self) -> bool {
         self.thread.load(Acquire) != 0
     }
+}
+
+/// One line for the whole process, to standard error without its lock: a task that holds
+/// it may be what has to be interrupted.
+fn say_that_one_was_replaced() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let line = "giveway-preempt: a user interrupt had not arrived after 10 ms, and a signal \
+                    was sent in its place (Counters::replaced counts them). This is harmless if \
+                    the worker waited for a CPU or in a system call. Else they are being lost: \
+                    choose the policy hybrid.\n";
+        let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+    });
 }
 
 /// Nanoseconds of the monotonic clock.

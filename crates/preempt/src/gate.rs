@@ -23,7 +23,6 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::arch;
-use crate::context::Context;
 use crate::error::EnterError;
 use crate::local::Local;
 
@@ -48,10 +47,9 @@ impl Gate {
     }
 }
 
-/// The gate that keeps `context`, interrupted at this program counter and stack
-/// pointer, from being preempted; `None` if it is preempted.
+/// The gate that keeps the context of these words, interrupted at this program counter
+/// and stack pointer, from being preempted; `None` if it is preempted.
 pub(crate) fn refusal(
-    context: &Context,
     local: &Local,
     due: u32,
     (program_counter, stack_pointer): (usize, usize),
@@ -65,9 +63,12 @@ pub(crate) fn refusal(
     if !is_engine_text(program_counter) {
         return Some(Gate::Text);
     }
-    let stack = context.stack();
-    let fits = stack.contains(&stack_pointer) && stack_pointer - stack.start >= headroom();
-    (!fits).then_some(Gate::Stack)
+    (!local.has_room(stack_pointer)).then_some(Gate::Stack)
+}
+
+/// Where in a stack a context may be interrupted and left.
+pub(crate) fn room(stack: &Range<usize>) -> Range<usize> {
+    stack.start + headroom()..stack.end
 }
 
 /// Text of the program, without the instructions that change stacks.

@@ -19,10 +19,17 @@
 //!   `unbind` and `set_mask`, but for the thread: to ask for it is a system call.)
 //! - **L3** While `context` is not null, the worker's contexts, and `mail`, live. (Not
 //!   asserted: nothing marks freed memory; the caller of `bind` promises it.)
+//! - **L4** `floor`, `ceiling` and `spare` are written as `mail` is (L2). The handler of a
+//!   user interrupt stays on the interrupted stack if its pointer is in `floor..ceiling`,
+//!   and else runs on the spare one, whose top is `spare`. The gate `Stack` asks the same of
+//!   the same words. So who is on the spare stack is refused, and returns before anybody
+//!   else of the worker can come there: one is enough. (Not asserted: only the assembly
+//!   knows which it took; the test `nothing_is_written_below_a_stack_that_has_no_room`.)
 
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{
-    AtomicPtr, AtomicU32,
+    AtomicPtr, AtomicU32, AtomicUsize,
     Ordering::{Relaxed, SeqCst},
     compiler_fence,
 };
@@ -39,6 +46,23 @@ pub(crate) struct Local {
     mask: AtomicU32,
     mail: AtomicPtr<Mail>,
     context: AtomicPtr<Context>,
+    /// The stack pointers at which the context has room for a handler (L4).
+    floor: AtomicUsize,
+    ceiling: AtomicUsize,
+    /// The top of the stack that a handler has otherwise.
+    spare: AtomicUsize,
+}
+
+/// Where the words of [`Local`] are that assembly reads.
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod offset {
+    use std::mem::offset_of;
+
+    use super::Local;
+
+    pub(crate) const FLOOR: usize = offset_of!(Local, floor);
+    pub(crate) const CEILING: usize = offset_of!(Local, ceiling);
+    pub(crate) const SPARE: usize = offset_of!(Local, spare);
 }
 
 /// Where threads that are no workers look for mail.
@@ -63,6 +87,9 @@ thread_local! {
         mask: AtomicU32::new(0),
         mail: AtomicPtr::new(no_mail()),
         context: AtomicPtr::new(ptr::null_mut()),
+        floor: AtomicUsize::new(0),
+        ceiling: AtomicUsize::new(usize::MAX),
+        spare: AtomicUsize::new(0),
     } };
 }
 
@@ -138,6 +165,11 @@ impl Local {
         unsafe { self.context.load(Relaxed).as_ref() }
     }
 
+    /// Whether a handler may use the stack that this pointer is into (L4).
+    pub(crate) fn has_room(&self, stack_pointer: usize) -> bool {
+        (self.floor.load(Relaxed)..self.ceiling.load(Relaxed)).contains(&stack_pointer)
+    }
+
     /// Whether the words may be written: their context does not run, or is inside a
     /// region (L2). For assertions.
     fn may_change(&self) -> bool {
@@ -151,13 +183,23 @@ impl Local {
     }
 
     /// Makes this the storage of a context that does not run yet, or of the
-    /// base, which is inside a region (L2).
+    /// base, which is inside a region (L2). Handlers have the `room` of its stack, and
+    /// below the top `spare` where that is not enough.
     ///
     /// # Safety
-    /// Both pointers stay valid until [`unbind`](Self::unbind) (L3).
-    pub(crate) unsafe fn bind(&self, context: *const Context, mail: *const Mail) {
+    /// The pointers stay valid until [`unbind`](Self::unbind) (L3).
+    pub(crate) unsafe fn bind(
+        &self,
+        context: *const Context,
+        mail: *const Mail,
+        room: Range<usize>,
+        spare: usize,
+    ) {
         debug_assert!(self.may_change(), "L2");
         debug_assert!(self.context().is_none(), "D2");
+        self.spare.store(spare, Relaxed);
+        self.floor.store(room.start, Relaxed);
+        self.ceiling.store(room.end, Relaxed);
         self.mail.store(mail.cast_mut(), Relaxed);
         self.context.store(context.cast_mut(), Relaxed);
     }
@@ -168,5 +210,7 @@ impl Local {
         self.mask.store(0, Relaxed);
         self.context.store(ptr::null_mut(), Relaxed);
         self.mail.store(no_mail(), Relaxed);
+        self.floor.store(0, Relaxed);
+        self.ceiling.store(usize::MAX, Relaxed);
     }
 }

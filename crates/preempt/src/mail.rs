@@ -15,7 +15,8 @@
 //! the gates let it. What it may not take stays due, so no request is lost. (The
 //! published code drops interrupts there.)
 //!
-//! At most one signal per worker is under way. Sender and handler each do two
+//! At most one signal per worker is under way, but for one that replaces a user interrupt
+//! (O4): each does the same, so one too many does no harm. Sender and handler each do two
 //! things, in this order:
 //!
 //! ```text
@@ -83,6 +84,7 @@ struct Tally {
     deferred: [AtomicU64; Gate::COUNT],
     yields: AtomicU64,
     panics: AtomicU64,
+    replaced: AtomicU64,
 }
 
 /// What has happened between a worker and those that send it requests.
@@ -114,6 +116,10 @@ pub struct Counters {
     /// Panics that reached the root of a context, or, in a pool, that came from a task's
     /// waker or from dropping a task or its result.
     pub panics: u64,
+    /// User interrupts that had not arrived after 10 ms, so that a signal was sent in
+    /// their place: they were lost, or the worker did not run or was in a system call.
+    #[serde(default)]
+    pub replaced: u64,
 }
 
 impl Mail {
@@ -141,6 +147,7 @@ impl Mail {
                 deferred: [const { AtomicU64::new(0) }; Gate::COUNT],
                 yields: AtomicU64::new(0),
                 panics: AtomicU64::new(0),
+                replaced: AtomicU64::new(0),
             },
         }
     }
@@ -176,6 +183,13 @@ impl Mail {
     /// not be sent.
     pub(crate) fn landed(&self) {
         self.in_flight.swap(false, AcqRel);
+    }
+
+    /// For who watches it: an interrupt that has been sent and has not arrived, as the
+    /// number of those that have. It stays the same until this one arrives.
+    pub(crate) fn under_way(&self) -> Option<u64> {
+        let arrivals = self.tally.interrupts.load(Relaxed);
+        self.in_flight.load(Acquire).then_some(arrivals)
     }
 
     /// What a handler does, in this order (M2). The test of all orders takes it
@@ -243,6 +257,10 @@ impl Mail {
         self.tally.panics.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn count_replaced(&self) {
+        self.tally.replaced.fetch_add(1, Relaxed);
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         let tally = &self.tally;
         let deferred = |gate: Gate| tally.deferred[gate as usize].load(Relaxed);
@@ -258,6 +276,7 @@ impl Mail {
             deferred_by_stack: deferred(Gate::Stack),
             yields: tally.yields.load(Relaxed),
             panics: tally.panics.load(Relaxed),
+            replaced: tally.replaced.load(Relaxed),
         }
     }
 }

@@ -26,6 +26,14 @@
 //!   the interrupt from ever being sent. Two that look at once may both begin it;
 //!   that puts it off by the time between them.
 //!
+//! - **O4** A user interrupt that does not arrive is followed by a signal. (The kernel loses
+//!   no signal; of user interrupts it knows nothing, so a suspended machine or a restored
+//!   virtual one may.) Only a handler lowers `in_flight`, and it counts: while the flag is
+//!   up at each look and the count stays the same, the same interrupt is under way. Who
+//!   finds it so for `LOST_AFTER` sends the signal, whose handler lands and opens as any
+//!   other (M2). If the first one was only late, its handler does that once more: a request
+//!   whose sender found the flag up is opened by whichever comes next.
+//!
 //! None is asserted: each is about what another thread does next. The models of
 //! `models/mail.rs` run all orders and require that every request is taken.
 //!
@@ -44,6 +52,19 @@ use crate::sync::{AcqRel, Acquire, AtomicBool, AtomicU64, Relaxed, Release};
 const REPEAT_AFTER: Duration = Duration::from_micros(50);
 /// The longest time between repetitions: they cost the worker a few µs each.
 const REPEAT_AFTER_MAX: Duration = Duration::from_millis(1);
+
+/// How long a user interrupt may be under way: longer than a worker waits for its CPU as a
+/// rule. It arrives in less than 1 µs if the worker runs.
+const LOST_AFTER: Duration = Duration::from_millis(10);
+
+/// What [`Outbox::rearm`] sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// The interrupt that this worker's requests come with.
+    Interrupt,
+    /// The signal, whatever they come with (O4).
+    Signal,
+}
 
 /// How a request is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +87,14 @@ pub(crate) struct Outbox {
     /// The mark: the last interrupt was refused by a gate behind which nothing is
     /// sure to look again.
     repeat: AtomicBool,
+    /// What was under way at the last look ([`Mail::under_way`]) and since when, for
+    /// interrupts that can be lost (O4).
+    watched: AtomicU64,
+    watched_since_ns: AtomicU64,
 }
+
+/// Nothing is under way. No worker is interrupted so often.
+const NOTHING: u64 = u64::MAX;
 
 impl Outbox {
     pub(crate) fn new() -> Outbox {
@@ -77,6 +105,8 @@ impl Outbox {
             sent_ns: AtomicU64::new(0),
             repeat_after_ns: AtomicU64::new(0),
             repeat: AtomicBool::new(false),
+            watched: AtomicU64::new(NOTHING),
+            watched_since_ns: AtomicU64::new(0),
         }
     }
 
@@ -121,8 +151,21 @@ impl Outbox {
     }
 
     /// Sends what is overdue; how long it may take until there is something to
-    /// send again. For while something is outstanding.
-    pub(crate) fn rearm(&self, now: u64, send: impl FnOnce() -> io::Result<()>) -> Duration {
+    /// send again. For while something is outstanding. `can_be_lost`: of interrupts.
+    pub(crate) fn rearm(
+        &self,
+        now: u64,
+        can_be_lost: bool,
+        send: impl FnOnce(Again) -> io::Result<()>,
+    ) -> Duration {
+        if can_be_lost && self.seems_lost(now) {
+            self.mail.count_replaced();
+            if send(Again::Signal).is_err() {
+                self.mail.landed();
+            }
+            return REPEAT_AFTER;
+        }
+        let send = || send(Again::Interrupt);
         let sent = self.sent_ns.load(Relaxed);
         let (start, wait) = match sent {
             0 => (self.since_ns.load(Relaxed), self.grace_ns.load(Relaxed)),
@@ -140,6 +183,21 @@ impl Outbox {
             self.interrupt(now, send);
         }
         Duration::from_nanos(self.repeat_after_ns.load(Relaxed))
+    }
+
+    /// Whether an interrupt has been under way for too long (O4). Of those that look at
+    /// once, one hears it, and the time begins anew.
+    fn seems_lost(&self, now: u64) -> bool {
+        let under_way = self.mail.under_way().unwrap_or(NOTHING);
+        if under_way == NOTHING || under_way != self.watched.load(Relaxed) {
+            self.watched_since_ns.store(now, Relaxed);
+            self.watched.store(under_way, Relaxed);
+            return false;
+        }
+        let since = self.watched_since_ns.load(Relaxed);
+        let clock = &self.watched_since_ns;
+        now.saturating_sub(since) >= LOST_AFTER.as_nanos() as u64
+            && (clock.compare_exchange(since, now, Relaxed, Relaxed)).is_ok()
     }
 
     /// Sends an interrupt unless one is under way (M2).
@@ -194,7 +252,7 @@ mod tests {
         });
         for us in 11..=end {
             step(us, &|now| {
-                outbox.rearm(now, send);
+                outbox.rearm(now, false, |_| send());
             });
         }
         times
@@ -230,7 +288,7 @@ mod tests {
                 Ok(())
             };
             outbox.request(HIGH, How::Flag, us * 1000, send);
-            outbox.rearm(us * 1000, send);
+            outbox.rearm(us * 1000, false, |_| send());
         }
         assert_eq!(sent.get(), Some(13));
     }
@@ -243,7 +301,7 @@ mod tests {
         outbox.request(HIGH, How::Flag, 10_000, fails);
         outbox.mail.take(HIGH);
         outbox.request(HIGH, How::Flag, 20_000, fails);
-        outbox.rearm(22_000, fails);
+        outbox.rearm(22_000, false, |_| fails());
     }
 
     #[test]
@@ -252,6 +310,63 @@ mod tests {
         let fails = || -> io::Result<()> { panic!("sent again") };
         outbox.request(HIGH, How::Interrupt, 10, || Ok(()));
         outbox.mail.arrive();
-        outbox.rearm(10_000_000, fails);
+        outbox.rearm(10_000_000, false, |_| fails());
+    }
+
+    /// When a signal is sent, in µs, rearmed at every 100 µs up to `end`; `act` is called
+    /// before each, with the time.
+    fn replaced(outbox: &Outbox, end: u64, mut act: impl FnMut(u64)) -> Vec<u64> {
+        let mut times = Vec::new();
+        for us in (0..=end).step_by(100) {
+            act(us);
+            outbox.rearm(us * 1000, true, |what| {
+                if what == Again::Signal {
+                    times.push(us);
+                }
+                Ok(())
+            });
+        }
+        times
+    }
+
+    #[test]
+    fn a_user_interrupt_that_does_not_arrive_is_followed_by_signals() {
+        let outbox = Outbox::new();
+        outbox.request(HIGH, How::Interrupt, 0, || Ok(()));
+        let times = replaced(&outbox, 25_000, |_| {});
+        assert_eq!(times, [10_000, 20_000]);
+        assert_eq!(outbox.mail.counters().replaced, 2);
+        // The handler of either opens the mail.
+        outbox.mail.arrive();
+        assert_eq!(outbox.mail.due(Relaxed) & HIGH.bit(), HIGH.bit());
+    }
+
+    #[test]
+    fn requests_that_follow_a_lost_one_do_not_put_off_the_signal() {
+        let outbox = Outbox::new();
+        let times = replaced(&outbox, 15_000, |us| {
+            outbox.request(HIGH, How::Interrupt, us * 1000, || Ok(()));
+        });
+        assert_eq!(times, [10_000]);
+    }
+
+    #[test]
+    fn user_interrupts_that_arrive_are_followed_by_no_signal() {
+        let outbox = Outbox::new();
+        // Each is under way for half of the time, and at every second look.
+        let times = replaced(&outbox, 100_000, |us| match us / 5_000 % 2 {
+            0 => {
+                outbox.request(HIGH, How::Interrupt, us * 1000, || Ok(()));
+            }
+            _ => outbox.mail.arrive(),
+        });
+        assert_eq!(times, [0; 0]);
+        // Nor is one that is sent after a long time without.
+        outbox.mail.arrive();
+        outbox.rearm(100_000_000, true, |_| Ok(()));
+        outbox.mail.take(HIGH);
+        outbox.request(HIGH, How::Interrupt, 200_000_000, || Ok(()));
+        let fails = |_| -> io::Result<()> { panic!("sent at once") };
+        outbox.rearm(200_001_000, true, fails);
     }
 }

@@ -49,7 +49,9 @@ impl Remote {
 
     /// Sends what is overdue: the signal behind a `Hybrid` request that was not
     /// taken within its grace, and signals again that came while the worker could
-    /// not be left (after 50 µs, then after twice as long each time, up to 1 ms).
+    /// not be left (after 50 µs, then after twice as long each time, up to 1 ms). Of a
+    /// worker for user interrupts, a signal in the place of one that has not arrived
+    /// within 10 ms of the first call that waits for it.
     ///
     /// `Some`: call again after that time. `None`: nothing is outstanding, or
     /// nothing can be done about it.

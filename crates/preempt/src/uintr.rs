@@ -28,21 +28,28 @@
 //!
 //! The handler saves what a function call does not preserve, and the extended
 //! state: on the interrupted context's stack, as the kernel does for a signal.
-//! Then everything is as in a signal handler. What differs from the published
-//! code: nothing is written into the red zone (it jumps through −0x80(%rsp),
-//! which is inside); the area is as large as the CPU says and without the tiles
-//! of AMX (it reserves 8 KiB for everything); UIRET leaves no window between the
-//! last register and the jump.
+//! Then everything is as in a signal handler. But no kernel looks whether the frame
+//! fits, and no signal mask keeps user interrupts out of a program's own signal
+//! handlers, whose stacks may be small. So the general registers are all that is pushed
+//! (with the CPU's frame and the red zone, 280 bytes) before the stack pointer is
+//! compared with the context's bounds. Outside of them the rest is done on the worker's
+//! spare stack, and the gate `Stack` refuses (L4).
+//!
+//! What differs from the published code: nothing is written into the red zone (it jumps
+//! through −0x80(%rsp), which is inside); the area is as large as what is saved (it
+//! reserves 8 KiB for everything); the tiles of AMX, which are as large as that, are saved
+//! while they are in use; UIRET leaves no window between the last register and the jump.
 
 use std::arch::{asm, naked_asm};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::context;
 use crate::delivery::{Delivery, Kind};
 use crate::error::DeliveryError;
+use crate::{arch, local};
 
 const DEVICE: &str = "/dev/uintr";
 
@@ -56,6 +63,8 @@ const REGISTER_HANDLER: libc::c_ulong = request(0, size_of::<HandlerArgs>());
 const UNREGISTER_HANDLER: libc::c_ulong = request(1, 0);
 const REGISTER_SENDER: libc::c_ulong = request(2, size_of::<SenderArgs>());
 const UNREGISTER_SENDER: libc::c_ulong = request(3, size_of::<u64>());
+const INTERFACE: libc::c_ulong = request(32, 0);
+const VERSION: libc::c_int = 1;
 
 /// Without a stack, frames go below the red zone.
 #[repr(C)]
@@ -87,9 +96,17 @@ pub(crate) fn detect() -> Result<(), &'static str> {
     if leaf(0xd, 1).eax & 1 << 1 == 0 {
         return Err("the CPU has no XSAVEC");
     }
-    open()
-        .map(drop)
-        .map_err(|_| "the module uintr (kernel/uintr), which makes /dev/uintr")
+    let device = open().map_err(|_| "the module uintr (kernel/uintr), which makes /dev/uintr")?;
+    is_ours(&device)
+        .then_some(())
+        .ok_or("/dev/uintr is another driver's; load the module of kernel/uintr in its place")
+}
+
+/// Whether the module of `kernel/uintr` made the device, in the version used here. Asking
+/// changes nothing.
+fn is_ours(device: &File) -> bool {
+    // SAFETY: it takes nothing, and no driver has another call of this number.
+    unsafe { libc::ioctl(device.as_raw_fd(), INTERFACE) == VERSION }
 }
 
 fn open() -> io::Result<File> {
@@ -115,8 +132,12 @@ impl Receiver {
     }
 
     fn try_register() -> io::Result<Receiver> {
-        prepare_extended_state();
+        prepare();
         let device = open()?;
+        // Before anything is registered: another driver would keep it.
+        if !is_ours(&device) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         let handler = HandlerArgs {
             handler: handler as *const (),
             stack: std::ptr::null(),
@@ -126,12 +147,6 @@ impl Receiver {
         // SAFETY: the module reads the structure it defines, and the handler is one.
         let number =
             checked(unsafe { libc::ioctl(device.as_raw_fd(), REGISTER_HANDLER, &handler) })?;
-        let name = std::fs::read_link(format!("/proc/self/fd/{number}"));
-        if !name.is_ok_and(|name| name.to_string_lossy().contains("[uintr]")) {
-            return Err(io::Error::other(
-                "/dev/uintr is another driver's; load the module of kernel/uintr in its place",
-            ));
-        }
         // SAFETY: the module has opened it for this call.
         let file = unsafe { OwnedFd::from_raw_fd(number) };
         let sender = SenderArgs {
@@ -143,7 +158,7 @@ impl Receiver {
         let index = checked(unsafe { libc::ioctl(device.as_raw_fd(), REGISTER_SENDER, &sender) });
         if index.is_err() {
             // SAFETY: it takes the number by value.
-            unsafe { libc::ioctl(device.as_raw_fd(), UNREGISTER_HANDLER, number) };
+            unsafe { libc::ioctl(device.as_raw_fd(), UNREGISTER_HANDLER, word(number)) };
         }
         Ok(Receiver {
             device,
@@ -180,7 +195,7 @@ impl Receiver {
             libc::ioctl(
                 self.device.as_raw_fd(),
                 UNREGISTER_HANDLER,
-                self.file.as_raw_fd(),
+                word(self.file.as_raw_fd()),
             )
         };
     }
@@ -193,6 +208,11 @@ impl Drop for Receiver {
     }
 }
 
+/// A number as `ioctl` takes it: all bits of the register count.
+fn word(number: RawFd) -> libc::c_ulong {
+    number as libc::c_ulong
+}
+
 fn checked(returned: libc::c_int) -> io::Result<libc::c_int> {
     match returned {
         -1 => Err(io::Error::last_os_error()),
@@ -200,27 +220,51 @@ fn checked(returned: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// How large the extended state is, and which parts of it are saved. Written
-/// before the first interrupt, read by the assembly.
-static STATE_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The parts of the extended state that are saved, and the bytes that they take. Written
+/// before the first interrupt, read by the assembly, as all of these.
 static STATE_MASK: AtomicU64 = AtomicU64::new(0);
+static STATE_BYTES: AtomicU64 = AtomicU64::new(0);
+/// The tiles of AMX, which are saved beside these while they are in use, and the bytes
+/// with them. 0 where there are none.
+static TILES_MASK: AtomicU64 = AtomicU64::new(0);
+static TILES_BYTES: AtomicU64 = AtomicU64::new(0);
+/// Where a thread has its [`local::Local`], from its thread pointer: the same in each, since
+/// it is the program's own (`EnterError::NotExecutable`).
+static LOCAL: AtomicU64 = AtomicU64::new(0);
 
-/// The tiles of AMX: 8 KiB that no engine keeps in registers across a point at
-/// which it can be preempted.
+/// XTILECFG and XTILEDATA.
 const TILES: u64 = 1 << 17 | 1 << 18;
 
-/// Asks the CPU about its extended state.
-fn prepare_extended_state() {
+/// What the handler knows of the CPU and the program.
+fn prepare() {
     let (low, high): (u32, u32);
     // SAFETY: reads XCR0, which every CPU with XSAVEC has.
     unsafe {
         asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack))
     };
     let enabled = u64::from(high) << 32 | u64::from(low);
-    let plain = std::arch::x86_64::__cpuid_count(0xd, 0).ebx;
-    let compact = std::arch::x86_64::__cpuid_count(0xd, 1).ebx;
-    STATE_BYTES.store(plain.max(compact).into(), Relaxed);
-    STATE_MASK.store(enabled & !TILES, Relaxed);
+    let leaf = |subleaf| std::arch::x86_64::__cpuid_count(0xd, subleaf);
+    // Whether XGETBV says what is in use; else the tiles are always saved.
+    let tells = leaf(1).eax & 1 << 2 != 0;
+    let tiles = if tells { enabled & TILES } else { 0 };
+    let part = |number| (leaf(number).eax, leaf(number).ecx & 1 << 1 != 0);
+    STATE_MASK.store(enabled & !tiles, Relaxed);
+    STATE_BYTES.store(area(enabled & !tiles, part), Relaxed);
+    TILES_MASK.store(tiles, Relaxed);
+    TILES_BYTES.store(area(enabled, part), Relaxed);
+    let here = local::with(|local| std::ptr::from_ref(local).addr());
+    LOCAL.store(here.wrapping_sub(arch::thread_pointer()) as u64, Relaxed);
+}
+
+/// How many bytes XSAVEC takes for a mask (volume 1, 13.4.3): the legacy area and the
+/// header, then one part after the other. `part` has the size of one, and whether it
+/// begins at a multiple of 64.
+fn area(mask: u64, part: impl Fn(u32) -> (u32, bool)) -> u64 {
+    let parts = (2..63).filter(|number| mask & 1 << number != 0).map(part);
+    parts.fold(512 + 64, |end, (bytes, aligned)| {
+        let begin = if aligned { (end + 63) & !63 } else { end };
+        begin + u64::from(bytes)
+    })
 }
 
 /// A handler that calls `$interrupted(rip, rsp)` and ends as `$tail` says.
@@ -248,15 +292,39 @@ macro_rules! handler {
                 "push r14",
                 "push r15",
                 "mov rbp, rsp",
+                // Elsewhere, unless the context has room here (L4).
+                "mov rax, [rip + {local}]",
+                "mov rcx, [rbp + 0x78 + 0x18]",
+                "cmp rcx, fs:[rax + {floor}]",
+                "jb 2f",
+                "cmp rcx, fs:[rax + {ceiling}]",
+                "jb 3f",
+                "2:",
+                "mov rsp, fs:[rax + {spare}]",
+                "3:",
+                // What is saved: the tiles only if they are in use now.
+                "mov r12, [rip + {bytes}]",
+                "mov r13, [rip + {mask}]",
+                "mov r14, [rip + {tiles}]",
+                "test r14, r14",
+                "jz 4f",
+                "mov ecx, 1",
+                "xgetbv",
+                "test eax, r14d",
+                "jz 4f",
+                "mov r12, [rip + {with_tiles}]",
+                "or r13, r14",
+                "4:",
                 // XSAVEC wants a multiple of 64, and XRSTOR a header of zeros.
-                "sub rsp, [rip + {bytes}]",
+                "sub rsp, r12",
                 "and rsp, -64",
                 "xor eax, eax",
                 "lea rdi, [rsp + 512]",
                 "mov ecx, 8",
                 "rep stosq",
-                "mov eax, [rip + {mask}]",
-                "mov edx, [rip + {mask} + 4]",
+                "mov eax, r13d",
+                "mov rdx, r13",
+                "shr rdx, 32",
                 "xsavec64 [rsp]",
                 // What a function may expect: no x87 values, default control.
                 "fninit",
@@ -266,8 +334,11 @@ macro_rules! handler {
                 "mov rdi, [rbp + 0x78 + 0x08]",
                 "mov rsi, [rbp + 0x78 + 0x18]",
                 "call {interrupted}",
-                "mov eax, [rip + {mask}]",
-                "mov edx, [rip + {mask} + 4]",
+                // Tiles that were not in use are not again, whoever has used them since.
+                "or r13, r14",
+                "mov eax, r13d",
+                "mov rdx, r13",
+                "shr rdx, 32",
                 "xrstor64 [rsp]",
                 "mov rsp, rbp",
                 "pop r15",
@@ -290,6 +361,12 @@ macro_rules! handler {
                 $($tail,)+
                 bytes = sym STATE_BYTES,
                 mask = sym STATE_MASK,
+                tiles = sym TILES_MASK,
+                with_tiles = sym TILES_BYTES,
+                local = sym LOCAL,
+                floor = const local::offset::FLOOR,
+                ceiling = const local::offset::CEILING,
+                spare = const local::offset::SPARE,
                 interrupted = sym $interrupted,
                 $($operand = $kind $value,)*
             )

@@ -238,6 +238,25 @@ mod guest {
         assert!(counters.taken > 5_000, "{counters:?}");
     }
 
+    #[test]
+    #[ignore = "runs in a guest with user interrupts"]
+    fn a_signal_comes_in_the_place_of_one_that_does_not_arrive() {
+        let _alone = alone();
+        let life = Life::begin(1, |at, _| {
+            if at == Level::BASE {
+                // As after a suspend that lost the flag.
+                // SAFETY: the thread has a handler, so the CPU has the instruction.
+                unsafe { std::arch::asm!("clui", options(nostack)) };
+            }
+        });
+        for _ in 0..10 {
+            assert!(life.remote.preempt_within(HIGH, PATIENCE));
+        }
+        let (counters, runs) = life.end();
+        assert_eq!((counters.taken, runs), (10, 10));
+        assert!(counters.replaced >= 10, "{counters:?}");
+    }
+
     /// A storm whose work has a known result.
     fn storm(name: &str, levels: u8, gap: Duration, deliveries: &[Delivery]) -> Counters {
         const ROUNDS: u64 = 50;
@@ -274,10 +293,8 @@ mod guest {
         assert_eq!(counters.taken, runs);
         assert!(counters.taken > 50, "{counters:?}");
         // A signal may come on top of a user interrupt, and is taken later.
-        assert!(
-            deliveries.len() > 1 || counters.deferred_by_stack == 0,
-            "{counters:?}"
-        );
+        let signals = deliveries.len() > 1 || counters.replaced > 0;
+        assert!(signals || counters.deferred_by_stack == 0, "{counters:?}");
         counters
     }
 

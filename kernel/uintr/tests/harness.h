@@ -128,6 +128,11 @@ void child_ends(struct child child);
 
 /* ---- Cases that are not in rules.c ---- */
 
+void who_asks_in_vain_stays_unknown(long n);
+void a_receiver_has_so_many_senders_at_most(long n);
+void crowds_end_at_once(long rounds);
+void unloading_is_refused_while_anybody_uses_it(long n);
+void unloading_leaves_nothing_of_processes_that_live_on(long n);
 void latency(long samples);
 void flags_are_kept(long sends);
 void random_calls_break_nothing(long rounds);

@@ -4,14 +4,14 @@
  *
  * Runs as root in a guest whose CPUs have user interrupts and that has loaded uintr.ko;
  * crates/lab/tests/uintr.rs starts it. Cases need three CPUs at least. Not here are the
- * latency and what handlers leave as it was (latency.c), and random calls (random.c).
+ * latency and what handlers leave as it was (latency.c), what ends leave (ends.c), and
+ * random calls (random.c).
  */
 #include "harness.h"
 
 #include <fcntl.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
 static char *self;
 
@@ -270,31 +270,53 @@ static void uif_is_each_thread_s_own(long n)
 		pthread_join(threads[i], NULL);
 }
 
-static void *no_receiver_beside_one(void *unused)
-{
-	pin(0);
-	for (int i = 0; i < 1000; i++) {
-		expect(signal_of(_testui()), SIGILL);
-		sched_yield();
-	}
-	done = 1;
-	return NULL;
-}
-
 /* Invariant 1 */
 static void who_is_not_known_has_no_instructions(long n)
 {
-	pthread_t thread;
-	int fd;
+	int fd, status;
 
 	pin(0);
 	expect(signal_of(_testui()), SIGILL);
 	expect(signal_of(_senduipi(0)), SIGILL);
 	pthread_t receiver = start_receiver(&fd);
+	pid_t pid = fork();
 
-	pthread_create(&thread, NULL, no_receiver_beside_one, NULL);
-	pthread_join(thread, NULL);
+	/* Beside the receiver on its CPU, in a process that asked for nothing */
+	if (pid == 0) {
+		for (int i = 0; i < 1000; i++) {
+			expect(signal_of(_testui()), SIGILL);
+			sched_yield();
+		}
+		_exit(0);
+	}
+	expect(waitpid(pid, &status, 0), pid);
+	expect(status, 0);
+	done = 1;
 	pthread_join(receiver, NULL);
+}
+
+static void *guard_with_clui(void *unused)
+{
+	for (int i = 0; i < 100; i++) {
+		expect(signal_of(_clui()), 0);
+		expect(_testui(), 0);
+		expect(signal_of(_stui()), 0);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* A library guards its own sections with CLUI, whichever thread calls it. */
+static void every_thread_of_a_process_that_receives_has_the_instructions(long n)
+{
+	pthread_t thread;
+	int fd = receive_in(&boxes[0]);
+
+	pthread_create(&thread, NULL, guard_with_clui, NULL);
+	pthread_join(thread, NULL);
+	/* So has one that receives no more. */
+	expect(unreceive(fd), 0);
+	guard_with_clui(NULL);
 }
 
 /* Random CPUs for the receiver while a sender waits for each interrupt */
@@ -614,6 +636,7 @@ static void wrong_arguments_have_names(long n)
 	refused(ioctl(device(), UINTR_REGISTER_HANDLER, NULL), EFAULT);
 	refused(ioctl(device(), UINTR_REGISTER_SENDER, NULL), EFAULT);
 	refused(ioctl(device(), _IO('u', 9)), ENOTTY);
+	expect(ioctl(device(), UINTR_INTERFACE), UINTR_INTERFACE_VERSION);
 	fd = receive(on_interrupt);
 	expect(fd >= 0, 1);
 	expect(fcntl(fd, F_GETFD), FD_CLOEXEC);
@@ -636,39 +659,6 @@ static void wrong_arguments_have_names(long n)
 	expect(signal_of(_senduipi(17)), SIGSEGV);
 	expect(signal_of(_senduipi(UINTR_SENDERS_MAX)), SIGSEGV);
 	expect(sender(fd, 0, 0), 17);
-}
-
-/* So that the end of a receiver takes no long time, in which a CPU takes no interrupts */
-static void a_receiver_has_so_many_senders_at_most(long n)
-{
-	enum { FULL = UINTR_RECEIVER_SENDERS_MAX / UINTR_SENDERS_MAX };
-	int fd = receive_in(&boxes[0]), ends[2];
-	pid_t pids[FULL];
-	char byte;
-
-	for (int i = 0; i < FULL; i++) {
-		expect(pipe(ends), 0);
-		pids[i] = fork();
-		if (pids[i] == 0) {
-			for (int j = 0; j < UINTR_SENDERS_MAX; j++)
-				expect(sender(fd, 0, 0), j);
-			expect(write(ends[1], "", 1), 1);
-			pause();
-		}
-		close(ends[1]);
-		expect(read(ends[0], &byte, 1), 1);
-		close(ends[0]);
-	}
-	refused(sender(fd, 0, 0), ENOSPC);
-	/* Those of a process that ends are free again */
-	kill(pids[0], SIGKILL);
-	expect(waitpid(pids[0], NULL, 0), pids[0]);
-	expect(sender(fd, 0, 0), 0);
-	expect(unreceive(fd), 0);
-	for (int i = 1; i < FULL; i++) {
-		kill(pids[i], SIGKILL);
-		expect(waitpid(pids[i], NULL, 0), pids[i]);
-	}
 }
 
 static void a_handler_has_the_stack_it_asked_for(long n)
@@ -711,58 +701,6 @@ static void cr4_is_set_again_when_the_kernel_clears_it(long n)
 		wait_until(boxes[0].all == (unsigned int)i);
 	}
 	expect(repairs() >= before + 10, 1);
-}
-
-static int unload(void)
-{
-	return syscall(SYS_delete_module, "uintr", O_NONBLOCK);
-}
-
-static void *known_by_sending(void *index)
-{
-	_senduipi((uintptr_t)index);
-	ready = 1;
-	while (!done)
-		sched_yield();
-	return NULL;
-}
-
-/* The only case that needs the module to be used by nobody else */
-static void unloading_is_refused_while_anybody_uses_it(long n)
-{
-	struct child child;
-	pid_t pid;
-
-	child = child_receiver(spin);
-	refused(unload(), EWOULDBLOCK);
-	close(child.fd);
-	refused(unload(), EWOULDBLOCK);
-	kill(child.pid, SIGKILL);
-	expect(waitpid(child.pid, NULL, 0), child.pid);
-	/* A thread that only sends, in a process without descriptors of it */
-	pid = fork();
-	if (pid == 0) {
-		pthread_t thread;
-		int fd = receive_in(&boxes[0]), dev = device();
-		int index = sender(fd, 0, UINTR_SENDER_QUIET);
-
-		pthread_create(&thread, NULL, known_by_sending, (void *)(uintptr_t)index);
-		while (!ready)
-			sched_yield();
-		close(dev);
-		close(fd);
-		refused(unload(), EWOULDBLOCK);
-		done = 1;
-		pthread_join(thread, NULL);
-		_exit(0);
-	}
-	int status;
-
-	expect(waitpid(pid, &status, 0), pid);
-	expect(status, 0);
-	/* Nobody: this process itself never opened it. */
-	expect(unload(), 0);
-	expect(access("/dev/uintr", F_OK), -1);
 }
 
 static void *turn_cpus_off_and_on(void *unused)
@@ -850,6 +788,8 @@ static const struct {
 	CASE(a_sleeping_receiver_is_not_woken_and_gets_it_then),
 	CASE(uif_is_each_thread_s_own),
 	CASE(who_is_not_known_has_no_instructions),
+	CASE(every_thread_of_a_process_that_receives_has_the_instructions),
+	CASE(who_asks_in_vain_stays_unknown),
 	CASE(nothing_is_lost_while_the_receiver_migrates),
 	CASE(nothing_is_lost_while_cpus_come_and_go),
 	CASE(the_last_of_many_sends_is_seen),
@@ -864,9 +804,11 @@ static const struct {
 	CASE(closing_ends_nothing),
 	CASE(wrong_arguments_have_names),
 	CASE(a_receiver_has_so_many_senders_at_most),
+	CASE(crowds_end_at_once),
 	CASE(a_handler_has_the_stack_it_asked_for),
 	CASE(cr4_is_set_again_when_the_kernel_clears_it),
 	CASE(unloading_is_refused_while_anybody_uses_it),
+	CASE(unloading_leaves_nothing_of_processes_that_live_on),
 	CASE(random_calls_break_nothing),
 	CASE(random_calls_for_seconds),
 	CASE(latency),

@@ -11,8 +11,9 @@ use super::running::{config, release, text, version};
 use super::{Finding, Way, note, ok};
 
 const WAY: Way = Way::UserInterrupts;
-/// The oldest kernel that the module is for.
+/// The oldest kernel that the module is for, and the newest that it was tried on.
 const OLDEST: (u64, u64) = (6, 12);
+const NEWEST: (u64, u64) = (7, 2);
 
 /// Whether this CPU has user interrupts. `/proc/cpuinfo` does not tell: the kernel has no
 /// name for them.
@@ -61,7 +62,7 @@ fn kernel(root: &Path) -> Finding {
         return lacking(
             NAME,
             format!("Linux {release} is older than the module is for"),
-            "boot a kernel of 6.12 or newer",
+            "boot a kernel of 6.12 to 7.2",
         );
     }
     let cpuinfo = text(root, "proc/cpuinfo").unwrap_or_default();
@@ -103,6 +104,13 @@ fn kernel(root: &Path) -> Finding {
             "boot a kernel without it",
         );
     }
+    if version(&release).is_some_and(|version| version > NEWEST) {
+        return lacking(
+            NAME,
+            format!("nobody has tried the module on Linux {release}, and DKMS skips it"),
+            "boot a kernel of 6.12 to 7.2, or try: make -C kernel/uintr",
+        );
+    }
     ok(
         WAY,
         NAME,
@@ -132,7 +140,12 @@ fn module(root: &Path) -> Result<Finding, Finding> {
         .flat_map(|place| ["ko", "ko.xz", "ko.zst"].map(|end| format!("{place}/uintr.{end}")))
         .any(|file| dir.join(file).is_file());
     Err(match built {
-        true => lacking(NAME, "uintr is built and not loaded", "modprobe uintr"),
+        true => lacking(
+            NAME,
+            "uintr is built and not loaded",
+            "modprobe uintr; if the kernel refuses its signature (Secure Boot), mokutil \
+             --import /var/lib/dkms/mok.pub, and confirm at the next boot",
+        ),
         false => lacking(
             NAME,
             "uintr is not built for this kernel",
@@ -234,9 +247,11 @@ mod tests {
         let built = "lib/modules/7.2.1/updates/dkms/uintr.ko.xz";
         let unloaded = [(PARAMETER, None), ("dev/uintr", None)];
         let built = [unloaded[0], unloaded[1], (built, Some(""))];
+        let untried = [(old, Some("7.3.0")), ("boot/config-7.3.0", Some(CONFIG))];
         type Differs<'a> = &'a [(&'a str, Option<&'a str>)];
-        let cases: [(Differs<'_>, &str, &str, &str); 10] = [
-            (&[(old, Some("6.11.9"))], "kernel", "older", "6.12 or newer"),
+        let cases: [(Differs<'_>, &str, &str, &str); 11] = [
+            (&[(old, Some("6.11.9"))], "kernel", "older", "6.12 to 7.2"),
+            (&untried, "kernel", "nobody has tried", "6.12 to 7.2"),
             (
                 &[("proc/cpuinfo", Some("flags : fpu pti\n"))],
                 "kernel",

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 /// What the kernel says when it finds a fault in itself.
 pub(crate) const FAULTS: &str = "BUG|WARNING|Oops|general protection|DEADLOCK|stall|use-after-free";
 
-/// Cases of `kernel/uintr/tests` that need no number, and nothing of the machine.
-pub(crate) const RULES: [&str; 21] = [
+/// Cases of `kernel/uintr/tests` that need nothing of the machine.
+pub(crate) const RULES: [&str; 24] = [
     "a_thread_interrupts_itself",
     "a_thread_that_asked_for_nothing_sends",
     "the_highest_vector_comes_first",
@@ -22,6 +22,8 @@ pub(crate) const RULES: [&str; 21] = [
     "a_sleeping_receiver_is_not_woken_and_gets_it_then",
     "uif_is_each_thread_s_own",
     "who_is_not_known_has_no_instructions",
+    "every_thread_of_a_process_that_receives_has_the_instructions",
+    "who_asks_in_vain_stays_unknown",
     "a_child_of_fork_inherits_descriptors_only",
     "another_process_sends_by_descriptor",
     "exec_ends_a_receiver",
@@ -31,6 +33,7 @@ pub(crate) const RULES: [&str; 21] = [
     "closing_ends_nothing",
     "wrong_arguments_have_names",
     "a_receiver_has_so_many_senders_at_most",
+    "crowds_end_at_once 4",
     "a_handler_has_the_stack_it_asked_for",
     "cr4_is_set_again_when_the_kernel_clears_it",
 ];
@@ -69,6 +72,7 @@ pub(crate) fn rules() -> &'static Path {
         &PROGRAM,
         &["-muintr", "-mgeneral-regs-only", "-mno-red-zone"],
         &[
+            "kernel/uintr/tests/ends.c",
             "kernel/uintr/tests/harness.c",
             "kernel/uintr/tests/latency.c",
             "kernel/uintr/tests/random.c",

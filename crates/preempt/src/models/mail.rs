@@ -48,7 +48,14 @@ impl Desk {
 
     fn rearm(&self, now: u64) {
         if !self.mail().outstanding().is_empty() {
-            self.outbox.rearm(now, || self.send());
+            self.outbox.rearm(now, false, |_| self.send());
+        }
+    }
+
+    /// As above, of interrupts that can be lost. A signal is not.
+    fn watch(&self, now: u64) {
+        if !self.mail().outstanding().is_empty() {
+            self.outbox.rearm(now, true, |_| self.send());
         }
     }
 
@@ -249,4 +256,40 @@ fn an_interrupt_that_was_refused_is_sent_again() {
             "nobody sends it again"
         );
     });
+}
+
+/// O4: the first interrupt does not come, or comes while the signal in its place does, and
+/// another request relies on it.
+#[test]
+fn an_interrupt_that_was_lost_is_followed_by_a_signal() {
+    for late in [false, true] {
+        bounded(move || {
+            let desk = Desk::new();
+            desk.outbox.request(HIGH, How::Interrupt, 1, || Ok(()));
+            desk.watch(STEP_NS);
+            let ticker = {
+                let desk = desk.clone();
+                thread::spawn(move || desk.watch(2 * STEP_NS))
+            };
+            let sender = {
+                let desk = desk.clone();
+                thread::spawn(move || {
+                    desk.request(TOP, How::Interrupt, 1);
+                })
+            };
+            if late {
+                desk.send().unwrap();
+            }
+            desk.interrupted(|| true);
+            ticker.join().unwrap();
+            sender.join().unwrap();
+            for step in 3..6 {
+                desk.interrupted(|| true);
+                desk.watch(step * STEP_NS);
+            }
+            desk.interrupted(|| true);
+            let left = desk.mail().outstanding();
+            assert!(left.is_empty(), "{left:?} waits for an interrupt");
+        });
+    }
 }

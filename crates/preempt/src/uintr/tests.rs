@@ -4,13 +4,14 @@
 //! the interrupted instruction, below the red zone, and goes to the handler under
 //! test. That is the one above but for its last instruction: UIRET becomes what
 //! does the same elsewhere, IRETQ on a frame with the two selectors that it
-//! wants. The user interrupt flag is a variable.
+//! wants. The user interrupt flag is a variable, and all threads have the same: one test
+//! at a time.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -72,8 +73,13 @@ unsafe extern "C" fn deliver(
     ARRIVED.fetch_add(1, Relaxed);
 }
 
-fn install() {
-    prepare_extended_state();
+/// Nobody else plays the CPU until the guard is dropped.
+fn install() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    FLAG.store(true, Relaxed);
+    ARRIVED.store(0, Relaxed);
+    prepare();
     // SAFETY: plain data; `deliver` changes the interrupted frame only as a user
     // interrupt would.
     unsafe {
@@ -87,12 +93,13 @@ fn install() {
             0
         );
     }
+    alone
 }
 
 #[test]
 fn a_frame_is_left_as_it_was_found() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    install();
+    let _alone = install();
     let width = width();
     let (say, hear) = mpsc::channel();
     let worker = std::thread::spawn(move || {
@@ -150,15 +157,106 @@ fn route_mail(remote: &crate::remote::Remote) -> &Mail {
     Route::mail(remote.route())
 }
 
+/// A stack as a coroutine's: no context's, and small. From the highest address, where its
+/// stack pointer is until it is told to go on.
+#[repr(C, align(64))]
+struct Foreign {
+    below: [u8; 8192],
+    /// What the CPU and the general registers take, with the red zone.
+    frame: [u8; 512],
+}
+
+/// Runs on a stack without room until `go_on`, in a loop that an interrupt may find.
+unsafe fn stand_on(stack_pointer: *mut u8, go_on: &AtomicBool) {
+    // SAFETY: the caller's, which says that the memory below is for this.
+    unsafe {
+        asm!(
+            "mov {own}, rsp",
+            "mov rsp, {there}",
+            "2:",
+            "pause",
+            "cmp byte ptr [{go_on}], 0",
+            "je 2b",
+            "mov rsp, {own}",
+            own = out(reg) _,
+            there = in(reg) stack_pointer,
+            go_on = in(reg) go_on.as_ptr(),
+        );
+    }
+}
+
+#[test]
+fn nothing_is_written_below_a_stack_that_has_no_room() {
+    static GO_ON: AtomicBool = AtomicBool::new(false);
+    let _alone = install();
+    let (say, hear) = mpsc::channel();
+    let worker = std::thread::spawn(move || {
+        let worker = Worker::builder()
+            .delivery(Delivery::Signal)
+            .level("none", |_| ())
+            .enter()
+            .unwrap();
+        let mut stack = Box::new(Foreign {
+            below: [0xa5; 8192],
+            frame: [0xa5; 512],
+        });
+        let top = stack.frame.as_mut_ptr_range().end;
+        say.send((worker.remote(), crate::signal::thread_id()))
+            .unwrap();
+        // SAFETY: the frame is for this, and the array below shows if it is not enough.
+        unsafe { stand_on(top, &GO_ON) };
+        let written = stack.below.iter().filter(|byte| **byte != 0xa5).count();
+        assert!(stack.frame.iter().any(|byte| *byte != 0xa5), "none came");
+        written
+    });
+    let (remote, thread) = hear.recv().unwrap();
+    let start = Instant::now();
+    while remote.counters().deferred_by_stack < 100 && start.elapsed().as_secs() < 60 {
+        route_mail(&remote).post_for_handler(Level::new(1));
+        crate::signal::send(thread, libc::SIGUSR1).unwrap();
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    let counters = remote.counters();
+    GO_ON.store(true, Release);
+    assert_eq!(
+        worker.join().unwrap(),
+        0,
+        "bytes below the general registers"
+    );
+    assert!(counters.deferred_by_stack >= 100, "{counters:?}");
+    assert_eq!(counters.taken, 0, "{counters:?}");
+}
+
 #[test]
 fn the_area_has_room_for_what_is_saved() {
-    prepare_extended_state();
-    let bytes = STATE_BYTES.load(Relaxed);
+    prepare();
     let mask = STATE_MASK.load(Relaxed);
-    // The legacy area and the header.
-    assert!(bytes >= 576, "{bytes}");
     assert_eq!(mask & 3, 3, "x87 and SSE: {mask:#x}");
-    assert_eq!(mask & TILES, 0);
+    assert_eq!(TILES_MASK.load(Relaxed) & !TILES, 0);
+    // What this CPU says of all that is enabled, and of what only the kernel saves.
+    let all = std::arch::x86_64::__cpuid_count(0xd, 1).ebx.into();
+    let (bytes, with_tiles) = (STATE_BYTES.load(Relaxed), TILES_BYTES.load(Relaxed));
+    assert!(576 <= bytes && bytes <= with_tiles, "{bytes}");
+    assert!(with_tiles <= all, "{with_tiles}, {all}");
+}
+
+#[test]
+fn the_area_is_as_large_as_the_mask_asks_for() {
+    // Sapphire Rapids: AVX, AVX-512, keys, tiles.
+    let part = |number| match number {
+        2 => (256, false),
+        5 => (64, false),
+        6 => (512, false),
+        7 => (1024, false),
+        9 => (8, false),
+        17 => (64, true),
+        18 => (8192, true),
+        _ => panic!("no part {number}"),
+    };
+    let enabled = 0x602e7;
+    assert_eq!(area(enabled & !TILES, part), 2440);
+    assert_eq!(area(enabled, part), 2496 + 64 + 8192);
+    assert_eq!(area(3, part), 576);
 }
 
 #[test]
