@@ -4,11 +4,15 @@
  * crates/lab/tests/cfl_kernel.rs starts it and judges what it prints. LOCK is
  * mutex or spin.
  *
- *   guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS[:LOCK] ...
+ *   guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS[:LOCK[:PAUSE_NS]] ...
  *	Each NAME is a cgroup below the root, or A/B for one below another,
  *	whose threads do nothing but hold the lock, or the other one that it
- *	names. Prints for each what lock.stat says of the window:
- *	"NAME acquisitions contended hold_ns".
+ *	names, and sleep in between if it says so. Prints for each what lock.stat
+ *	says of the window: "NAME acquisitions contended hold_ns".
+ *   guest newcomer LOCK SECONDS
+ *	Two cgroups share the lock beside a third that holds it now and then.
+ *	After so long a fourth is made, and shares it too. Prints for how long
+ *	a thread of the first two waited at most from then on: "longest_wait_ns".
  *   guest torture LOCK SECONDS SEED
  *	16 threads in two cgroups lock in every way there is, are interrupted
  *	by signals, change cgroups, and switch class and knobs. Ends with 1 if
@@ -17,8 +21,9 @@
  *	A thread with nice 19 in a cgroup holds the lock for 2^50 ns, as the
  *	kernel is made to believe.
  *   guest switched LOCK
- *	A thread holds the mutex while its class is switched off, and again
- *	while it is switched on.
+ *	A thread has held the mutex, so that it is known for how long it will,
+ *	and holds it while its class is switched off, and again while it is
+ *	switched on. What lock.stat says of these two.
  *   guest reweighted LOCK
  *	A cgroup's weight is lowered while its thread holds the mutex, which it
  *	held for longer before.
@@ -40,6 +45,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -146,7 +152,7 @@ static unsigned long long violations(void)
 struct group {
 	char *name;
 	unsigned int weight, threads;
-	unsigned long hold_ns;
+	unsigned long hold_ns, pause_ns;
 	const struct lock *lock;
 	unsigned long long before[3];
 };
@@ -168,23 +174,75 @@ static void make_cgroup(const char *name)
 	mkdir(in(CGROUPS "/%s", name), 0755);
 }
 
-static void hold_for_ever(const struct group *group)
+static unsigned long long now_ns(void)
 {
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+
+/* What threads tell the process that started them */
+struct seen {
+	atomic_bool looks;
+	atomic_ullong longest_wait_ns;
+};
+
+static void hold_for_ever(const struct group *group, struct seen *seen)
+{
+	struct timespec pause = { .tv_nsec = group->pause_ns };
 	char *length = in("%lu", group->hold_ns);
 	const char *way = group->lock->ways[0];
 	int fd = open(in(TEST "/%s", way), O_WRONLY);
+	unsigned long long begin, wait, longest;
 
 	if (fd < 0)
 		die(way);
-	for (;;)
+	for (;;) {
+		begin = now_ns();
 		if (write(fd, length, strlen(length)) < 0)
 			die("holding");
+		if (seen && seen->looks) {
+			wait = now_ns() - begin - group->hold_ns;
+			longest = seen->longest_wait_ns;
+			while (wait > longest &&
+			       !atomic_compare_exchange_weak(&seen->longest_wait_ns,
+							     &longest, wait))
+				;
+		}
+		if (group->pause_ns)
+			nanosleep(&pause, NULL);
+	}
+}
+
+static void start_group(const struct group *group, struct seen *seen)
+{
+	unsigned int thread;
+
+	make_cgroup(group->name);
+	must_put(in(CGROUPS "/%s/lock.weight", group->name),
+		 in("%u", group->weight));
+	for (thread = 0; thread < group->threads; thread++)
+		if (!fork()) {
+			must_put(in(CGROUPS "/%s/cgroup.procs", group->name), "0");
+			hold_for_ever(group, seen);
+		}
+}
+
+/* The threads of start_group(), and not this process, which leads them */
+static void end_groups(void)
+{
+	fflush(stdout);
+	signal(SIGTERM, SIG_IGN);
+	kill(0, SIGTERM);
+	while (wait(NULL) > 0)
+		;
 }
 
 static int shares(double seconds, int count, char **words)
 {
 	struct group groups[GROUPS];
-	unsigned int i, thread;
+	unsigned int i;
 	int field;
 
 	/* The threads end with this process, and its parent does not */
@@ -193,25 +251,18 @@ static int shares(double seconds, int count, char **words)
 		struct group *group = &groups[i];
 		char *other = NULL;
 
+		group->pause_ns = 0;
 		if (i == GROUPS ||
-		    sscanf(words[i], "%m[^:]:%u:%u:%lu:%ms", &group->name,
+		    sscanf(words[i], "%m[^:]:%u:%u:%lu:%m[^:]:%lu", &group->name,
 			   &group->weight, &group->threads, &group->hold_ns,
-			   &other) < 4)
-			die("NAME:WEIGHT:THREADS:HOLD_NS[:LOCK]");
+			   &other, &group->pause_ns) < 4)
+			die("NAME:WEIGHT:THREADS:HOLD_NS[:LOCK[:PAUSE_NS]]");
 		group->lock = other ? lock_named(other) : lock;
 		if (!group->lock)
 			die(other);
-		make_cgroup(group->name);
-		must_put(in(CGROUPS "/%s/lock.weight", group->name),
-			 in("%u", group->weight));
 	}
 	for (i = 0; i < (unsigned int)count; i++)
-		for (thread = 0; thread < groups[i].threads; thread++)
-			if (!fork()) {
-				must_put(in(CGROUPS "/%s/cgroup.procs",
-					    groups[i].name), "0");
-				hold_for_ever(&groups[i]);
-			}
+		start_group(&groups[i], NULL);
 	/* Until all have come and the averages are of what goes on now */
 	usleep(200000);
 	for (i = 0; i < (unsigned int)count; i++)
@@ -229,11 +280,34 @@ static int shares(double seconds, int count, char **words)
 		printf("\n");
 	}
 	printf("violations %llu\n", violations());
-	fflush(stdout);
-	signal(SIGTERM, SIG_IGN);
-	kill(0, SIGTERM);
-	while (wait(NULL) > 0)
-		;
+	end_groups();
+	return 0;
+}
+
+static int newcomer(double seconds)
+{
+	const struct group groups[] = {
+		{ "a", 100, 4, 20000, 0, lock, { 0 } },
+		{ "b", 100, 4, 20000, 0, lock, { 0 } },
+		{ "x", 100, 1, 10000, 3000000, lock, { 0 } },
+		{ "n", 100, 4, 20000, 0, lock, { 0 } },
+	};
+	struct seen *seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
+				 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (seen == MAP_FAILED)
+		die("mmap");
+	setpgid(0, 0);
+	start_group(&groups[0], seen);
+	start_group(&groups[1], seen);
+	start_group(&groups[2], NULL);
+	usleep((useconds_t)(seconds * 1e6));
+	seen->looks = true;
+	start_group(&groups[3], NULL);
+	usleep(400000);
+	printf("n %llu\n", number_in(CGROUPS "/n/lock.stat", "acquisitions"));
+	printf("longest_wait_ns %llu\n", (unsigned long long)seen->longest_wait_ns);
+	end_groups();
 	return 0;
 }
 
@@ -362,16 +436,19 @@ static void hold_once(const char *length_ns)
 	must_put(in(TEST "/%s", lock->ways[0]), length_ns);
 }
 
+static const char *const stat_fields[] = { "acquisitions", "hold_ns", "vlht_ns" };
+static unsigned long long stat_before[3];
+
 /* When the child has ended well */
 static int print_stat_after(pid_t pid)
 {
-	static const char *const fields[] = { "acquisitions", "hold_ns", "vlht_ns" };
 	int i, status;
 
 	waitpid(pid, &status, 0);
 	for (i = 0; i < 3; i++)
-		printf("%s %llu\n", fields[i],
-		       number_in(CGROUPS "/a/lock.stat", fields[i]));
+		printf("%s %lld\n", stat_fields[i],
+		       (long long)(number_in(CGROUPS "/a/lock.stat", stat_fields[i]) -
+				   stat_before[i]));
 	return status ? 1 : 0;
 }
 
@@ -388,15 +465,41 @@ static int aged(void)
 	return print_stat_after(pid);
 }
 
+static void must_write(int fd)
+{
+	if (write(fd, "", 1) != 1)
+		die("pipe");
+}
+
+static void must_read(int fd)
+{
+	char byte;
+
+	if (read(fd, &byte, 1) != 1)
+		die("pipe");
+}
+
 static int switched(void)
 {
-	pid_t pid = fork_into("a");
+	int i, has_held[2], goes_on[2];
+	pid_t pid;
 
+	if (pipe(has_held) || pipe(goes_on))
+		die("pipe");
+	pid = fork_into("a");
 	if (!pid) {
+		for (i = 0; i < 3; i++)
+			hold_once("50000000");
+		must_write(has_held[1]);
+		must_read(goes_on[0]);
 		hold_once("200000000");
 		hold_once("200000000");
 		exit(0);
 	}
+	must_read(has_held[0]);
+	for (i = 0; i < 3; i++)
+		stat_before[i] = number_in(CGROUPS "/a/lock.stat", stat_fields[i]);
+	must_write(goes_on[1]);
 	usleep(100000);
 	must_put(in(CFL "/%s", lock->class), "0");
 	usleep(200000);
@@ -407,7 +510,6 @@ static int switched(void)
 static int reweighted(void)
 {
 	int i, ends[2];
-	char byte = 0;
 	pid_t pid;
 
 	if (pipe(ends))
@@ -418,13 +520,11 @@ static int reweighted(void)
 	if (!pid) {
 		for (i = 0; i < 8; i++)
 			hold_once("50000000");
-		if (write(ends[1], &byte, 1) != 1)
-			die("pipe");
+		must_write(ends[1]);
 		hold_once("20000000");
 		exit(0);
 	}
-	if (read(ends[0], &byte, 1) != 1)
-		die("pipe");
+	must_read(ends[0]);
 	usleep(10000);
 	must_put(CGROUPS "/a/lock.weight", "1");
 	return print_stat_after(pid);
@@ -442,7 +542,7 @@ static int removed(double seconds)
 
 		others[i] = fork_into(i % 2 ? "b" : "c");
 		if (!others[i])
-			hold_for_ever(&group);
+			hold_for_ever(&group, NULL);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_nsec += (long)(seconds * 1e9) % 1000000000;
@@ -477,6 +577,8 @@ int main(int argc, char **argv)
 		lock = lock_named(argv[2]);
 	if (lock && argc > 4 && !strcmp(argv[1], "shares"))
 		return shares(atof(argv[3]), argc - 4, argv + 4);
+	if (lock && argc == 4 && !strcmp(argv[1], "newcomer"))
+		return newcomer(atof(argv[3]));
 	if (lock && argc == 5 && !strcmp(argv[1], "torture"))
 		return torture(atof(argv[3]), (unsigned int)atoi(argv[4]));
 	if (lock && argc == 3 && !strcmp(argv[1], "aged"))
@@ -487,7 +589,8 @@ int main(int argc, char **argv)
 		return reweighted();
 	if (lock && argc == 4 && !strcmp(argv[1], "removed"))
 		return removed(atof(argv[3]));
-	fprintf(stderr, "usage: guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS[:LOCK] ...\n"
+	fprintf(stderr, "usage: guest shares LOCK SECONDS NAME:WEIGHT:THREADS:HOLD_NS[:LOCK[:PAUSE_NS]] ...\n"
+			"       guest newcomer LOCK SECONDS\n"
 			"       guest torture LOCK SECONDS SEED\n"
 			"       guest aged|switched|reweighted LOCK\n"
 			"       guest removed LOCK SECONDS\n");
