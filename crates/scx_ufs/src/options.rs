@@ -110,6 +110,14 @@ pub(crate) struct Opts {
     #[arg(long, default_value_t = 5, value_name = "PERCENT")]
     floor_share: u64,
 
+    /// Share of a CPU that a background task gets while the time-sensitive tier leaves the
+    /// background none, in percent.
+    ///
+    /// A report that starves holds its snapshot of the database, or a lock, all the longer. 0
+    /// gives it a slice after each deadline. All of them together get --floor-share at most.
+    #[arg(long, default_value_t = 1, value_name = "PERCENT")]
+    floor_least: u64,
+
     /// Time slice of an overdue task, in microseconds; ends at a timer tick.
     #[arg(long, default_value_t = 1000, value_name = "US")]
     floor_slice_us: u64,
@@ -253,6 +261,8 @@ pub(crate) struct Config {
     pub floor_slice_ns: u64,
     /// Shortest time between two floor runs on one CPU.
     pub floor_interval_ns: u64,
+    /// Percent of a CPU that a background task is owed while its tier starves.
+    pub floor_least: u64,
     /// How names of cgroups give tiers.
     pub rule: Rule,
     /// Whether cpu.max is enforced, if the kernel tells of it.
@@ -326,6 +336,14 @@ impl Opts {
                 self.floor_share
             );
         }
+        if self.floor_least > self.floor_share {
+            bail!(
+                "--floor-least {} is more than --floor-share {}: write 0 to {}",
+                self.floor_least,
+                self.floor_share,
+                self.floor_share
+            );
+        }
         // A task waits for up to two deadlines and a timer period.
         if self.floor_deadline_ms < 50 || self.floor_deadline_ms > watchdog_ms / 3 {
             bail!(
@@ -387,6 +405,7 @@ impl Opts {
             floor_deadline_ms: self.floor_deadline_ms,
             floor_slice_ns: self.floor_slice_us * 1000,
             floor_interval_ns: self.floor_slice_us * 1000 * 100 / self.floor_share,
+            floor_least: self.floor_least,
             marks: self.cgroup_marks.then(|| Marks::new(&rule)),
             rule,
             cpu_max: !self.no_cpu_max,
@@ -439,6 +458,7 @@ mod tests {
         let config = config(&[]).unwrap();
         assert_eq!(config.ts_slice_ns, 3_000_000);
         assert_eq!(config.floor_interval_ns, 20_000_000);
+        assert_eq!(config.floor_least, 1);
         assert!(config.cpu_max);
         assert_eq!(config.rule, Rule::default());
     }
@@ -470,6 +490,7 @@ mod tests {
             (["--slice-us", "0"], "--slice-us"),
             (["--extension-us", "10001"], "--extension-us"),
             (["--floor-share", "51"], "--floor-share"),
+            (["--floor-least", "6"], "--floor-share"),
             (["--hint-slots", "4096"], "--hint-slots"),
             (["--boost-ms", "60001"], "--boost-ms"),
             (["--hint-raise-group", "no-such"], "--hint-raise-group"),

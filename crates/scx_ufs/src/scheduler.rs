@@ -355,6 +355,7 @@ fn configure(
     rodata.floor_deadline_ms = config.floor_deadline_ms;
     rodata.floor_slice_ns = config.floor_slice_ns;
     rodata.floor_interval_ns = config.floor_interval_ns;
+    rodata.floor_least = config.floor_least;
     rodata.default_tier = config.rule.default_tier as u32;
     rodata.loader_tgid = std::process::id();
     rodata.nr_cpu_ids = nr_cpu_ids as u32;

@@ -100,7 +100,8 @@ impl Loaded {
             )));
         }
         let known = known(&program);
-        let command = command_line(&known, command, shares);
+        let mut command = command_line(&known, command, shares);
+        command.extend(scheduler.options().iter().map(ToString::to_string));
         let dir = PrivateDir::new(&std::env::temp_dir(), None)?;
         let log = dir.path().join("log");
         let out = File::create(&log).map_err(Error::file("create", &log))?;
@@ -243,6 +244,14 @@ mod tests {
         assert_eq!(line(Scheduler::Ufs, ""), "scx_ufs");
         assert_eq!(line(Scheduler::Ufs, "/x/scheduler"), "/x/scheduler");
         assert_eq!(line(Scheduler::Eevdf, ""), "");
+    }
+
+    #[test]
+    fn a_variant_of_ufs_is_its_program_with_options() {
+        let options = Scheduler::UfsFloor.options();
+        assert_eq!(options.len() % 2, 0);
+        assert!(Scheduler::Ufs.options().is_empty());
+        assert_eq!(program(&Scheduler::UfsFloor, "".as_ref()), ["scx_ufs"]);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub enum Scheduler {
     RrBare,
     /// `scx_ufs`: priority is the tier.
     Ufs,
+    /// As UFS, with a floor that leaves starved background work what the kernel's fair
+    /// server leaves: a twentieth of each CPU.
+    UfsFloor,
     /// Another sched_ext scheduler, by its program's name (`scx_bpfland`), with
     /// the cgroups of EEVDF, and layers for them if it is scx_layered.
     Scx(String),
@@ -44,9 +47,17 @@ impl Scheduler {
     /// The program that must run while the cell is measured.
     pub fn program(&self) -> Option<String> {
         match self {
-            Scheduler::Ufs => Some("scx_ufs".to_owned()),
+            Scheduler::Ufs | Scheduler::UfsFloor => Some("scx_ufs".to_owned()),
             Scheduler::Scx(name) => Some(name.clone()),
             _ => None,
+        }
+    }
+
+    /// The options of its program that make it what its name says.
+    pub(crate) fn options(&self) -> &'static [&'static str] {
+        match self {
+            Scheduler::UfsFloor => &["--floor-deadline-ms", "1000", "--floor-least", "5"],
+            _ => &[],
         }
     }
 
@@ -93,6 +104,7 @@ impl fmt::Display for Scheduler {
             Scheduler::Rr => "rr",
             Scheduler::RrBare => "rr-bare",
             Scheduler::Ufs => "ufs",
+            Scheduler::UfsFloor => "ufs-floor",
             Scheduler::Scx(name) => name,
         })
     }
@@ -111,13 +123,14 @@ impl FromStr for Scheduler {
             "rr" => Scheduler::Rr,
             "rr-bare" => Scheduler::RrBare,
             "ufs" | "scx_ufs" => Scheduler::Ufs,
+            "ufs-floor" => Scheduler::UfsFloor,
             name if name.len() > 4 && name.starts_with("scx_") && name.chars().all(is_name) => {
                 Scheduler::Scx(name.to_owned())
             }
             other => {
                 return Err(Error::Config(format!(
                     "unknown scheduler '{other}': write eevdf, idle, cpu-idle, fifo, rr, \
-                     rr-bare, ufs or scx_NAME"
+                     rr-bare, ufs, ufs-floor or scx_NAME"
                 )));
             }
         })

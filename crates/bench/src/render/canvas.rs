@@ -22,6 +22,7 @@ pub(crate) fn scheduler_colour(scheduler: &Scheduler) -> RGBColor {
         Scheduler::Rr => RGBColor(208, 92, 66),
         Scheduler::RrBare => RGBColor(150, 64, 46),
         Scheduler::Ufs => RGBColor(22, 108, 196),
+        Scheduler::UfsFloor => RGBColor(96, 158, 222),
         Scheduler::Scx(name) => {
             // So many that scx_layered, scx_lavd, scx_bpfland and scx_flatcg differ.
             const OTHERS: [RGBColor; 7] = [

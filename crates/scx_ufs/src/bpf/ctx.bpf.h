@@ -30,6 +30,8 @@ const volatile u64 extension_ns = 200000;
 const volatile u64 floor_deadline_ms = 5000;
 const volatile u64 floor_slice_ns = 1000000;
 const volatile u64 floor_interval_ns = 20000000;
+/* Percent of a CPU that each background task is owed while its tier starves. */
+const volatile u64 floor_least = 1;
 const volatile u32 nr_cpu_ids = 1;
 const volatile u32 nr_cpu_words = 1;
 /* Of the numbers below nr_cpu_ids some may be of CPUs that are not there. */
@@ -117,7 +119,8 @@ struct cpu_ctx {
 	u64 extended_until;	/* extend.bpf.h; 0: the task is in no extension */
 	u64 looked_at;		/* when dispatch last charged the task and read its slot */
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
-	u64 floor_next;		/* earliest time of the next floor run */
+	u64 floor_next;		/* earliest time of the next floor run, and */
+	u64 floor_rests;	/* if no more are overdue than fit */
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 bg_group;		/* background: the group that it is committed to, and */
 	u64 bg_left;		/* what is left of the slice charged for that; 0: it is not */
@@ -280,6 +283,8 @@ struct task_ctx {
 	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
 	u32 floor;		/* enum tier_override, as is .boost */
+	u64 owed;		/* CPU time that the floor gives it: see floor.bpf.h */
+	u32 is_paid;		/* until it is owed none */
 	/* Hints: see hints.bpf.h and boost.bpf.h. */
 	u32 slot;		/* verified to be its own; 0: none */
 	u32 pid;		/* by which that slot's state is known to be its own */

@@ -14,7 +14,19 @@
  *      first served, which every CPU serves before anything else, but at most
  *      once per interval: slice / share.
  *   3. From there it runs for the floor's slice as if time-sensitive, so that
- *      the next wake-up does not take the CPU back at once.
+ *      the next wake-up does not take the CPU back at once. Then the CPU serves nobody
+ *      from there for as long as makes the run the floor's share of the time.
+ *   4. While no CPU runs background work, each background task that waits is owed a part
+ *      of that time, --floor-least, and what it runs for, by whatever way, is taken off.
+ *      Once it is owed what it would be after a deadline without CPU time, it is overdue
+ *      at each look of the timer, until it is owed nothing.
+ *
+ * 4 is for what a starved task holds. The age alone does not show it: a task that gets
+ * some microseconds now and then, while all others sleep, is never old. A report then ends
+ * thousands of times later, and until then its snapshot keeps dead rows from being pruned,
+ * which transactions then visit: strict priority cost them a seventh of their CPU time.
+ * Where weights and not tiers make a task wait, nothing is owed, as weights may be meant
+ * to be extreme.
  *
  * A CPU that finds no task for itself there, since all are pinned elsewhere, does not
  * walk the queue again until another task has been added.
@@ -22,13 +34,17 @@
  * If N tasks are overdue, an interval longer than deadline / N would not serve
  * them in time; it is shortened to that, down to the slice, and the runs that
  * came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
- * deadline / slice tasks per deadline, which also covers tasks pinned to it.
+ * deadline / slice tasks per deadline, which also covers tasks pinned to it. Who is owed
+ * time joins that queue only while it is short: nobody hurries for it, and the others wait
+ * for one run of each CPU longer at most.
  *
  * A task thus waits for at most two deadlines and a timer period, which is why
  * the loader wants the deadline to be a third of the watchdog's or less.
  *
  * Known weaknesses: slices end at the timer tick, so a floor run lasts up to one
- * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit.
+ * tick; more than deadline / tick overdue tasks pinned to one CPU do not fit; nothing is
+ * owed to a background task on CPUs that time-sensitive ones fill while others run
+ * background work that it may not join.
  *
  * The same timer retires idle groups and, as the last resort of the protocols in
  * placement.bpf.h, bg_tree.bpf.h and throttle_queue.bpf.h, releases tasks that are no
@@ -41,7 +57,57 @@
 
 extern unsigned CONFIG_HZ __kconfig;
 
-static __noinline int floor_collect(u64 dsq)
+/* Whether no CPU runs background work by its own right. */
+static __always_inline bool tier_starves(void)
+{
+	u64 found = 0;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpu_words)
+		found |= READ_ONCE(bg_cpus[i & (UFS_CPU_WORDS - 1)]);
+	return !found;
+}
+
+/* By the timer, while the tier starves: the task waits. Whether it is overdue for that. */
+static __always_inline bool owe(struct task_ctx *tc)
+{
+	u64 most = floor_deadline_ms * 1000000 / 100 * floor_least;
+
+	if (READ_ONCE(tc->owed) < most)
+		__sync_fetch_and_add(&tc->owed, TIMER_NS / 100 * floor_least);
+	else
+		WRITE_ONCE(tc->is_paid, floor_least != 0);
+	return READ_ONCE(tc->is_paid);
+}
+
+/* In the task's own callbacks: it has run for @used. The timer may add to what it is owed
+ * meanwhile: then this run is not taken off. */
+static __always_inline void pay_owed(struct task_ctx *tc, u64 used)
+{
+	u64 owed = READ_ONCE(tc->owed), left = owed > used ? owed - used : 0;
+
+	__sync_val_compare_and_swap(&tc->owed, owed, left);
+	if (!left)
+		WRITE_ONCE(tc->is_paid, 0);
+}
+
+/* A run from the floor of @ran has ended on the CPU of @cc. */
+static __always_inline void rest_after_floor(struct cpu_ctx *cc, u64 now, u64 ran)
+{
+	cc->floor_rests = now + ran * (floor_interval_ns - floor_slice_ns) / floor_slice_ns;
+}
+
+/* Whether the queue is so short that one more makes nobody hurry. */
+static __always_inline bool floor_has_room(void)
+{
+	u64 unhurried = floor_deadline_ms * 1000000 / floor_interval_ns / 2;
+	u64 room = nr_cpu_ids < unhurried ? nr_cpu_ids : unhurried;
+
+	return READ_ONCE(floor_waiting) < (room ?: 1);
+}
+
+/* @owes: what waits there is background work, and its tier starves. */
+static __noinline int floor_collect(u64 dsq, bool owes)
 {
 	u64 now = bpf_jiffies64(), limit = floor_deadline_ms * CONFIG_HZ / 1000;
 	struct task_struct *p;
@@ -51,14 +117,20 @@ static __noinline int floor_collect(u64 dsq)
 	__sink(walked);
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tc;
+		bool overdue;
 		u64 waits;
 
 		if (++walked > WALK_MAX)
 			break;
-		if ((s64)(now - p->scx.runnable_at - limit) < 0)
+		overdue = (s64)(now - p->scx.runnable_at - limit) >= 0;
+		if (!overdue && !owes)
 			continue;
 		tc = task_ctx(p);
-		if (!tc || !begin_move(&tc->floor, &floor_waiting))
+		if (!tc)
+			continue;
+		if (owes && owe(tc) && floor_has_room())
+			overdue = true;
+		if (!overdue || !begin_move(&tc->floor, &floor_waiting))
 			continue;
 		waits = READ_ONCE(tc->waits);
 		scx_bpf_dsq_move_set_slice(BPF_FOR_EACH_ITER, floor_slice_ns);
@@ -95,7 +167,7 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 		hurried = true;
 	}
 	now = scx_bpf_now();
-	if (time_before(now, cc->floor_next))
+	if (time_before(now, cc->floor_next) || (!hurried && time_before(now, cc->floor_rests)))
 		return false;
 	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0)) {
 		cc->floor_seen = seq;
@@ -112,6 +184,7 @@ static int on_floor_timer(void *map, u32 *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
 	u32 i, nr = READ_ONCE(nr_groups);
+	bool starves = tier_starves();
 
 	/* Older verifiers, as Linux 6.12's, take a timer that a sleepable callback has
 	 * set for sleepable, and let no such program walk a queue without this. */
@@ -119,19 +192,19 @@ static int on_floor_timer(void *map, u32 *key, struct bpf_timer *timer)
 	if (READ_ONCE(ts_waiting)) {
 		bpf_for(i, 0, nr_cpu_ids) {
 			if (READ_ONCE(cpu_ctx(i)->ts_waiting))
-				floor_collect(TS_DSQ + i);
+				floor_collect(TS_DSQ + i, false);
 		}
 	}
 	bpf_for(i, 0, UFS_GROUPS_MAX) {
 		if (i >= nr)
 			break;
 		if (READ_ONCE(group(i)->nr_waiting))
-			floor_collect(BG_DSQ + i);
+			floor_collect(BG_DSQ + i, starves);
 		retire_idle_group(i, GIVEWAY_TIER_BACKGROUND, now);
 		retire_idle_group(i, GIVEWAY_TIER_TIME_SENSITIVE, now);
 	}
 	if (limits_on && READ_ONCE(nr_throttled_tasks)) {
-		floor_collect(THROTTLED_DSQ);
+		floor_collect(THROTTLED_DSQ, false);
 		release_throttled();
 	}
 	bpf_rcu_read_unlock();

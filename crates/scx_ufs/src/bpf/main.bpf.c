@@ -269,6 +269,8 @@ __once int charge(struct task_struct *p __arg_trusted, struct task_ctx *tc __arg
 		used = 1ULL << 29;
 	tc->started = now;
 	bill(tc, now);
+	if (unlikely(tc->owed))
+		pay_owed(tc, used);
 	if (stats_on) {
 		stats()->run_ns[tc->tier & 1] += used;
 		__sync_fetch_and_add(&work_of(tc->group)->run_ns[tc->tier & 1], used);
@@ -571,6 +573,8 @@ void BPF_STRUCT_OPS(ufs_stopping, struct task_struct *p, bool runnable)
 	cc->extended_until = 0;
 	if (unlikely(!tc))
 		return;
+	if (unlikely(tc->floor == OVERRIDE_RUNNING))
+		rest_after_floor(cc, now, time_delta(now, tc->started));
 	/* Dispatch may have looked just now: no time has passed, and the task did not run. */
 	looked = runnable && tc->slot && cc->looked_at == now;
 	if (!looked)

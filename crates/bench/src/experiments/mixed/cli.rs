@@ -25,7 +25,8 @@ use giveway_command::Failure;
 pub(crate) struct MixedArgs {
     /// What to compare: eevdf, idle, cpu-idle (EEVDF, and the background's cgroup
     /// has cpu.idle 1), fifo, rr, rr-bare (RR without the kernel's fair server),
-    /// ufs, or any scx_NAME
+    /// ufs, ufs-floor (UFS with a floor as large as the fair server), or any
+    /// scx_NAME
     #[arg(long, value_delimiter = ',', value_name = "LIST",
           default_values_t = Scheduler::PAPER)]
     schedulers: Vec<Scheduler>,

@@ -173,6 +173,10 @@ const CLAIMS: &[Claim] = &[
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
     (
+        "starved_background_gets_the_least_that_the_floor_is_told",
+        survival::floor_least,
+    ),
+    (
         "cpu_checks_overdue_tasks_pinned_elsewhere_once",
         survival::floor_misses,
     ),

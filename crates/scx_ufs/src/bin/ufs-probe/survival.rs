@@ -188,6 +188,44 @@ pub(crate) fn floor_long(ufs: &mut Ufs) -> Result<String> {
     saturate(ufs, Duration::from_secs(120), &[], &[])
 }
 
+/// What a background task gets on a CPU that a time-sensitive one would fill: the least
+/// share that the floor is told of, and with 0 a tick for each deadline. Where another
+/// background task and its weight are in the way, a tick, too: nothing is owed.
+pub(crate) fn floor_least(ufs: &mut Ufs) -> Result<String> {
+    const DEADLINE_MS: u64 = 500;
+    let span = 6000 * MS;
+    let mut found = Vec::new();
+    let mut part = |ufs: &mut Ufs, least: &str, tier: &str, what: &str| -> Result<f64> {
+        let deadline = DEADLINE_MS.to_string();
+        ufs.load(&["--floor-deadline-ms", &deadline, "--floor-least", least])?;
+        let top = Cgroup::top()?;
+        let (starved, other) = (
+            top.child("background-starved", 1)?,
+            top.child(tier, 10_000)?,
+        );
+        let _starves = burners(&other, &[0], 2)?;
+        // Elsewhere nobody runs background work, nor is a CPU idle that could.
+        let _others = Worker::burner(&top.child("urgent", 100)?, &[1])?;
+        let burner = Worker::burner(&starved, &[0])?;
+        sleep(2 * DEADLINE_MS as u32 * MS);
+        let before = burner.seconds()?;
+        sleep(span);
+        let share = (burner.seconds()? - before) / span.as_secs_f64();
+        found.push(format!("{what} {:.2} %", share * 100.0));
+        ufs.stop(Signal::SIGTERM)?;
+        Ok(share)
+    };
+    let least = part(ufs, "2", "sensitive", "least 2 %:")?;
+    let none = part(ufs, "0", "sensitive", "least 0:")?;
+    let weights = part(ufs, "2", "background-heavy", "beside background work:")?;
+    let numbers = found.join(", ");
+    // A run lasts up to a tick of 4 ms more than its slice.
+    if !(0.015..=0.035).contains(&least) || none > 0.012 || weights > 0.012 || none == 0.0 {
+        bail!("{numbers}; wanted 1.5 to 3.5 %, and 1.2 % at most in the other two");
+    }
+    Ok(numbers)
+}
+
 /// A CPU leaves and comes back; UFS restarts each time, and work goes on.
 pub(crate) fn hotplug(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&[])?;
