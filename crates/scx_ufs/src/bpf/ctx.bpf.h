@@ -283,7 +283,7 @@ struct task_ctx {
 	u32 counted;		/* in the load of the group, and with what */
 	u32 idle_found;		/* select_cpu sent it to an idle CPU */
 	u32 floor;		/* enum tier_override, as is .boost */
-	u64 owed;		/* CPU time that the floor gives it: see floor.bpf.h */
+	s64 owed;		/* CPU time that the floor gives it: see floor.bpf.h */
 	u32 is_paid;		/* until it is owed none */
 	/* Hints: see hints.bpf.h and boost.bpf.h. */
 	u32 slot;		/* verified to be its own; 0: none */

@@ -71,7 +71,7 @@ static __always_inline bool tier_starves(void)
 /* By the timer, while the tier starves: the task waits. Whether it is overdue for that. */
 static __always_inline bool owe(struct task_ctx *tc)
 {
-	u64 most = floor_deadline_ms * 1000000 / 100 * floor_least;
+	s64 most = floor_deadline_ms * 1000000 / 100 * floor_least;
 
 	if (READ_ONCE(tc->owed) < most)
 		__sync_fetch_and_add(&tc->owed, TIMER_NS / 100 * floor_least);
@@ -81,14 +81,18 @@ static __always_inline bool owe(struct task_ctx *tc)
 }
 
 /* In the task's own callbacks: it has run for @used. The timer may add to what it is owed
- * meanwhile: then this run is not taken off. */
+ * meanwhile: then this run is not taken off. What the last run from the floor lasted too
+ * long is owed by the task; nothing else is. */
 static __always_inline void pay_owed(struct task_ctx *tc, u64 used)
 {
-	u64 owed = READ_ONCE(tc->owed), left = owed > used ? owed - used : 0;
+	s64 owed = READ_ONCE(tc->owed), left = owed - (s64)used;
 
-	__sync_val_compare_and_swap(&tc->owed, owed, left);
-	if (!left)
+	if (left <= 0) {
+		if (!READ_ONCE(tc->is_paid))
+			left = owed < 0 ? owed : 0;
 		WRITE_ONCE(tc->is_paid, 0);
+	}
+	__sync_val_compare_and_swap(&tc->owed, owed, left);
 }
 
 /* A run from the floor of @ran has ended on the CPU of @cc. */
