@@ -102,11 +102,13 @@ pub trait DiskFile: Send {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Open while the directory is in use: its lock keeps other processes out.
-    _lock: File,
+    /// Open while the directory is in use: its lock keeps others out. None if there is no
+    /// file to lock, and none may be made.
+    _lock: Option<File>,
 }
 
-/// The file that is locked while a database is open.
+/// The file that is locked while a database is open: exclusively by who writes, shared by
+/// those who only read.
 const LOCK: &str = "LOCK";
 
 impl Directory {
@@ -123,6 +125,27 @@ impl Directory {
             .write(true)
             .open(path.join(LOCK))?;
         lock.try_lock()?;
+        Ok(Directory {
+            path: path.to_owned(),
+            _lock: Some(lock),
+        })
+    }
+
+    /// Opens a directory that is there, to be read beside others who read and nobody who
+    /// writes. Makes nothing. A copy that lacks the file for the lock is read without.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if a database that writes has it open;
+    /// [`io::ErrorKind::NotFound`] if it is not there; else what the system says.
+    pub fn open_read_only(path: &Path) -> io::Result<Directory> {
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => {
+                lock.try_lock_shared()?;
+                Some(lock)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => None,
+            Err(error) => return Err(error),
+        };
         Ok(Directory {
             path: path.to_owned(),
             _lock: lock,
