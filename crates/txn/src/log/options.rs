@@ -73,7 +73,8 @@ impl DurabilityOptions {
         self
     }
 
-    /// Bytes after which the log goes on in a new file. At the least 4096, which
+    /// Bytes after which the log goes on in a new file, for which as many are reserved on
+    /// the disk, and a few more. At the least 4096, which
     /// smaller numbers mean as well. Truncation removes whole ones.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes.max(4096);
