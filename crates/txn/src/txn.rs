@@ -408,7 +408,7 @@ impl<'db> Transaction<'db> {
             let records = leaves.map(|leaf| leaf.and_then(|leaf| leaf.entry()));
             self.with(|txn_context| {
                 for record in records.into_iter().flatten() {
-                    record::prefetch_version(record);
+                    record::prefetch_version(record, record::USUAL_BYTES);
                     txn_context.prefetched.add(table, record);
                 }
             });
