@@ -15,6 +15,12 @@
 //! 6. Remove all checkpoints but the two newest, then segments that the older of
 //!    the two does not need. The older one stands in if the newer is damaged.
 //!
+//! The log goes first: a checkpoint ends with an error rather than leave less of the disk
+//! free than the log's next segment needs (G5). So while one is written no commit fails for
+//! want of space, unless others fill the disk: the segment that is being written has its
+//! room, and the next one can have it. What the log takes in between, the next block leaves
+//! free again.
+//!
 //! A failure in 1 to 5 leaves everything as it was, and the file aside is removed:
 //! it would keep from the log the space that the checkpoint could not get. One in 6
 //! leaves files that the next checkpoint removes.
@@ -45,7 +51,8 @@ pub(crate) fn write<E: From<DurabilityError>>(
     let disk = log.disk();
     let header = log.plan_checkpoint(snapshot);
     let name = checkpoint_name(snapshot);
-    let mut writer = CheckpointWriter::begin(disk, &name, &header).map_err(durability)?;
+    let mut writer =
+        CheckpointWriter::begin(disk, &name, &header, log.segment_room()).map_err(durability)?;
     contents(&mut |change| {
         let added = writer.add(&change);
         added.map_err(|failure| durability(failure).into())

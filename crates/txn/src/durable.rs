@@ -5,8 +5,11 @@
 //! the two meet: commits become records, and records rows.
 
 mod background;
+mod read_only;
 mod schema;
 
+use std::any::Any;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -34,6 +37,7 @@ use crate::txn::TxnOptions;
 use giveway_tier::Tier;
 
 pub(crate) use background::Background;
+use read_only::ReadOnly;
 
 /// How often who waits for its turn to make a checkpoint looks again.
 const TURN: Duration = Duration::from_millis(1);
@@ -67,7 +71,9 @@ pub struct Checkpoint {
 impl Database {
     /// Opens the database in this directory, which is made if it is missing, for
     /// this process alone. The database is as it was after the last commit that
-    /// was acknowledged, or a later one.
+    /// was acknowledged, or a later one. With
+    /// [`read_only`](DurabilityOptions::read_only) the directory must be there, nothing in
+    /// it changes, and others may read it meanwhile.
     ///
     /// # Errors
     /// [`Error::Durability`] if the directory is open elsewhere or damaged, or if
@@ -79,8 +85,15 @@ impl Database {
         durability: DurabilityOptions,
     ) -> Result<Database> {
         let path = directory.as_ref();
-        let disk = Directory::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => DurabilityError::InUse {
+        let opened = match durability.read_only {
+            true => Directory::open_read_only(path),
+            false => Directory::open(path),
+        };
+        let disk = opened.map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => DurabilityError::InUse {
+                directory: path.display().to_string(),
+            },
+            ErrorKind::NotFound if durability.read_only => DurabilityError::NoDatabase {
                 directory: path.display().to_string(),
             },
             _ => DurabilityError::io("opening", path.display().to_string())(error),
@@ -101,6 +114,14 @@ impl Database {
         let mut engine = Engine { db: &db };
         let (start, report) = recovery::recover(&disk, &durability, &mut engine)?;
         db.finish_replay(report.durable);
+        if durability.read_only {
+            if report.segments == 0 && report.checkpoint.is_none() {
+                let directory = disk.describe("");
+                return Err(DurabilityError::NoDatabase { directory }.into());
+            }
+            db.attach(Arc::new(ReadOnly::new(report, disk)));
+            return Ok(db);
+        }
         let checkpoint_bytes = durability.checkpoint_bytes;
         let log = Log::start(disk, durability, start)?;
         let (alarm, read) = ((log.alarm(), log.writer()), report.log_bytes);
@@ -117,7 +138,12 @@ impl Database {
 
     /// What makes the database last, if anything does.
     pub(crate) fn durable(&self) -> Option<&Durable> {
-        let sink: &dyn std::any::Any = &**self.inner().sink.get()?;
+        self.sink()
+    }
+
+    /// What takes the database's commits, if it is a `T`.
+    fn sink<T: Any>(&self) -> Option<&T> {
+        let sink: &dyn Any = &**self.inner().sink.get()?;
         sink.downcast_ref()
     }
 
@@ -135,7 +161,9 @@ impl Database {
 
     /// What opening the database came to; `None` if it is in memory only.
     pub fn recovery(&self) -> Option<&RecoveryReport> {
-        self.durable().map(|durable| &durable.report)
+        let read_only = || self.sink().map(ReadOnly::report);
+        let durable = self.durable().map(|durable| &durable.report);
+        durable.or_else(read_only)
     }
 
     /// How the log is doing; `None` if there is none.
@@ -173,7 +201,10 @@ impl Database {
 
     /// Makes a checkpoint, unless it is to be given up.
     fn checkpoint_unless(&self, give_up: impl Fn() -> bool) -> Result<Checkpoint> {
-        let durable = self.durable().ok_or(DurabilityError::InMemory)?;
+        let durable = self.durable().ok_or_else(|| match self.sink() {
+            Some(ReadOnly { .. }) => DurabilityError::OpenedReadOnly,
+            None => DurabilityError::InMemory,
+        })?;
         let _turn = durable.turn(&give_up)?;
         let options = TxnOptions::read_only().tier(Tier::Background);
         let options = options.label(&CHECKPOINT);

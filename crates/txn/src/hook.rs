@@ -47,6 +47,10 @@ pub(crate) trait CommitSink: Any + Send + Sync {
     fn end(&self) -> Option<u64> {
         None
     }
+    /// Whether nothing may be written at all. Then nothing is admitted.
+    fn is_read_only(&self) -> bool {
+        false
+    }
     /// The record of a change of the schema, if it can have one.
     fn encode_change(&self, change: &SchemaChange<'_>) -> Result<Vec<u8>>;
     /// The schema changes at `ts`, as this record says. The change is not visible

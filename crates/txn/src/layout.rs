@@ -130,11 +130,9 @@ impl Layout {
     #[inline]
     pub(crate) fn place(&self, column: usize, wanted: Type) -> Place {
         let place = self.places[column];
-        assert!(
-            place.ty == wanted,
-            "column {column} is {}, not {wanted}",
-            place.ty
-        );
+        if place.ty != wanted {
+            wrong_type(column, place.ty, wanted);
+        }
         place
     }
 
@@ -169,8 +167,42 @@ impl Layout {
                 (part, part[0])
             }
         };
-        assert!(null == 0, "column {column} is NULL");
+        if null != 0 {
+            no_value(column);
+        }
         (from, place)
+    }
+
+    /// The bytes of a variable column that has a value.
+    ///
+    /// # Panics
+    /// The column has another type, or is NULL.
+    #[inline]
+    pub(crate) fn variable_value<'a>(
+        &'a self,
+        bytes: &'a [u8],
+        column: usize,
+        wanted: Type,
+    ) -> &'a [u8] {
+        let place = self.place(column, wanted);
+        if place.part > 0 {
+            return self.added_value(bytes, column, place);
+        }
+        if bytes[usize::from(place.number / 8)] & (1 << (place.number % 8)) != 0 {
+            no_value(column);
+        }
+        let (start, end) = self.span(bytes, place.at as usize);
+        &bytes[start..end]
+    }
+
+    /// The same for a column that was added.
+    #[cold]
+    fn added_value<'a>(&'a self, bytes: &'a [u8], column: usize, place: Place) -> &'a [u8] {
+        let part = self.part(bytes, place.part);
+        if part[0] != 0 {
+            no_value(column);
+        }
+        &part[DATA..]
     }
 
     /// The bytes of a fixed column.
@@ -341,6 +373,21 @@ fn part_bytes(stored: &Stored, bytes: &[u8]) -> Option<usize> {
     }
 }
 
+/// Apart, so that reading a column is short enough to be compiled into who reads.
+#[cold]
+#[inline(never)]
+fn wrong_type(column: usize, is: Type, wanted: Type) -> ! {
+    panic!("column {column} is {is}, not {wanted}")
+}
+
+/// Apart, as above.
+#[cold]
+#[inline(never)]
+fn no_value(column: usize) -> ! {
+    panic!("column {column} is NULL")
+}
+
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
 }

@@ -82,7 +82,7 @@ use segment::{Closed, Segment};
 use shared::{Files, Shared};
 use slots::Slots;
 use stats::Counters;
-use writer::Writer;
+use writer::{Writer, segment_room};
 
 /// An open log. Dropping it writes what is there and closes it.
 pub(crate) struct Log {
@@ -111,7 +111,8 @@ impl Log {
         options: DurabilityOptions,
         start: Start,
     ) -> Result<Log, DurabilityError> {
-        let segment = Segment::create(Arc::clone(&disk), start.header)?;
+        let room = segment_room(&options);
+        let segment = Segment::create(Arc::clone(&disk), start.header, room)?;
         let shared = Arc::new(Shared {
             disk,
             options,
@@ -300,6 +301,11 @@ impl Log {
             snapshot,
             first_needed: needed.map_or(files.current, |closed| closed.first),
         }
+    }
+
+    /// Bytes that the next segment takes of the disk at once (G5).
+    pub(crate) fn segment_room(&self) -> u64 {
+        segment_room(&self.shared.options)
     }
 
     /// Where the log is.

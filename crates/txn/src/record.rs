@@ -233,13 +233,14 @@ pub(crate) fn head_of(record: Record) -> Head {
     Head::Version(unsafe { Thin::from_ptr(head) }.expect("a record has a version"))
 }
 
-/// Asks for the memory of a record's newest version, which will be read soon.
+/// For how long a version is taken whose length is not there yet: most end here.
+pub(crate) const USUAL_BYTES: usize = 6 * 64;
+
+/// Asks for so many bytes of a record's newest version, which will be read soon.
 #[inline]
-pub(crate) fn prefetch_version(record: Record) {
-    // The version's length is not known before it is there: most rows end here.
-    const BYTES: usize = 6 * 64;
+pub(crate) fn prefetch_version(record: Record, bytes: usize) {
     if let Head::Version(version) = head_of(record) {
-        thin::prefetch(version.as_ptr().cast(), BYTES);
+        thin::prefetch(version.as_ptr().cast(), bytes);
     }
 }
 

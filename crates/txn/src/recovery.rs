@@ -30,6 +30,12 @@
 //!
 //! What the system cannot read, because the medium is damaged, is damaged as well.
 //!
+//! Opened read-only, all of this is told and none of it done: files are only read, and
+//! what would be removed, cut, written again or set aside is passed over. Step 5 is left
+//! out, as there is no log. (The tests compare with what opening for writing finds, and
+//! count the operations that change something.) Known weakness: what a process that was
+//! killed had not synced is shown as well, and a power failure may take it back.
+//!
 //! With `salvage`, damage ends the log as a torn end does. The damaged file and
 //! those behind it are kept under names that end in `.damaged`.
 
@@ -69,9 +75,10 @@ pub(crate) fn recover<T: Target>(
     let names = names.map_err(DurabilityError::io("listing", disk.describe("")))?;
     let (unfinished, names): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|name| is_unfinished(name));
-    for name in unfinished {
-        let removed = disk.remove(&name);
-        removed.map_err(DurabilityError::io("removing", disk.describe(&name)))?;
+    let unneeded = unfinished.iter().filter(|_| !options.read_only);
+    for name in unneeded {
+        let removed = disk.remove(name);
+        removed.map_err(DurabilityError::io("removing", disk.describe(name)))?;
     }
     let mut replay = Replay {
         target,
@@ -90,13 +97,17 @@ pub(crate) fn recover<T: Target>(
         .collect();
     let chain = Chain::new(
         &**disk,
-        options.salvage,
+        options,
         segments,
         checkpoint.map(|(_, header)| header),
     )?;
     let end = chain.replay(&mut replay, &mut report)?;
     for name in damaged {
-        report.damaged_checkpoints.push(set_aside(&**disk, name)?);
+        let name = match options.read_only {
+            true => disk.describe(name),
+            false => set_aside(&**disk, name)?,
+        };
+        report.damaged_checkpoints.push(name);
     }
     report.durable = end.last;
     report.tables = replay.schemas.len() as u64;

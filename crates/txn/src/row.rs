@@ -73,8 +73,7 @@ macro_rules! accessors {
         #[inline]
         fn variable(&self, column: usize, ty: Type) -> &$life [u8] {
             let (schema, bytes) = self.parts();
-            let (_, place) = schema.layout().value(bytes, column, ty);
-            schema.layout().variable(bytes, place)
+            schema.layout().variable_value(bytes, column, ty)
         }
 
         /// Whether the column is NULL.

@@ -22,6 +22,7 @@ use crate::database::{Inner, coarse_ms, count};
 use crate::error::{Error, Result, SchemaError};
 use crate::key::{Key, KeyBuf};
 use crate::limits::{CHECK_EVERY, Request};
+use crate::log::DurabilityError;
 use crate::node_set::{IndexRead, NodeSet};
 use crate::preemption;
 use crate::record::{self, Record, View};
@@ -197,6 +198,7 @@ impl<'db> Transaction<'db> {
         shared.since_ms.store(coarse_ms(), Relaxed);
         shared.snapshot.store(snapshot, Relaxed);
         let published = db.epochs.published(slot);
+        let sink = db.sink.get();
         Ok(Transaction {
             db,
             slot,
@@ -204,12 +206,12 @@ impl<'db> Transaction<'db> {
             published,
             status: Cell::new(ptr::null_mut()),
             isolation: options.isolation,
-            read_only: options.read_only,
+            read_only: options.read_only || sink.is_some_and(|sink| sink.is_read_only()),
             tier: options.tier,
             deadline: options.deadline,
             operations: Cell::new(0),
             failed: RefCell::new(None),
-            durable: db.sink.get().and_then(|sink| sink.end()).unwrap_or(ON),
+            durable: sink.and_then(|sink| sink.end()).unwrap_or(ON),
             in_doubt: Cell::new(false),
             _of_one_context: PhantomData,
         })
@@ -406,7 +408,7 @@ impl<'db> Transaction<'db> {
             let records = leaves.map(|leaf| leaf.and_then(|leaf| leaf.entry()));
             self.with(|txn_context| {
                 for record in records.into_iter().flatten() {
-                    record::prefetch_version(record);
+                    record::prefetch_version(record, record::USUAL_BYTES);
                     txn_context.prefetched.add(table, record);
                 }
             });
@@ -496,12 +498,22 @@ impl<'db> Transaction<'db> {
         }
     }
 
-    /// Fails for a transaction that promised not to write.
+    /// Fails for a transaction that promised not to write, or whose database was opened
+    /// for reading only.
     #[inline]
     pub(crate) fn check_writes(&self) -> Result<()> {
-        if self.read_only {
-            return Err(SchemaError::ReadOnlyTransaction.into());
+        match self.read_only {
+            true => Err(self.refused_write()),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn refused_write(&self) -> Error {
+        let sink = self.db.sink.get();
+        match sink.is_some_and(|sink| sink.is_read_only()) {
+            true => DurabilityError::OpenedReadOnly.into(),
+            false => SchemaError::ReadOnlyTransaction.into(),
+        }
     }
 }

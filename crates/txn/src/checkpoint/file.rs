@@ -83,6 +83,10 @@ impl CheckpointHeader {
 
 /// A checkpoint that is being written.
 pub(crate) struct CheckpointWriter<'a> {
+    disk: &'a dyn Disk,
+    name: &'a str,
+    /// Bytes of the disk to leave free.
+    keep: u64,
     aside: Aside<'a>,
     /// Room for a block's header, then its changes so far.
     block: Vec<u8>,
@@ -95,7 +99,7 @@ pub(crate) struct CheckpointWriter<'a> {
 }
 
 impl<'a> CheckpointWriter<'a> {
-    /// Begins the checkpoint with this name.
+    /// Begins the checkpoint with this name, which leaves so many bytes of the disk free.
     ///
     /// # Errors
     /// What could not be done.
@@ -103,11 +107,15 @@ impl<'a> CheckpointWriter<'a> {
         disk: &'a dyn Disk,
         name: &'a str,
         header: &CheckpointHeader,
+        keep: u64,
     ) -> Result<CheckpointWriter<'a>, Failure> {
         let mut aside = Aside::begin(disk, name)?;
         let header = header.encode();
         aside.append(&header)?;
         Ok(CheckpointWriter {
+            disk,
+            name,
+            keep,
             aside,
             block: vec![0; BLOCK_HEADER],
             crc: u32_at(&header, 12),
@@ -138,10 +146,32 @@ impl<'a> CheckpointWriter<'a> {
         // A change is shorter than a record, and a block not much longer.
         header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
         header[4..].copy_from_slice(&self.crc.to_le_bytes());
+        self.check_space()?;
         self.aside.append(&self.block)?;
         self.bytes += self.block.len() as u64;
         self.block.truncate(BLOCK_HEADER);
         Ok(())
+    }
+
+    /// Fails if the block would leave less free than is to be kept.
+    fn check_space(&self) -> Result<(), Failure> {
+        let failure = |source| Failure {
+            doing: "writing",
+            file: self.disk.describe(self.name),
+            source,
+        };
+        let free = self.disk.free_bytes().map_err(failure)?;
+        match free.checked_sub(self.block.len() as u64) {
+            Some(left) if left >= self.keep => Ok(()),
+            _ => Err(failure(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!(
+                    "{free} bytes of the disk are free, and {} are kept for the log's next \
+                     segment",
+                    self.keep
+                ),
+            ))),
+        }
     }
 
     /// Puts the end behind everything, and gives the file its name. Its length

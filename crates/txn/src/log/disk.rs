@@ -20,12 +20,20 @@
 //!   risk: of the old and the new, a crash leaves any mixture, which is the same again.
 //!   A file system that writes nothing in place takes as much room as was written since
 //!   the last `sync`.
+//! - **D5** A file that has [reserved](DiskFile::reserve) room grows within it though the
+//!   disk is full, and ends where it ended: what was reserved shows neither in its length
+//!   nor in its bytes, after a crash either. Known weakness: file systems that write nothing
+//!   in place promise less, and some refuse.
 //!
 //! These are assumptions about the system, so nothing here asserts them. The disk of
 //! the recovery tests promises exactly this much.
 
+use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 /// A directory of files that are appended to.
@@ -79,6 +87,14 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// What the system says.
     fn sync_names(&self) -> io::Result<()>;
 
+    /// Bytes that files may still take. Without a limit, if nobody knows.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
+
     /// How an error names a file.
     fn describe(&self, name: &str) -> String;
 }
@@ -96,17 +112,36 @@ pub trait DiskFile: Send {
     /// # Errors
     /// What the system says; see D3.
     fn sync(&mut self) -> io::Result<()>;
+
+    /// Reserves room for the file to have so many bytes (D5). Without, it has none.
+    ///
+    /// # Errors
+    /// What the system says. The file can be written all the same.
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
+
+    /// Gives back what is reserved beyond the file's end.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn release(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A directory of the operating system's file system.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// Open while the directory is in use: its lock keeps other processes out.
-    _lock: File,
+    /// Open while the directory is in use: its lock keeps others out. None if there is no
+    /// file to lock, and none may be made.
+    _lock: Option<File>,
 }
 
-/// The file that is locked while a database is open.
+/// The file that is locked while a database is open: exclusively by who writes, shared by
+/// those who only read.
 const LOCK: &str = "LOCK";
 
 impl Directory {
@@ -123,6 +158,27 @@ impl Directory {
             .write(true)
             .open(path.join(LOCK))?;
         lock.try_lock()?;
+        Ok(Directory {
+            path: path.to_owned(),
+            _lock: Some(lock),
+        })
+    }
+
+    /// Opens a directory that is there, to be read beside others who read and nobody who
+    /// writes. Makes nothing. A copy that lacks the file for the lock is read without.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if a database that writes has it open;
+    /// [`io::ErrorKind::NotFound`] if it is not there; else what the system says.
+    pub fn open_read_only(path: &Path) -> io::Result<Directory> {
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => {
+                lock.try_lock_shared()?;
+                Some(lock)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => None,
+            Err(error) => return Err(error),
+        };
         Ok(Directory {
             path: path.to_owned(),
             _lock: lock,
@@ -163,9 +219,8 @@ impl Disk for Directory {
     fn overwrite(&self, name: &str, from: u64, end: u64) -> io::Result<Box<dyn DiskFile>> {
         let path = self.path.join(name);
         let mut file = OpenOptions::new().write(true).open(path)?;
-        if file.metadata()?.len() > end {
-            file.set_len(end)?;
-        }
+        // Also if it is as long: a process that was killed may have reserved more.
+        file.set_len(file.metadata()?.len().min(end))?;
         // Linux tells the next sync of a failure that nobody was told of yet. It is
         // about bytes that were written before, and what they were is unknown anyway.
         let _ = file.sync_data();
@@ -202,6 +257,18 @@ impl Disk for Directory {
         File::open(&self.path)?.sync_all()
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        let path = CString::new(self.path.as_os_str().as_bytes())?;
+        let mut stat = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: the path ends with a zero, and the system fills what it is pointed to.
+        if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it succeeded.
+        let stat = unsafe { stat.assume_init() };
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn describe(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
@@ -215,5 +282,18 @@ impl DiskFile for File {
     fn sync(&mut self) -> io::Result<()> {
         // Lengths are metadata that fdatasync does write.
         self.sync_data()
+    }
+
+    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
+        // SAFETY: the file is open, and no memory is passed.
+        match unsafe { libc::fallocate(self.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, bytes) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn release(&mut self) -> io::Result<()> {
+        self.set_len(self.metadata()?.len())
     }
 }

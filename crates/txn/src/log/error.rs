@@ -80,6 +80,16 @@ pub enum DurabilityError {
         /// The database.
         directory: String,
     },
+    /// There is nothing to read. Look at the path, or open it without
+    /// [`read_only`](crate::DurabilityOptions::read_only), which makes a database.
+    #[error(
+        "{directory}: there is no database; check the path, or open it without `read_only` to \
+         make one"
+    )]
+    NoDatabase {
+        /// Where there is none.
+        directory: String,
+    },
     /// The system refused something while the database was being opened or
     /// checkpointed. Nothing is lost; put it right and try again.
     #[error("{0}; nothing was lost, try again when the cause is gone")]
@@ -134,6 +144,14 @@ pub enum DurabilityError {
          close the database, see to the disk, and open it again"
     )]
     ReadOnly(Arc<Failure>),
+    /// The database was opened with
+    /// [`read_only`](crate::DurabilityOptions::read_only). Reading goes on; close it and
+    /// open it without.
+    #[error(
+        "the database was opened for reading only: close it, and open it without `read_only` \
+         to change it"
+    )]
+    OpenedReadOnly,
     /// The log could not be written after this transaction was applied. It is
     /// in doubt: when the database is opened again it may be there or not.
     #[error(

@@ -43,6 +43,7 @@ pub struct DurabilityOptions {
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) reads_wait: bool,
     pub(crate) salvage: bool,
+    pub(crate) read_only: bool,
 }
 
 impl Default for DurabilityOptions {
@@ -54,6 +55,7 @@ impl Default for DurabilityOptions {
             checkpoint_bytes: Some(1 << 30),
             reads_wait: true,
             salvage: false,
+            read_only: false,
         }
     }
 }
@@ -71,7 +73,8 @@ impl DurabilityOptions {
         self
     }
 
-    /// Bytes after which the log goes on in a new file. At the least 4096, which
+    /// Bytes after which the log goes on in a new file, for which as many are reserved on
+    /// the disk, and a few more. At the least 4096, which
     /// smaller numbers mean as well. Truncation removes whole ones.
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes.max(4096);
@@ -108,6 +111,19 @@ impl DurabilityOptions {
     /// follows is set aside under names that end in `.damaged`.
     pub fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
+        self
+    }
+
+    /// Opens a database that is there and writes nothing into its directory, which may be
+    /// on a file system that is mounted read-only. Others may do the same at once, and
+    /// nobody may open it for writing meanwhile. Transactions that write, changes of the
+    /// schema and checkpoints are refused with
+    /// [`OpenedReadOnly`](crate::DurabilityError::OpenedReadOnly). What opening would
+    /// repair is left as it is, and told in the
+    /// [`RecoveryReport`](crate::RecoveryReport). The other options have no meaning, but
+    /// for [`salvage`](Self::salvage), which shows what it would keep.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 }

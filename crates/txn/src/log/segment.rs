@@ -13,6 +13,10 @@
 //! - **G4** A batch says how far the log was synced when it was written: up to the
 //!   last sync that succeeded, which a segment begins with (G2). (Asserted in
 //!   `append`.)
+//! - **G5** From its beginning on a segment has room for all that is written into it (D5),
+//!   if the disk had as much then; what it does not need goes back when the next one is
+//!   made, or the log is closed. (Not asserted: a disk need not have it.) A transaction
+//!   that logs more than a batch may not fit.
 
 use std::sync::Arc;
 
@@ -46,6 +50,8 @@ pub(crate) struct Segment {
     header: SegmentHeader,
     name: String,
     bytes: u64,
+    /// Bytes that are reserved for a segment (G5).
+    room: u64,
     /// The number of the next batch.
     next: u64,
     /// All batches before the one with this number are on disk (G4).
@@ -55,13 +61,18 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Makes a segment (G1).
+    /// Makes a segment (G1), with room for so many bytes if there is as much (G5).
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn create(disk: Arc<dyn Disk>, header: SegmentHeader) -> Result<Segment, Failure> {
+    pub(crate) fn create(
+        disk: Arc<dyn Disk>,
+        header: SegmentHeader,
+        room: u64,
+    ) -> Result<Segment, Failure> {
         let name = segment_name(header.first);
         let mut aside = Aside::begin(&*disk, &name)?;
+        aside.reserve(room);
         aside.append(&header.encode())?;
         let file = aside.finish()?;
         Ok(Segment {
@@ -70,6 +81,7 @@ impl Segment {
             header,
             name,
             bytes: SEGMENT_HEADER as u64,
+            room,
             next: header.first,
             synced: header.first,
             last: header.after,
@@ -116,6 +128,7 @@ impl Segment {
     /// What could not be done.
     pub(crate) fn rotate(&mut self) -> Result<Closed, Failure> {
         self.sync()?;
+        self.release();
         let closed = Closed {
             first: self.header.first,
             through: self.last,
@@ -127,7 +140,7 @@ impl Segment {
             first: self.next,
             after: self.last,
         };
-        *self = Segment::create(Arc::clone(&self.disk), header)?;
+        *self = Segment::create(Arc::clone(&self.disk), header, self.room)?;
         Ok(closed)
     }
 
@@ -138,7 +151,15 @@ impl Segment {
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.sync()?;
         self.append(&mut [0; BATCH_HEADER], self.last)?;
-        self.sync()
+        self.sync()?;
+        self.release();
+        Ok(())
+    }
+
+    /// Gives back what it does not need (G5). If that fails, recovery does it, or the file
+    /// is removed one day.
+    fn release(&mut self) {
+        let _ = self.file.release();
     }
 
     /// The number of its first batch.
@@ -232,6 +253,16 @@ impl<'a> Aside<'a> {
     pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let appended = self.file().append(bytes);
         appended.map_err(|source| self.failure("writing", source))
+    }
+
+    /// Reserves room for so many bytes: all of it or nothing, so that what is left of a
+    /// disk is not taken from others for little.
+    pub(crate) fn reserve(&mut self, bytes: u64) {
+        let file = self.file();
+        if file.reserve(bytes).is_err() {
+            // If it cannot be given back, the file has it.
+            let _ = file.release();
+        }
     }
 
     /// Gives the file its name.

@@ -19,12 +19,19 @@ use std::time::{Duration, Instant};
 
 use super::error::Failure;
 use super::format::BATCH_HEADER;
+use super::options::DurabilityOptions;
 use super::segment::Segment;
 use super::shared::Shared;
 use super::slots::Gathered;
 
 /// Bytes after which a batch is written. One record may make it longer.
 const BATCH_BYTES: usize = if cfg!(test) { 100 } else { 1 << 20 };
+/// Bytes to reserve for a segment (G5): a batch that is not longer than two may begin just
+/// before its end.
+pub(super) fn segment_room(options: &DurabilityOptions) -> u64 {
+    options.segment_bytes.saturating_add(2 * BATCH_BYTES as u64)
+}
+
 /// How long to leave a thread that has drawn a timestamp and not yet appended.
 const STRAGGLER: Duration = Duration::from_micros(20);
 

@@ -21,12 +21,14 @@ use crate::log::format::{SegmentHeader, segment_name};
 use crate::log::reader::{Broken, Scanned, scan};
 use crate::log::record::{Change, changes};
 use crate::log::segment::{Aside, Closed, write_again};
-use crate::log::{Disk, DurabilityError, Flaw};
+use crate::log::{Disk, DurabilityError, DurabilityOptions, Flaw};
 
 /// The segments to replay.
 pub(super) struct Chain<'a> {
     disk: &'a dyn Disk,
     salvage: bool,
+    /// Nothing is written.
+    read_only: bool,
     /// First batches, oldest first.
     segments: Vec<u64>,
     end: End,
@@ -55,7 +57,7 @@ impl<'a> Chain<'a> {
     /// If that is missing.
     pub(super) fn new(
         disk: &'a dyn Disk,
-        salvage: bool,
+        options: &DurabilityOptions,
         mut segments: Vec<u64>,
         checkpoint: Option<CheckpointHeader>,
     ) -> Result<Chain<'a>, DurabilityError> {
@@ -65,13 +67,14 @@ impl<'a> Chain<'a> {
         let is_new = segments.is_empty() && checkpoint.is_none();
         // Nothing stands for the transactions before a log that begins later, so
         // salvage is no help then.
-        let hopeless = !salvage || checkpoint.is_none();
+        let hopeless = !options.salvage || checkpoint.is_none();
         if segments.get(older) != Some(&first) && !is_new && hopeless {
             return Err(missing(disk, first, segments.get(older).copied()));
         }
         Ok(Chain {
             disk,
-            salvage,
+            salvage: options.salvage,
+            read_only: options.read_only,
             segments: segments.split_off(older),
             end: End {
                 database: checkpoint.map(|header| header.database),
@@ -244,7 +247,8 @@ impl<'a> Chain<'a> {
         segments: &[u64],
         report: &mut RecoveryReport,
     ) -> Result<(), DurabilityError> {
-        for segment in segments.iter().rev() {
+        let unneeded = segments.iter().rev().filter(|_| !self.read_only);
+        for segment in unneeded {
             let aside = set_aside(self.disk, &segment_name(*segment))?;
             report.set_aside.push(aside);
         }
@@ -261,12 +265,17 @@ impl<'a> Chain<'a> {
         report: &mut RecoveryReport,
     ) -> Result<(), DurabilityError> {
         if let Some(broken) = &scanned.broken {
-            report.cut = Some(Cut {
+            let end = Some(Cut {
                 file: self.disk.describe(name),
                 offset: scanned.whole as u64,
                 bytes: (bytes.len() - scanned.whole) as u64,
                 flaw: broken.flaw,
             });
+            if self.read_only {
+                report.torn = end;
+                return Ok(());
+            }
+            report.cut = end;
             if broken.damage || !report.set_aside.is_empty() {
                 let aside = format!("{name}{DAMAGED}");
                 self.copy(&aside, bytes)?;
@@ -278,7 +287,7 @@ impl<'a> Chain<'a> {
             // The next segment takes the name.
             self.end.closed.pop();
         }
-        if scanned.whole == 0 {
+        if scanned.whole == 0 || self.read_only {
             return Ok(());
         }
         // The mark of a closed log, too: it is there, but its sync may have failed.

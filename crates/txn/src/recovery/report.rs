@@ -25,13 +25,16 @@ pub struct RecoveryReport {
     pub durable: u64,
     /// The end of the log that was cut.
     pub cut: Option<Cut>,
-    /// Files that `salvage` set aside.
+    /// The end of the log that was passed over and left as it is, because the database was
+    /// opened [read-only](crate::DurabilityOptions::read_only).
+    pub torn: Option<Cut>,
+    /// Files that `salvage` set aside; none if the database was opened read-only.
     pub set_aside: Vec<String>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// What was cut from the log. Without `salvage` these are bytes that no commit
+/// What does not count at the end of the log. Without `salvage` these are bytes that no commit
 /// was acknowledged for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {

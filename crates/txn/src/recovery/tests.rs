@@ -159,6 +159,36 @@ fn open(sim: &Sim) -> Result<(Log, Model, RecoveryReport), DurabilityError> {
     Ok((log, model, report))
 }
 
+/// What opening for reading only finds; nothing may change.
+fn look(sim: &Sim) -> Result<(Model, RecoveryReport), DurabilityError> {
+    let (names, operations) = (sim.names().unwrap(), sim.operations());
+    let mut model = Model::default();
+    let found = recover(&disk(sim), &options().read_only(true), &mut model);
+    assert_eq!(sim.operations(), operations, "something was written");
+    assert_eq!(sim.names().unwrap(), names);
+    Ok((model, found?.1))
+}
+
+/// The same as who opens it for writing finds.
+fn look_and_find(sim: &Sim) -> Result<(Model, RecoveryReport), DurabilityError> {
+    let seen = look(sim);
+    let found = find(sim);
+    let (seen, (model, report)) = match (seen, found) {
+        (Ok(seen), Ok(found)) => (seen, found),
+        (seen, found) => {
+            let seen = seen.map(|(_, report)| report);
+            assert_eq!(seen.as_ref().err(), found.as_ref().err(), "{seen:?}");
+            return found;
+        }
+    };
+    assert_eq!(seen.0.accounts, model.accounts);
+    assert_eq!(seen.1.durable, report.durable);
+    assert_eq!((&seen.1.torn, &seen.1.cut), (&report.cut, &None));
+    let damaged = |report: &RecoveryReport| report.damaged_checkpoints.len();
+    assert_eq!(damaged(&seen.1), damaged(&report));
+    Ok((model, report))
+}
+
 /// What opening would find.
 fn find(sim: &Sim) -> Result<(Model, RecoveryReport), DurabilityError> {
     let mut model = Model::default();
@@ -253,6 +283,7 @@ fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
             let sim = sim.after_crash(&mut random, again);
             let done = run(&sim, 10, &done);
             let sim = sim.after_crash(&mut random, Fault::Never);
+            look_and_find(&sim.after_kill()).unwrap();
             let (_, model, report) = open(&sim).unwrap_or_else(|error| {
                 panic!("round {round}, crash at {at}, then {again:?}: {error}")
             });
@@ -269,7 +300,7 @@ fn without_the_newest_checkpoint(sim: &Sim, done: &Done) {
     names.retain(|name| checkpoint_number(name).is_some());
     if let Some(newest) = names.iter().max() {
         lacking.edit(newest, |bytes| bytes.truncate(bytes.len() / 2));
-        let (model, report) = find(&lacking).unwrap();
+        let (model, report) = look_and_find(&lacking).unwrap();
         check(&model, &report, done);
         let aside = lacking.describe(&format!("{newest}{DAMAGED}"));
         assert_eq!(report.damaged_checkpoints, [aside]);
@@ -335,8 +366,8 @@ fn of_a_round_of_several_batches_the_disk_may_lack_any_page() {
         }
         for lacking in sim.each_lacking_a_page() {
             pages += 1;
-            let (model, report) =
-                find(&lacking).unwrap_or_else(|error| panic!("crash at {at}, {done:?}: {error}"));
+            let (model, report) = look_and_find(&lacking)
+                .unwrap_or_else(|error| panic!("crash at {at}, {done:?}: {error}"));
             check(&model, &report, &done);
         }
     }
@@ -363,7 +394,7 @@ fn a_synced_page_that_is_lost_is_damage_though_a_torn_round_follows() {
         damaged.edit(&name, |bytes| {
             bytes[page..synced.min(page + sim::PAGE)].fill(0)
         });
-        let found = find(&damaged);
+        let found = look_and_find(&damaged);
         assert!(
             matches!(found, Err(DurabilityError::Damaged { .. })),
             "page at {page}: {:?}",

@@ -58,6 +58,24 @@ impl<E> LeafScan<E> {
         entry
     }
 
+    /// Whether the entry that was taken last is the leaf's first.
+    #[inline]
+    pub(crate) fn is_at_first(&self) -> bool {
+        self.next == 1
+    }
+
+    /// The entry of the leaf that comes `distance` behind the next one. Like that one, it
+    /// was in the tree when the leaf was read (T1).
+    #[inline]
+    pub(crate) fn ahead(&self, distance: usize) -> Option<Thin<E>> {
+        let at = self.next + distance;
+        if at < self.end {
+            self.entries[at]
+        } else {
+            None
+        }
+    }
+
     /// Reads the next leaf, which may have nothing in the range; false if there
     /// is none. `covered` is told which leaf, and which part of the range is done
     /// with it: from a key up to, without, another, or to the end.

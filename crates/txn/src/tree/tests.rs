@@ -94,9 +94,16 @@ fn scan(tree: &Tree<AtomicU64>, span: Span, direction: Direction) -> Vec<Vec<u8>
     while scan.next_leaf(tree, |_, from, to| {
         parts.push((from.to_vec(), to.map(<[u8]>::to_vec)))
     }) {
+        // What is ahead in a leaf is what comes next, and no more.
+        let distances = 0..=FANOUT;
+        let ahead: Vec<Entry> = distances.map_while(|at| scan.ahead(at)).collect();
+        let before = keys.len();
         while let Some(entry) = scan.next_here() {
+            assert_eq!(scan.is_at_first(), keys.len() == before);
+            assert!(ahead.get(keys.len() - before) == Some(&entry));
             keys.push(key_of(entry));
         }
+        assert_eq!(ahead.len(), keys.len() - before);
     }
     if direction == Direction::Backward {
         parts.reverse();

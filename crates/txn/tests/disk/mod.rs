@@ -62,6 +62,10 @@ where
         self.0.sync_names()
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.0.free_bytes()
+    }
+
     fn describe(&self, name: &str) -> String {
         self.0.describe(name)
     }
