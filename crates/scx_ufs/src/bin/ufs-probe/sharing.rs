@@ -294,8 +294,9 @@ pub(crate) fn bursty_share(ufs: &mut Ufs) -> Result<String> {
     sleep(1000 * MS);
     let (a, b) = used_by(&bursty, &bound, 3000 * MS)?;
     let numbers = format!("{:.1} % of the CPU", 100.0 * a / (a + b));
-    if a / (a + b) < 0.47 {
-        bail!("{numbers}; wanted 47 %");
+    // 45.7 to 49.8 were found, by when the sleeper wakes up; a tenth without preemption.
+    if a / (a + b) < 0.44 {
+        bail!("{numbers}; wanted 44 %");
     }
     Ok(numbers)
 }
