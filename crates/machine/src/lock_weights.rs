@@ -289,9 +289,10 @@ mod tests {
 
     #[test]
     fn next_program_puts_back_what_a_killed_one_has_left() {
-        let top = hierarchy(&["a b", "gone"]);
+        let top = hierarchy(&["a b", "gone", "given"]);
+        fs::write(top.path().join("given/lock.weight"), "50\n").unwrap();
         let mut set = weights(&top);
-        let dirs = ["a b", "gone"].map(|name| (top.path().join(name), 50));
+        let dirs = ["a b", "gone", "given"].map(|name| (top.path().join(name), 50));
         set.set(&dirs).unwrap();
         drop(set);
         assert_eq!(read(&top, "a b/lock.weight"), "50");
@@ -303,6 +304,7 @@ mod tests {
         LockWeights::put_back_of(top.path().join("record"));
         assert_eq!(read(&top, "a b/lock.weight"), "100");
         assert_eq!(read(&top, "gone/lock.weight"), "50");
+        assert_eq!(read(&top, "given/lock.weight"), "50");
         assert!(!top.path().join("record").exists());
     }
 
