@@ -18,8 +18,8 @@
 //! beside it. With the default weight, `giveway` and all background runs in it would get
 //! as much as all services. So it has the smallest while nobody waits for a run in it.
 //!
-//! Those of other cgroups are UFS's to set while it is loaded (`scx_ufs`'s `lock_weights`),
-//! and it leaves these as they are: they are no longer 100.
+//! UFS sets `lock.weight` of other cgroups while it is loaded (`lock_weights` of `scx_ufs`).
+//! It leaves alone what is not 100, and so what is set here.
 //!
 //! An administrator's weight stays. A cgroup's weight is replaced only if it is what Linux
 //! gave the new cgroup, 100, or at `giveway` the other of its two. Weights for single
