@@ -474,8 +474,7 @@ fn enable(dir: &Path, pid: u32) -> Result<(), Failure> {
     let cgroup = Cgroup::at(dir);
     let control = cgroup.file("cgroup.subtree_control");
     for controller in ["cpu", "cpuset", "io", "lock"] {
-        let enabled = cgroup.words("cgroup.subtree_control");
-        if !cgroup.offers(controller) || enabled.iter().any(|name| name == controller) {
+        if !cgroup.offers(controller) || cgroup.has_below(controller) {
             continue;
         }
         let request = format!("+{controller}");

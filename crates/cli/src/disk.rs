@@ -22,15 +22,15 @@
 
 use std::path::Path;
 
+use giveway_machine::cgroup::Cgroup;
 use giveway_tier::Tier;
 use nix::libc;
-
-use crate::weights::set;
 
 /// Has the requests from the cgroup `dir` count as those of its tier.
 pub(crate) fn classify(dir: &Path, tier: Tier) {
     if tier == Tier::Background {
-        set(dir, "io.prio.class", "idle");
+        // Best effort: see above.
+        let _ = Cgroup::at(dir).write_if_there("io.prio.class", "idle");
     }
 }
 

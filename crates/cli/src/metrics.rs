@@ -8,15 +8,16 @@ use std::time::Duration;
 use clap::Args;
 use giveway_watch::metrics::listed::Listed;
 use giveway_watch::metrics::{exposition, server};
-use giveway_watch::source::{SOCKET, Source as _, StatsSocket};
+use giveway_watch::source::{SOCKET, Source as _};
 
 use giveway_command::{Context, Failure};
 
-use crate::top::unanswered;
+use crate::top::{source, unanswered};
 
 /// Print what UFS has counted as OpenMetrics text, or serve it
 ///
-/// Totals since UFS was loaded, by tier, CPU and cgroup. While UFS is not loaded
+/// Totals since UFS was loaded, by tier, CPU and cgroup; of waits for the kernel's locks,
+/// which a kernel with CFL counts, since the cgroup has the controller. While UFS is not loaded
 /// a scrape finds giveway_up 0 and nothing else.
 #[derive(Args, Debug)]
 pub(crate) struct MetricsArgs {
@@ -44,9 +45,9 @@ fn remedy(error: &io::Error) -> &'static str {
 
 /// Prints or serves the metrics.
 pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
-    let mut socket = StatsSocket::at(&args.socket);
+    let (mut source, _) = source(&args.socket);
     let Some(address) = args.listen else {
-        let sample = socket.sample().map_err(unanswered)?;
+        let sample = source.sample().map_err(unanswered)?;
         let text = exposition(Some(&Listed::default().thinned(sample, Duration::ZERO)));
         return Ok(stdout().write_all(text.as_bytes())?);
     };
@@ -57,5 +58,5 @@ pub(crate) fn metrics(args: &MetricsArgs) -> Result<(), Failure> {
     // The port may have been 0: any that is free.
     let address = listener.local_addr().cannot("tell the port")?;
     eprintln!("giveway: metrics are at http://{address}/metrics");
-    server::serve(listener, socket).cannot(format_args!("go on at {address}"))
+    server::serve(listener, source).cannot(format_args!("go on at {address}"))
 }

@@ -33,6 +33,10 @@
 //! killed is started again by systemd. So the one is paused, and the other is told to stop
 //! until it has heard.
 //!
+//! UFS gives cgroups weights at the kernel's locks, where it has CFL, and puts them back
+//! when it is unloaded. A `stop` puts back what one has left that was killed, once no
+//! scheduler is there.
+//!
 //! Known weakness: a `stop` that goes on without the lock may come before the other
 //! command's load, which is then in force.
 
@@ -46,6 +50,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use giveway_machine::files;
+use giveway_machine::lock_weights::{LockWeights, RECORD};
 use giveway_machine::sched_ext::{SchedExt, State};
 use giveway_metasched::daemon::{self, Status};
 use giveway_metasched::scx_loader::{RIVAL_MAX, rival};
@@ -82,6 +87,9 @@ const OPTION_REMEDY: &str = "correct the option, after 'giveway start --' or in 
 /// Starts scx_ufs, found beside this program or in PATH, and waits until the
 /// kernel has it loaded. Where systemd runs and giveway.service is installed,
 /// the unit is started, else a daemon that logs to /run/giveway/scx_ufs.log.
+///
+/// On a kernel with CFL, tiers and weights count at the kernel's locks, too, until UFS is
+/// unloaded; 'scx_ufs --help' has them under --lock-weights.
 #[derive(Args, Debug)]
 pub(crate) struct StartArgs {
     /// Give up after this many seconds
@@ -184,6 +192,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
     let unit = unit.map(|(unit, _)| unit);
     if process.is_none() && !is_there {
         if is_out(&kernel.state()) {
+            LockWeights::put_back_of(RECORD);
             println!("UFS is not loaded");
             return Ok(());
         }
@@ -227,6 +236,7 @@ pub(crate) fn stop(args: &StopArgs) -> Result<(), Failure> {
         note("systemd has not heard that giveway.service is to stop, and may start it again");
     }
     process::forget();
+    LockWeights::put_back_of(RECORD);
     println!("UFS is unloaded");
     Ok(())
 }

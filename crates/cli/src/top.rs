@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use giveway_machine::cgroup;
+use giveway_machine::cgroup::{self, Cgroup};
+use giveway_watch::locks::WithLocks;
 use giveway_watch::names;
 use giveway_watch::processes::Reader;
 use giveway_watch::source::{SOCKET, SourceError, StatsSocket};
@@ -23,6 +24,9 @@ use giveway_command::Failure;
 /// cent of one CPU, the background's part of it, median and 99th percentile of
 /// the time from wake-up to run (the end of its octave), and per second: CPUs
 /// lost to others, boosted runs, runs that the floor gave.
+///
+/// On a kernel with CFL, by cgroup also the time for which threads in it and below it
+/// waited for the kernel's locks, in per cent of one thread's time.
 ///
 /// By process, from /proc: the tier by its first thread's slot or its cgroup, cgroup,
 /// threads, CPU time, and involuntary and voluntary switches per second.
@@ -72,6 +76,7 @@ enum ColumnName {
     Name,
     Run,
     Background,
+    LockWait,
     WakeP50,
     WakeP99,
     Preempted,
@@ -93,13 +98,29 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write seconds above 0, as in 0.5".to_owned())
 }
 
+/// UFS's statistics, with the kernel's of waits for its locks where it has CFL; and where the
+/// latter come from.
+pub(crate) fn source(socket: &Path) -> (WithLocks<StatsSocket>, Option<PathBuf>) {
+    let with_locks = hierarchy().filter(|mount| Cgroup::at(mount).offers("lock"));
+    let source = WithLocks::new(StatsSocket::at(socket), with_locks.clone());
+    (source, with_locks)
+}
+
+/// Where cgroup v2 is mounted.
+fn hierarchy() -> Option<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    cgroup::mount_in(&mounts)
+}
+
 /// Shows or prints what UFS does.
 pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
+    let (mut source, with_locks) = source(&args.socket);
     let wanted = Wanted {
         by: match args.sort {
             ColumnName::Name => Column::Name,
             ColumnName::Run => Column::Run,
             ColumnName::Background => Column::Background,
+            ColumnName::LockWait => Column::LockWait,
             ColumnName::WakeP50 => Column::P50,
             ColumnName::WakeP99 => Column::P99,
             ColumnName::Preempted => Column::Preempted,
@@ -113,13 +134,12 @@ pub(crate) fn top(args: &TopArgs) -> Result<(), Failure> {
         },
         filter: args.filter.clone(),
         idle: args.all,
+        has_locks: with_locks.is_some(),
         ..Wanted::default()
     };
-    let mut socket = StatsSocket::at(&args.socket);
     let title = |tid| names::title(Path::new("/proc"), tid);
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let reader = Reader::new("/proc", cgroup::mount_in(&mounts));
-    let mut sampler = Sampler::new(&mut socket, &title, reader);
+    let reader = Reader::new("/proc", hierarchy());
+    let mut sampler = Sampler::new(&mut source, &title, reader);
     if args.once || args.json {
         let how = Printing {
             every: args.interval,

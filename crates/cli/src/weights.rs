@@ -18,6 +18,9 @@
 //! beside it. With the default weight, `giveway` and all background runs in it would get
 //! as much as all services. So it has the smallest while nobody waits for a run in it.
 //!
+//! UFS sets `lock.weight` of other cgroups while it is loaded (`lock_weights` of `scx_ufs`).
+//! It leaves alone what is not 100, and so what is set here.
+//!
 //! An administrator's weight stays. A cgroup's weight is replaced only if it is what Linux
 //! gave the new cgroup, 100, or at `giveway` the other of its two. Weights for single
 //! devices are not touched.
@@ -30,8 +33,6 @@
 //! Linux's own. cgroupfs has no compare-and-swap: a weight that is written while a run
 //! begins or ends may be lost.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use giveway_machine::cgroup::Cgroup;
@@ -56,23 +57,8 @@ fn exchange(dir: &Path, from: Weight, to: Weight) {
         ("lock.weight", "", Weight::MAX.get()),
     ] {
         let line = |weight: Weight| format!("{before}{}", weight.get().min(max));
-        let now = Cgroup::at(dir).read(file).unwrap_or_default();
-        // Lines of single devices may follow.
-        if now.lines().next() == Some(&line(from)) {
-            set(dir, file, &line(to));
-        }
-    }
-}
-
-/// Writes a file, if it is there and the kernel takes it.
-pub(crate) fn set(dir: &Path, file: &str, text: &str) {
-    let file = OpenOptions::new()
-        .write(true)
-        .truncate(true)
-        .open(dir.join(file));
-    if let Ok(mut file) = file {
-        // Best effort: see above.
-        let _ = file.write_all(text.as_bytes());
+        // Lines of single devices may follow, which stay. Best effort: see above.
+        Cgroup::at(dir).exchange(file, &line(from), &line(to));
     }
 }
 

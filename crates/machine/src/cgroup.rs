@@ -10,6 +10,7 @@
 //!   cgroup.procs           its processes; written to, it takes one in
 //!   cgroup.threads         its threads, likewise
 //!   cpu.weight, cpu.stat   share, and CPU time used
+//!   lock.weight            share of the kernel's locks, with CFL   lock_weights
 //! ```
 //!
 //! Errors are the kernel's own, without the path: callers say what they wanted.
@@ -18,8 +19,8 @@
 //! machine in hybrid mode it is elsewhere; callers that must know use [`mount_in`].
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -116,6 +117,25 @@ impl Cgroup {
         fs::write(self.file(file), text)
     }
 
+    /// Writes one of its files if that is there.
+    ///
+    /// # Errors
+    /// Those of opening and writing it.
+    pub fn write_if_there(&self, file: &str, text: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .truncate(true)
+            .open(self.file(file))?;
+        file.write_all(text.as_bytes())
+    }
+
+    /// Writes `to` if the file's first line is `from`; whether that was done. There is no
+    /// compare-and-swap: what is written meanwhile may be lost.
+    pub fn exchange(&self, file: &str, from: &str, to: &str) -> bool {
+        let now = self.read(file).unwrap_or_default();
+        now.lines().next() == Some(from) && self.write_if_there(file, to).is_ok()
+    }
+
     /// The words in one of its files; none if it cannot be read.
     pub fn words(&self, file: &str) -> Vec<String> {
         let text = self.read(file).unwrap_or_default();
@@ -142,6 +162,12 @@ impl Cgroup {
     pub fn offers(&self, controller: &str) -> bool {
         let offered = self.words("cgroup.controllers");
         offered.iter().any(|name| name == controller)
+    }
+
+    /// Whether this controller is enabled below it.
+    pub fn has_below(&self, controller: &str) -> bool {
+        let enabled = self.words("cgroup.subtree_control");
+        enabled.iter().any(|name| name == controller)
     }
 
     /// Enables controllers below it: `+cpu +cpuset`.
@@ -244,6 +270,18 @@ mod tests {
         assert_eq!(group.cpu_time().unwrap(), Duration::from_millis(1500));
         let missing = group.value("cpu.stat", "nr_periods").unwrap_err();
         assert_eq!(missing.to_string(), "no nr_periods in cpu.stat");
+        assert!(
+            !group.exchange("lock.weight", "100", "1"),
+            "it is not there"
+        );
+        assert!(!group.file("lock.weight").exists());
+        group.write("lock.weight", "100\n").unwrap();
+        assert!(group.exchange("lock.weight", "100", "1"));
+        assert!(!group.exchange("lock.weight", "100", "7"));
+        assert_eq!(group.read("lock.weight").unwrap(), "1");
+        assert!(!group.has_below("lock"));
+        group.write("cgroup.subtree_control", "cpu lock\n").unwrap();
+        assert!(group.has_below("lock"));
         for name in ["c", "b"] {
             Cgroup::make(group.dir().join(name)).unwrap();
         }

@@ -6,6 +6,7 @@
 //! | [`futex`] | How does a thread sleep until a word changes? |
 //! | [`topology`] | Which CPUs are there, and on which NUMA node? |
 //! | [`cgroup`] | Where is cgroup v2, and what do its files say? |
+//! | [`lock_weights`] | How is `lock.weight` set, and put back? |
 //! | [`sched_ext`] | Which scheduler is attached? |
 //! | [`process`] | Which processes run a program, and are root's? |
 //! | [`files`] | How does root write where others read? |
@@ -25,6 +26,7 @@ pub mod errno;
 pub mod files;
 pub mod futex;
 pub mod lock;
+pub mod lock_weights;
 pub mod process;
 pub mod sched_ext;
 pub mod topology;

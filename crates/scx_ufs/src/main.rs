@@ -16,6 +16,7 @@
 //! journal.rs    messages, with their levels where the journal takes them
 //! fd_server.rs  passes table fds to programs that cannot open the pin
 //! marks.rs      tiers that root has marked cgroups with
+//! lock_weights.rs  tiers and weights at the kernel's locks, where it has CFL
 //! sessions.rs   owners of slots moved to cgroups, where that is wanted
 //! bpf/          the scheduler
 //! ```
@@ -42,6 +43,7 @@ mod fd_server;
 mod features;
 mod journal;
 mod kconfig;
+mod lock_weights;
 mod marks;
 mod options;
 mod reattach;

@@ -7,12 +7,13 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use giveway_tier::Tier;
 use giveway_tier::rule::Rule;
+use giveway_tier::{Tier, Weight};
 use nix::errno::Errno;
 use scx_utils::libbpf_clap_opts::LibbpfOpts;
 
 use crate::bpf_intf;
+use crate::lock_weights::Wanted;
 use crate::marks::Marks;
 use crate::sessions::Sessions;
 use crate::table::{self, TableOpts};
@@ -129,6 +130,15 @@ pub(crate) struct Opts {
     /// themselves.
     #[arg(long)]
     cgroup_marks: bool,
+
+    /// What a cgroup in another tier than its parent weighs at the kernel's locks, on kernels
+    /// with CFL: time-sensitive and background, each 1 to 10000, or none.
+    ///
+    /// Other cgroups weigh there what they weigh at the CPU. lock.weight is set where it is what
+    /// Linux gives a new cgroup (100), and put back when UFS is unloaded. With none UFS sets no
+    /// lock.weight.
+    #[arg(long, default_value = "10000:1", value_name = "TS:BG")]
+    lock_weights: Wanted,
 
     /// Ignore which cores, caches and NUMA nodes CPUs share.
     ///
@@ -269,6 +279,9 @@ pub(crate) struct Config {
     pub cpu_max: bool,
     /// None: marks are ignored.
     pub marks: Option<Marks>,
+    /// What a cgroup in another tier than its parent weighs at locks, by tier. None: no
+    /// weight is set.
+    pub lock_weights: Option<[Weight; 2]>,
     /// None: hints are off.
     pub table: Option<TableOpts>,
     /// -1 (`u32::MAX`): no group's.
@@ -409,6 +422,7 @@ impl Opts {
             marks: self.cgroup_marks.then(|| Marks::new(&rule)),
             rule,
             cpu_max: !self.no_cpu_max,
+            lock_weights: self.lock_weights.by_tier(),
             table: (!self.no_hints).then(|| TableOpts {
                 dir: self.hints_dir.clone(),
                 nr_slots: self.hint_slots + 1,
@@ -461,6 +475,8 @@ mod tests {
         assert_eq!(config.floor_least, 1);
         assert!(config.cpu_max);
         assert_eq!(config.rule, Rule::default());
+        let by_tier = [Tier::Background, Tier::TimeSensitive].map(Tier::cgroup_weight);
+        assert_eq!(config.lock_weights, Some(by_tier));
     }
 
     #[test]

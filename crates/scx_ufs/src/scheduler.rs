@@ -25,6 +25,7 @@ use crate::bpf_intf;
 use crate::bpf_skel::{BpfSkel, BpfSkelBuilder};
 use crate::features;
 use crate::kconfig::Settings;
+use crate::lock_weights::LockWeights;
 use crate::marks::Marks;
 use crate::options::{Config, Opts};
 use crate::reattach::InitialState;
@@ -49,6 +50,8 @@ pub(crate) struct Loaded<'a> {
     sessions: Option<Sessions>,
     /// None: marks are not heeded.
     marks: Option<Marks>,
+    /// None: the kernel's locks do not heed weights, or are not to.
+    lock_weights: Option<LockWeights>,
     rule: Rule,
     /// Whether statistics are counted and served.
     stats: bool,
@@ -75,8 +78,8 @@ pub(crate) enum Exit<'a> {
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How often slots of threads that have ended are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How often sessions are moved to the cgroups that their slots ask for, and
-/// cgroups to the tiers that they are marked with.
+/// How often sessions are moved to the cgroups that their slots ask for, cgroups to the
+/// tiers that they are marked with, and weights at locks to what tiers ask for.
 const PLACE_EVERY: Duration = Duration::from_secs(1);
 
 impl<'a> Loaded<'a> {
@@ -169,6 +172,7 @@ impl<'a> Loaded<'a> {
             keeper,
             sessions: config.sessions.clone(),
             marks: config.marks.clone(),
+            lock_weights: config.lock_weights.and_then(LockWeights::new),
             rule: config.rule.clone(),
             stats: config.stats,
         })
@@ -251,6 +255,12 @@ impl<'a> Loaded<'a> {
             }
             keeper.place(sessions);
         }
+        // Last: marks give tiers, and sessions have cgroups made.
+        if let Some(weights) = &mut self.lock_weights
+            && let Err(error) = weights.step(&snapshot::known(&self.skel))
+        {
+            warn!("tiers do not count at the kernel's locks: {error:#}");
+        }
     }
 
     fn metrics(&self) -> Metrics {
@@ -307,6 +317,9 @@ impl<'a> Scheduler<'a> {
             }
         }
         drop(self.link.take());
+        if let Some(weights) = &mut self.loaded.lock_weights {
+            weights.put_back();
+        }
         // The next scheduler may use its path as soon as this one is ready.
         drop(self.stats_server);
         let exit = uei_report!(&self.loaded.skel, uei)?;

@@ -13,6 +13,7 @@ use ::giveway_tier::Tier;
 use crate::bpf_intf::*;
 use crate::bpf_skel::{BpfSkel, types};
 use crate::counters::{Counters, Work};
+use crate::lock_weights::Known;
 use crate::users::slot_bits;
 
 /// A cgroup that UFS knows.
@@ -116,6 +117,17 @@ impl Thread {
             },
         }
     }
+}
+
+/// Every group that has ever been in use, by its index; the root's first.
+pub(crate) fn known(skel: &BpfSkel<'_>) -> Vec<Known> {
+    let known = groups(skel).map(|group| Known {
+        id: copied(&group.cgid),
+        parent: copied(&group.parent) as usize,
+        tier: tier(copied(&group.tier)),
+        weight: copied(&group.weight),
+    });
+    known.collect()
 }
 
 /// The tier in which UFS has the cgroup of this number, if it knows it.

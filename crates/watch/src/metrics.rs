@@ -6,6 +6,8 @@
 //!
 //! Which cgroups have metrics of their own is [`listed`]'s choice.
 //!
+//! On a kernel that counts waits for its locks, each listed cgroup has a series of them.
+//!
 //! Left out: numbers by backend, since each connection would add a permanent series, and
 //! waits by cgroup, which are dozens of series each. `giveway top` shows both.
 
@@ -224,6 +226,18 @@ impl Families<'_> {
             "cgroup_throttled",
             "Time for which the cgroup was made to wait for that",
             of_each(|c| c.throttled_ns),
+        )?;
+        let cgroups = points.iter().zip(sample.cgroups.values());
+        let waits: Vec<(Labels, u64)> = cgroups
+            .filter_map(|((labels, _), cgroup)| Some((labels.clone(), cgroup.lock_wait_ns?)))
+            .collect();
+        if waits.is_empty() {
+            return Ok(());
+        }
+        self.seconds(
+            "cgroup_lock_wait",
+            "Time for which threads in the cgroup and below it waited for the kernel's locks",
+            waits,
         )
     }
 
@@ -312,6 +326,23 @@ mod tests {
             exposition(None),
             "# HELP giveway_up Whether UFS answers\n# TYPE giveway_up gauge\n\
              giveway_up 0\n# EOF\n"
+        );
+    }
+
+    #[test]
+    fn waits_for_locks_are_there_where_the_kernel_counts_them() {
+        let mut sample = sample();
+        assert!(!exposition(Some(&sample)).contains("lock_wait"));
+        sample.cgroups.get_mut(&70).unwrap().lock_wait_ns = Some(1_500_000_000);
+        let text = exposition(Some(&sample));
+        let lines: Vec<&str> = text.lines().filter(|l| l.contains("lock_wait")).collect();
+        let last = "giveway_cgroup_lock_wait_seconds_total\
+                    {cgroup=\"/system.slice/postgresql\",id=\"70\"} 1.5";
+        assert_eq!(lines.last(), Some(&last));
+        assert_eq!(
+            lines.len(),
+            4,
+            "help, type, unit and one series: {lines:#?}"
         );
     }
 

@@ -112,6 +112,10 @@ pub struct CgroupSample {
     pub throttles: u64,
     /// Time for which it was made to wait for that, in nanoseconds.
     pub throttled_ns: u64,
+    /// Time for which threads in it and below it have waited for the kernel's locks, in
+    /// nanoseconds. Not UFS's, but the kernel's: see [`locks`](crate::locks).
+    #[serde(skip)]
+    pub lock_wait_ns: Option<u64>,
     /// What its own tasks did.
     #[serde(flatten)]
     pub work: Work,

@@ -31,7 +31,8 @@ use crate::sample::{CgroupSample, Sample};
 pub const AGE_MIN: Duration = Duration::from_secs(60);
 /// After how long without CPU time a cgroup makes room for one that works.
 pub const REST_MAX: Duration = Duration::from_secs(600);
-/// Cgroups with metrics of their own. Each has eight series.
+/// Cgroups with metrics of their own. Each has eight series, or nine on a
+/// kernel that counts waits for its locks.
 pub const CGROUPS_MAX: usize = 400;
 
 /// Those that are listed, and those that may be.

@@ -105,7 +105,7 @@ impl Controls {
 
     fn order_by(&mut self, step: isize) {
         let shown = self.wanted.column(self.view);
-        self.wanted.by = next(self.view.columns(), shown, step);
+        self.wanted.by = next(self.wanted.columns(self.view), shown, step);
     }
 }
 
@@ -153,6 +153,24 @@ mod tests {
         let processes = after(&keys);
         assert_eq!(processes.wanted.column(processes.view), Column::Run);
         assert_eq!(by(&[&keys[..], &[Char('>')]].concat()), Column::Preempted);
+    }
+
+    #[test]
+    fn column_of_locks_is_there_where_the_kernel_counts_waits() {
+        use KeyCode::Char;
+        let next = |view, has_locks| {
+            let wanted = Wanted {
+                by: Column::Background,
+                has_locks,
+                ..Wanted::default()
+            };
+            let mut controls = Controls::new(view, wanted);
+            controls.press(KeyEvent::from(Char('>')), 20);
+            controls.wanted.by
+        };
+        assert_eq!(next(View::Cgroups, true), Column::LockWait);
+        assert_eq!(next(View::Cgroups, false), Column::P50);
+        assert_eq!(next(View::Tiers, true), Column::P50);
     }
 
     #[test]

@@ -73,10 +73,16 @@ impl Interval {
             }
             View::Cgroups => {
                 let rows = self.now.cgroups.iter().map(|(&id, cgroup)| {
-                    let before = self.before.cgroups.get(&id).map_or(&none, |old| &old.work);
-                    let done = cgroup.work.since(before);
+                    let old = self.before.cgroups.get(&id);
+                    let done = cgroup.work.since(old.map_or(&none, |old| &old.work));
+                    let waited = cgroup.lock_wait_ns.map(|now| {
+                        let then = old.and_then(|old| old.lock_wait_ns).unwrap_or(0);
+                        // Totals begin anew if the controller was disabled meanwhile.
+                        now.checked_sub(then).unwrap_or(now)
+                    });
                     let path = names::printable(cgroup.path.as_bytes());
-                    Row::new(path, Some(id), Some(&cgroup.tier), &done)
+                    let row = Row::new(path, Some(id), Some(&cgroup.tier), &done);
+                    row.with_lock_wait(waited)
                 });
                 rows.collect()
             }
@@ -137,6 +143,8 @@ pub struct Wanted {
     pub filter: String,
     /// Rows of which nothing happened, too.
     pub idle: bool,
+    /// Whether the kernel counts waits for its locks: a column of cgroups.
+    pub has_locks: bool,
 }
 
 impl Default for Wanted {
@@ -146,18 +154,24 @@ impl Default for Wanted {
             is_ascending: false,
             filter: String::new(),
             idle: false,
+            has_locks: false,
         }
     }
 }
 
 impl Wanted {
+    /// The columns of a view, from left to right.
+    pub fn columns(&self, view: View) -> &'static [Column] {
+        view.columns(self.has_locks)
+    }
+
     fn has(&self, row: &Row) -> bool {
         row.mentions(&self.filter.to_lowercase())
     }
 
     /// The column that orders the rows of a view.
     pub fn column(&self, view: View) -> Column {
-        match view.columns().contains(&self.by) {
+        match self.columns(view).contains(&self.by) {
             true => self.by,
             false => Column::Run,
         }
@@ -229,6 +243,7 @@ pub(crate) mod tests {
             weight: 100,
             throttles: 3,
             throttled_ns: 200_000_000,
+            lock_wait_ns: None,
             work,
         };
         let thread = |tid, tier: &str, work| ThreadSample {
@@ -295,6 +310,25 @@ pub(crate) mod tests {
         let processes = process_rows::tests::rows(1.0, &now);
         Interval::new(Sample::default(), now, Duration::from_secs(1), title)
             .with_processes(Some(processes))
+    }
+
+    /// The same on a kernel that counts waits for its locks: not of the top.
+    pub(crate) fn with_locks() -> Interval {
+        let mut interval = interval();
+        for (id, before, now) in [
+            (70, 5_000_000, 17_500_000),
+            (71, 0, 40_000_000_000),
+            (72, 7, 7),
+        ] {
+            let cgroup = interval.now.cgroups.get_mut(&id).unwrap();
+            let old = CgroupSample {
+                lock_wait_ns: Some(before),
+                ..CgroupSample::default()
+            };
+            interval.before.cgroups.insert(id, old);
+            cgroup.lock_wait_ns = Some(now);
+        }
+        interval
     }
 
     /// The same with so much of the CPU time.
@@ -383,7 +417,7 @@ pub(crate) mod tests {
             rows.into_iter().next().unwrap().id.unwrap()
         };
         let firsts = View::Processes
-            .columns()
+            .columns(false)
             .iter()
             .map(|&column| first(column));
         // PID, command, tier, cgroup, threads, CPU time, involuntary and voluntary switches.
@@ -412,6 +446,7 @@ pub(crate) mod tests {
         assert_eq!((row.run_ns, row.preempted), (40_000_000, 4));
         let ufs = OfUfs {
             background_ns: 10_000_000,
+            lock_wait_ns: None,
             wakes: 1,
             wake_p50_ns: Some(1 << 17),
             wake_p99_ns: Some(1 << 17),
@@ -419,6 +454,36 @@ pub(crate) mod tests {
             floor_runs: 2,
         };
         assert_eq!(row.ufs(), Some(&ufs));
+    }
+
+    #[test]
+    fn waits_for_locks_are_the_difference_and_order_cgroups() {
+        let rows = with_locks().rows(
+            View::Cgroups,
+            &Wanted {
+                has_locks: true,
+                ..by(Column::LockWait)
+            },
+        );
+        let waited = |row: &Row| (row.name.clone(), row.ufs().unwrap().lock_wait_ns);
+        let expected = [
+            ("/background.slice", Some(40_000_000_000)),
+            ("/system.slice/postgresql", Some(12_500_000)),
+            ("/idle.slice", Some(0)),
+            ("/", None),
+        ];
+        let expected = expected.map(|(name, ns)| (name.to_owned(), ns));
+        assert_eq!(Vec::from_iter(rows.iter().map(waited)), expected);
+        // A total that began anew counts whole, as that of a new cgroup does.
+        let mut interval = with_locks();
+        interval.before.cgroups.get_mut(&70).unwrap().lock_wait_ns = Some(99_000_000);
+        interval.before.cgroups.remove(&71);
+        let json = serde_json::to_value(Document::new(&interval, &Wanted::default())).unwrap();
+        assert_eq!(json["cgroups"][0]["lock_wait_ns"], 40_000_000_000_u64);
+        assert_eq!(json["cgroups"][1]["lock_wait_ns"], 17_500_000);
+        // Without the controller there is no such field.
+        let json = serde_json::to_value(Document::new(&self::interval(), &Wanted::default()));
+        assert!(json.unwrap()["cgroups"][0].get("lock_wait_ns").is_none());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   UFS:   name  RUN  BG  P50  P99  PREEMPT  BOOST  FLOOR      tiers, cgroups, backends, CPUs
+//!                   LOCK before P50                            cgroups, on kernels with CFL
 //!   /proc: pid  name  tier  cgroup  threads  RUN  PREEMPT  VOLUNT             processes
 //! ```
 //!
@@ -50,9 +51,10 @@ impl View {
         }
     }
 
-    /// From left to right.
-    pub fn columns(self) -> &'static [Column] {
+    /// From left to right; with waits for the kernel's locks, if it counts them.
+    pub fn columns(self, has_locks: bool) -> &'static [Column] {
         match self {
+            View::Cgroups if has_locks => &WITH_LOCKS,
             View::Tiers | View::Cgroups | View::Backends | View::Cpus => &OF_UFS,
             View::Processes => &OF_PROC,
         }
@@ -76,6 +78,8 @@ pub enum Column {
     Run,
     /// The part of it in the background tier.
     Background,
+    /// Time waited for the kernel's locks, in per cent of one thread's.
+    LockWait,
     /// Median time from wake-up to run.
     P50,
     /// 99th percentile of it.
@@ -94,6 +98,18 @@ const OF_UFS: [Column; 8] = [
     Column::Name,
     Column::Run,
     Column::Background,
+    Column::P50,
+    Column::P99,
+    Column::Preempted,
+    Column::Boosted,
+    Column::Floor,
+];
+
+const WITH_LOCKS: [Column; 9] = [
+    Column::Name,
+    Column::Run,
+    Column::Background,
+    Column::LockWait,
     Column::P50,
     Column::P99,
     Column::Preempted,
@@ -147,6 +163,10 @@ pub enum Rest {
 pub struct OfUfs {
     /// The part of the CPU time in the background tier.
     pub background_ns: u64,
+    /// Time for which threads waited for the kernel's locks, of a cgroup in it and below
+    /// it, where the kernel counts that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lock_wait_ns: Option<u64>,
     /// Wake-ups that led to a run.
     pub wakes: u64,
     /// Median time from wake-up to run in nanoseconds, upper bound.
@@ -183,6 +203,7 @@ impl Row {
             preempted: done.preempted,
             rest: Rest::Ufs(OfUfs {
                 background_ns: done.background_ns,
+                lock_wait_ns: None,
                 wakes: done.wakes.count(),
                 wake_p50_ns: done.wakes.percentile_ns(50),
                 wake_p99_ns: done.wakes.percentile_ns(99),
@@ -192,7 +213,16 @@ impl Row {
         }
     }
 
-    /// Whether nothing happened.
+    /// The same with so much waiting for the kernel's locks.
+    pub(super) fn with_lock_wait(mut self, ns: Option<u64>) -> Self {
+        if let Rest::Ufs(ufs) = &mut self.rest {
+            ufs.lock_wait_ns = ns;
+        }
+        self
+    }
+
+    /// Whether nothing happened. Waits for locks are no sign: a cgroup has those of the
+    /// cgroups below it.
     pub(super) fn is_idle(&self) -> bool {
         let rest = match &self.rest {
             Rest::Ufs(ufs) => ufs.wakes,
@@ -253,6 +283,7 @@ impl Row {
             Column::Threads => proc(|proc| proc.threads),
             Column::Run => self.run_ns.cmp(&other.run_ns),
             Column::Background => ufs(|ufs| Some(ufs.background_ns)),
+            Column::LockWait => ufs(|ufs| ufs.lock_wait_ns),
             Column::P50 => ufs(|ufs| ufs.wake_p50_ns),
             Column::P99 => ufs(|ufs| ufs.wake_p99_ns),
             Column::Preempted => self.preempted.cmp(&other.preempted),

@@ -5,6 +5,13 @@
 //! /background.slice          85.0   85.0  8.4 ms   17 ms       801      12       3
 //! ```
 //!
+//! On a kernel with CFL, which counts waits for its locks:
+//!
+//! ```text
+//! NAME               RUN %   BG % LOCK %     P50     P99 PREEMPT/s BOOST/s FLOOR/s
+//! /background.slice   85.0   85.0  410.2  8.4 ms   17 ms       801      12       3
+//! ```
+//!
 //! ```text
 //!     PID COMMAND         TIER CGROUP                 THR  RUN % PREEMPT/s VOLUNT/s
 //!    4711 postgres        ts   …stem.slice/postgresql   1   85.0       801       12
@@ -44,6 +51,7 @@ fn heading(view: View, column: Column) -> (&'static str, usize) {
         Column::Threads => ("THR", 4),
         Column::Run => ("RUN %", 6),
         Column::Background => ("BG %", 6),
+        Column::LockWait => ("LOCK %", 6),
         Column::P50 => ("P50", 7),
         Column::P99 => ("P99", 7),
         Column::Preempted => ("PREEMPT/s", 9),
@@ -62,8 +70,7 @@ fn history_width(width: usize) -> usize {
 }
 
 /// What is left for the column that takes it.
-fn rest_width(view: View, width: usize) -> usize {
-    let columns = view.columns();
+fn rest_width(view: View, columns: &[Column], width: usize) -> usize {
     let others = columns.iter().map(|&column| heading(view, column).1);
     let blanks = columns.len() - 1;
     width.saturating_sub(others.sum::<usize>() + blanks).max(8)
@@ -71,9 +78,11 @@ fn rest_width(view: View, width: usize) -> usize {
 
 /// What a row says in a column.
 fn cell(row: &Row, column: Column, length: Duration) -> String {
-    let of_a_cpu = |ns: u64| {
-        let percent = 100.0 * ns as f64 / length.as_nanos().max(1) as f64;
-        format!("{percent:.1}")
+    // Of one CPU, or of one thread's time.
+    let percent = |ns: u64| match 100.0 * ns as f64 / length.as_nanos().max(1) as f64 {
+        // As wide as the column at most.
+        percent if percent >= 9999.95 => format!("{percent:.0}"),
+        percent => format!("{percent:.1}"),
     };
     let per_second = |count: u64| match count as f64 / length.as_secs_f64().max(1e-9) {
         0.0 => "0".to_owned(),
@@ -94,8 +103,9 @@ fn cell(row: &Row, column: Column, length: Duration) -> String {
         },
         Column::Cgroup => proc(&|proc| proc.cgroup.clone().unwrap_or_else(unknown)),
         Column::Threads => proc(&|proc| proc.threads.to_string()),
-        Column::Run => of_a_cpu(row.run_ns),
-        Column::Background => ufs(&|ufs| of_a_cpu(ufs.background_ns)),
+        Column::Run => percent(row.run_ns),
+        Column::Background => ufs(&|ufs| percent(ufs.background_ns)),
+        Column::LockWait => ufs(&|ufs| ufs.lock_wait_ns.map_or_else(unknown, percent)),
         Column::P50 => ufs(&|ufs| time(ufs.wake_p50_ns)),
         Column::P99 => ufs(&|ufs| time(ufs.wake_p99_ns)),
         Column::Preempted => per_second(row.preempted),
@@ -144,11 +154,13 @@ fn columns(text: &str) -> usize {
 /// The cells of a line, each as wide as its column.
 fn cells(
     view: View,
+    wanted: &Wanted,
     width: usize,
     text: impl Fn(Column) -> String,
 ) -> impl Iterator<Item = (Column, String)> {
-    let rest = rest_width(view, width);
-    view.columns().iter().map(move |&column| {
+    let columns_of_view = wanted.columns(view);
+    let rest = rest_width(view, columns_of_view, width);
+    columns_of_view.iter().map(move |&column| {
         let width = match heading(view, column).1 {
             0 => rest,
             width => width,
@@ -164,7 +176,7 @@ fn cells(
             // No digit is cut off.
             _ => blank(&text) + &text,
         };
-        let is_first = view.columns().first() == Some(&column);
+        let is_first = columns_of_view.first() == Some(&column);
         let gap = if is_first { "" } else { " " };
         (column, format!("{gap}{cell}"))
     })
@@ -173,13 +185,15 @@ fn cells(
 /// A view as text: a heading, and a line for each row.
 pub fn table(interval: &Interval, view: View, wanted: &Wanted) -> String {
     let line = |cells: Vec<String>| cells.concat().trim_end().to_owned() + "\n";
-    let headings = cells(view, WIDTH, |column| match column {
+    let headings = cells(view, wanted, WIDTH, |column| match column {
         Column::Name => view.name().to_uppercase(),
         _ => heading(view, column).0.to_owned(),
     });
     let mut text = line(headings.map(|(_, cell)| cell).collect());
     for row in interval.rows(view, wanted) {
-        let cells = cells(view, WIDTH, |column| cell(&row, column, interval.length));
+        let cells = cells(view, wanted, WIDTH, |column| {
+            cell(&row, column, interval.length)
+        });
         text += &line(cells.map(|(_, cell)| cell).collect());
     }
     if let (View::Processes, Some(missing)) = (view, missing(interval)) {
@@ -280,7 +294,7 @@ fn headings(screen: Screen<'_>, width: usize) -> Line<'static> {
     let Controls { wanted, view, .. } = screen.controls;
     let bars = history_width(width);
     let by = wanted.column(*view);
-    let cells = cells(*view, numbers_width(width), |column| {
+    let cells = cells(*view, wanted, numbers_width(width), |column| {
         heading(*view, column).0.to_owned()
     });
     let mut spans: Vec<Span<'static>> = cells
@@ -325,7 +339,8 @@ fn lines(screen: Screen<'_>, width: usize, height: u16) -> Vec<Line<'static>> {
             Some("background") => Style::new().add_modifier(Modifier::DIM),
             _ => Style::new(),
         };
-        let cells = cells(controls.view, numbers_width(width), |column| {
+        let width_of_cells = numbers_width(width);
+        let cells = cells(controls.view, &controls.wanted, width_of_cells, |column| {
             cell(row, column, interval.length)
         });
         let mut line: String = cells.map(|(_, cell)| cell).collect();
@@ -374,7 +389,7 @@ mod tests {
 
     use super::*;
     use crate::processes::{Processes, Reader};
-    use crate::top::model::tests::{interval, scaled};
+    use crate::top::model::tests::{interval, scaled, with_locks};
 
     fn screen(controls: &Controls, trouble: Option<&str>, width: u16) -> Terminal<TestBackend> {
         let mut terminal = Terminal::new(TestBackend::new(width, 8)).unwrap();
@@ -424,28 +439,33 @@ mod tests {
         );
     }
 
-    /// A machine of which every view has rows with numbers of every size, after a minute.
+    /// A machine of which every view has rows with numbers of every size, after a minute;
+    /// at last cgroups on a kernel that counts waits for its locks.
     fn golden(width: u16) -> String {
         let mut history = History::default();
-        let now = interval();
+        let now = with_locks();
         // A rising load, then the interval that is shown.
         for tenths in 0..=40 {
             history.push(&scaled(f64::from(tenths) / 40.0));
         }
         history.push(&now);
-        let screens = View::ALL.map(|view| {
-            let controls = controls(view);
-            let mut terminal = Terminal::new(TestBackend::new(width, 10)).unwrap();
-            let screen = Screen {
-                interval: Some(&now),
-                history: &history,
-                trouble: None,
-                controls: &controls,
-            };
-            terminal.draw(|frame| draw(frame, screen)).unwrap();
-            text(&terminal, width).join("\n") + "\n"
-        });
-        screens.join("\n")
+        let views = View::ALL.map(|view| (view, false)).into_iter();
+        let screens = views
+            .chain([(View::Cgroups, true)])
+            .map(|(view, has_locks)| {
+                let mut controls = controls(view);
+                controls.wanted.has_locks = has_locks;
+                let mut terminal = Terminal::new(TestBackend::new(width, 10)).unwrap();
+                let screen = Screen {
+                    interval: Some(&now),
+                    history: &history,
+                    trouble: None,
+                    controls: &controls,
+                };
+                terminal.draw(|frame| draw(frame, screen)).unwrap();
+                text(&terminal, width).join("\n") + "\n"
+            });
+        screens.collect::<Vec<_>>().join("\n")
     }
 
     #[test]
@@ -462,6 +482,34 @@ mod tests {
             let longest = drawn.lines().map(|line| line.chars().count()).max();
             assert!(longest <= Some(width.into()));
         }
+    }
+
+    #[test]
+    fn kernel_that_counts_waits_for_locks_has_a_column_of_them() {
+        let wanted = Wanted {
+            has_locks: true,
+            ..Wanted::default()
+        };
+        let text = table(&with_locks(), View::Cgroups, &wanted);
+        assert_eq!(
+            text,
+            "CGROUPS            RUN %   BG % LOCK %     P50     P99 PREEMPT/s BOOST/s FLOOR/s\n\
+             /background.slice   85.0   85.0 4000.0   17 ms   17 ms       7.0       0       0\n\
+             …slice/postgresql   55.0    5.0    1.2  8.2 µs  131 µs       7.0       0       0\n\
+             /                   10.0    0.0      -  2.0 µs  2.0 µs       7.0       0       0\n\
+             /idle.slice          0.0    0.0    0.0       -       -       7.0       0       0\n"
+        );
+        let without = table(&with_locks(), View::Cgroups, &Wanted::default());
+        assert!(!without.contains("LOCK"), "{without}");
+        let tiers = table(&with_locks(), View::Tiers, &wanted);
+        assert!(!tiers.contains("LOCK"), "{tiers}");
+        // A thousand threads that wait for all of the time.
+        let row = with_locks().rows(View::Cgroups, &wanted).swap_remove(0);
+        let many = row.with_lock_wait(Some(1_000_000_000_000));
+        let second = Duration::from_secs(1);
+        assert_eq!(cell(&many, Column::LockWait, second), "100000");
+        assert_eq!(cell(&many, Column::LockWait, 10 * second), "10000");
+        assert_eq!(cell(&many, Column::LockWait, 20 * second), "5000.0");
     }
 
     #[test]
@@ -522,7 +570,8 @@ mod tests {
     #[test]
     fn wide_letters_do_not_shift_columns() {
         assert_eq!(fitted("漢字漢字", 5), "漢字…");
-        let cells = cells(View::Processes, 80, |column| match column {
+        let wanted = Wanted::default();
+        let cells = cells(View::Processes, &wanted, 80, |column| match column {
             Column::Name => "漢字".to_owned(),
             _ => "1".to_owned(),
         });
