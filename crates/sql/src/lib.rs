@@ -57,7 +57,7 @@
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
 //! | `statement`, `settings`, `rights` | Which statements are planned, what may be set, and by whom? |
-//! | `insert` | How are rows added to files? |
+//! | `catalog`, `insert` | How are tables replaced, and rows added to files? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
 //! | `cluster` | How do several machines run a query? |
@@ -65,6 +65,7 @@
 //! | `stock` | Compared with what? |
 
 mod admission;
+mod catalog;
 mod cluster;
 mod cut;
 mod engine;

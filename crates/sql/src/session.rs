@@ -21,6 +21,7 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
 
+use crate::catalog::{self, Catalogs};
 use crate::cluster;
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
@@ -65,6 +66,7 @@ impl Session {
             let state = SessionStateBuilder::new()
                 .with_config(config)
                 .with_runtime_env(engine.environment())
+                .with_catalog_list(Arc::new(Catalogs::default()))
                 .with_default_features();
             with_checkpoints(state, sizing::physical_rules())
         };
@@ -186,9 +188,7 @@ impl Session {
         let frame = match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
                 Box::pin(self.create_table(create, text, &options, began)).await?;
-                let nothing = LogicalPlanBuilder::empty(false).build();
-                let nothing = nothing.map_err(SqlError::planning)?;
-                let frame = DataFrame::new(context.state(), nothing);
+                let frame = nothing(&context).map_err(SqlError::planning)?;
                 return self.plan_for(frame, text, options, began).await;
             }
             LogicalPlan::Explain(explain)
@@ -202,6 +202,18 @@ impl Session {
                 let session = self.clone();
                 async move { session.reset(&reset.variable[OPTIONS.len()..]) }.boxed()
             }
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) if create.or_replace => {
+                async move {
+                    catalog::replace_external(&context, &create).await?;
+                    nothing(&context)
+                }
+                .boxed()
+            }
+            LogicalPlan::Ddl(DdlStatement::CreateView(create)) if create.or_replace => async move {
+                catalog::replace_view(&context, create)?;
+                nothing(&context)
+            }
+            .boxed(),
             plan => async move { context.execute_logical_plan(plan).await }.boxed(),
         };
         self.finish(frame, text, whose, options, began).await
@@ -265,8 +277,7 @@ impl Session {
         let mut options = self.options();
         options.reset(option)?;
         self.set_options(options);
-        let nothing = LogicalPlanBuilder::empty(false).build()?;
-        Ok(DataFrame::new(self.context.state(), nothing))
+        nothing(&self.context)
     }
 
     /// Names a Parquet file, or a directory of them.
@@ -377,12 +388,8 @@ impl Session {
         }
         let frame = DataFrame::new(self.context.state(), Arc::unwrap_or_clone(input));
         let query = Box::pin(self.plan_for(frame, text, options.clone(), began)).await?;
-        let table = self.kept(query).await?;
-        if exists {
-            (self.context.deregister_table(name.clone())).map_err(SqlError::planning)?;
-        }
-        let registered = self.context.register_table(name, Arc::new(table));
-        registered.map(|_| ()).map_err(SqlError::planning)
+        let table = Arc::new(self.kept(query).await?);
+        catalog::put(&self.context, &name, table, or_replace).map_err(SqlError::planning)
     }
 
     /// All rows of a query as a table, counted from when they come until it is dropped.
@@ -428,6 +435,12 @@ async fn explained(
     ])?;
     let table = MorselTable::try_new(batch.schema(), vec![batch])?;
     context.read_table(Arc::new(table))
+}
+
+/// The answer of a statement that has no rows.
+fn nothing(context: &SessionContext) -> Result<DataFrame, DataFusionError> {
+    let nothing = LogicalPlanBuilder::empty(false).build()?;
+    Ok(DataFrame::new(context.state(), nothing))
 }
 
 /// For whom a statement is planned that came then.
