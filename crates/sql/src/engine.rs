@@ -33,7 +33,7 @@ use crate::run::{Run, Start, shown};
 use crate::session::Session;
 use crate::side_thread::{LateThread, SideThread};
 use crate::spill::Spiller;
-use crate::statement::STACK_BYTES;
+use crate::statement::{NODES_MAX, STACK_BYTES};
 use crate::stores::Stores;
 use crate::timer::{Due, Timer};
 
@@ -49,6 +49,7 @@ pub struct Builder {
     spill_limit: u64,
     partitions: Option<usize>,
     waiting: usize,
+    plan_size: usize,
     cluster: Option<ClusterSettings>,
 }
 
@@ -64,6 +65,7 @@ impl Default for Builder {
             spill_limit: SPILL_LIMIT,
             partitions: None,
             waiting: WAITING,
+            plan_size: NODES_MAX,
             cluster: None,
         }
     }
@@ -100,6 +102,13 @@ impl Builder {
     /// 2000 of each by default. Others are refused.
     pub fn waiting(mut self, waiting: usize) -> Builder {
         self.waiting = waiting;
+        self
+    }
+
+    /// How many operators the plan of a statement may have, with the views and the queries
+    /// of a `WITH` in it, each as often as it is read; 20,000 by default. Others are refused.
+    pub fn plan_size(mut self, operators: usize) -> Builder {
+        self.plan_size = operators;
         self
     }
 
@@ -405,6 +414,11 @@ impl Inner {
         let mut environment = environment.expect("nothing is opened");
         environment.cache_manager = Arc::clone(&self.caches);
         Arc::new(environment)
+    }
+
+    /// How many operators a plan may have.
+    pub(crate) fn plan_size(&self) -> usize {
+        self.settings.plan_size
     }
 
     /// The memory of queries of a tier.

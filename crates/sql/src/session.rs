@@ -23,8 +23,10 @@ use futures_util::{FutureExt, TryStreamExt};
 
 use crate::catalog::{self, Catalogs};
 use crate::cluster;
+use crate::constants;
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
+use crate::expansion;
 use crate::insert;
 use crate::live;
 use crate::options::QueryOptions;
@@ -74,7 +76,8 @@ impl Session {
             Some(cluster) => cluster::planning_for(cluster, config, state),
             None => state(config),
         };
-        let state = state.build();
+        let mut state = state.build();
+        constants::measure(&mut state).expect("DataFusion has these functions");
         Session {
             engine: Arc::clone(engine),
             context: SessionContext::new_with_state(state),
@@ -142,13 +145,17 @@ impl Session {
     ) -> Result<LogicalPlan, SqlError> {
         let whose = whose(live::may_be_control(text), options, began);
         let (state, text) = (self.context.state(), text.to_owned());
+        let size_max = self.engine.plan_size();
         let plan = async move {
+            let dialect = state.config_options().sql_parser.dialect;
             // An unknown dialect is told by DataFusion.
-            if let Some(dialect) = dialect_from_str(state.config_options().sql_parser.dialect) {
+            if let Some(dialect) = dialect_from_str(dialect) {
                 statement::check(&text, dialect.as_ref())?;
             }
-            let plan = state.create_logical_plan(&text).await?;
-            statement::check_plan(&plan)?;
+            let parsed = state.sql_to_statement(&text, &dialect)?;
+            expansion::check(&parsed, size_max)?;
+            let plan = state.statement_to_plan(parsed).await?;
+            statement::check_plan(&plan, size_max)?;
             Ok(plan)
         };
         let plan = async move { plan.await.map_err(SqlError::planning) };
