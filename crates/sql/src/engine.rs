@@ -23,7 +23,7 @@ use crate::cluster::{self, Cluster, ClusterSettings, Errand, WorkerStatus};
 use crate::cut::{cut, explain, spawns};
 use crate::error::{BuildError, SqlError};
 use crate::live;
-use crate::memory::Account;
+use crate::memory::{Account, Urgent};
 use crate::partition_stream::Surroundings;
 use crate::planner::Planner;
 use crate::progress::{Board, OperatorTurns};
@@ -50,6 +50,7 @@ pub struct Builder {
     partitions: Option<usize>,
     waiting: usize,
     plan_size: usize,
+    keep_background: bool,
     cluster: Option<ClusterSettings>,
 }
 
@@ -66,6 +67,7 @@ impl Default for Builder {
             partitions: None,
             waiting: WAITING,
             plan_size: NODES_MAX,
+            keep_background: false,
             cluster: None,
         }
     }
@@ -135,10 +137,19 @@ impl Builder {
     /// Tables that the program registers are not counted, and those that queries of a tier
     /// create have a quarter at most. A query that asks for more ends with
     /// [`SqlError::OutOfMemory`], and a background one also if all of these together
-    /// would hold more than three quarters; while more than three quarters are
-    /// reserved, queries that come wait.
+    /// would hold more than three quarters. Time-sensitive queries may have all of it:
+    /// background ones end with [`SqlError::GaveWay`] when these ask for more than is
+    /// free. Background queries that come wait while more than three quarters are
+    /// reserved, and time-sensitive ones while these hold as much themselves.
     pub fn memory_limit(mut self, bytes: usize) -> Builder {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Ends no background query for the memory of time-sensitive ones: these end with
+    /// [`SqlError::OutOfMemory`] when too little is free.
+    pub fn keep_background(mut self, keep: bool) -> Builder {
+        self.keep_background = keep;
         self
     }
 
@@ -210,12 +221,13 @@ impl Builder {
             control,
             settings: self.clone(),
             partitions,
-            admission: Admission::new(
+            admission: Arc::new(Admission::new(
                 Arc::clone(&memory),
                 Arc::clone(&background),
                 self.memory,
                 self.waiting,
-            ),
+                self.keep_background,
+            )),
             memory,
             background,
             tables,
@@ -383,7 +395,7 @@ pub(crate) struct Inner {
     control: Pool,
     settings: Builder,
     pub(crate) partitions: usize,
-    pub(crate) admission: Admission,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) memory: Arc<dyn MemoryPool>,
     /// What background queries have of it.
     background: Arc<Account>,
@@ -421,7 +433,7 @@ impl Inner {
         self.settings.plan_size
     }
 
-    /// The memory of queries of a tier.
+    /// The memory of what queries of a tier have before they are submitted.
     pub(crate) fn pool_for(&self, tier: Tier) -> Arc<dyn MemoryPool> {
         match tier {
             Tier::TimeSensitive => Arc::clone(&self.memory),
@@ -451,9 +463,13 @@ impl Inner {
         }
         let engine = &query.engine;
         let is_control = query.shelf.is_none() && live::is_control(&query.logical);
-        let memory = match is_control {
-            true => Arc::clone(&engine.control_memory),
-            false => engine.pool_for(query.options.tier),
+        let memory: Arc<dyn MemoryPool> = match (is_control, query.options.tier) {
+            (true, _) => Arc::clone(&engine.control_memory),
+            (false, Tier::TimeSensitive) => Arc::new(Urgent::new(
+                Arc::clone(&engine.memory),
+                Arc::clone(&engine.admission),
+            )),
+            (false, Tier::Background) => engine.pool_for(Tier::Background),
         };
         let account = Arc::new(Account::new(memory));
         let may_spill = !is_control && engine.settings.spill_limit > 0;

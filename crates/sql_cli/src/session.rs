@@ -50,6 +50,10 @@ pub(crate) struct MachineArgs {
     /// WITH in it, each as often as it is read
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     plan_size: u32,
+    /// End no background query when a time-sensitive one needs its memory: the time-sensitive
+    /// one fails then
+    #[arg(long)]
+    keep_background: bool,
     /// Disk space for results that their clients do not read, such as 20G; in TMPDIR
     /// [default: 8G]
     #[arg(long, value_name = "SIZE")]
@@ -86,7 +90,11 @@ impl MachineArgs {
 
     /// How the engine is made for a further process, beside its threads and its memory.
     pub(crate) fn kind_as_args(&self) -> Vec<OsString> {
-        vec!["--plan-size".into(), self.plan_size.to_string().into()]
+        let mut args = vec!["--plan-size".into(), self.plan_size.to_string().into()];
+        if self.keep_background {
+            args.push("--keep-background".into());
+        }
+        args
     }
 
     /// The workers on other machines.
@@ -100,7 +108,8 @@ impl MachineArgs {
     /// Starts the engine, in a cluster if there are other workers.
     pub(crate) fn engine(&self, cluster: Option<ClusterSettings>) -> Result<Engine, Failure> {
         let mut builder = (Engine::builder().policy(self.policy))
-            .plan_size(self.plan_size as usize);
+            .plan_size(self.plan_size as usize)
+            .keep_background(self.keep_background);
         if let Some(threads) = self.threads() {
             builder = builder.workers(threads.into());
         }
