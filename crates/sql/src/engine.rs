@@ -23,7 +23,7 @@ use crate::cluster::{self, Cluster, ClusterSettings, Errand, WorkerStatus};
 use crate::cut::{cut, explain, spawns};
 use crate::error::{BuildError, SqlError};
 use crate::live;
-use crate::memory::Account;
+use crate::memory::{Account, Urgent};
 use crate::partition_stream::Surroundings;
 use crate::planner::Planner;
 use crate::progress::{Board, OperatorTurns};
@@ -33,7 +33,7 @@ use crate::run::{Run, Start, shown};
 use crate::session::Session;
 use crate::side_thread::{LateThread, SideThread};
 use crate::spill::Spiller;
-use crate::statement::STACK_BYTES;
+use crate::statement::{NODES_MAX, STACK_BYTES};
 use crate::stores::Stores;
 use crate::timer::{Due, Timer};
 
@@ -49,6 +49,8 @@ pub struct Builder {
     spill_limit: u64,
     partitions: Option<usize>,
     waiting: usize,
+    plan_size: usize,
+    keep_background: bool,
     cluster: Option<ClusterSettings>,
 }
 
@@ -64,6 +66,8 @@ impl Default for Builder {
             spill_limit: SPILL_LIMIT,
             partitions: None,
             waiting: WAITING,
+            plan_size: NODES_MAX,
+            keep_background: false,
             cluster: None,
         }
     }
@@ -103,6 +107,13 @@ impl Builder {
         self
     }
 
+    /// How many operators the plan of a statement may have, with the views and the queries
+    /// of a `WITH` in it, each as often as it is read; 20,000 by default. Others are refused.
+    pub fn plan_size(mut self, operators: usize) -> Builder {
+        self.plan_size = operators;
+        self
+    }
+
     /// How long a worker stays with a query at a time (t_max); 2 ms by default.
     pub fn task_duration(mut self, task_time: Duration) -> Builder {
         self.task_time = task_time;
@@ -126,10 +137,19 @@ impl Builder {
     /// Tables that the program registers are not counted, and those that queries of a tier
     /// create have a quarter at most. A query that asks for more ends with
     /// [`SqlError::OutOfMemory`], and a background one also if all of these together
-    /// would hold more than three quarters; while more than three quarters are
-    /// reserved, queries that come wait.
+    /// would hold more than three quarters. Time-sensitive queries may have all of it:
+    /// background ones end with [`SqlError::GaveWay`] when these ask for more than is
+    /// free. Background queries that come wait while more than three quarters are
+    /// reserved, and time-sensitive ones while these hold as much themselves.
     pub fn memory_limit(mut self, bytes: usize) -> Builder {
         self.memory = Some(bytes);
+        self
+    }
+
+    /// Ends no background query for the memory of time-sensitive ones: these end with
+    /// [`SqlError::OutOfMemory`] when too little is free.
+    pub fn keep_background(mut self, keep: bool) -> Builder {
+        self.keep_background = keep;
         self
     }
 
@@ -201,12 +221,13 @@ impl Builder {
             control,
             settings: self.clone(),
             partitions,
-            admission: Admission::new(
+            admission: Arc::new(Admission::new(
                 Arc::clone(&memory),
                 Arc::clone(&background),
                 self.memory,
                 self.waiting,
-            ),
+                self.keep_background,
+            )),
             memory,
             background,
             tables,
@@ -374,7 +395,7 @@ pub(crate) struct Inner {
     control: Pool,
     settings: Builder,
     pub(crate) partitions: usize,
-    pub(crate) admission: Admission,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) memory: Arc<dyn MemoryPool>,
     /// What background queries have of it.
     background: Arc<Account>,
@@ -407,7 +428,12 @@ impl Inner {
         Arc::new(environment)
     }
 
-    /// The memory of queries of a tier.
+    /// How many operators a plan may have.
+    pub(crate) fn plan_size(&self) -> usize {
+        self.settings.plan_size
+    }
+
+    /// The memory of what queries of a tier have before they are submitted.
     pub(crate) fn pool_for(&self, tier: Tier) -> Arc<dyn MemoryPool> {
         match tier {
             Tier::TimeSensitive => Arc::clone(&self.memory),
@@ -437,9 +463,13 @@ impl Inner {
         }
         let engine = &query.engine;
         let is_control = query.shelf.is_none() && live::is_control(&query.logical);
-        let memory = match is_control {
-            true => Arc::clone(&engine.control_memory),
-            false => engine.pool_for(query.options.tier),
+        let memory: Arc<dyn MemoryPool> = match (is_control, query.options.tier) {
+            (true, _) => Arc::clone(&engine.control_memory),
+            (false, Tier::TimeSensitive) => Arc::new(Urgent::new(
+                Arc::clone(&engine.memory),
+                Arc::clone(&engine.admission),
+            )),
+            (false, Tier::Background) => engine.pool_for(Tier::Background),
         };
         let account = Arc::new(Account::new(memory));
         let may_spill = !is_control && engine.settings.spill_limit > 0;

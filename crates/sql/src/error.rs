@@ -28,6 +28,13 @@ pub enum SqlError {
          time"
     )]
     OutOfMemory(#[source] DataFusionError),
+    /// A background query was ended, since time-sensitive ones needed its memory: run it when
+    /// they are done, or give the engine more.
+    #[error(
+        "out of memory: this background query was ended, since a time-sensitive one needed its \
+         memory; run it again later, give --memory more, or set --keep-background"
+    )]
+    GaveWay,
     /// An operator or a function panicked: report it to its author. The message is
     /// what it panicked with.
     #[error("a part of the query panicked: {0}; the engine and other queries go on")]
@@ -112,6 +119,7 @@ impl SqlError {
             SqlError::OutOfMemory(error) => {
                 SqlError::OutOfMemory(DataFusionError::ResourcesExhausted(told(error)))
             }
+            SqlError::GaveWay => SqlError::GaveWay,
             SqlError::Panicked(message) => SqlError::Panicked(message.clone()),
             SqlError::Cancelled => SqlError::Cancelled,
             SqlError::DeadlineExceeded => SqlError::DeadlineExceeded,

@@ -19,11 +19,16 @@
 //!     in `Place::of`)
 //! I4. Texts and bytes have the type that they have in the first file. (not asserted:
 //!     `as_in_files` makes the schema of the new one)
+//! I5. On a disk of this machine, a file has been written to it before it is put in place,
+//!     and so has its name when the statement succeeds: a machine that loses its power keeps
+//!     the rows of statements that have succeeded, and no file without its rows. (not tested:
+//!     it takes such a machine)
 //!
 //! Known weaknesses: files of several partitions are put in place one after the other. What
 //! a process that is killed has written stays in the directory, and in a store also what an
 //! `INSERT` has that is cancelled. A store renames by copying, and S3 copies 5 GiB at most.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::{fmt, fs};
 
@@ -322,15 +327,42 @@ impl Place {
     /// I1: puts what has been staged in place.
     async fn put(&self, store: &dyn ObjectStore) -> Result<()> {
         let mut put = Vec::new();
+        let done = self.put_each(store, &mut put).await;
+        if done.is_err() {
+            discard(store, put).await;
+        }
+        done
+    }
+
+    /// Says which files are in place, also if it fails.
+    async fn put_each(&self, store: &dyn ObjectStore, put: &mut Vec<Path>) -> Result<()> {
+        let mut folders = BTreeSet::new();
         for staged in self.staged(store).await? {
             let Some(target) = self.target(&staged) else {
                 continue;
             };
-            if let Err(error) = store.rename(&staged, &target).await {
-                discard(store, put).await;
-                return Err(error.into());
+            self.sync(&staged)?;
+            store.rename(&staged, &target).await?;
+            let mut folder = target.parent();
+            while let Some(this) = folder.filter(|folder| folder.prefix_matches(&self.table)) {
+                folder = this.parent();
+                folders.insert(this);
             }
             put.push(target);
+        }
+        folders.iter().try_for_each(|folder| self.sync(folder))
+    }
+
+    /// I5: of a file, or of the names in a directory.
+    fn sync(&self, path: &Path) -> Result<()> {
+        if self.url.scheme() == "file" {
+            let mut url = self.url.clone();
+            if let Ok(mut parts) = url.path_segments_mut() {
+                parts.clear().extend(path.as_ref().split('/'));
+            }
+            if let Ok(path) = url.to_file_path() {
+                fs::File::open(path)?.sync_all()?;
+            }
         }
         Ok(())
     }

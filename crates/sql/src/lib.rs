@@ -56,8 +56,8 @@
 //! | `results`, `spill`, `exchange` | Where do rows go? |
 //! | `partition_stream`, `join`, `parts`, `sort`, `slice`, `wrap`, `cut` | What is a pipeline, and how does a plan become some? |
 //! | `admission`, `run` | Which query may start, and how does it end? |
-//! | `statement`, `settings`, `rights` | Which statements are planned, what may be set, and by whom? |
-//! | `insert` | How are rows added to files? |
+//! | `statement`, `expansion`, `constants`, `settings`, `rights` | Which statements are planned, what may be set, and by whom? |
+//! | `catalog`, `insert` | How are tables replaced, and rows added to files? |
 //! | `error`, `options`, `query`, `session`, `engine` | How is it used? |
 //! | `live`, [`files`], [`tpch`] | What is there to ask? |
 //! | `cluster` | How do several machines run a query? |
@@ -65,11 +65,14 @@
 //! | `stock` | Compared with what? |
 
 mod admission;
+mod catalog;
 mod cluster;
+mod constants;
 mod cut;
 mod engine;
 mod error;
 mod exchange;
+mod expansion;
 pub mod files;
 mod insert;
 mod join;

@@ -7,7 +7,7 @@
 //! a leak: what is left in the account of a query that has ended.
 //!
 //! ```text
-//!   account of a time-sensitive query ─────────────────────┐
+//!   account of a time-sensitive query ─▶ `Urgent` ──────────┐
 //!                                                          ▼
 //!   account of a background query ─▶ background ≤ 3/4 ─▶ engine's pool
 //!   account of a control statement ─▶ a small pool of its own
@@ -15,20 +15,52 @@
 //! ```
 //!
 //! Background queries share an account that is limited: what they hold may stay for as
-//! long as their clients do not read, and the rest is for time-sensitive queries.
+//! long as their clients do not read. The rest is for time-sensitive queries alone. These
+//! may have more while it is free, and when it is not, background queries give way:
 //!
-//! Departure: nothing is spilled to disk. A worker that writes to a disk does not
-//! work for another query.
+//! ```text
+//!   try_grow of a time-sensitive query
+//!     │ the pool is full
+//!     ▼
+//!   would it have room without background queries? ── no ──▶ refused, nobody is ended
+//!     │ yes
+//!     ▼
+//!   the youngest that holds enough is ended ─▶ its memory comes back ─▶ granted
+//!   (if none does, the one that holds most, and again)
+//! ```
+//!
+//! U1. The limit holds at all times: a query that asks waits until memory has come back.
+//!     (not asserted: `Urgent` grows by the pool's own `try_grow` only)
+//! U2. It waits for steps that other threads run, and for nothing that its own thread would
+//!     have to do: whoever ends a query that no worker is working for drops it, too. So the
+//!     wait is as long as a step of a plan, and at most [`GIVEN_BACK`].
+//!
+//! Departures: nothing is spilled to disk, since a worker that writes to a disk does not
+//! work for another query. So no operator is asked to spill (`can_spill`): the query that is
+//! ended would have been the only one to have its rows written and read again. And a worker
+//! waits (U2), where it does not elsewhere: DataFusion's operators ask for memory in the
+//! middle of a step.
+//!
+//! Known weakness: what outlives its query does not give way, and does not ask: tables of
+//! `CREATE TABLE … AS`, and in a cluster rows that wait for the next stage.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use datafusion::common::{Result, resources_err};
 use datafusion::execution::memory_pool::{
     MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
 };
+
+use crate::admission::Admission;
+
+/// How long a query waits for the memory of those that are being ended.
+const GIVEN_BACK: Duration = Duration::from_millis(500);
+/// How long it waits before it looks again.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
 
 /// A view of a pool: one query's, or that of all background queries.
 #[derive(Debug)]
@@ -135,6 +167,74 @@ impl MemoryPool for Account {
 
     fn reserved(&self) -> usize {
         self.used()
+    }
+
+    fn memory_limit(&self) -> MemoryLimit {
+        self.pool.memory_limit()
+    }
+}
+
+/// The engine's pool, as time-sensitive queries see it: background queries give way.
+#[derive(Debug)]
+pub(crate) struct Urgent {
+    pool: Arc<dyn MemoryPool>,
+    admission: Arc<Admission>,
+}
+
+impl Urgent {
+    pub(crate) fn new(pool: Arc<dyn MemoryPool>, admission: Arc<Admission>) -> Urgent {
+        Urgent { pool, admission }
+    }
+}
+
+impl fmt::Display for Urgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pool.fmt(f)
+    }
+}
+
+impl MemoryPool for Urgent {
+    fn name(&self) -> &str {
+        "urgent"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.pool.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.pool.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.pool.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.pool.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        let Err(refused) = self.pool.try_grow(reservation, additional) else {
+            return Ok(());
+        };
+        let until = Instant::now() + GIVEN_BACK;
+        while self.admission.make_room(additional) {
+            // U1.
+            if self.pool.try_grow(reservation, additional).is_ok() {
+                return Ok(());
+            }
+            if Instant::now() >= until {
+                break;
+            }
+            // U2.
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Err(refused)
+    }
+
+    fn reserved(&self) -> usize {
+        self.pool.reserved()
     }
 
     fn memory_limit(&self) -> MemoryLimit {

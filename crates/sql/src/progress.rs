@@ -28,7 +28,8 @@ pub(crate) struct Stage {
     streams: usize,
     ended: AtomicUsize,
     is_finished: AtomicBool,
-    gauges: Vec<Arc<dyn Gauge>>,
+    /// Until the query has ended: exchanges are among them, with the rows that they hold.
+    gauges: Mutex<Vec<Arc<dyn Gauge>>>,
     pub(crate) overruns: Overruns,
     board: Arc<Board>,
 }
@@ -47,7 +48,7 @@ impl Stage {
             streams,
             ended: AtomicUsize::new(0),
             is_finished: AtomicBool::new(false),
-            gauges,
+            gauges: Mutex::new(gauges),
             overruns: Overruns::default(),
             board: Arc::clone(board),
         }
@@ -61,15 +62,23 @@ impl Stage {
         self.is_finished.store(true, Relaxed);
     }
 
+    /// The query has ended: what it has read from is not held any more.
+    pub(crate) fn release(&self) {
+        let gauges = std::mem::take(&mut *crate::lock(&self.gauges));
+        // Not under the lock: they may be large.
+        drop(gauges);
+    }
+
     fn fraction(&self) -> f64 {
         if self.is_finished.load(Relaxed) {
             return 1.0;
         }
         let streams = self.ended.load(Relaxed) as f64 / self.streams.max(1) as f64;
-        let gauges = self.gauges.iter().map(|gauge| gauge.fraction());
-        match self.gauges.len() {
+        let gauges = crate::lock(&self.gauges);
+        let used: f64 = gauges.iter().map(|gauge| gauge.fraction()).sum();
+        match gauges.len() {
             0 => streams,
-            count => (gauges.sum::<f64>() / count as f64).max(streams),
+            count => (used / count as f64).max(streams),
         }
     }
 }

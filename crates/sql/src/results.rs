@@ -318,6 +318,24 @@ impl Results {
         }
     }
 
+    /// Gives back the memory of what waits, if it has ended with an error: its client may be
+    /// one that does not read.
+    pub(crate) fn release(&self) {
+        let mut state = self.state();
+        if !matches!(state.end, Some(Err(_))) {
+            return;
+        }
+        let left = (
+            std::mem::take(&mut state.batches),
+            state.loaded.take(),
+            state.file.take(),
+        );
+        let waiting = state.memory.size() - state.sending;
+        state.memory.shrink(waiting);
+        drop(state);
+        drop(left);
+    }
+
     pub(crate) fn poll_next(
         self: &Arc<Self>,
         context: &mut Context<'_>,

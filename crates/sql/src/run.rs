@@ -19,8 +19,9 @@
 //!     is told of the deadline, not of a cancel. (not asserted: a `OnceLock` is set once,
 //!     and `Results` keeps the first end)
 //! E3. When a query is out of the list, its memory has been given back, except for rows
-//!     that wait for its client: the attendant drops the query first, and the next in
-//!     line is admitted after that. (not asserted: rows that wait are in the same
+//!     that wait for its client: the attendant drops the query first, and what tells how far
+//!     it is, and the next in line is admitted after that. If it has failed, the rows are
+//!     given back, too. (not asserted: rows that wait are in the same
 //!     account; `queries_that_are_cancelled_at_random_leave_nothing` tests the sum)
 
 use std::fmt;
@@ -124,6 +125,11 @@ impl Run {
         is_why
     }
 
+    /// Whether it is to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.reason.get().is_some()
+    }
+
     pub(crate) fn progress(&self) -> f64 {
         progress(&self.stages)
     }
@@ -208,6 +214,7 @@ impl Run {
         *crate::lock(&self.phase) = Phase::Ended(report);
         if let Some(error) = error {
             self.results.end(Err(error));
+            self.results.release();
         }
         self.ended.notify_waiters();
     }
@@ -215,7 +222,7 @@ impl Run {
     /// Gives the query to the pool, unless it is to stop.
     pub(crate) fn start(&self, engine: &Inner, query: tasks::Query) -> Result<Ticket, SqlError> {
         let mut phase = crate::lock(&self.phase);
-        if self.reason.get().is_some() {
+        if self.is_stopped() {
             return Err(SqlError::Cancelled);
         }
         let ticket = (engine.pool_of(self).submit(query)).map_err(|refused| match refused.why {
@@ -243,6 +250,8 @@ impl Run {
             (Err(SqlError::Cancelled), Some(reason)) => Err(stopped_for(reason)),
             (result, _) => result,
         };
+        // E3.
+        self.stages.iter().for_each(|stage| stage.release());
         engine.admission.left(self.id);
         self.end(result);
     }
@@ -290,6 +299,7 @@ fn stopped_for(reason: &SqlError) -> SqlError {
     match reason {
         SqlError::DeadlineExceeded => SqlError::DeadlineExceeded,
         SqlError::ShutDown => SqlError::ShutDown,
+        SqlError::GaveWay => SqlError::GaveWay,
         _ => SqlError::Cancelled,
     }
 }

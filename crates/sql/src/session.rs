@@ -21,9 +21,12 @@ use datafusion::sql::sqlparser::dialect::dialect_from_str;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, TryStreamExt};
 
+use crate::catalog::{self, Catalogs};
 use crate::cluster;
+use crate::constants;
 use crate::engine::{Engine, Inner};
 use crate::error::SqlError;
+use crate::expansion;
 use crate::insert;
 use crate::live;
 use crate::options::QueryOptions;
@@ -65,6 +68,7 @@ impl Session {
             let state = SessionStateBuilder::new()
                 .with_config(config)
                 .with_runtime_env(engine.environment())
+                .with_catalog_list(Arc::new(Catalogs::default()))
                 .with_default_features();
             with_checkpoints(state, sizing::physical_rules())
         };
@@ -72,7 +76,8 @@ impl Session {
             Some(cluster) => cluster::planning_for(cluster, config, state),
             None => state(config),
         };
-        let state = state.build();
+        let mut state = state.build();
+        constants::measure(&mut state).expect("DataFusion has these functions");
         Session {
             engine: Arc::clone(engine),
             context: SessionContext::new_with_state(state),
@@ -140,13 +145,17 @@ impl Session {
     ) -> Result<LogicalPlan, SqlError> {
         let whose = whose(live::may_be_control(text), options, began);
         let (state, text) = (self.context.state(), text.to_owned());
+        let size_max = self.engine.plan_size();
         let plan = async move {
+            let dialect = state.config_options().sql_parser.dialect;
             // An unknown dialect is told by DataFusion.
-            if let Some(dialect) = dialect_from_str(state.config_options().sql_parser.dialect) {
+            if let Some(dialect) = dialect_from_str(dialect) {
                 statement::check(&text, dialect.as_ref())?;
             }
-            let plan = state.create_logical_plan(&text).await?;
-            statement::check_plan(&plan)?;
+            let parsed = state.sql_to_statement(&text, &dialect)?;
+            expansion::check(&parsed, size_max)?;
+            let plan = state.statement_to_plan(parsed).await?;
+            statement::check_plan(&plan, size_max)?;
             Ok(plan)
         };
         let plan = async move { plan.await.map_err(SqlError::planning) };
@@ -186,9 +195,7 @@ impl Session {
         let frame = match plan {
             LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) => {
                 Box::pin(self.create_table(create, text, &options, began)).await?;
-                let nothing = LogicalPlanBuilder::empty(false).build();
-                let nothing = nothing.map_err(SqlError::planning)?;
-                let frame = DataFrame::new(context.state(), nothing);
+                let frame = nothing(&context).map_err(SqlError::planning)?;
                 return self.plan_for(frame, text, options, began).await;
             }
             LogicalPlan::Explain(explain)
@@ -202,6 +209,18 @@ impl Session {
                 let session = self.clone();
                 async move { session.reset(&reset.variable[OPTIONS.len()..]) }.boxed()
             }
+            LogicalPlan::Ddl(DdlStatement::CreateExternalTable(create)) if create.or_replace => {
+                async move {
+                    catalog::replace_external(&context, &create).await?;
+                    nothing(&context)
+                }
+                .boxed()
+            }
+            LogicalPlan::Ddl(DdlStatement::CreateView(create)) if create.or_replace => async move {
+                catalog::replace_view(&context, create)?;
+                nothing(&context)
+            }
+            .boxed(),
             plan => async move { context.execute_logical_plan(plan).await }.boxed(),
         };
         self.finish(frame, text, whose, options, began).await
@@ -265,8 +284,7 @@ impl Session {
         let mut options = self.options();
         options.reset(option)?;
         self.set_options(options);
-        let nothing = LogicalPlanBuilder::empty(false).build()?;
-        Ok(DataFrame::new(self.context.state(), nothing))
+        nothing(&self.context)
     }
 
     /// Names a Parquet file, or a directory of them.
@@ -377,12 +395,8 @@ impl Session {
         }
         let frame = DataFrame::new(self.context.state(), Arc::unwrap_or_clone(input));
         let query = Box::pin(self.plan_for(frame, text, options.clone(), began)).await?;
-        let table = self.kept(query).await?;
-        if exists {
-            (self.context.deregister_table(name.clone())).map_err(SqlError::planning)?;
-        }
-        let registered = self.context.register_table(name, Arc::new(table));
-        registered.map(|_| ()).map_err(SqlError::planning)
+        let table = Arc::new(self.kept(query).await?);
+        catalog::put(&self.context, &name, table, or_replace).map_err(SqlError::planning)
     }
 
     /// All rows of a query as a table, counted from when they come until it is dropped.
@@ -428,6 +442,12 @@ async fn explained(
     ])?;
     let table = MorselTable::try_new(batch.schema(), vec![batch])?;
     context.read_table(Arc::new(table))
+}
+
+/// The answer of a statement that has no rows.
+fn nothing(context: &SessionContext) -> Result<DataFrame, DataFusionError> {
+    let nothing = LogicalPlanBuilder::empty(false).build()?;
+    Ok(DataFrame::new(context.state(), nothing))
 }
 
 /// For whom a statement is planned that came then.

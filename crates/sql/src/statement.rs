@@ -13,6 +13,7 @@
 //! A plan also has what is in its views, and of these the text says nothing. So it is
 //! measured once more ([`check_plan`]): how deep expressions are that an optimizer may put
 //! into each other, and how many nodes there are, those that are used twice counted twice.
+//! What would take the planner long before there is a plan, `expansion` refuses.
 //!
 //! A list of any length is not deep. Known weakness: a `CASE` of very many branches is not
 //! deep either, and is refused.
@@ -37,8 +38,8 @@ const RELATIONS_MAX: usize = 1000;
 const LEVELS_MAX: usize = WORDS_MAX / 2;
 /// Operators of a plan that may be inside each other: each relation has some.
 const NODES_DEEP_MAX: usize = 4 * RELATIONS_MAX;
-/// Operators of a plan.
-const NODES_MAX: usize = 20 * RELATIONS_MAX;
+/// Operators of a plan by default.
+pub(crate) const NODES_MAX: usize = 20 * RELATIONS_MAX;
 
 /// The stack of a thread that plans or runs statements; memory only where it is used.
 pub(crate) const STACK_BYTES: usize = 64 << 20;
@@ -77,12 +78,16 @@ pub(crate) fn check(text: &str, dialect: &dyn Dialect) -> Result<()> {
     Ok(())
 }
 
-/// Whether a plan can be optimized and run.
+/// Whether a plan can be optimized and run: it has so many operators at most.
 ///
 /// # Errors
 /// It is too deep, or too large, with the views in it.
-pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
-    let mut measure = Measure::default();
+pub(crate) fn check_plan(plan: &LogicalPlan, nodes_max: usize) -> Result<()> {
+    let mut measure = Measure {
+        nodes_max,
+        nodes: 0,
+        subqueries: Vec::new(),
+    };
     measure.add(plan, Place::default())?;
     while let Some((subquery, place)) = measure.subqueries.pop() {
         measure.add(&subquery, place)?;
@@ -98,8 +103,8 @@ struct Place {
 }
 
 /// What has been seen of a plan; its own stack, since the thread's might be too small.
-#[derive(Default)]
 struct Measure {
+    nodes_max: usize,
     nodes: usize,
     subqueries: Vec<(Arc<LogicalPlan>, Place)>,
 }
@@ -111,12 +116,18 @@ impl Measure {
             self.nodes += 1;
             place.nodes += 1;
             place.levels += self.levels(node, place)?;
-            if place.levels > LEVELS_MAX || place.nodes > NODES_DEEP_MAX || self.nodes > NODES_MAX {
+            if place.levels > LEVELS_MAX || place.nodes > NODES_DEEP_MAX {
                 return plan_err!(
-                    "with the views and the WITH in it, the statement is too deep or too large: at \
-                     most {LEVELS_MAX} expressions and {NODES_DEEP_MAX} operators inside each \
-                     other, and {NODES_MAX} operators, are planned: put rows of views into a \
-                     table first"
+                    "with the views and the WITH in it, the statement is too deep: at most \
+                     {LEVELS_MAX} expressions and {NODES_DEEP_MAX} operators inside each other \
+                     are planned: put rows of views into a table first"
+                );
+            }
+            if self.nodes > self.nodes_max {
+                return plan_err!(
+                    "with the views and the WITH in it, the statement has more than {} operators: \
+                     put rows of views into a table first, or raise --plan-size",
+                    self.nodes_max
                 );
             }
             rest.extend(node.inputs().into_iter().map(|input| (input, place)));

@@ -356,6 +356,54 @@ async fn deadlines_beside_explain_analyze_copy_and_planning() {
     }
 }
 
+/// A `WITH` whose queries read the one before twice: so many of them.
+fn doubling(queries: usize) -> String {
+    let one = |number: usize| {
+        let before = number - 1;
+        format!(", q{number} AS (SELECT x.number FROM q{before} x, q{before} y)")
+    };
+    let queries_of_it: String = (1..=queries).map(one).collect();
+    format!(
+        "WITH q0 AS (SELECT number FROM numbers){queries_of_it} SELECT count(*) FROM q{queries}"
+    )
+}
+
+/// Plans that would take any time or memory keep nobody waiting, and take little of either.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlines_beside_plans_without_an_end() {
+    const GROWN: usize = 256 << 20;
+    let _alone = alone().await;
+    let fixture = serve(|builder| builder).await;
+    deadlines_are_told(&fixture, "alone").await;
+    let before = resident();
+    let endless = [
+        doubling(30),
+        "SELECT count(*) FROM numbers WHERE name = repeat('x', 1000000000)".to_owned(),
+        "SELECT range(0, 100000000000)".to_owned(),
+        "SELECT levenshtein(repeat('a', 500000), repeat('b', 500000))".to_owned(),
+    ];
+    let planners = endless.map(|sql| {
+        let url = fixture.url.clone();
+        tokio::spawn(async move {
+            let mut client = connect(&url).await;
+            for refusals in 0.. {
+                let answer = client.execute(sql.clone(), None).await;
+                assert!(answer.is_err(), "{refusals}: {sql}");
+            }
+        })
+    });
+    deadlines_are_told(&fixture, "beside plans without an end").await;
+    is_answered(&fixture, "beside plans without an end").await;
+    let grown = resident().saturating_sub(before);
+    eprintln!("beside plans without an end: {} MiB", grown >> 20);
+    for planner in planners {
+        planner.abort();
+        let end = planner.await.expect_err("it goes on until then");
+        assert!(end.is_cancelled(), "each is refused: {end}");
+    }
+    assert!(grown <= GROWN, "{} MiB", grown >> 20);
+}
+
 /// The time for its plan is a part of what a query may take.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlines_hold_for_plans() {

@@ -53,6 +53,7 @@ pub(super) fn cluster(mut args: ClusterArgs) -> Result<(), Failure> {
             "--workers",
         ])
         .arg(threads.to_string())
+        .args(machine.kind_as_args())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Ctrl-C is for the server, whose queries may need them for a while.

@@ -51,7 +51,7 @@ pub(crate) struct SqlArgs {
     #[command(flatten)]
     engine: EngineArgs,
     /// Ask a server instead: grpc://HOST:PORT
-    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "part_size", "memory", "spill", "policy"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["table", "data", "workers", "part_size", "memory", "keep_background", "plan_size", "spill", "policy"])]
     connect: Option<String>,
     #[command(flatten)]
     login: LoginArgs,

@@ -46,6 +46,14 @@ pub(crate) struct MachineArgs {
     /// quarters of the memory of this machine, or of this container]
     #[arg(long, value_name = "SIZE")]
     memory: Option<Size>,
+    /// Operators that the plan of a statement may have, with the views and the queries of a
+    /// WITH in it, each as often as it is read
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
+    plan_size: u32,
+    /// End no background query when a time-sensitive one needs its memory: the time-sensitive
+    /// one fails then
+    #[arg(long)]
+    keep_background: bool,
     /// Disk space for results that their clients do not read, such as 20G; in TMPDIR
     /// [default: 8G]
     #[arg(long, value_name = "SIZE")]
@@ -80,6 +88,15 @@ impl MachineArgs {
         self.memory = Some(Size(bytes));
     }
 
+    /// How the engine is made for a further process, beside its threads and its memory.
+    pub(crate) fn kind_as_args(&self) -> Vec<OsString> {
+        let mut args = vec!["--plan-size".into(), self.plan_size.to_string().into()];
+        if self.keep_background {
+            args.push("--keep-background".into());
+        }
+        args
+    }
+
     /// The workers on other machines.
     pub(crate) fn others(&self) -> impl Iterator<Item = String> {
         self.workers.iter().filter_map(|workers| match workers {
@@ -90,7 +107,9 @@ impl MachineArgs {
 
     /// Starts the engine, in a cluster if there are other workers.
     pub(crate) fn engine(&self, cluster: Option<ClusterSettings>) -> Result<Engine, Failure> {
-        let mut builder = Engine::builder().policy(self.policy);
+        let mut builder = (Engine::builder().policy(self.policy))
+            .plan_size(self.plan_size as usize)
+            .keep_background(self.keep_background);
         if let Some(threads) = self.threads() {
             builder = builder.workers(threads.into());
         }
@@ -190,6 +209,7 @@ impl EngineArgs {
             push("--memory", format!("{}K", bytes / 1024).into());
         }
         push("--policy", self.machine.policy.to_string().into());
+        args.extend(self.machine.kind_as_args());
         args
     }
 

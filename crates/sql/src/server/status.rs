@@ -15,7 +15,7 @@ pub(super) fn status(error: &SqlError) -> Status {
         SqlError::Plan(_) => Code::InvalidArgument,
         SqlError::Denied(_) => Code::PermissionDenied,
         SqlError::Execution(_) => Code::FailedPrecondition,
-        SqlError::OutOfMemory(_) => Code::ResourceExhausted,
+        SqlError::OutOfMemory(_) | SqlError::GaveWay => Code::ResourceExhausted,
         SqlError::Panicked(_) => Code::Internal,
         SqlError::Cancelled => Code::Cancelled,
         SqlError::DeadlineExceeded => Code::DeadlineExceeded,

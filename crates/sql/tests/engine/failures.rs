@@ -194,6 +194,94 @@ async fn background_queries_leave_memory_to_others() {
     unharmed(&engine, &session).await;
 }
 
+/// The table's rows, and twice these, kept between two pipelines.
+const ONCE: &str = "SELECT number FROM numbers LIMIT 1000000";
+const TWICE: &str = "SELECT number FROM (SELECT * FROM numbers UNION ALL SELECT * FROM numbers) \
+                     LIMIT 1000000";
+
+/// An engine, and two background queries that nobody reads: they hold 3.5 MiB each of 12.
+async fn with_two_in_the_background(
+    change: impl FnOnce(giveway_sql::Builder) -> giveway_sql::Builder,
+) -> (Engine, Session, [RunningQuery; 2]) {
+    let engine = Engine::builder().workers(1).memory_limit(12 << 20);
+    // What is unread stays in memory.
+    let engine = change(engine).spill(std::env::temp_dir(), 0);
+    let engine = engine.build().unwrap();
+    let session = session(&engine);
+    register_numbers(&session, 40);
+    let mut holders = Vec::new();
+    for _ in 0..2 {
+        holders.push(unread(&session, Tier::Background).await);
+    }
+    (engine, session, holders.try_into().unwrap())
+}
+
+/// A query that nobody reads, when it holds 3 MiB.
+async fn unread(session: &Session, tier: Tier) -> RunningQuery {
+    let query = session.sql(ONCE).await.unwrap().tier(tier);
+    let query = query.submit().unwrap();
+    let begun = Instant::now();
+    while query.status().memory_bytes < 3 << 20 {
+        assert!(begun.elapsed() < SOON, "{:?}", query.status());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    query
+}
+
+#[tokio::test]
+async fn memory_of_the_background_keeps_no_time_sensitive_query_waiting() {
+    for keep in [false, true] {
+        let (engine, session, holders) =
+            with_two_in_the_background(|engine| engine.keep_background(keep)).await;
+        // More than three quarters of the limit are reserved, and an eighth by this.
+        let urgent = unread(&session, Tier::TimeSensitive).await;
+        let another = session.sql("SELECT 1").await.unwrap().submit().unwrap();
+        let is_waiting = another.status().state == QueryState::WaitingForMemory;
+        assert_eq!(is_waiting, keep);
+        drop((urgent, holders));
+        another.collect().await.unwrap();
+        unharmed(&engine, &session).await;
+    }
+}
+
+#[tokio::test]
+async fn a_background_query_gives_its_memory_to_a_time_sensitive_one() {
+    let (engine, session, [older, younger]) = with_two_in_the_background(|engine| engine).await;
+    // 7 MiB, and 5 are free.
+    let urgent = session.sql(TWICE).await.unwrap().submit().unwrap();
+    let mut urgent = urgent.stream();
+    let first = tokio::time::timeout(SOON, urgent.next()).await.unwrap();
+    first.unwrap().expect("time-sensitive queries have memory");
+    // The rows that it has not read are given back, too.
+    let begun = Instant::now();
+    while younger.status().memory_bytes > 0 {
+        assert!(begun.elapsed() < SOON, "{:?}", younger.status());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let error = younger.collect().await.unwrap_err();
+    assert!(matches!(error, SqlError::GaveWay), "{error:?}");
+    assert!(error.to_string().contains("--keep-background"), "{error}");
+    drop(urgent);
+    // One is enough.
+    let rows = older.collect().await.unwrap();
+    let rows: usize = rows.iter().map(RecordBatch::num_rows).sum();
+    assert_eq!(rows, 40 * 8192);
+    unharmed(&engine, &session).await;
+}
+
+#[tokio::test]
+async fn background_queries_keep_their_memory_if_the_engine_is_told_so() {
+    let (engine, session, holders) =
+        with_two_in_the_background(|engine| engine.keep_background(true)).await;
+    let error = session.sql(TWICE).await.unwrap().collect().await;
+    let error = error.unwrap_err();
+    assert!(matches!(error, SqlError::OutOfMemory(_)), "{error:?}");
+    for holder in holders {
+        holder.collect().await.expect("nobody has ended it");
+    }
+    unharmed(&engine, &session).await;
+}
+
 /// What a test waits for at most before it fails.
 const SOON: Duration = Duration::from_secs(10);
 

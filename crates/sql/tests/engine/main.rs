@@ -4,6 +4,7 @@ mod cancels;
 mod depth;
 mod failures;
 mod files;
+mod plans;
 mod statements;
 mod steps;
 mod tpch;

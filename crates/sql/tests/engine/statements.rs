@@ -3,8 +3,8 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use datafusion::arrow::array::RecordBatch;
@@ -236,6 +236,76 @@ async fn statements_change_their_session_alone() {
     ask(&one, "DROP TABLE dear").await;
     assert!(one.sql("SELECT * FROM dear").await.is_err());
     quiet(&engine).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_that_is_replaced_is_always_there() {
+    const TIMES: usize = 60;
+    let engine = Engine::builder().workers(2).build().unwrap();
+    let session = session(&engine);
+    for create in ["SCHEMA s", "DATABASE d", "SCHEMA d.s"] {
+        ask(&session, &format!("CREATE {create}")).await;
+    }
+    for name in ["t", "s.t", "d.s.t"] {
+        ask(&session, &format!("CREATE TABLE {name} AS SELECT 1 AS x")).await;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let readers = [(); 2].map(|()| {
+            let (session, is_over) = (session.clone(), Arc::clone(&is_over));
+            let read = format!("SELECT x FROM {name}");
+            tokio::spawn(async move {
+                while !is_over.load(Relaxed) {
+                    let read = session.sql(&read).await;
+                    drop(read.expect("the table is there"));
+                }
+            })
+        });
+        let writers = ["TABLE", "VIEW"].map(|kind| {
+            let session = session.clone();
+            let write = format!("CREATE OR REPLACE {kind} {name} AS SELECT 1 AS x");
+            tokio::spawn(async move {
+                for _ in 0..TIMES {
+                    drop(session.sql(&write).await.expect("each of several succeeds"));
+                }
+            })
+        });
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        is_over.store(true, Relaxed);
+        for reader in readers {
+            reader.await.unwrap();
+        }
+    }
+    quiet(&engine).await;
+}
+
+#[tokio::test]
+async fn a_replacement_that_fails_leaves_the_table() {
+    let engine = Engine::builder().workers(1).build().unwrap();
+    let session = session(&engine);
+    let dir = tempfile::tempdir().unwrap();
+    let (good, bad) = (dir.path().join("good.csv"), dir.path().join("bad.parquet"));
+    std::fs::write(&good, "x\n2\n").unwrap();
+    std::fs::write(&bad, "this is no Parquet file").unwrap();
+    ask(&session, "CREATE TABLE t AS SELECT 1 AS x").await;
+    let external = |kind: &str, path: &std::path::Path| {
+        let path = path.display();
+        format!("CREATE OR REPLACE EXTERNAL TABLE t STORED AS {kind} LOCATION '{path}'")
+    };
+    for wrong in [
+        external("PARQUET", &bad),
+        external("STONE", &good),
+        "CREATE OR REPLACE VIEW t AS SELECT * FROM nation a, nation b".to_owned(),
+        "CREATE OR REPLACE TABLE t AS SELECT 1 / (n_nationkey - n_nationkey) FROM nation"
+            .to_owned(),
+    ] {
+        session.sql(&wrong).await.expect_err(&wrong);
+        assert_eq!(ask(&session, "SELECT x FROM t").await, ["| 1 |"], "{wrong}");
+    }
+    ask(&session, &external("CSV", &good)).await;
+    assert_eq!(ask(&session, "SELECT x FROM t").await, ["| 2 |"]);
+    ask(&session, "CREATE OR REPLACE VIEW t AS SELECT 3 AS x").await;
+    assert_eq!(ask(&session, "SELECT x FROM t").await, ["| 3 |"]);
 }
 
 #[tokio::test]
