@@ -122,6 +122,7 @@ mod limits {
         cpu_max_with_a_long_period_stalls_no_task
         cpu_max_on_many_tasks_stalls_none
         floor_keeps_ufs_loaded
+        crowd_of_overdue_tasks_on_one_cpu_runs_in_time
         starved_background_gets_the_least_that_the_floor_is_told
         hotplug_restarts_ufs
         sysrq_ends_ufs_with_the_reason

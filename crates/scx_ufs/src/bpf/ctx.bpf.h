@@ -119,8 +119,8 @@ struct cpu_ctx {
 	u64 extended_until;	/* extend.bpf.h; 0: the task is in no extension */
 	u64 looked_at;		/* when dispatch last charged the task and read its slot */
 	u64 ts_seen;		/* ts_enq_seq when this CPU last searched the queues */
-	u64 floor_next;		/* earliest time of the next floor run, and */
-	u64 floor_rests;	/* if no more are overdue than fit */
+	u64 floor_began;	/* when its last floor run was dispatched */
+	u64 floor_rests;	/* until when it is to serve no other */
 	u64 floor_seen;		/* floor_seq when the floor had nothing for this CPU */
 	u32 bg_group;		/* background: the group that it is committed to, and */
 	u64 bg_left;		/* what is left of the slice charged for that; 0: it is not */

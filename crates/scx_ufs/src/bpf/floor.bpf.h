@@ -14,8 +14,8 @@
  *      first served, which every CPU serves before anything else, but at most
  *      once per interval: slice / share.
  *   3. From there it runs for the floor's slice as if time-sensitive, so that
- *      the next wake-up does not take the CPU back at once. Then the CPU serves nobody
- *      from there for as long as makes the run the floor's share of the time.
+ *      the next wake-up does not take the CPU back at once. Then the CPU rests: it serves
+ *      nobody from there for as long as makes the run the floor's share of the time.
  *   4. While no CPU runs background work, each background task that waits is owed a part
  *      of that time, --floor-least, and what it runs for, by whatever way, is taken off.
  *      Once it is owed what it would be after a deadline without CPU time, it is overdue
@@ -31,9 +31,9 @@
  * A CPU that finds no task for itself there, since all are pinned elsewhere, does not
  * walk the queue again until another task has been added.
  *
- * If N tasks are overdue, an interval longer than deadline / N would not serve
- * them in time; it is shortened to that, down to the slice, and the runs that
- * came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
+ * If N tasks are overdue, intervals and rests longer than deadline / N would not serve
+ * them in time; they are shortened to that, the interval down to the slice, and the runs
+ * that came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
  * deadline / slice tasks per deadline, which also covers tasks pinned to it. Who is owed
  * time joins that queue only while it is short: nobody hurries for it, and the others wait
  * for one run of each CPU longer at most.
@@ -104,7 +104,8 @@ static __always_inline void rest_after_floor(struct cpu_ctx *cc, u64 now, u64 ra
 /* Whether the queue is so short that one more makes nobody hurry. */
 static __always_inline bool floor_has_room(void)
 {
-	u64 unhurried = floor_deadline_ms * 1000000 / floor_interval_ns / 2;
+	/* A rest after a run of a tick is as long as some intervals. */
+	u64 unhurried = floor_deadline_ms * 1000000 / floor_interval_ns / 4;
 	u64 room = nr_cpu_ids < unhurried ? nr_cpu_ids : unhurried;
 
 	return READ_ONCE(floor_waiting) < (room ?: 1);
@@ -156,8 +157,8 @@ static __noinline int floor_collect(u64 dsq, bool owes)
 /* In dispatch, before anything else. */
 static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 {
-	u64 interval = floor_interval_ns, waiting = READ_ONCE(floor_waiting), fit, now, seq;
-	bool hurried = false;
+	u64 waiting = READ_ONCE(floor_waiting), interval = floor_interval_ns, fit, now, seq;
+	bool hurried;
 
 	if (likely(!waiting))
 		return false;
@@ -165,20 +166,20 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 	seq = READ_ONCE(floor_seq);
 	if (seq == cc->floor_seen)
 		return false;
-	fit = floor_deadline_ms * 1000000 / waiting;
-	if (fit < interval) {
-		interval = fit > floor_slice_ns ? fit : floor_slice_ns;
-		hurried = true;
-	}
 	now = scx_bpf_now();
-	if (time_before(now, cc->floor_next) || (!hurried && time_before(now, cc->floor_rests)))
+	fit = floor_deadline_ms * 1000000 / waiting;
+	if (fit < interval)
+		interval = fit > floor_slice_ns ? fit : floor_slice_ns;
+	hurried = interval < floor_interval_ns || time_before(now, cc->floor_rests);
+	if (time_before(now, cc->floor_began + interval) ||
+	    (time_before(now, cc->floor_rests) && time_before(now, cc->floor_began + fit)))
 		return false;
 	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0)) {
 		cc->floor_seen = seq;
 		stat_inc(UFS_FLOOR_MISS);
 		return false;
 	}
-	cc->floor_next = now + interval;
+	cc->floor_began = now;
 	if (hurried)
 		stat_inc(UFS_FLOOR_HURRIED);
 	return true;

@@ -173,6 +173,10 @@ const CLAIMS: &[Claim] = &[
     ("floor_keeps_ufs_loaded", survival::floor_short),
     ("floor_keeps_ufs_loaded_for_120_s", survival::floor_long),
     (
+        "crowd_of_overdue_tasks_on_one_cpu_runs_in_time",
+        survival::floor_crowd,
+    ),
+    (
         "starved_background_gets_the_least_that_the_floor_is_told",
         survival::floor_least,
     ),

@@ -226,6 +226,33 @@ pub(crate) fn floor_least(ufs: &mut Ufs) -> Result<String> {
     Ok(numbers)
 }
 
+/// So many tasks are overdue on one CPU that its rests would be too long: each of them runs
+/// once in two deadlines all the same.
+pub(crate) fn floor_crowd(ufs: &mut Ufs) -> Result<String> {
+    const CROWD: usize = 100;
+    let deadline = 2000 * MS;
+    ufs.load(&["--floor-deadline-ms", "2000"])?;
+    let top = Cgroup::top()?;
+    let (background, sensitive) = (top.child("background", 100)?, top.child("urgent", 100)?);
+    let crowd: Vec<Worker> = (0..CROWD)
+        .map(|_| Worker::burner(&background, &[0]))
+        .collect::<Result<_>>()?;
+    let _urgent = Worker::burner(&sensitive, &[0])?;
+    sleep(2 * deadline);
+    let seconds = || -> Result<Vec<f64>> { crowd.iter().map(Worker::seconds).collect() };
+    let before = seconds()?;
+    // And a timer period, and a tick for each CPU.
+    sleep(2 * deadline + 100 * MS);
+    let after = seconds()?;
+    let ran = before.iter().zip(&after).filter(|(a, b)| b > a).count();
+    let used: f64 = after.iter().sum::<f64>() - before.iter().sum::<f64>();
+    let numbers = format!("{ran} of {CROWD} ran in two deadlines, for {used:.2} s");
+    if ran < CROWD {
+        bail!("{numbers}; wanted all");
+    }
+    Ok(numbers)
+}
+
 /// A CPU leaves and comes back; UFS restarts each time, and work goes on.
 pub(crate) fn hotplug(ufs: &mut Ufs) -> Result<String> {
     ufs.load(&[])?;
