@@ -32,11 +32,11 @@
  * walk the queue again until another task has been added.
  *
  * If N tasks are overdue, intervals and rests longer than deadline / N would not serve
- * them in time; they are shortened to that, the interval down to the slice, and the runs
- * that came early are counted (UFS_FLOOR_HURRIED). One CPU alone then serves
- * deadline / slice tasks per deadline, which also covers tasks pinned to it. Who is owed
- * time joins that queue only while it is short: nobody hurries for it, and the others wait
- * for one run of each CPU longer at most.
+ * them in time. Intervals are shortened to that, down to the slice, and rests to half of
+ * it, as they end at a tick. The runs that came early are counted (UFS_FLOOR_HURRIED).
+ * One CPU alone then serves deadline / slice tasks per deadline, which also covers tasks
+ * pinned to it. Who is owed time joins that queue only while it is short: nobody hurries
+ * for it, and the others wait for one run of each CPU longer at most.
  *
  * A task thus waits for at most two deadlines and a timer period, which is why
  * the loader wants the deadline to be a third of the watchdog's or less.
@@ -105,7 +105,7 @@ static __always_inline void rest_after_floor(struct cpu_ctx *cc, u64 now, u64 ra
 static __always_inline bool floor_has_room(void)
 {
 	/* A rest after a run of a tick is as long as some intervals. */
-	u64 unhurried = floor_deadline_ms * 1000000 / floor_interval_ns / 4;
+	u64 unhurried = floor_deadline_ms * 1000000 / floor_interval_ns / 8;
 	u64 room = nr_cpu_ids < unhurried ? nr_cpu_ids : unhurried;
 
 	return READ_ONCE(floor_waiting) < (room ?: 1);
@@ -172,7 +172,7 @@ static __always_inline bool floor_dispatch(struct cpu_ctx *cc)
 		interval = fit > floor_slice_ns ? fit : floor_slice_ns;
 	hurried = interval < floor_interval_ns || time_before(now, cc->floor_rests);
 	if (time_before(now, cc->floor_began + interval) ||
-	    (time_before(now, cc->floor_rests) && time_before(now, cc->floor_began + fit)))
+	    (time_before(now, cc->floor_rests) && time_before(now, cc->floor_began + fit / 2)))
 		return false;
 	if (!scx_bpf_dsq_move_to_local(FLOOR_DSQ, 0)) {
 		cc->floor_seen = seq;
