@@ -286,8 +286,9 @@ impl Log {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub(crate) fn flush(&self, timestamp: u64) -> Result<(), DurabilityError> {
-        self.shared.ring_urgently();
-        self.shared.frontier.wait(timestamp, None)
+        self.shared
+            .frontier
+            .wait_urgently(timestamp, || self.shared.ring_urgently())
     }
 
     /// What a checkpoint of this snapshot says of itself.

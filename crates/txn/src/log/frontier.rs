@@ -90,6 +90,25 @@ impl Frontier {
             .unwrap_or_else(|waited| Err(DurabilityError::NotYet(waited)))
     }
 
+    /// As [`wait`](Self::wait), and asks the writer for a round that does not wait. It is
+    /// asked again after each round: one may begin before the transaction's record is
+    /// there, and takes the request with it.
+    pub(crate) fn wait_urgently(
+        &self,
+        timestamp: u64,
+        ask: impl Fn(),
+    ) -> Result<(), DurabilityError> {
+        let check = || {
+            let settled = self.settled(timestamp);
+            if settled.is_none() {
+                ask();
+            }
+            settled
+        };
+        self.wait_for(None, check)
+            .unwrap_or_else(|waited| Err(DurabilityError::NotYet(waited)))
+    }
+
     /// Waits until the check has a result; it is made at once, and after each
     /// round of the writer.
     ///
