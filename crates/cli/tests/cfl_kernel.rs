@@ -63,7 +63,7 @@ mod guest {
     }
 
     #[test]
-    #[ignore = "needs a kernel with CFL"]
+    #[ignore = "runs in a guest with CFL"]
     fn run_has_the_weights_of_its_tier_and_its_own() {
         let script = "cd /sys/fs/cgroup; cat .$(cut -d: -f3 /proc/self/cgroup)/lock.weight \
                       giveway/background/lock.weight giveway/time_sensitive/lock.weight \
@@ -79,7 +79,7 @@ mod guest {
     }
 
     #[test]
-    #[ignore = "needs a kernel with CFL"]
+    #[ignore = "runs in a guest with CFL"]
     fn weights_are_set_and_put_back() {
         let dir = tempfile::tempdir().unwrap();
         let record = dir.path().join("lock-weights");
@@ -117,7 +117,7 @@ mod guest {
     }
 
     #[test]
-    #[ignore = "needs a kernel with CFL"]
+    #[ignore = "runs in a guest with CFL"]
     fn top_and_metrics_have_waits_of_a_cgroup() {
         let waiters = make("waiters");
         let id = fs::metadata(waiters.dir()).unwrap().ino();

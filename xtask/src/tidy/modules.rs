@@ -51,10 +51,6 @@ const CIRCLES: &[(&str, &str)] = &[
         "an engine owns its queries, which run on it",
     ),
     (
-        "crates/sql/src/results.rs",
-        "unread results ask the spiller to move them, which does so through them",
-    ),
-    (
         "crates/tasks/src/shared.rs",
         "slots, groups and queries are one graph that workers walk",
     ),

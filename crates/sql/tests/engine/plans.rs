@@ -54,7 +54,7 @@ async fn constants_that_are_large_or_take_long_are_refused() {
     let replaced = (0..40).fold("'a'".to_owned(), |text, _| {
         format!("replace({text}, 'a', 'aa')")
     });
-    let many = vec!["repeat('x', 5000000)"; 10].join(" || ");
+    let many = ["repeat('x', 5000000)"; 10].join(" || ");
     for constant in [
         "repeat('x', 1000000000)",
         "repeat(repeat('x', 30000), 30000)",
