@@ -16,7 +16,8 @@
 //! ```
 //!
 //! The record is for the time after a program that was killed: whoever comes next puts back
-//! what it says. It is written before anything is changed: putting back compares.
+//! what it says. It is written before anything is changed: putting back compares. A cgroup is
+//! a line of it, whoever gave it its name: the kernel takes no name with a line break.
 //!
 //! Weights of others stay: an administrator's, and those of `giveway run`.
 //!

@@ -7,7 +7,6 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +16,7 @@ use giveway_txn::{
 };
 
 mod disk;
+mod namespace;
 
 use disk::Wrapped;
 
@@ -79,25 +79,8 @@ fn on_a_tmpfs(name: &str, test: impl Fn(&Path)) {
         return test(Path::new(&root));
     }
     let root = tempfile::tempdir().unwrap();
-    let run = |script: &str| {
-        let mut unshare = Command::new("unshare");
-        unshare.args(["--map-root-user", "--mount", "sh", "-c", script]);
-        unshare.arg(std::env::current_exe().unwrap());
-        unshare.env(TMPFS, root.path()).output()
-    };
     let mount = format!("mount -t tmpfs -o size=40m tmpfs \"${TMPFS}\"");
-    if !run(&mount).is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: no mount namespace for an ordinary user here");
-        return;
-    }
-    let child = run(&format!(
-        "{mount} && exec \"$0\" --exact {name} --nocapture"
-    ))
-    .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout);
-    let errors = String::from_utf8_lossy(&child.stderr);
-    assert!(child.status.success(), "{said}{errors}");
-    assert!(said.contains("1 passed"), "{said}");
+    namespace::run_again(name, TMPFS, root.path(), &mount);
 }
 
 #[test]
